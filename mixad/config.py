@@ -1,0 +1,198 @@
+"""The environment variables of mixad: one table, read nowhere else.
+
+A variable is read when asked for, so a test or a program may set it after the import; what is
+on the launch path keeps the value it read when it was compiled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import platformdirs
+
+from mixad.errors import ConfigurationError
+
+__all__ = [
+    "BACKEND_ALLOW",
+    "BACKEND_BLOCK",
+    "CACHE_DIR",
+    "CHECK",
+    "NUM_THREADS",
+    "VARIABLES",
+    "CheckMode",
+    "Variable",
+    "unknown_variables",
+]
+
+T = TypeVar("T")
+
+CheckMode = Literal["off", "sample", "full"]
+_CHECK_MODES: tuple[CheckMode, ...] = ("off", "sample", "full")
+
+
+@dataclass(frozen=True)
+class Variable(Generic[T]):
+    """One environment variable.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    meaning : str
+        What it does, in one sentence.
+    expects : str
+        What a value looks like, for messages and for the documentation.
+    default : callable
+        Gives the value where the variable is unset or empty.
+    parse : callable
+        Gives the value of its text; raises ValueError where the text is no such thing.
+    """
+
+    name: str
+    meaning: str
+    expects: str
+    default: Callable[[], T]
+    parse: Callable[[str], T]
+
+    def read(self, environ: Mapping[str, str] | None = None) -> T:
+        """Return the value now.
+
+        Parameters
+        ----------
+        environ : mapping of str to str, optional
+            Read instead of the process's environment.
+
+        Returns
+        -------
+        T
+            The value, or the default where the variable is unset or empty.
+
+        Raises
+        ------
+        ConfigurationError
+            The text is not what the variable expects.
+
+        Examples
+        --------
+        >>> NUM_THREADS.read({"MIXAD_NUM_THREADS": "3"})
+        3
+        """
+        text = (os.environ if environ is None else environ).get(self.name, "").strip()
+        if not text:
+            return self.default()
+        try:
+            return self.parse(text)
+        except ValueError:
+            raise ConfigurationError(
+                f"environment variable {self.name}={text!r}: expected {self.expects}; "
+                f"unset it to get the default"
+            ) from None
+
+
+def _available_cores() -> int:
+    """Return how many cores this process may run on, as affinity and containers allow."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _positive_int(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _absolute_path(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def _check_mode(text: str) -> CheckMode:
+    for mode in _CHECK_MODES:
+        if text.lower() == mode:
+            return mode
+    raise ValueError(text)
+
+
+def _names(text: str) -> frozenset[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ValueError(text)
+    return frozenset(names)
+
+
+NUM_THREADS: Variable[int] = Variable(
+    name="MIXAD_NUM_THREADS",
+    meaning="How many threads a CPU kernel may use; results have the same bits for any number.",
+    expects="a whole number, 1 or more",
+    default=_available_cores,
+    parse=_positive_int,
+)
+
+CACHE_DIR: Variable[Path] = Variable(
+    name="MIXAD_CACHE_DIR",
+    meaning="Folder of compiled kernels, kept from process to process.",
+    expects="the path of a folder, made when first needed",
+    default=lambda: platformdirs.user_cache_path("mixad", appauthor=False),
+    parse=_absolute_path,
+)
+
+CHECK: Variable[CheckMode] = Variable(
+    name="MIXAD_CHECK",
+    meaning="How arrays held for the backward pass are checked for changes: not at all, by a "
+    "fingerprint of samples, or element by element.",
+    expects="one of " + ", ".join(_CHECK_MODES),
+    default=lambda: "sample",
+    parse=_check_mode,
+)
+
+BACKEND_ALLOW: Variable[frozenset[str]] = Variable(
+    name="MIXAD_BACKEND_ALLOW",
+    meaning="If set, only these backends are used.",
+    expects="names of backends with commas between, for example cpu,reference",
+    default=frozenset,
+    parse=_names,
+)
+
+BACKEND_BLOCK: Variable[frozenset[str]] = Variable(
+    name="MIXAD_BACKEND_BLOCK",
+    meaning="These backends are not used, and plugins of these names are not imported.",
+    expects="names of backends with commas between, for example cupy,torch",
+    default=frozenset,
+    parse=_names,
+)
+
+VARIABLES: tuple[Variable[Any], ...] = (
+    NUM_THREADS,
+    CACHE_DIR,
+    CHECK,
+    BACKEND_ALLOW,
+    BACKEND_BLOCK,
+)
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the names that start as ours do and that mixad never reads: most likely misspelt.
+
+    Parameters
+    ----------
+    environ : mapping of str to str, optional
+        Read instead of the process's environment.
+
+    Returns
+    -------
+    tuple of str
+        The names, sorted.
+
+    Examples
+    --------
+    >>> unknown_variables({"MIXAD_NUM_THREAD": "3", "MIXAD_CHECK": "full"})
+    ('MIXAD_NUM_THREAD',)
+    """
+    known = {variable.name for variable in VARIABLES}
+    present = os.environ if environ is None else environ
+    return tuple(sorted(n for n in present if n.startswith("MIXAD_") and n not in known))

@@ -1,0 +1,293 @@
+"""The builder of programs, and the simplifications that are exact for every input.
+
+Whatever is built is simplified as it is built: equal pure equations become one, operations on
+constants are carried out, and identities are applied that hold bit for bit for all IEEE values
+(``x * 1``, ``x - 0.0``, ``--x``; never ``x + 0.0``, which changes ``-0.0``, nor ``x * 0``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mixad.scalar.evaluate import constant, evaluate
+from mixad.scalar.ir import (Accumulate, ArrayType, Atom, Block, Const, Equation, If, Kind, Line, Load, Param,
+                             Program, Statement, Var, While)  # fmt: skip
+from mixad.scalar.ops import BY_NAME
+from mixad.scalar.types import BOOL, ScalarType
+from mixad.scalar.verify import VerificationError, result_type
+
+__all__ = ["Builder"]
+
+_COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
+
+
+class Builder:
+    """Builds one program, statement by statement.
+
+    Examples
+    --------
+    >>> from mixad.scalar.types import F64
+    >>> b = Builder("square_plus_one")
+    >>> x = b.param("x", F64)
+    >>> print(b.finish([b.op("add", b.op("mul", x, x), b.const(1.0, F64))]))
+    program square_plus_one(%0 x: f64 lane)
+      %1:f64 = mul %0, %0
+      %2:f64 = add %1, 1:f64
+      return %2
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.line: Line | None = None
+        self._params: list[Param] = []
+        self._next_id = 0
+        self._blocks: list[list[Statement]] = [[]]
+        self._known: list[dict[tuple[object, ...], Atom]] = [{}]
+        self._definitions: dict[int, Equation] = {}
+
+    # -- atoms -----------------------------------------------------------------------------------
+
+    def fresh(self, type: ScalarType) -> Var:
+        """Return a variable that nothing else in the program uses."""
+        self._next_id += 1
+        return Var(self._next_id - 1, type)
+
+    def param(self, name: str, type: ScalarType, kind: Kind = "lane") -> Var:
+        """Add a scalar parameter and return its variable."""
+        self._params.append(Param(name, self.fresh(type), kind))
+        return self._params[-1].var
+
+    def array_param(self, name: str, array: ArrayType) -> Var:
+        """Add an array parameter, which the program indexes with `load`, and return its variable."""
+        self._params.append(Param(name, self.fresh(array.element), "array", array))
+        return self._params[-1].var
+
+    def const(self, value: bool | int | float, type: ScalarType) -> Const:
+        """Return a constant, rounded (or wrapped) to its type."""
+        return constant(value, type)
+
+    # -- statements ------------------------------------------------------------------------------
+
+    def op(self, name: str, *args: Atom, type: ScalarType | None = None) -> Atom:
+        """Add an equation and return its value, or an equal value that is known already.
+
+        Parameters
+        ----------
+        name : str
+            An op of the table.
+        *args : Var or Const
+            Its arguments.
+        type : ScalarType, optional
+            The result's type, for conversions only.
+        """
+        out_type = result_type(name, tuple(a.type for a in args), type)
+        simpler = self._simplified(name, args, out_type)
+        if simpler is not None:
+            return simpler
+        key = (name, out_type, *(sorted(args, key=_order) if name in _COMMUTATIVE else args))
+        for known in reversed(self._known):
+            if key in known:
+                return known[key]
+        equation = Equation(self.fresh(out_type), name, args, self.line)
+        self._append(equation)
+        self._definitions[equation.out.id] = equation
+        self._known[-1][key] = equation.out
+        return equation.out
+
+    def convert(self, atom: Atom, type: ScalarType) -> Atom:
+        """Return ``atom`` as a value of another type."""
+        return atom if atom.type == type else self.op("convert", atom, type=type)
+
+    def if_(
+        self,
+        cond: Atom,
+        then: Callable[[], Sequence[Atom]],
+        orelse: Callable[[], Sequence[Atom]],
+    ) -> tuple[Atom, ...]:
+        """Add an ``If`` whose blocks are built by two callables, and return its results.
+
+        A constant condition builds only the block that runs.
+        """
+        if isinstance(cond, Const):
+            return tuple(then() if cond.value else orelse())
+        line = self.line
+        taken, other = self.block(then), self.block(orelse)
+        if not taken.statements and not other.statements:
+            return tuple(self.op("where", cond, a, b) for a, b in zip(taken.results, other.results, strict=True))
+        outs = tuple(self.fresh(a.type) for a in taken.results)
+        self._append(If(outs, cond, taken, other, line))
+        return outs
+
+    def while_(
+        self,
+        inits: Sequence[Atom],
+        cond: Callable[..., Atom],
+        body: Callable[..., Sequence[Atom]],
+    ) -> tuple[Atom, ...]:
+        """Add a ``While``; ``cond`` and ``body`` are called with the carries' variables."""
+        line = self.line
+        carries = tuple(self.fresh(a.type) for a in inits)
+        test = self.block(lambda: (cond(*carries),))
+        turn = self.block(lambda: body(*carries))
+        outs = tuple(self.fresh(a.type) for a in inits)
+        self._append(While(outs, carries, tuple(inits), test, turn, line))
+        return outs
+
+    def load(self, array: Var, *indices: Atom) -> Atom:
+        """Read an element of an array parameter."""
+        out = self.fresh(array.type)
+        self._append(Load(out, array, indices, self.line))
+        return out
+
+    def accumulate(self, array: Var, *indices: Atom, value: Atom) -> None:
+        """Add ``value`` to an element of an array parameter."""
+        self._append(Accumulate(array, indices, value, self.line))
+
+    def block(self, build: Callable[[], Sequence[Atom]]) -> Block:
+        """Build a nested block: what it computes is known only inside it."""
+        self._blocks.append([])
+        self._known.append({})
+        try:
+            results = tuple(build())
+            return Block(tuple(self._blocks[-1]), results)
+        finally:
+            self._blocks.pop()
+            self._known.pop()
+
+    def inline(self, program: Program, args: Sequence[Atom]) -> tuple[Atom, ...]:
+        """Add the statements of another program with ``args`` for its params; return its outputs."""
+        names: dict[Var, Atom] = {p.var: a for p, a in zip(program.params, args, strict=True)}
+        return self.copy(program.body, names)
+
+    def copy(
+        self,
+        block: Block,
+        names: dict[Var, Atom],
+        equation: Callable[[Equation, tuple[Atom, ...]], Atom] | None = None,
+    ) -> tuple[Atom, ...]:
+        """Add a block's statements with variables replaced by ``names``; return its results.
+
+        ``names`` gains the variables of the block.  ``equation``, if given, builds each equation
+        (from the old one and its new arguments) in place of copying it.
+        """
+
+        def value(atom: Atom) -> Atom:
+            return names[atom] if isinstance(atom, Var) else atom
+
+        def values(atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+            return tuple(map(value, atoms))
+
+        def nested(inner: Block) -> Callable[..., tuple[Atom, ...]]:
+            return lambda: self.copy(inner, names, equation)
+
+        for s in block.statements:
+            self.line = s.line or self.line
+            match s:
+                case Equation():
+                    args = values(s.args)
+                    names[s.out] = equation(s, args) if equation else self.op(s.op, *args, type=s.out.type)
+                case If():
+                    names.update(zip(s.outs, self.if_(value(s.cond), nested(s.then), nested(s.orelse)), strict=True))
+                case While():
+                    names.update(zip(s.outs, self._copied_while(s, values(s.inits), names, nested), strict=True))
+                case Load():
+                    names[s.out] = self.load(_as_var(value(s.array)), *values(s.indices))
+                case Accumulate():
+                    self.accumulate(_as_var(value(s.array)), *values(s.indices), value=value(s.value))
+        return values(block.results)
+
+    def finish(self, results: Sequence[Atom]) -> Program:
+        """Return the program with these outputs."""
+        if len(self._blocks) != 1:
+            raise VerificationError("a program is finished while a nested block is open")
+        return Program(self.name, tuple(self._params), Block(tuple(self._blocks[0]), tuple(results)))
+
+    # -- internals -------------------------------------------------------------------------------
+
+    def _append(self, statement: Statement) -> None:
+        self._blocks[-1].append(statement)
+
+    def _copied_while(
+        self,
+        s: While,
+        inits: tuple[Atom, ...],
+        names: dict[Var, Atom],
+        nested: Callable[[Block], Callable[..., tuple[Atom, ...]]],
+    ) -> tuple[Atom, ...]:
+        def cond(*carries: Var) -> Atom:
+            names.update(zip(s.carries, carries, strict=True))
+            return nested(s.cond)()[0]
+
+        return self.while_(inits, cond, lambda *carries: nested(s.body)())
+
+    def _simplified(self, name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
+        """Return a value that equals the op's for every input, if there is a simpler one."""
+        folded = _folded(name, args, type)
+        if folded is not None:
+            return folded
+        inner = self._definitions.get(args[0].id) if isinstance(args[0], Var) else None
+        match name:
+            case "mul":
+                return _other(args, 1)
+            case "div":
+                return args[0] if _is(args[1], 1) else None
+            case "sub":
+                return args[0] if _is(args[1], 0) else None
+            case "add" if type.is_integer:
+                return _other(args, 0)
+            case "and" if type == BOOL:
+                return _other(args, True) or _absorbing(args, False)
+            case "or" if type == BOOL:
+                return _other(args, False) or _absorbing(args, True)
+            case "neg" | "not" if inner is not None and inner.op == name:
+                return inner.args[0]
+            case "abs" if inner is not None and inner.op == "neg" and type.is_float:
+                return self.op("abs", *inner.args)
+            case "convert" | "bitcast" if args[0].type == type:
+                return args[0]
+            case "where":
+                return self._simplified_where(*args)
+        return None
+
+    def _simplified_where(self, cond: Atom, yes: Atom, no: Atom) -> Atom | None:
+        if isinstance(cond, Const):
+            return yes if cond.value else no
+        if yes == no:
+            return yes
+        if yes.type == BOOL and isinstance(yes, Const) and isinstance(no, Const):
+            return cond if yes.value else self.op("not", cond)
+        return None
+
+
+def _folded(name: str, args: tuple[Atom, ...], type: ScalarType) -> Const | None:
+    """Carry out an op on constants, where its result is the same on every machine."""
+    if BY_NAME[name].lowering != "instruction" or not all(isinstance(a, Const) for a in args):
+        return None
+    values = (a.type.dtype.type(a.value) for a in args if isinstance(a, Const))
+    return constant(evaluate(name, tuple(values), type).item(), type)
+
+
+def _order(atom: Atom) -> tuple[object, ...]:
+    return (0, atom.id, "") if isinstance(atom, Var) else (1, 0, str(atom))
+
+
+def _is(atom: Atom, value: float) -> bool:
+    """Whether an atom is the constant ``value``; the sign of zero counts."""
+    return isinstance(atom, Const) and atom == Const(atom.type.dtype.type(value).item(), atom.type)
+
+
+def _other(args: tuple[Atom, ...], neutral: float) -> Atom | None:
+    """Return the argument beside a neutral element."""
+    if _is(args[1], neutral):
+        return args[0]
+    return args[1] if _is(args[0], neutral) else None
+
+
+def _absorbing(args: tuple[Atom, ...], value: bool) -> Atom | None:
+    return next((a for a in args if _is(a, value)), None)
+
+
+def _as_var(atom: Atom) -> Var:
+    if not isinstance(atom, Var):
+        raise VerificationError(f"{atom} is indexed but is no array param")
+    return atom

@@ -1,0 +1,138 @@
+"""What every instruction-level op computes: its definition on NumPy scalars.
+
+IEEE arithmetic for floats, wrapping arithmetic for integers, no exceptions.  The interpreter and the
+builder's constant folding both call `evaluate`; every emitter is compared with it bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mixad.scalar.ir import Const
+from mixad.scalar.types import ScalarType
+
+__all__ = ["DEFINITIONS", "constant", "evaluate"]
+
+Scalar = Any  # a NumPy scalar
+
+
+def constant(value: bool | int | float, type: ScalarType) -> Const:
+    """Return ``value`` as a constant of ``type``: floats rounded, integers wrapped."""
+    if not type.is_integer:
+        with np.errstate(all="ignore"):
+            return Const(type.dtype.type(value).item(), type)
+    span = 1 << type.bits
+    wrapped = int(value) % span
+    return Const(wrapped - span if type.kind == "int" and wrapped >= span // 2 else wrapped, type)
+
+
+def evaluate(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
+    """Carry out an instruction-level op.
+
+    Parameters
+    ----------
+    name : str
+        An op whose lowering is ``"instruction"``.
+    args : tuple of NumPy scalars
+        Its arguments, of the types that `mixad.scalar.verify.result_type` accepts.
+    type : ScalarType
+        Type of the result.
+
+    Returns
+    -------
+    NumPy scalar
+        Of the dtype of ``type``.
+    """
+    with np.errstate(all="ignore"):
+        if name == "convert":
+            return _convert(args[0], type)
+        if name == "bitcast":
+            return np.asarray(args[0]).view(type.dtype)[()]
+        return type.dtype.type(DEFINITIONS[name](*args))
+
+
+def _convert(x: Scalar, type: ScalarType) -> Scalar:
+    """Convert; floats go to integers towards zero, clamped to the range, nan to 0."""
+    if not (type.is_integer and x.dtype.kind == "f"):
+        return np.asarray(x).astype(type.dtype)[()]
+    if math.isnan(x):
+        return type.dtype.type(0)
+    limits = np.iinfo(type.dtype)
+    if math.isinf(x):
+        return type.dtype.type(limits.max if x > 0 else limits.min)
+    return type.dtype.type(min(max(int(x), limits.min), limits.max))
+
+
+def _fma(x: Scalar, y: Scalar, z: Scalar) -> Scalar:
+    """x·y + z rounded once: exact rational arithmetic, rounded to the type by NumPy."""
+    plain = x * y + z
+    if not all(map(np.isfinite, (x, y, z))):
+        return plain
+    exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+    return _rounded(exact, x.dtype) if exact else plain
+
+
+def _rounded(exact: Fraction, dtype: np.dtype[Any]) -> Scalar:
+    """Round a rational number to the nearest float of a dtype, halves to even."""
+    info = np.finfo(dtype)
+    exponent = max(_binary_exponent(exact), int(info.minexp))
+    quantum = Fraction(2) ** (exponent - int(info.nmant))
+    whole = round(exact / quantum)
+    try:
+        return dtype.type(math.ldexp(whole, exponent - int(info.nmant)))
+    except OverflowError:
+        return dtype.type(math.copysign(math.inf, whole))
+
+
+def _binary_exponent(exact: Fraction) -> int:
+    """Return e with 2ᵉ <= |exact| < 2ᵉ⁺¹."""
+    e = abs(exact.numerator).bit_length() - exact.denominator.bit_length()
+    return e if Fraction(2) ** e <= abs(exact) else e - 1
+
+
+def _integer_division(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
+    """Quotient rounded down and remainder; by zero both are 0; the quotient wraps."""
+    if y == 0:
+        return x.dtype.type(0), x.dtype.type(0)
+    quotient, remainder = divmod(int(x), int(y))
+    return _wrapped(quotient, x.dtype), _wrapped(remainder, x.dtype)
+
+
+def _wrapped(value: int, dtype: np.dtype[Any]) -> Scalar:
+    return np.asarray(value & ((1 << (8 * dtype.itemsize)) - 1), f"u{dtype.itemsize}").view(dtype)[()]
+
+
+def _floordiv(x: Scalar, y: Scalar) -> Scalar:
+    return np.floor_divide(x, y) if x.dtype.kind == "f" else _integer_division(x, y)[0]
+
+
+def _mod(x: Scalar, y: Scalar) -> Scalar:
+    return np.remainder(x, y) if x.dtype.kind == "f" else _integer_division(x, y)[1]
+
+
+def _shl(x: Scalar, y: Scalar) -> Scalar:
+    bits = 8 * x.dtype.itemsize
+    return _wrapped(int(x) << int(y), x.dtype) if 0 <= y < bits else x.dtype.type(0)
+
+
+def _shr(x: Scalar, y: Scalar) -> Scalar:
+    bits = 8 * x.dtype.itemsize
+    return x.dtype.type(int(x) >> (int(y) if 0 <= y < bits else bits - 1))
+
+
+DEFINITIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "floordiv": _floordiv, "mod": _mod, "neg": np.negative, "abs": np.abs, "fma": _fma,
+    "sqrt": np.sqrt, "copysign": np.copysign,
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal, "signbit": np.signbit,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "shl": _shl, "shr": _shr, "where": lambda c, x, y: x if c else y,
+})  # fmt: skip

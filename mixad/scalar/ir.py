@@ -1,0 +1,314 @@
+"""The scalar program: typed, structured, in single-assignment form.
+
+::
+
+    program   ::= name  param*  block            -- the block's results are the outputs
+    param     ::= name  var  kind                -- kind ::= "lane" | "uniform" | "array"
+    block     ::= statement*  atom*              -- statements, then results
+    statement ::= Equation    var   <- op(atom, ...)
+                | If          var*  <- atom ? block : block
+                | While       var*  <- carries var* from atom*; while block(carries) do block
+                | Load        var   <- param[atom, ...]
+                | Accumulate  param[atom, ...] += atom
+    atom      ::= Var  |  Const
+    type      ::= ScalarType  |  ArrayType       -- ArrayType for "array" params only
+
+A *lane* param varies from element to element, a *uniform* one is a scalar of the call, an *array*
+one is indexed by the program itself.  A variable is assigned once in the whole program and may be
+read in its block, after its statement, and in blocks nested there.  ``If`` has no variables of its
+own blocks visible outside: both blocks end in results, which become its ``outs``.  ``While`` tests
+``cond`` (a block over the carries with one boolean result) before every turn, and its ``outs`` are
+the carries when the test fails.
+
+Everything here is frozen data.  `mixad.scalar.verify` checks it, `mixad.scalar.build` makes it,
+`mixad.scalar.interpret` runs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from mixad.scalar.types import ScalarType
+
+__all__ = ["Accumulate", "ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line", "Load",
+           "Param", "Program", "Statement", "Var", "While", "nested_blocks", "read_atoms", "walk_statements",
+           "written_vars"]  # fmt: skip
+
+Kind = Literal["lane", "uniform", "array"]
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """Type of an array param: elements of one scalar type over ``rank`` axes."""
+
+    element: ScalarType
+    rank: int
+
+    def __str__(self) -> str:
+        return f"{self.element}[{','.join(':' * self.rank)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the user's source: where an equation comes from."""
+
+    filename: str
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A value that the program computes or receives."""
+
+    id: int
+    type: ScalarType
+
+    def __str__(self) -> str:
+        return f"%{self.id}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const:
+    """A literal; equal to another when type and bits are (so ``-0.0`` is not ``0.0``)."""
+
+    value: bool | int | float
+    type: ScalarType
+
+    @property
+    def bits(self) -> object:
+        """The value as something that compares by bit pattern."""
+        return struct.pack("<d", self.value) if self.type.is_float else int(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self.type == other.type and self.bits == other.bits
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.bits))
+
+    def __str__(self) -> str:
+        if self.type.is_float:
+            return f"{float(np.asarray(self.value, self.type.dtype)):.17g}:{self.type}"
+        return f"{self.value}:{self.type}"
+
+
+Atom: TypeAlias = Var | Const
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a program; ``name`` is for messages and never reaches generated code."""
+
+    name: str
+    var: Var
+    kind: Kind = "lane"
+    array: ArrayType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """``out <- op(*args)`` for an op of `mixad.scalar.ops.TABLE`."""
+
+    out: Var
+    op: str
+    args: tuple[Atom, ...]
+    line: Line | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Statements, then the atoms that are the block's results."""
+
+    statements: tuple[Statement, ...]
+    results: tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """``outs`` are the results of ``then`` where ``cond`` holds, else those of ``orelse``."""
+
+    outs: tuple[Var, ...]
+    cond: Atom
+    then: Block
+    orelse: Block
+    line: Line | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """``carries`` start as ``inits``; while ``cond`` holds, they become the results of ``body``."""
+
+    outs: tuple[Var, ...]
+    carries: tuple[Var, ...]
+    inits: tuple[Atom, ...]
+    cond: Block
+    body: Block
+    line: Line | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``out <- array[indices]``; ``array`` is the variable of an array param."""
+
+    out: Var
+    array: Var
+    indices: tuple[Atom, ...]
+    line: Line | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """``array[indices] += value``, in pullbacks only; ``array`` is the variable of an array param."""
+
+    array: Var
+    indices: tuple[Atom, ...]
+    value: Atom
+    line: Line | None = field(default=None, compare=False)
+
+
+Statement: TypeAlias = Equation | If | While | Load | Accumulate
+
+
+@dataclass(frozen=True)
+class Program:
+    """A scalar function: parameters, and a block whose results are its outputs.
+
+    Attributes
+    ----------
+    name : str
+        The user's function, for messages; never part of generated code.
+    params : tuple of Param
+        In the order of the call.
+    body : Block
+        Statements and outputs.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    body: Block
+
+    @property
+    def outputs(self) -> tuple[Atom, ...]:
+        """The atoms that the program returns."""
+        return self.body.results
+
+    @cached_property
+    def token(self) -> str:
+        """A digest of what the program computes: names and source lines do not enter."""
+        return hashlib.sha256(_canonical_text(self).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        params = ", ".join(f"{p.var} {p.name}: {p.array or p.var.type} {p.kind}" for p in self.params)
+        return "\n".join([f"program {self.name}({params})", *_shown(self.body, "return")])
+
+
+def nested_blocks(statement: Statement) -> tuple[Block, ...]:
+    """Return the blocks inside a statement, in order."""
+    match statement:
+        case If():
+            return (statement.then, statement.orelse)
+        case While():
+            return (statement.cond, statement.body)
+    return ()
+
+
+def written_vars(statement: Statement) -> tuple[Var, ...]:
+    """Return the variables that a statement makes visible to the statements after it."""
+    match statement:
+        case Equation() | Load():
+            return (statement.out,)
+        case If() | While():
+            return statement.outs
+    return ()
+
+
+def read_atoms(statement: Statement) -> tuple[Atom, ...]:
+    """Return the atoms a statement itself reads (not what its nested blocks read)."""
+    match statement:
+        case Equation():
+            return statement.args
+        case If():
+            return (statement.cond,)
+        case While():
+            return statement.inits
+        case Load():
+            return statement.indices
+        case Accumulate():
+            return (*statement.indices, statement.value)
+
+
+def walk_statements(block: Block) -> Iterator[Statement]:
+    """Yield every statement of a block and of the blocks nested in it, outer ones first."""
+    for statement in block.statements:
+        yield statement
+        for nested in nested_blocks(statement):
+            yield from walk_statements(nested)
+
+
+def _canonical_text(program: Program) -> str:
+    """Spell a program with variables numbered by first appearance: equal text, equal program."""
+    names: dict[int, str] = {}
+
+    def name(atom: Atom) -> str:
+        if isinstance(atom, Const):
+            return f"{atom.type}#{atom.bits!r}"
+        return names.setdefault(atom.id, f"{len(names)}:{atom.type}")
+
+    def names_of(atoms: tuple[Atom, ...]) -> str:
+        return ",".join(map(name, atoms))
+
+    def block(b: Block) -> str:
+        return "{" + ";".join([*map(statement, b.statements), names_of(b.results)]) + "}"
+
+    def statement(s: Statement) -> str:
+        head = f"{type(s).__name__}({names_of(read_atoms(s))})"
+        match s:
+            case Equation():
+                head += s.op
+            case While():
+                head += f"[{names_of(s.carries)}]"
+            case Load() | Accumulate():
+                head += f"@{name(s.array)}"
+        blocks = "".join(map(block, nested_blocks(s)))
+        return f"{head}{blocks}->{names_of(written_vars(s))}"
+
+    params = ",".join(f"{name(p.var)}/{p.kind}/{p.array}" for p in program.params)
+    return params + block(program.body)
+
+
+def _shown(block: Block, ending: str) -> list[str]:
+    """Spell a block for a reader, indented, with the user's lines where an equation changes line."""
+    rows: list[str] = []
+    line: Line | None = None
+    for statement in block.statements:
+        if statement.line is not None and statement.line != line:
+            line = statement.line
+            rows.append(f"  # {line.number}: {line.text.strip()}")
+        rows += [f"  {row}" for row in _shown_statement(statement)]
+    return [*rows, f"  {ending} {_listed(block.results)}"]
+
+
+def _shown_statement(s: Statement) -> list[str]:
+    match s:
+        case Equation():
+            return [f"{s.out}:{s.out.type} = {s.op} {_listed(s.args)}"]
+        case If():
+            return [f"{_listed(s.outs)} = if {s.cond}", *_shown(s.then, "then"), "else", *_shown(s.orelse, "then")]
+        case While():
+            begin = f"{_listed(s.outs)} = while {_listed(s.carries)} from {_listed(s.inits)}"
+            return [begin, *_shown(s.cond, "test"), "do", *_shown(s.body, "next")]
+        case Load():
+            return [f"{s.out}:{s.out.type} = load {s.array}[{_listed(s.indices)}]"]
+        case Accumulate():
+            return [f"{s.array}[{_listed(s.indices)}] += {s.value}"]
+
+
+def _listed(atoms: tuple[Atom, ...]) -> str:
+    return ", ".join(map(str, atoms))

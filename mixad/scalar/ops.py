@@ -1,0 +1,251 @@
+"""The one table of scalar ops.
+
+One entry per op: what it takes, its derivative, how it is lowered.  The dual transform, the
+verifier, the interpreter's and the emitters' coverage checks, the array namespace, the docs page
+and the derivative tests all iterate `TABLE`; adding an op is adding an entry.
+
+Derivatives are scalar expressions over the arguments ``x, y, z``, the op's own result ``out`` and
+other ops of the table.  Entries choose forms that keep their digits: ``cos`` of a large angle is
+left to ``cos``, the tails of ``tanh`` and ``sigmoid`` are products of small factors instead of
+differences of nearly equal ones, and quotients are divided before they are squared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+__all__ = ["BY_NAME", "TABLE", "Lowering", "Op", "op_named"]
+
+Domain = Literal["float", "integer", "number", "bool", "bits", "any"]
+Result = Literal["same", "bool", "stated"]
+Lowering = Literal["instruction", "program", "libm"]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One scalar op.
+
+    Attributes
+    ----------
+    name : str
+        The op's name in programs, and in ``mixad.special`` where users call it.
+    arity : int
+        Number of arguments.
+    domain : str
+        What the arguments are: ``"float"``, ``"integer"``, ``"number"`` (both), ``"bool"``,
+        ``"bits"`` (integers and booleans) or ``"any"``.  All arguments have one type unless the
+        entry of `mixad.scalar.verify` says otherwise (``where``, ``ldexp``).
+    partials : tuple of (str or None)
+        ∂out/∂argument as an expression; ``"0"`` and ``"1"`` are static; None: not implemented, and
+        a gradient that needs it is refused.  Empty for ops that have no derivative at all.
+    tangent : str or None
+        The whole tangent as an expression over ``x, dx, …`` for ops that select, so that a partial
+        that is not taken never multiplies.
+    result : str
+        Type of the result: ``"same"`` as the (last) argument, ``"bool"``, or ``"stated"`` by the
+        equation's variable (conversions).
+    lowering : str
+        ``"instruction"``: every emitter spells it; ``"program"``: `mixad.scalar.math` has its
+        definition by other ops; ``"libm"``: the host's maths library.
+    safe : tuple of float
+        Arguments that are harmless for lanes that are switched off.
+    array : str or None
+        Its array-API expression (namespace functions over ``x, y, z``); None where the standard has
+        none and the op's program is used.
+    c : str or None
+        C name without the ``f`` of float32, for libm and CUDA.
+    singular : bool
+        The partial can be infinite at a point of the domain: a zero tangent then gives zero.
+    doc : str
+        One sentence for the docs page.
+    """
+
+    name: str
+    arity: int
+    domain: Domain
+    partials: tuple[str | None, ...] = ()
+    tangent: str | None = None
+    result: Result = "same"
+    lowering: Lowering = "instruction"
+    safe: tuple[float, ...] = ()
+    array: str | None = None
+    c: str | None = None
+    singular: bool = False
+    doc: str = ""
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether a tangent of an argument can reach the result."""
+        return bool(self.partials) or self.tangent is not None
+
+
+def _arithmetic() -> tuple[Op, ...]:
+    two = (1.0, 1.0)
+    return (
+        Op("add", 2, "number", ("1", "1"), array="x + y", doc="Sum; integers wrap."),
+        Op("sub", 2, "number", ("1", "-1"), array="x - y", doc="Difference; integers wrap."),
+        Op("mul", 2, "number", ("y", "x"), array="x * y", doc="Product; integers wrap."),
+        Op("mul_zero", 2, "float", ("y", "x"), array="where(x == 0, x * 0, x * y)", lowering="program",
+           doc="Product in which a zero x gives zero whatever y is: the contraction with a cotangent."),
+        Op("div", 2, "float", ("1 / y", "-(out / y)"), safe=two, array="x / y", doc="IEEE quotient."),
+        Op("floordiv", 2, "number", ("0", "0"), safe=two, array="floor_divide(x, y)",
+           doc="Quotient rounded down, as Python's //; an integer divided by zero gives 0."),
+        Op("mod", 2, "number", ("1", "-floordiv(x, y)"), safe=two, array="remainder(x, y)",
+           doc="Remainder with the divisor's sign, as Python's %; an integer modulo zero gives 0."),
+        Op("fmod", 2, "float", ("1", "-trunc(x / y)"), lowering="libm", safe=two, c="fmod",
+           doc="Remainder with the dividend's sign, as C's fmod."),
+        Op("neg", 1, "number", ("-1",), array="-x", doc="Negative."),
+        Op("abs", 1, "number", ("sign(x)",), array="abs(x)", c="fabs", doc="Magnitude; derivative 0 at 0."),
+        Op("sign", 1, "number", ("0",), array="sign(x)", lowering="program", doc="-1, 0, 1, or nan."),
+        Op("fma", 3, "float", ("y", "x", "1"), array=None, c="fma", doc="x·y + z rounded once."),
+        Op("sqrt", 1, "float", ("0.5 / out",), safe=(1.0,), array="sqrt(x)", c="sqrt", singular=True,
+           doc="Square root."),
+        Op("minimum", 2, "number", tangent="where(x < y, dx, where(y < x, dy, 0.5 * (dx + dy)))",
+           array="minimum(x, y)", lowering="program", doc="Smaller argument; nan spreads; ties give half each."),
+        Op("maximum", 2, "number", tangent="where(x > y, dx, where(y > x, dy, 0.5 * (dx + dy)))",
+           array="maximum(x, y)", lowering="program", doc="Larger argument; nan spreads; ties give half each."),
+        Op("copysign", 2, "float", ("where(signbit(x) == signbit(y), 1, -1)", "0"), array="copysign(x, y)",
+           c="copysign", doc="x with the sign of y."),
+        Op("nextafter", 2, "float", ("1", "0"), lowering="program", array="nextafter(x, y)", c="nextafter",
+           doc="Next representable number after x towards y."),
+    )  # fmt: skip
+
+
+def _rounding() -> tuple[Op, ...]:
+    return tuple(
+        Op(name, 1, "float", ("0",), array=f"{array}(x)", c=c, doc=doc)
+        for name, array, c, doc in (
+            ("floor", "floor", "floor", "Largest whole number not above x; derivative 0."),
+            ("ceil", "ceil", "ceil", "Smallest whole number not below x; derivative 0."),
+            ("trunc", "trunc", "trunc", "x without its fraction; derivative 0."),
+            ("rint", "round", "rint", "Nearest whole number, halves to even; derivative 0."),
+        )
+    )
+
+
+def _comparisons() -> tuple[Op, ...]:
+    ordered = (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
+    equal = (("eq", "=="), ("ne", "!="))
+    return (
+        *(Op(n, 2, "number", result="bool", array=f"x {s} y", doc=f"x {s} y.") for n, s in ordered),
+        *(Op(n, 2, "any", result="bool", array=f"x {s} y", doc=f"x {s} y.") for n, s in equal),
+        Op("isnan", 1, "float", result="bool", array="isnan(x)", lowering="program", doc="Whether x is nan."),
+        Op("isinf", 1, "float", result="bool", array="isinf(x)", lowering="program", doc="Whether x is ±inf."),
+        Op("isfinite", 1, "float", result="bool", array="isfinite(x)", lowering="program", doc="Neither inf nor nan."),
+        Op("signbit", 1, "float", result="bool", array="signbit(x)", doc="Whether the sign bit is set."),
+    )  # fmt: skip
+
+
+def _logic() -> tuple[Op, ...]:
+    return (
+        Op("and", 2, "bits", array="x & y", doc="Bitwise and; logical and of booleans."),
+        Op("or", 2, "bits", array="x | y", doc="Bitwise or; logical or of booleans."),
+        Op("xor", 2, "bits", array="x ^ y", doc="Bitwise exclusive or."),
+        Op("not", 1, "bits", array="~x", doc="Bitwise complement; logical not of a boolean."),
+        Op("shl", 2, "integer", safe=(0, 0), array="x << y", doc="Shift left; 0 beyond the width."),
+        Op("shr", 2, "integer", safe=(0, 0), array="x >> y",
+           doc="Shift right, with the sign for signed types; beyond the width as by the width less one."),
+        Op("where", 3, "any", tangent="where(x, dy, dz)", array="where(x, y, z)",
+           doc="y where the boolean x holds, else z; selects values and tangents, never multiplies."),
+        Op("convert", 1, "any", ("convert(1)",), result="stated", array="astype(x)",
+           doc="To another type: floats to integers towards zero, anything to bool by x != 0."),
+        Op("bitcast", 1, "number", result="stated", doc="The same bits as another type of equal width."),
+    )  # fmt: skip
+
+
+def _exponentials() -> tuple[Op, ...]:
+    def inlined(name: str, partial: str, doc: str, array: str | None = None, **rest: object) -> Op:
+        return Op(name, 1, "float", (partial,), lowering="program", array=array or f"{name}(x)", c=name, doc=doc, **rest)  # type: ignore[arg-type]
+
+    return (
+        inlined("exp", "out", "e to the x."),
+        inlined("exp2", "out * LN2", "2 to the x.", array="pow(2, x)"),
+        inlined("expm1", "exp(x)", "exp(x) - 1 without cancellation."),
+        inlined("log", "1 / x", "Natural logarithm.", safe=(1.0,), singular=True),
+        inlined("log2", "LOG2E / x", "Logarithm to base 2.", safe=(1.0,), singular=True),
+        inlined("log10", "LOG10E / x", "Logarithm to base 10.", safe=(1.0,), singular=True),
+        inlined("log1p", "1 / (1 + x)", "log(1 + x) without cancellation.", safe=(0.0,), singular=True),
+        inlined("sigmoid", "sigmoid(x) * sigmoid(-x)", "Logistic function 1/(1 + exp(-x)).",
+                array="where(x >= 0, 1 / (1 + exp(-abs(x))), exp(-abs(x)) / (1 + exp(-abs(x))))"),
+        Op("relu", 1, "float", tangent="where(x > 0, dx, 0)", lowering="program", array="maximum(x, 0 * x)",
+           doc="max(x, 0); derivative 0 at 0."),
+        Op("logaddexp", 2, "float", ("where(x == y, 0.5, sigmoid(x - y))", "where(x == y, 0.5, sigmoid(y - x))"),
+           lowering="program", array="logaddexp(x, y)", doc="log(exp x + exp y) without overflow."),
+        Op("pow", 2, "float",
+           ("where(y == 0, 0, y * pow(x, y - 1))", "where((x == 0) & (y >= 0), 0, out * log(x))"),
+           lowering="program", safe=(1.0, 1.0), array="pow(x, y)", c="pow", singular=True,
+           doc="x to the y; 0⁰ is 1 with derivative 0."),
+        Op("powi", 2, "integer", lowering="program", array="pow(x, y)",
+           doc="Integer to a non-negative integer, wrapping; a negative exponent gives 0 (±1 for base ±1)."),
+    )  # fmt: skip
+
+
+def _trigonometric() -> tuple[Op, ...]:
+    def libm(name: str, partial: str, doc: str, *, array: str | None = None, safe: float = 0.5, singular: bool = False) -> Op:
+        return Op(name, 1, "float", (partial,), lowering="libm", safe=(safe,), array=f"{array or name}(x)",
+                  c=name, singular=singular, doc=doc)  # fmt: skip
+
+    return (
+        Op("sin", 1, "float", ("cos(x)",), lowering="program", array="sin(x)", c="sin", doc="Sine of radians."),
+        Op("cos", 1, "float", ("-sin(x)",), lowering="program", array="cos(x)", c="cos", doc="Cosine of radians."),
+        Op("tanh", 1, "float", ("4 * (sigmoid(2 * x) * sigmoid(-(2 * x)))",), lowering="program",
+           array="tanh(x)", c="tanh", doc="Hyperbolic tangent."),
+        libm("tan", "1 + out * out", "Tangent of radians."),
+        libm("asin", "1 / sqrt((1 - x) * (1 + x))", "Arc sine.", singular=True),
+        libm("acos", "-1 / sqrt((1 - x) * (1 + x))", "Arc cosine.", singular=True),
+        libm("atan", "1 / (1 + x * x)", "Arc tangent."),
+        libm("sinh", "cosh(x)", "Hyperbolic sine."),
+        libm("cosh", "sinh(x)", "Hyperbolic cosine."),
+        libm("asinh", "1 / hypot(1, x)", "Inverse hyperbolic sine."),
+        libm("acosh", "1 / (sqrt(x - 1) * sqrt(x + 1))", "Inverse hyperbolic cosine.", safe=1.5, singular=True),
+        libm("atanh", "1 / ((1 - x) * (1 + x))", "Inverse hyperbolic tangent.", singular=True),
+        Op("atan2", 2, "float",
+           ("where(hypot(x, y) == 0, 0, (y / hypot(x, y)) / hypot(x, y))",
+            "where(hypot(x, y) == 0, 0, -((x / hypot(x, y)) / hypot(x, y)))"),
+           lowering="libm", safe=(1.0, 1.0), array="atan2(x, y)", c="atan2",
+           doc="Angle of the point (y, x), that is of x over y; derivatives 0 at the origin."),
+        Op("hypot", 2, "float", ("where(out == 0, 0, x / out)", "where(out == 0, 0, y / out)"),
+           lowering="libm", safe=(1.0, 1.0), array="hypot(x, y)", c="hypot",
+           doc="√(x² + y²) without overflow; derivatives 0 at the origin."),
+    )  # fmt: skip
+
+
+def _special() -> tuple[Op, ...]:
+    def defined(name: str, partial: str | None, doc: str, c: str | None = None, *, lowering: Lowering = "libm",
+                safe: float = 1.5) -> Op:  # fmt: skip
+        return Op(name, 1, "float", (partial,), lowering=lowering, safe=(safe,), c=c, doc=doc)
+
+    return (
+        defined("cbrt", "1 / (3 * (out * out))", "Real cube root.", "cbrt"),
+        defined("erf", "TWO_OVER_SQRT_PI * exp(-(x * x))", "Error function.", "erf", lowering="program"),
+        defined("erfc", "-(TWO_OVER_SQRT_PI * exp(-(x * x)))", "1 - erf(x) without cancellation.", "erfc"),
+        defined("gamma", "out * digamma(x)", "Gamma function.", "tgamma"),
+        defined("lgamma", "digamma(x)", "log |gamma(x)|.", "lgamma"),
+        defined("digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program"),
+        defined("trigamma", None, "Derivative of digamma.", lowering="program"),
+    )
+
+
+TABLE: tuple[Op, ...] = (
+    *_arithmetic(),
+    *_rounding(),
+    *_comparisons(),
+    *_logic(),
+    *_exponentials(),
+    *_trigonometric(),
+    *_special(),
+)
+BY_NAME = MappingProxyType({op.name: op for op in TABLE})
+
+
+def op_named(name: str) -> Op:
+    """Return the table's entry for an op.
+
+    Raises
+    ------
+    KeyError
+        If the table has no such op.
+    """
+    return BY_NAME[name]

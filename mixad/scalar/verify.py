@@ -1,0 +1,149 @@
+"""The checker of programs: types, scope, single assignment."""
+
+from __future__ import annotations
+
+from mixad.scalar.ir import (Accumulate, Atom, Block, Equation, If, Load, Program, Statement, Var,
+                             While, read_atoms, written_vars)  # fmt: skip
+from mixad.scalar.ops import BY_NAME
+from mixad.scalar.types import BOOL, ScalarType
+
+__all__ = ["VerificationError", "result_type", "verify"]
+
+_IN_DOMAIN = {
+    "float": lambda t: t.is_float,
+    "integer": lambda t: t.is_integer,
+    "number": lambda t: t.is_float or t.is_integer,
+    "bool": lambda t: t.is_bool,
+    "bits": lambda t: t.is_integer or t.is_bool,
+    "any": lambda t: True,
+}
+
+
+class VerificationError(AssertionError):
+    """A program that no correct pass produces."""
+
+
+def result_type(name: str, types: tuple[ScalarType, ...], stated: ScalarType | None = None) -> ScalarType:
+    """Return the type of ``name(*args)`` for argument types.
+
+    Parameters
+    ----------
+    name : str
+        An op of the table.
+    types : tuple of ScalarType
+        Types of the arguments.
+    stated : ScalarType, optional
+        Type of the result, for ops whose result type is stated (conversions).
+
+    Raises
+    ------
+    VerificationError
+        If the op does not exist or does not take these types.
+    """
+    op = BY_NAME.get(name)
+    if op is None:
+        raise VerificationError(f"there is no op {name!r}")
+    if len(types) != op.arity:
+        raise VerificationError(f"{name} takes {op.arity} arguments, not {len(types)}")
+    if name == "where":
+        if types[0] != BOOL:
+            raise VerificationError(f"the condition of where is {types[0]}, not bool")
+        types = types[1:]
+    if len(set(types)) != 1:
+        raise VerificationError(f"{name} takes arguments of one type, not {', '.join(map(str, types))}")
+    if not _IN_DOMAIN[op.domain](types[0]):
+        raise VerificationError(f"{name} takes {op.domain} arguments, not {types[0]}")
+    if op.result == "stated":
+        if stated is None:
+            raise VerificationError(f"{name} needs the type of its result")
+        if name == "bitcast" and stated.bits != types[0].bits:
+            raise VerificationError(f"bitcast from {types[0]} to {stated} changes the width")
+        return stated
+    return BOOL if op.result == "bool" else types[0]
+
+
+def verify(program: Program) -> Program:
+    """Return the program unchanged if it is well formed.
+
+    Raises
+    ------
+    VerificationError
+        At the first statement that reads a variable out of scope, assigns one again, or whose types
+        do not fit.
+    """
+    names = [p.var for p in program.params]
+    if len(set(v.id for v in names)) != len(names):
+        raise VerificationError("two params share a variable")
+    for param in program.params:
+        if (param.kind == "array") != (param.array is not None):
+            raise VerificationError(f"param {param.name} of kind {param.kind} has array type {param.array}")
+    arrays = {p.var: p.array.rank for p in program.params if p.array is not None}
+    scalars = {p.var for p in program.params if p.array is None}
+    _Checker(arrays, {v.id for v in names}).block(program.body, scalars)
+    return program
+
+
+class _Checker:
+    """Walks a program once; ``assigned`` are the ids of all variables met so far."""
+
+    def __init__(self, arrays: dict[Var, int], assigned: set[int]) -> None:
+        self.arrays = arrays
+        self.assigned = assigned
+
+    def block(self, block: Block, visible: set[Var]) -> tuple[ScalarType, ...]:
+        visible = set(visible)
+        for statement in block.statements:
+            self.read(read_atoms(statement), visible)
+            self.statement(statement, visible)
+            self.assign(written_vars(statement), visible)
+        self.read(block.results, visible)
+        return tuple(a.type for a in block.results)
+
+    def read(self, atoms: tuple[Atom, ...], visible: set[Var]) -> None:
+        for atom in atoms:
+            if isinstance(atom, Var) and atom not in visible:
+                raise VerificationError(f"{atom}:{atom.type} is read where it is not visible")
+
+    def assign(self, variables: tuple[Var, ...], visible: set[Var]) -> None:
+        for var in variables:
+            if var.id in self.assigned:
+                raise VerificationError(f"{var} is assigned twice")
+            self.assigned.add(var.id)
+            visible.add(var)
+
+    def statement(self, s: Statement, visible: set[Var]) -> None:
+        match s:
+            case Equation():
+                expected = result_type(s.op, tuple(a.type for a in s.args), s.out.type)
+                _same((s.out.type,), (expected,), f"result of {s.op}")
+            case If():
+                _same((s.cond.type,), (BOOL,), "condition")
+                outs = tuple(v.type for v in s.outs)
+                _same(self.block(s.then, visible), outs, "then-results")
+                _same(self.block(s.orelse, visible), outs, "else-results")
+            case While():
+                carries = tuple(v.type for v in s.carries)
+                _same(tuple(a.type for a in s.inits), carries, "initial carries")
+                _same(tuple(v.type for v in s.outs), carries, "loop outputs")
+                inner = set(visible)
+                self.assign(s.carries, inner)
+                _same(self.block(s.cond, inner), (BOOL,), "loop test")
+                _same(self.block(s.body, inner), carries, "next carries")
+            case Load() | Accumulate():
+                self.access(s)
+
+    def access(self, s: Load | Accumulate) -> None:
+        rank = self.arrays.get(s.array)
+        if rank is None:
+            raise VerificationError(f"{s.array} is indexed but is no array param")
+        if len(s.indices) != rank or not all(i.type.is_integer for i in s.indices):
+            raise VerificationError(f"{s.array} takes {rank} integer indices")
+        element = s.out.type if isinstance(s, Load) else s.value.type
+        _same((element,), (s.array.type,), "element")
+
+
+def _same(got: tuple[ScalarType, ...], expected: tuple[ScalarType, ...], what: str) -> None:
+    if got != expected:
+        raise VerificationError(
+            f"{what}: got ({', '.join(map(str, got))}), expected ({', '.join(map(str, expected))})"
+        )
