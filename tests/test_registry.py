@@ -1,0 +1,259 @@
+"""The registry with plugins made here: ranking, refusals, and that no plugin hurts the host."""
+
+import threading
+
+import pytest
+
+from mixad.backends.hookspecs import ANY, API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.backends.registry import PluginSource, Registry
+from mixad.errors import BackendError
+
+FLOATS = frozenset({"float32", "float64"})
+
+
+class FakeBackend:
+    def __init__(self, name):
+        self.name = name
+
+
+class Plugin:
+    """What an entry point names: here an object, usually a module."""
+
+    def __init__(self, *specs):
+        self.specs = specs
+
+    @hookimpl
+    def mixad_backends(self):
+        return list(self.specs)
+
+
+def spec(name, *, modules=(ANY,), devices=("cpu",), native=True, load=None, version=API_VERSION):
+    return BackendSpec(
+        name=name,
+        api_version=version,
+        capability=Capability(modules, devices, FLOATS, native),
+        load=load or (lambda: FakeBackend(name)),
+        install_hint=f"pip install {name}",
+    )
+
+
+def source(name, *specs, load=None):
+    return PluginSource(name, f"dist-{name} 1.0", load or (lambda: Plugin(*specs)))
+
+
+def refusing(reason, error=BackendError):
+    def load():
+        raise error(reason)
+
+    return load
+
+
+EXACT = spec("exact", modules=("numpy",), native=False)
+NATIVE = spec("native")
+INTERPRETED = spec("interpreted", native=False)
+NATIVE_LATER = spec("native-later")
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"), [(EXACT, NATIVE), (NATIVE, INTERPRETED), (NATIVE, NATIVE_LATER)]
+)
+@pytest.mark.parametrize("swap", [False, True])
+def test_ranking_does_not_depend_on_the_order_of_installation(better, worse, swap):
+    plugins = [source("a", better), source("b", worse)]
+    registry = Registry(reversed(plugins) if swap else plugins)
+    assert registry.resolve("numpy", "cpu", "float32").name == better.name
+
+
+def test_an_index_of_the_device_is_ignored():
+    registry = Registry([source("a", spec("gpu", devices=("cuda",)))])
+    assert registry.resolve("torch", "cuda:1", "float32").name == "gpu"
+
+
+@pytest.mark.parametrize(
+    ("module", "device", "dtype"),
+    [
+        ("torch", "cpu", "float32"),
+        ("numpy", "cuda", "float32"),
+        ("numpy", "cpu", "complex64"),
+    ],
+)
+def test_what_no_capability_covers_is_refused_naming_all_three(module, device, dtype):
+    registry = Registry([source("a", EXACT)])
+    with pytest.raises(BackendError, match=f"{dtype} arrays of {module} on {device}"):
+        registry.resolve(module, device, dtype)
+
+
+def test_nothing_is_loaded_before_it_is_needed_and_then_once():
+    loads = []
+
+    def load():
+        loads.append(1)
+        return FakeBackend("lazy")
+
+    registry = Registry([source("a", spec("lazy", load=load))])
+    assert loads == []
+    first = registry.resolve("numpy", "cpu", "float32")
+    assert registry.resolve("numpy", "cpu", "float64") is first
+    assert registry.backend("lazy") is first
+    assert loads == [1]
+
+
+def test_threads_that_ask_together_share_one_backend():
+    barrier = threading.Barrier(8)
+    registry = Registry([source("a", NATIVE)])
+    answers = []
+
+    def ask():
+        barrier.wait()
+        answers.append(registry.resolve("numpy", "cpu", "float32"))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 8
+    assert len(set(map(id, answers))) == 1
+
+
+@pytest.mark.parametrize("error", [ImportError, OSError, SyntaxError, SystemExit])
+def test_a_plugin_that_fails_to_import_is_reported_and_the_others_serve(error):
+    broken = source("broken", load=refusing("libwhatever.so is missing", error))
+    registry = Registry([broken, source("good", NATIVE)])
+    assert registry.resolve("numpy", "cpu", "float32").name == "native"
+    (failure,) = registry.failures
+    assert failure.plugin == "broken"
+    assert failure.origin == "dist-broken 1.0"
+    assert "libwhatever.so is missing" in failure.reason
+    assert isinstance(failure.exception, error)
+    with pytest.raises(BackendError, match="libwhatever"):
+        registry.backend("broken")
+
+
+def test_a_hook_that_raises_is_reported():
+    class Raises:
+        @hookimpl
+        def mixad_backends(self):
+            raise ValueError("bad table")
+
+    registry = Registry([source("a", load=Raises), source("good", NATIVE)])
+    assert "ValueError: bad table" in registry.failures[0].reason
+    assert [s.name for s in registry.specs] == ["native"]
+
+
+def test_an_interrupt_is_not_swallowed():
+    with pytest.raises(KeyboardInterrupt):
+        Registry([source("a", load=refusing("", KeyboardInterrupt))])
+
+
+def test_a_misspelt_hook_is_reported():
+    class Misspelt:
+        @hookimpl
+        def mixad_backend(self):
+            return []
+
+    registry = Registry([source("a", load=Misspelt)])
+    assert "mixad_backend" in registry.failures[0].reason
+
+
+def test_a_module_without_the_hook_is_reported():
+    registry = Registry([source("a", load=object)])
+    assert "hookimpl" in registry.failures[0].reason
+
+
+def test_something_other_than_a_spec_is_reported():
+    registry = Registry([source("a", "cpu")])
+    assert "returned a str" in registry.failures[0].reason
+
+
+@pytest.mark.parametrize(
+    ("version", "who"), [(API_VERSION - 1, "the plugin"), (API_VERSION + 1, "mixad")]
+)
+def test_another_api_version_is_refused_saying_what_to_upgrade(version, who):
+    registry = Registry([source("a", spec("old", version=version))])
+    assert registry.specs == ()
+    assert f"upgrade {who}" in registry.failures[0].reason
+
+
+def test_the_second_backend_of_a_name_is_refused_naming_the_first():
+    registry = Registry([source("a", NATIVE), source("b", NATIVE)])
+    assert "dist-a 1.0" in registry.failures[0].reason
+    assert registry.failures[0].plugin == "b"
+
+
+def test_where_the_best_cannot_serve_the_next_does_with_a_warning():
+    broken = spec("best", modules=("numpy",), load=refusing("no device"))
+    registry = Registry([source("a", broken), source("b", NATIVE)])
+    with pytest.warns(RuntimeWarning, match=r"'native', because .*no device; pip install best"):
+        chosen = registry.resolve("numpy", "cpu", "float32")
+    assert chosen.name == "native"
+    assert registry.resolve("numpy", "cpu", "float32") is chosen  # and warns no more
+
+
+def test_where_nothing_can_serve_every_reason_is_given():
+    first = spec("first", load=refusing("no driver"))
+    second = spec("second", load=refusing("libx", OSError))
+    registry = Registry([source("a", first), source("b", second)])
+    with pytest.raises(BackendError, match=r"no driver[\s\S]*OSError: libx"):
+        registry.resolve("numpy", "cpu", "float32")
+
+
+def test_a_factory_that_failed_is_not_tried_again_and_its_cause_is_kept():
+    tries = []
+
+    def load():
+        tries.append(1)
+        raise OSError("libx")
+
+    registry = Registry([source("a", spec("x", load=load))])
+    for _ in range(2):
+        with pytest.raises(BackendError, match="libx") as caught:
+            registry.backend("x")
+        assert isinstance(caught.value.__cause__, OSError)
+    assert tries == [1]
+
+
+def test_a_blocked_plugin_is_not_imported():
+    imported = []
+    registry = Registry(
+        [source("heavy", load=lambda: imported.append(1)), source("good", NATIVE)],
+        block=frozenset({"heavy"}),
+    )
+    assert imported == []
+    assert "MIXAD_BACKEND_BLOCK" in registry.failures[0].reason
+    with pytest.raises(BackendError, match="blocked"):
+        registry.backend("heavy")
+
+
+def test_a_blocked_backend_does_not_serve_and_the_next_does_without_a_warning():
+    registry = Registry([source("p", EXACT, NATIVE)], block=frozenset({"exact"}))
+    assert registry.resolve("numpy", "cpu", "float32").name == "native"
+    with pytest.raises(BackendError, match="MIXAD_BACKEND_BLOCK"):
+        registry.backend("exact")
+
+
+def test_only_allowed_backends_serve():
+    registry = Registry([source("p", EXACT, NATIVE)], allow=frozenset({"native"}))
+    assert registry.resolve("numpy", "cpu", "float32").name == "native"
+    with pytest.raises(BackendError, match="MIXAD_BACKEND_ALLOW"):
+        registry.backend("exact")
+
+
+def test_lists_that_leave_nothing_are_named_in_the_refusal():
+    registry = Registry([source("p", EXACT)], allow=frozenset({"other"}))
+    with pytest.raises(BackendError, match="MIXAD_BACKEND_ALLOW or MIXAD_BACKEND_BLOCK is set"):
+        registry.resolve("numpy", "cpu", "float32")
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    registry = Registry([source("p", EXACT, NATIVE)])
+    with pytest.raises(BackendError, match="known are exact, native"):
+        registry.backend("nativ")
+
+
+def test_statuses_tell_which_can_serve_and_why_not():
+    broken = spec("broken", load=refusing("no device"))
+    registry = Registry([source("p", broken, NATIVE)])
+    reasons = {status.spec.name: status.reason for status in registry.statuses()}
+    assert reasons["native"] is None
+    assert "no device" in reasons["broken"]
