@@ -25,6 +25,7 @@ __all__ = [
     "VARIABLES",
     "CheckMode",
     "Variable",
+    "kernel_cache_folder",
     "unknown_variables",
 ]
 
@@ -135,7 +136,7 @@ NUM_THREADS: Variable[int] = Variable(
 
 CACHE_DIR: Variable[Path] = Variable(
     name="MIXAD_CACHE_DIR",
-    meaning="Folder of compiled kernels, kept from process to process.",
+    meaning="Folder in which compiled kernels are kept from process to process.",
     expects="the path of a folder, made when first needed",
     default=lambda: platformdirs.user_cache_path("mixad", appauthor=False),
     parse=_absolute_path,
@@ -173,6 +174,17 @@ VARIABLES: tuple[Variable[Any], ...] = (
     BACKEND_ALLOW,
     BACKEND_BLOCK,
 )
+
+
+def kernel_cache_folder() -> Path:
+    """Return the folder of compiled kernels: all that is in it is ours and may be removed.
+
+    Returns
+    -------
+    pathlib.Path
+        A folder inside that of `CACHE_DIR`, which may hold other things; it need not exist.
+    """
+    return CACHE_DIR.read() / "kernels"
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ plugin must be cheap; the array library is imported by the factory, when a kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pluggy
 
@@ -31,6 +31,7 @@ __all__ = [
     "Backend",
     "BackendSpec",
     "Capability",
+    "Described",
     "Executable",
     "hookimpl",
     "mixad_backends",
@@ -156,6 +157,21 @@ class Backend(Protocol):
         -------
         tuple
             The outputs, in the order of the spec.
+        """
+        ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A backend that has more to tell ``mixad doctor``."""
+
+    def describe(self) -> Mapping[str, str]:
+        """Return facts about this machine: vector width, source of the maths, device.
+
+        Returns
+        -------
+        mapping of str to str
+            Shown in this order.
         """
         ...
 

@@ -1,0 +1,45 @@
+"""``python -m mixad demo``, ``doctor`` and ``cache``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mixad.cli import cache, demo, doctor
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Those of the command line if not given.
+
+    Returns
+    -------
+    int
+        The exit status: 0 where all is well.
+    """
+    options = _parser().parse_args(arguments)
+    if options.command == "demo":
+        return demo.main()
+    if options.command == "doctor":
+        return doctor.main()
+    return cache.main(clear=options.action == "clear")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m mixad")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("demo", help="check and time the gradient of an HM-LSTM cell")
+    commands.add_parser("doctor", help="what is installed, what is missing and why, a self-test")
+    cached = commands.add_parser("cache", help="show or clear the folder of compiled kernels")
+    cached.add_argument("action", nargs="?", choices=["show", "clear"], default="show")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What ``python -m mixad`` runs: one module for each command."""

@@ -1,0 +1,181 @@
+"""``python -m mixad doctor``: what is here, what is missing and why, and whether it works."""
+
+from __future__ import annotations
+
+import os
+import platform
+import traceback
+from collections.abc import Callable, Iterable
+from importlib import metadata
+
+import numpy as np
+from llvmlite import binding as llvm
+
+import mixad
+from mixad import config
+from mixad.backends.hookspecs import Backend, BackendSpec, Described
+from mixad.backends.registry import BackendStatus, Failure, default_registry
+from mixad.cli.cache import describe
+from mixad.errors import ConfigurationError
+from mixad.special import exp
+
+__all__ = ["main", "self_test"]
+
+Rows = Iterable[tuple[str, str]]
+
+_REQUIRED = ("numpy", "array-api-compat", "llvmlite", "pluggy", "platformdirs")
+_OPTIONAL = (
+    *("mixad-cupy", "cupy-cuda12x", "cupy-cuda13x", "mixad-torch", "torch", "jax"),
+    *("array-api-strict",),
+)
+_TELLING_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "neon", "sve", "sve2")
+
+
+def main() -> int:
+    """Print the report.
+
+    Returns
+    -------
+    int
+        The exit status: 1 where the self-test fails or a setting is wrong.
+    """
+    _section("versions", _versions())
+    _section("processor", _processor())
+    _section("environment", _environment())
+    if _wrong_settings():
+        print("\nset the variables marked WRONG right, or unset them, and run this again")
+        return 1
+    _section("cache", [("kernels", describe(config.kernel_cache_folder()))])
+    _section("backends", _backends())
+    verdict = self_test()
+    _section("self-test", [("gradient", verdict or "ok")])
+    return 0 if verdict is None else 1
+
+
+def _section(title: str, rows: Rows) -> None:
+    print(title)
+    for name, value in rows:
+        print(f"  {name:20} {value}")
+
+
+def _versions() -> Rows:
+    yield "mixad", mixad.__version__
+    yield "python", f"{platform.python_version()} {platform.python_implementation()}"
+    yield "system", platform.platform()
+    for name in (*_REQUIRED, *_OPTIONAL):
+        version = _version(name)
+        if version is not None or name in _REQUIRED:
+            yield name, version or "MISSING"
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> Rows:
+    features = llvm.get_host_cpu_features()
+    telling = [name for name in _TELLING_FEATURES if features.get(name)]
+    yield "name", f"{llvm.get_host_cpu_name()} ({platform.machine()})"
+    yield "features", " ".join(telling) or "none of those that matter here"
+    yield "cores", str(os.cpu_count())
+
+
+def _environment() -> Rows:
+    for variable in config.VARIABLES:
+        yield variable.name, _setting(variable)
+    for name in config.unknown_variables():
+        yield name, "UNKNOWN: mixad reads no variable of this name"
+
+
+def _setting(variable: config.Variable[object]) -> str:
+    try:
+        value = variable.read()
+    except ConfigurationError as error:
+        return f"WRONG: {error}"
+    return ", ".join(sorted(value)) or "-" if isinstance(value, frozenset) else str(value)
+
+
+def _wrong_settings() -> bool:
+    return any(_setting(variable).startswith("WRONG") for variable in config.VARIABLES)
+
+
+def _backends() -> Rows:
+    registry = default_registry()
+    for status in registry.statuses():
+        yield status.spec.name, _status(status)
+        if status.reason is None:
+            yield from _details(registry.backend(status.spec.name))
+    for failure in registry.failures:
+        yield failure.plugin, _failed(failure)
+
+
+def _status(status: BackendStatus) -> str:
+    if status.reason is not None:
+        return f"MISSING ({status.origin}): {status.reason}"
+    return f"ready ({status.origin}): {_serves(status.spec)}"
+
+
+def _serves(spec: BackendSpec) -> str:
+    capability = spec.capability
+    libraries = ", ".join(capability.array_modules).replace("*", "any library")
+    devices = ", ".join(capability.devices).replace("*", "any device")
+    return f"{'compiles' if capability.native else 'interprets'}, {libraries} on {devices}"
+
+
+def _details(backend: Backend) -> Rows:
+    if isinstance(backend, Described):
+        for name, value in backend.describe().items():
+            yield f"  {name}", value
+
+
+def _failed(failure: Failure) -> str:
+    where = ""
+    if failure.exception is not None:
+        frames = traceback.extract_tb(failure.exception.__traceback__)
+        where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"FAILED ({failure.origin}): {failure.reason}{where}"
+
+
+@mixad.broadcast
+def _decay(x, steps):  # type: ignore[no-untyped-def]
+    """Return a function with a branch and a loop whose length differs from lane to lane."""
+    if x < 0.0:
+        return -x
+    total = 0.0
+    while steps > 0.0:
+        total = total + exp(-x)
+        steps = steps - 1.0
+    return total
+
+
+def self_test(gradient: Callable[..., object] | None = None) -> str | None:
+    """Compare one gradient, through a branch and a loop, with its formula.
+
+    Parameters
+    ----------
+    gradient : callable, optional
+        Takes `x` and `steps`, returns the gradient; that of mixad if not given.
+
+    Returns
+    -------
+    str or None
+        What is wrong, or None.
+    """
+    x = np.linspace(-2.0, 2.0, 101)
+    steps = np.arange(101.0) % 5
+    expected = np.where(x < 0, -1.0, -steps * np.exp(-x))
+    try:
+        got = np.asarray((gradient or _gradient)(x, steps))
+    except Exception:  # whatever it is, this is the place to show it
+        return "FAILED\n" + traceback.format_exc()
+    error = np.abs(got - expected).max()
+    if not error <= 32 * np.finfo(np.float64).eps * np.abs(expected).max():
+        return f"WRONG by {error:.1e}: please report this, with the whole output"
+    return None
+
+
+def _gradient(x: np.ndarray, steps: np.ndarray) -> object:
+    return mixad.grad(lambda x: _decay(x, steps).sum())(x)
