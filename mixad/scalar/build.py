@@ -7,6 +7,7 @@ constants are carried out, and identities are applied that hold bit for bit for 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from mixad.scalar.evaluate import constant, evaluate
@@ -229,6 +230,8 @@ class Builder:
         match name:
             case "mul":
                 return _other(args, 1)
+            case "mul_zero":
+                return self._simplified_mul_zero(*args)
             case "div":
                 return args[0] if _is(args[1], 1) else None
             case "sub":
@@ -247,6 +250,14 @@ class Builder:
                 return args[0]
             case "where":
                 return self._simplified_where(*args)
+        return None
+
+    def _simplified_mul_zero(self, x: Atom, y: Atom) -> Atom | None:
+        """A product without the strong zero, where one factor's value decides that it is not needed."""
+        if isinstance(x, Const) and x.value == 0:
+            return self.const(0.0, x.type)
+        if isinstance(x, Const) or (isinstance(y, Const) and math.isfinite(y.value)):
+            return self.op("mul", x, y)
         return None
 
     def _simplified_where(self, cond: Atom, yes: Atom, no: Atom) -> Atom | None:

@@ -89,7 +89,7 @@ def _arithmetic() -> tuple[Op, ...]:
         Op("mul", 2, "number", ("y", "x"), array="x * y", doc="Product; integers wrap."),
         Op("mul_zero", 2, "float", ("y", "x"), array="where(x == 0, x * 0, x * y)", lowering="program",
            doc="Product in which a zero x gives zero whatever y is: the contraction with a cotangent."),
-        Op("div", 2, "float", ("1 / y", "-(out / y)"), safe=two, array="x / y", doc="IEEE quotient."),
+        Op("div", 2, "float", ("1 / y", "-(out * (1 / y))"), safe=two, array="x / y", doc="IEEE quotient."),
         Op("floordiv", 2, "number", ("0", "0"), safe=two, array="floor_divide(x, y)",
            doc="Quotient rounded down, as Python's //; an integer divided by zero gives 0."),
         Op("mod", 2, "number", ("1", "-floordiv(x, y)"), safe=two, array="remainder(x, y)",

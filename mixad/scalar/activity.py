@@ -1,0 +1,99 @@
+"""Which variables of a program can depend, differentiably, on which seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from mixad.scalar.ir import Atom, Block, Equation, If, Param, Program, Statement, Var, While, written_vars
+from mixad.scalar.ops import TABLE
+
+__all__ = ["Activity", "active_arguments", "activity"]
+
+Activity = Mapping[Var, frozenset[int]]
+
+_NONE: frozenset[int] = frozenset()
+_ARGUMENTS = ("x", "y", "z")
+
+
+def _flowing(partials: tuple[str | None, ...], tangent: str | None, arity: int) -> tuple[int, ...]:
+    if tangent is None:
+        return tuple(i for i, p in enumerate(partials) if p != "0")
+    used = set(re.findall(r"\bd([xyz])\b", tangent))
+    return tuple(i for i in range(arity) if _ARGUMENTS[i] in used)
+
+
+active_arguments: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {op.name: _flowing(op.partials, op.tangent, op.arity) for op in TABLE}
+)
+"""Op name → positions of the arguments whose tangents reach the result."""
+
+
+def activity(program: Program, seeds: Mapping[int, int]) -> Activity:
+    """Return the slots that each variable can depend on.
+
+    Parameters
+    ----------
+    program : Program
+        Any program.
+    seeds : Mapping
+        Index of a param → its slot.
+
+    Returns
+    -------
+    Mapping
+        Variable → slots; a variable without an entry depends on none.  Values that are not floats
+        depend on none; a loop's carries reach a fixpoint.
+    """
+    found: dict[Var, frozenset[int]] = {}
+    for index, slot in seeds.items():
+        found[_seedable(program.params[index])] = frozenset({slot})
+    _visit_block(program.body, found)
+    return found
+
+
+def _seedable(param: Param) -> Var:
+    if param.kind == "array" or not param.var.type.is_float:
+        raise ValueError(f"param {param.name!r} of type {param.var.type} cannot carry a derivative")
+    return param.var
+
+
+def _of(atom: Atom, found: Mapping[Var, frozenset[int]]) -> frozenset[int]:
+    return found.get(atom, _NONE) if isinstance(atom, Var) else _NONE
+
+
+def _visit_block(block: Block, found: dict[Var, frozenset[int]]) -> None:
+    for statement in block.statements:
+        outs = _slots_of_outs(statement, found)
+        for var, slots in zip(written_vars(statement), outs, strict=False):
+            if slots and var.type.is_float:
+                found[var] = slots
+
+
+def _slots_of_outs(s: Statement, found: dict[Var, frozenset[int]]) -> list[frozenset[int]]:
+    match s:
+        case Equation():
+            return [_NONE.union(*(_of(s.args[i], found) for i in active_arguments[s.op]))]
+        case If():
+            _visit_block(s.then, found)
+            _visit_block(s.orelse, found)
+            return [_of(a, found) | _of(b, found) for a, b in zip(s.then.results, s.orelse.results, strict=True)]
+        case While():
+            return _slots_of_carries(s, found)
+    return []
+
+
+def _slots_of_carries(s: While, found: dict[Var, frozenset[int]]) -> list[frozenset[int]]:
+    """Grow the carries' slots until a turn of the body adds none."""
+    slots = [_of(a, found) if a.type.is_float else _NONE for a in s.inits]
+    while True:
+        found.update({v: f for v, f in zip(s.carries, slots, strict=True) if f})
+        _visit_block(s.body, found)
+        grown = [
+            f | _of(a, found) if a.type.is_float else _NONE
+            for f, a in zip(slots, s.body.results, strict=True)
+        ]
+        if grown == slots:
+            return slots
+        slots = grown

@@ -1,0 +1,123 @@
+"""The pullback: x̄ₙ = Σₘ ȳₘ ∂yₘ/∂xₙ, computed by dual chunks, as programs.
+
+One program per chunk of inputs.  The contraction with the cotangents is a strong zero: where a
+cotangent is zero the gradient is zero, whatever the partial is (``sqrt`` at 0, for example).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mixad.scalar.build import Builder
+from mixad.scalar.dual import MAX_PARTIALS, DualChunk
+from mixad.scalar.ir import Atom, Program
+from mixad.scalar.pushforward import push_block
+
+__all__ = ["ChunkPass", "even_chunks", "pullback"]
+
+
+@dataclass(frozen=True)
+class ChunkPass:
+    """One pass of a pullback.
+
+    Attributes
+    ----------
+    program : Program
+        Takes the original's params, then one cotangent for each of the chosen outputs.
+    gradients : tuple of (int or None)
+        For each input of this chunk, in order, the position of its gradient among the outputs of
+        ``program``; None where the gradient is statically zero.
+    primals : tuple of int
+        Positions of the original's outputs; empty if they were not asked for in this pass.
+    """
+
+    program: Program
+    gradients: tuple[int | None, ...]
+    primals: tuple[int, ...] = ()
+
+
+def even_chunks(count: int, limit: int = MAX_PARTIALS) -> tuple[range, ...]:
+    """Split ``count`` slots into as few chunks as ``limit`` allows, as evenly as can be.
+
+    Examples
+    --------
+    >>> [len(chunk) for chunk in even_chunks(11)]
+    [6, 5]
+    >>> even_chunks(0)
+    ()
+    """
+    chunks = -(-count // limit)
+    bounds = [-(-count * i // chunks) for i in range(chunks + 1)] if chunks else [0]
+    return tuple(range(a, b) for a, b in zip(bounds, bounds[1:], strict=False))
+
+
+def pullback(
+    program: Program,
+    wrt: Sequence[int],
+    cotangents: Sequence[int],
+    *,
+    chunk: int = MAX_PARTIALS,
+    with_primals: bool = False,
+) -> tuple[ChunkPass, ...]:
+    """Return the passes that compute the gradients of a program's inputs.
+
+    Parameters
+    ----------
+    program : Program
+        Any program without effects.
+    wrt : sequence of int
+        Indices of the params whose gradients are wanted; floats.
+    cotangents : sequence of int
+        Indices of the outputs that have a cotangent; the others' is zero.
+    chunk : int
+        Most inputs in one pass, from 1 to `MAX_PARTIALS`.
+    with_primals : bool
+        Whether the first pass also returns the program's own outputs.
+
+    Returns
+    -------
+    tuple of ChunkPass
+        Their chunks together cover ``wrt`` in order.
+
+    Raises
+    ------
+    ValueError
+        If ``chunk`` is out of range or a param in ``wrt`` is no float.
+    KernelGradientError
+        If a derivative is needed that the op table does not have.
+    """
+    if not 1 <= chunk <= MAX_PARTIALS:
+        raise ValueError(f"chunk must be from 1 to {MAX_PARTIALS}, not {chunk}")
+    chunks = even_chunks(len(wrt), chunk)
+    return tuple(
+        _chunk_pass(program, [wrt[slot] for slot in slots], cotangents, with_primals and slots.start == 0)
+        for slots in chunks
+    )
+
+
+def _chunk_pass(program: Program, wrt: Sequence[int], cotangents: Sequence[int], with_primals: bool) -> ChunkPass:
+    builder = Builder(program.name)
+    duals = push_block(builder, program, wrt)
+    seeds = [builder.param(f"cotangent {m}", program.outputs[m].type) for m in cotangents]
+    chosen = [duals[m] for m in cotangents]
+    gradients = [_contraction(builder, slot, seeds, chosen) for slot in range(len(wrt))]
+    results = [d.primal for d in duals] if with_primals else []
+    primals = tuple(range(len(results)))
+    positions = []
+    for gradient in gradients:
+        positions.append(None if gradient is None else len(results))
+        results += [] if gradient is None else [gradient]
+    return ChunkPass(builder.finish(results), tuple(positions), primals)
+
+
+def _contraction(
+    builder: Builder, slot: int, cotangents: Sequence[Atom], duals: Sequence[DualChunk[Atom]]
+) -> Atom | None:
+    """Return Σₘ ȳₘ · ∂yₘ/∂(slot); None if every term is statically zero."""
+    total: Atom | None = None
+    for cotangent, dual in zip(cotangents, duals, strict=True):
+        if slot in dual.partials:
+            term = builder.op("mul_zero", cotangent, dual.partials[slot])
+            total = term if total is None else builder.op("add", total, term)
+    return total

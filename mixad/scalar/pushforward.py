@@ -1,0 +1,227 @@
+"""The pushforward: a program becomes a program on dual chunks, source to source.
+
+Every value that depends on a seed is accompanied by its partials; primal equations are copied as
+they are, so primal and dual programs take the same branches.  The result is an ordinary program:
+applying the transform to it gives second derivatives, with no tag that could be confused.
+
+Revels, Besard, Churavy, De Sutter, Vielma: "Dynamic Automatic Differentiation of GPU Broadcast
+Kernels" (2018); Revels, Lubin, Papamarkou: "Forward-Mode Automatic Differentiation in Julia" (2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from mixad.errors import KernelGradientError
+from mixad.scalar.activity import Activity, active_arguments, activity
+from mixad.scalar.build import Builder
+from mixad.scalar.dual import MAX_PARTIALS, DualChunk
+from mixad.scalar.expression import emit
+from mixad.scalar.ir import Accumulate, Atom, Block, Equation, If, Load, Program, Statement, Var, While
+from mixad.scalar.ops import BY_NAME, Op
+
+__all__ = ["DualProgram", "push_block", "pushforward"]
+
+Dual = DualChunk[Atom]
+
+
+@dataclass(frozen=True)
+class DualProgram:
+    """A program on dual chunks.
+
+    Attributes
+    ----------
+    program : Program
+        Takes the params of the original.
+    outputs : tuple of DualChunk
+        One per output of the original; primal and partials are *positions* among the outputs of
+        ``program``.  Slots are positions in ``wrt``; a slot without an entry is statically zero.
+    """
+
+    program: Program
+    outputs: tuple[DualChunk[int], ...]
+
+
+def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
+    """Transform a program into one that also computes partials.
+
+    Parameters
+    ----------
+    program : Program
+        Any program without effects.
+    wrt : sequence of int
+        Indices of the params to differentiate with respect to, at most `MAX_PARTIALS`; floats.
+
+    Returns
+    -------
+    DualProgram
+        Its partials are those of the branches and loop turns that the primal takes.
+
+    Raises
+    ------
+    ValueError
+        If there are too many params in ``wrt`` or one of them is no float.
+    KernelGradientError
+        If a derivative is needed that the op table does not have; the message names the line.
+    """
+    if len(wrt) > MAX_PARTIALS:
+        raise ValueError(f"at most {MAX_PARTIALS} partials in one chunk, not {len(wrt)}")
+    builder = Builder(program.name)
+    duals = push_block(builder, program, wrt)
+    results: list[Atom] = []
+
+    def position(atom: Atom) -> int:
+        results.append(atom)
+        return len(results) - 1
+
+    primals = [position(d.primal) for d in duals]
+    outputs = tuple(
+        DualChunk(p, {slot: position(t) for slot, t in sorted(d.partials.items())})  # type: ignore[type-var]
+        for p, d in zip(primals, duals, strict=True)
+    )
+    return DualProgram(builder.finish(results), outputs)
+
+
+def push_block(builder: Builder, program: Program, wrt: Sequence[int]) -> tuple[Dual, ...]:
+    """Declare a program's params in a builder and add its dual statements; return its dual outputs."""
+    seeds = {index: slot for slot, index in enumerate(wrt)}
+    transform = _Transform(builder, activity(program, seeds))
+    for index, param in enumerate(program.params):
+        if param.array is not None:
+            var = builder.array_param(param.name, param.array)
+        else:
+            var = builder.param(param.name, param.var.type, param.kind)
+        one = {seeds[index]: builder.const(1.0, var.type)} if index in seeds else {}
+        transform.duals[param.var] = DualChunk(var, one)
+    return transform.block(program.body)
+
+
+class _Transform:
+    """One walk over a program; ``duals`` maps its variables to dual chunks of new atoms."""
+
+    def __init__(self, builder: Builder, active: Activity) -> None:
+        self.builder = builder
+        self.active = active
+        self.duals: dict[Var, Dual] = {}
+
+    def dual(self, atom: Atom) -> Dual:
+        return self.duals[atom] if isinstance(atom, Var) else DualChunk(atom)
+
+    def block(self, block: Block) -> tuple[Dual, ...]:
+        for statement in block.statements:
+            self.builder.line = statement.line or self.builder.line
+            self.statement(statement)
+        return tuple(map(self.dual, block.results))
+
+    def statement(self, s: Statement) -> None:
+        match s:
+            case Equation():
+                self.duals[s.out] = self.equation(s)
+            case If():
+                self.branch(s)
+            case While():
+                self.loop(s)
+            case Load():
+                array = self.duals[s.array].primal
+                assert isinstance(array, Var)
+                indices = (self.dual(i).primal for i in s.indices)
+                self.duals[s.out] = DualChunk(self.builder.load(array, *indices))
+            case Accumulate():
+                raise KernelGradientError("a program with accumulation cannot be differentiated again")
+
+    def equation(self, s: Equation) -> Dual:
+        args = tuple(map(self.dual, s.args))
+        primal = self.builder.op(s.op, *(a.primal for a in args), type=s.out.type)
+        slots = sorted(self.active.get(s.out, ()))
+        if not slots:
+            return DualChunk(primal)
+        tangents = ((slot, self.tangent(s, primal, args, slot)) for slot in slots)
+        return DualChunk(primal, {slot: t for slot, t in tangents if t is not None})
+
+    def tangent(self, s: Equation, primal: Atom, args: tuple[Dual, ...], slot: int) -> Atom | None:
+        """Return the derivative of an equation's result along one slot; None if statically zero."""
+        moving = {i: args[i].partials[slot] for i in active_arguments[s.op] if slot in args[i].partials}
+        if not moving:
+            return None
+        op = BY_NAME[s.op]
+        if op.tangent is not None:
+            return self.selected_tangent(op, primal, args, moving)
+        terms = (self.term(s, op, i, primal, args, dx) for i, dx in moving.items())
+        return reduce(lambda total, term: self.builder.op("add", total, term), terms)
+
+    def term(self, s: Equation, op: Op, i: int, primal: Atom, args: tuple[Dual, ...], dx: Atom) -> Atom:
+        """Return ∂out/∂argᵢ · dx."""
+        partial = op.partials[i]
+        match partial:
+            case None:
+                raise KernelGradientError(_no_derivative(s, op, i))
+            case "1":
+                return dx
+            case "-1":
+                return self.builder.op("neg", dx)
+            case "convert(1)":
+                return self.builder.convert(dx, primal.type)
+        local = emit(self.builder, partial, self.names(primal, args, {}), primal.type)
+        return self.builder.op("mul_zero" if op.singular else "mul", dx, local)
+
+    def selected_tangent(self, op: Op, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]) -> Atom:
+        assert op.tangent is not None
+        return emit(self.builder, op.tangent, self.names(primal, args, moving), primal.type)
+
+    def names(self, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]) -> dict[str, Atom]:
+        """Return what the names of a derivative expression stand for."""
+        names: dict[str, Atom] = {"out": primal}
+        for i, (letter, arg) in enumerate(zip("xyz", args, strict=False)):
+            names[letter] = arg.primal
+            names[f"d{letter}"] = moving.get(i) or self.builder.const(0.0, primal.type)
+        return names
+
+    def flattened(self, duals: Sequence[Dual], outs: Sequence[Var]) -> list[Atom]:
+        """Return primals, then partials in the order of `rebuilt`, zeros filled in."""
+        flat = [d.primal for d in duals]
+        for dual, out in zip(duals, outs, strict=True):
+            for slot in sorted(self.active.get(out, ())):
+                flat.append(dual.partials.get(slot) or self.builder.const(0.0, out.type))
+        return flat
+
+    def rebuilt(self, flat: Sequence[Atom], outs: Sequence[Var]) -> list[Dual]:
+        """Return dual chunks from atoms in the order of `flattened`."""
+        primals, rest = flat[: len(outs)], iter(flat[len(outs) :])
+        return [
+            DualChunk(primal, {slot: next(rest) for slot in sorted(self.active.get(out, ()))})
+            for primal, out in zip(primals, outs, strict=True)
+        ]
+
+    def branch(self, s: If) -> None:
+        flat = self.builder.if_(
+            self.dual(s.cond).primal,
+            lambda: self.flattened(self.block(s.then), s.outs),
+            lambda: self.flattened(self.block(s.orelse), s.outs),
+        )
+        self.duals.update(zip(s.outs, self.rebuilt(flat, s.outs), strict=True))
+
+    def loop(self, s: While) -> None:
+        def enter(carries: tuple[Atom, ...]) -> None:
+            self.duals.update(zip(s.carries, self.rebuilt(carries, s.carries), strict=True))
+
+        def cond(*carries: Atom) -> Atom:
+            enter(carries)
+            return self.block(s.cond)[0].primal
+
+        def body(*carries: Atom) -> list[Atom]:
+            enter(carries)
+            return self.flattened(self.block(s.body), s.carries)
+
+        inits = self.flattened([self.dual(a) for a in s.inits], s.carries)
+        flat = self.builder.while_(inits, cond, body)
+        self.duals.update(zip(s.outs, self.rebuilt(flat, s.carries), strict=True))
+
+
+def _no_derivative(s: Equation, op: Op, i: int) -> str:
+    where = f" at {s.line.filename}:{s.line.number}: {s.line.text.strip()}" if s.line else ""
+    return (
+        f"{op.name} has no implemented derivative with respect to its argument {i + 1}{where}; "
+        "wrap that argument in mixad.stop_gradient or leave it out of argnums"
+    )
