@@ -1,0 +1,1 @@
+"""Kernels: what one launch computes over which loop nest. Knows shapes, no arrays."""

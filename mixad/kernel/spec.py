@@ -1,0 +1,117 @@
+"""What an emitter sees of a kernel, and what one launch adds to it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from mixad.scalar.ir import Program
+from mixad.scalar.types import ScalarType
+
+__all__ = ["KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Step"]
+
+Step = Literal["zero", "unit", "any"]
+"""How an operand moves along the innermost axis: not at all, to the next element, or by a stride."""
+
+
+@dataclass(frozen=True)
+class OutputRequest:
+    """One wanted array: a result of a pass, stored, or summed to a smaller shape.
+
+    Attributes
+    ----------
+    pass_index, result : int
+        Which pass, and which of its outputs.
+    shape : tuple of int or None
+        None: one value per element of the broadcast shape.  Else a shape that broadcasts to it:
+        values are summed over the axes that it lacks or has with extent 1.
+    """
+
+    pass_index: int
+    result: int
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How a kernel reads one lane param."""
+
+    type: ScalarType
+    step: Step
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a kernel writes one result.
+
+    Attributes
+    ----------
+    type : ScalarType
+        Type of the elements.
+    source : tuple of int
+        Pass, and position among its outputs.
+    reduced : tuple of bool
+        For each axis of the loop nest, whether the result is summed over it; all False: stored.
+    """
+
+    type: ScalarType
+    source: tuple[int, int]
+    reduced: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """The static part of a kernel: hashable, independent of extents and addresses.
+
+    Attributes
+    ----------
+    passes : tuple of Program
+        Programs with the same params, run one after another over each block of elements.
+    operands : tuple of (Operand or None)
+        One per param; None for a uniform.
+    outputs : tuple of Output
+        In the order of the results.
+    rank : int
+        Axes of the loop nest after merging, at least 1; the last one is the innermost.
+    streaming : bool
+        Whether results are too large to be read again from the cache: stores may bypass it.
+    """
+
+    passes: tuple[Program, ...]
+    operands: tuple[Operand | None, ...]
+    outputs: tuple[Output, ...]
+    rank: int
+    streaming: bool = False
+
+    @cached_property
+    def token(self) -> str:
+        """A digest of everything that emitted code depends on."""
+        rest = (self.operands, self.outputs, self.rank, self.streaming)
+        return hashlib.sha256(repr(([p.token for p in self.passes], rest)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel over one loop nest.
+
+    Attributes
+    ----------
+    spec : KernelSpec
+        What to run.
+    shape : tuple of int
+        The broadcast shape.
+    order : tuple of int
+        The axes of ``shape`` from the outermost loop to the innermost.
+    extents : tuple of int
+        Extents of the merged axes, outermost first.
+    strides : tuple
+        For each param, bytes between neighbours along each merged axis; None for a uniform.
+    """
+
+    spec: KernelSpec
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...] | None, ...]
