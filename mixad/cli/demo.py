@@ -36,7 +36,7 @@ def cell_update(z, zb, c, f, i, g):  # type: ignore[no-untyped-def]
     """Return the new cell state: flushed, copied or updated, as the flags of the boundaries say."""
     if z == 1.0:  # FLUSH
         return sigmoid(i) * tanh(g)
-    elif zb == 0.0:  # COPY  # noqa: RET505
+    elif zb == 0.0:  # COPY
         return c
     return sigmoid(f) * c + sigmoid(i) * tanh(g)  # UPDATE
 

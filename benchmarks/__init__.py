@@ -1,0 +1,1 @@
+"""What is measured: `suites` by asv, over the history of mixad."""

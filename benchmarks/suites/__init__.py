@@ -1,0 +1,1 @@
+"""Suites for asv, each parametrised by backend and size."""
