@@ -174,7 +174,17 @@ def _rebuilt(
 
 
 class KernelSyntaxError(KernelError, SyntaxError):
-    """The function uses a construct that cannot be compiled."""
+    """The function uses a construct that cannot be compiled.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong.
+    location : SourceLocation, optional
+        Where; also in the fields of SyntaxError, from which Python prints it.
+    hint : str, optional
+        What to write instead.
+    """
 
     def __init__(
         self,

@@ -175,12 +175,12 @@ class Registry:
             self._add(source)
 
     @property
-    def specs(self) -> tuple[BackendSpec, ...]:
+    def specs(self) -> tuple[BackendSpec, ...]:  # numpydoc ignore=RT01
         """What is registered, by name; a blocked backend is among them."""
         return tuple(self._specs[name] for name in sorted(self._specs))
 
     @property
-    def failures(self) -> tuple[Failure, ...]:
+    def failures(self) -> tuple[Failure, ...]:  # numpydoc ignore=RT01
         """The plugins that could not be registered, in the order they were met."""
         return tuple(self._failures)
 

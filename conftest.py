@@ -1,0 +1,22 @@
+"""For tests and doctests: a cache of their own, and no deadline for generated examples."""
+
+import os
+import shutil
+import tempfile
+
+from hypothesis import settings
+
+# The first compilation of a kernel is slow and the second is not: no deadline can suit both.
+settings.register_profile("mixad", deadline=None)
+settings.load_profile("mixad")
+
+
+def pytest_configure(config):
+    """Keep the user's cache of kernels out of the tests, and the tests' kernels out of it."""
+    config.mixad_cache = tempfile.mkdtemp(prefix="mixad-tests-")
+    os.environ["MIXAD_CACHE_DIR"] = config.mixad_cache
+
+
+def pytest_unconfigure(config):
+    """Remove the cache of this run."""
+    shutil.rmtree(config.mixad_cache, ignore_errors=True)

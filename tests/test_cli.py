@@ -1,0 +1,133 @@
+"""The commands of ``python -m mixad``: what they print, and when they fail."""
+
+import numpy as np
+import pytest
+
+from mixad import config
+from mixad.__main__ import main
+from mixad.cli import cache, demo, doctor
+
+SMALL = 8
+
+
+@pytest.fixture
+def cache_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("MIXAD_CACHE_DIR", str(tmp_path))
+    return config.kernel_cache_folder()
+
+
+def test_cache_shows_path_count_and_size(cache_folder, capsys):
+    (cache_folder / "ab").mkdir(parents=True)
+    (cache_folder / "ab" / "kernel").write_bytes(bytes(2048))
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().out == f"{cache_folder}: 1 files, 2.0 KiB\n"
+
+
+def test_cache_clear_removes_kernels_and_nothing_beside_them(cache_folder, capsys):
+    cache_folder.mkdir(parents=True)
+    (cache_folder / "kernel").write_bytes(b"x")
+    kept = cache_folder.parent / "notes.txt"
+    kept.write_text("mine")
+    assert main(["cache", "clear"]) == 0
+    assert not cache_folder.exists()
+    assert kept.read_text() == "mine"
+    assert "0 files" in capsys.readouterr().out
+
+
+def test_an_absent_cache_can_be_shown_and_cleared(cache_folder):
+    assert main(["cache"]) == 0
+    assert main(["cache", "clear"]) == 0
+    assert "0 files" in cache.describe(cache_folder)
+
+
+@pytest.mark.parametrize("arguments", [[], ["demonstrate"], ["cache", "burn"]])
+def test_a_wrong_command_line_is_refused_with_usage(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: python -m mixad" in capsys.readouterr().err
+
+
+def complex_step(work, name):
+    """Differentiate the cell by complex step, its branches taken from the flags."""
+    h = 1e-30
+    values = {k: v.astype(complex) for k, v in vars(work).items()}
+    values[name] = values[name] + 1j * h
+    v = type("Values", (), values)
+    sigma_f, sigma_i = 1 / (1 + np.exp(-v.f)), 1 / (1 + np.exp(-v.i))
+    flushed = sigma_i * np.tanh(v.g)
+    updated = sigma_f * v.c + flushed
+    state = np.where(work.z == 1, flushed, np.where(work.zb == 0, v.c, updated))
+    return state.imag / h * work.cotangent
+
+
+@pytest.mark.parametrize("name", demo.ACTIVE)
+def test_the_demos_formulas_are_right_by_complex_step(name):
+    work = demo.Workload.random(32, seed=3).astype(np.float64)
+    _, gradients = demo.value_and_vjp_by_hand(work)
+    ours = gradients[demo.ACTIVE.index(name)]
+    np.testing.assert_allclose(ours, complex_step(work, name), rtol=1e-14)
+
+
+def test_the_demos_workload_takes_every_branch():
+    work = demo.Workload.random(demo.SIZE)
+    flush, copy = work.z == 1, (work.z != 1) & (work.zb == 0)
+    for taken in (flush, copy, ~flush & ~copy):
+        assert taken.mean() > 0.2
+
+
+def test_demo_checks_and_times(capsys):
+    assert demo.main(size=SMALL, repeats=1) == 0
+    printed = capsys.readouterr().out
+    assert "WRONG" not in printed
+    assert "dg by grad" in printed
+    assert "NumPy, formulas by hand" in printed
+
+
+@pytest.mark.parametrize("index", range(len(demo.ACTIVE)))
+def test_demo_fails_when_one_gradient_is_wrong(index, monkeypatch, capsys):
+    right = demo.value_and_vjp_by_hand
+
+    def wrong(work):
+        value, gradients = right(work)
+        gradients[index][0, 0] += 1e-4
+        return value, gradients
+
+    monkeypatch.setattr(demo, "value_and_vjp_by_hand", wrong)
+    assert demo.main(size=SMALL, repeats=1) == 1
+    assert f"d{demo.ACTIVE[index]} by value_and_vjp" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("got", "error"),
+    [([1.0, 2.0], 0.0), ([1.0, 2.5], 0.25), ([1.0, np.nan], np.inf), ([1.0], np.inf)],
+)
+def test_relative_error(got, error):
+    assert demo.relative_error(np.array(got), np.array([1.0, 2.0])) == error
+
+
+def test_doctor_reports_each_part_and_a_gradient_that_is_right(cache_folder, capsys):
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    for part in ["versions", "processor", "environment", "cache", "backends", "self-test"]:
+        assert f"\n{part}\n" in f"\n{printed}"
+    assert str(cache_folder) in printed
+    assert "  gradient             ok\n" in printed
+
+
+def test_doctor_fails_on_a_wrong_setting_and_names_it(monkeypatch, capsys):
+    monkeypatch.setenv("MIXAD_NUM_THREADS", "many")
+    assert main(["doctor"]) == 1
+    assert "MIXAD_NUM_THREADS='many'" in capsys.readouterr().out
+
+
+def test_doctor_points_at_a_misspelt_variable(monkeypatch, capsys):
+    monkeypatch.setenv("MIXAD_NUM_THREAD", "1")
+    main(["doctor"])
+    assert "UNKNOWN" in capsys.readouterr().out
+
+
+def test_the_self_test_sees_a_wrong_gradient_and_an_exception():
+    assert "WRONG by" in doctor.self_test(lambda x, steps: np.zeros_like(x))
+    assert "WRONG" in doctor.self_test(lambda x, steps: np.full_like(x, np.nan))
+    assert "ZeroDivisionError" in doctor.self_test(lambda x, steps: 1 / 0)
