@@ -1,0 +1,1 @@
+"""Emitters: one kernel spec becomes text for one kind of machine."""

@@ -1,0 +1,61 @@
+"""The argument block: where a kernel finds addresses, strides, extents and scalars of a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from mixad.kernel.spec import KernelSpec
+
+__all__ = ["BLOCK", "ArgumentBlock"]
+
+BLOCK = 4096
+"""Elements of the innermost axis in one tile; inputs of a tile stay in cache between passes."""
+
+
+@dataclass(frozen=True)
+class ArgumentBlock:
+    """Positions of a kernel's arguments in a block of 64-bit words.
+
+    ::
+
+        stop  innermost extent  tiles a row  outer extents...
+        per operand: address, outer strides..., innermost stride if its step is "any"
+        per uniform: its bits
+        per output:  address of contiguous memory, in the order of the loops
+    """
+
+    spec: KernelSpec
+
+    STOP = 0
+    """Address of a 32-bit word; kernels end early once it is not zero."""
+    EXTENT = 1
+    TILES_PER_ROW = 2
+    OUTER_EXTENTS = 3
+
+    @cached_property
+    def params(self) -> tuple[int, ...]:
+        """For each param, the position of its address or bits."""
+        positions, at = [], self.OUTER_EXTENTS + self.spec.rank - 1
+        for operand in self.spec.operands:
+            positions.append(at)
+            at += 1 if operand is None else self.spec.rank + (operand.step == "any")
+        return (*positions, at)
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """For each output, the position of its address."""
+        return tuple(range(self.params[-1], self.params[-1] + len(self.spec.outputs)))
+
+    @property
+    def words(self) -> int:
+        """Length of the block."""
+        return self.params[-1] + len(self.spec.outputs)
+
+    def outer_stride(self, param: int, axis: int) -> int:
+        """Return the position of a param's stride along an outer axis."""
+        return self.params[param] + 1 + axis
+
+    def inner_stride(self, param: int) -> int:
+        """Return the position of a param's stride along the innermost axis (step "any" only)."""
+        return self.params[param] + self.spec.rank

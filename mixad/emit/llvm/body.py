@@ -1,0 +1,236 @@
+"""A program's blocks as SPMD text: uniform conditions branch, varying ones mask.
+
+Every lane of a gang goes through the same instructions.  Under a condition that differs between
+lanes, both sides are computed and selected from; a side that costs more than a branch is skipped
+when no lane needs it.  A loop whose test differs between lanes runs until no lane is left in it;
+lanes that have left keep their carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from mixad.emit.llvm.instructions import emit_op
+from mixad.emit.llvm.text import Dialect, Text, Value, llvm_type
+from mixad.kernel.cost import block_cost
+from mixad.scalar.ir import Accumulate, Atom, Block, Const, Equation, If, Load, Program, Statement, Var, While
+from mixad.scalar.ops import BY_NAME
+from mixad.scalar.types import BOOL
+from mixad.errors import BackendError
+
+__all__ = ["Body"]
+
+BRANCH_COST = 24
+"""A side of a varying condition that costs less than this is computed without asking whether."""
+
+
+class Body:
+    """Emits the statements of one program into a function's text.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    dialect : Dialect
+        The machine.
+    varying : frozenset of Var
+        Variables that differ between lanes (`mixad.kernel.varying`).
+    load : callable
+        Given a lane param's variable, emits its load and returns the value; called once for each
+        param, at the start of the innermost block around all its uses.
+    homes : Mapping
+        For each block by ``id``, the lane params to load at its start (`mixad.emit.llvm.homes`).
+    stop : str
+        Name of the pointer to the stop flag.
+    """
+
+    def __init__(
+        self,
+        text: Text,
+        dialect: Dialect,
+        varying: frozenset[Var],
+        load: Callable[[Var], Value],
+        homes: Mapping[int, Sequence[Var]],
+        stop: str,
+    ) -> None:
+        self.text = text
+        self.dialect = dialect
+        self.varying = varying
+        self.load = load
+        self.homes = homes
+        self.stop = stop
+        self.values: dict[Var, Value] = {}
+        self.mask: Value | None = None
+
+    def value(self, atom: Atom) -> Value:
+        """Return what an atom is in the text."""
+        return self.text.const(atom) if isinstance(atom, Const) else self.values[atom]
+
+    def block(self, block: Block) -> list[Value]:
+        """Emit a block and return its results."""
+        for var in self.homes.get(id(block), ()):
+            self.values[var] = self.load(var)
+        for statement in block.statements:
+            self.statement(statement)
+        return [self.value(a) for a in block.results]
+
+    def statement(self, s: Statement) -> None:
+        """Emit one statement."""
+        match s:
+            case Equation():
+                self.values[s.out] = self.equation(s)
+            case If():
+                cond = self.value(s.cond)
+                outs = self.masked_if(s, cond) if cond.lanes else self.branching_if(s, cond)
+                self.values.update(zip(s.outs, outs, strict=True))
+            case While():
+                uniform = not any(v in self.varying for v in s.carries) or not self.leaves_apart(s)
+                outs = self.uniform_loop(s) if uniform else self.masked_loop(s)
+                self.values.update(zip(s.outs, outs, strict=True))
+            case Load() | Accumulate():
+                raise BackendError("indexed arrays in a kernel need the reference backend: pass backend='reference'")
+
+    def leaves_apart(self, s: While) -> bool:
+        """Whether lanes can leave a loop at different turns."""
+        test = s.cond.results[0]
+        return isinstance(test, Var) and test in self.varying
+
+    def equation(self, s: Equation) -> Value:
+        """Emit an op; lanes that are switched off give a slow library function harmless arguments."""
+        args = tuple(map(self.value, s.args))
+        op = BY_NAME[s.op]
+        if self.mask is not None and op.lowering == "libm" and any(a.lanes for a in args):
+            args = tuple(
+                self.text.select(self.mask, a, self.text.const(Const(safe, a.type)))
+                for a, safe in zip(args, op.safe, strict=True)
+            )
+        return emit_op(self.text, self.dialect, s.op, args, s.out.type)
+
+    # -- conditions ------------------------------------------------------------------------------
+
+    def branching_if(self, s: If, cond: Value) -> list[Value]:
+        """Emit an If on which the whole gang agrees: a branch."""
+        text = self.text
+        then, orelse, join = (text.name() for _ in range(3))
+        text.add(f"br {cond}, label %{then}, label %{orelse}")
+        ends = []
+        lanes = [v in self.varying for v in s.outs]
+        for label, block in ((then, s.then), (orelse, s.orelse)):
+            text.begin(label)
+            values = self.block(block)
+            values = [text.splat(v) if wide else v for v, wide in zip(values, lanes, strict=True)]
+            ends.append((values, text.label))
+            text.add(f"br label %{join}")
+        text.begin(join)
+        return [self.phi(a, b) for a, b in self.paired(ends)]
+
+    def paired(
+        self, ends: Sequence[tuple[list[Value], str]]
+    ) -> list[tuple[tuple[Value, str], tuple[Value, str]]]:
+        """Return, for each result, its value and label at both ends."""
+        (ones, first), (others, second) = ends
+        return [((a, first), (b, second)) for a, b in zip(ones, others, strict=True)]
+
+    def phi(self, a: tuple[Value, str], b: tuple[Value, str]) -> Value:
+        """Return the value of whichever block control came from."""
+        (x, from_x), (y, from_y) = a, b
+        if x == y:
+            return x
+        return self.text.value(
+            f"phi {x.llvm} [ {x.text}, %{from_x} ], [ {y.text}, %{from_y} ]", x.type, x.lanes
+        )
+
+    def masked_if(self, s: If, cond: Value) -> list[Value]:
+        """Emit an If on which lanes differ: both sides, each under its mask, then a selection."""
+        outer = self.mask
+        yes = self.under(self.text.both(outer, cond), s.then)
+        no = self.under(self.text.both(outer, self.text.opposite(cond)), s.orelse)
+        self.mask = outer
+        return [self.text.select(cond, a, b) for a, b in zip(yes, no, strict=True)]
+
+    def under(self, mask: Value, block: Block) -> list[Value]:
+        """Emit a block for the lanes of a mask, skipped at run time when it is dear and they are none."""
+        self.mask = mask
+        if block_cost(block) < BRANCH_COST:
+            return self.block(block)
+        text = self.text
+        some, join = text.name(), text.name()
+        text.add(f"br i1 {text.any(mask)}, label %{some}, label %{join}")
+        before = text.label
+        text.begin(some)
+        values = list(map(text.splat, self.block(block)))
+        after = text.label
+        text.add(f"br label %{join}")
+        text.begin(join)
+        return [
+            self.phi((v, after), (Value("zeroinitializer", v.type, True), before)) for v in values
+        ]
+
+    # -- loops -----------------------------------------------------------------------------------
+
+    def uniform_loop(self, s: While) -> list[Value]:
+        """Emit a loop that the whole gang leaves together."""
+        text = self.text
+        head, body, done = (text.name() for _ in range(3))
+        phis = self.enter_loop(s, head, lanes=[v in self.varying for v in s.carries])
+        (test,) = self.block(s.cond)
+        text.add(f"br {test}, label %{body}, label %{done}")
+        text.begin(body)
+        self.next_turn(phis, self.block(s.body), head, done)
+        text.begin(done)
+        return [self.values[v] for v in s.carries]
+
+    def masked_loop(self, s: While) -> list[Value]:
+        """Emit a loop that lanes leave one by one; it ends when none is left."""
+        text, outer = self.text, self.mask
+        head, body, done = (text.name() for _ in range(3))
+        start = text.splat(outer or Value("true", BOOL, False))
+        phis = self.enter_loop(s, head, [True] * len(s.carries))
+        inside = Value(f"%{text.name()}", BOOL, True)
+        active_phi = (inside, text.placeholder(), start, phis[0][3] if phis else self.entered_from)
+        self.mask = inside
+        (test,) = self.block(s.cond)
+        self.mask = text.both(inside, test)
+        text.add(f"br i1 {text.any(self.mask)}, label %{body}, label %{done}")
+        text.begin(body)
+        going = self.mask
+        turned = [
+            text.select(going, new, self.values[v])
+            for v, new in zip(s.carries, self.block(s.body), strict=True)
+        ]
+        self.next_turn([*phis, active_phi], [*turned, going], head, done)
+        text.begin(done)
+        self.mask = outer
+        return [self.values[v] for v in s.carries]
+
+    def enter_loop(self, s: While, head: str, lanes: Sequence[bool]) -> list[tuple[Value, int, Value, str]]:
+        """Begin a loop's head; return for each carry its phi: value, line, first value, where from."""
+        text = self.text
+        inits = [
+            text.splat(self.value(a)) if wide else self.value(a) for a, wide in zip(s.inits, lanes, strict=True)
+        ]
+        text.add(f"br label %{head}")
+        self.entered_from = text.label
+        text.begin(head)
+        phis = []
+        for var, init in zip(s.carries, inits, strict=True):
+            self.values[var] = Value(f"%{text.name()}", init.type, init.lanes)
+            phis.append((self.values[var], text.placeholder(), init, self.entered_from))
+        return phis
+
+    def next_turn(
+        self, phis: Sequence[tuple[Value, int, Value, str]], values: Sequence[Value], head: str, done: str
+    ) -> None:
+        """End a loop's body: leave if asked to stop, else go round with the next carries."""
+        text = self.text
+        values = [
+            text.splat(v) if phi.lanes else v for (phi, *_), v in zip(phis, values, strict=True)
+        ]
+        asked = text.let(f"load atomic i32, ptr {self.stop} monotonic, align 4")
+        stopped = text.let(f"icmp ne i32 {asked}, 0")
+        text.add(f"br i1 {stopped}, label %{done}, label %{head}")
+        for (phi, line, init, before), value in zip(phis, values, strict=True):
+            text.fill(
+                line,
+                f"{phi.text} = phi {phi.llvm} [ {init.text}, %{before} ], [ {value.text}, %{text.label} ]",
+            )

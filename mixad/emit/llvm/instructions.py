@@ -1,0 +1,313 @@
+"""How each instruction-level op and each libm op is spelled: one table, keyed by op and kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from mixad.emit.llvm.text import GANG, Dialect, Text, Value, llvm_type
+from mixad.scalar.ops import BY_NAME
+from mixad.scalar.types import BOOL, ScalarType
+
+__all__ = ["FORMATS", "SPECIAL", "emit_op"]
+
+_FLOAT = {
+    "add": "fadd {T} {0}, {1}", "sub": "fsub {T} {0}, {1}", "mul": "fmul {T} {0}, {1}",
+    "div": "fdiv {T} {0}, {1}", "neg": "fneg {T} {0}",
+    "lt": "fcmp olt {T} {0}, {1}", "le": "fcmp ole {T} {0}, {1}", "gt": "fcmp ogt {T} {0}, {1}",
+    "ge": "fcmp oge {T} {0}, {1}", "eq": "fcmp oeq {T} {0}, {1}", "ne": "fcmp une {T} {0}, {1}",
+}  # fmt: skip
+_INTEGER = {
+    "add": "add {T} {0}, {1}", "sub": "sub {T} {0}, {1}", "mul": "mul {T} {0}, {1}",
+    "neg": "sub {T} zeroinitializer, {0}", "eq": "icmp eq {T} {0}, {1}", "ne": "icmp ne {T} {0}, {1}",
+}  # fmt: skip
+_BITS = {
+    "and": "and {T} {0}, {1}", "or": "or {T} {0}, {1}", "xor": "xor {T} {0}, {1}",
+    "eq": "icmp eq {T} {0}, {1}", "ne": "icmp ne {T} {0}, {1}",
+}  # fmt: skip
+
+
+def _ordered(sign: str) -> dict[str, str]:
+    return {name: f"icmp {sign}{name} {{T}} {{0}}, {{1}}" for name in ("lt", "le", "gt", "ge")}
+
+
+FORMATS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "float": _FLOAT,
+        "int": {**_INTEGER, **_BITS, **_ordered("s")},
+        "uint": {**_INTEGER, **_BITS, **_ordered("u")},
+        "bool": _BITS,
+    }
+)
+"""Kind of the arguments → op → instruction, with {T} their LLVM type and {0}, {1} their text."""
+
+_INTRINSICS = MappingProxyType(
+    {"sqrt": "sqrt", "abs": "fabs", "copysign": "copysign", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
+     "rint": "roundeven", "fma": "fma"}
+)  # fmt: skip
+"""Float ops that LLVM has as intrinsics."""
+
+
+def emit_op(text: Text, dialect: Dialect, name: str, args: tuple[Value, ...], type: ScalarType) -> Value:
+    """Add one op; its result has lanes if an argument has.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    dialect : Dialect
+        The machine.
+    name : str
+        An op whose lowering is not ``"program"`` for this type.
+    args : tuple of Value
+        Its arguments.
+    type : ScalarType
+        Type of its result.
+    """
+    lanes = any(a.lanes for a in args)
+    if lanes:
+        args = tuple(map(text.splat, args))
+    if BY_NAME[name].lowering == "libm":
+        return _libm(text, dialect, name, args, type, lanes)
+    kind = args[0].type.kind
+    pattern = FORMATS[kind].get(name)
+    if pattern is not None:
+        zero_for = "0" if not lanes else "zeroinitializer"
+        pattern = pattern.replace("zeroinitializer", zero_for)
+        return text.value(pattern.format(*(a.text for a in args), T=args[0].llvm), type, lanes)
+    if kind == "float" and name in _INTRINSICS:
+        return _intrinsic(text, _INTRINSICS[name], args, type, lanes)
+    return SPECIAL[name](text, args, type, lanes)
+
+
+def _suffix(type: ScalarType, lanes: bool) -> str:
+    letter = "f" if type.is_float else "i"
+    return f"{f'v{GANG}' if lanes else ''}{letter}{type.bits}"
+
+
+def _intrinsic(text: Text, name: str, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    llvm = llvm_type(type, lanes)
+    function = text.declare(f"llvm.{name}.{_suffix(type, lanes)}", f"{llvm} {{}}({', '.join([llvm] * len(args))})")
+    return text.value(f"call {llvm} {function}({', '.join(map(str, args))})", type, lanes)
+
+
+def _const(text: Text, number: int, like: Value) -> Value:
+    scalar = Value(str(number), like.type, False)
+    return text.splat(scalar) if like.lanes else scalar
+
+
+def _compare(text: Text, predicate: str, a: Value, b: Value) -> Value:
+    return text.value(f"{predicate} {a}, {b.text}", BOOL, a.lanes)
+
+
+def _abs(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    """Magnitude of an integer; the most negative one wraps to itself."""
+    (x,) = args
+    if type.kind == "uint":
+        return x
+    function = text.declare(f"llvm.abs.{_suffix(type, lanes)}", f"{x.llvm} {{}}({x.llvm}, i1)")
+    return text.value(f"call {x.llvm} {function}({x}, i1 false)", type, lanes)
+
+
+def _signbit(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    (x,) = args
+    bits = ScalarType("int", x.type.bits)
+    return _compare(text, "icmp slt", _bitcast(text, args, bits, lanes), _const(text, 0, Value("", bits, lanes)))
+
+
+def _bitcast(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    return text.value(f"bitcast {args[0]} to {llvm_type(type, lanes)}", type, lanes)
+
+
+def _not(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    (x,) = args
+    ones = "true" if type.is_bool else "-1"
+    ones = f"splat ({llvm_type(type, False)} {ones})" if lanes else ones
+    return text.value(f"xor {x}, {ones}", type, lanes)
+
+
+def _where(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    return text.select(*args)
+
+
+def _in_width(text: Text, count: Value) -> Value:
+    """Whether a shift count is from 0 to the width less one."""
+    return _compare(text, "icmp ult", count, _const(text, count.type.bits, count))
+
+
+def _shl(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    x, count = args
+    zero = _const(text, 0, count)
+    fits = _in_width(text, count)
+    shifted = text.value(f"shl {x}, {text.select(fits, count, zero).text}", type, lanes)
+    return text.select(fits, shifted, zero)
+
+
+def _shr(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    x, count = args
+    last = _const(text, type.bits - 1, count)
+    kept = text.select(_in_width(text, count), count, last)
+    return text.value(f"{'ashr' if type.kind == 'int' else 'lshr'} {x}, {kept.text}", type, lanes)
+
+
+def _divided(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> tuple[Value, Value, Value]:
+    """Return quotient and remainder rounded down, and whether the divisor is zero.
+
+    The divisors 0 and -1 trap or overflow in hardware: both are replaced by 1, and -1 is handled by
+    the callers' ``_negated``.
+    """
+    x, y = args
+    zero, one = _const(text, 0, y), _const(text, 1, y)
+    by_zero = _compare(text, "icmp eq", y, zero)
+    divisor = text.select(by_zero, one, y)
+    if type.kind == "uint":
+        quotient = text.value(f"udiv {x}, {divisor.text}", type, lanes)
+        return quotient, text.value(f"urem {x}, {divisor.text}", type, lanes), by_zero
+    minus_one = _compare(text, "icmp eq", y, _const(text, -1, y))
+    divisor = text.select(minus_one, one, divisor)
+    quotient = text.value(f"sdiv {x}, {divisor.text}", type, lanes)
+    remainder = text.value(f"srem {x}, {divisor.text}", type, lanes)
+    signs = text.value(f"xor {remainder}, {divisor.text}", type, lanes)
+    differ = _compare(text, "icmp slt", signs, zero)
+    inexact = _compare(text, "icmp ne", remainder, zero)
+    down = text.both(differ, inexact) if lanes else text.value(f"and {differ}, {inexact.text}", BOOL, False)
+    lower = text.value(f"sub {quotient}, {one.text}", type, lanes)
+    raised = text.value(f"add {remainder}, {divisor.text}", type, lanes)
+    negated = text.value(f"sub {x.llvm} {zero.text}, {x.text}", type, lanes)
+    quotient = text.select(minus_one, negated, text.select(down, lower, quotient))
+    return quotient, text.select(down, raised, remainder), by_zero
+
+
+def _floordiv(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    quotient, _, by_zero = _divided(text, args, type, lanes)
+    return text.select(by_zero, _const(text, 0, args[0]), quotient)
+
+
+def _mod(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    _, remainder, by_zero = _divided(text, args, type, lanes)
+    return text.select(by_zero, _const(text, 0, args[0]), remainder)
+
+
+def _convert(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    (x,) = args
+    if type.is_bool:
+        zero = "zeroinitializer" if lanes else ("0.0" if x.type.is_float else "0")
+        return text.value(f"{'fcmp une' if x.type.is_float else 'icmp ne'} {x}, {zero}", BOOL, lanes)
+    if x.type.is_float and type.is_integer:
+        return _saturated(text, x, type)
+    instruction = _conversion(x.type, type)
+    if instruction is None:
+        return Value(x.text, type, lanes)
+    return text.value(f"{instruction} {x} to {llvm_type(type, lanes)}", type, lanes)
+
+
+def _conversion(old: ScalarType, new: ScalarType) -> str | None:
+    """Return the instruction between two types; None where the bits stay."""
+    if new.is_float:
+        if old.is_float:
+            return "fpext" if new.bits > old.bits else "fptrunc"
+        return "sitofp" if old.kind == "int" else "uitofp"
+    if old.is_bool:
+        return "zext"
+    if new.bits == old.bits:
+        return None
+    if new.bits < old.bits:
+        return "trunc"
+    return "sext" if old.kind == "int" else "zext"
+
+
+def _saturated(text: Text, x: Value, type: ScalarType) -> Value:
+    """Float to integer, clamped to the range; nan gives 0."""
+    name = "fptosi" if type.kind == "int" else "fptoui"
+    llvm = llvm_type(type, x.lanes)
+    full = f"llvm.{name}.sat.{_suffix(type, x.lanes)}.{_suffix(x.type, x.lanes)}"
+    function = text.declare(full, f"{llvm} {{}}({x.llvm})")
+    return text.value(f"call {llvm} {function}({x})", type, x.lanes)
+
+
+SPECIAL: Mapping[str, Callable[[Text, tuple[Value, ...], ScalarType, bool], Value]] = MappingProxyType(
+    {"abs": _abs, "signbit": _signbit, "bitcast": _bitcast, "not": _not, "where": _where, "shl": _shl,
+     "shr": _shr, "floordiv": _floordiv, "mod": _mod, "convert": _convert}
+)  # fmt: skip
+"""Ops that take more than one instruction."""
+
+
+# -- the maths library ---------------------------------------------------------------------------
+
+_MANGLED = MappingProxyType({128: ("b", 16), 256: ("d", 32), 512: ("e", 64)})
+"""Vector width → letter and bytes in the names of libmvec."""
+
+
+def _libm(
+    text: Text, dialect: Dialect, name: str, args: tuple[Value, ...], type: ScalarType, lanes: bool
+) -> Value:
+    scalar = f"{BY_NAME[name].c}{'f' if type.bits == 32 else ''}"
+    if not lanes:
+        return _call(text, scalar, args, llvm_type(type, False), type, lanes=False)
+    letter, width = _MANGLED[dialect.vector_bits]
+    count = min(width // type.itemsize, GANG)
+    vector = f"_ZGV{letter}N{count}{'v' * len(args)}_{scalar}"
+    if vector in dialect.vector_functions:
+        return _by_parts(text, vector, args, type, count)
+    return _call(text, _lane_loop(text, scalar, len(args), type), args, llvm_type(type, True), type, lanes=True)
+
+
+def _call(
+    text: Text, name: str, args: tuple[Value, ...], llvm: str, type: ScalarType, *, lanes: bool
+) -> Value:
+    if name not in text.declarations:
+        text.declare(name, f"{llvm} {{}}({', '.join([llvm] * len(args))}) nounwind willreturn memory(none)")
+    return text.value(f"call {llvm} @{name}({', '.join(map(str, args))})", type, lanes)
+
+
+def _by_parts(text: Text, name: str, args: tuple[Value, ...], type: ScalarType, count: int) -> Value:
+    """Call a function of ``count`` lanes on each part of the gang and join the results."""
+    element = llvm_type(type, False)
+    part = f"<{count} x {element}>"
+    if count == GANG:
+        return _call(text, name, args, part, type, lanes=True)
+    text.declare(name, f"{part} {{}}({', '.join([part] * len(args))}) nounwind willreturn memory(none)")
+    parts = []
+    for start in range(0, GANG, count):
+        indices = _shuffle(range(start, start + count))
+        pieces = (text.let(f"shufflevector {a}, {a.llvm} poison, {indices}") for a in args)
+        parts.append(text.let(f"call {part} @{name}({', '.join(f'{part} {p}' for p in pieces)})"))
+    while len(parts) > 1:
+        width = GANG // len(parts)
+        joined = _shuffle(range(2 * width))
+        half = f"<{width} x {element}>"
+        parts = [
+            text.let(f"shufflevector {half} {a}, {half} {b}, {joined}")
+            for a, b in zip(parts[::2], parts[1::2], strict=True)
+        ]
+    return Value(parts[0], type, True)
+
+
+def _shuffle(indices: range) -> str:
+    return f"<{len(indices)} x i32> <{', '.join(f'i32 {i}' for i in indices)}>"
+
+
+def _lane_loop(text: Text, scalar: str, arity: int, type: ScalarType) -> str:
+    """Define, once, a function that calls a scalar function for every lane; return its name."""
+    name = f"lanes.{scalar}"
+    element, vector = llvm_type(type, False), llvm_type(type, True)
+    text.declare(scalar, f"{element} {{}}({', '.join([element] * arity)}) nounwind willreturn memory(none)")
+    params = ", ".join(f"{vector} %a{k}" for k in range(arity))
+    takes = "\n".join(f"  %e{k} = extractelement {vector} %a{k}, i64 %i" for k in range(arity))
+    passed = ", ".join(f"{element} %e{k}" for k in range(arity))
+    text.declarations[name] = f"""define internal {vector} @{name}({params}) noinline nounwind #0 {{
+entry:
+  br label %lane
+lane:
+  %i = phi i64 [ 0, %entry ], [ %next, %lane ]
+  %done = phi {vector} [ zeroinitializer, %entry ], [ %more, %lane ]
+{takes}
+  %r = call {element} @{scalar}({passed})
+  %more = insertelement {vector} %done, {element} %r, i64 %i
+  %next = add i64 %i, 1
+  %again = icmp ult i64 %next, {GANG}
+  br i1 %again, label %lane, label %exit
+exit:
+  ret {vector} %more
+}}"""
+    return name

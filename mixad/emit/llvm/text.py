@@ -1,0 +1,164 @@
+"""Growing a function's text: names, types, constants, declarations."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from mixad.scalar.ir import Const
+from mixad.scalar.types import BOOL, ScalarType
+
+__all__ = ["GANG", "Dialect", "Text", "Value", "literal", "llvm_type", "memory_type"]
+
+GANG = 16
+"""Elements that go through a kernel together, on every host: results depend on no register width."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What the emitter must know of the machine.
+
+    Attributes
+    ----------
+    vector_bits : int
+        Width of a vector register: 128, 256 or 512.
+    vector_functions : frozenset of str
+        Mangled names of the vector maths functions that can be linked (libmvec).
+    """
+
+    vector_bits: int = 256
+    vector_functions: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value in LLVM text: one scalar for the whole gang, or a vector of `GANG` lanes."""
+
+    text: str
+    type: ScalarType
+    lanes: bool
+
+    @property
+    def llvm(self) -> str:
+        """Its LLVM type."""
+        return llvm_type(self.type, self.lanes)
+
+    def __str__(self) -> str:
+        return f"{self.llvm} {self.text}"
+
+
+def llvm_type(type: ScalarType, lanes: bool) -> str:
+    """Return the LLVM type of a value in registers."""
+    if type.is_float:
+        element = "float" if type.bits == 32 else "double"
+    else:
+        element = "i1" if type.is_bool else f"i{type.bits}"
+    return f"<{GANG} x {element}>" if lanes else element
+
+
+def memory_type(type: ScalarType, lanes: bool) -> str:
+    """Return the LLVM type of a value in memory, where a boolean is a byte."""
+    return (f"<{GANG} x i8>" if lanes else "i8") if type.is_bool else llvm_type(type, lanes)
+
+
+def literal(const: Const) -> str:
+    """Spell a scalar constant; floats by their bits as a double, as LLVM wants."""
+    if const.type.is_float:
+        return f"0x{struct.unpack('>Q', struct.pack('>d', const.value))[0]:016X}"
+    if const.type.is_bool:
+        return "true" if const.value else "false"
+    return str(const.value)
+
+
+class Text:
+    """The lines of one function, and the declarations that they need."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.declarations: dict[str, str] = {}
+        self.label = "entry"
+        self._count = 0
+
+    def name(self) -> str:
+        """Return a fresh local name; generated names hold no identifier of the user."""
+        self._count += 1
+        return f"v{self._count}"
+
+    def add(self, line: str) -> None:
+        """Add an instruction that has no result."""
+        self.lines.append(f"  {line}")
+
+    def let(self, expression: str) -> str:
+        """Add an instruction and return the name of its result."""
+        name = f"%{self.name()}"
+        self.add(f"{name} = {expression}")
+        return name
+
+    def value(self, expression: str, type: ScalarType, lanes: bool) -> Value:
+        """Add an instruction and return its result as a value."""
+        return Value(self.let(expression), type, lanes)
+
+    def begin(self, label: str) -> None:
+        """Start a basic block."""
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def declare(self, name: str, signature: str) -> str:
+        """Declare a function once (``signature`` has ``{}`` for its name); return ``@name``."""
+        self.declarations[name] = f"declare {signature.format('@' + name)}"
+        return f"@{name}"
+
+    def placeholder(self) -> int:
+        """Reserve a line that is known later; return its position for `fill`."""
+        self.lines.append("")
+        return len(self.lines) - 1
+
+    def fill(self, position: int, line: str) -> None:
+        """Give a reserved line its text."""
+        self.lines[position] = f"  {line}"
+
+    # -- small idioms ----------------------------------------------------------------------------
+
+    def const(self, const: Const) -> Value:
+        """Return a constant as a scalar value."""
+        return Value(literal(const), const.type, False)
+
+    def splat(self, value: Value) -> Value:
+        """Return a value with the same content in every lane."""
+        if value.lanes:
+            return value
+        vector = llvm_type(value.type, True)
+        if not value.text.startswith("%"):
+            return Value(f"splat ({value})", value.type, True)
+        first = self.let(f"insertelement {vector} poison, {value}, i64 0")
+        return self.value(
+            f"shufflevector {vector} {first}, {vector} poison, <{GANG} x i32> zeroinitializer", value.type, True
+        )
+
+    def any(self, mask: Value) -> str:
+        """Return an i1: whether some lane of a mask is set."""
+        if not mask.lanes:
+            return mask.text
+        bits = self.let(f"bitcast {mask} to i{GANG}")
+        return self.let(f"icmp ne i{GANG} {bits}, 0")
+
+    def both(self, a: Value | None, b: Value) -> Value:
+        """Return the lanes that are in both masks; None is every lane."""
+        if a is None:
+            return b
+        a, b = self.splat(a), self.splat(b)
+        return self.value(f"and {a}, {b.text}", BOOL, True)
+
+    def opposite(self, mask: Value) -> Value:
+        """Return the lanes that are not in a mask."""
+        ones = "splat (i1 true)" if mask.lanes else "true"
+        return self.value(f"xor {mask}, {ones}", BOOL, mask.lanes)
+
+    def select(self, cond: Value, yes: Value, no: Value) -> Value:
+        """Return ``yes`` where ``cond`` holds, else ``no``, lane by lane if any of them has lanes."""
+        if yes == no:
+            return yes
+        lanes = cond.lanes or yes.lanes or no.lanes
+        if lanes:
+            yes, no = self.splat(yes), self.splat(no)
+        return self.value(f"select {cond}, {yes}, {no}", yes.type, lanes)
