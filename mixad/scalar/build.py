@@ -8,7 +8,9 @@ constants are carried out, and identities are applied that hold bit for bit for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from mixad.scalar.evaluate import constant, evaluate
 from mixad.scalar.ir import (Accumulate, ArrayType, Atom, Block, Const, Equation, If, Kind, Line, Load, Param,
@@ -17,9 +19,21 @@ from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
 from mixad.scalar.verify import VerificationError, result_type
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "Draft"]
 
 _COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A nested block that is still being written, and what is known inside it."""
+
+    statements: list[Statement] = field(default_factory=list)
+    known: dict[tuple[object, ...], Atom] = field(default_factory=dict)
+
+    def block(self, results: Sequence[Atom]) -> Block:
+        """Return the finished block."""
+        return Block(tuple(self.statements), tuple(results))
 
 
 class Builder:
@@ -112,11 +126,14 @@ class Builder:
         if isinstance(cond, Const):
             return tuple(then() if cond.value else orelse())
         line = self.line
-        taken, other = self.block(then), self.block(orelse)
-        if not taken.statements and not other.statements:
-            return tuple(self.op("where", cond, a, b) for a, b in zip(taken.results, other.results, strict=True))
-        outs = tuple(self.fresh(a.type) for a in taken.results)
-        self._append(If(outs, cond, taken, other, line))
+        return self.add_if(cond, self.block(then), self.block(orelse), line)
+
+    def add_if(self, cond: Atom, then: Block, orelse: Block, line: Line | None) -> tuple[Atom, ...]:
+        """Add an ``If`` of two finished blocks, and return its results; selects where both are empty."""
+        if not then.statements and not orelse.statements:
+            return tuple(self.op("where", cond, a, b) for a, b in zip(then.results, orelse.results, strict=True))
+        outs = tuple(self.fresh(a.type) for a in then.results)
+        self._append(If(outs, cond, then, orelse, line))
         return outs
 
     def while_(
@@ -130,8 +147,14 @@ class Builder:
         carries = tuple(self.fresh(a.type) for a in inits)
         test = self.block(lambda: (cond(*carries),))
         turn = self.block(lambda: body(*carries))
+        return self.add_while(carries, inits, test, turn, line)
+
+    def add_while(
+        self, carries: Sequence[Var], inits: Sequence[Atom], cond: Block, body: Block, line: Line | None
+    ) -> tuple[Var, ...]:
+        """Add a ``While`` of two finished blocks over ``carries``, and return its results."""
         outs = tuple(self.fresh(a.type) for a in inits)
-        self._append(While(outs, carries, tuple(inits), test, turn, line))
+        self._append(While(outs, tuple(carries), tuple(inits), cond, body, line))
         return outs
 
     def load(self, array: Var, *indices: Atom) -> Atom:
@@ -151,6 +174,17 @@ class Builder:
         try:
             results = tuple(build())
             return Block(tuple(self._blocks[-1]), results)
+        finally:
+            self._blocks.pop()
+            self._known.pop()
+
+    @contextmanager
+    def writing(self, draft: Draft) -> Iterator[None]:
+        """Add statements to a draft; it can be left and entered again until its block is taken."""
+        self._blocks.append(draft.statements)
+        self._known.append(draft.known)
+        try:
+            yield
         finally:
             self._blocks.pop()
             self._known.pop()
