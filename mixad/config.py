@@ -59,6 +59,21 @@ class Variable(Generic[T]):
     default: Callable[[], T]
     parse: Callable[[str], T]
 
+    def is_set(self, environ: Mapping[str, str] | None = None) -> bool:
+        """Whether the user has chosen a value: the variable is there and not empty.
+
+        Parameters
+        ----------
+        environ : mapping of str to str, optional
+            Read instead of the process's environment.
+
+        Returns
+        -------
+        bool
+            False where `read` returns the default.
+        """
+        return bool((os.environ if environ is None else environ).get(self.name, "").strip())
+
     def read(self, environ: Mapping[str, str] | None = None) -> T:
         """Return the value now.
 
@@ -82,9 +97,9 @@ class Variable(Generic[T]):
         >>> NUM_THREADS.read({"MIXAD_NUM_THREADS": "3"})
         3
         """
-        text = (os.environ if environ is None else environ).get(self.name, "").strip()
-        if not text:
+        if not self.is_set(environ):
             return self.default()
+        text = (os.environ if environ is None else environ)[self.name].strip()
         try:
             return self.parse(text)
         except ValueError:

@@ -22,6 +22,7 @@ from mixad.errors import ConfigurationError
 )
 def test_a_value_is_read_from_the_environment_now(monkeypatch, variable, text, value):
     monkeypatch.setenv(variable.name, text)
+    assert variable.is_set()
     assert variable.read() == value
 
 
@@ -29,6 +30,7 @@ def test_a_value_is_read_from_the_environment_now(monkeypatch, variable, text, v
 @pytest.mark.parametrize("text", [None, "", "  "])
 def test_unset_and_empty_give_the_default(variable, text):
     environ = {} if text is None else {variable.name: text}
+    assert not variable.is_set(environ)
     assert variable.read(environ) == variable.default()
 
 
