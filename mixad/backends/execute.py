@@ -1,0 +1,180 @@
+"""The one door between arrays and kernels: plan once per layout, then launch.
+
+A `Kernel` is what the tape, plain calls and `duals` hold: programs and wanted outputs.  For every
+combination of layouts it keeps what could be done once: the plan, the backend and its executable.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from mixad.backends import registry
+from mixad.backends.arrays import Library, layout_of, library_of
+from mixad.backends.hookspecs import Backend
+from mixad.errors import KernelTypeError
+from mixad.kernel.plan import plan
+from mixad.kernel.spec import Launch, OutputRequest
+from mixad.scalar.ir import Program
+from mixad.scalar.types import F64
+
+__all__ = ["Kernel", "execute", "kernel_for"]
+
+_MOST_LAUNCHES = 256
+"""Layout combinations that one kernel remembers."""
+
+_DEFAULT_CACHE_BYTES = 8 << 20
+"""Last-level cache that is assumed where a backend does not tell its own."""
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Everything about one combination of layouts that does not depend on the data."""
+
+    backend: Backend
+    executable: Any
+    launch: Launch
+
+
+class Kernel:
+    """Programs and wanted outputs, callable on arguments.
+
+    Parameters
+    ----------
+    passes : tuple of Program
+        Programs with the same params.
+    requests : tuple of OutputRequest
+        The wanted results.
+    """
+
+    def __init__(self, passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> None:
+        self.passes = passes
+        self.requests = requests
+        self._stored = tuple(OutputRequest(r.pass_index, r.result) for r in requests)
+        self._lane = tuple(p.kind == "lane" for p in passes[0].params)
+        self._prepared: dict[object, _Prepared] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
+        """Run the kernel.
+
+        Parameters
+        ----------
+        arguments : sequence
+            One per param: an array for a lane, a scalar for a uniform.
+        backend : str, optional
+            Name of a backend; by default the best one for the arrays.
+
+        Returns
+        -------
+        tuple
+            The outputs: arrays of the arguments' library, dtype and device.
+
+        Raises
+        ------
+        KernelTypeError
+            If the arrays are of different libraries or devices, or do not broadcast.
+        BackendError
+            If no backend serves them.
+        """
+        arrays = [a for a, lane in zip(arguments, self._lane, strict=True) if lane]
+        key = (backend, *[(a.__class__, a.dtype, a.shape, getattr(a, "strides", None)) for a in arrays])
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = self.prepare(arguments, backend)
+            with self._lock:
+                if len(self._prepared) >= _MOST_LAUNCHES:
+                    self._prepared.clear()
+                self._prepared[key] = prepared
+        outputs = prepared.backend.launch(prepared.executable, prepared.launch, arguments)
+        return tuple(
+            out if r.shape is None else _summed_to(out, r.shape)
+            for out, r in zip(outputs, self.requests, strict=True)
+        )
+
+    def prepare(self, arguments: Sequence[Any], backend: str | None = None) -> _Prepared:
+        """Plan and compile for the layouts of some arguments."""
+        arrays = [a for a, lane in zip(arguments, self._lane, strict=True) if lane]
+        library = _one_library(arrays)
+        layouts = [layout_of(a) if lane else None for a, lane in zip(arguments, self._lane, strict=True)]
+        shape = _broadcast_shape([lay.shape for lay in layouts if lay is not None])
+        dtype = str(next((lay.type for lay in layouts if lay is not None), F64).dtype)
+        chosen = (
+            registry.backend(backend) if backend else registry.resolve(library.module, library.device, dtype)
+        )
+        cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
+        launch = plan(self.passes, self._stored, layouts, shape, cache_bytes)
+        return _Prepared(chosen, chosen.compile(launch.spec), launch)
+
+
+def _one_library(arrays: Sequence[Any]) -> Library:
+    """Return the library that all arrays share."""
+    found = {library_of(a): a for a in arrays}
+    if len(found) > 1:
+        kinds = " and ".join(f"{lib.module} on {lib.device}" for lib in found)
+        raise KernelTypeError(f"arguments of one call are arrays of {kinds}: convert them to one library and device")
+    return next(iter(found), Library("numpy", "cpu"))
+
+
+def _broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = ", ".join(map(str, shapes))
+        raise KernelTypeError(f"shapes {listed} do not broadcast against each other") from None
+
+
+def _summed_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """Sum an array over the axes that ``shape`` lacks or has with extent 1."""
+    if tuple(array.shape) == shape:
+        return array
+    xp = array_api_compat.array_namespace(array)
+    lead = array.ndim - len(shape)
+    axes = tuple(
+        axis for axis, n in enumerate(array.shape) if axis < lead or (shape[axis - lead] == 1 and n != 1)
+    )
+    return xp.reshape(xp.sum(array, axis=axes, dtype=array.dtype), shape)
+
+
+_KERNELS: dict[object, Kernel] = {}
+
+
+def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> Kernel:
+    """Return the kernel of these programs and outputs: the same object for equal ones."""
+    key = (tuple(p.token for p in passes), requests)
+    kernel = _KERNELS.get(key)
+    if kernel is None:
+        kernel = _KERNELS.setdefault(key, Kernel(passes, requests))
+    return kernel
+
+
+def execute(
+    passes: tuple[Program, ...],
+    requests: tuple[OutputRequest, ...],
+    arguments: Sequence[Any],
+    backend: str | None = None,
+) -> tuple[Any, ...]:
+    """Run programs over broadcast arguments.
+
+    Parameters
+    ----------
+    passes : tuple of Program
+        Programs with the same params; several when derivatives are computed in chunks.
+    requests : tuple of OutputRequest
+        The wanted results: stored over the broadcast shape, or summed to a smaller one.
+    arguments : sequence
+        One per param: an array for a lane, a scalar for a uniform.
+    backend : str, optional
+        Name of a backend; by default the best one for the arrays.
+
+    Returns
+    -------
+    tuple of arrays
+        In the order of ``requests``; of the arguments' library, dtype and device.
+    """
+    return kernel_for(passes, requests)(arguments, backend)
