@@ -108,7 +108,10 @@ def _to_namespace(result: np.ndarray[Any, Any], like: Any) -> Any:
     return array_api_compat.array_namespace(like).asarray(result, copy=False)
 
 
-_VIEWS: dict[str, Callable[[Any], np.ndarray[Any, Any]]] = {"numpy": np.asarray, "torch": _from_torch}
+_VIEWS: dict[str, Callable[[Any], np.ndarray[Any, Any]]] = {
+    "numpy": np.asarray,
+    "torch": _from_torch,
+}
 _WRAPPERS: dict[str, Callable[[np.ndarray[Any, Any], Any], Any]] = {
     "numpy": lambda result, like: result,
     "torch": _to_torch,

@@ -83,7 +83,10 @@ class Kernel:
             If no backend serves them.
         """
         arrays = [a for a, lane in zip(arguments, self._lane, strict=True) if lane]
-        key = (backend, *[(a.__class__, a.dtype, a.shape, getattr(a, "strides", None)) for a in arrays])
+        key = (
+            backend,
+            *[(a.__class__, a.dtype, a.shape, getattr(a, "strides", None)) for a in arrays],
+        )
         prepared = self._prepared.get(key)
         if prepared is None:
             prepared = self.prepare(arguments, backend)
@@ -101,11 +104,15 @@ class Kernel:
         """Plan and compile for the layouts of some arguments."""
         arrays = [a for a, lane in zip(arguments, self._lane, strict=True) if lane]
         library = _one_library(arrays)
-        layouts = [layout_of(a) if lane else None for a, lane in zip(arguments, self._lane, strict=True)]
+        layouts = [
+            layout_of(a) if lane else None for a, lane in zip(arguments, self._lane, strict=True)
+        ]
         shape = _broadcast_shape([lay.shape for lay in layouts if lay is not None])
         dtype = str(next((lay.type for lay in layouts if lay is not None), F64).dtype)
         chosen = (
-            registry.backend(backend) if backend else registry.resolve(library.module, library.device, dtype)
+            registry.backend(backend)
+            if backend
+            else registry.resolve(library.module, library.device, dtype)
         )
         cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
         launch = plan(self.passes, self._stored, layouts, shape, cache_bytes)
@@ -117,7 +124,9 @@ def _one_library(arrays: Sequence[Any]) -> Library:
     found = {library_of(a): a for a in arrays}
     if len(found) > 1:
         kinds = " and ".join(f"{lib.module} on {lib.device}" for lib in found)
-        raise KernelTypeError(f"arguments of one call are arrays of {kinds}: convert them to one library and device")
+        raise KernelTypeError(
+            f"arguments of one call are arrays of {kinds}: convert them to one library and device"
+        )
     return next(iter(found), Library("numpy", "cpu"))
 
 
@@ -136,7 +145,9 @@ def _summed_to(array: Any, shape: tuple[int, ...]) -> Any:
     xp = array_api_compat.array_namespace(array)
     lead = array.ndim - len(shape)
     axes = tuple(
-        axis for axis, n in enumerate(array.shape) if axis < lead or (shape[axis - lead] == 1 and n != 1)
+        axis
+        for axis, n in enumerate(array.shape)
+        if axis < lead or (shape[axis - lead] == 1 and n != 1)
     )
     return xp.reshape(xp.sum(array, axis=axes, dtype=array.dtype), shape)
 

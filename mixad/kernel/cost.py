@@ -8,9 +8,14 @@ from types import MappingProxyType
 from mixad.scalar.ir import Block, Equation, If, Statement, While
 from mixad.scalar.ops import BY_NAME
 
-__all__ = ["block_cost", "statement_cost"]
+__all__ = ["BRANCH_COST", "block_cost", "statement_cost"]
 
-_DEAR: Mapping[str, int] = MappingProxyType({"div": 6, "sqrt": 8, "floordiv": 20, "mod": 20, "fmod": 40})
+BRANCH_COST = 24
+"""A side of a varying condition that costs less than this is computed without asking whether."""
+
+_DEAR: Mapping[str, int] = MappingProxyType(
+    {"div": 6, "sqrt": 8, "floordiv": 20, "mod": 20, "fmod": 40}
+)
 _LIBRARY_CALL = 40
 _TURNS = 8
 """Turns that an unknown loop is assumed to make."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mixad.kernel.divergence import flatten_divergence
 from mixad.kernel.spec import KernelSpec
 from mixad.scalar.math import expand
 
@@ -11,5 +12,6 @@ __all__ = ["lowered"]
 
 
 def lowered(spec: KernelSpec) -> KernelSpec:
-    """Return a spec whose programs hold instruction-level and libm ops only."""
-    return replace(spec, passes=tuple(map(expand, spec.passes)))
+    """Return a spec whose programs hold instruction-level and libm ops only, divergence flattened."""
+    moving = [k for k, o in enumerate(spec.operands) if o is not None and o.step != "zero"]
+    return replace(spec, passes=tuple(flatten_divergence(expand(p), moving) for p in spec.passes))

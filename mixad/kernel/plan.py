@@ -55,11 +55,18 @@ def plan(
         for lay, s in zip(layouts, merged, strict=True)
     )
     outputs = tuple(
-        Output(passes[r.pass_index].outputs[r.result].type, (r.pass_index, r.result), (False,) * len(extents))
+        Output(
+            passes[r.pass_index].outputs[r.result].type,
+            (r.pass_index, r.result),
+            (False,) * len(extents),
+        )
         for r in requests
     )
-    moved = math.prod(shape) * sum(o.type.itemsize for o in (*filter(None, operands), *outputs))
-    spec = KernelSpec(passes, operands, outputs, len(extents), moved > cache_bytes and _aligned(extents, outputs))
+    types = [*(o.type for o in operands if o is not None), *(o.type for o in outputs)]
+    moved = math.prod(shape) * sum(t.itemsize for t in types)
+    spec = KernelSpec(
+        passes, operands, outputs, len(extents), moved > cache_bytes and _aligned(extents, outputs)
+    )
     return Launch(spec, shape, order, extents, merged)
 
 
@@ -76,7 +83,9 @@ def _loop_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> t
     def weight(axis: int) -> int:
         return max((abs(s[axis]) for s in strides), default=0)
 
-    return tuple(sorted(range(len(shape)), key=lambda axis: -weight(axis) if shape[axis] > 1 else -math.inf))
+    return tuple(
+        sorted(range(len(shape)), key=lambda axis: -weight(axis) if shape[axis] > 1 else -math.inf)
+    )
 
 
 def _merged(
@@ -114,4 +123,6 @@ _STREAM_BYTES = 64
 
 def _aligned(extents: tuple[int, ...], outputs: Sequence[Output]) -> bool:
     """Whether every row of every output starts on a cache line if the first one does."""
-    return len(extents) == 1 or all(extents[-1] * o.type.itemsize % _STREAM_BYTES == 0 for o in outputs)
+    return len(extents) == 1 or all(
+        extents[-1] * o.type.itemsize % _STREAM_BYTES == 0 for o in outputs
+    )

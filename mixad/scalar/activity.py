@@ -6,7 +6,18 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from mixad.scalar.ir import Atom, Block, Equation, If, Param, Program, Statement, Var, While, written_vars
+from mixad.scalar.ir import (
+    Atom,
+    Block,
+    Equation,
+    If,
+    Param,
+    Program,
+    Statement,
+    Var,
+    While,
+    written_vars,
+)
 from mixad.scalar.ops import TABLE
 
 __all__ = ["Activity", "active_arguments", "activity"]
@@ -78,7 +89,10 @@ def _slots_of_outs(s: Statement, found: dict[Var, frozenset[int]]) -> list[froze
         case If():
             _visit_block(s.then, found)
             _visit_block(s.orelse, found)
-            return [_of(a, found) | _of(b, found) for a, b in zip(s.then.results, s.orelse.results, strict=True)]
+            return [
+                _of(a, found) | _of(b, found)
+                for a, b in zip(s.then.results, s.orelse.results, strict=True)
+            ]
         case While():
             return _slots_of_carries(s, found)
     return []

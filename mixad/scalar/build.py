@@ -13,8 +13,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from mixad.scalar.evaluate import constant, evaluate
-from mixad.scalar.ir import (Accumulate, ArrayType, Atom, Block, Const, Equation, If, Kind, Line, Load, Param,
-                             Program, Statement, Var, While)  # fmt: skip
+from mixad.scalar.ir import (
+    Accumulate,
+    ArrayType,
+    Atom,
+    Block,
+    Const,
+    Equation,
+    If,
+    Kind,
+    Line,
+    Load,
+    Param,
+    Program,  # fmt: skip
+    Statement,
+    Var,
+    While,
+)
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
 from mixad.scalar.verify import VerificationError, result_type
@@ -131,7 +146,10 @@ class Builder:
     def add_if(self, cond: Atom, then: Block, orelse: Block, line: Line | None) -> tuple[Atom, ...]:
         """Add an ``If`` of two finished blocks, and return its results; selects where both are empty."""
         if not then.statements and not orelse.statements:
-            return tuple(self.op("where", cond, a, b) for a, b in zip(then.results, orelse.results, strict=True))
+            return tuple(
+                self.op("where", cond, a, b)
+                for a, b in zip(then.results, orelse.results, strict=True)
+            )
         outs = tuple(self.fresh(a.type) for a in then.results)
         self._append(If(outs, cond, then, orelse, line))
         return outs
@@ -150,7 +168,12 @@ class Builder:
         return self.add_while(carries, inits, test, turn, line)
 
     def add_while(
-        self, carries: Sequence[Var], inits: Sequence[Atom], cond: Block, body: Block, line: Line | None
+        self,
+        carries: Sequence[Var],
+        inits: Sequence[Atom],
+        cond: Block,
+        body: Block,
+        line: Line | None,
     ) -> tuple[Var, ...]:
         """Add a ``While`` of two finished blocks over ``carries``, and return its results."""
         outs = tuple(self.fresh(a.type) for a in inits)
@@ -220,22 +243,40 @@ class Builder:
             match s:
                 case Equation():
                     args = values(s.args)
-                    names[s.out] = equation(s, args) if equation else self.op(s.op, *args, type=s.out.type)
+                    names[s.out] = (
+                        equation(s, args) if equation else self.op(s.op, *args, type=s.out.type)
+                    )
                 case If():
-                    names.update(zip(s.outs, self.if_(value(s.cond), nested(s.then), nested(s.orelse)), strict=True))
+                    names.update(
+                        zip(
+                            s.outs,
+                            self.if_(value(s.cond), nested(s.then), nested(s.orelse)),
+                            strict=True,
+                        )
+                    )
                 case While():
-                    names.update(zip(s.outs, self._copied_while(s, values(s.inits), names, nested), strict=True))
+                    names.update(
+                        zip(
+                            s.outs,
+                            self._copied_while(s, values(s.inits), names, nested),
+                            strict=True,
+                        )
+                    )
                 case Load():
                     names[s.out] = self.load(_as_var(value(s.array)), *values(s.indices))
                 case Accumulate():
-                    self.accumulate(_as_var(value(s.array)), *values(s.indices), value=value(s.value))
+                    self.accumulate(
+                        _as_var(value(s.array)), *values(s.indices), value=value(s.value)
+                    )
         return values(block.results)
 
     def finish(self, results: Sequence[Atom]) -> Program:
         """Return the program with these outputs."""
         if len(self._blocks) != 1:
             raise VerificationError("a program is finished while a nested block is open")
-        return Program(self.name, tuple(self._params), Block(tuple(self._blocks[0]), tuple(results)))
+        return Program(
+            self.name, tuple(self._params), Block(tuple(self._blocks[0]), tuple(results))
+        )
 
     # -- internals -------------------------------------------------------------------------------
 

@@ -105,7 +105,9 @@ def _integer_division(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def _wrapped(value: int, dtype: np.dtype[Any]) -> Scalar:
-    return np.asarray(value & ((1 << (8 * dtype.itemsize)) - 1), f"u{dtype.itemsize}").view(dtype)[()]
+    return np.asarray(value & ((1 << (8 * dtype.itemsize)) - 1), f"u{dtype.itemsize}").view(dtype)[
+        ()
+    ]
 
 
 def _floordiv(x: Scalar, y: Scalar) -> Scalar:

@@ -205,7 +205,9 @@ class Program:
         return hashlib.sha256(_canonical_text(self).encode()).hexdigest()
 
     def __str__(self) -> str:
-        params = ", ".join(f"{p.var} {p.name}: {p.array or p.var.type} {p.kind}" for p in self.params)
+        params = ", ".join(
+            f"{p.var} {p.name}: {p.array or p.var.type} {p.kind}" for p in self.params
+        )
         return "\n".join([f"program {self.name}({params})", *_shown(self.body, "return")])
 
 
@@ -300,7 +302,12 @@ def _shown_statement(s: Statement) -> list[str]:
         case Equation():
             return [f"{s.out}:{s.out.type} = {s.op} {_listed(s.args)}"]
         case If():
-            return [f"{_listed(s.outs)} = if {s.cond}", *_shown(s.then, "then"), "else", *_shown(s.orelse, "then")]
+            return [
+                f"{_listed(s.outs)} = if {s.cond}",
+                *_shown(s.then, "then"),
+                "else",
+                *_shown(s.orelse, "then"),
+            ]
         case While():
             begin = f"{_listed(s.outs)} = while {_listed(s.carries)} from {_listed(s.inits)}"
             return [begin, *_shown(s.cond, "test"), "do", *_shown(s.body, "next")]

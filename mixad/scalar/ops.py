@@ -157,7 +157,17 @@ def _logic() -> tuple[Op, ...]:
 
 def _exponentials() -> tuple[Op, ...]:
     def inlined(name: str, partial: str, doc: str, array: str | None = None, **rest: object) -> Op:
-        return Op(name, 1, "float", (partial,), lowering="program", array=array or f"{name}(x)", c=name, doc=doc, **rest)  # type: ignore[arg-type]
+        return Op(
+            name,
+            1,
+            "float",
+            (partial,),
+            lowering="program",
+            array=array or f"{name}(x)",
+            c=name,
+            doc=doc,
+            **rest,
+        )  # type: ignore[arg-type]
 
     return (
         inlined("exp", "out", "e to the x."),
@@ -183,7 +193,15 @@ def _exponentials() -> tuple[Op, ...]:
 
 
 def _trigonometric() -> tuple[Op, ...]:
-    def libm(name: str, partial: str, doc: str, *, array: str | None = None, safe: float = 0.5, singular: bool = False) -> Op:
+    def libm(
+        name: str,
+        partial: str,
+        doc: str,
+        *,
+        array: str | None = None,
+        safe: float = 0.5,
+        singular: bool = False,
+    ) -> Op:
         return Op(name, 1, "float", (partial,), lowering="libm", safe=(safe,), array=f"{array or name}(x)",
                   c=name, singular=singular, doc=doc)  # fmt: skip
 
@@ -219,8 +237,15 @@ def _special() -> tuple[Op, ...]:
 
     return (
         defined("cbrt", "1 / (3 * (out * out))", "Real cube root.", "cbrt"),
-        defined("erf", "TWO_OVER_SQRT_PI * exp(-(x * x))", "Error function.", "erf", lowering="program"),
-        defined("erfc", "-(TWO_OVER_SQRT_PI * exp(-(x * x)))", "1 - erf(x) without cancellation.", "erfc"),
+        defined(
+            "erf", "TWO_OVER_SQRT_PI * exp(-(x * x))", "Error function.", "erf", lowering="program"
+        ),
+        defined(
+            "erfc",
+            "-(TWO_OVER_SQRT_PI * exp(-(x * x)))",
+            "1 - erf(x) without cancellation.",
+            "erfc",
+        ),
         defined("gamma", "out * digamma(x)", "Gamma function.", "tgamma"),
         defined("lgamma", "digamma(x)", "log |gamma(x)|.", "lgamma"),
         defined("digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program"),

@@ -91,12 +91,16 @@ def pullback(
         raise ValueError(f"chunk must be from 1 to {MAX_PARTIALS}, not {chunk}")
     chunks = even_chunks(len(wrt), chunk)
     return tuple(
-        _chunk_pass(program, [wrt[slot] for slot in slots], cotangents, with_primals and slots.start == 0)
+        _chunk_pass(
+            program, [wrt[slot] for slot in slots], cotangents, with_primals and slots.start == 0
+        )
         for slots in chunks
     )
 
 
-def _chunk_pass(program: Program, wrt: Sequence[int], cotangents: Sequence[int], with_primals: bool) -> ChunkPass:
+def _chunk_pass(
+    program: Program, wrt: Sequence[int], cotangents: Sequence[int], with_primals: bool
+) -> ChunkPass:
     builder = Builder(program.name)
     duals = push_block(builder, program, wrt)
     seeds = [builder.param(f"cotangent {m}", program.outputs[m].type) for m in cotangents]

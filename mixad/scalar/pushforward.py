@@ -10,7 +10,7 @@ Kernels" (2018); Revels, Lubin, Papamarkou: "Forward-Mode Automatic Differentiat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -19,7 +19,18 @@ from mixad.scalar.activity import Activity, active_arguments, activity
 from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
 from mixad.scalar.expression import emit
-from mixad.scalar.ir import Accumulate, Atom, Block, Equation, If, Load, Program, Statement, Var, While
+from mixad.scalar.ir import (
+    Accumulate,
+    Atom,
+    Block,
+    Equation,
+    If,
+    Load,
+    Program,
+    Statement,
+    Var,
+    While,
+)
 from mixad.scalar.ops import BY_NAME, Op
 
 __all__ = ["DualProgram", "push_block", "pushforward"]
@@ -78,7 +89,9 @@ def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
 
     primals = [position(d.primal) for d in duals]
     outputs = tuple(
-        DualChunk(p, {slot: position(t) for slot, t in sorted(d.partials.items())})  # type: ignore[type-var]
+        DualChunk(
+            p, {slot: position(d.partials[slot]) for slot in range(len(wrt)) if slot in d.partials}
+        )
         for p, d in zip(primals, duals, strict=True)
     )
     return DualProgram(builder.finish(results), outputs)
@@ -93,7 +106,9 @@ def push_block(builder: Builder, program: Program, wrt: Sequence[int]) -> tuple[
             var = builder.array_param(param.name, param.array)
         else:
             var = builder.param(param.name, param.var.type, param.kind)
-        one = {seeds[index]: builder.const(1.0, var.type)} if index in seeds else {}
+        one: dict[Hashable, Atom] = {}
+        if index in seeds:
+            one[seeds[index]] = builder.const(1.0, var.type)
         transform.duals[param.var] = DualChunk(var, one)
     return transform.block(program.body)
 
@@ -129,7 +144,9 @@ class _Transform:
                 indices = (self.dual(i).primal for i in s.indices)
                 self.duals[s.out] = DualChunk(self.builder.load(array, *indices))
             case Accumulate():
-                raise KernelGradientError("a program with accumulation cannot be differentiated again")
+                raise KernelGradientError(
+                    "a program with accumulation cannot be differentiated again"
+                )
 
     def equation(self, s: Equation) -> Dual:
         args = tuple(map(self.dual, s.args))
@@ -142,7 +159,9 @@ class _Transform:
 
     def tangent(self, s: Equation, primal: Atom, args: tuple[Dual, ...], slot: int) -> Atom | None:
         """Return the derivative of an equation's result along one slot; None if statically zero."""
-        moving = {i: args[i].partials[slot] for i in active_arguments[s.op] if slot in args[i].partials}
+        moving = {
+            i: args[i].partials[slot] for i in active_arguments[s.op] if slot in args[i].partials
+        }
         if not moving:
             return None
         op = BY_NAME[s.op]
@@ -151,7 +170,9 @@ class _Transform:
         terms = (self.term(s, op, i, primal, args, dx) for i, dx in moving.items())
         return reduce(lambda total, term: self.builder.op("add", total, term), terms)
 
-    def term(self, s: Equation, op: Op, i: int, primal: Atom, args: tuple[Dual, ...], dx: Atom) -> Atom:
+    def term(
+        self, s: Equation, op: Op, i: int, primal: Atom, args: tuple[Dual, ...], dx: Atom
+    ) -> Atom:
         """Return ∂out/∂argᵢ · dx."""
         partial = op.partials[i]
         match partial:
@@ -166,11 +187,15 @@ class _Transform:
         local = emit(self.builder, partial, self.names(primal, args, {}), primal.type)
         return self.builder.op("mul_zero" if op.singular else "mul", dx, local)
 
-    def selected_tangent(self, op: Op, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]) -> Atom:
+    def selected_tangent(
+        self, op: Op, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]
+    ) -> Atom:
         assert op.tangent is not None
         return emit(self.builder, op.tangent, self.names(primal, args, moving), primal.type)
 
-    def names(self, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]) -> dict[str, Atom]:
+    def names(
+        self, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]
+    ) -> dict[str, Atom]:
         """Return what the names of a derivative expression stand for."""
         names: dict[str, Atom] = {"out": primal}
         for i, (letter, arg) in enumerate(zip("xyz", args, strict=False)):

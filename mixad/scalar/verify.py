@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from mixad.scalar.ir import (Accumulate, Atom, Block, Equation, If, Load, Program, Statement, Var,
-                             While, read_atoms, written_vars)  # fmt: skip
+from collections.abc import Callable, Mapping
+
+from mixad.scalar.ir import (
+    Accumulate,
+    Atom,
+    Block,
+    Equation,
+    If,
+    Load,
+    Program,
+    Statement,
+    Var,
+    While,  # fmt: skip
+    read_atoms,
+    written_vars,
+)
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
 
 __all__ = ["VerificationError", "result_type", "verify"]
 
-_IN_DOMAIN = {
+_IN_DOMAIN: Mapping[str, Callable[[ScalarType], bool]] = {
     "float": lambda t: t.is_float,
     "integer": lambda t: t.is_integer,
     "number": lambda t: t.is_float or t.is_integer,
@@ -23,7 +37,9 @@ class VerificationError(AssertionError):
     """A program that no correct pass produces."""
 
 
-def result_type(name: str, types: tuple[ScalarType, ...], stated: ScalarType | None = None) -> ScalarType:
+def result_type(
+    name: str, types: tuple[ScalarType, ...], stated: ScalarType | None = None
+) -> ScalarType:
     """Return the type of ``name(*args)`` for argument types.
 
     Parameters
@@ -50,7 +66,9 @@ def result_type(name: str, types: tuple[ScalarType, ...], stated: ScalarType | N
             raise VerificationError(f"the condition of where is {types[0]}, not bool")
         types = types[1:]
     if len(set(types)) != 1:
-        raise VerificationError(f"{name} takes arguments of one type, not {', '.join(map(str, types))}")
+        raise VerificationError(
+            f"{name} takes arguments of one type, not {', '.join(map(str, types))}"
+        )
     if not _IN_DOMAIN[op.domain](types[0]):
         raise VerificationError(f"{name} takes {op.domain} arguments, not {types[0]}")
     if op.result == "stated":
@@ -72,11 +90,13 @@ def verify(program: Program) -> Program:
         do not fit.
     """
     names = [p.var for p in program.params]
-    if len(set(v.id for v in names)) != len(names):
+    if len({v.id for v in names}) != len(names):
         raise VerificationError("two params share a variable")
     for param in program.params:
         if (param.kind == "array") != (param.array is not None):
-            raise VerificationError(f"param {param.name} of kind {param.kind} has array type {param.array}")
+            raise VerificationError(
+                f"param {param.name} of kind {param.kind} has array type {param.array}"
+            )
     arrays = {p.var: p.array.rank for p in program.params if p.array is not None}
     scalars = {p.var for p in program.params if p.array is None}
     _Checker(arrays, {v.id for v in names}).block(program.body, scalars)

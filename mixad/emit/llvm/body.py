@@ -11,17 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mixad.emit.llvm.instructions import emit_op
-from mixad.emit.llvm.text import Dialect, Text, Value, llvm_type
-from mixad.kernel.cost import block_cost
-from mixad.scalar.ir import Accumulate, Atom, Block, Const, Equation, If, Load, Program, Statement, Var, While
+from mixad.emit.llvm.text import Dialect, Text, Value
+from mixad.errors import BackendError
+from mixad.kernel.cost import BRANCH_COST, block_cost
+from mixad.scalar.ir import (
+    Accumulate,
+    Atom,
+    Block,
+    Const,
+    Equation,
+    If,
+    Load,
+    Statement,
+    Var,
+    While,
+)
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL
-from mixad.errors import BackendError
 
 __all__ = ["Body"]
-
-BRANCH_COST = 24
-"""A side of a varying condition that costs less than this is computed without asking whether."""
 
 
 class Body:
@@ -88,7 +96,9 @@ class Body:
                 outs = self.uniform_loop(s) if uniform else self.masked_loop(s)
                 self.values.update(zip(s.outs, outs, strict=True))
             case Load() | Accumulate():
-                raise BackendError("indexed arrays in a kernel need the reference backend: pass backend='reference'")
+                raise BackendError(
+                    "indexed arrays in a kernel need the reference backend: pass backend='reference'"
+                )
 
     def leaves_apart(self, s: While) -> bool:
         """Whether lanes can leave a loop at different turns."""
@@ -203,11 +213,14 @@ class Body:
         self.mask = outer
         return [self.values[v] for v in s.carries]
 
-    def enter_loop(self, s: While, head: str, lanes: Sequence[bool]) -> list[tuple[Value, int, Value, str]]:
+    def enter_loop(
+        self, s: While, head: str, lanes: Sequence[bool]
+    ) -> list[tuple[Value, int, Value, str]]:
         """Begin a loop's head; return for each carry its phi: value, line, first value, where from."""
         text = self.text
         inits = [
-            text.splat(self.value(a)) if wide else self.value(a) for a, wide in zip(s.inits, lanes, strict=True)
+            text.splat(self.value(a)) if wide else self.value(a)
+            for a, wide in zip(s.inits, lanes, strict=True)
         ]
         text.add(f"br label %{head}")
         self.entered_from = text.label
@@ -219,7 +232,11 @@ class Body:
         return phis
 
     def next_turn(
-        self, phis: Sequence[tuple[Value, int, Value, str]], values: Sequence[Value], head: str, done: str
+        self,
+        phis: Sequence[tuple[Value, int, Value, str]],
+        values: Sequence[Value],
+        head: str,
+        done: str,
     ) -> None:
         """End a loop's body: leave if asked to stop, else go round with the next carries."""
         text = self.text

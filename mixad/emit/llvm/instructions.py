@@ -48,7 +48,9 @@ _INTRINSICS = MappingProxyType(
 """Float ops that LLVM has as intrinsics."""
 
 
-def emit_op(text: Text, dialect: Dialect, name: str, args: tuple[Value, ...], type: ScalarType) -> Value:
+def emit_op(
+    text: Text, dialect: Dialect, name: str, args: tuple[Value, ...], type: ScalarType
+) -> Value:
     """Add one op; its result has lanes if an argument has.
 
     Parameters
@@ -85,9 +87,13 @@ def _suffix(type: ScalarType, lanes: bool) -> str:
     return f"{f'v{GANG}' if lanes else ''}{letter}{type.bits}"
 
 
-def _intrinsic(text: Text, name: str, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+def _intrinsic(
+    text: Text, name: str, args: tuple[Value, ...], type: ScalarType, lanes: bool
+) -> Value:
     llvm = llvm_type(type, lanes)
-    function = text.declare(f"llvm.{name}.{_suffix(type, lanes)}", f"{llvm} {{}}({', '.join([llvm] * len(args))})")
+    function = text.declare(
+        f"llvm.{name}.{_suffix(type, lanes)}", f"{llvm} {{}}({', '.join([llvm] * len(args))})"
+    )
     return text.value(f"call {llvm} {function}({', '.join(map(str, args))})", type, lanes)
 
 
@@ -112,7 +118,9 @@ def _abs(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> 
 def _signbit(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
     (x,) = args
     bits = ScalarType("int", x.type.bits)
-    return _compare(text, "icmp slt", _bitcast(text, args, bits, lanes), _const(text, 0, Value("", bits, lanes)))
+    return _compare(
+        text, "icmp slt", _bitcast(text, args, bits, lanes), _const(text, 0, Value("", bits, lanes))
+    )
 
 
 def _bitcast(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
@@ -150,7 +158,9 @@ def _shr(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> 
     return text.value(f"{'ashr' if type.kind == 'int' else 'lshr'} {x}, {kept.text}", type, lanes)
 
 
-def _divided(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> tuple[Value, Value, Value]:
+def _divided(
+    text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool
+) -> tuple[Value, Value, Value]:
     """Return quotient and remainder rounded down, and whether the divisor is zero.
 
     The divisors 0 and -1 trap or overflow in hardware: both are replaced by 1, and -1 is handled by
@@ -170,7 +180,11 @@ def _divided(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool)
     signs = text.value(f"xor {remainder}, {divisor.text}", type, lanes)
     differ = _compare(text, "icmp slt", signs, zero)
     inexact = _compare(text, "icmp ne", remainder, zero)
-    down = text.both(differ, inexact) if lanes else text.value(f"and {differ}, {inexact.text}", BOOL, False)
+    down = (
+        text.both(differ, inexact)
+        if lanes
+        else text.value(f"and {differ}, {inexact.text}", BOOL, False)
+    )
     lower = text.value(f"sub {quotient}, {one.text}", type, lanes)
     raised = text.value(f"add {remainder}, {divisor.text}", type, lanes)
     negated = text.value(f"sub {x.llvm} {zero.text}, {x.text}", type, lanes)
@@ -192,7 +206,9 @@ def _convert(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool)
     (x,) = args
     if type.is_bool:
         zero = "zeroinitializer" if lanes else ("0.0" if x.type.is_float else "0")
-        return text.value(f"{'fcmp une' if x.type.is_float else 'icmp ne'} {x}, {zero}", BOOL, lanes)
+        return text.value(
+            f"{'fcmp une' if x.type.is_float else 'icmp ne'} {x}, {zero}", BOOL, lanes
+        )
     if x.type.is_float and type.is_integer:
         return _saturated(text, x, type)
     instruction = _conversion(x.type, type)
@@ -249,24 +265,37 @@ def _libm(
     vector = f"_ZGV{letter}N{count}{'v' * len(args)}_{scalar}"
     if vector in dialect.vector_functions:
         return _by_parts(text, vector, args, type, count)
-    return _call(text, _lane_loop(text, scalar, len(args), type), args, llvm_type(type, True), type, lanes=True)
+    return _call(
+        text,
+        _lane_loop(text, scalar, len(args), type),
+        args,
+        llvm_type(type, True),
+        type,
+        lanes=True,
+    )
 
 
 def _call(
     text: Text, name: str, args: tuple[Value, ...], llvm: str, type: ScalarType, *, lanes: bool
 ) -> Value:
     if name not in text.declarations:
-        text.declare(name, f"{llvm} {{}}({', '.join([llvm] * len(args))}) nounwind willreturn memory(none)")
+        text.declare(
+            name, f"{llvm} {{}}({', '.join([llvm] * len(args))}) nounwind willreturn memory(none)"
+        )
     return text.value(f"call {llvm} @{name}({', '.join(map(str, args))})", type, lanes)
 
 
-def _by_parts(text: Text, name: str, args: tuple[Value, ...], type: ScalarType, count: int) -> Value:
+def _by_parts(
+    text: Text, name: str, args: tuple[Value, ...], type: ScalarType, count: int
+) -> Value:
     """Call a function of ``count`` lanes on each part of the gang and join the results."""
     element = llvm_type(type, False)
     part = f"<{count} x {element}>"
     if count == GANG:
         return _call(text, name, args, part, type, lanes=True)
-    text.declare(name, f"{part} {{}}({', '.join([part] * len(args))}) nounwind willreturn memory(none)")
+    text.declare(
+        name, f"{part} {{}}({', '.join([part] * len(args))}) nounwind willreturn memory(none)"
+    )
     parts = []
     for start in range(0, GANG, count):
         indices = _shuffle(range(start, start + count))
@@ -291,7 +320,9 @@ def _lane_loop(text: Text, scalar: str, arity: int, type: ScalarType) -> str:
     """Define, once, a function that calls a scalar function for every lane; return its name."""
     name = f"lanes.{scalar}"
     element, vector = llvm_type(type, False), llvm_type(type, True)
-    text.declare(scalar, f"{element} {{}}({', '.join([element] * arity)}) nounwind willreturn memory(none)")
+    text.declare(
+        scalar, f"{element} {{}}({', '.join([element] * arity)}) nounwind willreturn memory(none)"
+    )
     params = ", ".join(f"{vector} %a{k}" for k in range(arity))
     takes = "\n".join(f"  %e{k} = extractelement {vector} %a{k}, i64 %i" for k in range(arity))
     passed = ", ".join(f"{element} %e{k}" for k in range(arity))

@@ -109,7 +109,9 @@ class _Kernel:
         self.starts = {k: self.argument(block.params[k], "ptr") for k, _ in self.operands()}
         self.results = [self.argument(position, "ptr") for position in block.outputs]
         self.strides = {
-            k: self.argument(block.inner_stride(k)) for k, operand in self.operands() if operand.step == "any"
+            k: self.argument(block.inner_stride(k))
+            for k, operand in self.operands()
+            if operand.step == "any"
         }
         self.uniforms = {
             p.var: self.uniform(block.params[k], p.var.type)
@@ -148,7 +150,8 @@ class _Kernel:
         wanted = [(("in", k), o.type) for k, o in self.operands() if o.step != "zero"]
         wanted += [(("out", k), o.type) for k, o in enumerate(self.spec.outputs)]
         return {
-            key: self.text.let(f"alloca {memory_type(type, True)}, align {_LINE}") for key, type in wanted
+            key: self.text.let(f"alloca {memory_type(type, True)}, align {_LINE}")
+            for key, type in wanted
         }
 
     def row_pointers(self, row: str) -> _Row:
@@ -216,7 +219,12 @@ class _Kernel:
 
         moving = [k for k, o in self.operands() if o.step != "zero"]
         body = Body(
-            self.text, self.dialect, varying_vars(program, moving), load, param_homes(program), self.stop
+            self.text,
+            self.dialect,
+            varying_vars(program, moving),
+            load,
+            param_homes(program),
+            self.stop,
         )
         first = self.spec.passes[0]
         for param, original in zip(program.params, first.params, strict=True):
@@ -247,7 +255,9 @@ class _Kernel:
         self.fill_stages(fills, count, is_full)
         return pointers
 
-    def fill_stages(self, fills: list[tuple[ScalarType, str, str]], count: str, is_full: str) -> None:
+    def fill_stages(
+        self, fills: list[tuple[ScalarType, str, str]], count: str, is_full: str
+    ) -> None:
         """Copy the elements of a gang that is not full to the stages, padded with its first element."""
         if not fills:
             return
@@ -265,7 +275,9 @@ class _Kernel:
         """Fill a stage with one element."""
         byte = ScalarType("uint", 8) if type.is_bool else type
         element = llvm_type(byte, False)
-        first = Value(self.text.let(f"load {element}, ptr {source}, align {type.itemsize}"), byte, False)
+        first = Value(
+            self.text.let(f"load {element}, ptr {source}, align {type.itemsize}"), byte, False
+        )
         self.text.add(f"store {self.text.splat(first)}, ptr {stage}, align {_LINE}")
 
     def copy_memory(self, target: str, source: str, count: str, type: ScalarType) -> None:
@@ -291,7 +303,14 @@ class _Kernel:
             text.add(f"store {element} {loaded}, ptr {target}, align {operand.type.itemsize}")
 
     def store(
-        self, index: int, program: Program, values: list[Value], row: _Row, here: str, count: str, is_full: str
+        self,
+        index: int,
+        program: Program,
+        values: list[Value],
+        row: _Row,
+        here: str,
+        count: str,
+        is_full: str,
     ) -> None:
         """Store a pass's results; a gang that is not full goes through its stage."""
         text = self.text

@@ -132,7 +132,9 @@ class Text:
             return Value(f"splat ({value})", value.type, True)
         first = self.let(f"insertelement {vector} poison, {value}, i64 0")
         return self.value(
-            f"shufflevector {vector} {first}, {vector} poison, <{GANG} x i32> zeroinitializer", value.type, True
+            f"shufflevector {vector} {first}, {vector} poison, <{GANG} x i32> zeroinitializer",
+            value.type,
+            True,
         )
 
     def any(self, mask: Value) -> str:

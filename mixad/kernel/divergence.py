@@ -1,0 +1,312 @@
+"""Conditions on which lanes differ, flattened so that shared work is done once.
+
+When neighbouring elements take different branches, a gang goes through both.  Work that siblings
+have in common is then done once, under the union of their masks.  A tree of nested conditions is
+taken apart into its pure equations, equal ones become one, and each is given the set of branches
+that need it.  Dear equations with the same set stay under a condition of their own, which skips
+them when no lane needs them; cheap ones are computed always; selections put the results together.
+
+The result is an ordinary program that computes the same values.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from mixad.kernel.cost import BRANCH_COST, statement_cost
+from mixad.kernel.varying import varying_vars
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import Atom, Block, Const, Equation, If, Program, Statement, Var, While
+from mixad.scalar.types import ScalarType
+
+__all__ = ["flatten_divergence"]
+
+_MOST_CONDITION_COST = 64
+"""Conditions that cost more to find out stay where they are: they are not computed for all lanes."""
+
+
+def flatten_divergence(program: Program, moving: Iterable[int]) -> Program:
+    """Flatten the conditions of a program on which lanes differ.
+
+    Parameters
+    ----------
+    program : Program
+        A program of instruction-level and libm ops.
+    moving : iterable of int
+        Indices of the params that differ from lane to lane.
+
+    Returns
+    -------
+    Program
+        Computes the same values; conditions with loops or loads inside are left as they are.
+    """
+    varying = varying_vars(program, moving)
+    return _Flattening(program, varying).result()
+
+
+@dataclass(eq=False)
+class _Arm:
+    """One side of a condition in a tree; ``cond`` is None for what lies around the tree."""
+
+    index: int
+    parent: _Arm | None
+    cond: _Node | Atom | None
+    taken: bool
+    sibling: _Arm | None = None
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.parent is None else 1 + self.parent.depth
+
+
+@dataclass(eq=False)
+class _Node:
+    """An equation of a tree, met once or more often; ``arms`` are the sides that need it."""
+
+    op: str
+    args: tuple[_Node | Atom, ...]
+    type: ScalarType
+    cost: int
+    arms: set[_Arm] = field(default_factory=set)
+
+
+class _Tree:
+    """The equations of a tree of conditions, equal ones as one node, in an order that can run."""
+
+    def __init__(self, outside: dict[Var, Atom]) -> None:
+        self.root = _Arm(0, None, None, True)
+        self._arm_count = 1
+        self.nodes: list[_Node] = []
+        self.conditions: list[_Node] = []
+        self.results: set[_Node | Atom] = set()
+        self.users: defaultdict[_Node, set[_Node]] = defaultdict(set)
+        self._known: dict[object, _Node] = {}
+        self._values: dict[Var, _Node | Atom] = dict(outside)
+
+    def value(self, atom: Atom) -> _Node | Atom:
+        return atom if isinstance(atom, Const) else self._values[atom]
+
+    def add_if(self, s: If, arm: _Arm) -> None:
+        cond = self.value(s.cond)
+        if isinstance(cond, _Node):
+            self.conditions.append(cond)
+        then, orelse = (_Arm(self._arm_count + k, arm, cond, k == 0) for k in range(2))
+        self._arm_count += 2
+        then.sibling, orelse.sibling = orelse, then
+        ones, others = self.add_block(s.then, then), self.add_block(s.orelse, orelse)
+        for out, a, b in zip(s.outs, ones, others, strict=True):
+            self._values[out] = self.node("where", (cond, a, b), out.type, 1, arm)
+
+    def add_block(self, block: Block, arm: _Arm) -> list[_Node | Atom]:
+        for s in block.statements:
+            if isinstance(s, If):
+                self.add_if(s, arm)
+            elif isinstance(s, Equation):
+                args = tuple(map(self.value, s.args))
+                self._values[s.out] = self.node(s.op, args, s.out.type, statement_cost(s), arm)
+        return list(map(self.value, block.results))
+
+    def node(
+        self, op: str, args: tuple[_Node | Atom, ...], type: ScalarType, cost: int, arm: _Arm
+    ) -> _Node:
+        node = self._known.get((op, args, type))
+        if node is None:
+            node = self._known[op, args, type] = _Node(op, args, type, cost)
+            self.nodes.append(node)
+        node.arms.add(arm)
+        return node
+
+    def is_used_outside(self, node: _Node, run: Sequence[_Node]) -> bool:
+        """Whether anything but the nodes of a run reads a node."""
+        return node in self.results or any(u not in run for u in self.users[node])
+
+    def settle(self, results: Iterable[Var]) -> None:
+        """Reduce each node's arms (both sides of a condition are what is around it); find its users."""
+        for node in self.nodes:
+            node.arms = _reduced(node.arms)
+        for node in self._feeding(self.conditions):
+            node.arms = {self.root}
+        self.results = {self.value(v) for v in results}
+        for node in self.nodes:
+            for arg in node.args:
+                if isinstance(arg, _Node):
+                    self.users[arg].add(node)
+
+    def condition_cost(self) -> int:
+        """Return what it costs to know all conditions for all lanes."""
+        return sum(n.cost for n in self._feeding(self.conditions))
+
+    def _feeding(self, goals: Iterable[_Node]) -> set[_Node]:
+        """Return the nodes that some nodes are computed from, themselves included."""
+        found: set[_Node] = set()
+        waiting = list(goals)
+        while waiting:
+            node = waiting.pop()
+            if node not in found:
+                found.add(node)
+                waiting += [a for a in node.args if isinstance(a, _Node)]
+        return found
+
+
+def _reduced(arms: set[_Arm]) -> set[_Arm]:
+    arms = set(arms)
+    for arm in sorted(arms, key=lambda a: -a.depth):
+        if arm in arms and arm.sibling in arms and arm.parent is not None:
+            arms -= {arm, arm.sibling}
+            arms.add(arm.parent)
+            return _reduced(arms)
+    return {a for a in arms if not any(b in arms for b in _ancestors(a))}
+
+
+def _ancestors(arm: _Arm) -> Iterable[_Arm]:
+    while arm.parent is not None:
+        arm = arm.parent
+        yield arm
+
+
+class _Flattening:
+    """One walk over a program, building the flattened one."""
+
+    def __init__(self, program: Program, varying: frozenset[Var]) -> None:
+        self.program = program
+        self.varying = varying
+        self.builder = Builder(program.name)
+        self.names: dict[Var, Atom] = {}
+
+    def result(self) -> Program:
+        for p in self.program.params:
+            self.names[p.var] = (
+                self.builder.array_param(p.name, p.array)
+                if p.array is not None
+                else self.builder.param(p.name, p.var.type, p.kind)
+            )
+        return self.builder.finish(self.block(self.program.body))
+
+    def value(self, atom: Atom) -> Atom:
+        return self.names[atom] if isinstance(atom, Var) else atom
+
+    def block(self, block: Block) -> tuple[Atom, ...]:
+        for s in block.statements:
+            self.statement(s)
+        return tuple(map(self.value, block.results))
+
+    def statement(self, s: Statement) -> None:
+        self.builder.line = s.line or self.builder.line
+        match s:
+            case If() if s.cond in self.varying and _is_tree(s):
+                tree = self.tree(s)
+                if tree.condition_cost() <= _MOST_CONDITION_COST:
+                    self.emit_tree(s, tree)
+                else:
+                    self.copy_if(s)
+            case If():
+                self.copy_if(s)
+            case While():
+                self.copy_while(s)
+            case _:
+                self.builder.copy(Block((s,), ()), self.names)
+
+    def copy_if(self, s: If) -> None:
+        outs = self.builder.if_(
+            self.value(s.cond), lambda: self.block(s.then), lambda: self.block(s.orelse)
+        )
+        self.names.update(zip(s.outs, outs, strict=True))
+
+    def copy_while(self, s: While) -> None:
+        def cond(*carries: Var) -> Atom:
+            self.names.update(zip(s.carries, carries, strict=True))
+            return self.block(s.cond)[0]
+
+        def body(*carries: Var) -> tuple[Atom, ...]:
+            self.names.update(zip(s.carries, carries, strict=True))
+            return self.block(s.body)
+
+        outs = self.builder.while_([self.value(a) for a in s.inits], cond, body)
+        self.names.update(zip(s.outs, outs, strict=True))
+
+    # -- trees -------------------------------------------------------------------------------------
+
+    def tree(self, s: If) -> _Tree:
+        tree = _Tree(self.names)
+        tree.add_if(s, tree.root)
+        return tree
+
+    def emit_tree(self, s: If, tree: _Tree) -> None:
+        tree.settle(s.outs)
+        atoms: dict[_Node, Atom] = {}
+        for run in _runs(tree.nodes):
+            self.emit_run(run, tree, atoms)
+        for out in s.outs:
+            value = tree.value(out)
+            self.names[out] = atoms[value] if isinstance(value, _Node) else value
+
+    def emit_run(self, run: Sequence[_Node], tree: _Tree, atoms: dict[_Node, Atom]) -> None:
+        """Emit nodes that the same arms need: under their condition if that can save something."""
+
+        arms = run[0].arms
+        wanted = [n for n in run if tree.is_used_outside(n, run)]
+
+        def emit() -> list[Atom]:
+            for node in run:
+                args = (atoms[a] if isinstance(a, _Node) else a for a in node.args)
+                atoms[node] = self.builder.op(node.op, *args, type=node.type)
+            return [atoms[n] for n in wanted]
+
+        if tree.root in arms or sum(n.cost for n in run) < BRANCH_COST:
+            emit()
+            return
+        zeros = [self.builder.const(0, n.type) for n in wanted]
+        outs = self.builder.if_(self.guard(arms, atoms), emit, lambda: zeros)
+        atoms.update(zip(wanted, outs, strict=True))
+
+    def guard(self, arms: set[_Arm], atoms: dict[_Node, Atom]) -> Atom:
+        """Return the condition that some arm is taken."""
+        paths = [self.path(arm, atoms) for arm in sorted(arms, key=lambda a: a.index)]
+        guard = paths[0]
+        for path in paths[1:]:
+            guard = self.builder.op("or", guard, path)
+        return guard
+
+    def path(self, arm: _Arm, atoms: dict[_Node, Atom]) -> Atom:
+        """Return the condition that an arm is taken."""
+        cond = atoms[arm.cond] if isinstance(arm.cond, _Node) else arm.cond
+        assert cond is not None and arm.parent is not None
+        own = cond if arm.taken else self.builder.op("not", cond)
+        if arm.parent.parent is None:
+            return own
+        return self.builder.op("and", self.path(arm.parent, atoms), own)
+
+
+def _is_tree(s: If) -> bool:
+    """Whether a condition holds nothing but equations and conditions."""
+    return all(
+        isinstance(inner, Equation) or (isinstance(inner, If) and _is_tree(inner))
+        for block in (s.then, s.orelse)
+        for inner in block.statements
+    )
+
+
+def _runs(nodes: Sequence[_Node]) -> Iterable[list[_Node]]:
+    """Yield the nodes in runs that the same arms need, each after what it is computed from."""
+    waiting = list(nodes)
+    done: set[_Node] = set()
+    while waiting:
+        first = next(n for n in _widest_first(waiting) if _is_ready(n, done))
+        run = []
+        for node in waiting:
+            if node.arms == first.arms and _is_ready(node, done):
+                run.append(node)
+                done.add(node)
+        waiting = [n for n in waiting if n not in done]
+        yield run
+
+
+def _widest_first(nodes: Sequence[_Node]) -> list[_Node]:
+    """Order nodes so that those that outer branches need come before those of inner ones."""
+    return sorted(nodes, key=lambda n: min(a.depth for a in n.arms))
+
+
+def _is_ready(node: _Node, done: set[_Node]) -> bool:
+    return all(a in done for a in node.args if isinstance(a, _Node))
