@@ -29,9 +29,9 @@ def main(*, clear: bool = False) -> int:
         The exit status, 0.
     """
     folder = config.kernel_cache_folder()
-    if clear:
-        print(f"removed {describe(folder)}")
-        shutil.rmtree(folder, ignore_errors=not folder.exists())
+    if clear and folder.exists():
+        print(f"removing {describe(folder)}")
+        shutil.rmtree(folder)
     print(describe(folder))
     return 0
 
