@@ -23,7 +23,7 @@ from mixad.kernel.spec import Launch, OutputRequest
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64
 
-__all__ = ["Kernel", "execute", "kernel_for"]
+__all__ = ["Kernel", "Prepared", "execute", "kernel_for"]
 
 _MOST_LAUNCHES = 256
 """Layout combinations that one kernel remembers."""
@@ -33,7 +33,7 @@ _DEFAULT_CACHE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class Prepared:
     """Everything about one combination of layouts that does not depend on the data."""
 
     backend: Backend
@@ -57,7 +57,7 @@ class Kernel:
         self.requests = requests
         self._stored = tuple(OutputRequest(r.pass_index, r.result) for r in requests)
         self._lane = tuple(p.kind == "lane" for p in passes[0].params)
-        self._prepared: dict[object, _Prepared] = {}
+        self._prepared: dict[object, Prepared] = {}
         self._lock = threading.Lock()
 
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
@@ -82,26 +82,42 @@ class Kernel:
         BackendError
             If no backend serves them.
         """
-        arrays = [a for a, lane in zip(arguments, self._lane, strict=True) if lane]
-        key = (
-            backend,
-            *[(a.__class__, a.dtype, a.shape, getattr(a, "strides", None)) for a in arrays],
-        )
-        prepared = self._prepared.get(key)
-        if prepared is None:
-            prepared = self.prepare(arguments, backend)
-            with self._lock:
-                if len(self._prepared) >= _MOST_LAUNCHES:
-                    self._prepared.clear()
-                self._prepared[key] = prepared
+        prepared = self.prepared(arguments, backend)
         outputs = prepared.backend.launch(prepared.executable, prepared.launch, arguments)
         return tuple(
             out if r.shape is None else _summed_to(out, r.shape)
             for out, r in zip(outputs, self.requests, strict=True)
         )
 
-    def prepare(self, arguments: Sequence[Any], backend: str | None = None) -> _Prepared:
-        """Plan and compile for the layouts of some arguments."""
+    def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
+        """Return what a plan depends on: library, dtype, shape and strides of every array."""
+        return (
+            backend,
+            *[
+                (a.__class__, a.dtype, a.shape, _strides(a))
+                for a, lane in zip(arguments, self._lane, strict=True)
+                if lane
+            ],
+        )
+
+    def is_prepared(self, arguments: Sequence[Any], backend: str | None = None) -> bool:
+        """Whether a call with such arguments was planned and compiled before."""
+        return self._key(arguments, backend) in self._prepared
+
+    def prepared(self, arguments: Sequence[Any], backend: str | None = None) -> Prepared:
+        """Return plan, backend and executable for the layouts of some arguments."""
+        key = self._key(arguments, backend)
+        found = self._prepared.get(key)
+        if found is None:
+            found = self._prepare(arguments, backend)
+            with self._lock:
+                if len(self._prepared) >= _MOST_LAUNCHES:
+                    self._prepared.clear()
+                self._prepared[key] = found
+        return found
+
+    def _prepare(self, arguments: Sequence[Any], backend: str | None) -> Prepared:
+        """Plan and compile."""
         arrays = [a for a, lane in zip(arguments, self._lane, strict=True) if lane]
         library = _one_library(arrays)
         layouts = [
@@ -116,7 +132,15 @@ class Kernel:
         )
         cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
         launch = plan(self.passes, self._stored, layouts, shape, cache_bytes)
-        return _Prepared(chosen, chosen.compile(launch.spec), launch)
+        return Prepared(chosen, chosen.compile(launch.spec), launch)
+
+
+def _strides(array: Any) -> object:
+    """Return an array's strides in its library's own form; None where it does not tell."""
+    if isinstance(array, np.ndarray):
+        return array.strides
+    stride = getattr(array, "stride", None)
+    return stride() if callable(stride) else None
 
 
 def _one_library(arrays: Sequence[Any]) -> Library:

@@ -59,6 +59,10 @@ class CpuBackend:
         """Return the LLVM IR of a kernel."""
         return emit_kernel(lowered(spec), self.dialect)
 
+    def assembly(self, spec: KernelSpec) -> str:
+        """Return the assembler text of a kernel, for people."""
+        return compiler.assembly(self.emit(spec), self.host)
+
     def compile(self, spec: KernelSpec) -> CpuKernel:
         """Return a kernel ready to run, from the cache on disk if it is there."""
         module = compiler.compile_module(self.emit(spec), self.host)
