@@ -1,0 +1,134 @@
+"""Inlining: every op whose lowering is ``"program"`` is replaced by its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from mixad.scalar.build import Builder
+from mixad.scalar.expression import Term
+from mixad.scalar.ir import (
+    Atom,
+    Block,
+    Equation,
+    Line,
+    Program,
+    Statement,
+    Var,
+    While,
+    nested_blocks,
+    read_atoms,
+    written_vars,
+)
+from mixad.scalar.math import (
+    error_function,
+    exponential,
+    logarithm,
+    polygamma,
+    power,
+    simple,
+    trigonometric,
+)
+from mixad.scalar.ops import BY_NAME
+from mixad.scalar.types import ScalarType
+
+__all__ = ["PROGRAMS", "expand", "program_of"]
+
+PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
+    name: getattr(module, name)
+    for module, names in (
+        (simple, "isfinite isinf isnan maximum minimum mul_zero nextafter powi relu sign"),
+        (exponential, "exp exp2 expm1 sigmoid tanh"),
+        (logarithm, "log log1p log2 log10 logaddexp"),
+        (power, "pow"),
+        (trigonometric, "sin cos"),
+        (error_function, "erf"),
+        (polygamma, "digamma trigamma"),
+    )
+    for name in names.split()
+})  # fmt: skip
+
+
+def expand(program: Program) -> Program:
+    """Replace each op whose lowering is ``"program"`` by its equations.
+
+    Parameters
+    ----------
+    program : Program
+        Any program; it may already be a derivative.
+
+    Returns
+    -------
+    Program
+        With instruction-level and libm ops only.  Functions of one argument share what they have
+        in common: ``sigmoid(x)``, ``sigmoid(-x)`` and ``tanh(x / 2)`` one exponential.
+    """
+    builder = _SharingBuilder(program.name)
+    names: dict[Var, Atom] = {}
+    for p in program.params:
+        if p.array is not None:
+            names[p.var] = builder.array_param(p.name, p.array)
+        else:
+            names[p.var] = builder.param(p.name, p.var.type, p.kind)
+    return builder.finish(builder.copy(program.body, names, builder.expanded))
+
+
+def program_of(name: str, type: ScalarType) -> Program:
+    """Return the program of one op for arguments of a type.
+
+    Examples
+    --------
+    >>> from mixad.scalar.types import F32
+    >>> print(program_of("minimum", F32))
+    program minimum(%0 x: f32 lane, %1 y: f32 lane)
+      %2:bool = lt %1, %0
+      %3:bool = ne %1, %1
+      %4:bool = or %2, %3
+      %5:f32 = where %4, %1, %0
+      return %5
+    """
+    builder = _SharingBuilder(name)
+    params = [builder.param(letter, type) for letter in "xyz"[: BY_NAME[name].arity]]
+    return builder.finish([PROGRAMS[name](*(Term(builder, p) for p in params)).atom])
+
+
+class _SharingBuilder(Builder):
+    """A builder that knows an ``If`` it has met: sin(x) and cos(x) share one reduction."""
+
+    def expanded(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
+        """Add an equation, or the program of its op."""
+        if BY_NAME[equation.op].lowering != "program":
+            return self.op(equation.op, *args, type=equation.out.type)
+        return PROGRAMS[equation.op](*(Term(self, a) for a in args)).atom
+
+    def add_if(self, cond: Atom, then: Block, orelse: Block, line: Line | None) -> tuple[Atom, ...]:
+        spelled: dict[Var, str] = {}
+        key = ("if", cond, _spelled(then, spelled), _spelled(orelse, spelled))
+        keys = [(*key, i) for i in range(len(then.results))]
+        for known in self._known:
+            if all(k in known for k in keys):
+                return tuple(known[k] for k in keys)
+        outs = super().add_if(cond, then, orelse, line)
+        self._known[-1].update(zip(keys, outs, strict=True))
+        return outs
+
+
+def _spelled(block: Block, local: dict[Var, str]) -> tuple[object, ...]:
+    """Spell a block such that equal blocks are equal: its own variables are numbered."""
+
+    def name(atom: Atom) -> object:
+        return local.get(atom, atom) if isinstance(atom, Var) else atom
+
+    def own(variables: tuple[Var, ...]) -> None:
+        local.update((v, f"{len(local) + i}:{v.type}") for i, v in enumerate(variables))
+
+    def statement(s: Statement) -> tuple[object, ...]:
+        reads = tuple(map(name, read_atoms(s)))
+        if isinstance(s, While):
+            own(s.carries)
+        head = s.op if isinstance(s, Equation) else getattr(s, "array", None)
+        inner = tuple(_spelled(b, local) for b in nested_blocks(s))
+        own(written_vars(s))
+        return (type(s).__name__, head, reads, inner, tuple(v.type for v in written_vars(s)))
+
+    return (*map(statement, block.statements), tuple(map(name, block.results)))

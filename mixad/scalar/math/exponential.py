@@ -1,0 +1,121 @@
+"""exp and what is made of it: exp2, expm1, sigmoid, tanh.
+
+All reduce to 2ᵏ·exp(r) with |r| <= ln(2)/2 (Cody & Waite, *Software Manual for the Elementary
+Functions*, 1980, ch. 6).  Adding 1.5·2^p rounds to a whole number that is left in the low bits of
+the sum, so 2ᵏ takes one shift; the exponent's bias is part of the addend.  Results below the
+normal range are rounded once: 2ᵏ is applied in two factors, the first of which is harmless.
+"""
+
+from __future__ import annotations
+
+from mixad.scalar.expression import Operand, Term
+from mixad.scalar.math.floats import (Format, at_least, at_most, copysign, fma, format_of, polynomial,
+                                      where)  # fmt: skip
+
+__all__ = ["exp", "exp2", "exp_nonpositive", "exp_sum", "expm1", "sigmoid", "tanh"]
+
+_HEADROOM = {23: 64, 52: 512}  # by bits of the fraction: 2^±headroom times 2ᵏ is always normal
+_UNDERFLOW = {23: -104.0, 52: -746.0}  # exp is below half the smallest denormal
+_OVERFLOW = {23: 89.0, 52: 710.0}
+_MINUS_ONE = {23: -20.0, 52: -40.0}  # expm1 rounds to -1
+_TANH_SPLIT = 0.625
+
+
+def exp(x: Term) -> Term:
+    """E to the x."""
+    return exp_sum(x, None)
+
+
+def exp_sum(x: Term, low: Term | None) -> Term:
+    """exp(x + low) for a small correction ``low`` of x."""
+    layout = format_of(x)
+    shifter, undo = _factors(layout, x < 0)
+    x = at_most(at_least(x, _UNDERFLOW[layout.fraction]), _OVERFLOW[layout.fraction])
+    scale, r = _reduced(layout, x, shifter, low)
+    return ((1 + _expm1_reduced(layout, r)) * scale) * undo
+
+
+def exp_nonpositive(x: Term) -> Term:
+    """E to the x for x <= 0: no overflow, one pair of factors."""
+    layout = format_of(x)
+    headroom = _HEADROOM[layout.fraction]
+    x = at_least(x, _UNDERFLOW[layout.fraction])
+    scale, r = _reduced(layout, x, _shifter(layout, headroom), None)
+    return ((1 + _expm1_reduced(layout, r)) * scale) * 2.0**-headroom
+
+
+def _shifter(layout: Format, excess: int) -> float:
+    """Return the addend that leaves k + excess + bias in the low bits of a sum."""
+    return layout.shifter + layout.bias + excess
+
+
+def _factors(layout: Format, negative: Term) -> tuple[Term, Term]:
+    """Return the addend for 2^(k + h) and 2⁻ʰ: h is positive for small results, else negative."""
+    h = _HEADROOM[layout.fraction]
+    shifter = where(negative, _shifter(layout, h), _shifter(layout, -h), type=layout.type)
+    return shifter, where(negative, 2.0**-h, 2.0**h, type=layout.type)
+
+
+def _reduced(layout: Format, x: Term, shifter: Operand, low: Term | None) -> tuple[Term, Term]:
+    """Return 2^(k + excess) and r = x - k ln 2 (+ low)."""
+    t = fma(x, layout.tables["LOG2_E"][0], shifter)
+    k = t - shifter
+    high, rest = layout.tables["LN2"]
+    r = fma(k, -high, x)
+    r = fma(k, -rest, r) if low is None else r + fma(k, -rest, low)
+    return _power_of_two(layout, t), r
+
+
+def _power_of_two(layout: Format, t: Term) -> Term:
+    """Return 2^n for the whole number n + bias in the low bits of a shifted sum."""
+    return layout.value(layout.bits(t) << layout.fraction)
+
+
+def _expm1_reduced(layout: Format, r: Term) -> Term:
+    return fma(r * r, polynomial(r, layout.tables["EXP"]), r)
+
+
+def exp2(x: Term) -> Term:
+    """2 to the x; the reduced argument x - k is exact."""
+    layout = format_of(x)
+    shifter, undo = _factors(layout, x < 0)
+    x = at_most(at_least(x, -float(layout.bias + layout.fraction + 1)), layout.bias + 2.0)
+    t = x + shifter
+    r = x - (t - shifter)
+    return (fma(r, polynomial(r, layout.tables["EXP2"]), 1.0) * _power_of_two(layout, t)) * undo
+
+
+def expm1(x: Term) -> Term:
+    """exp(x) - 1 as 2·(2ᵏ⁻¹·(exp(r) - 1) + (2ᵏ⁻¹ - ½)); 2ᵏ⁻¹ is finite for every k."""
+    layout = format_of(x)
+    clamped = at_most(at_least(x, _MINUS_ONE[layout.fraction]), _OVERFLOW[layout.fraction])
+    half, r = _reduced(layout, clamped, _shifter(layout, -1), None)
+    small = _expm1_reduced(layout, r)
+    large = 2 * fma(half, small, half - 0.5)
+    return copysign(where(half == 0.5, small, large), x)
+
+
+def _logistic_parts(x: Term) -> tuple[Term, Term]:
+    """Return e = exp(-|x|) and 1/(1 + e): the same for x and -x."""
+    e = exp_nonpositive(-abs(x))
+    return e, 1 / (1 + e)
+
+
+def sigmoid(x: Term) -> Term:
+    """1/(1 + exp(-x)), by a quotient that neither overflows nor cancels."""
+    e, d = _logistic_parts(x)
+    return where(x < 0, e * d, d)
+
+
+def tanh(x: Term) -> Term:
+    """1 - 2 exp(-2|x|)/(1 + exp(-2|x|)), and an odd polynomial near 0.
+
+    Its parts are those of sigmoid(2x), which the derivative needs.
+    """
+    layout = format_of(x)
+    e, d = _logistic_parts(2 * x)
+    large = fma(-2 * e, d, 1.0)
+    magnitude = abs(x)
+    z = x * x
+    small = fma(magnitude * z, polynomial(z, layout.tables["TANH"]), magnitude)
+    return copysign(where(magnitude < _TANH_SPLIT, small, large), x)

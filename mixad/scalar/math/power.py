@@ -1,0 +1,91 @@
+"""x to the y as exp(y·log|x|), the logarithm in two floats, with the rules of C's pow.
+
+The product y·log|x| reaches 745, so log|x| needs ten bits more than the result has: it is summed
+as an unevaluated pair, high + low (Dekker, *A floating-point technique for extending the available
+precision*, Numer. Math. 18, 1971; Muller et al., *Handbook of Floating-Point Arithmetic*, 2nd ed.,
+ch. 4 and 10).  Special values: C23, F.10.4.4.
+"""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+from mixad.scalar.expression import Operand, Term, call
+from mixad.scalar.math.exponential import exp_sum
+from mixad.scalar.math.floats import fma, format_of, polynomial, where
+from mixad.scalar.math.logarithm import exponent_and_fraction
+
+__all__ = ["pow"]
+
+Pair = tuple[Term, Term]
+
+_FAR = 2000.0  # beyond any argument whose exponential is finite and positive
+
+
+def pow(x: Term, y: Term) -> Term:  # noqa: A001
+    """X to the y."""
+    magnitude = where((y == 0) | (abs(x) == 1), 1, _power_of_magnitude(abs(x), y))
+    return _with_sign(x, y, magnitude)
+
+
+def _power_of_magnitude(x: Term, y: Term) -> Term:
+    """exp(y·log x) for x >= 0."""
+    high, low = _log_pair(x)
+    high = where((x > 0) & (x < inf), high, where(x == 0, -inf, x))
+    product = y * high
+    rest = fma(y, high, -product) + y * low
+    return exp_sum(product, where(abs(product) < _FAR, rest, 0))
+
+
+def _with_sign(x: Term, y: Term, magnitude: Term) -> Term:
+    """Apply the sign of an odd power of a negative base; nan for other powers but whole ones."""
+    layout = format_of(x)
+    whole = call("floor", y) == y
+    half = y * 0.5
+    odd = whole & (call("floor", half) != half)
+    sign = where(odd, layout.bits(x) & layout.sign_bit, 0)
+    signed = layout.value(layout.bits(magnitude) ^ sign)
+    undefined = (x < 0) & (x > -inf) & ~whole
+    return where(undefined, nan, signed)
+
+
+def _log_pair(x: Term) -> Pair:
+    """log x of a positive finite x as a pair: k ln 2 + 2 atanh(s), s = f/(2 + f)."""
+    k, f = exponent_and_fraction(x)
+    high, low = format_of(x).tables["LN2"]
+    head, tail = _twice_atanh(*_quotient(f))
+    whole = k * high  # exact
+    total, rest = _fast_sum(whole, head)
+    return total, rest + fma(k, low, tail)
+
+
+def _quotient(f: Term) -> Pair:
+    """f/(2 + f) as a pair, with one division."""
+    d, d_low = _fast_sum(f.const(2.0), f)
+    inverse = 1 / d
+    s = f * inverse
+    return s, fma(-s, d_low, fma(-s, d, f)) * inverse
+
+
+def _twice_atanh(s: Term, s_low: Term) -> Pair:
+    """2s + s³·(2/3 + z·P(z)), z = s²; the polynomial's part is small enough for one float."""
+    tables = format_of(s).tables
+    third, third_low = tables["TWO_THIRDS"]
+    z = s * s
+    z_low = fma(2 * s, s_low, fma(s, s, -z))
+    c, c_low = _fast_sum(s.const(third), z * polynomial(z, tables["LOG_ODD_TAIL"]))
+    cube = _product(_product((z, z_low), (c, c_low + third_low)), (s, s_low))
+    head, rest = _fast_sum(2 * s, cube[0])
+    return head, rest + fma(2.0, s_low, cube[1])
+
+
+def _fast_sum(x: Term, y: Operand) -> Pair:
+    """x + y as a pair, exactly, for |x| >= |y| or x = 0."""
+    total = x + y
+    return total, (x - total) + y
+
+
+def _product(x: Pair, y: Pair) -> Pair:
+    """Product of two pairs but for the product of their low parts."""
+    high = x[0] * y[0]
+    return high, fma(x[0], y[1], fma(x[1], y[0], fma(x[0], y[0], -high)))

@@ -1,0 +1,84 @@
+"""Programs of a few operations: selections, classification, neighbours, integer powers."""
+
+from __future__ import annotations
+
+from math import inf
+
+from mixad.scalar.expression import Term
+from mixad.scalar.math.floats import copysign, format_of, where, while_
+
+__all__ = ["isfinite", "isinf", "isnan", "maximum", "minimum", "mul_zero", "nextafter", "powi",
+           "relu", "sign"]  # fmt: skip
+
+
+def isnan(x: Term) -> Term:
+    """Only nan differs from itself."""
+    return x != x
+
+
+def isinf(x: Term) -> Term:
+    """Whether x is ±inf."""
+    return abs(x) == inf
+
+
+def isfinite(x: Term) -> Term:
+    """Whether x is neither inf nor nan."""
+    return abs(x) < inf
+
+
+def sign(x: Term) -> Term:
+    """-1, 0, 1, or nan; zeros of either sign give +0."""
+    positive = where(x > 0, 1, x - x)
+    return positive if x.type.kind == "uint" else where(x < 0, -1, positive)
+
+
+def relu(x: Term) -> Term:
+    """max(x, 0); nan stays."""
+    return where(x <= 0, 0, x)
+
+
+def minimum(x: Term, y: Term) -> Term:
+    """The smaller argument; nan spreads; of equal ones the first."""
+    return where(_first_loses(y < x, y), y, x)
+
+
+def maximum(x: Term, y: Term) -> Term:
+    """The larger argument; nan spreads; of equal ones the first."""
+    return where(_first_loses(y > x, y), y, x)
+
+
+def _first_loses(beaten: Term, y: Term) -> Term:
+    return beaten | isnan(y) if y.type.is_float else beaten
+
+
+def mul_zero(x: Term, y: Term) -> Term:
+    """x·y, and x itself where x is zero, whatever y is."""
+    return where(x == 0, x, x * y)
+
+
+def nextafter(x: Term, y: Term) -> Term:
+    """The neighbour of x on the side of y: bit patterns of one sign are ordered like magnitudes."""
+    layout = format_of(x)
+    bits = layout.bits(x)
+    outwards = (x < y) ^ (x < 0)
+    step = layout.value(where(outwards, bits + 1, bits - 1))
+    smallest = copysign(2.0 ** (1 - layout.bias - layout.fraction), y)
+    moved = where(x == 0, smallest, step)
+    return where(x == y, y, where(isnan(x) | isnan(y), x + y, moved))
+
+
+def powi(x: Term, y: Term) -> Term:
+    """x to the y by repeated squaring (Knuth, *TAOCP* 2, §4.6.3), wrapping.
+
+    A negative y gives the quotient 1/xⁿ rounded towards zero: 0, but ±1 for x = ±1.
+    """
+    power, _, _ = while_(
+        (x.const(1), x, y),
+        lambda power, base, n: n > 0,
+        lambda power, base, n: (where((n & 1) == 1, power * base, power), base * base, n >> 1),
+    )
+    if x.type.kind == "uint":
+        return power
+    alternating = where((y & 1) == 1, x, 1)
+    unit = (x == 1) | (x == -1)
+    return where(y < 0, where(unit, alternating, 0), power)

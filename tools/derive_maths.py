@@ -1,0 +1,313 @@
+"""Derive the polynomials of `mixad.scalar.math` and print its coefficient tables.
+
+Run from the repository root::
+
+    python tools/derive_maths.py          # rewrite mixad/scalar/math/coefficients.py
+    python tools/derive_maths.py --check  # fail if it would change; print the errors reached
+
+Each polynomial is fitted in high precision (mpmath) by weighted least squares on Chebyshev nodes,
+which comes within a small factor of the minimax polynomial (Trefethen, *Approximation Theory and
+Approximation Practice*, 2013, ch. 10, 16).  Its coefficients are then rounded to the float type one
+after another, lowest power first, and the rest is fitted again after each: the later coefficients
+make up for what rounding an earlier one lost (Muller, *Elementary Functions*, 3rd ed., §3.8).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import mpmath
+from mpmath import mp, mpf
+
+DIGITS = 60
+TARGET = Path(__file__).parents[1] / "mixad" / "scalar" / "math" / "coefficients.py"
+CHECK_POINTS = 2000
+NODES_PER_COEFFICIENT = 6
+
+mp.dps = DIGITS
+
+Function = Callable[[mpf], mpf]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One polynomial: what it approximates, where, and how an error in it counts.
+
+    Attributes
+    ----------
+    name : str
+        Name of the table in `mixad.scalar.math.coefficients`.
+    doc : str
+        The formula, for the reader of the table.
+    target : callable
+        The function that the polynomial stands for.
+    weight : callable
+        Factor that turns an error of the polynomial into a relative error of the op.
+    low, high : float
+        The interval.
+    terms : dict
+        Number of coefficients by type, ``"f32"`` and ``"f64"``.
+    """
+
+    name: str
+    doc: str
+    target: Function
+    weight: Function
+    low: float
+    high: float
+    terms: dict[str, int]
+
+
+def _half_ln2() -> mpf:
+    return mp.ln(2) / 2 * mpf("1.0001")  # k = rint(x/ln 2) is rounded before it is exact
+
+
+def _odd_log(z: mpf) -> mpf:
+    """(2 atanh(s) - 2s) / s³ over z = s²."""
+    s = mp.sqrt(z)
+    return (2 * mp.atanh(s) - 2 * s) / s**3
+
+
+def _odd_log_tail(z: mpf) -> mpf:
+    """(2 atanh(s) - 2s - 2s³/3) / s⁵ over z = s²."""
+    return (_odd_log(z) - mpf(2) / 3) / z
+
+
+def _digamma_root() -> mpf:
+    return mp.findroot(mp.digamma, mpf("1.4616321449683623"))
+
+
+def _digamma_tail(w: mpf) -> mpf:
+    """(ln x - 1/(2x) - ψ(x)) x² over w = 1/x²."""
+    x = 1 / mp.sqrt(w)
+    return (mp.ln(x) - 1 / (2 * x) - mp.digamma(x)) / w
+
+
+def _trigamma_tail(w: mpf) -> mpf:
+    """(ψ′(x) - 1/x - 1/(2x²)) x³ over w = 1/x²."""
+    x = 1 / mp.sqrt(w)
+    return (mp.polygamma(1, x) - 1 / x - w / 2) * x**3
+
+
+def _erfcx(t: mpf) -> mpf:
+    return mp.exp(t * t) * mp.erfc(t)
+
+
+def fits() -> tuple[Fit, ...]:
+    """Return the list of polynomials."""
+    quarter = mp.pi / 4 * mpf("1.001")
+    root = mp.sqrt(2)
+    s2 = ((root - 1) / (root + 1)) ** 2
+    return (
+        Fit("EXP", "(exp(r) - 1 - r)/r² over r, |r| <= ln(2)/2",
+            lambda r: (mp.expm1(r) - r) / r**2, lambda r: r,
+            -_half_ln2(), _half_ln2(), {"f32": 5, "f64": 10}),
+        Fit("EXP2", "(2^r - 1)/r over r, |r| <= 1/2",
+            lambda r: mp.expm1(r * mp.ln(2)) / r, lambda r: r,
+            mpf("-0.5"), mpf("0.5"), {"f32": 6, "f64": 11}),
+        Fit("LOG", "(log(1 + f) - f + f²/2)/f³ over f, √½ - 1 <= f <= √2 - 1",
+            lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, lambda f: f * f,
+            1 / root - 1, root - 1, {"f32": 8}),
+        Fit("LOG_ODD", "(2 atanh(s) - 2s)/s³ over z = s², s = f/(2 + f)",
+            _odd_log, lambda z: z, mpf(0), s2, {"f64": 7}),
+        Fit("LOG_ODD_TAIL", "(2 atanh(s) - 2s - 2s³/3)/s⁵ over z = s², s = f/(2 + f)",
+            _odd_log_tail, lambda z: z**2, mpf(0), s2, {"f32": 4, "f64": 8}),
+        Fit("SIN", "(sin(r) - r)/r³ over z = r², |r| <= π/4",
+            lambda z: (mp.sin(mp.sqrt(z)) - mp.sqrt(z)) / mp.sqrt(z) ** 3, lambda z: z,
+            mpf(0), quarter**2, {"f32": 3, "f64": 6}),
+        Fit("COS", "(cos(r) - 1 + r²/2)/r⁴ over z = r², |r| <= π/4",
+            lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2, lambda z: z**2,
+            mpf(0), quarter**2, {"f32": 3, "f64": 6}),
+        Fit("TANH", "(tanh(x) - x)/x³ over z = x², |x| <= 5/8",
+            lambda z: (mp.tanh(mp.sqrt(z)) - mp.sqrt(z)) / mp.sqrt(z) ** 3, lambda z: z,
+            mpf(0), mpf("0.625") ** 2, {"f32": 5, "f64": 11}),
+        Fit("ERF", "erf(x)/x - 1 over z = x², |x| <= 1",
+            lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, lambda z: mpf(1),
+            mpf(0), mpf(1), {"f32": 7, "f64": 13}),
+        Fit("ERFCX", "exp(t²) erfc(t) over t, 1 <= t <= 4",
+            _erfcx, lambda t: mp.exp(-t * t), mpf(1), mpf(4), {"f32": 9}),
+        Fit("ERFCX", "exp(t²) erfc(t) over t, 1 <= t <= 6",
+            _erfcx, lambda t: mp.exp(-t * t), mpf(1), mpf(6), {"f64": 21}),
+        Fit("DIGAMMA", "ψ(x)/(x - x₀) over x - 3/2, 1 <= x <= 2, ψ(x₀) = 0",
+            lambda u: mp.digamma(u + 1.5) / (u + 1.5 - _digamma_root()), lambda u: mpf(1),
+            mpf("-0.5"), mpf("0.5"), {"f64": 23}),
+        Fit("DIGAMMA_TAIL", "(ln(x) - 1/(2x) - ψ(x)) x² over w = 1/x², x >= 8",
+            _digamma_tail, lambda w: w, mpf("1e-8"), mpf(1) / 64, {"f64": 8}),
+        Fit("TRIGAMMA_TAIL", "(ψ′(x) - 1/x - 1/(2x²)) x³ over w = 1/x², x >= 8",
+            _trigamma_tail, lambda w: w, mpf("1e-8"), mpf(1) / 64, {"f64": 9}),
+    )  # fmt: skip
+
+
+# -- fitting -------------------------------------------------------------------------------------
+
+
+def chebyshev_nodes(low: mpf, high: mpf, count: int) -> list[mpf]:
+    """Return the Chebyshev nodes of an interval; its ends are not among them."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    return [middle + half * mp.cos(mp.pi * (2 * i + 1) / (2 * count)) for i in range(count)]
+
+
+def least_squares(
+    nodes: list[mpf], values: list[mpf], weights: list[mpf], powers: range
+) -> list[mpf]:
+    """Return the coefficients of ``powers`` that fit ``values`` best in the weighted mean square."""
+    rows = [[w * x**p for p in powers] for x, w in zip(nodes, weights, strict=True)]
+    right = [w * v for v, w in zip(values, weights, strict=True)]
+    normal = mp.matrix(len(powers))
+    load = mp.matrix(len(powers), 1)
+    for i in range(len(powers)):
+        load[i] = mp.fdot((row[i], r) for row, r in zip(rows, right, strict=True))
+        for j in range(i + 1):
+            normal[i, j] = normal[j, i] = mp.fdot((row[i], row[j]) for row in rows)
+    return list(mp.lu_solve(normal, load))
+
+
+def rounded(value: mpf, type: str) -> float:
+    """Round to the nearest float of a type."""
+    return mpf_to_float32(value) if type == "f32" else float(value)
+
+
+def mpf_to_float32(value: mpf) -> float:
+    """Round to the nearest float32 without rounding twice."""
+    with mp.workprec(24):
+        return float(+value)
+
+
+def derive(fit: Fit, type: str) -> tuple[float, ...]:
+    """Return the rounded coefficients of a polynomial, lowest power first."""
+    count = fit.terms[type]
+    nodes = chebyshev_nodes(fit.low, fit.high, NODES_PER_COEFFICIENT * count)
+    values = [fit.target(x) for x in nodes]
+    weights = [fit.weight(x) for x in nodes]
+    found: list[float] = []
+    for power in range(count):
+        rest = least_squares(nodes, values, weights, range(power, count))
+        found.append(rounded(rest[0], type))
+        values = [v - found[-1] * x**power for v, x in zip(values, nodes, strict=True)]
+    return tuple(found)
+
+
+def weighted_error(fit: Fit, coefficients: Iterable[float]) -> mpf:
+    """Return the largest weighted error of a polynomial over a dense grid of its interval."""
+    falling = [mpf(c) for c in reversed(tuple(coefficients))]
+    step = (fit.high - fit.low) / CHECK_POINTS
+    points = (fit.low + step * (i + mpf("0.5")) for i in range(CHECK_POINTS))
+    return max(abs((mp.polyval(falling, x) - fit.target(x)) * fit.weight(x)) for x in points)
+
+
+# -- constants -----------------------------------------------------------------------------------
+
+
+def split(value: mpf, widths: tuple[int, ...]) -> tuple[float, ...]:
+    """Return a constant as a sum of floats with the given numbers of significant bits."""
+    parts = []
+    for width in widths:
+        with mp.workprec(width):
+            part = +value
+        parts.append(float(part))
+        value -= part
+    return tuple(parts)
+
+
+def constants(type: str) -> dict[str, tuple[str, tuple[float, ...]]]:
+    """Return the split constants of a type: name to explanation and parts."""
+    bits, exponent = {"f32": (24, 9), "f64": (53, 12)}[type]
+    short = bits - exponent
+    return {
+        "LN2": (f"ln 2: {short} bits, so that k·LN2[0] is exact, then the rest",
+                split(mp.ln(2), (short, bits))),
+        "LOG10_2": (f"log10 2: {short} bits, then the rest",
+                    split(mp.log10(2), (short, bits))),
+        "LOG2_E": ("log2 e", split(1 / mp.ln(2), (bits, bits))),
+        "LOG10_E": ("log10 e", split(1 / mp.ln(10), (bits, bits))),
+        "HALF_PI": ("π/2", split(mp.pi / 2, (bits, bits, bits))),
+        "PI": ("π", split(mp.pi, (bits, bits))),
+        "TWO_THIRDS": ("2/3", split(mpf(2) / 3, (bits, bits))),
+        "DIGAMMA_ROOT": ("the positive root of ψ", split(_digamma_root(), (bits, bits))),
+    }  # fmt: skip
+
+
+def two_over_pi_words(bits: int, words: int) -> tuple[int, ...]:
+    """Return the first binary digits of 2/π as unsigned words, most significant first."""
+    with mp.workprec(bits * words + 64):
+        digits = int(mp.floor(2 / mp.pi * mpf(2) ** (bits * words)))
+    return tuple((digits >> (bits * (words - 1 - i))) & ((1 << bits) - 1) for i in range(words))
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+HEADER = '''"""Coefficients of the polynomials and the split constants; written by `tools/derive_maths.py`.
+
+Polynomials are listed lowest power first.  "error" is the largest weighted error on a dense grid:
+what the polynomial adds to the relative error of the op, before rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["F32", "F64", "TWO_OVER_PI_32", "TWO_OVER_PI_64"]
+
+'''
+
+
+def render() -> str:
+    """Return the text of the coefficient module."""
+    parts = [HEADER]
+    for type in ("f32", "f64"):
+        rows = [f"{type.upper()}: Mapping[str, tuple[float, ...]] = MappingProxyType({{\n"]
+        for fit in fits():
+            if type in fit.terms:
+                found = derive(fit, type)
+                rows.append(
+                    _entry(
+                        fit.name, f"{fit.doc}; error 2^{_log2(weighted_error(fit, found))}", found
+                    )
+                )
+        rows += [_entry(name, doc, values) for name, (doc, values) in constants(type).items()]
+        parts.append("".join([*rows, "})  # fmt: skip\n\n"]))
+    parts.append(
+        _words("TWO_OVER_PI_32", "First bits of 2/π in words of 32.", two_over_pi_words(32, 8))
+    )
+    parts.append(
+        "\n"
+        + _words("TWO_OVER_PI_64", "First bits of 2/π in words of 64.", two_over_pi_words(64, 20))
+    )
+    return "".join(parts)
+
+
+def _log2(error: mpf) -> str:
+    return mpmath.nstr(mp.log(error, 2), 3)
+
+
+def _entry(name: str, doc: str, values: Iterable[float]) -> str:
+    body = "".join(f"        {v!r},\n" for v in values)
+    return f'    # {doc}\n    "{name}": (\n{body}    ),\n'
+
+
+def _words(name: str, doc: str, values: Iterable[int]) -> str:
+    body = "".join(f"    0x{v:X},\n" for v in values)
+    return f"# {doc}\n{name} = (\n{body})\n"
+
+
+def main() -> int:
+    """Write the table, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="fail if the table would change")
+    arguments = parser.parse_args()
+    text = render()
+    if arguments.check:
+        same = TARGET.read_text(encoding="utf-8") == text
+        print("up to date" if same else f"{TARGET} differs from what this script derives")
+        return 0 if same else 1
+    TARGET.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
