@@ -1,0 +1,292 @@
+"""What the machine is: its instruction set, caches, usable cores, and vector maths library."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import llvmlite
+import llvmlite.binding as llvm
+
+import mixad
+from mixad import config
+from mixad.errors import BackendError
+
+__all__ = [
+    "VECTOR_FUNCTIONS",
+    "Host",
+    "VectorFunction",
+    "address_of",
+    "detect",
+    "usable_cpus",
+]
+
+VECTOR_FUNCTIONS = (
+    "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp10 exp2 expm1 hypot "
+    "log log10 log1p log2 pow sin sinh tan tanh"
+).split()
+"""The functions of libmvec that kernels may call; glibc before 2.35 has six of them."""
+
+_ARITY = {"atan2": 2, "hypot": 2, "pow": 2}
+
+# The vector ABI's letter for a width, and a generic CPU of that width: with it, one machine
+# compiles and runs kernels as an older one would.
+_X86_WIDTHS = {128: ("b", "x86-64-v2"), 256: ("d", "x86-64-v3"), 512: ("e", "x86-64-v4")}
+_AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd")
+
+_SCALAR_MATHS = {"linux": "libm.so.6", "darwin": "libSystem.B.dylib", "win32": "ucrtbase.dll"}
+_VECTOR_MATHS = "libmvec.so.1"
+
+DEFAULT_CACHE_BYTES = 8 << 20
+"""Taken for the last-level cache where the system does not tell its size."""
+
+
+@dataclass(frozen=True)
+class VectorFunction:
+    """One function of libmvec.
+
+    Attributes
+    ----------
+    symbol : str
+        Its name, such as ``"_ZGVdN8v_expf"``.
+    lanes : int
+        How many values it takes and returns in one call.
+    arity : int
+        How many vectors it takes.
+    """
+
+    symbol: str
+    lanes: int
+    arity: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine that kernels are compiled for.
+
+    Attributes
+    ----------
+    cpu : str
+        LLVM's name of the CPU.
+    features : str
+        LLVM's feature string, ``"+avx2,-avx512f,…"``.
+    vector_bits : int
+        Width of a vector register: 128, 256 or 512.
+    cache_bytes : int
+        Size of the last-level cache.
+    threads : int
+        How many threads a kernel may use.
+    vector_library : str or None
+        The vector maths library, if there is one that kernels can call.
+    triple : str
+        LLVM's target triple.
+    """
+
+    cpu: str
+    features: str
+    vector_bits: int
+    cache_bytes: int
+    threads: int
+    vector_library: str | None
+    triple: str
+
+    def fingerprint(self) -> str:
+        """Return what object code depends on besides its source: part of a cache key.
+
+        Returns
+        -------
+        str
+            32 hexadecimal digits.
+        """
+        parts = (
+            self.triple,
+            self.cpu,
+            self.features,
+            str(self.vector_bits),
+            llvmlite.__version__,
+            ".".join(map(str, llvm.llvm_version_info)),
+            mixad.__version__,
+        )
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+    def vector_function(self, name: str, element_bits: int) -> VectorFunction | None:
+        """Return the vector form of a libm function in this host's width, or None.
+
+        Parameters
+        ----------
+        name : str
+            The C name for doubles, such as ``"exp"``, for both element sizes.
+        element_bits : int
+            32 or 64.
+
+        Returns
+        -------
+        VectorFunction or None
+            None where the library has no such symbol: call libm for each lane instead.
+        """
+        if self.vector_library is None or name not in VECTOR_FUNCTIONS:
+            return None
+        letter, _ = _X86_WIDTHS[self.vector_bits]
+        lanes = self.vector_bits // element_bits
+        arity = _ARITY.get(name, 1)
+        suffix = "f" if element_bits == 32 else ""
+        symbol = f"_ZGV{letter}N{lanes}{'v' * arity}_{name}{suffix}"
+        return VectorFunction(symbol, lanes, arity) if address_of(symbol) else None
+
+    def with_vector_bits(self, bits: int) -> Host:
+        """Return this host as a generic x86-64 machine with registers of `bits`.
+
+        Parameters
+        ----------
+        bits : int
+            128, 256 or 512, not more than this host has.
+
+        Returns
+        -------
+        Host
+            This very record where the width is the host's own.
+
+        Raises
+        ------
+        BackendError
+            Kernels of that width could not run here.
+        """
+        if bits == self.vector_bits:
+            return self
+        if bits not in _X86_WIDTHS or bits > self.vector_bits or not _is_x86():
+            raise BackendError(
+                f"cannot compile for {bits}-bit vectors: this host ({self.cpu}) runs "
+                f"{self.vector_bits}-bit ones; use that width"
+            )
+        return replace(self, cpu=_X86_WIDTHS[bits][1], features="", vector_bits=bits)
+
+
+@functools.cache
+def detect() -> Host:
+    """Return the machine this process runs on, looked at once.
+
+    Returns
+    -------
+    Host
+        With the widest vectors it has.
+    """
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    _load_library(_SCALAR_MATHS.get(sys.platform))
+    features = llvm.get_host_cpu_features()
+    return Host(
+        cpu=llvm.get_host_cpu_name(),
+        features=features.flatten(),
+        vector_bits=_vector_bits(features),
+        cache_bytes=_last_level_cache(),
+        threads=usable_cpus(),
+        vector_library=_vector_library(),
+        triple=llvm.get_process_triple(),
+    )
+
+
+@functools.cache
+def address_of(symbol: str) -> int | None:
+    """Return where a function of the process or of a loaded library is.
+
+    Parameters
+    ----------
+    symbol : str
+        Its name.
+
+    Returns
+    -------
+    int or None
+        The address; None where there is no such symbol.
+    """
+    address: int | None = llvm.address_of_symbol(symbol)
+    return address
+
+
+def _is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
+def _vector_bits(features: Mapping[str, bool]) -> int:
+    if all(features.get(name, False) for name in _AVX512):
+        return 512
+    return 256 if features.get("avx2", False) else 128
+
+
+def _load_library(name: str | None) -> bool:
+    if name is None:
+        return False
+    try:
+        llvm.load_library_permanently(name)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _vector_library() -> str | None:
+    # On other CPUs libmvec has a calling convention of its own, untested here.
+    if sys.platform == "linux" and _is_x86() and _load_library(_VECTOR_MATHS):
+        return _VECTOR_MATHS
+    return None
+
+
+def _last_level_cache(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    """Return the size in bytes of the biggest cache that the first core sees."""
+    sizes = []
+    for index in root.glob("index*"):
+        try:
+            sizes.append(_bytes((index / "size").read_text()))
+        except (OSError, ValueError):
+            continue
+    return max(sizes, default=0) or DEFAULT_CACHE_BYTES
+
+
+def _bytes(text: str) -> int:
+    """Return the bytes that sysfs means by, for example, ``"32768K"``."""
+    text = text.strip()
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+    return int(text.rstrip("KMG")) * unit
+
+
+def usable_cpus() -> int:
+    """Return how many threads a kernel may use, now.
+
+    Returns
+    -------
+    int
+        ``MIXAD_NUM_THREADS`` where it is set; else the cores that the process may run on, and no
+        more than the container's quota pays for.
+    """
+    threads = config.NUM_THREADS.read()
+    if os.environ.get(config.NUM_THREADS.name, "").strip():
+        return threads
+    quota = _container_quota()
+    return threads if quota is None else max(1, min(threads, math.ceil(quota)))
+
+
+def _container_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Return how many cores' time the control group may use, or None where it is not limited."""
+    try:
+        limit, _, period = (root / "cpu.max").read_text().strip().partition(" ")
+    except OSError:
+        limit, period = _quota_of_version_1(root / "cpu")
+    try:
+        quota = int(limit) / int(period)
+    except (ValueError, ZeroDivisionError):  # "max", or no limit that we can read
+        return None
+    return quota if quota > 0 else None
+
+
+def _quota_of_version_1(folder: Path) -> tuple[str, str]:
+    try:
+        limit = (folder / "cpu.cfs_quota_us").read_text()
+        return limit, (folder / "cpu.cfs_period_us").read_text()
+    except OSError:
+        return "max", ""

@@ -1,0 +1,204 @@
+"""Which functions object code calls, and which it may call.
+
+A kernel computes: it may call libm and libmvec, and copy or clear memory. Code that asks for
+anything else is a bug of the emitter or a forged cache file, and is not loaded.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mixad.backends.cpu.host import VECTOR_FUNCTIONS, address_of
+from mixad.errors import BackendError
+
+__all__ = [
+    "KERNEL_SYMBOLS",
+    "Symbols",
+    "check_symbols",
+    "is_vector_function",
+    "read_symbols",
+    "undefined_symbols",
+]
+
+_LIBM = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 "
+    "expm1 fabs floor fma fmax fmin fmod frexp hypot j0 j1 ldexp lgamma log log10 log1p log2 "
+    "logb modf nearbyint nextafter pow remainder rint round roundeven scalbn sin sincos sinh "
+    "sqrt tan tanh tgamma trunc y0 y1"
+).split()
+
+KERNEL_SYMBOLS = frozenset(
+    [
+        *_LIBM,
+        *(f"{name}f" for name in _LIBM),
+        *("memcpy", "memmove", "memset"),
+        # What LLVM calls on macOS in place of memset, exp10 and sincos.
+        *("bzero", "__bzero", "__exp10", "__exp10f", "__sincos_stret", "__sincosf_stret"),
+    ]
+)
+"""The scalar functions that a kernel may call; libmvec's go by `is_vector_function`."""
+
+_VECTOR = re.compile(r"_ZGV[bcde]N(?:2|4|8|16)v{1,2}_(\w+)")
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The symbols of an object file.
+
+    Attributes
+    ----------
+    defined, undefined : frozenset of str
+        Names it has, and names it needs.
+    """
+
+    defined: frozenset[str]
+    undefined: frozenset[str]
+
+
+def is_vector_function(name: str) -> bool:
+    """Whether a symbol is one of libmvec's functions.
+
+    Parameters
+    ----------
+    name : str
+        The symbol.
+
+    Returns
+    -------
+    bool
+        By its name alone: the host may not have it.
+
+    Examples
+    --------
+    >>> is_vector_function("_ZGVeN16v_expf"), is_vector_function("_ZGVeN16v_system")
+    (True, False)
+    """
+    match = _VECTOR.fullmatch(name)
+    return match is not None and match[1].removesuffix("f") in _VECTOR_STEMS
+
+
+_VECTOR_STEMS = frozenset(name.removesuffix("f") for name in VECTOR_FUNCTIONS)
+
+
+def undefined_symbols(object_code: bytes) -> frozenset[str]:
+    """Return the names that object code needs from elsewhere.
+
+    Parameters
+    ----------
+    object_code : bytes
+        An ELF or Mach-O file, 64 bits, little-endian.
+
+    Returns
+    -------
+    frozenset of str
+        As C spells them.
+    """
+    return read_symbols(object_code).undefined
+
+
+def check_symbols(symbols: Symbols, allowed: frozenset[str] = KERNEL_SYMBOLS) -> None:
+    """Refuse code that calls what it may not, or what this process does not have.
+
+    Parameters
+    ----------
+    symbols : Symbols
+        Of the object code.
+    allowed : frozenset of str
+        What it may call besides libmvec.
+
+    Raises
+    ------
+    BackendError
+        It names the symbols. Loading such code would end the process.
+    """
+    foreign = sorted(s for s in symbols.undefined if s not in allowed and not is_vector_function(s))
+    if foreign:
+        raise BackendError(f"object code calls {', '.join(foreign)}: not functions kernels may use")
+    missing = sorted(s for s in symbols.undefined if not address_of(s))
+    if missing:
+        raise BackendError(f"object code calls {', '.join(missing)}: not found on this machine")
+
+
+def read_symbols(object_code: bytes) -> Symbols:
+    """Return the symbols of an object file.
+
+    Parameters
+    ----------
+    object_code : bytes
+        An ELF or Mach-O file, 64 bits, little-endian.
+
+    Returns
+    -------
+    Symbols
+        Local and section symbols left out.
+
+    Raises
+    ------
+    BackendError
+        The bytes are no such file, or are damaged.
+    """
+    try:
+        if object_code[:6] == b"\x7fELF\x02\x01":
+            return _collect(_elf_symbols(object_code))
+        if object_code[:4] == b"\xcf\xfa\xed\xfe":
+            return _collect(_macho_symbols(object_code))
+    except (struct.error, ValueError, IndexError) as error:
+        raise BackendError(f"object code is damaged: {error}") from error
+    raise BackendError("object code is neither a 64-bit ELF nor a Mach-O file")
+
+
+def _collect(symbols: Iterable[tuple[str, bool]]) -> Symbols:
+    found = set(symbols)
+    return Symbols(
+        defined=frozenset(name for name, is_defined in found if is_defined),
+        undefined=frozenset(name for name, is_defined in found if not is_defined),
+    )
+
+
+def _name(strings: bytes, offset: int) -> str:
+    return strings[offset : strings.index(b"\0", offset)].decode("ascii")
+
+
+_ELF_SYMBOL = struct.Struct("<IBBHQQ")
+_ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+def _elf_symbols(code: bytes) -> Iterator[tuple[str, bool]]:
+    """Yield (name, whether defined) of the global symbols; see the System V ABI, chapter 4."""
+    (table,) = struct.unpack_from("<Q", code, 0x28)
+    entry_size, count = struct.unpack_from("<HH", code, 0x3A)
+    sections = [_ELF_SECTION.unpack_from(code, table + entry_size * i) for i in range(count)]
+    symbol_table = 2
+    for section in sections:
+        _, kind, _, _, offset, size, link, *_ = section
+        if kind != symbol_table:
+            continue
+        strings = code[sections[link][4] : sections[link][4] + sections[link][5]]
+        for name, info, _, home, _, _ in _ELF_SYMBOL.iter_unpack(code[offset : offset + size]):
+            is_local = info >> 4 == 0
+            if name and not is_local:
+                yield _name(strings, name), home != 0
+
+
+_MACHO_SYMBOL = struct.Struct("<IBBHQ")
+
+
+def _macho_symbols(code: bytes) -> Iterator[tuple[str, bool]]:
+    """Yield (name, whether defined) of the external symbols; see Apple's mach-o/nlist.h."""
+    (commands,) = struct.unpack_from("<I", code, 16)
+    offset = 32
+    symbol_table = 2
+    for _ in range(commands):
+        kind, size = struct.unpack_from("<II", code, offset)
+        if kind == symbol_table:
+            start, count, text, text_size = struct.unpack_from("<IIII", code, offset + 8)
+            table = code[start : start + count * _MACHO_SYMBOL.size]
+            for name, flags, _, _, _ in _MACHO_SYMBOL.iter_unpack(table):
+                is_external, is_debug = flags & 0x01, flags & 0xE0
+                if is_external and not is_debug:
+                    symbol = _name(code[text : text + text_size], name)
+                    yield symbol.removeprefix("_"), flags & 0x0E != 0
+        offset += size

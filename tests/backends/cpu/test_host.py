@@ -1,0 +1,141 @@
+import dataclasses
+import sys
+
+import pytest
+
+from mixad.backends.cpu import host as host_module
+from mixad.backends.cpu.host import VECTOR_FUNCTIONS, address_of, detect, usable_cpus
+from mixad.errors import BackendError
+
+
+def test_host_is_detected_once():
+    assert detect() is detect()
+
+
+def test_host_has_a_width_and_a_cache():
+    host = detect()
+    assert host.vector_bits in (128, 256, 512)
+    assert host.cache_bytes >= 1 << 18
+    assert host.threads >= 1
+
+
+def test_scalar_maths_is_found():
+    assert all(address_of(name) for name in ("exp", "expf", "tgamma", "erfc", "fmaf"))
+
+
+def test_unknown_symbol_has_no_address():
+    assert address_of("mixad_no_such_symbol") is None
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+@pytest.mark.parametrize("element_bits", [32, 64])
+def test_vector_functions_exist_and_fill_a_register(bits, element_bits):
+    host = detect()
+    if host.vector_library is None or bits > host.vector_bits:
+        pytest.skip(f"no vector maths of {bits} bits here")
+    host = host.with_vector_bits(bits)
+    found = [host.vector_function(name, element_bits) for name in VECTOR_FUNCTIONS]
+    present = [f for f in found if f is not None]
+    assert {"exp", "sin", "pow"} <= {f.symbol.rpartition("_")[2].rstrip("f") for f in present}
+    assert all(f.lanes * element_bits == bits and address_of(f.symbol) for f in present)
+    assert host.vector_function("pow", element_bits).arity == 2
+
+
+def test_vector_functions_are_asked_for_one_by_one(monkeypatch):
+    host = dataclasses.replace(detect(), vector_library="libmvec.so.1", vector_bits=128)
+    monkeypatch.setattr(host_module, "address_of", lambda symbol: 1 if "expf" in symbol else None)
+    assert host.vector_function("exp", 32).symbol == "_ZGVbN4v_expf"
+    assert host.vector_function("exp", 64) is None
+    assert host.vector_function("lgamma", 64) is None
+
+
+def test_no_vector_function_without_a_library():
+    assert dataclasses.replace(detect(), vector_library=None).vector_function("exp", 32) is None
+
+
+def test_width_beyond_the_host_is_refused():
+    with pytest.raises(BackendError, match="cannot compile for 1024-bit vectors"):
+        detect().with_vector_bits(1024)
+
+
+def test_own_width_is_the_same_host():
+    assert detect().with_vector_bits(detect().vector_bits) is detect()
+
+
+def test_fingerprint_tells_hosts_apart():
+    host = detect()
+    others = [
+        dataclasses.replace(host, features=host.features + ",+more"),
+        dataclasses.replace(host, cpu="other"),
+        dataclasses.replace(host, vector_bits=64),
+    ]
+    prints = {h.fingerprint() for h in [host, *others]}
+    assert len(prints) == 4
+    assert dataclasses.replace(host, threads=99).fingerprint() == host.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("features", "bits"),
+    [
+        ({}, 128),
+        ({"avx": True}, 128),
+        ({"avx2": True}, 256),
+        ({"avx2": True, "avx512f": True}, 256),
+        (
+            dict.fromkeys(
+                ("avx2", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd"), True
+            ),
+            512,
+        ),
+    ],
+)
+def test_width_follows_from_features(features, bits):
+    assert host_module._vector_bits(features) == bits
+
+
+def test_number_of_threads_is_the_users(monkeypatch):
+    monkeypatch.setenv("MIXAD_NUM_THREADS", "7")
+    assert usable_cpus() == 7
+
+
+def test_number_of_threads_is_no_more_than_the_quota(monkeypatch):
+    monkeypatch.delenv("MIXAD_NUM_THREADS", raising=False)
+    monkeypatch.setattr(host_module, "_container_quota", lambda: 0.5)
+    assert usable_cpus() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "quota"), [("max 100000\n", None), ("150000 100000\n", 1.5), ("junk", None)]
+)
+def test_quota_of_version_2_control_groups(tmp_path, text, quota):
+    (tmp_path / "cpu.max").write_text(text)
+    assert host_module._container_quota(tmp_path) == quota
+
+
+@pytest.mark.parametrize(("text", "quota"), [("-1", None), ("50000", 0.5)])
+def test_quota_of_version_1_control_groups(tmp_path, text, quota):
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/cpu.cfs_quota_us").write_text(text)
+    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000")
+    assert host_module._container_quota(tmp_path) == quota
+
+
+def test_cache_size_is_read_and_has_a_default(tmp_path):
+    assert host_module._last_level_cache(tmp_path) == host_module.DEFAULT_CACHE_BYTES
+    for index, size in enumerate(("48K", "32M", "odd")):
+        (tmp_path / f"index{index}").mkdir()
+        (tmp_path / f"index{index}/size").write_text(size)
+    assert host_module._last_level_cache(tmp_path) == 32 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="affinity is set on Linux")
+def test_affinity_is_respected(monkeypatch):
+    import os
+
+    monkeypatch.delenv("MIXAD_NUM_THREADS", raising=False)
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        assert usable_cpus() == 1
+    finally:
+        os.sched_setaffinity(0, cores)
