@@ -1,0 +1,320 @@
+"""Random well-typed programs, for tests that compare two ways of running one.
+
+Everything random comes from a `random.Random`.  A seeded one gives the same program on every
+machine; the one that Hypothesis hands out makes failing programs shrink.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mixad.scalar.build import Builder
+from mixad.scalar.evaluate import constant
+from mixad.scalar.interpret import is_exact
+from mixad.scalar.ir import ArrayType, Atom, Const, Kind, Program, Var
+from mixad.scalar.ops import BY_NAME, TABLE
+from mixad.scalar.types import ALL_TYPES, BOOL, F32, I32, ScalarType
+from mixad.scalar.verify import VerificationError, result_type, verify
+
+__all__ = ["ALL_OPS", "ARRAY_EXTENT", "EXACT_OPS", "Recipe", "random_program", "special_values"]
+
+ALL_OPS = tuple(op.name for op in TABLE)
+"""Every op of the table."""
+
+EXACT_OPS = tuple(op.name for op in TABLE if is_exact(op.name))
+"""The ops that have one right result, bit for bit."""
+
+ARRAY_EXTENT = 5
+"""Every axis of an array argument has this extent; generated indices stay below it."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What random programs are made of.
+
+    Attributes
+    ----------
+    ops : tuple of str
+        Ops to choose from.
+    types : tuple of ScalarType
+        Types of params, constants and conversions.  Loop counters are ``i32`` and conditions
+        ``bool`` in any case.
+    statements : int
+        At most this many statements in a block.
+    depth : int
+        How deep blocks nest.
+    params, outputs : int
+        At most this many; at least one.
+    turns : int
+        At most this many turns of a loop.
+    uniforms : bool
+        Whether some params are uniform.
+    arrays : bool
+        Whether there are array params, and loads from them.
+    """
+
+    ops: tuple[str, ...] = ALL_OPS
+    types: tuple[ScalarType, ...] = ALL_TYPES
+    statements: int = 14
+    depth: int = 3
+    params: int = 4
+    outputs: int = 3
+    turns: int = 4
+    uniforms: bool = True
+    arrays: bool = False
+
+
+def random_program(source: random.Random | int, recipe: Recipe | None = None) -> Program:
+    """Return a random program; it passes `verify` and ends for all arguments.
+
+    Parameters
+    ----------
+    source : random.Random or int
+        Where randomness comes from, or the seed of it.
+    recipe : Recipe, optional
+        What to make it of.
+
+    Returns
+    -------
+    Program
+        With at least one param and one output.
+
+    Examples
+    --------
+    >>> random_program(7) == random_program(7)
+    True
+    """
+    if isinstance(source, int):
+        source = random.Random(source)
+    return verify(_Writer(source, recipe or Recipe()).program())
+
+
+def special_values(type: ScalarType) -> tuple[bool | int | float, ...]:
+    """Return the values of a type where definitions tend to differ.
+
+    Parameters
+    ----------
+    type : ScalarType
+        Any type.
+
+    Returns
+    -------
+    tuple
+        Python scalars that the type represents exactly.
+    """
+    if type.is_bool:
+        return (False, True)
+    if type.is_integer:
+        low = -(1 << (type.bits - 1)) if type.kind == "int" else 0
+        high = low + (1 << type.bits) - 1
+        return (0, 1, 2, 3, 7, high, high - 1, low, low + 1, constant(-1, type).value)
+    digits, smallest = (24, -149) if type == F32 else (53, -1074)
+    below_one = 1 - 2.0**-digits
+    positive = (
+        0.0, 1.0, 0.5, 1.5, 2.5, 3.0, below_one, 1 + 2.0 ** (1 - digits),
+        2.0**smallest, 2.0 ** (smallest + digits - 1) * (1 - 2.0 ** (1 - digits)),
+        2.0 ** (smallest + digits - 1), 2.0**digits - 1, 2.0**31, 2.0**32, 2.0**63, 2.0**64,
+        below_one * 2.0 ** (127 if type == F32 else 1023) * 2, math.inf,
+    )  # fmt: skip
+    return (*positive, *(-x for x in positive), math.nan)
+
+
+class _Writer:
+    """Writes one program; ``scopes`` are the atoms that each open block can read."""
+
+    def __init__(self, source: random.Random, recipe: Recipe) -> None:
+        self.random = source
+        self.recipe = recipe
+        self.builder = Builder("generated")
+        self.scopes: list[list[Atom]] = [[]]
+        self.arrays: list[tuple[Var, ArrayType]] = []
+        self.unread: dict[Atom, None] = {}  # an ordered set: what nothing depends on yet
+        # Few types in one program, so that values meet instead of being converted all the time.
+        self.types = source.sample(recipe.types, min(len(recipe.types), source.randint(1, 4)))
+        accepted = {
+            type: [name for name in recipe.ops if _accepts(name, type)]
+            for type in (*self.types, BOOL, I32)
+        }
+        self.ops_of = {type: names for type, names in accepted.items() if names}
+
+    def program(self) -> Program:
+        for k in range(self.random.randint(1, self.recipe.params)):
+            self.param(f"x{k}")
+        if self.recipe.arrays:
+            array = ArrayType(self.type(), self.random.randint(1, 2))
+            self.arrays.append((self.builder.array_param("a", array), array))
+        self.statements(self.recipe.depth)
+        return self.builder.finish(self.outputs())
+
+    def param(self, name: str) -> None:
+        kind: Kind = "uniform" if self.recipe.uniforms and self.chance(0.2) else "lane"
+        self.add([self.builder.param(name, self.type(), kind)])
+
+    # -- choices ---------------------------------------------------------------------------------
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def type(self) -> ScalarType:
+        return self.random.choice(self.types)
+
+    @property
+    def visible(self) -> list[Atom]:
+        return [atom for scope in self.scopes for atom in scope]
+
+    def add(self, atoms: Sequence[Atom]) -> None:
+        """Make atoms readable in the innermost block."""
+        for atom in atoms:
+            if atom not in self.scopes[-1]:
+                self.scopes[-1].append(atom)
+                self.unread[atom] = None
+
+    def outputs(self) -> list[Atom]:
+        """Return different atoms, unread and late ones first: most depends on them."""
+        count = self.random.randint(1, self.recipe.outputs)
+        late_first = self.scopes[0][::-1]
+        return sorted(late_first, key=lambda atom: atom not in self.unread)[:count]
+
+    def read(self, atoms: Sequence[Atom]) -> Atom:
+        """Choose an atom and count it as read."""
+        atom = self.random.choice(atoms)
+        self.unread.pop(atom, None)
+        return atom
+
+    def value(self, type: ScalarType) -> Atom:
+        """Return an atom of a type: one that is there, a conversion of one, or a constant."""
+        fitting = [atom for atom in self.visible if atom.type == type]
+        unread = [atom for atom in fitting if atom in self.unread]
+        if unread and self.chance(0.6):
+            return self.read(unread)
+        if fitting and self.chance(0.7):
+            return self.read(fitting)
+        others = [atom for atom in self.visible if atom.type != type]
+        if others and self.chance(0.6):
+            return self.builder.convert(self.read(others), type)
+        return self.constant(type)
+
+    def constant(self, type: ScalarType) -> Const:
+        if type.is_bool or self.chance(0.15):
+            return self.builder.const(self.random.choice(special_values(type)), type)
+        if type.is_integer:
+            return self.builder.const(self.random.randint(0, 9), type)
+        return self.builder.const(self.random.choice((0.25, 0.5, 1.0, 1.5, 2.0, 3.0)), type)
+
+    # -- statements ------------------------------------------------------------------------------
+
+    def statements(self, depth: int) -> None:
+        most = self.recipe.statements
+        # Inner blocks are shorter, or programs would grow exponentially with their depth.
+        most = most if len(self.scopes) == 1 else max(most // 2, 1)
+        for _ in range(self.random.randint(1, most)):
+            choice = self.random.random()
+            if depth and choice < 0.15:
+                self.add(self.branch(depth - 1))
+            elif depth and choice < 0.27:
+                self.add(self.loop(depth - 1))
+            elif self.arrays and choice < 0.45:
+                self.add([self.load()])
+            else:
+                self.add([self.equation()])
+
+    def equation(self) -> Atom:
+        common = [type for type in self.types if type in self.ops_of]
+        type = self.random.choice(common if common and self.chance(0.8) else [*self.ops_of])
+        name = self.random.choice(self.ops_of[type])
+        if name == "where":
+            return self.builder.op(name, self.value(BOOL), self.value(type), self.value(type))
+        args = [self.value(type) for _ in range(BY_NAME[name].arity)]
+        return self.builder.op(name, *args, type=self.stated(name, type))
+
+    def stated(self, name: str, type: ScalarType) -> ScalarType | None:
+        if name == "convert":
+            return self.type()
+        if name == "bitcast":
+            # A float's bits as an integer would compare nans by their payload.
+            return self.random.choice([t for t in ALL_TYPES if _same_width_number(t, type)])
+        return None
+
+    def load(self) -> Atom:
+        array, type = self.random.choice(self.arrays)
+        return self.builder.load(array, *(self.index() for _ in range(type.rank)))
+
+    def index(self) -> Atom:
+        extent = self.builder.const(ARRAY_EXTENT, I32)
+        return self.builder.op("mod", self.value(I32), extent)
+
+    @contextmanager
+    def scope(self, atoms: Sequence[Atom]) -> Iterator[None]:
+        self.scopes.append([])
+        self.add(atoms)
+        try:
+            yield
+        finally:
+            self.scopes.pop()
+
+    def nested(
+        self, depth: int, results: Callable[[], Sequence[Atom]], carries: Sequence[Atom] = ()
+    ) -> Sequence[Atom]:
+        """Write the statements of a nested block and return its results."""
+        with self.scope(carries):
+            self.statements(depth)
+            return results()
+
+    def branch(self, depth: int) -> tuple[Atom, ...]:
+        types = [self.type() for _ in range(self.random.randint(1, 3))]
+
+        def block() -> Sequence[Atom]:
+            return self.nested(depth, lambda: [self.value(t) for t in types])
+
+        return self.builder.if_(self.value(BOOL), block, block)
+
+    def loop(self, depth: int) -> tuple[Atom, ...]:
+        b = self.builder
+        bound = self.bound()
+        inits = [self.value(self.type()) for _ in range(self.random.randint(1, 3))]
+
+        def test(counter: Atom, *carries: Atom) -> Atom:
+            below = b.op("lt", counter, bound)
+            if self.chance(0.6):
+                return below
+            return self.nested(0, lambda: [b.op("and", below, self.value(BOOL))], carries)[0]
+
+        def turn(counter: Atom, *carries: Atom) -> Sequence[Atom]:
+            def following() -> list[Atom]:
+                return [
+                    b.op("add", counter, b.const(1, I32)),
+                    *(self.value(c.type) for c in carries),
+                ]
+
+            return self.nested(depth, following, (counter, *carries))
+
+        return b.while_([b.const(0, I32), *inits], test, turn)
+
+    def bound(self) -> Atom:
+        """Return how many turns a loop takes: a constant, or a value that differs between lanes."""
+        turns = self.builder.const(self.recipe.turns + 1, I32)
+        if self.chance(0.3):
+            return self.builder.const(self.random.randint(0, self.recipe.turns), I32)
+        return self.builder.op("mod", self.value(I32), turns)
+
+
+def _accepts(name: str, type: ScalarType) -> bool:
+    """Whether an op takes arguments of a type (for ``where``, selects between such)."""
+    types = (type,) * BY_NAME[name].arity
+    if name == "where":
+        return True
+    if name == "bitcast" and type.is_float:
+        return False
+    try:
+        result_type(name, types, stated=type)
+    except VerificationError:
+        return False
+    return True
+
+
+def _same_width_number(a: ScalarType, b: ScalarType) -> bool:
+    return a.bits == b.bits and not a.is_bool
