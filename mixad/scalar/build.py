@@ -330,7 +330,7 @@ class Builder:
     def _simplified_mul_zero(self, x: Atom, y: Atom) -> Atom | None:
         """A product without the strong zero, where one factor's value decides that it is not needed."""
         if isinstance(x, Const) and x.value == 0:
-            return self.const(0.0, x.type)
+            return x
         if isinstance(x, Const) or (isinstance(y, Const) and math.isfinite(y.value)):
             return self.op("mul", x, y)
         return None

@@ -84,10 +84,8 @@ class CpuBackend:
             words[at] = view.ctypes.data
         for k, at, type in bound.uniforms:
             words[at] = _bits(arguments[k], type)
-        results = [
-            np.empty(tuple(launch.shape[a] for a in launch.order), dtype)
-            for _, dtype in bound.outputs
-        ]
+        shape = tuple(launch.shape[a] for a in launch.order)
+        results = [_empty(shape, dtype) for _, dtype in bound.outputs]
         for result, (at, _) in zip(results, bound.outputs, strict=True):
             words[at] = result.ctypes.data
         if bound.tiles:
@@ -137,6 +135,14 @@ def _bits(value: Any, type: ScalarType) -> int:
         packed = struct.pack(_PACKING[type.dtype.name], value)
     word: int = struct.unpack("<q", packed)[0]
     return word
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return an uninitialised array that starts on a cache line."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.empty(size + 63, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 def _in_axis_order(result: np.ndarray[Any, Any], order: tuple[int, ...]) -> np.ndarray[Any, Any]:

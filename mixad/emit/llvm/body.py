@@ -21,6 +21,7 @@ from mixad.scalar.ir import (
     Const,
     Equation,
     If,
+    Line,
     Load,
     Statement,
     Var,
@@ -69,6 +70,7 @@ class Body:
         self.stop = stop
         self.values: dict[Var, Value] = {}
         self.mask: Value | None = None
+        self.line: Line | None = None
 
     def value(self, atom: Atom) -> Value:
         """Return what an atom is in the text."""
@@ -83,7 +85,10 @@ class Body:
         return [self.value(a) for a in block.results]
 
     def statement(self, s: Statement) -> None:
-        """Emit one statement."""
+        """Emit one statement, after the user's line that it comes from."""
+        if s.line is not None and s.line != self.line:
+            self.line = s.line
+            self.text.comment(f"{s.line.number}: {s.line.text.strip()}")
         match s:
             case Equation():
                 self.values[s.out] = self.equation(s)

@@ -139,6 +139,8 @@ class _Kernel:
         again = text.let(f"and i1 {more}, {going}")
         text.add(f"br i1 {again}, label %tile, label %exit")
         text.begin("exit")
+        if self.spec.streaming:  # stores past the cache are seen by other threads only after a fence
+            text.add("fence seq_cst")
         text.add("ret void")
 
     def operands(self) -> list[tuple[int, Operand]]:

@@ -88,6 +88,10 @@ class Text:
         """Add an instruction that has no result."""
         self.lines.append(f"  {line}")
 
+    def comment(self, text: str) -> None:
+        """Add a comment; whatever ``text`` holds, it stays one line of printable ASCII."""
+        self.lines.append(f"  ; {text.encode('unicode_escape').decode('ascii')}")
+
     def let(self, expression: str) -> str:
         """Add an instruction and return the name of its result."""
         name = f"%{self.name()}"

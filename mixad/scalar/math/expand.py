@@ -21,6 +21,7 @@ from mixad.scalar.ir import (
     written_vars,
 )
 from mixad.scalar.math import (
+    division,
     error_function,
     exponential,
     logarithm,
@@ -47,6 +48,11 @@ PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
     )
     for name in names.split()
 })  # fmt: skip
+
+FLOAT_PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType(
+    {**PROGRAMS, "floordiv": division.floordiv, "mod": division.mod}
+)
+"""What is inlined for floats: besides `PROGRAMS`, ops that are instructions for integers only."""
 
 
 def expand(program: Program) -> Program:
@@ -97,9 +103,11 @@ class _SharingBuilder(Builder):
 
     def expanded(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
         """Add an equation, or the program of its op."""
-        if BY_NAME[equation.op].lowering != "program":
+        inlined = FLOAT_PROGRAMS if args[0].type.is_float else PROGRAMS
+        function = inlined.get(equation.op)
+        if function is None:
             return self.op(equation.op, *args, type=equation.out.type)
-        return PROGRAMS[equation.op](*(Term(self, a) for a in args)).atom
+        return function(*(Term(self, a) for a in args)).atom
 
     def add_if(self, cond: Atom, then: Block, orelse: Block, line: Line | None) -> tuple[Atom, ...]:
         spelled: dict[Var, str] = {}
