@@ -59,7 +59,7 @@ class Recipe:
 
     ops: tuple[str, ...] = ALL_OPS
     types: tuple[ScalarType, ...] = ALL_TYPES
-    statements: int = 14
+    statements: int = 10
     depth: int = 3
     params: int = 4
     outputs: int = 3

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -30,8 +31,9 @@ from mixad.scalar.ir import (
     Var,
     While,
 )
+from mixad.scalar.math import program_of
 from mixad.scalar.ops import BY_NAME
-from mixad.scalar.types import ScalarType
+from mixad.scalar.types import F64, ScalarType
 
 __all__ = ["EXACT", "FUNCTIONS", "TurnLimitError", "Watch", "apply", "interpret", "is_exact"]
 
@@ -196,11 +198,11 @@ def _argument(param: Param, argument: Any) -> Any:
 
 
 def _minimum(x: Scalar, y: Scalar) -> Scalar:
-    return x if x < y or x != x else y
+    return y if y < x or y != y else x
 
 
 def _maximum(x: Scalar, y: Scalar) -> Scalar:
-    return x if x > y or x != x else y
+    return y if y > x or y != y else x
 
 
 def _powi(x: Scalar, y: Scalar) -> Scalar:
@@ -235,65 +237,35 @@ def _lgamma(x: Scalar) -> Scalar:
         return math.inf
 
 
-EXACT = frozenset(
-    {
-        "mul_zero",
-        "sign",
-        "minimum",
-        "maximum",
-        "nextafter",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "relu",
-        "powi",
-        "fmod",
-    }
-)
+def _by_program(name: str, *args: Scalar) -> Scalar:
+    """Run the double-precision program of an op that neither NumPy nor `math` has."""
+    return interpret(_double_program(name), args)[0]
+
+
+@cache
+def _double_program(name: str) -> Program:
+    return program_of(name, F64)
+
+
+EXACT = frozenset({"mul_zero", "sign", "minimum", "maximum", "nextafter", "isnan", "isinf",
+                   "isfinite", "relu", "powi", "fmod"})  # fmt: skip
 """Ops that are no instructions but have one right result; computed in the arguments' dtype."""
 
-FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType(
-    {
-        "mul_zero": lambda x, y: x if x == 0 else x * y,
-        "sign": np.sign,
-        "minimum": _minimum,
-        "maximum": _maximum,
-        "nextafter": np.nextafter,
-        "isnan": np.isnan,
-        "isinf": np.isinf,
-        "isfinite": np.isfinite,
-        "relu": lambda x: _maximum(x, x.dtype.type(0)),
-        "powi": _powi,
-        "fmod": np.fmod,
-        "exp": np.exp,
-        "exp2": np.exp2,
-        "expm1": np.expm1,
-        "log": np.log,
-        "log2": np.log2,
-        "log10": np.log10,
-        "log1p": np.log1p,
-        "sigmoid": _sigmoid,
-        "logaddexp": np.logaddexp,
-        "pow": np.power,
-        "sin": np.sin,
-        "cos": np.cos,
-        "tan": np.tan,
-        "tanh": np.tanh,
-        "asin": np.arcsin,
-        "acos": np.arccos,
-        "atan": np.arctan,
-        "sinh": np.sinh,
-        "cosh": np.cosh,
-        "asinh": np.arcsinh,
-        "acosh": np.arccosh,
-        "atanh": np.arctanh,
-        "atan2": np.arctan2,
-        "hypot": np.hypot,
-        "cbrt": np.cbrt,
-        "erf": math.erf,
-        "erfc": math.erfc,
-        "gamma": _gamma,
-        "lgamma": _lgamma,
-    }
-)
+FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
+    "mul_zero": lambda x, y: x if x == 0 else x * y,
+    "sign": np.sign, "minimum": _minimum, "maximum": _maximum, "nextafter": np.nextafter,
+    "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+    "relu": lambda x: _maximum(x.dtype.type(0), x),
+    "powi": _powi, "fmod": np.fmod,
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
+    "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
+    "sigmoid": _sigmoid, "logaddexp": np.logaddexp, "pow": np.power,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "tanh": np.tanh,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "atan2": np.arctan2, "hypot": np.hypot, "cbrt": np.cbrt,
+    "erf": math.erf, "erfc": math.erfc, "gamma": _gamma, "lgamma": _lgamma,
+    "digamma": partial(_by_program, "digamma"), "trigamma": partial(_by_program, "trigamma"),
+})  # fmt: skip
 """Ops beyond instructions; those that are not `EXACT` take and return double precision."""
