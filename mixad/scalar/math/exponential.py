@@ -32,7 +32,7 @@ def exp_sum(x: Term, low: Term | None) -> Term:
     shifter, undo = _factors(layout, x < 0)
     x = at_most(at_least(x, _UNDERFLOW[layout.fraction]), _OVERFLOW[layout.fraction])
     scale, r = _reduced(layout, x, shifter, low)
-    return ((1 + _expm1_reduced(layout, r)) * scale) * undo
+    return fma(_expm1_reduced(layout, r), scale, scale) * undo
 
 
 def exp_nonpositive(x: Term) -> Term:
@@ -41,7 +41,7 @@ def exp_nonpositive(x: Term) -> Term:
     headroom = _HEADROOM[layout.fraction]
     x = at_least(x, _UNDERFLOW[layout.fraction])
     scale, r = _reduced(layout, x, _shifter(layout, headroom), None)
-    return ((1 + _expm1_reduced(layout, r)) * scale) * 2.0**-headroom
+    return fma(_expm1_reduced(layout, r), scale, scale) * 2.0**-headroom
 
 
 def _shifter(layout: Format, excess: int) -> float:
@@ -95,27 +95,28 @@ def expm1(x: Term) -> Term:
     return copysign(where(half == 0.5, small, large), x)
 
 
-def _logistic_parts(x: Term) -> tuple[Term, Term]:
-    """Return e = exp(-|x|) and 1/(1 + e): the same for x and -x."""
-    e = exp_nonpositive(-abs(x))
-    return e, 1 / (1 + e)
-
-
 def sigmoid(x: Term) -> Term:
-    """1/(1 + exp(-x)), by a quotient that neither overflows nor cancels."""
-    e, d = _logistic_parts(x)
-    return where(x < 0, e * d, d)
+    """1/(1 + exp(-x)): p = e/(1 + e) for x < 0 and 1 - p for x >= 0, with e = exp(-|x|)."""
+    e, p = _logistic(x)
+    d = 1 - p
+    lost = fma(-p, e, e - p)  # e - p(1 + e): what rounding 1 + e and the quotient left over
+    return where(x < 0, fma(lost, d, p), d)
 
 
 def tanh(x: Term) -> Term:
-    """1 - 2 exp(-2|x|)/(1 + exp(-2|x|)), and an odd polynomial near 0.
+    """1 - 2p, where p belongs to 2|x|, and an odd polynomial near 0.
 
-    Its parts are those of sigmoid(2x), which the derivative needs.
+    e and p are those of sigmoid(2x), which the derivative needs.
     """
     layout = format_of(x)
-    e, d = _logistic_parts(2 * x)
-    large = fma(-2 * e, d, 1.0)
+    _, p = _logistic(2 * x)
     magnitude = abs(x)
     z = x * x
     small = fma(magnitude * z, polynomial(z, layout.tables["TANH"]), magnitude)
-    return copysign(where(magnitude < _TANH_SPLIT, small, large), x)
+    return copysign(where(magnitude < _TANH_SPLIT, small, fma(p, -2.0, 1.0)), x)
+
+
+def _logistic(x: Term) -> tuple[Term, Term]:
+    """Return e = exp(-|x|) and e/(1 + e): the same for x and -x."""
+    e = exp_nonpositive(-abs(x))
+    return e, e / (1 + e)

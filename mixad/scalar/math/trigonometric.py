@@ -53,7 +53,7 @@ def cos_reduced(r: Term) -> Term:
 
 def _reduced(layout: Format, x: Term) -> tuple[Term, Term]:
     """Return the quadrant (its low two bits count) and r of an x >= 0."""
-    t = fma(x, 2 / layout.tables["HALF_PI"][0], layout.shifter)
+    t = fma(x, 1 / layout.tables["HALF_PI"][0], layout.shifter)
     k = t - layout.shifter
     r = x
     for part in layout.tables["HALF_PI"]:
