@@ -1,0 +1,122 @@
+"""Elementwise functions: each is a broadcast of one op of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import Kind, Program
+from mixad.scalar.promotion import Typed
+from mixad.scalar.types import BOOL, F64, I64, ScalarType
+from mixad.tape.broadcast_node import apply_program
+from mixad.tape.library import NUMPY, Library, is_array, is_scalar, library_of
+from mixad.tape.node import common_library
+from mixad.tape.tracer import Tracer
+
+__all__ = ["convert", "elementwise", "is_operand", "square"]
+
+
+def is_operand(value: object) -> bool:
+    """Whether a value may stand beside a tracer in an expression."""
+    return isinstance(value, Tracer) or is_scalar(value) or is_array(value)
+
+
+def elementwise(op: str, *operands: Any) -> Any:
+    """Apply an op of the table to operands, promoted as their library does.
+
+    Parameters
+    ----------
+    op : str
+        Name of an op that takes arguments of one type.
+    *operands : array, Tracer or Python number
+        At least one of them a tracer or an array.
+
+    Returns
+    -------
+    array or Tracer
+        Of the broadcast shape.
+    """
+    library = _library_beside(op, operands)
+    values = [_without_numpy_scalar(o, library) for o in operands]
+    params = tuple(_described(v, library) for v in values)
+    return apply_program(_program(op, library, params), values)[0]
+
+
+def square(x: Any) -> Any:
+    """Return the square of each element."""
+    return apply_program(_square(_element_type(x)), (x,))[0]
+
+
+def convert(x: Any, type: ScalarType) -> Any:
+    """Return ``x`` with elements of another type."""
+    return apply_program(_conversion(_element_type(x), type), (x,))[0]
+
+
+# A described operand: its type with its weakness, 0 or 1 for rank 0 or more, whether it is a
+# Python number.
+_Described = tuple[Typed, int, bool]
+
+
+@cache
+def _program(op: str, library: Library, params: tuple[_Described, ...]) -> Program:
+    """Return the program of one op: operands are converted to their common type, then used."""
+    common = library.promoted(op, [(typed, rank) for typed, rank, _ in params])
+    strong = any(not typed.weak for typed, _, _ in params)
+    builder = Builder(op)
+    args = []
+    for name, (typed, _, number) in zip("xyz", params, strict=False):
+        kind: Kind = "uniform" if number or (typed.weak and strong) else "lane"
+        var = builder.param(name, common if number else typed.type, kind)
+        args.append(builder.convert(var, common))
+    return builder.finish([builder.op(op, *args)])
+
+
+@cache
+def _square(type: ScalarType) -> Program:
+    builder = Builder("square")
+    x = builder.param("x", type)
+    return builder.finish([builder.op("mul", x, x)])
+
+
+@cache
+def _conversion(source: ScalarType, target: ScalarType) -> Program:
+    builder = Builder("astype")
+    return builder.finish([builder.convert(builder.param("x", source), target)])
+
+
+def _library_beside(op: str, operands: Sequence[Any]) -> Library:
+    """Return the library of the operands that did not begin as Python or NumPy scalars."""
+    arrays = [o for o in operands if _is_strong(o)]
+    strict = [o for o in arrays if not isinstance(o, np.generic)] or arrays
+    return common_library(op, strict) if strict else NUMPY
+
+
+def _is_strong(operand: Any) -> bool:
+    return not is_scalar(operand) and not (isinstance(operand, Tracer) and operand.cell.weak)
+
+
+def _without_numpy_scalar(operand: Any, library: Library) -> Any:
+    """NumPy scalars are arrays beside NumPy arrays, and plain numbers beside those of others."""
+    if isinstance(operand, np.generic) and library is not NUMPY:
+        return operand.item()
+    return operand
+
+
+def _described(operand: Any, library: Library) -> _Described:
+    if isinstance(operand, Tracer):
+        return Typed(operand.cell.type, operand.cell.weak), min(operand.ndim, 1), False
+    if is_scalar(operand):
+        return Typed(_weak_type(operand), True), 0, True
+    return Typed(library.type_of(operand.dtype), False), min(operand.ndim, 1), False
+
+
+def _weak_type(number: bool | int | float) -> ScalarType:
+    return BOOL if isinstance(number, bool) else I64 if isinstance(number, int) else F64
+
+
+def _element_type(x: Any) -> ScalarType:
+    return x.cell.type if isinstance(x, Tracer) else library_of(x).type_of(x.dtype)

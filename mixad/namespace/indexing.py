@@ -1,0 +1,60 @@
+"""Basic indexing: whole numbers, slices, ellipsis, new axes."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from array_api_compat import device
+
+from mixad.errors import TracerError
+from mixad.tape.node import Rule, apply_rule
+
+__all__ = ["getitem"]
+
+_Key = tuple[Any, ...]
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """Return ``x[key]`` for a key without arrays.
+
+    Raises
+    ------
+    TracerError
+        For keys that select by arrays.
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    return apply_rule(_GETITEM, x, key=tuple(map(_basic, keys)))
+
+
+_GETITEM = Rule(
+    "indexing",
+    lambda xp, x, key: x[key],
+    (lambda g, x, key: _place(g, tuple(x.shape), key),),
+    fresh=True,
+)
+
+
+def _place(g: Any, shape: tuple[int, ...], key: _Key) -> Any:
+    """Return zeros of a shape with ``g`` at ``key``: the adjoint of basic indexing."""
+    return apply_rule(_PLACE, g, shape=shape, key=key)
+
+
+def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
+    whole = xp.zeros(shape, dtype=g.dtype, device=device(g))
+    whole[key] = g
+    return whole
+
+
+_PLACE = Rule("the adjoint of indexing", _placed, (lambda g, x, shape, key: getitem(g, key),))
+
+
+def _basic(key: Any) -> Any:
+    if key is None or key is Ellipsis or isinstance(key, slice):
+        return key
+    if isinstance(key, bool) or not hasattr(key, "__index__"):
+        raise TracerError(
+            f"an array that is being differentiated cannot be indexed by a {type(key).__name__} "
+            "yet: use whole numbers, slices, ... and None"
+        )
+    return operator.index(key)

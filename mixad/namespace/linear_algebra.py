@@ -1,0 +1,63 @@
+"""Linear algebra functions of the main namespace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mixad.namespace.elementwise import convert
+from mixad.namespace.manipulation import matrix_transpose, reshape
+from mixad.scalar.promotion import Typed
+from mixad.tape.broadcast_node import sum_to
+from mixad.tape.library import Library
+from mixad.tape.node import Rule, apply_rule, common_library
+
+__all__ = ["matmul"]
+
+
+def matmul(a: Any, b: Any) -> Any:
+    """Return the matrix product; vectors are rows on the left and columns on the right.
+
+    Parameters
+    ----------
+    a, b : array or Tracer
+        Of one library; leading axes broadcast.
+
+    Returns
+    -------
+    array or Tracer
+        The product.
+    """
+    if not a.ndim or not b.ndim:
+        raise ValueError("matmul takes arrays with at least one axis: use * to scale")
+    a, b = _of_one_type(a, b)
+    rows = reshape(a, (1, *a.shape)) if a.ndim == 1 else a
+    columns = reshape(b, (*b.shape, 1)) if b.ndim == 1 else b
+    product = apply_rule(_MATMUL, rows, columns)
+    shape = tuple(product.shape)
+    shape = (*shape[:-2], *shape[-2:][a.ndim == 1 : 2 - (b.ndim == 1)])
+    return reshape(product, shape)
+
+
+_MATMUL = Rule(
+    "matmul",
+    lambda xp, a, b: xp.matmul(a, b),
+    (
+        lambda g, a, b: sum_to(matmul(g, matrix_transpose(b)), tuple(a.shape)),
+        lambda g, a, b: sum_to(matmul(matrix_transpose(a), g), tuple(b.shape)),
+    ),
+    reads=True,
+    fresh=True,
+)
+
+
+def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
+    library = common_library("matmul", (a, b))
+    types = [library.type_of(x.dtype) for x in (a, b)]
+    if types[0] == types[1]:
+        return a, b
+    common = library.promoted("matmul", [(Typed(t, False), 1) for t in types])
+    return _converted(a, library, common), _converted(b, library, common)
+
+
+def _converted(x: Any, library: Library, common: Any) -> Any:
+    return x if library.type_of(x.dtype) == common else convert(x, common)

@@ -1,0 +1,46 @@
+"""Statistical functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mixad.namespace.manipulation import normalized_axes, reshape
+from mixad.tape.broadcast_node import sum_to
+
+__all__ = ["mean", "total"]
+
+Axis = int | Sequence[int] | None
+
+
+def total(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """Return the sum over axes, all of them for None.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Of floats.
+    axis : int or sequence of int, optional
+        What to sum over.
+    keepdims : bool
+        Whether summed axes stay, with length 1.
+
+    Returns
+    -------
+    array or Tracer
+        The sums.
+    """
+    axes = normalized_axes(axis, x.ndim)
+    kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    if keepdims:
+        return sum_to(x, kept)
+    shape = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    leading = set(axes) == set(range(len(axes)))  # then the shape without them broadcasts back
+    return sum_to(x, shape) if leading else reshape(sum_to(x, kept), shape)
+
+
+def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """Return the arithmetic mean over axes: see `total`."""
+    count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
+    return total(x, axis, keepdims=keepdims) / count

@@ -1,0 +1,209 @@
+"""Pytrees: dictionaries, lists, tuples, dataclasses and the like, with arrays at their leaves.
+
+A function that is differentiated may take and return them; gradients come back in the same
+structure.  ``None`` is a tree without leaves.  A field of a dataclass with ``metadata={"static":
+True}`` belongs to the structure.  Other classes take part after `register`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+__all__ = ["Structure", "flatten", "leaves", "register", "tree_map", "unflatten"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A tree without its leaves; two are equal when trees of them have the same form.
+
+    Attributes
+    ----------
+    kind : type or None
+        The node's class; None for a leaf.
+    static : object
+        What belongs to the form: keys, names of fields, values of static fields.
+    children : tuple of Structure
+        In the order of `leaves`.
+    """
+
+    kind: type | None
+    static: Any = ()
+    children: tuple[Structure, ...] = ()
+
+    def __str__(self) -> str:
+        if self.kind is None:
+            return "*"
+        names = map(str, self.static) if self.kind in (dict, OrderedDict) else ()
+        children = map(str, self.children)
+        inside = ", ".join(
+            f"{n}: {c}" for n, c in zip(names, children, strict=False)
+        ) or ", ".join(children)
+        return f"{self.kind.__name__}({inside})"
+
+
+LEAF = Structure(None)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How values of a class are taken apart and put together."""
+
+    children: Callable[[Any], tuple[Sequence[Any], Any]]
+    rebuilt: Callable[[type, Any, Sequence[Any]], Any]
+
+
+def register(
+    cls: type[T],
+    flatten: Callable[[T], tuple[Iterable[Any], Hashable]],
+    unflatten: Callable[[Any, Sequence[Any]], T],
+) -> None:
+    """Let values of a class be nodes of pytrees.
+
+    Parameters
+    ----------
+    cls : type
+        The class itself; subclasses are registered on their own.
+    flatten : callable
+        Takes a value; returns its children and what else is needed to build it again.
+    unflatten : callable
+        Takes that rest and new children; returns a value.
+
+    Raises
+    ------
+    ValueError
+        If the class is a node already.
+
+    Examples
+    --------
+    >>> class Interval:
+    ...     def __init__(self, low, high):
+    ...         self.low, self.high = low, high
+    >>> register(Interval, lambda i: ((i.low, i.high), None), lambda _, ends: Interval(*ends))
+    >>> leaves({"a": Interval(1, 2), "b": 3})
+    [1, 2, 3]
+    """
+    if cls in _KINDS:
+        raise ValueError(f"{cls.__name__} is registered already")
+
+    def children(value: Any) -> tuple[Sequence[Any], Any]:
+        found, static = flatten(value)
+        return tuple(found), static
+
+    _KINDS[cls] = _Kind(children, lambda _, static, new: unflatten(static, new))
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """Return the leaves of a tree, and its structure.
+
+    Parameters
+    ----------
+    tree : object
+        Any value; what is no node is a leaf.
+
+    Returns
+    -------
+    leaves : list
+        From left to right.
+    structure : Structure
+        What `unflatten` needs.
+
+    Examples
+    --------
+    >>> found, structure = flatten({"w": (1.0, 2.0), "b": None})
+    >>> found
+    [1.0, 2.0]
+    >>> unflatten(structure, [10.0, 20.0])
+    {'w': (10.0, 20.0), 'b': None}
+    """
+    found: list[Any] = []
+    return found, _flattened(tree, found)
+
+
+def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
+    """Return the tree of a structure with these leaves: see `flatten`."""
+    return _unflattened(structure, iter(leaves))
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Return the leaves of a tree, from left to right."""
+    return flatten(tree)[0]
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Return a tree with ``function`` applied to each leaf.
+
+    Examples
+    --------
+    >>> tree_map(lambda leaf: 2 * leaf, [1, (2, 3)])
+    [2, (4, 6)]
+    """
+    found, structure = flatten(tree)
+    return unflatten(structure, map(function, found))
+
+
+def _flattened(tree: Any, found: list[Any]) -> Structure:
+    kind = _kind_of(type(tree))
+    if kind is None:
+        found.append(tree)
+        return LEAF
+    children, static = kind.children(tree)
+    return Structure(type(tree), static, tuple(_flattened(child, found) for child in children))
+
+
+def _unflattened(structure: Structure, found: Any) -> Any:
+    if structure.kind is None:
+        return next(found)
+    children = [_unflattened(child, found) for child in structure.children]
+    kind = _kind_of(structure.kind)
+    assert kind is not None
+    return kind.rebuilt(structure.kind, structure.static, children)
+
+
+def _kind_of(cls: type) -> _Kind | None:
+    if cls in _KINDS:
+        return _KINDS[cls]
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return _NAMED_TUPLE
+    return _DATACLASS if dataclasses.is_dataclass(cls) else None
+
+
+def _fields(value: Any) -> tuple[Sequence[Any], Any]:
+    """Split a dataclass into the values of its fields, and its static fields."""
+    fields = dataclasses.fields(value)
+    names = tuple(f.name for f in fields if not f.metadata.get("static"))
+    static = tuple((f.name, getattr(value, f.name)) for f in fields if f.metadata.get("static"))
+    return [getattr(value, name) for name in names], (names, static)
+
+
+def _from_fields(cls: type, static: Any, children: Sequence[Any]) -> Any:
+    """Build a dataclass without `__init__`, which may check or convert what it gets."""
+    names, fixed = static
+    value = object.__new__(cls)
+    for name, child in (*zip(names, children, strict=True), *fixed):
+        object.__setattr__(value, name, child)
+    return value
+
+
+_DICT = _Kind(
+    lambda d: (list(d.values()), tuple(d)),
+    lambda cls, keys, new: cls(zip(keys, new, strict=True)),
+)
+_NAMED_TUPLE = _Kind(lambda t: (t, ()), lambda cls, _, new: cls(*new))
+_DATACLASS = _Kind(_fields, _from_fields)
+_KINDS: dict[type, _Kind] = {
+    type(None): _Kind(lambda _: ((), ()), lambda cls, _, new: None),
+    list: _Kind(lambda x: (x, ()), lambda cls, _, new: list(new)),
+    tuple: _Kind(lambda x: (x, ()), lambda cls, _, new: tuple(new)),
+    dict: _DICT,
+    OrderedDict: _DICT,
+    defaultdict: _Kind(
+        lambda d: (list(d.values()), (d.default_factory, tuple(d))),
+        lambda cls, s, new: defaultdict(s[0], zip(s[1], new, strict=True)),
+    ),
+}

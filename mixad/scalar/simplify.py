@@ -1,0 +1,90 @@
+"""What a program computes and nobody reads is taken out.
+
+A derivative copies every primal equation, because its branches and partials may need it; which
+ones they did need is known only at the end, and decides which params a kernel has to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mixad.scalar.ir import (Accumulate, Atom, Block, If, Load, Program, Statement, Var, While,
+                             read_atoms, written_vars)  # fmt: skip
+
+__all__ = ["read_params", "without_dead_code"]
+
+
+def without_dead_code(program: Program) -> Program:
+    """Return the program without the statements, branch results and loop carries nobody reads.
+
+    Parameters
+    ----------
+    program : Program
+        Any program.
+
+    Returns
+    -------
+    Program
+        With the same params and outputs.  A loop that is not read is gone, ending or not.
+    """
+    return replace(program, body=_trimmed(program.body, set()))
+
+
+def read_params(program: Program) -> tuple[int, ...]:
+    """Return the positions of the params that a program without dead code reads."""
+    read: set[Var] = set()
+    _trimmed(program.body, read)
+    return tuple(i for i, param in enumerate(program.params) if param.var in read)
+
+
+def _trimmed(block: Block, live: set[Var]) -> Block:
+    """Keep what the results need; ``live`` gains the variables that the block reads."""
+    kept: list[Statement] = []
+    _read(block.results, live)
+    for statement in reversed(block.statements):
+        if isinstance(statement, Accumulate) or not live.isdisjoint(written_vars(statement)):
+            kept.append(_trimmed_statement(statement, live))
+    return Block(tuple(reversed(kept)), block.results)
+
+
+def _trimmed_statement(s: Statement, live: set[Var]) -> Statement:
+    match s:
+        case If():
+            s = _trimmed_if(s, live)
+        case While():
+            s = _trimmed_while(s, live)
+        case Load() | Accumulate():
+            live.add(s.array)
+    _read(read_atoms(s), live)
+    return s
+
+
+def _trimmed_if(s: If, live: set[Var]) -> If:
+    read = [i for i, out in enumerate(s.outs) if out in live]
+    then, orelse = (
+        _trimmed(Block(b.statements, tuple(b.results[i] for i in read)), live)
+        for b in (s.then, s.orelse)
+    )
+    return replace(s, outs=tuple(s.outs[i] for i in read), then=then, orelse=orelse)
+
+
+def _trimmed_while(s: While, live: set[Var]) -> While:
+    """Keep the carries that the outputs, the test or other kept carries read."""
+    kept = {i for i, out in enumerate(s.outs) if out in live}
+    while True:
+        inner: set[Var] = set()
+        results = tuple(s.body.results[i] for i in sorted(kept))
+        cond, body = _trimmed(s.cond, inner), _trimmed(Block(s.body.statements, results), inner)
+        found = {i for i, carry in enumerate(s.carries) if carry in inner} | kept
+        if found == kept:
+            break
+        kept = found
+    live |= inner
+    at = sorted(kept)
+    outs, carries, inits = (tuple(v[i] for i in at) for v in (s.outs, s.carries, s.inits))
+    return While(outs, carries, inits, cond, body, s.line)
+
+
+def _read(atoms: Iterable[Atom], live: set[Var]) -> None:
+    live.update(atom for atom in atoms if isinstance(atom, Var))

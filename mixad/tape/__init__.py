@@ -1,0 +1,1 @@
+"""Reverse mode over the program: tracers, nodes, and the backward pass."""

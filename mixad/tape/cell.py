@@ -1,0 +1,165 @@
+"""Where a value lives: an array, or a launch that will make it when someone asks.
+
+A launch is one call of the kernels.  It holds its outputs weakly, so that what nobody holds any
+more when it runs is not computed, and further outputs may join it until then.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from mixad.backends.execute import execute
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import Program
+from mixad.scalar.types import ScalarType
+from mixad.tape.library import Array, Library, library_of
+
+__all__ = ["Cell", "Launch"]
+
+
+class Cell:
+    """One value: shape and type are known, the array may be pending.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Its shape.
+    type : ScalarType
+        Type of its elements.
+    library : Library
+        Its array library.
+    device : object
+        Its device, as the library names it.
+    weak : bool
+        Whether it began as a Python number and adapts to the dtypes beside it.
+    launch : Launch or None
+        What makes the array; None when it is there.
+    """
+
+    __slots__ = ("__weakref__", "_array", "device", "launch", "library", "shape", "type", "weak")
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        type: ScalarType,
+        library: Library,
+        device: Any,
+        *,
+        weak: bool = False,
+    ) -> None:
+        self.shape = shape
+        self.type = type
+        self.library = library
+        self.device = device
+        self.weak = weak
+        self.launch: Launch | None = None
+        self._array: Array = None
+
+    @classmethod
+    def of(cls, array: Array, *, weak: bool = False) -> Cell:
+        """Return the cell of an array that exists."""
+        library = library_of(array)
+        kind = library.type_of(array.dtype)
+        cell = cls(tuple(array.shape), kind, library, getattr(array, "device", None), weak=weak)
+        cell._array = array
+        return cell
+
+    @property
+    def array(self) -> Array:
+        """The array; what makes it is run if it has not been."""
+        if self.launch is not None:
+            _force(self.launch)
+        return self._array
+
+    def fill(self, array: Array) -> None:
+        """Store the array that the launch made."""
+        self._array, self.launch = array, None
+
+
+class Launch:
+    """A call of the kernels that has not been made yet.
+
+    Parameters
+    ----------
+    passes : tuple of Program
+        With the same params.
+    arguments : sequence
+        One cell, array or Python scalar for each param.
+    backend : str or None
+        Name of the backend, if one was chosen.
+    """
+
+    __slots__ = ("_wanted", "arguments", "backend", "passes")
+
+    def __init__(
+        self,
+        passes: tuple[Program, ...],
+        arguments: Sequence[Any],
+        backend: str | None,
+    ) -> None:
+        self.passes = passes
+        self.arguments = tuple(arguments)
+        self.backend = backend
+        self._wanted: list[tuple[weakref.ref[Cell], OutputRequest]] = []
+
+    def add(self, cell: Cell, request: OutputRequest) -> None:
+        """Let this launch make ``cell``."""
+        cell.launch = self
+        self._wanted.append((weakref.ref(cell), request))
+
+    def request_of(self, cell: Cell) -> OutputRequest:
+        """Return how ``cell`` is made."""
+        return next(request for held, request in self._wanted if held() is cell)
+
+    def live(self) -> list[tuple[Cell, OutputRequest]]:
+        """Return the outputs that someone still holds."""
+        found = ((held(), request) for held, request in self._wanted)
+        return [(cell, request) for cell, request in found if cell is not None]
+
+    def waits_for(self) -> list[Launch]:
+        """Return the launches that make arguments of this one."""
+        return [
+            a.launch for a in self.arguments if isinstance(a, Cell) and a.launch is not None
+        ]
+
+    def values(self) -> tuple[Any, ...]:
+        """Return the arguments as kernels take them: arrays, and scalars for uniforms."""
+        params = self.passes[0].params
+        return tuple(
+            self._value(argument, p.kind) for p, argument in zip(params, self.arguments, strict=True)
+        )
+
+    def run(self) -> None:
+        """Make the outputs that someone still holds, in one call."""
+        live = self.live()
+        if live:
+            requests = tuple(request for _, request in live)
+            arrays = execute(self.passes, requests, self.values(), self.backend)
+            self.finish(live, arrays)
+
+    def finish(self, live: list[tuple[Cell, OutputRequest]], arrays: Sequence[Array]) -> None:
+        """Give the live outputs their arrays, and let go of the inputs."""
+        for (cell, _), array in zip(live, arrays, strict=True):
+            cell.fill(array)
+        self.arguments = ()
+        self._wanted = []
+
+    def _value(self, argument: Any, kind: str) -> Any:
+        if not isinstance(argument, Cell):
+            return argument
+        if kind == "uniform":
+            return float(argument.array)
+        return argument.array
+
+
+def _force(launch: Launch) -> None:
+    """Run a launch after those it waits for, however long the chain is."""
+    stack = [launch]
+    while stack:
+        waits_for = stack[-1].waits_for()
+        if waits_for:
+            stack += waits_for
+        else:
+            stack.pop().run()

@@ -1,0 +1,199 @@
+"""Nodes: what was done to which values, as data, and how cotangents go back through it.
+
+Kernels have a node of their own (`mixad.tape.broadcast_node`).  Everything else that is recorded
+is a `Rule` applied to arrays: one line that says how the value is made and one for each argument
+that says what its cotangent is, written with functions that are recorded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mixad.errors import TracerError
+from mixad.tape.cell import Cell
+from mixad.tape.library import Array, Library, library_of
+from mixad.tape.tracer import Level, Origin, Tracer, levels_of, plain, stripped
+
+__all__ = ["Cotangents", "InputNode", "Node", "Rule", "RuleNode", "Shaped", "apply_rule",
+           "common_library"]  # fmt: skip
+
+Cotangents = Sequence[Any]
+"""One for each output or parent of a node: None where it is zero, an array or a tracer that
+broadcasts to the value's shape elsewhere."""
+
+
+class Node(Protocol):
+    """What is recorded of one operation.
+
+    Attributes
+    ----------
+    parents : tuple of (Origin or None)
+        Where the arguments came from; None for those that nobody differentiates.
+    fresh : bool
+        Whether the cotangents that `pullback` returns are arrays that nothing else holds.
+    """
+
+    parents: tuple[Origin | None, ...]
+    fresh: bool
+
+    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
+        """Return the parents' cotangents for a level, given those of the outputs."""
+        ...
+
+
+class InputNode:
+    """An input of a transform, and its link to the transforms around it.
+
+    Parameters
+    ----------
+    level : Level
+        The transform's.
+    parent : Origin or None
+        Where its value came from, if that is traced too.
+    """
+
+    __slots__ = ("fresh", "level", "parents")
+
+    def __init__(self, level: Level, parent: Origin | None) -> None:
+        self.level = level
+        self.parents = (parent,)
+        self.fresh = False
+
+    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
+        """Return the cotangents as they are."""
+        return cotangents
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An operation on arrays that is no kernel.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    evaluate : callable
+        ``(xp, *arrays, **static)``: the value, by the base library.
+    cotangents : tuple of callable
+        One for each argument: ``(g, *arguments, **static)``, with ``g`` of the output's shape.
+    reads : bool
+        Whether ``cotangents`` read the arguments' elements; else they get a `Shaped` for each.
+    fresh : bool
+        Whether ``cotangents`` return new arrays, as opposed to views.
+    """
+
+    name: str
+    evaluate: Callable[..., Array]
+    cotangents: tuple[Callable[..., Any], ...]
+    reads: bool = False
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """What is kept of an argument whose elements are not needed any more."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+
+class RuleNode:
+    """A rule applied to arguments.
+
+    Parameters
+    ----------
+    rule : Rule
+        What was done.
+    arguments : tuple
+        Tracers and arrays, or a `Shaped` for each.
+    static : mapping
+        The rule's keyword arguments.
+    parents : tuple of (Origin or None)
+        Where the arguments came from.
+    shape : tuple of int
+        Shape of the result.
+    """
+
+    __slots__ = ("arguments", "fresh", "parents", "rule", "shape", "static")
+
+    def __init__(
+        self,
+        rule: Rule,
+        arguments: tuple[Any, ...],
+        static: Mapping[str, Any],
+        parents: tuple[Origin | None, ...],
+        shape: tuple[int, ...],
+    ) -> None:
+        self.rule = rule
+        self.arguments = arguments
+        self.static = static
+        self.parents = parents
+        self.shape = shape
+        self.fresh = rule.fresh
+
+    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
+        """Apply the rule's formula for each parent that depends on the level."""
+        arguments = tuple(stripped(a, level) for a in self.arguments)
+        return [
+            cotangent(cotangents[0], *arguments, **self.static) if _carries(parent, level) else None
+            for cotangent, parent in zip(self.rule.cotangents, self.parents, strict=True)
+        ]
+
+
+def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
+    """Carry out a rule, and record it if an argument is traced.
+
+    Parameters
+    ----------
+    rule : Rule
+        What to do.
+    *arguments : array or Tracer
+        All of one library.
+    **static
+        What else the rule takes: shapes, axes, keys.
+
+    Returns
+    -------
+    array or Tracer
+        A tracer if an argument is one.
+    """
+    library = common_library(rule.name, arguments)
+    tracers = [a for a in arguments if isinstance(a, Tracer)]
+    value = rule.evaluate(library.xp, *map(plain, arguments), **static)
+    if not tracers:
+        return value
+    node = RuleNode(
+        rule,
+        tuple(arguments if rule.reads else map(_shaped, arguments)),
+        static,
+        tuple(a.origin if isinstance(a, Tracer) else None for a in arguments),
+        tuple(value.shape),
+    )
+    return type(tracers[0])(Cell.of(value), Origin(node, 0, levels_of(tracers)))
+
+
+def common_library(what: str, arguments: Sequence[Any]) -> Library:
+    """Return the one library that all arrays among the arguments belong to."""
+    libraries = [a.cell.library if isinstance(a, Tracer) else library_of(a) for a in arguments]
+    for library in libraries:
+        if library is not libraries[0]:
+            raise TracerError(
+                f"{what} mixes arrays of {libraries[0].name} and of {library.name}: convert one of "
+                "them before the function that is differentiated"
+            )
+    return libraries[0]
+
+
+def _shaped(argument: Any) -> Shaped:
+    return Shaped(tuple(argument.shape), argument.dtype)
+
+
+def _carries(parent: Origin | None, level: Level) -> bool:
+    return parent is not None and level in parent.levels

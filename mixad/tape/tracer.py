@@ -1,0 +1,188 @@
+"""Tracers: values that remember where they come from, and the levels they depend on.
+
+There is one graph for all transforms.  A tracer carries the set of *levels*, one per running
+transform, whose inputs it depends on; an operation depends on what its arguments depend on.  A
+transform differentiates along the edges that carry its level, and computes with values from which
+its level is taken off: what is left is recorded for the transforms around it.  So levels need no
+order, no stack and no global state, and perturbations cannot be confused.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from mixad.errors import TracerError
+from mixad.tape.cell import Cell
+
+if TYPE_CHECKING:
+    from mixad.tape.node import Node
+
+__all__ = ["Level", "Origin", "Tracer", "check_alive", "levels_of", "plain", "stripped"]
+
+
+class Level:
+    """One running transform; it is over when the ``with`` block ends.
+
+    Parameters
+    ----------
+    name : str
+        The transform, for messages.
+    """
+
+    __slots__ = ("alive", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+
+    def __enter__(self) -> Level:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.alive = False
+
+
+class Origin(NamedTuple):
+    """Where a value comes from: an output of a node, and the levels that it depends on."""
+
+    node: Node
+    index: int
+    levels: frozenset[Level]
+
+
+class Tracer:
+    """A value inside a transform.
+
+    Attributes
+    ----------
+    cell : Cell
+        The value, which may be pending.
+    origin : Origin
+        What made it.
+    """
+
+    __slots__ = ("__weakref__", "cell", "origin")
+    __mixad_tracer__ = True
+    __array_ufunc__ = None  # ndarray + tracer is left to the tracer
+    __hash__ = None  # type: ignore[assignment]  # as arrays: == compares elements
+
+    def __init__(self, cell: Cell, origin: Origin) -> None:
+        self.cell = cell
+        self.origin = origin
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of each axis."""
+        return self.cell.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the elements, as the array's library names it."""
+        return self.cell.library.dtype_of(self.cell.type)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.cell.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for length in self.cell.shape:
+            size *= length
+        return size
+
+    @property
+    def device(self) -> Any:
+        """Device that the array is on."""
+        return self.cell.device
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d array")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return bool(plain(self))
+
+    def __int__(self) -> int:
+        return int(plain(self))
+
+    def __repr__(self) -> str:
+        names = ", ".join(sorted(level.name for level in self.origin.levels))
+        return f"Tracer({self.cell.array!r}, inside={names})"
+
+    def _leak(self, what: str, instead: str) -> NoReturn:
+        raise TracerError(
+            f"{what} of a value that is being differentiated would lose its derivative: {instead}, "
+            "or say mixad.stop_gradient(x) if that is meant"
+        )
+
+    def __float__(self) -> float:
+        self._leak("float()", "keep it as an array, 0-d arrays work as numbers do")
+
+    def __complex__(self) -> complex:
+        self._leak("complex()", "keep it as an array")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._leak("conversion to a NumPy array", "use the tracer's own operators and methods")
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._leak("DLPack export", "use the tracer's own operators and methods")
+
+    def item(self) -> float:
+        """Refuse: a Python number has no derivative."""
+        self._leak("item()", "keep it as an array")
+
+    def tolist(self) -> list[Any]:
+        """Refuse: Python numbers have no derivative."""
+        self._leak("tolist()", "keep it as an array")
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise TracerError(
+            "assignment into an array that is being differentiated is not supported yet: build the "
+            "new array from its parts, or do it inside a mixad.broadcast function"
+        )
+
+
+def plain(value: Any) -> Any:
+    """Return a value without its derivative: the array of a tracer, anything else as it is."""
+    if not isinstance(value, Tracer):
+        return value
+    check_alive(value)
+    return value.cell.array
+
+
+def check_alive(tracer: Tracer) -> None:
+    """Raise if a tracer is used after a transform that it belongs to."""
+    for level in tracer.origin.levels:
+        if not level.alive:
+            raise TracerError(
+                f"a value from inside mixad.{level.name} is used after that call has ended: return "
+                "it from the function (with has_aux=True if it is not the result)"
+            )
+
+
+def levels_of(tracers: list[Tracer]) -> frozenset[Level]:
+    """Return the levels that the result of an operation on tracers depends on."""
+    levels = tracers[0].origin.levels
+    for tracer in tracers:
+        check_alive(tracer)
+        if tracer.origin.levels is not levels:
+            levels |= tracer.origin.levels
+    return levels
+
+
+def stripped(value: Any, level: Level) -> Any:
+    """Return a value as the transforms around ``level`` see it: an array if there are none."""
+    if not isinstance(value, Tracer):
+        return value
+    around = frozenset(other for other in value.origin.levels if other.alive and other is not level)
+    if not around:
+        return value.cell.array
+    return type(value)(value.cell, value.origin._replace(levels=around))
+
