@@ -56,7 +56,8 @@ class Kernel:
         self.passes = passes
         self.requests = requests
         self._stored = tuple(OutputRequest(r.pass_index, r.result) for r in requests)
-        self._lane = tuple(p.kind == "lane" for p in passes[0].params)
+        self._kinds = tuple(p.kind for p in passes[0].params)
+        self._is_array = tuple(kind != "uniform" for kind in self._kinds)
         self._prepared: dict[object, Prepared] = {}
         self._lock = threading.Lock()
 
@@ -95,8 +96,8 @@ class Kernel:
             backend,
             *[
                 (a.__class__, a.dtype, a.shape, _strides(a))
-                for a, lane in zip(arguments, self._lane, strict=True)
-                if lane
+                for a, is_array in zip(arguments, self._is_array, strict=True)
+                if is_array
             ],
         )
 
@@ -118,12 +119,16 @@ class Kernel:
 
     def _prepare(self, arguments: Sequence[Any], backend: str | None) -> Prepared:
         """Plan and compile."""
-        arrays = [a for a, lane in zip(arguments, self._lane, strict=True) if lane]
-        library = _one_library(arrays)
-        layouts = [
-            layout_of(a) if lane else None for a, lane in zip(arguments, self._lane, strict=True)
-        ]
-        shape = _broadcast_shape([lay.shape for lay in layouts if lay is not None])
+        arrays = [a if is_array else None for a, is_array in zip(arguments, self._is_array, strict=True)]
+        library = _one_library([a for a in arrays if a is not None])
+        layouts = [None if a is None else layout_of(a) for a in arrays]
+        shape = _broadcast_shape(
+            [
+                layout.shape
+                for layout, kind in zip(layouts, self._kinds, strict=True)
+                if layout is not None and kind == "lane"
+            ]
+        )
         dtype = str(next((lay.type for lay in layouts if lay is not None), F64).dtype)
         chosen = (
             registry.backend(backend)

@@ -13,5 +13,6 @@ __all__ = ["lowered"]
 
 def lowered(spec: KernelSpec) -> KernelSpec:
     """Return a spec whose programs hold instruction-level and libm ops only, divergence flattened."""
-    moving = [k for k, o in enumerate(spec.operands) if o is not None and o.step != "zero"]
-    return replace(spec, passes=tuple(flatten_divergence(expand(p), moving) for p in spec.passes))
+    return replace(
+        spec, passes=tuple(flatten_divergence(expand(p), spec.moving) for p in spec.passes)
+    )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mixad.kernel.spec import KernelSpec, Launch, Operand, Output, OutputRequest, Step
+from mixad.kernel.spec import Indexed, KernelSpec, Launch, Operand, Output, OutputRequest, Step
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
@@ -40,19 +40,26 @@ def plan(
     layouts : sequence of (Layout or None)
         One per param; None for a uniform.
     shape : tuple of int
-        The broadcast shape; every layout broadcasts to it.
+        The broadcast shape; the layout of every lane param broadcasts to it.
     cache_bytes : int
         Size of the last-level cache: a launch that moves more streams its results past it.
     """
-    strides = [None if lay is None else broadcast_strides(lay, shape) for lay in layouts]
+    kinds = [p.kind for p in passes[0].params]
+    indexed = tuple(
+        (lay.shape, lay.strides) if lay is not None and kind == "array" else None
+        for lay, kind in zip(layouts, kinds, strict=True)
+    )
+    strides = [
+        broadcast_strides(lay, shape) if lay is not None and kind == "lane" else None
+        for lay, kind in zip(layouts, kinds, strict=True)
+    ]
     order = _loop_order(shape, [s for s in strides if s is not None])
     extents, merged = _merged(
         [shape[a] for a in order],
         [None if s is None else [s[a] for a in order] for s in strides],
     )
     operands = tuple(
-        None if lay is None or s is None else Operand(lay.type, _step(s[-1], extents[-1], lay.type))
-        for lay, s in zip(layouts, merged, strict=True)
+        _operand(lay, s, extents[-1]) for lay, s in zip(layouts, merged, strict=True)
     )
     outputs = tuple(
         Output(
@@ -67,7 +74,17 @@ def plan(
     spec = KernelSpec(
         passes, operands, outputs, len(extents), moved > cache_bytes and _aligned(extents, outputs)
     )
-    return Launch(spec, shape, order, extents, merged)
+    return Launch(spec, shape, order, extents, merged, indexed)
+
+
+def _operand(
+    layout: Layout | None, strides: tuple[int, ...] | None, extent: int
+) -> Operand | Indexed | None:
+    if layout is None:
+        return None
+    if strides is None:
+        return Indexed(layout.type, len(layout.shape))
+    return Operand(layout.type, _step(strides[-1], extent, layout.type))
 
 
 def broadcast_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:

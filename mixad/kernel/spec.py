@@ -10,7 +10,7 @@ from typing import Literal
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
-__all__ = ["KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Step"]
+__all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Step"]
 
 Step = Literal["zero", "unit", "any"]
 """How an operand moves along the innermost axis: not at all, to the next element, or by a stride."""
@@ -43,6 +43,14 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Indexed:
+    """An array param: the program itself says which elements it reads."""
+
+    type: ScalarType
+    rank: int
+
+
+@dataclass(frozen=True)
 class Output:
     """How a kernel writes one result.
 
@@ -69,7 +77,7 @@ class KernelSpec:
     ----------
     passes : tuple of Program
         Programs with the same params, run one after another over each block of elements.
-    operands : tuple of (Operand or None)
+    operands : tuple of (Operand, Indexed or None)
         One per param; None for a uniform.
     outputs : tuple of Output
         In the order of the results.
@@ -80,10 +88,17 @@ class KernelSpec:
     """
 
     passes: tuple[Program, ...]
-    operands: tuple[Operand | None, ...]
+    operands: tuple[Operand | Indexed | None, ...]
     outputs: tuple[Output, ...]
     rank: int
     streaming: bool = False
+
+    @property
+    def moving(self) -> tuple[int, ...]:
+        """Indices of the params that differ from lane to lane along the innermost axis."""
+        return tuple(
+            k for k, o in enumerate(self.operands) if isinstance(o, Operand) and o.step != "zero"
+        )
 
     @cached_property
     def token(self) -> str:
@@ -107,7 +122,9 @@ class Launch:
     extents : tuple of int
         Extents of the merged axes, outermost first.
     strides : tuple
-        For each param, bytes between neighbours along each merged axis; None for a uniform.
+        For each lane param, bytes between neighbours along each merged axis; else None.
+    indexed : tuple
+        For each array param, its shape and byte strides; else None.
     """
 
     spec: KernelSpec
@@ -115,3 +132,4 @@ class Launch:
     order: tuple[int, ...]
     extents: tuple[int, ...]
     strides: tuple[tuple[int, ...] | None, ...]
+    indexed: tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from mixad.backends.arrays import library_of, numpy_view, wrap_numpy
-from mixad.backends.cpu import compiler
+from mixad.backends.cpu import buffers, compiler
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect
-from mixad.emit.llvm import BLOCK, ENTRY, ArgumentBlock, Dialect, emit_kernel
+from mixad.backends.cpu.launch import Binding, bind
+from mixad.emit.llvm import ENTRY, Dialect, emit_kernel
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import KernelSpec, Launch
-from mixad.scalar.types import ScalarType
 
 __all__ = ["CpuBackend", "CpuKernel"]
-
-_PACKING = {"float32": "<fxxxx", "float64": "<d", "bool": "<?xxxxxxx"}
-_STOP = np.zeros(1, np.int32)
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """A launch with its argument block: only addresses and scalars are filled in at a call."""
-
-    words: array[int]
-    tiles: int
-    operands: tuple[tuple[int, int], ...]
-    uniforms: tuple[tuple[int, int, ScalarType], ...]
-    outputs: tuple[tuple[int, np.dtype[Any]], ...]
 
 
 @dataclass
@@ -42,11 +25,24 @@ class CpuKernel:
     module: compiler.Module
     spec: KernelSpec
     function: Any
-    bound: dict[int, tuple[Launch, _Bound]] = field(default_factory=dict)
+    bindings: dict[int, tuple[Launch, Binding]] = field(default_factory=dict)
+
+    def binding(self, launch: Launch) -> Binding:
+        """Return the argument block of a launch; the launch is kept, so its id stays its own."""
+        known = self.bindings.get(id(launch))
+        if known is None:
+            known = self.bindings[id(launch)] = (launch, bind(launch))
+        return known[1]
 
 
 class CpuBackend:
-    """Compiles kernel specs for the host and launches them on its cores."""
+    """Compiles kernel specs for the host and launches them on its cores.
+
+    Parameters
+    ----------
+    host : Host, optional
+        The machine to compile for; by default this one.
+    """
 
     name = "cpu"
 
@@ -72,25 +68,20 @@ class CpuBackend:
         self, executable: CpuKernel, launch: Launch, arguments: Sequence[Any]
     ) -> tuple[Any, ...]:
         """Run a kernel over new results."""
-        known = executable.bound.get(id(launch))
-        if known is None:
-            known = executable.bound[id(launch)] = (launch, _bind(launch))
-        bound = known[1]
-        like = arguments[bound.operands[0][0]] if bound.operands else None
+        binding = executable.binding(launch)
+        like = arguments[binding.arrays[0][0]] if binding.arrays else None
         module = "numpy" if like is None else library_of(like).module
-        words = bound.words[:]
-        views = [numpy_view(arguments[k], module) for k, _ in bound.operands]
-        for view, (_, at) in zip(views, bound.operands, strict=True):
-            words[at] = view.ctypes.data
-        for k, at, type in bound.uniforms:
-            words[at] = _bits(arguments[k], type)
-        shape = tuple(launch.shape[a] for a in launch.order)
-        results = [_empty(shape, dtype) for _, dtype in bound.outputs]
-        for result, (at, _) in zip(results, bound.outputs, strict=True):
-            words[at] = result.ctypes.data
-        if bound.tiles:
-            executable.function(words.buffer_info()[0], 0, bound.tiles)
-        return tuple(wrap_numpy(_in_axis_order(r, launch.order), like, module) for r in results)
+        views = [numpy_view(arguments[k], module) for k, _ in binding.arrays]
+        results = [buffers.empty(binding.shape, dtype) for _, dtype in binding.outputs]
+        status = array("i", (0, 0))
+        if binding.tiles:
+            words = binding.filled(views, arguments, results, status)
+            executable.function(words.buffer_info()[0], 0, binding.tiles)
+        if status[1]:
+            raise IndexError(_outside(executable.spec, status[1] - 1, launch))
+        if binding.axes is not None:
+            results = [r.transpose(binding.axes) for r in results]
+        return tuple(wrap_numpy(r, like, module) for r in results)
 
 
 def _dialect(host: Host) -> Dialect:
@@ -98,55 +89,8 @@ def _dialect(host: Host) -> Dialect:
     return Dialect(host.vector_bits, frozenset(f.symbol for f in found if f is not None))
 
 
-def _bind(launch: Launch) -> _Bound:
-    """Fill everything into an argument block that the layouts decide."""
-    spec, block = launch.spec, ArgumentBlock(launch.spec)
-    words = array("q", bytes(8 * block.words))
-    inner = launch.extents[-1]
-    per_row = max(1, -(-inner // BLOCK))
-    words[block.STOP] = _STOP.ctypes.data
-    words[block.EXTENT] = inner
-    words[block.TILES_PER_ROW] = per_row
-    for axis, extent in enumerate(launch.extents[:-1]):
-        words[block.OUTER_EXTENTS + axis] = extent
-    operands, uniforms = [], []
-    for k, (operand, strides) in enumerate(zip(spec.operands, launch.strides, strict=True)):
-        if operand is None or strides is None:
-            uniforms.append((k, block.params[k], spec.passes[0].params[k].var.type))
-            continue
-        operands.append((k, block.params[k]))
-        for axis, stride in enumerate(strides[:-1]):
-            words[block.outer_stride(k, axis)] = stride
-        if operand.step == "any":
-            words[block.inner_stride(k)] = strides[-1]
-    outputs = [(at, o.type.dtype) for at, o in zip(block.outputs, spec.outputs, strict=True)]
-    rows = int(np.prod(launch.extents[:-1], dtype=np.int64))
-    tiles = rows * per_row if 0 not in launch.shape else 0
-    return _Bound(words, tiles, tuple(operands), tuple(uniforms), tuple(outputs))
-
-
-def _bits(value: Any, type: ScalarType) -> int:
-    """Return a scalar as the 64-bit word that kernels read it from."""
-    if type.is_integer:
-        packed = (
-            struct.pack("<q", int(value)) if type.kind == "int" else struct.pack("<Q", int(value))
-        )
-    else:
-        packed = struct.pack(_PACKING[type.dtype.name], value)
-    word: int = struct.unpack("<q", packed)[0]
-    return word
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an uninitialised array that starts on a cache line."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.empty(size + 63, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)
-
-
-def _in_axis_order(result: np.ndarray[Any, Any], order: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return a result whose axes lie in the order of the loops as an array in the caller's order."""
-    if order == tuple(range(len(order))):
-        return result
-    return result.transpose(np.argsort(order))
+def _outside(spec: KernelSpec, param: int, launch: Launch) -> str:
+    program, layout = spec.passes[0], launch.indexed[param]
+    assert layout is not None
+    name = program.params[param].name
+    return f"{program.name}: {name!r} of shape {layout[0]} is indexed outside its extents"

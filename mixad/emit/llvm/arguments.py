@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from mixad.kernel.spec import KernelSpec
+from mixad.kernel.spec import Indexed, KernelSpec, Operand
 
 __all__ = ["BLOCK", "ArgumentBlock"]
 
@@ -19,9 +19,10 @@ class ArgumentBlock:
 
     ::
 
-        stop  innermost extent  tiles a row  outer extents...
+        stop  outside  innermost extent  tiles a row  outer extents...
         per operand: address, outer strides..., innermost stride if its step is "any"
         per uniform: its bits
+        per indexed array: address, extents..., strides...
         per output:  address of contiguous memory, in the order of the loops
     """
 
@@ -29,9 +30,11 @@ class ArgumentBlock:
 
     STOP = 0
     """Address of a 32-bit word; kernels end early once it is not zero."""
-    EXTENT = 1
-    TILES_PER_ROW = 2
-    OUTER_EXTENTS = 3
+    OUTSIDE = 1
+    """Address of a 32-bit word that becomes 1 + the index of an array read outside its extents."""
+    EXTENT = 2
+    TILES_PER_ROW = 3
+    OUTER_EXTENTS = 4
 
     @cached_property
     def params(self) -> tuple[int, ...]:
@@ -39,7 +42,13 @@ class ArgumentBlock:
         positions, at = [], self.OUTER_EXTENTS + self.spec.rank - 1
         for operand in self.spec.operands:
             positions.append(at)
-            at += 1 if operand is None else self.spec.rank + (operand.step == "any")
+            match operand:
+                case None:
+                    at += 1
+                case Indexed():
+                    at += 1 + 2 * operand.rank
+                case Operand():
+                    at += self.spec.rank + (operand.step == "any")
         return (*positions, at)
 
     @cached_property
@@ -51,6 +60,16 @@ class ArgumentBlock:
     def words(self) -> int:
         """Length of the block."""
         return self.params[-1] + len(self.spec.outputs)
+
+    def indexed_extent(self, param: int, axis: int) -> int:
+        """Return the position of an indexed array's extent along one of its axes."""
+        return self.params[param] + 1 + axis
+
+    def indexed_stride(self, param: int, axis: int) -> int:
+        """Return the position of an indexed array's stride along one of its axes."""
+        operand = self.spec.operands[param]
+        assert isinstance(operand, Indexed)
+        return self.params[param] + 1 + operand.rank + axis
 
     def outer_stride(self, param: int, axis: int) -> int:
         """Return the position of a param's stride along an outer axis."""

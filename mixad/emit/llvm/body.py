@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from mixad.emit.llvm.gather import Array, gathered
 from mixad.emit.llvm.instructions import emit_op
 from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.errors import BackendError
@@ -69,6 +70,7 @@ class Body:
         self.homes = homes
         self.stop = stop
         self.values: dict[Var, Value] = {}
+        self.arrays: dict[Var, Array] = {}
         self.mask: Value | None = None
         self.line: Line | None = None
 
@@ -100,10 +102,13 @@ class Body:
                 uniform = not any(v in self.varying for v in s.carries) or not self.leaves_apart(s)
                 outs = self.uniform_loop(s) if uniform else self.masked_loop(s)
                 self.values.update(zip(s.outs, outs, strict=True))
-            case Load() | Accumulate():
-                raise BackendError(
-                    "indexed arrays in a kernel need the reference backend: pass backend='reference'"
+            case Load():
+                indices = [self.value(i) for i in s.indices]
+                self.values[s.out] = gathered(
+                    self.text, self.arrays[s.array], indices, self.mask, s.out.type
                 )
+            case Accumulate():
+                raise BackendError("the CPU backend does not accumulate into indexed arrays")
 
     def leaves_apart(self, s: While) -> bool:
         """Whether lanes can leave a loop at different turns."""

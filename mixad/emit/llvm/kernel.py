@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from mixad.emit.llvm.arguments import BLOCK, ArgumentBlock
 from mixad.emit.llvm.body import Body
+from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
 from mixad.emit.llvm.text import GANG, Dialect, Text, Value, llvm_type, memory_type
-from mixad.kernel.spec import KernelSpec, Operand
+from mixad.kernel.spec import Indexed, KernelSpec, Operand
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program, Var
 from mixad.scalar.types import BOOL, ScalarType
@@ -84,6 +85,17 @@ class _Kernel:
         at = self.text.let(f"getelementptr i64, ptr %arguments, i64 {position}")
         return self.scalar_at(at, type)
 
+    def indexed_array(self, param: int, operand: Indexed) -> Array:
+        """Load what indexing an array takes."""
+        axes = range(operand.rank)
+        return Array(
+            number=param,
+            start=self.argument(self.block.params[param], "ptr"),
+            extents=[self.argument(self.block.indexed_extent(param, a)) for a in axes],
+            strides=[self.argument(self.block.indexed_stride(param, a)) for a in axes],
+            outside=self.argument(self.block.OUTSIDE, "ptr"),
+        )
+
     def scalar_at(self, pointer: str, type: ScalarType) -> Value:
         """Load one value that never changes while a kernel runs."""
         loaded = self.text.let(
@@ -118,6 +130,11 @@ class _Kernel:
             for k, p in enumerate(self.spec.passes[0].params)
             if self.spec.operands[k] is None
         }
+        self.arrays = {
+            k: self.indexed_array(k, o)
+            for k, o in enumerate(self.spec.operands)
+            if isinstance(o, Indexed)
+        }
         text.add("br label %tile")
         text.begin("tile")
         text.add("%t = phi i64 [ %begin, %entry ], [ %t.next, %tile.done ]")
@@ -145,7 +162,7 @@ class _Kernel:
 
     def operands(self) -> list[tuple[int, Operand]]:
         """Return the lane params with their positions."""
-        return [(k, o) for k, o in enumerate(self.spec.operands) if o is not None]
+        return [(k, o) for k, o in enumerate(self.spec.operands) if isinstance(o, Operand)]
 
     def make_stages(self) -> dict[tuple[str, int], str]:
         """Allocate one gang of stack for each operand that moves and for each output."""
@@ -219,15 +236,16 @@ class _Kernel:
             )
             return self.from_memory(loaded, var.type, lanes=True)
 
-        moving = [k for k, o in self.operands() if o.step != "zero"]
         body = Body(
             self.text,
             self.dialect,
-            varying_vars(program, moving),
+            varying_vars(program, self.spec.moving),
             load,
             param_homes(program),
             self.stop,
         )
+        for k, array in self.arrays.items():
+            body.arrays[program.params[k].var] = array
         first = self.spec.passes[0]
         for param, original in zip(program.params, first.params, strict=True):
             if original.var in self.uniforms:

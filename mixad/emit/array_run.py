@@ -1,0 +1,332 @@
+"""Runs the procedures of `mixad.emit.arrays` with the functions of an array-API namespace."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import array_api_compat
+import numpy as np
+
+from mixad.emit.arrays import (
+    Assign,
+    Literal,
+    Node,
+    Procedure,
+    Repeat,
+    Scatter,
+    Step,
+    TypeName,
+    lowered,
+)
+from mixad.errors import BackendError
+from mixad.scalar.expression import Name, Number
+from mixad.scalar.interpret import apply
+from mixad.scalar.ir import Program
+from mixad.scalar.types import ScalarType
+
+__all__ = ["run_arrays", "run_procedure", "sum_to"]
+
+Array: TypeAlias = Any
+Namespace: TypeAlias = Any
+
+
+def run_arrays(
+    program: Program, arguments: Sequence[Any], shape: tuple[int, ...], xp: Namespace
+) -> tuple[Array, ...]:
+    """Run a program on every element of broadcast arrays.
+
+    Parameters
+    ----------
+    program : Program
+        Any verified program.
+    arguments : sequence
+        One per param: an array of ``xp`` that broadcasts to ``shape`` (lane), a scalar (uniform), or
+        an array that the program indexes; ``Accumulate`` changes that one in place.
+    shape : tuple of int
+        The broadcast shape.
+    xp : namespace
+        From `array_api_compat.array_namespace`.
+
+    Returns
+    -------
+    tuple of arrays
+        The outputs: new arrays of ``shape``, of the program's dtypes, on the arguments' device.
+
+    Raises
+    ------
+    IndexError
+        If an active lane's index is negative or not below the array's extent.
+    BackendError
+        If an op has no array function and the arrays are not in the host's memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixad.scalar.build import Builder
+    >>> from mixad.scalar.types import F64
+    >>> b = Builder("square")
+    >>> x = b.param("x", F64)
+    >>> square = b.finish([b.op("mul", x, x)])
+    >>> run_arrays(square, [np.asarray([1.0, 2.0])], (2,), np)
+    (array([1., 4.]),)
+    """
+    kinds = tuple((p.kind, p.var.type) for p in program.params)
+    return run_procedure(_lowered(program), kinds, arguments, shape, xp)
+
+
+_lowered = functools.lru_cache(maxsize=256)(lowered)
+
+
+def run_procedure(
+    procedure: Procedure,
+    kinds: Sequence[tuple[str, ScalarType]],
+    arguments: Sequence[Any],
+    shape: tuple[int, ...],
+    xp: Namespace,
+) -> tuple[Array, ...]:
+    """Run a procedure: see `run_arrays`.
+
+    Parameters
+    ----------
+    procedure : Procedure
+        What `mixad.emit.arrays.lowered` returned.
+    kinds : sequence of (str, ScalarType)
+        Kind and type of each param.
+    arguments, shape, xp
+        As in `run_arrays`.
+    """
+    arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
+    device = array_api_compat.device(arrays[0]) if arrays else None
+    run = _Run(xp, device, shape, {})
+    for name, argument, (kind, type) in zip(procedure.params, arguments, kinds, strict=True):
+        run.values[name] = run.constant(argument, type) if kind == "uniform" else argument
+    with np.errstate(all="ignore"):
+        run.steps(procedure.steps)
+        return tuple(run.output(result) for result in procedure.results)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One execution: ``values`` are arrays by name; they broadcast to ``shape``."""
+
+    xp: Namespace
+    device: Any
+    shape: tuple[int, ...]
+    values: dict[str, Array]
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            match step:
+                case Assign():
+                    values = [self.value(v) for v in step.values]
+                    self.values.update(zip(step.targets, values, strict=True))
+                case Repeat():
+                    self.repeat(step)
+                case Scatter():
+                    self.scatter(step)
+
+    def repeat(self, step: Repeat) -> None:
+        while True:
+            self.steps(step.test)
+            active = self.values[step.mask] & self.value(step.condition)
+            if not bool(self.xp.any(active)):
+                return
+            self.values[step.mask] = active
+            self.steps(step.turn)
+
+    def output(self, result: Node) -> Array:
+        broadcast = self.xp.broadcast_to(self.xp.asarray(self.value(result)), self.shape)
+        return self.xp.asarray(broadcast, copy=True)
+
+    # -- expressions -----------------------------------------------------------------------------
+
+    def value(self, node: Node) -> Array:
+        match node:
+            case Name():
+                return self.values[node.name]
+            case Literal():
+                return self.constant(node.value, node.type)
+            case Number() | TypeName():
+                raise TypeError(f"{node} stands beside no value")
+        special = _SPECIAL.get(node.function)
+        if special is not None:
+            return special(self, node.args)
+        function = _OPERATORS.get(node.function) or getattr(self.xp, node.function)
+        return function(*self.operands(node.function, node.args))
+
+    def operands(self, function: str, nodes: Sequence[Node]) -> list[Array]:
+        """Return arguments; numbers take the dtype of the last argument that is a value."""
+        values = [None if isinstance(n, Number) else self.value(n) for n in nodes]
+        chosen = values[1:] if function == "where" else values
+        dtype = next((v.dtype for v in reversed(chosen) if v is not None), None)
+        return [
+            self.xp.asarray(n.value, dtype=dtype, device=self.device)
+            if isinstance(n, Number)
+            else v
+            for n, v in zip(nodes, values, strict=True)
+        ]
+
+    def constant(self, value: Any, type: ScalarType) -> Array:
+        plain = value.item() if isinstance(value, np.generic) else value
+        return self.xp.asarray(plain, dtype=self.dtype(type), device=self.device)
+
+    def dtype(self, type: ScalarType) -> Any:
+        return getattr(self.xp, type.dtype.name)
+
+    def numpy(self, array: Array) -> np.ndarray[Any, Any]:
+        """Return an array of the host's memory as a NumPy array, without copying."""
+        if isinstance(array, (np.ndarray, np.generic)):
+            return np.asarray(array)
+        try:
+            return np.from_dlpack(array)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise BackendError(
+                f"an op of this program has no array-API function and needs arrays in the host's "
+                f"memory, not on {self.device}: install the plugin for this array library"
+            ) from error
+
+    # -- functions that no namespace has ---------------------------------------------------------
+
+    def convert(self, nodes: Sequence[Node]) -> Array:
+        x, type = self.value(nodes[0]), _type(nodes[1])
+        if type.is_bool:
+            return x != self.xp.zeros_like(x)
+        if type.is_integer and self.xp.isdtype(x.dtype, "real floating"):
+            return self.saturated(x, type)
+        return self.xp.astype(x, self.dtype(type))
+
+    def saturated(self, x: Array, type: ScalarType) -> Array:
+        """Convert floats to integers towards zero, clamped to the range, nan to 0."""
+        limits = np.iinfo(type.dtype)
+        low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
+        inside = (x >= low) & (x < beyond)
+        whole = self.xp.astype(self.xp.where(inside, x, self.xp.zeros_like(x)), self.dtype(type))
+        whole = self.xp.where(x >= beyond, self.constant(int(limits.max), type), whole)
+        return self.xp.where(x < low, self.constant(int(limits.min), type), whole)
+
+    def bitcast(self, nodes: Sequence[Node]) -> Array:
+        x, dtype = self.value(nodes[0]), self.dtype(_type(nodes[1]))
+        if hasattr(x, "view"):
+            return x.view(dtype)
+        return self.xp.asarray(self.numpy(x).view(_type(nodes[1]).dtype), device=self.device)
+
+    def elementwise(self, nodes: Sequence[Node]) -> Array:
+        """Apply the interpreter's definition of an op, one element at a time."""
+        name, *args, result = nodes
+        assert isinstance(name, Name)
+        type = _type(result)
+        arrays = np.broadcast_arrays(*(self.numpy(self.value(a)) for a in args))
+        out = np.empty(arrays[0].shape, type.dtype)
+        for at in np.ndindex(out.shape):
+            out[at] = apply(name.name, tuple(a[at] for a in arrays), type)
+        return self.xp.asarray(out, device=self.device)
+
+    # -- arrays that the program indexes ---------------------------------------------------------
+
+    def positions(self, array: Array, mask: Array, indices: Sequence[Node]) -> Array:
+        """Return flat positions, 0 for lanes that are switched off."""
+        xp = self.xp
+        flat = xp.asarray(0, dtype=xp.int64, device=self.device)
+        for index, extent in zip(map(self.value, indices), array.shape, strict=True):
+            index = xp.astype(xp.asarray(index), xp.int64)
+            if bool(xp.any(mask & ((index < 0) | (index >= extent)))):
+                raise IndexError(f"an index is outside an axis of {extent} elements")
+            flat = flat * extent + index
+        return xp.where(mask, flat, xp.zeros_like(flat))
+
+    def gather(self, nodes: Sequence[Node]) -> Array:
+        xp = self.xp
+        array, mask = self.value(nodes[0]), self.value(nodes[1])
+        flat = self.positions(array, mask, nodes[2:])
+        if 0 in array.shape:
+            return xp.zeros(flat.shape, dtype=array.dtype, device=self.device)
+        taken = xp.take(xp.reshape(array, (-1,)), xp.reshape(flat, (-1,)), axis=0)
+        return xp.reshape(taken, flat.shape)
+
+    def scatter(self, step: Scatter) -> None:
+        array, xp = self.values[step.array], self.xp
+        mask = xp.broadcast_to(self.values[step.mask], self.shape)
+        flat = xp.broadcast_to(self.positions(array, mask, step.indices), self.shape)
+        value = xp.broadcast_to(self.value(step.value), self.shape)
+        for lane in np.ndindex(self.shape):
+            if bool(mask[lane]):
+                at = tuple(map(int, np.unravel_index(int(flat[lane]), array.shape)))
+                array[at] = array[at] + value[lane]
+
+
+def _type(node: Node) -> ScalarType:
+    assert isinstance(node, TypeName)
+    return node.type
+
+
+_OPERATORS: Mapping[str, Callable[..., Array]] = MappingProxyType({
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.invert,
+    "shl": operator.lshift, "shr": operator.rshift, "neg": operator.neg,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne,
+})  # fmt: skip
+
+_SPECIAL: Mapping[str, Callable[[_Run, Sequence[Node]], Array]] = MappingProxyType({
+    "convert": _Run.convert, "bitcast": _Run.bitcast, "elementwise": _Run.elementwise,
+    "gather": _Run.gather,
+})  # fmt: skip
+
+
+# -- sums ------------------------------------------------------------------------------------------
+
+
+def sum_to(array: Array, shape: tuple[int, ...], xp: Namespace) -> Array:
+    """Sum an array over the axes that a shape lacks or has with extent 1, by halves.
+
+    The order of additions is a binary tree that depends on the shapes only: the same bits in every
+    array library, and an error that grows with the logarithm of the extent.
+
+    Parameters
+    ----------
+    array : array
+        Of namespace ``xp``.
+    shape : tuple of int
+        It broadcasts to the array's shape.
+    xp : namespace
+        The array's.
+
+    Returns
+    -------
+    array
+        Of ``shape`` and the array's dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sum_to(np.ones((2, 3)), (3,), np)
+    array([2., 2., 2.])
+    """
+    lead = array.ndim - len(shape)
+    summed = [
+        axis
+        for axis, extent in enumerate(array.shape)
+        if axis < lead or (shape[axis - lead] == 1 and extent != 1)
+    ]
+    kept = [axis for axis in range(array.ndim) if axis not in summed]
+    count = int(np.prod([array.shape[axis] for axis in summed], dtype=np.int64))
+    rows = xp.reshape(
+        xp.permute_dims(array, (*summed, *kept)), (count, *(array.shape[axis] for axis in kept))
+    )
+    return xp.reshape(_sum_of_rows(rows, xp), shape)
+
+
+def _sum_of_rows(rows: Array, xp: Namespace) -> Array:
+    if rows.shape[0] == 0:
+        return xp.zeros(rows.shape[1:], dtype=rows.dtype, device=array_api_compat.device(rows))
+    while rows.shape[0] > 1:
+        half = rows.shape[0] // 2
+        with np.errstate(all="ignore"):
+            halved = rows[:half, ...] + rows[half : 2 * half, ...]
+        rows = xp.concat([halved, rows[2 * half :, ...]], axis=0)
+    return rows[0, ...]
