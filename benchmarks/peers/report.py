@@ -1,0 +1,191 @@
+"""The report of a run: what it ran on, Markdown tables, JSON, both written atomically."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.peers.harness import Comparison, Measurement, Summary
+from benchmarks.peers.libraries import thread_count
+
+DISTRIBUTIONS = (
+    "mixad",
+    "numpy",
+    "llvmlite",
+    "torch",
+    "jax",
+    "jaxlib",
+    "drjit",
+    "warp-lang",
+    "numba",
+    "autograd",
+)
+LEGEND = (
+    "Times in milliseconds. Median [95 % bootstrap interval of the median] (10 % … 90 % of the "
+    "turns). Ratios are taken round by round, mixad over the peer: below 1 mixad is faster. A "
+    "target is met by the median, one marked *(interval)* by the lower end of its interval."
+)
+
+
+def environment(seed: int) -> dict[str, object]:
+    """Return the versions, the processor, the threads, the seed and how busy the machine was."""
+    return {
+        "versions": {name: version(name) for name in DISTRIBUTIONS},
+        "llvm of Dr.Jit": Path(os.environ.get("DRJIT_LIBLLVM_PATH", "not asked for")).name,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "threads": thread_count(),
+        "seed": seed,
+        "load average, 1 minute": load_average(),
+    }
+
+
+def version(distribution: str) -> str:
+    """Return the installed version of a distribution, or that there is none."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def cpu_model() -> str:
+    """Return the processor's name as the system gives it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def load_average() -> float | None:
+    """Return the load of the last minute where the system tells it."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def text(summary: Summary, scale: float = 1.0) -> str:
+    """Return a summary as median [interval] (spread), each number with three digits."""
+    median, low, high, p10, p90 = (
+        digits(scale * x)
+        for x in (summary.median, summary.low, summary.high, summary.p10, summary.p90)
+    )
+    return f"{median} [{low}, {high}] ({p10} … {p90})"
+
+
+def digits(x: float) -> str:
+    """Return a number with three significant digits and no exponent.
+
+    >>> [digits(x) for x in (0.01234, 1.0, 98.76, 1234.5)]
+    ['0.0123', '1.00', '98.8', '1234']
+    """
+    if x == 0 or not abs(x) < 1000:
+        return f"{x:.0f}"
+    exponent = int(f"{x:.2e}".partition("e")[2])
+    return f"{x:.{max(0, 2 - exponent)}f}"
+
+
+def verdict(comparison: Comparison, summary: Summary | None) -> str:
+    """Return met or missed, n/a where nothing was measured, and nothing without a target."""
+    if comparison.target is None:
+        return ""
+    if summary is None:
+        return "n/a"
+    return "met" if comparison.target.met(summary) else "missed"
+
+
+def as_record(m: Measurement) -> dict[str, object]:
+    """Return a measurement as JSON has it, in seconds."""
+    return {
+        "workload": m.workload,
+        "case": m.title,
+        "kept": m.keep,
+        "times": {name: asdict(summary) for name, summary in m.series.items()},
+        "first call": m.first_call,
+        "error over tolerance": m.errors,
+        "absent": m.absent,
+        "comparisons": [
+            {
+                "subject": c.subject,
+                "against": c.against,
+                "limit": c.target and c.target.limit,
+                "by interval": c.target and c.target.by_interval,
+                "verdict": verdict(c, summary),
+                **({} if summary is None else asdict(summary)),
+            }
+            for c, summary in m.ratios
+        ],
+    }
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines]
+
+
+def time_rows(m: Measurement) -> Iterable[Sequence[str]]:
+    """Yield one row per series, then one per absent contender with its reason."""
+    for name, summary in m.series.items():
+        first = m.first_call.get(name)
+        error = m.errors.get(name)
+        yield (
+            name,
+            text(summary, 1e3),
+            str(summary.count),
+            "" if first is None else digits(first * 1e3),
+            "" if error is None else digits(error),
+        )
+    for name, reason in m.absent.items():
+        yield name, f"n/a: {reason}", "", "", ""
+
+
+def ratio_rows(m: Measurement) -> Iterable[Sequence[str]]:
+    """Yield one row per comparison."""
+    for c, summary in m.ratios:
+        scale, subject = (1e3, c.subject) if c.against is None else (1.0, c.subject)
+        target = "" if c.target is None else str(c.target)
+        if c.target is not None and c.against is None:
+            target = f"≤ {c.target.limit * 1e3:g} ms"
+        found = "n/a" if summary is None else text(summary, scale)
+        yield subject, c.against or "", found, target, verdict(c, summary)
+
+
+def markdown(measurements: Sequence[Measurement], about: Mapping[str, object]) -> str:
+    """Return the whole report."""
+    lines = ["# mixad and its peers", "", LEGEND, ""]
+    for key, value in about.items():
+        shown = ", ".join(f"{k} {v}" for k, v in value.items()) if key == "versions" else value
+        lines.append(f"- {key}: {shown}")
+    for m in measurements:
+        kept = f", last {m.keep} results kept" if m.keep else ""
+        lines += ["", f"## {m.workload}: {m.title}{kept}", ""]
+        head = ("contender", "time, ms", "turns", "first call, ms", "error / tolerance")
+        lines += table(head, time_rows(m))
+        if m.ratios:
+            lines += ["", *table(("subject", "over", "ratio", "target", ""), ratio_rows(m))]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(measurements: Sequence[Measurement], about: Mapping[str, object]) -> str:
+    """Return the whole report for machines."""
+    report = {"environment": about, "measurements": [as_record(m) for m in measurements]}
+    return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+
+
+def write_atomically(path: Path, content: str) -> None:
+    """Replace a file in one step: a reader sees the old one or the new one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

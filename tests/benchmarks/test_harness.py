@@ -1,0 +1,150 @@
+"""The statistics and the pairing of `benchmarks.peers`, on times that are known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.peers import harness, report
+from benchmarks.peers.harness import Case, Comparison, Contender, Summary, Target, Tolerance
+
+ONES = np.ones(3)
+
+
+def contender(value: float = 1.0) -> Contender:
+    return Contender(lambda: (lambda: value, lambda result: [result * ONES]), (ONES,))
+
+
+def missing_library():
+    raise ModuleNotFoundError("No module named 'nowhere'", name="nowhere")
+
+
+def case(**contenders: Contender) -> Case:
+    comparisons = [Comparison("mine", "theirs", Target(2.0))]
+    return Case("work", "case", contenders, comparisons, Tolerance(1e-3, 0.0), keeps=(0,), rounds=9)
+
+
+def test_median_lies_in_its_interval_and_the_interval_in_the_spread():
+    values = np.random.default_rng(1).normal(5.0, 1.0, 101)
+    found = harness.summarise(values)
+    assert found.median == np.median(values)
+    assert found.p10 < found.low < found.median < found.high < found.p90
+    assert found.count == 101
+
+
+def test_same_times_give_the_same_interval():
+    values = np.random.default_rng(2).random(30)
+    assert harness.summarise(values, seed=3) == harness.summarise(values, seed=3)
+
+
+def test_bootstrap_interval_covers_the_true_median_about_as_often_as_it_says():
+    rng = np.random.default_rng(4)
+    samples = [harness.summarise(rng.exponential(1.0, 41), seed) for seed in range(300)]
+    covered = np.mean([s.low <= np.log(2) <= s.high for s in samples])
+    assert 0.90 < covered < 0.99
+
+
+def test_ratios_are_taken_pair_by_pair():
+    drift = np.array([1.0, 10.0, 100.0])
+    found = harness.compare({"mine": 2 * drift, "theirs": drift}, Comparison("mine", "theirs"))
+    assert (found.median, found.low, found.high) == (2.0, 2.0, 2.0)
+
+
+def test_rounds_that_one_side_sat_out_are_no_pairs():
+    times = {"mine": np.array([1.0, 2.0, 3.0]), "theirs": np.array([1.0, np.nan, 1.0])}
+    assert harness.compare(times, Comparison("mine", "theirs")).count == 2
+
+
+def test_comparison_with_an_absent_peer_is_none():
+    assert harness.compare({"mine": ONES}, Comparison("mine", "theirs")) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "met"),
+    [
+        (Target(1.0), False),
+        (Target(1.1), True),
+        (Target(1.0, by_interval=True), True),
+        (Target(0.8, by_interval=True), False),
+    ],
+)
+def test_target_is_met_by_the_median_or_by_the_interval(target, met):
+    assert target.met(Summary(1.05, 0.9, 1.2, 0.8, 1.3, 10)) is met
+
+
+def test_ring_holds_the_last_results_only():
+    class Result:
+        alive = 0
+
+        def __init__(self):
+            Result.alive += 1
+
+        def __del__(self):
+            Result.alive -= 1
+
+    for keep in (0, 3):
+        turn = harness.stopwatch(Result, keep)
+        for _ in range(10):
+            turn()
+        assert Result.alive == keep
+        del turn
+
+
+def test_slow_contender_sits_rounds_out_and_the_fast_one_has_them_all():
+    turns = {"fast": lambda: 1e-6, "slow": lambda: 1.0}
+    times = harness.paired_times(turns, rounds=40, settle=0)
+    assert np.isfinite(times["fast"]).sum() == 40
+    assert np.isfinite(times["slow"]).sum() == harness.MIN_TURNS
+
+
+def test_absent_peer_is_listed_with_its_reason_and_its_comparison_is_not_hidden():
+    (found,) = harness.measure(case(mine=contender(), theirs=Contender(missing_library)))
+    assert found.absent == {"theirs": "not installed (nowhere)"}
+    assert [summary for _, summary in found.ratios] == [None]
+    assert "n/a: not installed (nowhere)" in report.markdown([found], {})
+
+
+def test_wrong_values_are_not_timed():
+    (found,) = harness.measure(case(mine=contender(), theirs=contender(1.01)))
+    assert list(found.series) == ["mine"]
+    assert "wrong values" in found.absent["theirs"]
+    assert found.errors["theirs"] == pytest.approx(10.0)
+
+
+def test_derived_series_are_compared_round_by_round():
+    derived = {"mine": lambda times: 2 * times["theirs"], "lost": lambda times: times["nothing"]}
+    (found,) = harness.measure(replace(case(theirs=contender()), derived=derived))
+    ((_, ratio),) = found.ratios
+    assert ratio.median == 2.0
+    assert found.absent == {"lost": "nothing was not timed"}
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+def test_error_sees_every_bad_element(bad):
+    got = np.array([1.0, bad, 1.0])
+    assert harness.largest_error([got], [ONES], Tolerance(1e-6, 1e-6)) > 1
+
+
+def test_error_is_a_multiple_of_the_tolerance():
+    wanted = np.array([0.0, 10.0])
+    got = np.array([0.02, 10.0])
+    assert harness.largest_error([got], [wanted], Tolerance(0.0, 1e-3)) == pytest.approx(2.0)
+
+
+def test_reasons_name_no_path():
+    assert harness.why(OSError("cannot open /some/where/libX.so here")) == (
+        "OSError: cannot open libX.so here"
+    )
+
+
+def test_reports_say_met_or_missed_and_are_replaced_in_one_step(tmp_path):
+    (found,) = harness.measure(case(mine=contender(), theirs=contender()))
+    target = tmp_path / "report.json"
+    target.write_text("old")
+    report.write_atomically(target, report.as_json([found], {"seed": 0}))
+    (measurement,) = json.loads(target.read_text())["measurements"]
+    assert measurement["comparisons"][0]["verdict"] in ("met", "missed")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
