@@ -212,6 +212,11 @@ class Builder:
             self._blocks.pop()
             self._known.pop()
 
+    def adopt(self, draft: Draft) -> None:
+        """Add the statements of a draft to the present block."""
+        self._blocks[-1] += draft.statements
+        self._known[-1].update(draft.known)
+
     def inline(self, program: Program, args: Sequence[Atom]) -> tuple[Atom, ...]:
         """Add the statements of another program with ``args`` for its params; return its outputs."""
         names: dict[Var, Atom] = {p.var: a for p, a in zip(program.params, args, strict=True)}

@@ -1,0 +1,12 @@
+"""Plain Python scalar functions to scalar programs.
+
+`read_function` once, `FunctionSource.snapshot` at every call, `parse` for every new combination of
+argument types and snapshot key.
+"""
+
+from mixad.scalar.parse.argument import Argument
+from mixad.scalar.parse.driver import Parsed, parse
+from mixad.scalar.parse.frame import Capture
+from mixad.scalar.parse.snapshot import FunctionSource, Snapshot, read_function
+
+__all__ = ["Argument", "Capture", "FunctionSource", "Parsed", "Snapshot", "parse", "read_function"]

@@ -1,0 +1,32 @@
+"""What the parser is told about a value that the compiled function will receive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mixad.scalar.types import ScalarType
+
+__all__ = ["Argument"]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Type information of an argument or of a captured value.
+
+    Attributes
+    ----------
+    type : ScalarType
+        Type of the value, or of an array's elements.
+    weak : bool
+        Whether it is a Python scalar, which adopts the type of what it meets.
+    kind : str
+        ``"lane"``: one value per element of the broadcast; ``"uniform"``: one for the whole call.
+    rank : int
+        Number of axes, for captured arrays: what indexing them takes.
+    """
+
+    type: ScalarType
+    weak: bool = False
+    kind: Literal["lane", "uniform"] = "lane"
+    rank: int = 0

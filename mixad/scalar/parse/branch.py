@@ -1,0 +1,193 @@
+"""Two paths that meet: `if`, and statements after an exit that may have been taken."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from mixad.scalar.build import Draft
+from mixad.scalar.ir import Atom, Const, Line
+from mixad.scalar.parse.analysis import exits_always, may_exit
+from mixad.scalar.parse.frame import Frame, State, is_false, is_true
+from mixad.scalar.parse.text import Located
+from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt, shape_of, types_in
+from mixad.scalar.parse.values import Bound, Value, kind_of
+from mixad.scalar.types import BOOL
+
+__all__ = ["Path", "run_block", "select", "unless"]
+
+
+class Path:
+    """One of two paths: the block it writes, its results, and the state at its end.
+
+    A result is None where nothing reads it if this path was taken.
+    """
+
+    def __init__(self, frame: Frame, work: Callable[[], object]) -> None:
+        self.frame = frame
+        self.draft = Draft()
+        self.atoms: list[Atom | None] = []
+        self.start = frame.builder.fresh(BOOL).id  # what is younger is not visible outside
+        with frame.builder.writing(self.draft), frame.branch(frame.state):
+            work()
+            self.state: State = frame.state
+
+    def give(self, value: Value | None, shape: Shape) -> None:
+        """Add a value, in the types of a shape, to the block's results."""
+        if value is None:
+            self.atoms += [None] * len(list(types_in(shape)))
+            return
+        with self.frame.builder.writing(self.draft):
+            self.atoms += atoms_of(self.frame, value, shape)
+
+
+def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
+    """Compile statements; what follows an exit that may have been taken runs only if it was not."""
+    for i, s in enumerate(statements):
+        frame.builder.line = frame.info.text.line(s)
+        if isinstance(s, ast.If):
+            if _run_if(frame, s, statements[i + 1 :]):
+                return
+        else:
+            execute = frame.walk.statements.get(type(s))
+            if execute is None:
+                raise frame.unsupported(s)
+            execute(frame, s)
+        exited = frame.exited()
+        if is_true(exited):
+            return
+        if not is_false(exited):
+            rest = statements[i + 1 :]
+            if rest:
+                live = _live_after(frame, rest[-1], [s, *rest])
+                unless(frame, s, exited, partial(run_block, frame, rest), live)
+            return
+
+
+def _run_if(frame: Frame, s: ast.If, rest: Sequence[ast.stmt]) -> bool:
+    """Compile an `if`; return whether ``rest``, what follows it, was compiled as part of it.
+
+    A branch that always leaves the block does not meet the other one again, so what follows
+    belongs to the other branch.
+    """
+    cond = frame.truth(s.test)
+    if isinstance(cond, Const):
+        run_block(frame, s.body if cond.value else s.orelse)
+        return False
+    body, orelse = list(s.body), list(s.orelse)
+    takes_rest = exits_always(body) or exits_always(orelse)
+    if takes_rest:
+        if exits_always(body):
+            orelse += rest
+        else:
+            body += rest
+    line = frame.builder.line
+    paths = [Path(frame, partial(run_block, frame, b)) for b in (body, orelse)]
+    last = rest[-1] if takes_rest and rest else s
+    _meet(frame, s, cond, paths[0], paths[1], _live_after(frame, last, [*body, *orelse]), line)
+    return takes_rest
+
+
+def unless(
+    frame: Frame, node: ast.stmt, exited: Atom, work: Callable[[], object], live: frozenset[str]
+) -> None:
+    """Compile ``work`` so that it runs unless ``exited`` holds."""
+    if is_true(exited):
+        return
+
+    def going_on() -> None:
+        frame.state.exits.clear()
+        work()
+
+    line = frame.builder.line
+    if is_false(exited):
+        going_on()
+    else:
+        paths = Path(frame, lambda: None), Path(frame, going_on)
+        _meet(frame, node, exited, *paths, live, line)
+
+
+def _live_after(frame: Frame, last: ast.stmt, inside: Sequence[ast.stmt]) -> frozenset[str]:
+    live = frame.info.liveness.after[id(last)]
+    return live | frame.loop_head | frame.loop_after if may_exit(inside) else live
+
+
+def _meet(
+    frame: Frame,
+    node: ast.stmt,
+    cond: Atom,
+    yes: Path,
+    no: Path,
+    live: frozenset[str],
+    line: Line | None,
+) -> None:
+    """Continue with the state of whichever path is taken."""
+    names = [n for n in {**yes.state.names, **no.state.names} if n in live]
+    bound: list[tuple[Bound | None, Bound | None]] = [
+        (yes.state.names.get(n), no.state.names.get(n)) for n in names
+    ]
+    bound.append((yes.state.result, no.state.result))
+    shapes = [
+        _shape(frame, node, name, *pair) for name, pair in zip([*names, None], bound, strict=True)
+    ]
+    for (a, b), shape in zip(bound, shapes, strict=True):
+        if shape is not None:
+            yes.give(a and a.value, shape)
+            no.give(b and b.value, shape)
+    kinds = list({**yes.state.exits, **no.state.exits})
+    for path in (yes, no):
+        path.atoms += [path.state.exits.get(k) or Const(False, BOOL) for k in kinds]
+    atoms = iter(select(frame, cond, yes, no, line))
+    merged = [
+        None if shape is None else Bound(rebuilt(shape, atoms), (a or b).line)  # type: ignore[union-attr]
+        for (a, b), shape in zip(bound, shapes, strict=True)
+    ]
+    frame.state = State(
+        {n: b for n, b in zip(names, merged[:-1], strict=True) if b is not None},
+        dict(zip(kinds, atoms, strict=True)),
+        merged[-1],
+    )
+
+
+def _shape(
+    frame: Frame, node: Located, name: str | None, a: Bound | None, b: Bound | None
+) -> Shape | None:
+    if a is None or b is None:
+        one = a or b
+        return None if one is None else shape_of(one.value)
+    try:
+        return joined(frame.walk.rules, shape_of(a.value), shape_of(b.value))
+    except Mismatch:
+        what = "the result" if name is None else repr(name)
+        raise frame.type_error(
+            node,
+            f"{what} is a {kind_of(a.value)} on one path (line {a.line}) "
+            f"and a {kind_of(b.value)} on the other (line {b.line})",
+            "give both paths values of one type",
+        ) from None
+
+
+def select(frame: Frame, cond: Atom, yes: Path, no: Path, line: Line | None) -> list[Atom]:
+    """Add the `if` whose blocks two paths have written; return the atoms of the path taken."""
+    pairs = [_pair(cond, a, b, yes.start) for a, b in zip(yes.atoms, no.atoms, strict=True)]
+    different = list(dict.fromkeys(p for p in pairs if p[0] != p[1]))
+    if not different:
+        return [a for a, _ in pairs]
+    then, orelse = (path.draft.block([p[i] for p in different]) for i, path in enumerate((yes, no)))
+    before, frame.builder.line = frame.builder.line, line
+    outs = frame.builder.add_if(cond, then, orelse, line)
+    frame.builder.line = before
+    chosen = dict(zip(different, outs, strict=True))
+    return [chosen.get(p, p[0]) for p in pairs]
+
+
+def _pair(cond: Atom, a: Atom | None, b: Atom | None, start: int) -> tuple[Atom, Atom]:
+    """Return the results of both paths; one that nothing reads becomes the other's, or zero."""
+    known = a if a is not None else b
+    assert known is not None
+    if a is None or b is None:
+        visible = isinstance(known, Const) or known.id < start
+        filler = known if visible else Const(known.type.dtype.type(0).item(), known.type)
+        return (filler if a is None else a), (filler if b is None else b)
+    return (Const(True, BOOL) if a == cond else a), (Const(False, BOOL) if b == cond else b)

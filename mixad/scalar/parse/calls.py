@@ -1,0 +1,186 @@
+"""Calls: functions of the user are inlined, known functions become ops."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from mixad.errors import KernelError, KernelSyntaxError
+from mixad.scalar.parse.frame import Frame, State
+from mixad.scalar.parse.intrinsics import Arguments, intrinsic
+from mixad.scalar.parse.info import FunctionInfo, unwrapped
+from mixad.scalar.parse.snapshot import FunctionSource, read_function
+from mixad.scalar.parse.values import Bound, Closure, Helper, Object, Tuple, Value, kind_of
+
+__all__ = ["call", "inline"]
+
+
+def call(frame: Frame, node: ast.Call) -> Value:
+    """Return the value of a call."""
+    function = frame.value(node.func)
+    arguments = _arguments(frame, node)
+    match function:
+        case Closure():
+            info = _root(function.frame).inner(function.node)
+            return _inlined(
+                frame,
+                node,
+                info,
+                arguments,
+                function.defaults,
+                function.frame.index,
+                function.frame,
+            )
+        case Helper():
+            source = frame.walk.snapshot.sources[function.index]
+            defaults = _defaults(frame, node, source, function.index)
+            return _inlined(frame, node, source.info, arguments, defaults, function.index, None)
+        case Object():
+            return _known(frame, node, function, arguments)
+    raise frame.type_error(
+        node.func, f"`{ast.unparse(node.func)}` is a {kind_of(function)}, not a function"
+    )
+
+
+def _root(frame: Frame) -> FunctionInfo:
+    while frame.parent is not None:
+        frame = frame.parent
+    return frame.info
+
+
+def _arguments(frame: Frame, node: ast.Call) -> Arguments:
+    positional: list[Value] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            inner = frame.value(argument.value)
+            if not isinstance(inner, Tuple):
+                raise frame.type_error(argument, f"a {kind_of(inner)} cannot be unpacked")
+            positional += inner.items
+        else:
+            positional.append(frame.value(argument))
+    keywords: dict[str, Value] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            raise frame.error(
+                keyword.value, "`**` is not supported in a kernel", "write the arguments out"
+            )
+        keywords[keyword.arg] = frame.value(keyword.value)
+    return Arguments(positional, keywords)
+
+
+def _defaults(frame: Frame, node: ast.Call, source: FunctionSource, index: int) -> dict[str, Value]:
+    defaults: dict[str, Value] = {}
+    for name in source.parameters:
+        place = source.default_index(name)
+        if place is not None:
+            defaults[name] = frame.outside((index, place), name, node, frame)
+    return defaults
+
+
+def _inlined(
+    frame: Frame,
+    node: ast.Call,
+    info: FunctionInfo,
+    arguments: Arguments,
+    defaults: dict[str, Value],
+    index: int,
+    parent: Frame | None,
+) -> Value:
+    """Compile the body of a called function in place of the call."""
+    if info in frame.walk.active:
+        raise frame.error(
+            node, f"{info.name!r} calls itself: recursion cannot be compiled", "use a loop"
+        )
+    values = bind(frame, node, info, arguments, defaults)
+    names = {name: Bound(value, node.lineno) for name, value in values.items()}
+    inner = Frame(frame.walk, info, index, parent, State(names))
+    line = frame.builder.line
+    result = inline(inner)
+    frame.builder.line = line
+    return result
+
+
+def inline(frame: Frame) -> Value:
+    """Compile the body of a frame's function and return its result."""
+    frame.walk.active.append(frame.info)
+    try:
+        if isinstance(frame.info.node, ast.Lambda):
+            return frame.value(frame.info.node.body)
+        _ = frame.info.liveness  # checks definite assignment first
+        frame.walk.run(frame, frame.info.node.body)
+    finally:
+        frame.walk.active.pop()
+    assert frame.state.result is not None
+    return frame.state.result.value
+
+
+def bind(
+    frame: Frame,
+    node: ast.Call,
+    info: FunctionInfo,
+    arguments: Arguments,
+    defaults: dict[str, Value],
+) -> dict[str, Value]:
+    """Return the values of a function's parameters, as Python's call rules have it."""
+    a = info.node.args
+    if a.kwarg is not None:
+        raise frame.error(
+            node,
+            f"{info.name!r} takes `**{a.kwarg.arg}`, which is not supported",
+            "name its parameters",
+        )
+    positional = [p.arg for p in (*a.posonlyargs, *a.args) if p.arg != info.bound]
+    given = arguments.positional
+    values = dict(zip(positional, given, strict=False))
+    if a.vararg is not None:
+        values[a.vararg.arg] = Tuple(tuple(given[len(positional) :]))
+    elif len(given) > len(positional):
+        raise frame.type_error(
+            node, f"{info.name!r} takes {len(positional)} positional arguments, got {len(given)}"
+        )
+    only_positional = {p.arg for p in a.posonlyargs}
+    named = [*positional, *(p.arg for p in a.kwonlyargs)]
+    for name, value in arguments.keywords.items():
+        if name in values or name not in named or name in only_positional:
+            what = "gets its argument twice:" if name in values else "has no parameter"
+            raise frame.type_error(node, f"{info.name!r} {what} {name!r}")
+        values[name] = value
+    _fill(frame, node, info, named, values, defaults)
+    return values
+
+
+def _fill(
+    frame: Frame, node: ast.Call, info: FunctionInfo, named: Sequence[str], values: dict[str, Value],
+    defaults: dict[str, Value],
+) -> None:  # fmt: skip
+    for name in named:
+        if name not in values:
+            if name not in defaults:
+                raise frame.type_error(node, f"{info.name!r} needs an argument for {name!r}")
+            values[name] = defaults[name]
+
+
+def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments) -> Value:
+    """Return the value of a call of a function that mixad knows."""
+    handler = intrinsic(function.value)
+    if handler is not None:
+        return handler(frame, node, arguments)
+    name = ast.unparse(node.func)
+    if "random" in name.split("."):
+        raise frame.error(node, f"`{name}`: random numbers in a kernel would differ each time it runs",
+                          "draw them before, and pass them as an argument")  # fmt: skip
+    if unwrapped(function.value) is not None:
+        raise _unreadable(frame, node, function.value)
+    raise frame.error(
+        node.func,
+        f"`{name}` cannot be called in a kernel",
+        "use functions of math, numpy, mixad.special, or your own",
+    )
+
+
+def _unreadable(frame: Frame, node: ast.Call, function: object) -> KernelError:
+    try:
+        read_function(function)
+    except KernelSyntaxError as error:
+        return frame.error(node, error.message, error.hint)
+    return frame.error(node, "this function cannot be compiled")

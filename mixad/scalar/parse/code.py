@@ -1,0 +1,176 @@
+"""Finding the syntax tree of a function, and proving that it is the function's.
+
+The file's text may not be what the running function was compiled from: it may have been edited
+since.  So the text found is compiled again, and only a function whose code object is equal to the
+running one's is accepted.
+"""
+
+from __future__ import annotations
+
+import __future__
+import ast
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+
+from mixad.errors import KernelSyntaxError
+from mixad.scalar.parse.text import SourceText
+
+__all__ = ["FunctionNode", "FoundFunction", "find_function", "same_code"]
+
+FunctionNode = ast.FunctionDef | ast.Lambda
+
+_FUTURE_FLAGS = 0
+for _name in __future__.all_feature_names:
+    _FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
+
+_COMPARED = ("co_code", "co_name", "co_qualname", "co_names", "co_varnames", "co_freevars", "co_cellvars",
+             "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags",
+             "co_exceptiontable")  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class FoundFunction:
+    """A function's syntax tree, and the name of the class around it (for private names)."""
+
+    node: FunctionNode
+    text: SourceText
+    inside: str | None
+
+
+def find_function(code: CodeType) -> FoundFunction:
+    """Return the syntax tree that a code object was compiled from.
+
+    Raises
+    ------
+    KernelSyntaxError
+        If there is no source text, or it is not what the code was compiled from.
+    """
+    linecache.checkcache(code.co_filename)
+    text = "".join(linecache.getlines(code.co_filename))
+    if not text:
+        raise KernelSyntaxError(
+            f"the source of {_shown(code)} is not available (it was defined in {code.co_filename})",
+            hint="define it in a file or a notebook cell",
+        )
+    try:
+        module, source = _parsed(text, code.co_filename)
+    except SyntaxError:
+        raise _edited(code) from None
+    found = _found_in(_statement_around(module, code.co_firstlineno), module, source, code)
+    found = found or _found_in(module.body, module, source, code)
+    if found is None:
+        raise _edited(code)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str, filename: str) -> tuple[ast.Module, SourceText]:
+    return ast.parse(text), SourceText(filename, tuple(text.splitlines()))
+
+
+def _shown(code: CodeType) -> str:
+    return "this lambda" if code.co_name == "<lambda>" else f"function {code.co_name!r}"
+
+
+def _edited(code: CodeType) -> KernelSyntaxError:
+    return KernelSyntaxError(
+        f"the source of {_shown(code)} in {code.co_filename}, line {code.co_firstlineno}, "
+        "is not what it was compiled from: the file was edited since it was imported",
+        hint="reload the module, or restart Python",
+    )
+
+
+def _statement_around(module: ast.Module, line: int) -> list[ast.stmt]:
+    """Return the module's statement that covers a line (a list of one, or none)."""
+    return [s for s in module.body if _first_line(s) <= line <= (s.end_lineno or s.lineno)]
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(d.lineno for d in decorators)])
+
+
+def _found_in(
+    statements: list[ast.stmt], module: ast.Module, source: SourceText, code: CodeType
+) -> FoundFunction | None:
+    """Compile statements of a module and return the function whose code is ``code``."""
+    part = ast.Module(statements, [])
+    flags = code.co_flags & _FUTURE_FLAGS
+    compiled = compile(part, code.co_filename, "exec", flags=flags, dont_inherit=True)
+    equal = [c for c in _nested_codes(compiled) if same_code(c, code)]
+    equal.sort(key=lambda c: list(c.co_positions()) != list(code.co_positions()))
+    for candidate in equal:
+        found = _node_of(candidate, part, source)
+        if found is not None:
+            return found
+    return None
+
+
+def _nested_codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _nested_codes(constant)
+
+
+def same_code(a: CodeType, b: CodeType) -> bool:
+    """Whether two code objects do the same; where in a file they stand does not matter."""
+    if any(getattr(a, name) != getattr(b, name) for name in _COMPARED):
+        return False
+    return len(a.co_consts) == len(b.co_consts) and all(
+        map(_same_constant, a.co_consts, b.co_consts)
+    )
+
+
+def _same_constant(a: object, b: object) -> bool:
+    """Equal in type and value; ``repr`` tells 0.0 from -0.0, and nan from other numbers."""
+    if isinstance(a, CodeType) and isinstance(b, CodeType):
+        return same_code(a, b)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, frozenset):
+        return a == b
+    return repr(a) == repr(b)
+
+
+def _node_of(code: CodeType, part: ast.Module, source: SourceText) -> FoundFunction | None:
+    """Return the node of a code object that was compiled from ``part``."""
+    candidates = [(node, inside) for node, inside in _functions(part, None) if _may_be(node, code)]
+    if not candidates:
+        return None
+    node, inside = min(candidates, key=lambda c: _extent(c[0]))
+    return FoundFunction(node, source, inside)
+
+
+def _functions(node: ast.AST, inside: str | None) -> Iterator[tuple[FunctionNode, str | None]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, FunctionNode):
+            yield child, inside
+        name = child.name if isinstance(child, ast.ClassDef) else inside
+        yield from _functions(child, name)
+
+
+def _may_be(node: FunctionNode, code: CodeType) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return node.name == code.co_name and _first_line(node) == code.co_firstlineno
+    if code.co_name != "<lambda>" or node.lineno != code.co_firstlineno:
+        return False
+    end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
+    return all(
+        (node.lineno, node.col_offset) <= first and last <= end for first, last in _spans(code)
+    )
+
+
+def _spans(code: CodeType) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield the (line, column) spans of a code object's instructions, where they are known."""
+    for line, end_line, column, end_column in code.co_positions():
+        if line and end_line and column is not None and end_column:
+            yield (line, column), (end_line, end_column)
+
+
+def _extent(node: FunctionNode) -> tuple[int, int]:
+    lines = (node.end_lineno or 0) - node.lineno
+    return lines, (node.end_col_offset or 0) - (0 if lines else node.col_offset)

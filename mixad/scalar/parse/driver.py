@@ -1,0 +1,112 @@
+"""From a function's source and the types of its arguments to a program."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import Atom, Program
+from mixad.scalar.parse.argument import Argument
+from mixad.scalar.parse.branch import run_block
+from mixad.scalar.parse.calls import inline
+from mixad.scalar.parse.expressions import EXPRESSIONS
+from mixad.scalar.parse.frame import Capture, Frame, State, Walk
+from mixad.scalar.parse.loop import run_while
+from mixad.scalar.parse.ranges import run_for
+from mixad.scalar.parse.snapshot import FunctionSource, Snapshot
+from mixad.scalar.parse.statements import SIMPLE_STATEMENTS
+from mixad.scalar.parse.values import Bound, Scalar, Tuple, Value
+from mixad.scalar.promotion import NUMPY, Rules
+from mixad.scalar.simplify import without_dead_code
+
+__all__ = ["Parsed", "parse"]
+
+_STATEMENTS: Mapping[type, Callable[[Frame, Any], None]] = MappingProxyType(
+    {**SIMPLE_STATEMENTS, ast.While: run_while, ast.For: run_for}
+)
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A function as a program.
+
+    Attributes
+    ----------
+    program : Program
+        Its params are the function's parameters, in order, then one for each capture.
+    captures : tuple of Capture
+        What the program takes from outside; `Snapshot.values` has their values.
+    single : bool
+        False if the function returns a tuple.
+    """
+
+    program: Program
+    captures: tuple[Capture, ...]
+    single: bool
+
+
+def parse(
+    source: FunctionSource,
+    arguments: Sequence[Argument],
+    snapshot: Snapshot,
+    rules: Rules = NUMPY,
+) -> Parsed:
+    """Compile a function for given argument types.
+
+    Parameters
+    ----------
+    source : FunctionSource
+        The function.
+    arguments : sequence of Argument
+        One for each of its parameters.
+    snapshot : Snapshot
+        What the function reads from outside, as it is now.
+    rules : Rules
+        Promotion policy of the base library.
+
+    Returns
+    -------
+    Parsed
+        Equal for equal arguments, ``snapshot.key`` and rules.
+
+    Raises
+    ------
+    KernelSyntaxError
+        Where the function uses what cannot be compiled.
+    KernelTypeError
+        Where types do not fit.
+    """
+    builder = Builder(source.name)
+    walk = Walk(builder, rules, snapshot, EXPRESSIONS, _STATEMENTS, run_block)
+    frame = Frame(walk, source.info, 0)
+    _refuse_variadic(frame)
+    names = {}
+    for name, argument in zip(source.parameters, arguments, strict=True):
+        atom = builder.param(name, argument.type, argument.kind)
+        names[name] = Bound(Scalar(atom, argument.weak), source.info.node.lineno)
+    frame.state = State(names)
+    result = inline(frame)
+    outputs = result.items if isinstance(result, Tuple) else (result,)
+    program = without_dead_code(builder.finish([_output(frame, value) for value in outputs]))
+    return Parsed(program, tuple(walk.captures), not isinstance(result, Tuple))
+
+
+def _refuse_variadic(frame: Frame) -> None:
+    a = frame.info.node.args
+    for parameter in (a.vararg, a.kwarg):
+        if parameter is not None:
+            raise frame.error(
+                parameter, f"`{parameter.arg}` takes any number of arguments", "name each parameter"
+            )
+
+
+def _output(frame: Frame, value: Value) -> Atom:
+    """Return an output; a weak one takes the library's default type."""
+    node = frame.info.node
+    place: Any = node.body if isinstance(node, ast.Lambda) else node.body[-1]
+    scalar = frame.as_scalar(value, place)
+    return frame.builder.convert(scalar.atom, frame.walk.rules.default(scalar.typed))

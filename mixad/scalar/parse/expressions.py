@@ -1,0 +1,250 @@
+"""Expressions: what each kind of syntax node stands for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from mixad.scalar.ir import Atom, Const, Load, While, walk_statements
+from mixad.scalar.parse.branch import Path, select
+from mixad.scalar.parse.calls import call
+from mixad.scalar.parse.frame import Frame, is_false, is_true
+from mixad.scalar.parse.operators import apply, binary, compare, unary
+from mixad.scalar.parse.statements import closure
+from mixad.scalar.parse.unify import Mismatch, joined, rebuilt, shape_of
+from mixad.scalar.parse.values import Captured, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.types import BOOL, I64
+
+__all__ = ["EXPRESSIONS"]
+
+
+def _constant(frame: Frame, node: ast.Constant) -> Value:
+    value = node.value
+    if isinstance(value, bool | float):
+        return frame.constant(value)
+    if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 63:
+            raise frame.type_error(
+                node, f"{value} does not fit into 64 bits", "write it as a float"
+            )
+        return frame.constant(value)
+    if isinstance(value, complex):
+        raise frame.type_error(
+            node, "complex numbers are not supported in a kernel", "use two real numbers"
+        )
+    return Object(value)
+
+
+def _name(frame: Frame, node: ast.Name) -> Value:
+    return frame.lookup(node)
+
+
+def _attribute(frame: Frame, node: ast.Attribute) -> Value:
+    return frame.lookup(node)
+
+
+def _binary(frame: Frame, node: ast.BinOp) -> Value:
+    return binary(frame, node, node.op, frame.value(node.left), frame.value(node.right))
+
+
+def _compare(frame: Frame, node: ast.Compare) -> Value:
+    """A chain is the conjunction of its comparisons; each operand is computed once."""
+    left = frame.value(node.left)
+    result: Scalar | None = None
+    for op, right_node in zip(node.ops, node.comparators, strict=True):
+        right = frame.value(right_node)
+        one = _one_comparison(frame, node, op, left, right)
+        result = one if result is None else apply(frame, node, "and", (result, one))
+        left = right
+    assert result is not None
+    return result
+
+
+def _one_comparison(
+    frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value
+) -> Scalar:
+    if isinstance(op, ast.In | ast.NotIn):
+        return _membership(frame, node, op, left, right)
+    if isinstance(op, ast.Is | ast.IsNot):
+        raise frame.error(node, "`is` has no meaning for numbers", "use ==")
+    return compare(frame, node, op, frame.as_scalar(left, node), frame.as_scalar(right, node))
+
+
+def _membership(
+    frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value
+) -> Scalar:
+    if not isinstance(right, Tuple):
+        raise frame.type_error(node, f"`in` works on constant tuples, not on a {kind_of(right)}")
+    found: Atom = frame.builder.const(False, BOOL)
+    for item in right.items:
+        equal = compare(
+            frame, node, ast.Eq(), frame.as_scalar(left, node), frame.as_scalar(item, node)
+        )
+        found = frame.builder.op("or", found, equal.atom)
+    return Scalar(frame.builder.op("not", found) if isinstance(op, ast.NotIn) else found, True)
+
+
+def _logic(frame: Frame, node: ast.BoolOp) -> Value:
+    """`and` and `or`: of booleans logic, of numbers the operand that Python returns."""
+    result = frame.scalar(node.values[0])
+    for right in node.values[1:]:
+        result = _and_or(frame, node, result, right)
+    return result
+
+
+def _and_or(frame: Frame, node: ast.BoolOp, left: Scalar, right: ast.expr) -> Scalar:
+    is_and = isinstance(node.op, ast.And)
+    cond = frame.truth_of(left)
+    if isinstance(cond, Const):
+        return frame.scalar(right) if bool(cond.value) == is_and else left
+    results: list[Scalar] = []
+    path = Path(frame, lambda: results.append(frame.scalar(right)))
+    other = results[0]
+    if left.atom.type.is_bool and other.atom.type.is_bool and not _guarded(path):
+        frame.builder.adopt(path.draft)
+        name = "and" if is_and else "or"
+        return Scalar(frame.builder.op(name, left.atom, other.atom), left.weak and other.weak)
+    stay = Path(frame, lambda: None)
+    return _meet(frame, node, cond, *((path, other), (stay, left))[:: 1 if is_and else -1])
+
+
+def _guarded(path: Path) -> bool:
+    """Whether the right operand must not, or should not, be computed when it is not needed."""
+    return any(isinstance(s, Load | While) for s in walk_statements(path.draft.block(())))
+
+
+def _conditional(frame: Frame, node: ast.IfExp) -> Value:
+    cond = frame.truth(node.test)
+    if is_true(cond) or is_false(cond):
+        return frame.value(node.body if is_true(cond) else node.orelse)
+    values: list[Value] = []
+    paths = [
+        Path(frame, lambda n=n: values.append(frame.value(n))) for n in (node.body, node.orelse)
+    ]  # type: ignore[misc]
+    return _meet(frame, node, cond, (paths[0], values[0]), (paths[1], values[1]))
+
+
+def _meet(
+    frame: Frame, node: ast.expr, cond: Atom, yes: tuple[Path, Value], no: tuple[Path, Value]
+) -> Any:
+    """Return the value of the path taken."""
+    try:
+        shape = joined(frame.walk.rules, shape_of(yes[1]), shape_of(no[1]))
+    except Mismatch:
+        raise frame.type_error(
+            node,
+            f"this is a {kind_of(yes[1])} or a {kind_of(no[1])}, depending on a condition",
+            "give both values one type",
+        ) from None
+    for path, value in (yes, no):
+        path.give(value, shape)
+    return rebuilt(shape, iter(select(frame, cond, yes[0], no[0], frame.builder.line)))
+
+
+def _tuple(frame: Frame, node: ast.Tuple) -> Value:
+    items: list[Value] = []
+    for element in node.elts:
+        if isinstance(element, ast.Starred):
+            inner = frame.value(element.value)
+            if not isinstance(inner, Tuple):
+                raise frame.type_error(element, f"a {kind_of(inner)} cannot be unpacked")
+            items += inner.items
+        else:
+            items.append(frame.value(element))
+    return Tuple(tuple(items))
+
+
+def _subscript(frame: Frame, node: ast.Subscript) -> Value:
+    value = frame.value(node.value)
+    if isinstance(value, Captured):
+        return _element(frame, node, value)
+    if not isinstance(value, Tuple):
+        raise frame.type_error(
+            node, f"`{ast.unparse(node.value)}` is a {kind_of(value)}: it cannot be indexed",
+            "a kernel sees one element of each argument; arrays are indexed when captured from outside",
+        )  # fmt: skip
+    if isinstance(node.slice, ast.Slice):
+        return Tuple(value.items[_slice(frame, node.slice)])
+    index = frame.scalar(node.slice)
+    if index.atom.type.is_float:
+        raise frame.type_error(
+            node.slice, f"an index is an integer, not {index.typed}", "use int(...)"
+        )
+    if isinstance(index.atom, Const):
+        return _item(frame, node, value, int(index.atom.value))
+    return _chosen(frame, node, value, index)
+
+
+def _item(frame: Frame, node: ast.Subscript, value: Tuple, index: int) -> Value:
+    if not -len(value.items) <= index < len(value.items):
+        raise frame.type_error(node, f"index {index} is outside a tuple of {len(value.items)}")
+    return value.items[index]
+
+
+def _chosen(frame: Frame, node: ast.Subscript, value: Tuple, index: Scalar) -> Value:
+    """Select the item at an index known when the kernel runs; one from the end if it is negative."""
+    size = len(value.items)
+    position = frame.builder.convert(index.atom, I64)
+    wrapped = apply(frame, node, "mod", (Scalar(position, True), frame.constant(size)))
+    result = frame.as_scalar(value.items[0], node)
+    for i, item in enumerate(value.items[1:], 1):
+        here = compare(frame, node, ast.Eq(), wrapped, frame.constant(i))
+        result = apply(frame, node, "where", (here, frame.as_scalar(item, node), result))
+    return result
+
+
+def _slice(frame: Frame, node: ast.Slice) -> slice:
+    bounds = []
+    for part in (node.lower, node.upper, node.step):
+        atom = None if part is None else frame.scalar(part).atom
+        if atom is not None and not (isinstance(atom, Const) and atom.type.is_integer):
+            assert part is not None
+            raise frame.error(part, "slices work on tuples with constant bounds only")
+        bounds.append(None if atom is None else int(atom.value))
+    return slice(*bounds)
+
+
+def _element(frame: Frame, node: ast.Subscript, array: Captured) -> Value:
+    """Read an element of an array from outside."""
+    nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if len(nodes) != array.argument.rank or not nodes:
+        raise frame.type_error(
+            node, f"{array.name!r} has {array.argument.rank} axes, it is indexed by {len(nodes)}",
+            "give one integer for each axis",
+        )  # fmt: skip
+    indices = [_index(frame, n) for n in nodes]
+    loaded = frame.builder.load(frame.walk.capture_array(array), *indices)
+    return Scalar(loaded, array.argument.weak)
+
+
+def _index(frame: Frame, node: ast.expr) -> Atom:
+    index = frame.scalar(node)
+    if not index.atom.type.is_integer:
+        raise frame.type_error(node, f"an index is an integer, not {index.typed}", "use int(...)")
+    if isinstance(index.atom, Const) and index.atom.value < 0:
+        raise frame.error(
+            node, "an index from the end needs the array's size", "count from the start"
+        )
+    return index.atom
+
+
+def _lambda(frame: Frame, node: ast.Lambda) -> Value:
+    return closure(frame, node)
+
+
+EXPRESSIONS: Mapping[type, Callable[[Frame, Any], Value]] = MappingProxyType({
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.BinOp: _binary,
+    ast.UnaryOp: unary,
+    ast.Compare: _compare,
+    ast.BoolOp: _logic,
+    ast.IfExp: _conditional,
+    ast.Tuple: _tuple,
+    ast.Subscript: _subscript,
+    ast.Call: call,
+    ast.Lambda: _lambda,
+})  # fmt: skip

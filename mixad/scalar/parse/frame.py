@@ -1,0 +1,295 @@
+"""The state of compiling one call of one function."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import ArrayType, Atom, Const, Var
+from mixad.scalar.parse.argument import Argument
+from mixad.scalar.parse.names import dotted
+from mixad.scalar.parse.refusals import refusal
+from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
+from mixad.scalar.parse.info import MISSING, FunctionInfo
+from mixad.scalar.parse.text import Located
+from mixad.scalar.parse.values import Bound, Captured, Helper, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.promotion import Rules, Typed
+from mixad.scalar.types import BOOL, F64, I64
+
+__all__ = ["Capture", "Exit", "Frame", "State", "Walk"]
+
+Exit: TypeAlias = Literal["break", "continue", "return"]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A value from outside that the program takes as a parameter.
+
+    Attributes
+    ----------
+    name : str
+        As the user's function spells it.
+    address : tuple of int
+        Where `Snapshot.value` finds it.
+    indexed : bool
+        Whether the parameter is an array that the program indexes.
+    """
+
+    name: str
+    address: Address
+    indexed: bool = False
+
+
+@dataclass
+class State:
+    """What holds at a point of a function: names, and the exits that have been taken before it."""
+
+    names: dict[str, Bound] = field(default_factory=dict)
+    exits: dict[Exit, Atom] = field(default_factory=dict)
+    result: Bound | None = None
+
+    def copy(self) -> State:
+        """Return a state that changes independently."""
+        return State(dict(self.names), dict(self.exits), self.result)
+
+
+@dataclass
+class Walk:
+    """What the frames of one parse share."""
+
+    builder: Builder
+    rules: Rules
+    snapshot: Snapshot
+    expressions: Mapping[type, Callable[[Frame, Any], Value]]
+    statements: Mapping[type, Callable[[Frame, Any], None]]
+    run: Callable[[Frame, Sequence[ast.stmt]], None]
+    captures: dict[Capture, Var] = field(default_factory=dict)
+    active: list[object] = field(default_factory=list)
+
+    def capture(self, name: str, address: Address, argument: Argument) -> Scalar:
+        """Return a value from outside as a parameter of the program."""
+        key = Capture(name, address)
+        if key not in self.captures:
+            self.captures[key] = self.builder.param(name, argument.type, argument.kind)
+        return Scalar(self.captures[key], argument.weak)
+
+    def capture_array(self, array: Captured) -> Var:
+        """Return an array from outside as an array parameter."""
+        key = Capture(array.name, array.address, indexed=True)
+        if key not in self.captures:
+            type_ = ArrayType(array.argument.type, array.argument.rank)
+            self.captures[key] = self.builder.array_param(array.name, type_)
+        return self.captures[key]
+
+
+@dataclass
+class Frame:
+    """One function being compiled into the program: names, source, and where values come from.
+
+    ``index`` is the function's place in the snapshot, ``parent`` the frame around a nested function,
+    ``loop_head`` and ``loop_after`` the names that the innermost loop needs at its head and after it,
+    ``hints`` the types that loops have carried when they were compiled before, as part of a loop
+    around them: types only widen, so they start there.
+    """
+
+    walk: Walk
+    info: FunctionInfo
+    index: int
+    parent: Frame | None = None
+    state: State = field(default_factory=State)
+    loop_head: frozenset[str] = frozenset()
+    loop_after: frozenset[str] = frozenset()
+    hints: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def builder(self) -> Builder:
+        """The builder of the program."""
+        return self.walk.builder
+
+    # -- evaluation ------------------------------------------------------------------------------
+
+    def value(self, node: ast.expr) -> Value:
+        """Return what an expression stands for, computing it where it is a number."""
+        evaluate = self.walk.expressions.get(type(node))
+        if evaluate is None:
+            raise self.unsupported(node)
+        return evaluate(self, node)
+
+    def scalar(self, node: ast.expr) -> Scalar:
+        """Return the number that an expression is."""
+        return self.as_scalar(self.value(node), node)
+
+    def as_scalar(self, value: Value, node: ast.expr) -> Scalar:
+        """Return a value as a number; an array from outside is taken element by element."""
+        if isinstance(value, Scalar):
+            return value
+        if isinstance(value, Captured):
+            return self.walk.capture(value.name, value.address, value.argument)
+        raise self.not_a_number(value, node)
+
+    def truth(self, node: ast.expr) -> Atom:
+        """Return whether an expression is true: a number is where it is not zero."""
+        return self.truth_of(self.scalar(node))
+
+    def truth_of(self, scalar: Scalar) -> Atom:
+        """Return whether a number is not zero."""
+        atom = scalar.atom
+        return (
+            atom
+            if atom.type.is_bool
+            else self.builder.op("ne", atom, self.builder.const(0, atom.type))
+        )
+
+    def convert(self, scalar: Scalar, to: Typed) -> Scalar:
+        """Return a number in another type."""
+        return Scalar(self.builder.convert(scalar.atom, to.type), to.weak)
+
+    def constant(self, value: bool | int | float) -> Scalar:
+        """Return a Python number as a weak constant."""
+        type_ = BOOL if isinstance(value, bool) else I64 if isinstance(value, int) else F64
+        return Scalar(self.builder.const(value, type_), True)
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def assign(self, name: str, value: Value, node: Located) -> None:
+        """Give a name a value."""
+        self.state.names[name] = Bound(value, node.lineno)
+
+    def lookup(self, node: ast.Name | ast.Attribute) -> Value:
+        """Return what a name or an attribute chain stands for."""
+        path = dotted(node, self.info.inside)
+        if path is None:
+            raise self.unsupported(node)
+        frame: Frame | None = self
+        while frame is not None:
+            if path[0] in frame.info.local:
+                return frame.local(path, node, self)
+            if frame.parent is None:
+                return frame.free(path, node, self)
+            frame = frame.parent
+        raise AssertionError("a frame chain ends in a free name")
+
+    def local(self, path: tuple[str, ...], node: ast.expr, reader: Frame) -> Value:
+        """Return the value of a name of this function."""
+        bound = self.state.names.get(path[0])
+        if bound is None:
+            raise reader.error(
+                node, f"{path[0]!r} is read before it is assigned", f"assign {path[0]!r} first"
+            )
+        if len(path) > 1:
+            raise reader.error(
+                node,
+                f"{path[0]!r} is a {kind_of(bound.value)} here: it has no attribute {path[1]!r}",
+                "use functions and operators of numbers",
+                KernelTypeError,
+            )
+        return bound.value
+
+    def free(self, path: tuple[str, ...], node: ast.expr, reader: Frame) -> Value:
+        """Return the value of a name from outside."""
+        address = (self.index, self.info.path_index[path])
+        return self.outside(address, ".".join(path), node, reader)
+
+    def outside(self, address: Address, name: str, node: ast.expr, reader: Frame) -> Value:
+        """Return the value at an address of the snapshot."""
+        snapshot = self.walk.snapshot
+        value = snapshot.value(address)
+        if value is MISSING:
+            raise reader.error(node, f"{name!r} is not defined")
+        if address in snapshot.functions:
+            return Helper(snapshot.functions[address])
+        argument = snapshot.arguments.get(address)
+        if argument is not None:
+            return Captured(address, name, argument)
+        return self.plain(value, address, name, node, reader)
+
+    def plain(
+        self, value: Any, address: Address, name: str, node: ast.expr, reader: Frame
+    ) -> Value:
+        argument = scalar_argument(value)
+        if argument is not None:
+            # Elements of constant tuples, and constants of modules, are in the snapshot's key.
+            if len(address) > 2 or address in self.walk.snapshot.constants:
+                return Scalar(self.builder.const(value, argument.type), argument.weak)
+            return self.walk.capture(name, address, argument)
+        if type(value) is tuple:
+            return Tuple(
+                tuple(
+                    self.outside((*address, i), f"{name}[{i}]", node, reader)
+                    for i in range(len(value))
+                )
+            )
+        return Object(value, name)
+
+    # -- exits -----------------------------------------------------------------------------------
+
+    def exit(self, kind: Exit) -> Atom:
+        """Return whether an exit has been taken."""
+        return self.state.exits.get(kind) or self.builder.const(False, BOOL)
+
+    def exited(self) -> Atom:
+        """Return whether the rest of the block is skipped."""
+        flag: Atom = self.builder.const(False, BOOL)
+        for taken in self.state.exits.values():
+            flag = self.builder.op("or", flag, taken)
+        return flag
+
+    @contextmanager
+    def branch(self, state: State) -> Iterator[State]:
+        """Work on a copy of a state; the state before is restored afterwards."""
+        before, self.state = self.state, state.copy()
+        try:
+            yield self.state
+        finally:
+            self.state = before
+
+    # -- refusals --------------------------------------------------------------------------------
+
+    def error(
+        self,
+        node: Located,
+        message: str,
+        hint: str | None = None,
+        kind: type[KernelError] = KernelSyntaxError,
+    ) -> KernelError:
+        """Return an error at a node."""
+        return kind.at(self.info.text.locate(node), message, hint)
+
+    def type_error(self, node: Located, message: str, hint: str | None = None) -> KernelError:
+        """Return an error about types at a node."""
+        return self.error(node, message, hint, KernelTypeError)
+
+    def unsupported(self, node: ast.expr | ast.stmt) -> KernelError:
+        """Return the error for a construct that cannot be compiled."""
+        return self.error(node, *refusal(node))
+
+    def not_a_number(self, value: Value, node: ast.expr) -> KernelError:
+        """Return the error for something else where a number is needed."""
+        spelled = ast.unparse(node)
+        if isinstance(value, Object) and hasattr(value.value, "ndim"):
+            hint = "pass it as an argument"
+        elif isinstance(value, Tuple):
+            hint = "unpack it, or index it with a constant"
+        elif isinstance(value, Object) and isinstance(value.value, list):
+            hint = "make it a tuple"
+        else:
+            hint = None
+        return self.type_error(
+            node, f"`{spelled}` is a {kind_of(value)}, a number is needed here", hint
+        )
+
+
+def is_true(atom: Atom) -> bool:
+    """Whether an atom is the constant True."""
+    return isinstance(atom, Const) and bool(atom.value)
+
+
+def is_false(atom: Atom) -> bool:
+    """Whether an atom is the constant False."""
+    return isinstance(atom, Const) and not atom.value

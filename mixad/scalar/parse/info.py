@@ -1,0 +1,135 @@
+"""What is found out about a function's code once: syntax tree, names, data flow."""
+
+from __future__ import annotations
+
+import ast
+import types
+import weakref
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from mixad.scalar.parse.analysis import Liveness, captured_by_nested, live_names
+from mixad.scalar.parse.assigned import check_assignment
+from mixad.scalar.parse.code import FunctionNode, find_function
+from mixad.scalar.parse.names import Path, body_of, assigned_names, free_paths, parameter_names
+from mixad.scalar.parse.text import SourceText
+
+__all__ = ["MISSING", "FunctionInfo", "Missing", "function_info", "unwrapped"]
+
+
+_CONSTANTS = frozenset({"pi", "e", "tau", "inf", "nan", "euler_gamma"})
+
+
+class Missing:
+    """The value of a name that does not exist."""
+
+
+MISSING = Missing()
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionInfo:
+    """What does not depend on closures and globals: shared by all functions of one code object.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    node : FunctionDef or Lambda
+        The syntax tree.
+    text : SourceText
+        The file.
+    inside : str or None
+        The class around it.
+    bound : str or None
+        The first parameter, where it is bound (a method's ``self``).
+    paths : tuple of Path
+        What is read from outside.
+    getters : tuple
+        For each path: its closure cell's index or its global name, and its attributes.
+    """
+
+    name: str
+    node: FunctionNode
+    text: SourceText
+    inside: str | None
+    bound: str | None
+    paths: tuple[Path, ...] = ()
+    getters: tuple[tuple[int | str | None, Path], ...] = ()
+
+    nested: dict[int, FunctionInfo] = field(default_factory=dict)
+
+    def inner(self, node: FunctionNode) -> FunctionInfo:
+        """Return what is known about a function nested in this one."""
+        found = self.nested.get(id(node))
+        if found is None:
+            name = getattr(node, "name", "<lambda>")
+            found = FunctionInfo(name, node, self.text, self.inside, None)
+            self.nested[id(node)] = found
+        return found
+
+    @cached_property
+    def constants(self) -> tuple[int, ...]:
+        """The paths that are mathematical constants if their root is a module: ``math.pi``."""
+        return tuple(i for i, p in enumerate(self.paths) if len(p) == 2 and p[1] in _CONSTANTS)
+
+    @cached_property
+    def captured(self) -> dict[str, frozenset[str]]:
+        """What calling each nested function reads."""
+        return captured_by_nested(self.node)
+
+    @cached_property
+    def local(self) -> frozenset[str]:
+        """Names of the function's own scope."""
+        own = {*parameter_names(self.node), *assigned_names(body_of(self.node))}
+        return frozenset(own - {self.bound})
+
+    @cached_property
+    def liveness(self) -> Liveness:
+        """Live names; checks definite assignment on the way."""
+        if isinstance(self.node, ast.FunctionDef):
+            check_assignment(self.node, self.text, self.captured, self.bound)
+        return live_names(self.node, self.captured)
+
+    @cached_property
+    def path_index(self) -> dict[Path, int]:
+        """The position of each path."""
+        return {path: i for i, path in enumerate(self.paths)}
+
+
+def unwrapped(function: Any) -> tuple[types.FunctionType, Any] | None:
+    """Return the plain function behind a callable and what it is bound to, or None.
+
+    Bound methods lose their object; objects that are no functions but have ``__wrapped__`` (decorated
+    by mixad, or by ``functools.lru_cache``) are seen through.
+    """
+    if isinstance(function, types.FunctionType):
+        return function, MISSING
+    if isinstance(function, types.MethodType):
+        inner = unwrapped(function.__func__)
+        return None if inner is None else (inner[0], function.__self__)
+    inside = getattr(function, "__wrapped__", None)
+    return None if inside is None or inside is function else unwrapped(inside)
+
+
+_KNOWN: dict[tuple[int, bool], FunctionInfo] = {}
+
+
+def function_info(code: types.CodeType, bound: bool) -> FunctionInfo:
+    """Return what is known about a code object, reading its source the first time."""
+    key = (id(code), bound)
+    info = _KNOWN.get(key)
+    if info is None:
+        info = _KNOWN[key] = _read(code, bound)
+        weakref.finalize(code, _KNOWN.pop, key, None)
+    return info
+
+
+def _read(code: types.CodeType, bound: bool) -> FunctionInfo:
+    found = find_function(code)
+    first = parameter_names(found.node)[0] if bound else None
+    paths = free_paths(found.node, first, found.inside)
+    cells = {name: i for i, name in enumerate(code.co_freevars)}
+    getters = tuple((None if p[0] == first else cells.get(p[0], p[0]), p[1:]) for p in paths)
+    return FunctionInfo(code.co_name, found.node, found.text, found.inside, first, paths, getters)

@@ -1,0 +1,289 @@
+"""The functions of Python, `math` and NumPy that a kernel can call, and what they become.
+
+Most are one op of the table.  Some are small programs, written as plain Python in
+`mixad.scalar.parse.library` and compiled like any function of the user.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mixad.scalar.ir import Const
+from mixad.scalar.ops import BY_NAME
+from mixad.scalar.parse import operators
+from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
+from mixad.scalar.promotion import Typed
+from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
+
+__all__ = ["Arguments", "Handler", "intrinsic"]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The values that a call passes."""
+
+    positional: Sequence[Value]
+    keywords: dict[str, Value]
+
+
+Handler: TypeAlias = Callable[[Frame, ast.Call, Arguments], Value]
+
+
+def intrinsic(function: Any) -> Handler | None:
+    """Return what compiles a call of a function, or None if it is not known."""
+    name = getattr(function, "__mixad_op__", None)
+    if isinstance(name, str) and name in BY_NAME:
+        return partial(_op, name)
+    try:
+        return _KNOWN.get(function)
+    except TypeError:  # not hashable
+        return None
+
+
+def numbers(
+    frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
+) -> list[Scalar]:
+    """Return the arguments of a call as numbers; their number must be one of ``counts``."""
+    name = ast.unparse(node.func)
+    if arguments.keywords:
+        raise frame.error(
+            node, f"`{name}` takes no keyword arguments in a kernel", "pass them by position"
+        )
+    given = arguments.positional
+    if len(given) not in counts:
+        takes = " or ".join(map(str, counts))
+        raise frame.type_error(node, f"`{name}` takes {takes} arguments, got {len(given)}")
+    nodes = node.args if len(node.args) == len(given) else [node] * len(given)
+    return [frame.as_scalar(v, n) for v, n in zip(given, nodes, strict=True)]
+
+
+def _op(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    scalars = numbers(frame, node, arguments, (BY_NAME[name].arity,))
+    return operators.apply(frame, node, name, scalars)
+
+
+def _binary(op: ast.operator, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    x, y = numbers(frame, node, arguments, (2,))
+    return operators.arithmetic(frame, node, op, x, y)
+
+
+def _compare(op: ast.cmpop, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    x, y = numbers(frame, node, arguments, (2,))
+    return operators.compare(frame, node, op, x, y)
+
+
+def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    scalars = numbers(frame, node, arguments, (BY_NAME[name].arity,))
+    truths = [frame.truth_of(s) for s in scalars]
+    return Scalar(frame.builder.op(name, *truths), all(s.weak for s in scalars))
+
+
+def _whole(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """floor, ceil, trunc, round: whole numbers stay as they are, floats stay floats."""
+    (x,) = numbers(frame, node, arguments, (1,))
+    return (
+        operators.apply(frame, node, name, (x,))
+        if x.atom.type.is_float
+        else operators.positive(frame, node, x)
+    )
+
+
+def _fabs(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    (x,) = numbers(frame, node, arguments, (1,))
+    return operators.apply(frame, node, "abs", (operators.floating(frame, node, "fabs", x),))
+
+
+def _fold(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Min and max of two or more numbers, or of a tuple."""
+    items = _items(arguments)
+    spelled = ast.unparse(node.func)
+    if not items or arguments.keywords:
+        raise frame.error(node, f"`{spelled}` takes numbers, or a tuple of them")
+    result = frame.as_scalar(items[0], node)
+    for item in items[1:]:
+        result = operators.apply(frame, node, name, (result, frame.as_scalar(item, node)))
+    return result
+
+
+def _items(arguments: Arguments) -> Sequence[Value]:
+    given = arguments.positional
+    return given[0].items if len(given) == 1 and isinstance(given[0], Tuple) else given
+
+
+def _one_tuple(frame: Frame, node: ast.Call, arguments: Arguments) -> Tuple:
+    given = arguments.positional
+    if not given or not isinstance(given[0], Tuple):
+        what = kind_of(given[0]) if given else "nothing"
+        raise frame.type_error(node, f"`{ast.unparse(node.func)}` takes a tuple here, got {what}")
+    return given[0]
+
+
+def _len(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    return frame.constant(len(_one_tuple(frame, node, arguments).items))
+
+
+def _sum(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    given = arguments.positional
+    start = arguments.keywords.get("start", given[1] if len(given) > 1 else frame.constant(0))
+    total = frame.as_scalar(start, node)
+    for item in _one_tuple(frame, node, arguments).items:
+        total = operators.apply(frame, node, "add", (total, frame.as_scalar(item, node)))
+    return total
+
+
+def _quantify(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """`any` and `all` of a tuple."""
+    found = Scalar(frame.builder.const(name == "and", BOOL), True)
+    for item in _one_tuple(frame, node, arguments).items:
+        truth = frame.truth_of(frame.as_scalar(item, node))
+        found = Scalar(frame.builder.op(name, found.atom, truth), True)
+    return found
+
+
+def _tuples(
+    function: Callable[..., Any], frame: Frame, node: ast.Call, arguments: Arguments
+) -> Value:
+    """zip, enumerate, reversed and tuple, of constant tuples."""
+    if arguments.keywords:
+        raise frame.error(
+            node, f"`{ast.unparse(node.func)}` takes no keyword arguments in a kernel"
+        )
+    for value in arguments.positional:
+        if not isinstance(value, Tuple):
+            raise frame.type_error(
+                node, f"`{ast.unparse(node.func)}` takes constant tuples, got {kind_of(value)}"
+            )
+    rows = function(*(v.items for v in arguments.positional if isinstance(v, Tuple)))
+    return Tuple(tuple(_row(frame, row) for row in rows))
+
+
+def _row(frame: Frame, row: Any) -> Value:
+    if isinstance(row, tuple):
+        return Tuple(tuple(frame.constant(v) if isinstance(v, int) else v for v in row))
+    value: Value = row
+    return value
+
+
+def _range(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """A constant range outside a `for` is a tuple."""
+    scalars = numbers(frame, node, arguments, (1, 2, 3))
+    bounds = [
+        int(s.atom.value) for s in scalars if isinstance(s.atom, Const) and s.atom.type.is_integer
+    ]
+    if len(bounds) != len(scalars):
+        raise frame.error(node, "a range with bounds known only at run time works in `for` only")
+    return Tuple(tuple(frame.constant(n) for n in range(*bounds)))
+
+
+def _divmod(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    scalars = numbers(frame, node, arguments, (2,))
+    return Tuple(tuple(operators.apply(frame, node, n, scalars) for n in ("floordiv", "mod")))
+
+
+def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Conversions: Python's give weak numbers, NumPy's strong ones."""
+    (x,) = numbers(frame, node, arguments, (1,))
+    if to.type.is_bool:
+        return Scalar(frame.truth_of(x), x.weak and to.weak)
+    (atom,) = operators.converted(frame, node, (x,), to)
+    return Scalar(atom, to.weak)
+
+
+def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """`math.log(x)`, or to a base."""
+    x, *base = numbers(frame, node, arguments, (1, 2))
+    value = operators.apply(frame, node, "log", (x,))
+    if not base:
+        return value
+    return operators.divide(frame, node, value, operators.apply(frame, node, "log", base))
+
+
+def _hypot(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    first, *rest = numbers(frame, node, arguments, tuple(range(1, 33)))
+    result = (
+        operators.apply(frame, node, "abs", (operators.floating(frame, node, "hypot", first),))
+        if not rest
+        else first
+    )
+    for x in rest:
+        result = operators.apply(frame, node, "hypot", (result, x))
+    return result
+
+
+def _python_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    x, y = numbers(frame, node, arguments, (2,))
+    return operators.power(frame, node, x, y)
+
+
+_SAME_NAME = (
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p "
+    "sqrt cbrt erf erfc gamma lgamma atan2 copysign fmod fma isnan isinf isfinite signbit nextafter "
+    "hypot logaddexp sign minimum maximum where pow"
+).split()
+_OTHER_NAMES = {
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
+    "arctanh": "atanh", "arctan2": "atan2", "absolute": "abs", "abs": "abs", "negative": "neg",
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "bitwise_not": "not",
+    "left_shift": "shl", "right_shift": "shr", "float_power": "pow",
+    "add": "add", "subtract": "sub", "multiply": "mul", "floor_divide": "floordiv", "mod": "mod",
+    "remainder": "mod",
+}  # fmt: skip
+
+
+def _table() -> dict[Any, Handler]:
+    known: dict[Any, Handler] = {}
+    for name in _SAME_NAME:
+        for module in (math, np):
+            known[getattr(module, name, None)] = partial(_op, name)
+    for name, op in _OTHER_NAMES.items():
+        known[getattr(np, name)] = partial(_op, op)
+    known |= {
+        getattr(np, t.dtype.name if t != BOOL else "bool_"): partial(_convert, Typed(t, False))
+        for t in ALL_TYPES
+    }
+    known |= _functions_of_numbers() | _functions_of_tuples()
+    known.pop(None, None)
+    return known
+
+
+def _functions_of_numbers() -> dict[Any, Handler]:
+    whole = {"floor": "floor", "ceil": "ceil", "trunc": "trunc"}
+    known: dict[Any, Handler] = {
+        getattr(m, n): partial(_whole, op) for m in (math, np) for n, op in whole.items()
+    }
+    known |= {f: partial(_whole, "rint") for f in (np.rint, np.round, builtins.round)}
+    known |= {
+        np.divide: partial(_binary, ast.Div()), np.power: partial(_op, "pow"),
+        np.less: partial(_compare, ast.Lt()), np.less_equal: partial(_compare, ast.LtE()),
+        np.greater: partial(_compare, ast.Gt()), np.greater_equal: partial(_compare, ast.GtE()),
+        np.equal: partial(_compare, ast.Eq()), np.not_equal: partial(_compare, ast.NotEq()),
+        np.logical_and: partial(_logical, "and"), np.logical_or: partial(_logical, "or"),
+        np.logical_not: partial(_logical, "not"), np.logical_xor: partial(_logical, "xor"),
+        math.fabs: _fabs, np.fabs: _fabs, math.log: _log, math.hypot: _hypot,
+        builtins.abs: partial(_op, "abs"), builtins.pow: _python_power, builtins.divmod: _divmod,
+        builtins.int: partial(_convert, Typed(I64, True)), builtins.float: partial(_convert, Typed(F64, True)),
+        builtins.bool: partial(_convert, Typed(BOOL, True)),
+    }  # fmt: skip
+    return known
+
+
+def _functions_of_tuples() -> dict[Any, Handler]:
+    return {
+        builtins.min: partial(_fold, "minimum"), builtins.max: partial(_fold, "maximum"),
+        builtins.len: _len, builtins.sum: _sum, builtins.range: _range,
+        builtins.any: partial(_quantify, "or"), builtins.all: partial(_quantify, "and"),
+        builtins.zip: partial(_tuples, zip), builtins.enumerate: partial(_tuples, enumerate),
+        builtins.reversed: partial(_tuples, lambda t: reversed(t)), builtins.tuple: partial(_tuples, tuple),
+    }  # fmt: skip
+
+
+_KNOWN = _table()

@@ -1,0 +1,271 @@
+"""Loops: which names they carry, of which types, and how they are left.
+
+A loop is compiled with the types its carries start with; where a turn gives them wider ones, it is
+compiled again with those, until they stay (types only widen, so they do).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mixad.scalar.build import Draft
+from mixad.scalar.ir import Atom, Const, Var
+from mixad.scalar.parse.analysis import breaks, contains_return, may_exit
+from mixad.scalar.parse.branch import run_block, unless
+from mixad.scalar.parse.frame import Frame, State, is_true
+from mixad.scalar.parse.names import assigned_names
+from mixad.scalar.parse.unify import (
+    Fixed,
+    Mismatch,
+    Shape,
+    atoms_of,
+    filler,
+    joined,
+    rebuilt,
+    shape_of,
+    types_in,
+)
+from mixad.scalar.parse.values import Bound, kind_of
+from mixad.scalar.promotion import Typed
+from mixad.scalar.types import BOOL
+
+__all__ = ["LoopPlan", "run_else", "run_loop", "run_while"]
+
+_RESULT = "<result>"
+
+
+@dataclass
+class LoopPlan:
+    """A loop to be compiled.
+
+    Attributes
+    ----------
+    node : While or For
+        The statement.
+    test : callable
+        Compiles the test, returns its truth.
+    turn : callable
+        Compiles one turn of the body.
+    hidden : tuple of str
+        Names of its own that the loop carries (a counter).
+    """
+
+    node: ast.While | ast.For
+    test: Callable[[], Atom]
+    turn: Callable[[], None]
+    hidden: tuple[str, ...] = ()
+    names: list[str] = field(default_factory=list)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+
+    @property
+    def breaks(self) -> bool:
+        """Whether the body can break the loop."""
+        return breaks(self.node.body)
+
+    @property
+    def returns(self) -> bool:
+        """Whether the body can return from the function."""
+        return contains_return(self.node.body)
+
+
+def run_while(frame: Frame, s: ast.While) -> None:
+    """Compile a `while` statement."""
+    run_loop(frame, LoopPlan(s, lambda: frame.truth(s.test), lambda: run_block(frame, s.body)))
+
+
+def run_loop(frame: Frame, plan: LoopPlan) -> None:
+    """Compile a loop and its `else`."""
+    live = frame.info.liveness.loops[id(plan.node)]
+    needed = live.head | live.after
+    plan.names = [*plan.hidden, *(n for n in assigned_names([plan.node]) if n in needed)]
+    plan.names += [_RESULT] if plan.returns else []
+    start = frame.state.names
+    plan.shapes = frame.hints.setdefault(id(plan.node), {})
+    _widen(frame, plan, {n: start[n] for n in plan.names if n in start})
+    outer = frame.loop_head, frame.loop_after
+    frame.loop_head, frame.loop_after = live.head, live.after
+    try:
+        attempt = _attempt(frame, plan)
+        while attempt is None:
+            attempt = _attempt(frame, plan)
+    finally:
+        frame.loop_head, frame.loop_after = outer
+    _finish(frame, plan, attempt)
+
+
+@dataclass
+class _Attempt:
+    """A loop compiled with carries of certain types."""
+
+    carries: list[Var]
+    cond: Draft
+    body: Draft
+    test: Atom
+    ends: list[Atom]
+    flags: list[str]
+
+
+def _values(state: State) -> dict[str, Bound]:
+    return state.names if state.result is None else {**state.names, _RESULT: state.result}
+
+
+def _attempt(frame: Frame, plan: LoopPlan) -> _Attempt | None:
+    """Compile test and body; return None, with wider shapes in the plan, if types do not stay."""
+    builder = frame.builder
+    line = builder.line
+    carries = [
+        builder.fresh(t.type)
+        for n in plan.names
+        if n in plan.shapes
+        for t in types_in(plan.shapes[n])
+    ]
+    flags = [f for f, needed in (("going", plan.breaks or plan.returns),
+                                 ("returned", plan.breaks and plan.returns)) if needed]  # fmt: skip
+    flag_vars = [builder.fresh(BOOL) for _ in flags]
+    cond, body = Draft(), Draft()
+    with frame.branch(frame.state) as state:
+        _enter(frame, plan, state, carries)
+        with builder.writing(cond):
+            test = plan.test()
+        with builder.writing(body):
+            plan.turn()
+            if _widen(frame, plan, _values(frame.state)):
+                builder.line = line
+                return None
+            ends = _ends(frame, plan, flags)
+    builder.line = line
+    return _Attempt([*carries, *flag_vars], cond, body, test, ends, flags)
+
+
+def _enter(frame: Frame, plan: LoopPlan, state: State, carries: Sequence[Var]) -> None:
+    """Give the carried names the values of the carries; other names keep theirs."""
+    atoms = iter(carries)
+    line = plan.node.lineno
+    for name in plan.names:
+        if name in plan.shapes:
+            bound = Bound(rebuilt(plan.shapes[name], atoms), _line_of(state, name, line))
+            if name != _RESULT:
+                state.names[name] = bound
+    state.exits.clear()
+    state.result = None
+
+
+def _line_of(state: State, name: str, otherwise: int) -> int:
+    bound = state.names.get(name)
+    return otherwise if bound is None else bound.line
+
+
+def _widen(frame: Frame, plan: LoopPlan, values: dict[str, Bound]) -> bool:
+    """Widen the plan's shapes to those of values; return whether any has changed."""
+    before = dict(plan.shapes)
+    for name in plan.names:
+        if name in values:
+            shape = shape_of(values[name].value)
+            plan.shapes[name] = (
+                _wider(frame, plan, name, shape, values[name].line) if name in before else shape
+            )
+    return plan.shapes != before
+
+
+def _wider(frame: Frame, plan: LoopPlan, name: str, shape: Shape, line: int) -> Shape:
+    try:
+        return joined(frame.walk.rules, plan.shapes[name], shape)
+    except Mismatch:
+        spelled = "the result" if name == _RESULT else repr(name)
+        raise frame.type_error(
+            plan.node,
+            f"{spelled} is a {describe(plan.shapes[name])} when the loop starts "
+            f"and a {describe(shape)} after a turn (line {line})",
+            "give it one type before and in the loop",
+        ) from None
+
+
+def describe(shape: Shape) -> str:
+    """Describe a shape for a message."""
+    if isinstance(shape, Typed):
+        return str(shape)
+    if isinstance(shape, Fixed):
+        return kind_of(shape.value)
+    return f"tuple of {len(shape)}"
+
+
+def _ends(frame: Frame, plan: LoopPlan, flags: Sequence[str]) -> list[Atom]:
+    """Return what the carries become after a turn."""
+    ends = _values(frame.state)
+    atoms: list[Atom] = []
+    for name in plan.names:
+        if name in plan.shapes:
+            bound = ends.get(name)
+            shape = plan.shapes[name]
+            atoms += atoms_of(frame, bound.value, shape) if bound else filler(frame, shape)
+    returned = frame.exit("return")
+    left = frame.builder.op("or", frame.exit("break"), returned)
+    by_flag = {"going": lambda: frame.builder.op("not", left), "returned": lambda: returned}
+    return [*atoms, *(by_flag[f]() for f in flags)]
+
+
+def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
+    """Add the loop, and give the names and exits their values after it."""
+    builder = frame.builder
+    going = attempt.carries[-len(attempt.flags)] if attempt.flags else None
+    with builder.writing(attempt.cond):
+        test = attempt.test if going is None else builder.op("and", going, attempt.test)
+    if is_true(test):
+        raise frame.error(plan.node, "this loop never ends", "leave it with `break` or `return`")
+    outs = builder.add_while(
+        attempt.carries,
+        [*_inits(frame, plan), *(builder.const(f == "going", BOOL) for f in attempt.flags)],
+        attempt.cond.block([test]),
+        attempt.body.block(attempt.ends),
+        builder.line,
+    )
+    _leave(frame, plan, outs)
+    flags = dict(zip(attempt.flags, outs[len(outs) - len(attempt.flags) :], strict=True))
+    endless = is_true(attempt.test)
+    ended: Atom = flags.get("going", Const(True, BOOL))
+    if plan.returns:
+        returned = flags.get("returned") or Const(True, BOOL)
+        if not plan.breaks and not endless:
+            returned = builder.op("not", ended)
+        frame.state.exits["return"] = returned
+    if plan.node.orelse and not endless:
+        run_else(frame, plan.node, builder.op("not", ended))
+
+
+def _inits(frame: Frame, plan: LoopPlan) -> list[Atom]:
+    start = frame.state.names
+    return [
+        atom
+        for name in plan.names
+        if name in plan.shapes
+        for atom in (
+            atoms_of(frame, start[name].value, plan.shapes[name])
+            if name in start
+            else filler(frame, plan.shapes[name])
+        )
+    ]
+
+
+def _leave(frame: Frame, plan: LoopPlan, outs: Sequence[Var]) -> None:
+    """Give the carried names what the loop has left in its carries."""
+    atoms: Iterator[Atom] = iter(outs)
+    line = plan.node.lineno
+    for name in plan.names:
+        if name in plan.shapes:
+            bound = Bound(rebuilt(plan.shapes[name], atoms), line)
+            if name == _RESULT:
+                frame.state.result = bound
+            else:
+                frame.state.names[name] = bound
+    for name in plan.hidden:
+        del frame.state.names[name]
+
+
+def run_else(frame: Frame, s: ast.While | ast.For, left: Atom) -> None:
+    """Compile a loop's `else`, which runs unless the loop was left by break or return."""
+    live = frame.info.liveness.loops[id(s)].after
+    if may_exit(s.orelse):
+        live |= frame.loop_head | frame.loop_after
+    unless(frame, s, left, lambda: run_block(frame, s.orelse), live)

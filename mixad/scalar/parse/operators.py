@@ -1,0 +1,239 @@
+"""Arithmetic and comparisons of numbers: which op, in which type."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from mixad.scalar.ir import Atom, Const
+from mixad.scalar.ops import BY_NAME
+from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.text import Located
+from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
+from mixad.scalar.promotion import Typed
+from mixad.scalar.types import I64, ScalarType
+
+__all__ = ["apply", "binary", "compare", "power", "unary"]
+
+_ARITHMETIC: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+}  # fmt: skip
+_BITS: dict[type[ast.operator], str] = {
+    ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor", ast.LShift: "shl", ast.RShift: "shr",
+}  # fmt: skip
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+}  # fmt: skip
+
+# x ** n becomes multiplications up to this n: their error stays within pow's own.
+_MOST_FACTORS = 8
+
+
+def binary(
+    frame: Frame, node: ast.BinOp | ast.AugAssign, op: ast.operator, a: Value, b: Value
+) -> Value:
+    """Return the value of ``a op b``."""
+    if isinstance(a, Tuple) or isinstance(b, Tuple):
+        return _tuples(frame, node, op, a, b)
+    left = node.left if isinstance(node, ast.BinOp) else node.target
+    right = node.right if isinstance(node, ast.BinOp) else node.value
+    return arithmetic(frame, node, op, frame.as_scalar(a, left), frame.as_scalar(b, right))
+
+
+def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Scalar, y: Scalar) -> Scalar:
+    """Return the value of ``x op y`` for numbers."""
+    kind = type(op)
+    if kind in _ARITHMETIC:
+        return apply(frame, node, _ARITHMETIC[kind], (x, y))
+    if kind is ast.Div:
+        return divide(frame, node, x, y)
+    if kind is ast.Pow:
+        return power(frame, node, x, y)
+    if kind in _BITS:
+        return apply(frame, node, _BITS[kind], (x, y))
+    raise frame.error(node, "`@` works on arrays, a kernel on their elements", "write a * b")
+
+
+def _tuples(frame: Frame, node: ast.expr | ast.stmt, op: ast.operator, a: Value, b: Value) -> Value:
+    """Tuples concatenate; nothing else is done with them."""
+    if isinstance(op, ast.Add) and isinstance(a, Tuple) and isinstance(b, Tuple):
+        return Tuple(a.items + b.items)
+    if isinstance(op, ast.Mult):
+        times, items = (a, b) if isinstance(b, Tuple) else (b, a)
+        if isinstance(times, Scalar) and isinstance(times.atom, Const) and isinstance(items, Tuple):
+            return Tuple(items.items * int(times.atom.value))
+    raise frame.type_error(
+        node, f"a {kind_of(a)} and a {kind_of(b)} have no such operator", "unpack the tuple"
+    )
+
+
+def join(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Typed:
+    """Return the common type of several numbers."""
+    typed = scalars[0].typed
+    for other in scalars[1:]:
+        found = typed if typed == other.typed else frame.walk.rules.join(typed, other.typed)
+        if found is None:
+            raise frame.type_error(
+                node,
+                f"{typed} and {other.typed} do not mix here",
+                "convert one of them, for instance with float(...)",
+            )
+        typed = found
+    return typed
+
+
+def converted(frame: Frame, node: Located, scalars: Sequence[Scalar], typed: Typed) -> list[Atom]:
+    """Return numbers in one type; a literal that does not fit is refused."""
+    return [_converted(frame, node, s, typed.type) for s in scalars]
+
+
+def _converted(frame: Frame, node: Located, scalar: Scalar, type_: ScalarType) -> Atom:
+    atom = scalar.atom
+    if scalar.weak and isinstance(atom, Const) and type_.is_integer and type_ != atom.type:
+        low = 0 if type_.kind == "uint" else -(1 << (type_.bits - 1))
+        high = low + (1 << type_.bits)
+        if not low <= int(atom.value) < high:
+            raise frame.type_error(
+                node, f"{atom.value} does not fit into {type_}", "convert the other operand"
+            )
+    return frame.builder.convert(atom, type_)
+
+
+def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> Scalar:
+    """Return ``name(*scalars)`` for an op of the table, in the type that promotion gives."""
+    if name == "where":
+        return _where(frame, node, scalars)
+    op = BY_NAME[name]
+    typed = join(frame, node, scalars)
+    if op.domain == "float":
+        typed = _floating_type(frame, node, name, typed)
+    elif op.domain in ("number", "integer", "bits") and typed.type.is_bool and op.domain != "bits":
+        typed = _counted(frame, node, name, typed)
+    if op.domain in ("integer", "bits") and typed.type.is_float:
+        raise frame.type_error(node, f"{name} takes integers, not {typed}", "convert with int(...)")
+    atom = frame.builder.op(name, *converted(frame, node, scalars, typed))
+    return Scalar(atom, typed.weak)
+
+
+def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:
+    cond, *choices = scalars
+    typed = join(frame, node, choices)
+    atoms = converted(frame, node, choices, typed)
+    return Scalar(frame.builder.op("where", frame.truth_of(cond), *atoms), typed.weak)
+
+
+def _floating_type(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:
+    found = frame.walk.rules.floating(typed)
+    if found is None:
+        raise frame.type_error(
+            node,
+            f"{name} takes floats here, not {typed}",
+            "convert first, for instance with np.float32(...)",
+        )
+    return found
+
+
+def floating(frame: Frame, node: Located, name: str, x: Scalar) -> Scalar:
+    """Return a number as the float in which ``name`` computes."""
+    return frame.convert(x, _floating_type(frame, node, name, x.typed))
+
+
+def positive(frame: Frame, node: Located, x: Scalar) -> Scalar:
+    """Return ``+x``."""
+    return frame.convert(x, _counted(frame, node, "neg", x.typed)) if x.typed.type.is_bool else x
+
+
+def _counted(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:
+    """Comparisons take booleans as 0 and 1; Python's count as integers, arrays' are refused."""
+    if BY_NAME[name].result == "bool" or typed.weak:
+        return Typed(I64, typed.weak)
+    raise frame.type_error(
+        node,
+        f"{name} of booleans: libraries disagree about its type",
+        "use int(...), or `and`, `or`, `not`",
+    )
+
+
+def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
+    """Return the true quotient."""
+    typed = join(frame, node, (x, y))
+    found = frame.walk.rules.divided(typed)
+    if found is None:
+        raise frame.type_error(
+            node, f"/ takes floats here, not {typed}", "convert first, or use //"
+        )
+    return Scalar(frame.builder.op("div", *converted(frame, node, (x, y), found)), found.weak)
+
+
+def unary(frame: Frame, node: ast.UnaryOp) -> Value:
+    """Return the value of ``-x``, ``+x``, ``~x`` or ``not x``."""
+    if isinstance(node.op, ast.Not):
+        x = frame.scalar(node.operand)
+        return Scalar(frame.builder.op("not", frame.truth_of(x)), x.weak)
+    x = frame.scalar(node.operand)
+    if isinstance(node.op, ast.Invert):
+        return apply(frame, node, "not", (x,))
+    if isinstance(node.op, ast.USub):
+        return apply(frame, node, "neg", (x,))
+    return positive(frame, node, x)
+
+
+def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) -> Scalar:
+    """Return the truth of one comparison; it is weak where both sides are."""
+    name = _COMPARISONS[type(op)]
+    typed = join(frame, node, (x, y))
+    if typed.type.is_bool and name not in ("eq", "ne"):
+        typed = Typed(I64, typed.weak)
+    return Scalar(frame.builder.op(name, *converted(frame, node, (x, y), typed)), typed.weak)
+
+
+def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
+    """Return ``x ** y``; small constant exponents become what the base libraries compute.
+
+    0, 1, 2 and -1 are exact as in NumPy; 0.5 is sqrt as in NumPy and PyTorch (so -0.0 stays -0.0 and
+    -inf gives nan, where pow gives 0.0 and inf); 3 to 8 are products.
+    """
+    exponent = y.atom.value if isinstance(y.atom, Const) else None
+    typed = join(frame, node, (x, y))
+    if typed.type.is_bool:
+        typed = _counted(frame, node, "mul", typed)
+    if not typed.type.is_float:
+        return _integer_power(frame, node, x, y, typed)
+    (base,) = converted(frame, node, (x,), typed)
+    builder = frame.builder
+    if exponent is not None and float(exponent).is_integer() and 0 <= exponent <= _MOST_FACTORS:
+        return Scalar(_product(frame, base, int(exponent)), typed.weak)
+    if exponent == -1:
+        return Scalar(builder.op("div", builder.const(1, typed.type), base), typed.weak)
+    if exponent == 0.5:
+        return Scalar(builder.op("sqrt", base), typed.weak)
+    return apply(frame, node, "pow", (x, y))
+
+
+def _product(frame: Frame, base: Atom, exponent: int) -> Atom:
+    """Return ``base ** exponent`` by squaring."""
+    if exponent == 0:
+        return frame.builder.const(1, base.type)
+    half = _product(frame, base, exponent // 2) if exponent > 1 else None
+    if half is None:
+        return base
+    square = frame.builder.op("mul", half, half)
+    return frame.builder.op("mul", square, base) if exponent % 2 else square
+
+
+def _integer_power(frame: Frame, node: Located, x: Scalar, y: Scalar, typed: Typed) -> Scalar:
+    exponent = int(y.atom.value) if isinstance(y.atom, Const) else None
+    if exponent is not None and exponent < 0:
+        if typed.weak:
+            return apply(frame, node, "pow", (frame.convert(x, Typed(_weak_float(frame), True)), y))
+        raise frame.type_error(
+            node, "an integer to a negative power is not an integer", "convert the base: float(...)"
+        )
+    (base,) = converted(frame, node, (x,), typed)
+    if exponent is not None and exponent <= _MOST_FACTORS:
+        return Scalar(_product(frame, base, exponent), typed.weak)
+    return apply(frame, node, "powi", (x, y))
+
+
+def _weak_float(frame: Frame) -> ScalarType:
+    return frame.constant(0.0).atom.type

@@ -1,0 +1,141 @@
+"""`for` loops: over ranges as loops, over tuples turn by turn."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import partial
+
+from mixad.scalar.ir import Atom, Const
+from mixad.scalar.parse.branch import run_block, unless
+from mixad.scalar.parse.frame import Frame, is_false, is_true
+from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
+from mixad.scalar.parse.names import walk_scope
+from mixad.scalar.parse.statements import assign_target
+from mixad.scalar.parse.values import Bound, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.types import I64
+
+__all__ = ["run_for"]
+
+_MOST_TURNS = 256
+
+
+def run_for(frame: Frame, s: ast.For) -> None:
+    """Compile a `for` statement."""
+    bounds = _range_bounds(frame, s.iter)
+    if bounds is None:
+        items = frame.value(s.iter)
+        if not isinstance(items, Tuple):
+            raise frame.type_error(
+                s.iter,
+                f"a `for` loop runs over range(...) or a constant tuple, not over a {kind_of(items)}",
+            )
+        _unroll(frame, s, items.items)
+    elif _indexes_tuples(s) and (numbers := _constant_range(bounds)) is not None:
+        _unroll(frame, s, [frame.constant(n) for n in numbers])
+    else:
+        _run_range(frame, s, bounds)
+
+
+def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
+    """Return start, stop and step if an iterable is a call of range."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        return None
+    function = frame.value(node.func)
+    if not isinstance(function, Object) or function.value is not range:
+        return None
+    if node.keywords or not 1 <= len(node.args) <= 3:
+        raise frame.error(node, "range takes one to three arguments")
+    bounds = [_whole(frame, a) for a in node.args]
+    zero, one = (frame.builder.const(n, I64) for n in (0, 1))
+    return [zero, *bounds, one] if len(bounds) == 1 else [*bounds, one][:3]
+
+
+def _whole(frame: Frame, node: ast.expr) -> Atom:
+    scalar = frame.scalar(node)
+    if scalar.atom.type.is_float:
+        raise frame.type_error(
+            node, f"range takes integers, `{ast.unparse(node)}` is a {scalar.typed}", "use int(...)"
+        )
+    return frame.builder.convert(scalar.atom, I64)
+
+
+def _constant_range(bounds: Sequence[Atom]) -> range | None:
+    numbers = [int(b.value) for b in bounds if isinstance(b, Const)]
+    if len(numbers) < 3 or numbers[2] == 0:
+        return None
+    found = range(*numbers)
+    return found if len(found) <= _MOST_TURNS else None
+
+
+def _indexes_tuples(s: ast.For) -> bool:
+    """Whether the body indexes something with the loop's variable: then turns are written out."""
+    names = {n.id for n in ast.walk(s.target) if isinstance(n, ast.Name)}
+    return any(
+        isinstance(part, ast.Subscript)
+        and any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(part.slice))
+        for part in walk_scope(list(s.body))
+    )
+
+
+def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
+    start, stop, step = bounds
+    if isinstance(step, Const) and step.value == 0:
+        raise frame.error(s.iter, "the step of range is 0")
+    counter = f"<counter {s.lineno}:{s.col_offset}>"
+    builder = frame.builder
+
+    def position() -> Atom:
+        value = frame.state.names[counter].value
+        assert isinstance(value, Scalar)
+        return value.atom
+
+    def test() -> Atom:
+        if isinstance(step, Const):
+            return builder.op("lt" if step.value > 0 else "gt", position(), stop)
+        rising = builder.op("gt", step, builder.const(0, I64))
+        falling = builder.op("lt", step, builder.const(0, I64))
+        return builder.op(
+            "or",
+            builder.op("and", rising, builder.op("lt", position(), stop)),
+            builder.op("and", falling, builder.op("gt", position(), stop)),
+        )
+
+    def turn() -> None:
+        here = position()
+        assign_target(frame, s.target, Scalar(here, True))
+        run_block(frame, s.body)
+        frame.state.exits.pop("continue", None)
+        following = builder.op("add", here, step)
+        frame.state.names[counter] = Bound(Scalar(following, True), s.lineno)
+
+    frame.state.names[counter] = Bound(Scalar(start, True), s.lineno)
+    run_loop(frame, LoopPlan(s, test, turn, (counter,)))
+
+
+def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:
+    """Compile the body once for each item."""
+    live = frame.info.liveness.loops[id(s)]
+    outer = frame.loop_head, frame.loop_after
+    frame.loop_head, frame.loop_after = live.head, live.after
+    try:
+        _turns(frame, s, items, live.head | live.after)
+    finally:
+        frame.loop_head, frame.loop_after = outer
+    left = frame.exited()
+    frame.state.exits.pop("break", None)
+    if s.orelse:
+        run_else(frame, s, left)
+
+
+def _turns(frame: Frame, s: ast.For, items: Sequence[Value], live: frozenset[str]) -> None:
+    for i, item in enumerate(items):
+        assign_target(frame, s.target, item)
+        run_block(frame, s.body)
+        frame.state.exits.pop("continue", None)
+        exited = frame.exited()
+        if is_true(exited):
+            return
+        if not is_false(exited):
+            unless(frame, s, exited, partial(_turns, frame, s, items[i + 1 :], live), live)
+            return

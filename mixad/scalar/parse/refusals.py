@@ -1,0 +1,55 @@
+"""What cannot be compiled, and what to write instead."""
+
+from __future__ import annotations
+
+import ast
+
+__all__ = ["refusal"]
+
+_REFUSALS: dict[type[ast.AST], tuple[str, str | None]] = {
+    ast.Assert: ("`assert` cannot stop a kernel", "check the arrays before the call"),
+    ast.Raise: (
+        "a kernel cannot raise exceptions",
+        "return math.nan, or check the arrays before the call",
+    ),
+    ast.Try: (
+        "`try` has no meaning in a kernel: arithmetic never raises, x / 0 is inf",
+        "test with `if`",
+    ),
+    ast.With: ("`with` is not supported in a kernel", "put it around the call"),
+    ast.Global: ("a kernel cannot assign global names", "return the value"),
+    ast.Nonlocal: ("a kernel cannot assign names of an outer function", "return the value"),
+    ast.Import: ("`import` is not supported in a kernel", "import at the top of the file"),
+    ast.ImportFrom: ("`import` is not supported in a kernel", "import at the top of the file"),
+    ast.ClassDef: ("classes cannot be defined in a kernel", None),
+    ast.Delete: ("`del` is not supported in a kernel", "leave the name: it costs nothing"),
+    ast.Match: ("`match` is not supported in a kernel", "use `if` and `elif`"),
+    ast.AsyncFunctionDef: ("coroutines are not supported in a kernel", None),
+    ast.AsyncFor: ("coroutines are not supported in a kernel", None),
+    ast.AsyncWith: ("coroutines are not supported in a kernel", None),
+    ast.Await: ("coroutines are not supported in a kernel", None),
+    ast.Yield: ("generators are not supported in a kernel", "return a tuple"),
+    ast.YieldFrom: ("generators are not supported in a kernel", "return a tuple"),
+    ast.List: ("lists are not supported in a kernel", "use a tuple"),
+    ast.Dict: ("dictionaries are not supported in a kernel", "use names, or a tuple"),
+    ast.Set: ("sets are not supported in a kernel", "use a tuple"),
+    ast.ListComp: ("comprehensions are not supported in a kernel", "use a `for` loop"),
+    ast.SetComp: ("comprehensions are not supported in a kernel", "use a `for` loop"),
+    ast.DictComp: ("comprehensions are not supported in a kernel", "use a `for` loop"),
+    ast.GeneratorExp: ("generators are not supported here", "use a `for` loop"),
+    ast.JoinedStr: ("strings are not supported in a kernel", None),
+    ast.NamedExpr: ("`:=` is not supported in a kernel", "assign on a line of its own"),
+    ast.Starred: ("`*` is not supported here", None),
+    ast.Slice: ("slices work on tuples with constant bounds only", None),
+    ast.Attribute: (
+        "a kernel works on numbers: they have no attributes and methods",
+        "use functions and operators",
+    ),
+    ast.MatMult: ("`@` works on arrays, a kernel on their elements", "write a * b"),
+}
+
+
+def refusal(node: ast.AST) -> tuple[str, str | None]:
+    """Return the message and the hint for a construct that cannot be compiled."""
+    known = _REFUSALS.get(type(node))
+    return known or (f"{type(node).__name__} is not supported in a kernel", None)

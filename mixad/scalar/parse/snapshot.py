@@ -1,0 +1,300 @@
+"""The current values of everything a function reads from outside, and the key of what they mean.
+
+Taken at every call, so it does little: names were resolved to cells, globals and attributes when
+the function was read.  The key has the *types* of captured scalars (their values are arguments of
+the compiled function), the values of constants, the identity of functions and other objects.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import types
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mixad.errors import KernelSyntaxError
+from mixad.scalar.parse.argument import Argument
+from mixad.scalar.parse.info import MISSING, FunctionInfo, function_info, unwrapped
+from mixad.scalar.parse.names import parameter_names
+from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
+
+__all__ = [
+    "Address",
+    "Describe",
+    "FunctionSource",
+    "Identity",
+    "Snapshot",
+    "read_function",
+    "scalar_argument",
+]
+
+Describe = Callable[[Any], Argument | None]
+
+# Which function's list of values, which of its values, then indices into nested tuples.
+Address = tuple[int, ...]
+
+_SCALARS: dict[type, tuple[str, Argument]] = {
+    bool: ("bool", Argument(BOOL, True, "uniform")),
+    int: ("int", Argument(I64, True, "uniform")),
+    float: ("float", Argument(F64, True, "uniform")),
+    np.float64: ("f64", Argument(F64, False, "uniform")),
+    **{t.dtype.type: (t.name, Argument(t, False, "uniform")) for t in ALL_TYPES},
+}
+_NUMBERS = (bool, int, float, np.generic)
+_BY_IDENTITY = (types.BuiltinFunctionType, types.ModuleType, np.ufunc, type, type(None))
+
+
+def scalar_argument(value: object) -> Argument | None:
+    """Return the type information of a Python or NumPy scalar, or None for anything else."""
+    found = _SCALARS.get(type(value))
+    return found[1] if found else None
+
+
+class Identity:
+    """Compares an object by identity and keeps it alive, so that its id is not used again."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FunctionSource:
+    """A function that can be parsed.
+
+    Attributes
+    ----------
+    function : function
+        The plain Python function.
+    info : FunctionInfo
+        Its syntax tree and names.
+    instance : object
+        What a bound method is bound to, else `MISSING`.
+    """
+
+    function: types.FunctionType
+    info: FunctionInfo
+    instance: Any = MISSING
+
+    def snapshot(self, describe: Describe | None = None) -> Snapshot:
+        """Read the current values of all free names of the function and of its helpers.
+
+        Parameters
+        ----------
+        describe : callable, optional
+            Returns the type information of an array or a tracer, None for other objects.
+        """
+        return _Taker(Snapshot([self]), describe).run()
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.info.name
+
+    def read(self) -> list[Any]:
+        """Return the current values of the names that the function reads from outside."""
+        function = self.function
+        closure, names = function.__closure__ or (), function.__globals__
+        values = []
+        for where, attributes in self.info.getters:
+            value = self._root(where, closure, names)
+            for attribute in attributes:
+                value = getattr(value, attribute, MISSING)
+            values.append(value)
+        if function.__defaults__:
+            values.extend(function.__defaults__)
+        if function.__kwdefaults__:
+            values.extend(function.__kwdefaults__.values())
+        return values
+
+    def default_index(self, parameter: str) -> int | None:
+        """Return where in `read` a parameter's default value is, or None if it has none."""
+        function = self.function
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        positional = names[len(names) - len(function.__defaults__ or ()) :]
+        defaults = [*positional, *(function.__kwdefaults__ or ())]
+        if parameter not in defaults:
+            return None
+        return len(self.info.paths) + defaults.index(parameter)
+
+    def in_module(self, index: int) -> bool:
+        """Whether a path is an attribute of a module."""
+        function = self.function
+        root = self._root(
+            self.info.getters[index][0], function.__closure__ or (), function.__globals__
+        )
+        return isinstance(root, types.ModuleType)
+
+    def _root(
+        self, where: int | str | None, closure: tuple[Any, ...], names: dict[str, Any]
+    ) -> Any:
+        if type(where) is str:
+            found = names.get(where, MISSING)
+            return getattr(builtins, where, MISSING) if found is MISSING else found
+        if where is None:
+            return self.instance
+        try:
+            return closure[where].cell_contents  # type: ignore[index]
+        except ValueError:  # a cell that is not filled yet
+            return MISSING
+
+    def bind(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        """Return one value per parameter, defaults filled in.
+
+        Raises
+        ------
+        TypeError
+            As Python does where arguments are missing, unknown or given twice.
+        """
+        signature = _signature(self.function)
+        skipped = () if self.instance is MISSING else (self.instance,)
+        bound = signature.bind(*skipped, *arguments, **keywords)
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())[len(skipped) :]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters; those of a bound method without the first."""
+        names = parameter_names(self.info.node)
+        return names if self.instance is MISSING else names[1:]
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function, follow_wrapped=False)
+
+
+def read_function(function: Any) -> FunctionSource:
+    """Find the source of a function and prove that it is the function's.
+
+    Parameters
+    ----------
+    function : callable
+        A ``def``, a lambda, a bound method, or an object with ``__wrapped__``.
+
+    Returns
+    -------
+    FunctionSource
+        Its syntax tree, checked against its code object.
+
+    Raises
+    ------
+    KernelSyntaxError
+        If it is no Python function, or its source is missing or has changed since.
+    """
+    found = unwrapped(function)
+    if found is None:
+        raise KernelSyntaxError(
+            f"{function!r} is not a Python function, so it has no source to compile",
+            hint="wrap the call in a function of your own",
+        )
+    plain, instance = found
+    return FunctionSource(plain, function_info(plain.__code__, instance is not MISSING), instance)
+
+
+@dataclass
+class Snapshot:
+    """Values read from outside by a function and by the functions it calls.
+
+    Attributes
+    ----------
+    sources : list of FunctionSource
+        The function, then its helpers in order of discovery.
+    rows : list of list
+        For each function, the values of its paths.
+    key : tuple
+        Hashable: equal keys parse to equal programs.
+    arguments : dict
+        Type information of captured arrays and tracers, by address.
+    functions : dict
+        Index in ``sources`` of each helper, by its address.
+    """
+
+    sources: list[FunctionSource]
+    rows: list[Sequence[Any]] = field(default_factory=list)
+    key: tuple[Hashable, ...] = ()
+    arguments: dict[Address, Argument] = field(default_factory=dict)
+    functions: dict[Address, int] = field(default_factory=dict)
+    constants: set[Address] = field(default_factory=set)
+
+    def value(self, address: Address) -> Any:
+        """Return the value at an address."""
+        value = self.rows[address[0]]
+        for index in address[1:]:
+            value = value[index]
+        return value
+
+    def values(self, parsed: Any) -> tuple[Any, ...]:
+        """Return the values that a parsed program's captures have in this snapshot, in order."""
+        return tuple([self.value(capture.address) for capture in parsed.captures])
+
+
+class _Taker:
+    def __init__(self, snapshot: Snapshot, describe: Describe | None) -> None:
+        self.snapshot = snapshot
+        self.describe = describe
+        self.indices: dict[tuple[Hashable, ...], int] = {}
+
+    def run(self) -> Snapshot:
+        parts: list[Hashable] = []
+        for i, source in enumerate(self.snapshot.sources):  # grows on the way
+            values = source.read()
+            self.snapshot.rows.append(values)
+            for j, value in enumerate(values):
+                known = _SCALARS.get(type(value))
+                parts.append(known[0] if known else self.key_of(value, (i, j)))
+            for j in source.info.constants:
+                if source.in_module(j):
+                    self.snapshot.constants.add((i, j))
+                    parts.append(repr(values[j]))
+        self.snapshot.key = tuple(parts)
+        return self.snapshot
+
+    def key_of(self, value: Any, address: Address) -> Hashable:
+        kind = type(value)
+        if kind is tuple:
+            return self.key_of_tuple(value, address)
+        if kind in _BY_IDENTITY:
+            return value  # type: ignore[no-any-return]
+        if kind is types.FunctionType:
+            return self.key_of_function(value, address)
+        if self.describe is not None:
+            argument = self.describe(value)
+            if argument is not None:
+                self.snapshot.arguments[address] = argument
+                return argument
+        if kind is types.MethodType or hasattr(value, "__wrapped__"):
+            return self.key_of_function(value, address)
+        return Identity(value)
+
+    def key_of_tuple(self, value: tuple[Any, ...], address: Address) -> Hashable:
+        return tuple(
+            (type(v), repr(v)) if isinstance(v, _NUMBERS) else self.key_of(v, (*address, k))
+            for k, v in enumerate(value)
+        )
+
+    def key_of_function(self, value: Any, address: Address) -> Hashable:
+        if hasattr(value, "__mixad_op__"):
+            return Identity(value)
+        try:
+            source = read_function(value)
+        except KernelSyntaxError:  # refused, with its reason, where it is called
+            return Identity(value)
+        key = (Identity(source.function), Identity(source.instance))
+        index = self.indices.get(key)
+        if index is None:
+            index = self.indices[key] = len(self.snapshot.sources)
+            self.snapshot.sources.append(source)
+        self.snapshot.functions[address] = index
+        instance = None if source.instance is MISSING else Identity(source.instance)
+        return (Identity(source.function.__code__), instance, index)

@@ -1,0 +1,150 @@
+"""Simple statements: assignments, return, break, continue, nested functions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from mixad.scalar.ir import Const
+from mixad.scalar.parse.frame import Exit, Frame
+from mixad.scalar.parse.operators import binary
+from mixad.scalar.parse.values import Bound, Closure, Tuple, Value, kind_of
+from mixad.scalar.types import BOOL
+
+__all__ = ["SIMPLE_STATEMENTS", "assign_target", "closure"]
+
+
+def assign_target(frame: Frame, target: ast.expr, value: Value) -> None:
+    """Assign a value to a name, or its items to several."""
+    match target:
+        case ast.Name():
+            frame.assign(target.id, value, target)
+        case ast.Tuple() | ast.List():
+            _unpack(frame, target, value)
+        case ast.Subscript():
+            raise frame.error(target, "a kernel cannot assign elements", "return the value")
+        case ast.Attribute():
+            raise frame.error(target, "a kernel cannot assign attributes", "return the value")
+        case _:
+            raise frame.unsupported(target)
+
+
+def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
+    if not isinstance(value, Tuple):
+        raise frame.type_error(target, f"a {kind_of(value)} cannot be unpacked")
+    items, targets = value.items, target.elts
+    starred = [i for i, t in enumerate(targets) if isinstance(t, ast.Starred)]
+    fits = len(items) >= len(targets) - 1 if starred else len(items) == len(targets)
+    if not fits:
+        raise frame.type_error(
+            target, f"a tuple of {len(items)} is unpacked into {len(targets)} names"
+        )
+    if not starred:
+        for t, item in zip(targets, items, strict=True):
+            assign_target(frame, t, item)
+        return
+    first, last = starred[0], len(items) - (len(targets) - starred[0] - 1)
+    _unpack_all(frame, targets[:first], items[:first])
+    inner = targets[first]
+    assert isinstance(inner, ast.Starred)
+    assign_target(frame, inner.value, Tuple(items[first:last]))
+    _unpack_all(frame, targets[first + 1 :], items[last:])
+
+
+def _unpack_all(frame: Frame, targets: Sequence[ast.expr], items: Sequence[Value]) -> None:
+    for t, item in zip(targets, items, strict=True):
+        assign_target(frame, t, item)
+
+
+def _assign(frame: Frame, s: ast.Assign) -> None:
+    value = frame.value(s.value)
+    for target in s.targets:
+        assign_target(frame, target, value)
+
+
+def _annotated(frame: Frame, s: ast.AnnAssign) -> None:
+    if s.value is not None:
+        assign_target(frame, s.target, frame.value(s.value))
+
+
+def _augmented(frame: Frame, s: ast.AugAssign) -> None:
+    if not isinstance(s.target, ast.Name):
+        raise frame.error(
+            s.target, "a kernel cannot assign elements or attributes", "return the value"
+        )
+    old = frame.local((s.target.id,), s.target, frame)
+    frame.assign(s.target.id, binary(frame, s, s.op, old, frame.value(s.value)), s.target)
+
+
+def _return(frame: Frame, s: ast.Return) -> None:
+    if s.value is None:
+        raise frame.error(s, "`return` without a value", "return a number, or a tuple of numbers")
+    value = frame.value(s.value)
+    frame.state.names.clear()
+    frame.state.result = Bound(value, s.lineno)
+    frame.state.exits["return"] = Const(True, BOOL)
+
+
+def _break(frame: Frame, s: ast.Break) -> None:
+    _leave(frame, "break", frame.loop_after)
+
+
+def _continue(frame: Frame, s: ast.Continue) -> None:
+    _leave(frame, "continue", frame.loop_head)
+
+
+def _leave(frame: Frame, kind: Exit, live: frozenset[str]) -> None:
+    names = frame.state.names
+    frame.state.names = {n: b for n, b in names.items() if n in live or n.startswith("<")}
+    frame.state.exits[kind] = Const(True, BOOL)
+
+
+def _pass(frame: Frame, s: ast.Pass) -> None:
+    pass
+
+
+def _expression(frame: Frame, s: ast.Expr) -> None:
+    """A docstring is skipped; anything else would have no effect, which is checked by compiling it."""
+    if isinstance(s.value, ast.Constant):
+        return
+    frame.value(s.value)
+
+
+def closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
+    """Return a nested function, its defaults evaluated here."""
+    a = node.args
+    positional = [p.arg for p in (*a.posonlyargs, *a.args)]
+    defaults = dict(
+        zip(
+            positional[len(positional) - len(a.defaults) :],
+            map(frame.value, a.defaults),
+            strict=True,
+        )
+    )
+    for parameter, default in zip(a.kwonlyargs, a.kw_defaults, strict=True):
+        if default is not None:
+            defaults[parameter.arg] = frame.value(default)
+    return Closure(node, frame, defaults)
+
+
+def _define(frame: Frame, s: ast.FunctionDef) -> None:
+    if s.decorator_list:
+        raise frame.error(
+            s.decorator_list[0], "decorators of nested functions are not supported", "leave it out"
+        )
+    frame.assign(s.name, closure(frame, s), s)
+
+
+SIMPLE_STATEMENTS: Mapping[type, Callable[[Frame, Any], None]] = MappingProxyType({
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.Return: _return,
+    ast.Break: _break,
+    ast.Continue: _continue,
+    ast.Pass: _pass,
+    ast.Expr: _expression,
+    ast.FunctionDef: _define,
+})  # fmt: skip

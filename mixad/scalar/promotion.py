@@ -1,0 +1,137 @@
+"""Promotion: the type of an operation between values of different types.
+
+A policy is what the base library does: NumPy's rules (NEP 50), PyTorch's, or the array-API
+standard's, which refuse mixed kinds.  *Weak* types are those of Python literals and Python scalars:
+they adopt the other operand's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from mixad.scalar.types import BOOL, F32, F64, I64, U64, ScalarType, type_of_dtype
+
+__all__ = ["NUMPY", "STRICT", "TORCH", "Rules", "Typed"]
+
+
+class Typed(NamedTuple):
+    """A type, and whether it is weak."""
+
+    type: ScalarType
+    weak: bool
+
+    def __str__(self) -> str:
+        return _WEAK_NAMES[self.type] if self.weak else self.type.name
+
+
+_WEAK_NAMES = {BOOL: "bool", I64: "Python int", F64: "Python float"}
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """The promotion policy of one base library.
+
+    Attributes
+    ----------
+    name : str
+        Name of the policy, for cache keys.
+    default_float : ScalarType
+        What a weak float becomes beside an integer, and what an all-weak result becomes.
+    strong : callable
+        Type of an operation between two strong types, or None where it is refused.
+    floating_integer : callable
+        Float type that a strong integer (or boolean) takes in ``sin(x)``, or None.
+    quotient : ScalarType or None
+        Float type of ``integer / integer``, or None.
+    mixed : bool
+        Whether kinds mix at all: weak floats with integers, booleans with numbers.
+    """
+
+    name: str
+    default_float: ScalarType
+    strong: Callable[[ScalarType, ScalarType], ScalarType | None]
+    floating_integer: Callable[[ScalarType], ScalarType | None]
+    quotient: ScalarType | None
+    mixed: bool = True
+
+    def join(self, a: Typed, b: Typed) -> Typed | None:
+        """Return the type of an operation between two values, or None where it is refused."""
+        if a.weak and b.weak:
+            return Typed(_wider_weak(a.type, b.type), True)
+        if a.weak or b.weak:
+            weak, strong = (a.type, b.type) if a.weak else (b.type, a.type)
+            adopted = self._adopted(weak, strong)
+            return Typed(adopted, False) if adopted else None
+        joined = self.strong(a.type, b.type)
+        return Typed(joined, False) if joined else None
+
+    def floating(self, a: Typed) -> Typed | None:
+        """Return the float type in which ``sin`` of a value is computed, or None."""
+        if a.type.is_float:
+            return a
+        if a.weak:
+            return Typed(F64, True)
+        found = self.floating_integer(a.type)
+        return Typed(found, False) if found else None
+
+    def divided(self, a: Typed) -> Typed | None:
+        """Return the type of a true quotient of two values of one type, or None."""
+        if a.type.is_float:
+            return a
+        if a.weak:
+            return Typed(F64, True)
+        return Typed(self.quotient, False) if self.quotient else None
+
+    def default(self, a: Typed) -> ScalarType:
+        """Return the strong type that a value has as a result: the library's default for weak ones."""
+        return self.default_float if a.weak and a.type.is_float else a.type
+
+    def _adopted(self, weak: ScalarType, strong: ScalarType) -> ScalarType | None:
+        rank = _KIND_RANK
+        if rank[weak.kind] <= rank[strong.kind]:
+            return strong if self.mixed or weak.is_bool == strong.is_bool else None
+        if not self.mixed:
+            return None
+        return self.default_float if weak.is_float else I64
+
+
+_KIND_RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+
+
+def _wider_weak(a: ScalarType, b: ScalarType) -> ScalarType:
+    return max(a, b, key=lambda t: _KIND_RANK[t.kind])
+
+
+@cache
+def _numpy_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
+    return type_of_dtype(np.result_type(a.dtype, b.dtype))
+
+
+def _numpy_floating(a: ScalarType) -> ScalarType | None:
+    """float16 would be NumPy's answer for 8 bits: no such type here, so it is refused."""
+    return None if a.bits == 8 else F32 if a.bits == 16 else F64
+
+
+def _torch_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if U64 in (a, b) and a != b and not a.is_float:
+        return a if b.is_bool else b if a.is_bool else None
+    return _numpy_strong(a, b)
+
+
+def _strict_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
+    if a.is_float != b.is_float or a.is_bool != b.is_bool:
+        return None
+    joined = _numpy_strong(a, b)
+    return None if joined is None or joined.is_float != a.is_float else joined
+
+
+NUMPY = Rules("numpy", F64, _numpy_strong, _numpy_floating, F64)
+TORCH = Rules("torch", F32, _torch_strong, lambda a: F32, F32)
+STRICT = Rules("strict", F64, _strict_strong, lambda a: None, None, mixed=False)
