@@ -13,6 +13,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
 from mixad.scalar.ir import Atom, Program
 from mixad.scalar.pushforward import push_block
+from mixad.scalar.types import ScalarType
 
 __all__ = ["ChunkPass", "even_chunks", "pullback"]
 
@@ -105,7 +106,10 @@ def _chunk_pass(
     duals = push_block(builder, program, wrt)
     seeds = [builder.param(f"cotangent {m}", program.outputs[m].type) for m in cotangents]
     chosen = [duals[m] for m in cotangents]
-    gradients = [_contraction(builder, slot, seeds, chosen) for slot in range(len(wrt))]
+    gradients = [
+        _contraction(builder, slot, program.params[index].var.type, seeds, chosen)
+        for slot, index in enumerate(wrt)
+    ]
     results = [d.primal for d in duals] if with_primals else []
     primals = tuple(range(len(results)))
     positions = []
@@ -116,12 +120,16 @@ def _chunk_pass(
 
 
 def _contraction(
-    builder: Builder, slot: int, cotangents: Sequence[Atom], duals: Sequence[DualChunk[Atom]]
+    builder: Builder,
+    slot: int,
+    type: ScalarType,
+    cotangents: Sequence[Atom],
+    duals: Sequence[DualChunk[Atom]],
 ) -> Atom | None:
-    """Return Σₘ ȳₘ · ∂yₘ/∂(slot); None if every term is statically zero."""
+    """Return Σₘ ȳₘ · ∂yₘ/∂(slot) in the input's type; None if every term is statically zero."""
     total: Atom | None = None
     for cotangent, dual in zip(cotangents, duals, strict=True):
         if slot in dual.partials:
-            term = builder.op("mul_zero", cotangent, dual.partials[slot])
+            term = builder.convert(builder.op("mul_zero", cotangent, dual.partials[slot]), type)
             total = term if total is None else builder.op("add", total, term)
     return total
