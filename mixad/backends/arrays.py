@@ -13,7 +13,15 @@ from mixad.errors import KernelTypeError
 from mixad.kernel.plan import Layout
 from mixad.scalar.types import ScalarType, type_named
 
-__all__ = ["Library", "layout_of", "library_of", "numpy_view", "scalar_type_of", "wrap_numpy"]
+__all__ = [
+    "Library",
+    "layout_of",
+    "library_of",
+    "numpy_view",
+    "scalar_type_of",
+    "strides_of",
+    "wrap_numpy",
+]
 
 _TYPE_NAMES = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
@@ -64,34 +72,38 @@ def scalar_type_of(dtype: Any) -> ScalarType:
     KernelTypeError
         If kernels do not compute in that dtype.
     """
-    known = _TYPES.get(dtype)
+    key = (type(dtype), dtype)  # libraries' dtypes may hash alike and refuse to be compared
+    known = _TYPES.get(key)
     if known is None:
         name = _TYPE_NAMES.get(str(dtype).rpartition(".")[2])
         if name is None:
             raise KernelTypeError(
                 f"kernels do not take arrays of dtype {dtype}; convert to one of {', '.join(_TYPE_NAMES)}"
             )
-        known = _TYPES[dtype] = type_named(name)
+        known = _TYPES[key] = type_named(name)
     return known
 
 
 def layout_of(array: Any) -> Layout:
-    """Return type, shape and byte strides of an array; C order where a library does not tell strides."""
+    """Return type, shape and byte strides of an array."""
     type = scalar_type_of(array.dtype)
     shape = tuple(array.shape)
+    return Layout(type, shape, strides_of(array))
+
+
+def strides_of(array: Any) -> tuple[int, ...]:
+    """Return the bytes between neighbours along each axis.
+
+    Parameters
+    ----------
+    array : array
+        Of NumPy, of a library with ``stride()``, or one on the CPU that speaks DLPack.
+    """
     if isinstance(array, np.ndarray):
-        return Layout(type, shape, array.strides)
+        return array.strides
     if hasattr(array, "stride"):
-        return Layout(type, shape, tuple(s * type.itemsize for s in array.stride()))
-    return Layout(type, shape, _c_strides(shape, type.itemsize))
-
-
-def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    strides, step = [], itemsize
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
+        return tuple(s * array.element_size() for s in array.stride())
+    return np.from_dlpack(array).strides
 
 
 def _from_torch(array: Any) -> np.ndarray[Any, Any]:

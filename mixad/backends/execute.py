@@ -15,7 +15,7 @@ import array_api_compat
 import numpy as np
 
 from mixad.backends import registry
-from mixad.backends.arrays import Library, layout_of, library_of
+from mixad.backends.arrays import Library, layout_of, library_of, strides_of
 from mixad.backends.hookspecs import Backend
 from mixad.errors import KernelTypeError
 from mixad.kernel.plan import plan
@@ -95,7 +95,7 @@ class Kernel:
         return (
             backend,
             *[
-                (a.__class__, a.dtype, a.shape, _strides(a))
+                (a.__class__, a.dtype, a.shape, strides_of(a))
                 for a, is_array in zip(arguments, self._is_array, strict=True)
                 if is_array
             ],
@@ -119,7 +119,9 @@ class Kernel:
 
     def _prepare(self, arguments: Sequence[Any], backend: str | None) -> Prepared:
         """Plan and compile."""
-        arrays = [a if is_array else None for a, is_array in zip(arguments, self._is_array, strict=True)]
+        arrays = [
+            a if is_array else None for a, is_array in zip(arguments, self._is_array, strict=True)
+        ]
         library = _one_library([a for a in arrays if a is not None])
         layouts = [None if a is None else layout_of(a) for a in arrays]
         shape = _broadcast_shape(
@@ -138,14 +140,6 @@ class Kernel:
         cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
         launch = plan(self.passes, self._stored, layouts, shape, cache_bytes)
         return Prepared(chosen, chosen.compile(launch.spec), launch)
-
-
-def _strides(array: Any) -> object:
-    """Return an array's strides in its library's own form; None where it does not tell."""
-    if isinstance(array, np.ndarray):
-        return array.strides
-    stride = getattr(array, "stride", None)
-    return stride() if callable(stride) else None
 
 
 def _one_library(arrays: Sequence[Any]) -> Library:
