@@ -45,8 +45,8 @@ def run_arrays(
     program : Program
         Any verified program.
     arguments : sequence
-        One per param: an array of ``xp`` that broadcasts to ``shape`` (lane), a scalar (uniform), or
-        an array that the program indexes; ``Accumulate`` changes that one in place.
+        One per param: an array of ``xp`` that broadcasts to ``shape`` (lane), a scalar (uniform),
+        or an array that the program indexes; ``Accumulate`` changes that one in place.
     shape : tuple of int
         The broadcast shape.
     xp : namespace
@@ -162,14 +162,13 @@ class _Run:
     def operands(self, function: str, nodes: Sequence[Node]) -> list[Array]:
         """Return arguments; numbers take the dtype of the last argument that is a value."""
         values = [None if isinstance(n, Number) else self.value(n) for n in nodes]
-        chosen = values[1:] if function == "where" else values
-        dtype = next((v.dtype for v in reversed(chosen) if v is not None), None)
-        return [
-            self.xp.asarray(n.value, dtype=dtype, device=self.device)
-            if isinstance(n, Number)
-            else v
-            for n, v in zip(nodes, values, strict=True)
-        ]
+        typed = [v for v in (values[1:] if function == "where" else values) if v is not None]
+
+        def literal(value: float) -> Array:
+            return self.xp.asarray(value, dtype=typed[-1].dtype, device=self.device)
+
+        pairs = zip(nodes, values, strict=True)
+        return [literal(n.value) if isinstance(n, Number) else v for n, v in pairs]
 
     def constant(self, value: Any, type: ScalarType) -> Array:
         plain = value.item() if isinstance(value, np.generic) else value
