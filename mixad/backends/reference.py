@@ -1,0 +1,148 @@
+"""The reference backend: kernels as array-API calls, for arrays of any library.
+
+It compiles nothing.  It serves what no other backend serves, and every backend can be compared with
+it; it is slow, because each op of a program is a pass over memory.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import array_api_compat.numpy
+
+from mixad.backends.hookspecs import ANY, API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.emit.array_run import run_procedure
+from mixad.emit.arrays import Procedure, lowered, show
+from mixad.errors import BackendError
+from mixad.kernel.spec import KernelSpec, Launch
+from mixad.scalar.types import ALL_TYPES
+
+__all__ = ["LARGE", "ReferenceBackend", "ReferenceKernel", "mixad_backends", "warn_if_large"]
+
+LARGE = 10_000
+"""Elements above which running without a compiled kernel is worth a warning."""
+
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True)
+class ReferenceKernel:
+    """A kernel's programs as array-API procedures, one per pass."""
+
+    spec: KernelSpec
+    procedures: tuple[Procedure, ...]
+
+
+class ReferenceBackend:
+    """Runs kernel specs with the functions of the arrays' own namespace."""
+
+    name = "reference"
+
+    def emit(self, spec: KernelSpec) -> str:
+        """Return the array-API calls of a kernel as text, pass by pass.
+
+        Parameters
+        ----------
+        spec : KernelSpec
+            The planned kernel.
+
+        Returns
+        -------
+        str
+            For people: it shows what `launch` runs.
+        """
+        parts = []
+        for k, program in enumerate(spec.passes):
+            wanted = [o.source[1] for o in spec.outputs if o.source[0] == k]
+            outputs = ", ".join(map(str, wanted)) or "none"
+            parts.append(f"# pass {k}; outputs used: {outputs}\n{show(lowered(program))}")
+        return "\n\n".join(parts)
+
+    def compile(self, spec: KernelSpec) -> ReferenceKernel:
+        """Return the kernel's procedures.
+
+        Parameters
+        ----------
+        spec : KernelSpec
+            The planned kernel.
+
+        Returns
+        -------
+        ReferenceKernel
+            What `launch` takes.
+
+        Raises
+        ------
+        BackendError
+            If an output is summed inside the kernel: sums are the caller's (`array_run.sum_to`).
+        """
+        if any(any(output.reduced) for output in spec.outputs):
+            raise BackendError("the reference backend stores outputs; it has no sums in kernels")
+        return ReferenceKernel(spec, tuple(map(lowered, spec.passes)))
+
+    def launch(
+        self, executable: ReferenceKernel, launch: Launch, arguments: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Run the kernel.
+
+        Parameters
+        ----------
+        executable : ReferenceKernel
+            What `compile` returned.
+        launch : Launch
+            Its broadcast shape.
+        arguments : sequence
+            One per param: an array, or a scalar for a uniform.
+
+        Returns
+        -------
+        tuple of arrays
+            The outputs, of the arguments' library and device.
+        """
+        passes = executable.spec.passes
+        kinds = tuple((p.kind, p.var.type) for p in passes[0].params)
+        arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
+        xp = array_api_compat.array_namespace(*arrays) if arrays else array_api_compat.numpy
+        results = [
+            run_procedure(procedure, kinds, arguments, launch.shape, xp)
+            for procedure in executable.procedures
+        ]
+        return tuple(results[k][i] for k, i in (o.source for o in executable.spec.outputs))
+
+
+def warn_if_large(size: int, reason: str) -> None:
+    """Warn, once for each reason, where so many elements deserve a compiled kernel.
+
+    Parameters
+    ----------
+    size : int
+        Elements of the broadcast shape.
+    reason : str
+        Why no compiling backend serves the arrays, and which package would help.
+    """
+    if size > LARGE and reason not in _warned:
+        _warned.add(reason)
+        warnings.warn(
+            f"{size} elements are computed op by op with array functions, which is slow: {reason}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+@hookimpl
+def mixad_backends() -> Sequence[BackendSpec]:
+    """Return the spec of the reference backend.
+
+    Returns
+    -------
+    sequence of BackendSpec
+        One.
+    """
+    dtypes = frozenset(type.dtype.name for type in ALL_TYPES)
+    capability = Capability((ANY,), (ANY,), dtypes, native=False)
+    hint = "it needs nothing beyond mixad"
+    return [BackendSpec("reference", API_VERSION, capability, ReferenceBackend, hint)]
