@@ -45,8 +45,8 @@ def describe(value: Any) -> Argument | None:
     if weak is not None:
         return weak
     if isinstance(value, np.generic):
-        type = type_of_dtype(value.dtype)
-        return None if type is None else Argument(type, kind="uniform")
+        scalar_type = type_of_dtype(value.dtype)
+        return None if scalar_type is None else Argument(scalar_type, kind="uniform")
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         return None
     return Argument(scalar_type_of(value.dtype), kind="lane", rank=len(value.shape))

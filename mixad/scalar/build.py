@@ -306,7 +306,7 @@ class Builder:
         folded = _folded(name, args, type)
         if folded is not None:
             return folded
-        inner = self._definitions.get(args[0].id) if isinstance(args[0], Var) else None
+        inner = self._definition(args[0])
         match name:
             case "mul":
                 return _other(args, 1)
@@ -315,9 +315,14 @@ class Builder:
             case "div":
                 return args[0] if _is(args[1], 1) else None
             case "sub":
-                return args[0] if _is(args[1], 0) else None
-            case "add" if type.is_integer:
-                return _other(args, 0)
+                return args[0] if _is(args[1], 0) else self._without_negative("add", *args)
+            case "add":
+                zero = _other(args, 0) if type.is_integer else None
+                return (
+                    zero
+                    or self._without_negative("sub", *args)
+                    or self._without_negative("sub", *args[::-1])
+                )
             case "and" if type == BOOL:
                 return _other(args, True) or _absorbing(args, False)
             case "or" if type == BOOL:
@@ -331,6 +336,17 @@ class Builder:
             case "where":
                 return self._simplified_where(*args)
         return None
+
+    def _definition(self, atom: Atom) -> Equation | None:
+        """Return the equation that computes an atom, if an equation of this program does."""
+        return self._definitions.get(atom.id) if isinstance(atom, Var) else None
+
+    def _without_negative(self, opposite: str, x: Atom, y: Atom) -> Atom | None:
+        """Return x + (-y) as x - y and x - (-y) as x + y."""
+        found = self._definition(y)
+        if found is None or found.op != "neg":
+            return None
+        return self.op(opposite, x, found.args[0])
 
     def _simplified_mul_zero(self, x: Atom, y: Atom) -> Atom | None:
         """A product without the strong zero, where one factor's value decides that it is not needed."""
