@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import device
 
 from mixad import pytree
 from mixad.errors import TracerError
@@ -295,7 +294,7 @@ def _lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> _In
         found, structure = pytree.flatten(arguments[position])
         traced = [_traced(level, leaf, position) for leaf in found]
         arguments[position] = pytree.unflatten(structure, traced)
-        nodes += [t.origin.node for t in traced]
+        nodes += [t.origin.node for t in traced if isinstance(t.origin.node, InputNode)]
         cells += [t.cell for t in traced]
         structures.append(structure)
     return _Inputs(arguments, nodes, cells, structures)
@@ -305,7 +304,8 @@ def _traced(level: Level, leaf: Any, position: int) -> Tracer:
     """Return the tracer of one input."""
     outer = leaf.origin if isinstance(leaf, Tracer) else None
     levels = frozenset({level}) | (outer.levels if outer else frozenset())
-    return ArrayTracer(_input_cell(level, leaf, position), Origin(InputNode(level, outer), 0, levels))
+    origin = Origin(InputNode(level, outer), 0, levels)
+    return ArrayTracer(_input_cell(level, leaf, position), origin)
 
 
 def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
@@ -339,8 +339,8 @@ def _called(
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise TracerError(
-                f"mixad.{level.name} with has_aux=True: {_name(f)} must return a pair (value, aux), "
-                f"it returned a {type(result).__name__}"
+                f"mixad.{level.name} with has_aux=True: {_name(f)} must return a pair "
+                f"(value, aux), it returned a {type(result).__name__}"
             )
         result, aux = result
     outputs = _Outputs(*pytree.flatten(result))
@@ -348,8 +348,8 @@ def _called(
         _check_output(f, leaf, level)
     if not any(_depends(leaf, level) for leaf in outputs.leaves):
         warnings.warn(
-            f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that it "
-            "is differentiated with respect to; the gradient is zero",
+            f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
+            "it is differentiated with respect to; the gradient is zero",
             UserWarning,
             stacklevel=4,
         )
@@ -368,8 +368,8 @@ def _check_output(f: Function, leaf: Any, level: Level) -> None:
 def _check_scalar(name: str, outputs: _Outputs) -> None:
     if outputs.structure != pytree.LEAF:
         raise TracerError(
-            f"mixad.{name}: the function returned {outputs.structure}, a gradient needs one number: "
-            "use has_aux=True for further results, or mixad.vjp"
+            f"mixad.{name}: the function returned {outputs.structure}, a gradient needs one "
+            "number: use has_aux=True for further results, or mixad.vjp"
         )
     leaf = outputs.leaves[0]
     shape = tuple(getattr(leaf, "shape", ()))
@@ -378,12 +378,11 @@ def _check_scalar(name: str, outputs: _Outputs) -> None:
             f"mixad.{name}: the function returned an array of shape {shape}, a gradient needs one "
             "number: return its .sum(), or use mixad.vjp"
         )
-    dtype = getattr(leaf, "dtype", None)
-    if dtype is not None and not isinstance(leaf, Tracer):
-        if not library_of(leaf).type_of(dtype).is_float:
-            raise TracerError(
-                f"mixad.{name}: the function returned a value of dtype {dtype}, which has no gradient"
-            )
+    if is_array(leaf) and not library_of(leaf).type_of(leaf.dtype).is_float:
+        raise TracerError(
+            f"mixad.{name}: the function returned a value of dtype {leaf.dtype}, which has no "
+            "gradient"
+        )
 
 
 def _seed(leaf: Tracer, given: Any) -> Any:

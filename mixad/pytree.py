@@ -41,9 +41,9 @@ class Structure:
             return "*"
         names = map(str, self.static) if self.kind in (dict, OrderedDict) else ()
         children = map(str, self.children)
-        inside = ", ".join(
-            f"{n}: {c}" for n, c in zip(names, children, strict=False)
-        ) or ", ".join(children)
+        inside = ", ".join(f"{n}: {c}" for n, c in zip(names, children, strict=False)) or ", ".join(
+            children
+        )
         return f"{self.kind.__name__}({inside})"
 
 
@@ -184,7 +184,7 @@ def _fields(value: Any) -> tuple[Sequence[Any], Any]:
 def _from_fields(cls: type, static: Any, children: Sequence[Any]) -> Any:
     """Build a dataclass without `__init__`, which may check or convert what it gets."""
     names, fixed = static
-    value = object.__new__(cls)
+    value: Any = object.__new__(cls)
     for name, child in (*zip(names, children, strict=True), *fixed):
         object.__setattr__(value, name, child)
     return value

@@ -63,9 +63,9 @@ class ArrayTracer(Tracer):
 
     __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
     __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
-    __eq__ = _compared(operator.eq)  # type: ignore[assignment]
-    __ne__ = _compared(operator.ne)  # type: ignore[assignment]
-    __hash__ = None  # type: ignore[assignment]
+    __eq__ = _compared(operator.eq)
+    __ne__ = _compared(operator.ne)
+    __hash__ = None
 
     def __pow__(self, other: Any) -> Any:
         if not is_operand(other):

@@ -9,8 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mixad.scalar.ir import (Accumulate, Atom, Block, If, Load, Program, Statement, Var, While,
-                             read_atoms, written_vars)  # fmt: skip
+from mixad.scalar.ir import (
+    Accumulate,
+    Atom,
+    Block,
+    If,
+    Load,
+    Program,
+    Statement,
+    Var,
+    While,
+    read_atoms,
+    written_vars,
+)
 
 __all__ = ["read_params", "without_dead_code"]
 
@@ -82,8 +93,8 @@ def _trimmed_while(s: While, live: set[Var]) -> While:
         kept = found
     live |= inner
     at = sorted(kept)
-    outs, carries, inits = (tuple(v[i] for i in at) for v in (s.outs, s.carries, s.inits))
-    return While(outs, carries, inits, cond, body, s.line)
+    outs, carries = (tuple(v[i] for i in at) for v in (s.outs, s.carries))
+    return While(outs, carries, tuple(s.inits[i] for i in at), cond, body, s.line)
 
 
 def _read(atoms: Iterable[Atom], live: set[Var]) -> None:

@@ -81,7 +81,9 @@ def _add(found: dict[int, Cotangent], index: int, value: Any, fresh: bool) -> No
     if value is None:
         return
     known = found.get(index)
-    found[index] = Cotangent(value, fresh) if known is None else Cotangent(known.value + value, True)
+    if known is not None:
+        value, fresh = known.value + value, True
+    found[index] = Cotangent(value, fresh)
 
 
 def _count_consumers(level: Level, roots: list[Node]) -> Counter[int]:

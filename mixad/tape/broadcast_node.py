@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mixad.errors import KernelGradientError
 from mixad.backends.execute import execute
+from mixad.errors import KernelGradientError
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64, ScalarType
 from mixad.tape.cell import Cell, Launch
-from mixad.tape.library import NUMPY, Library, library_of
+from mixad.tape.library import NUMPY, Library, as_array, library_of
 from mixad.tape.node import Cotangents, Rule, apply_rule, common_library
 from mixad.tape.plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Level, Origin, Tracer, levels_of, stripped
@@ -81,13 +81,14 @@ def apply_call(
     call: KernelCall, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
 ) -> tuple[Any, ...]:
     """Make a call, or record it if an argument is traced: see `apply_program`."""
+    arguments = tuple(map(as_array, arguments))
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     if tracers:
         return _recorded(call, arguments, tracers, options)
     for argument in arguments:
         if hasattr(argument, "shape"):
             library_of(argument)  # refuses what must not be detached
-    return execute(call.passes, call.outputs, tuple(arguments), options.backend)
+    return execute(call.passes, call.outputs, arguments, options.backend)
 
 
 class KernelNode:
@@ -172,12 +173,12 @@ class KernelNode:
         values = self._kept(plan, list(self.launch.values()), given)
         primals = [OutputRequest(*plan.primals[r.result], r.shape) for _, r in live]
         requests = (*primals, *self._requests(plan, wrt))
-        arrays = execute(plan.passes, requests, tuple(values), self.options.backend)
+        arrays = execute(plan.passes, requests, tuple(map(as_array, values)), self.options.backend)
         self.launch.finish(live, arrays[: len(live)])
         return _spread(plan, arrays[len(live) :])
 
     def _kept(self, plan: PullbackPlan, values: list[Any], given: dict[int, Any]) -> list[Any]:
-        """Return the values that the plan's programs take; together they have the broadcast shape."""
+        """Return the values that the programs take; together they have the broadcast shape."""
         kept = [[*values, *given.values()][i] for i in plan.kept]
         if plan.kept and np.broadcast_shapes(*_lane_shapes(plan.passes[0], kept)) != self.shape:
             kept[-1] = broadcast_to(kept[-1], self.shape)
@@ -316,8 +317,8 @@ def _lane_shapes(program: Program, arguments: Sequence[Any]) -> tuple[Shape, ...
     for param, argument in zip(program.params, arguments, strict=True):
         if param.kind == "array" and isinstance(argument, Tracer):
             raise KernelGradientError(
-                f"{program.name}: the gradient of the array {param.name!r}, which is indexed inside "
-                "the function, is not available yet",
+                f"{program.name}: the gradient of the array {param.name!r}, which is indexed "
+                "inside the function, is not available yet",
                 hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
             )
     return tuple(
@@ -333,7 +334,7 @@ def _moved(argument: Any, library: Library, device: Any) -> Any:
     return argument
 
 
-_MOVE = Rule(
+_MOVE: Rule = Rule(
     "a Python number",
     lambda xp, x, library, device: library.asarray(float(x), F64, device),
     (lambda g, x, library, device: apply_rule(_MOVE, g, library=NUMPY, device=None),),

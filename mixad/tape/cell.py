@@ -14,7 +14,7 @@ from mixad.backends.execute import execute
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
-from mixad.tape.library import Array, Library, library_of
+from mixad.tape.library import Array, Library, as_array, library_of
 
 __all__ = ["Cell", "Launch"]
 
@@ -63,7 +63,7 @@ class Cell:
         library = library_of(array)
         kind = library.type_of(array.dtype)
         cell = cls(tuple(array.shape), kind, library, getattr(array, "device", None), weak=weak)
-        cell._array = array
+        cell._array = as_array(array)
         return cell
 
     @property
@@ -75,7 +75,7 @@ class Cell:
 
     def fill(self, array: Array) -> None:
         """Store the array that the launch made."""
-        self._array, self.launch = array, None
+        self._array, self.launch = as_array(array), None
 
 
 class Launch:
@@ -120,15 +120,14 @@ class Launch:
 
     def waits_for(self) -> list[Launch]:
         """Return the launches that make arguments of this one."""
-        return [
-            a.launch for a in self.arguments if isinstance(a, Cell) and a.launch is not None
-        ]
+        return [a.launch for a in self.arguments if isinstance(a, Cell) and a.launch is not None]
 
     def values(self) -> tuple[Any, ...]:
         """Return the arguments as kernels take them: arrays, and scalars for uniforms."""
         params = self.passes[0].params
         return tuple(
-            self._value(argument, p.kind) for p, argument in zip(params, self.arguments, strict=True)
+            self._value(argument, p.kind)
+            for p, argument in zip(params, self.arguments, strict=True)
         )
 
     def run(self) -> None:

@@ -14,7 +14,7 @@ from mixad.scalar import promotion
 from mixad.scalar.promotion import Typed
 from mixad.scalar.types import ALL_TYPES, ScalarType
 
-__all__ = ["NUMPY", "Array", "Library", "is_array", "is_scalar", "library_of"]
+__all__ = ["NUMPY", "Array", "Library", "as_array", "is_array", "is_scalar", "library_of"]
 
 Array = Any
 """An array of any library, a NumPy scalar, or a tracer of one."""
@@ -96,6 +96,11 @@ def is_array(value: object) -> bool:
     return bool(array_api_compat.is_array_api_obj(value)) and not hasattr(value, "__mixad_tracer__")
 
 
+def as_array(value: Any) -> Any:
+    """Return a NumPy scalar as the 0-d array that it stands for, anything else as it is."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
 def library_of(array: Array) -> Library:
     """Return the library of an array, refusing what would not be differentiated exactly.
 
@@ -111,18 +116,24 @@ def library_of(array: Array) -> Library:
             "a torch tensor that requires grad would be silently detached here: pass "
             "tensor.detach(), or record the call with the plugin mixad-torch"
         )
-    return _library_of_type(type(array), array_api_compat.array_namespace(array))
+    kind = type(array)
+    found = _LIBRARIES.get(kind)
+    if found is None:
+        _check_kind(kind)
+        found = _LIBRARIES[kind] = _library(array_api_compat.array_namespace(array))
+    return found
 
 
-@cache
-def _library_of_type(kind: type, namespace: Any) -> Library:
+_LIBRARIES: dict[type, Library] = {}
+
+
+def _check_kind(kind: type) -> None:
     if any(base.__name__ in _INEXACT for base in kind.__mro__):
         raise KernelTypeError(
             f"{kind.__module__}.{kind.__name__} is not supported, its operations are not those of "
             "an array",
             hint="convert it with numpy.asarray",
         )
-    return _library(namespace)
 
 
 @cache

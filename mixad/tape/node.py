@@ -25,18 +25,17 @@ broadcasts to the value's shape elsewhere."""
 
 
 class Node(Protocol):
-    """What is recorded of one operation.
+    """What is recorded of one operation."""
 
-    Attributes
-    ----------
-    parents : tuple of (Origin or None)
-        Where the arguments came from; None for those that nobody differentiates.
-    fresh : bool
-        Whether the cotangents that `pullback` returns are arrays that nothing else holds.
-    """
+    @property
+    def parents(self) -> tuple[Origin | None, ...]:
+        """Where the arguments came from; None for those that nobody differentiates."""
+        ...
 
-    parents: tuple[Origin | None, ...]
-    fresh: bool
+    @property
+    def fresh(self) -> bool:
+        """Whether the cotangents that `pullback` returns are arrays that nothing else holds."""
+        ...
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the parents' cotangents for a level, given those of the outputs."""

@@ -9,8 +9,9 @@ order, no stack and no global state, and perturbations cannot be confused.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
@@ -40,12 +41,16 @@ class Level:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self.alive = False
 
 
-class Origin(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Origin:
     """Where a value comes from: an output of a node, and the levels that it depends on."""
 
     node: Node
@@ -184,5 +189,4 @@ def stripped(value: Any, level: Level) -> Any:
     around = frozenset(other for other in value.origin.levels if other.alive and other is not level)
     if not around:
         return value.cell.array
-    return type(value)(value.cell, value.origin._replace(levels=around))
-
+    return type(value)(value.cell, replace(value.origin, levels=around))
