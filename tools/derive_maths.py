@@ -193,10 +193,13 @@ def derive(fit: Fit, type: str) -> tuple[float, ...]:
 
 def weighted_error(fit: Fit, coefficients: Iterable[float]) -> mpf:
     """Return the largest weighted error of a polynomial over a dense grid of its interval."""
-    falling = [mpf(c) for c in reversed(tuple(coefficients))]
+    rising = tuple(coefficients)
     step = (fit.high - fit.low) / CHECK_POINTS
     points = (fit.low + step * (i + mpf("0.5")) for i in range(CHECK_POINTS))
-    return max(abs((mp.polyval(falling, x) - fit.target(x)) * fit.weight(x)) for x in points)
+    return max(
+        abs((mp.fsum(c * x**i for i, c in enumerate(rising)) - fit.target(x)) * fit.weight(x))
+        for x in points
+    )
 
 
 # -- constants -----------------------------------------------------------------------------------

@@ -11,12 +11,13 @@ from math import inf, nan
 from mixad.scalar.expression import Term
 from mixad.scalar.math.floats import copysign, fma, format_of, polynomial, rint, where, while_
 from mixad.scalar.math.logarithm import log
-from mixad.scalar.math.trigonometric import cos_reduced, sin_reduced
+from mixad.scalar.math.trigonometric import cos_reduced
 from mixad.scalar.types import F64
 
 __all__ = ["digamma", "trigamma"]
 
 _ASYMPTOTIC = 8.0
+_PI, _PI_SQUARED = 3.141592653589793, 9.869604401089358
 
 
 def digamma(x: Term) -> Term:
@@ -33,15 +34,14 @@ def _digamma(x: Term) -> Term:
     reflected = x < 0
     y = where(reflected, 1 - x, x)
     below_one = y < 1
-    start = where(below_one, -1 / y, 0)
-    total, y = while_(
-        (start, where(below_one, y + 1, y)),
-        lambda total, y: (y >= 2) & (y < _ASYMPTOTIC),
-        lambda total, y: (total + 1 / (y - 1), y - 1),
+    total, lost, y = while_(
+        (where(below_one, -1 / y, 0), x.const(0.0), where(below_one, y + 1, y)),
+        lambda total, lost, y: (y >= 2) & (y < _ASYMPTOTIC),
+        lambda total, lost, y: (*_compensated(total, lost, 1 / (y - 1)), y - 1),
     )
-    positive = where(y < _ASYMPTOTIC, _digamma_near_root(y), _digamma_asymptotic(y)) + total
+    positive = where(y < _ASYMPTOTIC, _digamma_near_root(y), _digamma_asymptotic(y)) + lost + total
     sine, cosine, distance = _half_turn(x)
-    mirrored = positive - copysign(_PI * (cosine / sine), distance)
+    mirrored = fma(copysign(cosine / sine, distance), -_PI, positive)
     return where(reflected, where(distance == 0, nan, mirrored), positive)
 
 
@@ -60,14 +60,14 @@ def _digamma_asymptotic(y: Term) -> Term:
 
 def _trigamma(x: Term) -> Term:
     reflected = x < 0
-    total, y = while_(
-        (x.const(0.0), where(reflected, 1 - x, x)),
-        lambda total, y: y < _ASYMPTOTIC,
-        lambda total, y: (total + (1 / y) * (1 / y), y + 1),
+    total, lost, y = while_(
+        (x.const(0.0), x.const(0.0), where(reflected, 1 - x, x)),
+        lambda total, lost, y: y < _ASYMPTOTIC,
+        lambda total, lost, y: (*_compensated(total, lost, 1 / (y * y)), y + 1),
     )
-    positive = total + _trigamma_asymptotic(y)
+    positive = _trigamma_asymptotic(y) + lost + total
     sine, _, _ = _half_turn(x)
-    return where(reflected, (_PI / sine) * (_PI / sine) - positive, positive)
+    return where(reflected, _PI_SQUARED / (sine * sine) - positive, positive)
 
 
 def _trigamma_asymptotic(y: Term) -> Term:
@@ -77,14 +77,27 @@ def _trigamma_asymptotic(y: Term) -> Term:
     return fma(tail, inverse, inverse)
 
 
+def _compensated(total: Term, lost: Term, term: Term) -> tuple[Term, Term]:
+    """Add a term to a sum and its rounding error to ``lost`` (Neumaier, ZAMM 54, 1974)."""
+    larger, smaller = where(total < term, term, total), where(total < term, total, term)
+    new = larger + smaller
+    return new, lost + where(new < inf, (larger - new) + smaller, 0)
+
+
 def _half_turn(x: Term) -> tuple[Term, Term, Term]:
-    """Return |sin πx|, cos of the angle to the nearest whole number, and the signed distance to it."""
+    """Return |sin πx|, the cosine beside it, and the signed distance to the nearest whole number."""
     distance = x - rint(x)
     near = abs(distance)
     far = near > 0.25
-    r = _PI * where(far, 0.5 - near, near)
-    s, c = sin_reduced(r), cos_reduced(r)
+    s, c = _sine_and_cosine_of_turns(where(far, 0.5 - near, near))
     return where(far, c, s), where(far, s, c), distance
 
 
-_PI = 3.141592653589793
+def _sine_and_cosine_of_turns(h: Term) -> tuple[Term, Term]:
+    """sin and cos of πh for 0 <= h <= 1/4; what πh loses in rounding enters the sine."""
+    tables = format_of(h).tables
+    high, low = tables["PI"]
+    r = high * h
+    lost = fma(h, low, fma(h, high, -r))
+    z = r * r
+    return r + fma(r * z, polynomial(z, tables["SIN"]), lost), cos_reduced(r)

@@ -48,7 +48,7 @@ def sin_reduced(r: Term) -> Term:
 def cos_reduced(r: Term) -> Term:
     """cos(r) for |r| <= π/4."""
     z = r * r
-    return fma(z * z, polynomial(z, format_of(r).tables["COS"]), fma(z, -0.5, 1.0))
+    return fma(z, fma(z, polynomial(z, format_of(r).tables["COS"]), -0.5), 1.0)
 
 
 def _reduced(layout: Format, x: Term) -> tuple[Term, Term]:

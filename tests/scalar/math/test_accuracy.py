@@ -1,0 +1,23 @@
+"""Errors of the inlined functions against mpmath, in units in the last place."""
+
+import pytest
+from ulp_reference import CLAIMS, FLOATS, MOST_ULP, worst
+
+from mixad.scalar.math import PROGRAMS
+
+RANDOM_POINTS = 1000  # of each kind: ordinary, uniform over the range, of any bits; edges are added
+SEED = 20180601
+
+EXACT = {"isfinite", "isinf", "isnan", "maximum", "minimum", "mul_zero", "nextafter", "powi",
+         "relu", "sign"}  # fmt: skip
+
+
+def test_every_program_is_measured_or_exact():
+    assert set(CLAIMS) | EXACT == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("type", FLOATS, ids=str)
+@pytest.mark.parametrize("name", CLAIMS)
+def test_error_is_within_the_stated_ulp(name, type):
+    error, point = worst(name, type, RANDOM_POINTS, SEED)
+    assert error <= MOST_ULP[type], f"{name}{point} is off by {error:.3f} ulp"

@@ -1,0 +1,254 @@
+"""What the tests of the inlined functions compare with: mpmath, errors in ulp, and the points.
+
+``tools/measure_accuracy.py`` uses the same to write the accuracy page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import native_loop
+import numpy as np
+from mpmath import mp, mpf
+
+from mixad.scalar.math import program_of
+from mixad.scalar.types import F32, F64, ScalarType
+
+PRECISION = 140  # bits; f64 needs 53, and pow loses 12 of them
+FLOATS = (F32, F64)
+NEIGHBOURS = 4  # floats on either side of a breakpoint
+MOST_ULP = {F32: 2.0, F64: 4.0}
+
+Reference = Callable[..., mpf]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is claimed of one op.
+
+    Attributes
+    ----------
+    exact : callable
+        The function in mpmath.
+    points : callable
+        ``points(type, count, rng)``: arrays of arguments.
+    scale : callable or None
+        The magnitude whose ulp counts, given result and arguments, where it is not the result's.
+    note : str
+        For the accuracy page.
+    """
+
+    exact: Reference
+    points: Callable[[ScalarType, int, np.random.Generator], tuple[np.ndarray, ...]]
+    scale: Callable[..., mpf] | None = None
+    note: str = ""
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def ulp_errors(name: str, type: ScalarType, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Return the error of an op's program at each point, in units in the last place."""
+    got = native_loop.run(program_of(name, type), *arguments)
+    claim = CLAIMS[name]
+    with mp.workprec(PRECISION):
+        rows = zip(got.tolist(), *(a.tolist() for a in arguments), strict=True)
+        return np.array([_error(claim, type, g, tuple(map(mpf, args))) for g, *args in rows])
+
+
+def _error(claim: Claim, type: ScalarType, got: float, args: tuple[mpf, ...]) -> float:
+    want = claim.exact(*args)
+    size = claim.scale(want, *args) if claim.scale else want
+    if np.isnan(got):
+        return np.inf
+    if np.isinf(got):  # stands for the number that follows the largest finite one
+        got = mpf(np.sign(got)) * mpf(2) ** (int(np.finfo(type.dtype).maxexp))
+        if abs(want) > abs(got):
+            return 0.0
+    return float(abs(mpf(got) - want) / _ulp(size, type))
+
+
+def _ulp(value: mpf, type: ScalarType) -> mpf:
+    """Return the distance of the floats around a number (Goldberg; denormals count as they are)."""
+    info = np.finfo(type.dtype)
+    exponent = int(info.minexp) if value == 0 else max(mp.frexp(value)[1] - 1, int(info.minexp))
+    return mpf(2) ** (min(exponent, int(info.maxexp) - 1) - int(info.nmant))
+
+
+# -- points --------------------------------------------------------------------------------------
+
+
+def around(values: list[float], type: ScalarType) -> np.ndarray:
+    """Return the floats next to given numbers, the numbers included."""
+    dtype = type.dtype
+    with np.errstate(over="ignore"):
+        centre = np.asarray(values, dtype)
+    found = [centre]
+    for direction in (-np.inf, np.inf):
+        step = centre
+        for _ in range(NEIGHBOURS):
+            with np.errstate(over="ignore"):
+                step = np.nextafter(step, dtype.type(direction))
+            found.append(step)
+    return np.concatenate(found)
+
+
+def any_floats(type: ScalarType, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return floats of random bits: all exponents are equally likely, denormals included."""
+    bits = rng.integers(0, 1 << type.bits, count, dtype=np.uint64)
+    return bits.astype(f"u{type.itemsize}").view(type.dtype)
+
+
+def powers_of_two(type: ScalarType) -> list[float]:
+    """Return the powers of two of a type, the denormal ones included."""
+    info = np.finfo(type.dtype)
+    lowest = int(info.minexp) - int(info.nmant)
+    return [2.0**e for e in range(lowest, int(info.maxexp))]
+
+
+def unary(
+    low: float, high: float, *breakpoints: float, dense: tuple[float, ...] = (1.0,)
+) -> Callable:
+    """Return the points of a function of one argument: whole range, ordinary, and edges.
+
+    ``dense`` are the standard deviations of the ordinary points.
+    """
+
+    def points(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        normal = rng.standard_normal(count) * rng.choice(dense, count)
+        uniform = rng.uniform(max(low, -800.0), min(high, 800.0), count)
+        ordinary = np.concatenate([normal, uniform, 1 + 0.1 * normal]).astype(type.dtype)
+        edges = around([*breakpoints, *(-b for b in breakpoints), *powers_of_two(type)], type)
+        x = np.concatenate([ordinary, any_floats(type, count, rng), edges])
+        return (x[np.isfinite(x) & (x >= low) & (x <= high)],)
+
+    return points
+
+
+def angles(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Return angles of all sizes, and the floats nearest to multiples of π/4."""
+    (general,) = unary(-np.inf, np.inf, 2.0**17, 2.0**30, 6381956970095103 * 2.0**797,
+                       16367173 * 2.0**72, dense=(1.0, 100.0, 1e5, 1e9))(type, count, rng)  # fmt: skip
+    largest = 120 if type == F32 else 1000
+    with mp.workprec(1200):
+        whole = [
+            int(2.0 ** rng.uniform(0, 53)) << int(rng.integers(0, largest - 53))
+            for _ in range(count // 20)
+        ]
+        whole += range(1, 100)
+        multiples = [float(n * mp.pi / 4) for n in whole]
+    x = np.concatenate([general, around(multiples, type)])
+    return (x[np.isfinite(x)],)
+
+
+def powers(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Return bases and exponents whose powers are mostly finite, and negative bases."""
+    limit = 100.0 if type == F32 else 745.0
+    x = np.abs(any_floats(type, count, rng))
+    near = (1 + rng.standard_normal(count) * 2.0 ** rng.uniform(-50, -1, count)).astype(type.dtype)
+    x = np.concatenate([x, np.abs(near), np.exp(rng.standard_normal(count)).astype(type.dtype)])
+    x = x[np.isfinite(x) & (x > 0) & (x != 1)]
+    with np.errstate(over="ignore"):
+        y = (rng.uniform(-limit, limit, len(x)) / np.log(x.astype("f8"))).astype(type.dtype)
+    small = rng.integers(-40, 40, count).astype(type.dtype)
+    base = (rng.standard_normal(count) * 3).astype(type.dtype)
+    x, y = np.concatenate([x, base]), np.concatenate([y, small])
+    keep = np.isfinite(y) & (x != 0)
+    return x[keep], y[keep]
+
+
+def pairs(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Return pairs that are near, far, and of any size."""
+    x = (rng.standard_normal(count) * 30).astype(type.dtype)
+    y = (x + rng.standard_normal(count) * rng.choice([0.0, 0.1, 3.0, 30.0], count)).astype(
+        type.dtype
+    )
+    a, b = any_floats(type, count, rng), any_floats(type, count, rng)
+    x, y = np.concatenate([x, a]), np.concatenate([y, b])
+    keep = np.isfinite(x) & np.isfinite(y)
+    return x[keep], y[keep]
+
+
+def off_poles(low: float, high: float) -> Callable:
+    """Return points of the polygamma functions: no poles, and no sizes that mpmath takes ages for."""
+    general = unary(low, high, 1.4616321449683623, 2.0, 8.0, 0.5, dense=(1.0, 10.0))
+
+    def points(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        (x,) = general(type, count, rng)
+        return (x[((x > 0) | (x != np.rint(x))) & (np.abs(x) > 1e-30)],)
+
+    return points
+
+
+# -- references ----------------------------------------------------------------------------------
+
+
+def _sigmoid(x: mpf) -> mpf:
+    e = mp.exp(-abs(x))
+    return 1 / (1 + e) if x >= 0 else e / (1 + e)
+
+
+def _power(x: mpf, y: mpf) -> mpf:
+    sign = -1 if x < 0 and int(y) % 2 else 1
+    return sign * mp.exp(y * mp.log(abs(x)))
+
+
+def _logaddexp(x: mpf, y: mpf) -> mpf:
+    return max(x, y) + mp.log1p(mp.exp(-abs(x - y)))
+
+
+def _logaddexp_scale(out: mpf, x: mpf, y: mpf) -> mpf:
+    return max(abs(out), abs(max(x, y)))
+
+
+def _digamma_scale(out: mpf, x: mpf) -> mpf:
+    """The largest term of the reflection ψ(x) = ψ(1 - x) - π cot πx."""
+    if x >= 0:
+        return out
+    mirrored = mp.digamma(1 - x)
+    return max(abs(out), abs(mirrored), abs(mirrored - out))
+
+
+def _tanh(x: mpf) -> mpf:
+    e = mp.expm1(-2 * abs(x))
+    return mp.sign(x) * -e / (2 + e)
+
+
+_EXP_EDGES = (88.72283935546875, 87.33654022216797, 103.97208404541016, 709.782712893384,
+              708.3964185322641, 745.1332191019411, 0.34657359027997264, 1.0397207708399179)  # fmt: skip
+_LOG_EDGES = (0.7071067811865476, 1.4142135623730951, 1.0, 3.4028234663852886e38,
+              1.7976931348623157e308)  # fmt: skip
+_POSITIVE = 5e-324
+
+CLAIMS: dict[str, Claim] = {
+    "exp": Claim(mp.exp, unary(-800, 800, *_EXP_EDGES, dense=(0.1, 1, 30))),
+    "exp2": Claim(lambda x: mp.power(2, x),
+                  unary(-1200, 1200, 128, 149, 150, 126, 1024, 1074, 1075, 0.5, 1.5, dense=(0.1, 1, 30))),
+    "expm1": Claim(lambda x: mp.expm1(x), unary(-800, 800, *_EXP_EDGES, 20, 40, dense=(0.01, 0.5, 1, 30))),
+    "log": Claim(mp.log, unary(_POSITIVE, np.inf, *_LOG_EDGES)),
+    "log2": Claim(lambda x: mp.log(x, 2), unary(_POSITIVE, np.inf, *_LOG_EDGES)),
+    "log10": Claim(mp.log10, unary(_POSITIVE, np.inf, *_LOG_EDGES, 10.0, 100.0, 1000.0, 1e10)),
+    "log1p": Claim(mp.log1p, unary(-0.9999999999999999, np.inf, *_LOG_EDGES, 0.41421356237309515,
+                                   0.2928932188134524, 2.0**46, 2.0**104, dense=(0.01, 0.3, 1))),
+    "sin": Claim(mp.sin, angles),
+    "cos": Claim(mp.cos, angles),
+    "tanh": Claim(_tanh, unary(-np.inf, np.inf, 0.625, dense=(0.1, 0.5, 1, 10))),
+    "sigmoid": Claim(_sigmoid, unary(-np.inf, np.inf, *_EXP_EDGES, dense=(0.1, 1, 10))),
+    "erf": Claim(mp.erf, unary(-30, 30, 1.0, 4.0, 6.0, 3.9192059040069580, 5.921587195794507,
+                               dense=(0.1, 0.5, 1, 3))),
+    "pow": Claim(_power, powers),
+    "logaddexp": Claim(_logaddexp, pairs, _logaddexp_scale,
+                       "in ulp of the larger of result and max(x, y)"),
+    "digamma": Claim(mp.digamma, off_poles(-50, 1e15), _digamma_scale,
+                     "for x < 0 in ulp of the largest of ψ(x), ψ(1 - x), π cot πx"),
+    "trigamma": Claim(lambda x: mp.psi(1, x), off_poles(-50, 1e15)),
+}  # fmt: skip
+
+
+def worst(name: str, type: ScalarType, count: int, seed: int) -> tuple[float, tuple[float, ...]]:
+    """Return the largest error of an op's program and the point where it was met."""
+    arguments = CLAIMS[name].points(type, count, np.random.default_rng(seed))
+    errors = ulp_errors(name, type, arguments)
+    at = int(np.argmax(errors))
+    return float(errors[at]), tuple(a[at].item() for a in arguments)
