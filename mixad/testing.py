@@ -52,8 +52,10 @@ Values: TypeAlias = np.ndarray[Any, Any]
 DISPLACEMENT = 32
 """Units in the last place by which results of inexact ops are displaced."""
 
-PATTERNS = 4
-"""Runs with displaced results: all up, all down, and random directions."""
+PATTERNS = 5
+"""Runs with displaced results: all up, all down, and each by an amount of its own.
+
+With equal amounts only, displacements can cancel: in L/(L/x) the errors of L do not."""
 
 MOST_SCATTER = {32: 1e-3, 64: 1e-9}
 """By width: elements whose results scatter more than this, relatively, are undetermined."""
@@ -225,7 +227,7 @@ def _scatter_of(program: Program, arguments: Sequence[Any]) -> _Row:
     values = interpret(program, arguments, max_turns=TURN_LIMIT, watch=plain)
     spread = [0.0] * len(values)
     for pattern in range(PATTERNS):
-        witness = _Witness(_directions(pattern))
+        witness = _Witness(_amounts(pattern))
         displaced = interpret(program, arguments, max_turns=TURN_LIMIT, watch=witness)
         if witness.decisions != plain.decisions:
             return values, tuple(spread), False
@@ -236,18 +238,18 @@ def _scatter_of(program: Program, arguments: Sequence[Any]) -> _Row:
     return values, tuple(4.0 * s for s in spread), determined
 
 
-def _directions(pattern: int) -> Callable[[], int]:
+def _amounts(pattern: int) -> Callable[[], int]:
     if pattern < 2:
-        return lambda: (1, -1)[pattern]
+        return lambda: (DISPLACEMENT, -DISPLACEMENT)[pattern]
     source = random.Random(pattern)
-    return lambda: source.choice((-1, 1))
+    return lambda: source.randint(-DISPLACEMENT, DISPLACEMENT)
 
 
 class _Witness:
     """Displaces what inexact ops return, and records what is decided from floats."""
 
-    def __init__(self, direction: Callable[[], int]) -> None:
-        self.direction = direction
+    def __init__(self, amount: Callable[[], int]) -> None:
+        self.amount = amount
         self.decisions: list[object] = []
 
     def __call__(self, equation: Equation, result: Scalar) -> Scalar:
@@ -255,14 +257,15 @@ class _Witness:
             self.decisions.append(result.item())
         if is_exact(equation.op):
             return result
-        return _displaced(equation.op, result, self.direction())
+        return _displaced(equation.op, result, self.amount())
 
 
-def _displaced(name: str, value: Scalar, direction: int) -> Scalar:
+def _displaced(name: str, value: Scalar, units: int) -> Scalar:
+    """Move a value by units in the last place; what has no neighbours stays."""
     if not np.isfinite(value) or (value == 0 and name not in _CANCELLING):
         return value
     size = np.maximum(abs(value), value.dtype.type(1)) if name in _CANCELLING else abs(value)
-    return value + value.dtype.type(direction * DISPLACEMENT) * np.spacing(size)
+    return value + value.dtype.type(units) * np.spacing(size)
 
 
 def _distance(a: Scalar, b: Scalar) -> float:
