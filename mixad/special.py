@@ -46,9 +46,9 @@ __all__ = [
     "isnan",
     "lgamma",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "logaddexp",
     "maximum",
     "minimum",
@@ -94,7 +94,7 @@ def _documented(op: Op, names: tuple[str, ...]) -> str:
     parameters = "\n".join(f"{name} : number\n    Argument." for name in names)
     return (
         f"{doc[0].upper()}{doc[1:]}\n\nParameters\n----------\n{parameters}\n\n"
-        "Returns\n-------\nnumber\n    The value: a Python number of Python numbers, else a NumPy scalar.\n"
+        "Returns\n-------\nnumber\n    A Python number of Python numbers, else a NumPy scalar.\n"
     )
 
 

@@ -88,7 +88,7 @@ class Rules:
         return Typed(self.quotient, False) if self.quotient else None
 
     def default(self, a: Typed) -> ScalarType:
-        """Return the strong type that a value has as a result: the library's default for weak ones."""
+        """Return the type of a value as a result: the library's default for a weak one."""
         return self.default_float if a.weak and a.type.is_float else a.type
 
     def _adopted(self, weak: ScalarType, strong: ScalarType) -> ScalarType | None:

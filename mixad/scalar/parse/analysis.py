@@ -22,12 +22,12 @@ from mixad.scalar.parse.names import (
 
 __all__ = [
     "Liveness",
+    "breaks",
     "captured_by_nested",
+    "contains_return",
+    "exits_always",
     "live_names",
     "may_exit",
-    "exits_always",
-    "contains_return",
-    "breaks",
 ]
 
 Names = frozenset[str]
@@ -35,7 +35,7 @@ _NONE: Names = frozenset()
 
 
 def reads(node: ast.AST | None, captured: dict[str, Names]) -> Names:
-    """Return the names that an expression reads; naming a nested function reads what it captures."""
+    """Return the names that an expression reads; naming a function reads what it captures."""
     found: set[str] = set()
     for part in walk_scope([node] if node is not None else []):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mixad.errors import KernelSyntaxError
-from mixad.scalar.parse.code import FunctionNode
 from mixad.scalar.parse.names import assigned_names, body_of, parameter_names, walk_scope
 from mixad.scalar.parse.text import SourceText
 
@@ -29,14 +28,14 @@ def check_assignment(
     KernelSyntaxError
         Where a name may be read before it is assigned, or the body's end can be reached.
     """
-    parameters = {name: 0 for name in parameter_names(node)}
+    parameters = dict.fromkeys(parameter_names(node), 0)
     local = frozenset(assigned_names(body_of(node))) | parameters.keys()
     walk = _Forwards(text, captured, local - {bound})
     end = walk.block(node.body, parameters, None)
     if end is not None:
         raise KernelSyntaxError.at(
             text.locate(node.body[-1]),
-            f"function {node.name!r} can end without a `return`: this is the last line of such a path",
+            f"function {node.name!r} can end without a `return`: here is the end of such a path",
             "return a value on every path",
         )
 
@@ -137,7 +136,10 @@ class _Forwards:
             hint = f"assign {name!r} first"
         else:
             source = self.text.text(line).strip()
-            message = f"{name!r} may be unassigned here: not every path through line {line} (`{source}`) assigns it"
+            message = (
+                f"{name!r} may be unassigned here: "
+                f"not every path through line {line} (`{source}`) assigns it"
+            )
         raise KernelSyntaxError.at(self.text.locate(node), message, hint)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from mixad.errors import KernelError, KernelSyntaxError
 from mixad.scalar.parse.frame import Frame, State
-from mixad.scalar.parse.intrinsics import Arguments, intrinsic
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
+from mixad.scalar.parse.intrinsics import Arguments, intrinsic
 from mixad.scalar.parse.snapshot import FunctionSource, read_function
 from mixad.scalar.parse.values import Bound, Closure, Helper, Object, Tuple, Value, kind_of
 
@@ -150,9 +150,13 @@ def bind(
 
 
 def _fill(
-    frame: Frame, node: ast.Call, info: FunctionInfo, named: Sequence[str], values: dict[str, Value],
+    frame: Frame,
+    node: ast.Call,
+    info: FunctionInfo,
+    named: Sequence[str],
+    values: dict[str, Value],
     defaults: dict[str, Value],
-) -> None:  # fmt: skip
+) -> None:
     for name in named:
         if name not in values:
             if name not in defaults:
@@ -167,8 +171,11 @@ def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments)
         return handler(frame, node, arguments)
     name = ast.unparse(node.func)
     if "random" in name.split("."):
-        raise frame.error(node, f"`{name}`: random numbers in a kernel would differ each time it runs",
-                          "draw them before, and pass them as an argument")  # fmt: skip
+        raise frame.error(
+            node,
+            f"`{name}`: random numbers in a kernel would differ each time it runs",
+            "draw them before, and pass them as an argument",
+        )
     if unwrapped(function.value) is not None:
         raise _unreadable(frame, node, function.value)
     raise frame.error(

@@ -6,8 +6,8 @@ running one's is accepted.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import linecache
 from collections.abc import Iterator
@@ -18,16 +18,16 @@ from types import CodeType
 from mixad.errors import KernelSyntaxError
 from mixad.scalar.parse.text import SourceText
 
-__all__ = ["FunctionNode", "FoundFunction", "find_function", "same_code"]
+__all__ = ["FoundFunction", "FunctionNode", "find_function", "same_code"]
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 
 _FUTURE_FLAGS = 0
 for _name in __future__.all_feature_names:
-    _FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
+    _FUTURE_FLAGS |= int(getattr(__future__, _name).compiler_flag)
 
-_COMPARED = ("co_code", "co_name", "co_qualname", "co_names", "co_varnames", "co_freevars", "co_cellvars",
-             "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags",
+_COMPARED = ("co_code", "co_name", "co_qualname", "co_names", "co_varnames", "co_freevars",
+             "co_cellvars", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags",
              "co_exceptiontable")  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def _statement_around(module: ast.Module, line: int) -> list[ast.stmt]:
 
 
 def _first_line(statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", [])
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(d.lineno for d in decorators)])
 
 

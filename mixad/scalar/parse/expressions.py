@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -107,7 +108,9 @@ def _and_or(frame: Frame, node: ast.BoolOp, left: Scalar, right: ast.expr) -> Sc
         name = "and" if is_and else "or"
         return Scalar(frame.builder.op(name, left.atom, other.atom), left.weak and other.weak)
     stay = Path(frame, lambda: None)
-    return _meet(frame, node, cond, *((path, other), (stay, left))[:: 1 if is_and else -1])
+    sides = (path, other), (stay, left)
+    result = _meet(frame, node, cond, *(sides if is_and else reversed(sides)))
+    return frame.as_scalar(result, node)
 
 
 def _guarded(path: Path) -> bool:
@@ -120,15 +123,17 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Value:
     if is_true(cond) or is_false(cond):
         return frame.value(node.body if is_true(cond) else node.orelse)
     values: list[Value] = []
-    paths = [
-        Path(frame, lambda n=n: values.append(frame.value(n))) for n in (node.body, node.orelse)
-    ]  # type: ignore[misc]
+
+    def work(side: ast.expr) -> None:
+        values.append(frame.value(side))
+
+    paths = [Path(frame, partial(work, side)) for side in (node.body, node.orelse)]
     return _meet(frame, node, cond, (paths[0], values[0]), (paths[1], values[1]))
 
 
 def _meet(
     frame: Frame, node: ast.expr, cond: Atom, yes: tuple[Path, Value], no: tuple[Path, Value]
-) -> Any:
+) -> Value:
     """Return the value of the path taken."""
     try:
         shape = joined(frame.walk.rules, shape_of(yes[1]), shape_of(no[1]))
@@ -163,7 +168,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     if not isinstance(value, Tuple):
         raise frame.type_error(
             node, f"`{ast.unparse(node.value)}` is a {kind_of(value)}: it cannot be indexed",
-            "a kernel sees one element of each argument; arrays are indexed when captured from outside",
+            "a kernel sees one element of each argument; it indexes arrays from outside",
         )  # fmt: skip
     if isinstance(node.slice, ast.Slice):
         return Tuple(value.items[_slice(frame, node.slice)])
@@ -184,7 +189,7 @@ def _item(frame: Frame, node: ast.Subscript, value: Tuple, index: int) -> Value:
 
 
 def _chosen(frame: Frame, node: ast.Subscript, value: Tuple, index: Scalar) -> Value:
-    """Select the item at an index known when the kernel runs; one from the end if it is negative."""
+    """Select the item at an index that is known when the kernel runs."""
     size = len(value.items)
     position = frame.builder.convert(index.atom, I64)
     wrapped = apply(frame, node, "mod", (Scalar(position, True), frame.constant(size)))

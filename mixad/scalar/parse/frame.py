@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Var
 from mixad.scalar.parse.argument import Argument
+from mixad.scalar.parse.info import MISSING, FunctionInfo
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
-from mixad.scalar.parse.info import MISSING, FunctionInfo
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Bound, Captured, Helper, Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion import Rules, Typed
@@ -59,7 +58,7 @@ class State:
         return State(dict(self.names), dict(self.exits), self.result)
 
 
-@dataclass
+@dataclass(eq=False)
 class Walk:
     """What the frames of one parse share."""
 
@@ -88,14 +87,14 @@ class Walk:
         return self.captures[key]
 
 
-@dataclass
+@dataclass(eq=False)
 class Frame:
     """One function being compiled into the program: names, source, and where values come from.
 
-    ``index`` is the function's place in the snapshot, ``parent`` the frame around a nested function,
-    ``loop_head`` and ``loop_after`` the names that the innermost loop needs at its head and after it,
-    ``hints`` the types that loops have carried when they were compiled before, as part of a loop
-    around them: types only widen, so they start there.
+    ``index`` is the function's place in the snapshot, ``parent`` the frame around a nested
+    function, ``loop_head`` and ``loop_after`` the names that the innermost loop needs at its head
+    and after it, ``hints`` the types that loops have carried when they were compiled before, as
+    part of a loop around them: types only widen, so they start there.
     """
 
     walk: Walk
@@ -207,9 +206,9 @@ class Frame:
         argument = snapshot.arguments.get(address)
         if argument is not None:
             return Captured(address, name, argument)
-        return self.plain(value, address, name, node, reader)
+        return self._plain(value, address, name, node, reader)
 
-    def plain(
+    def _plain(
         self, value: Any, address: Address, name: str, node: ast.expr, reader: Frame
     ) -> Value:
         argument = scalar_argument(value)

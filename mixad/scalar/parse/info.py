@@ -12,7 +12,7 @@ from typing import Any
 from mixad.scalar.parse.analysis import Liveness, captured_by_nested, live_names
 from mixad.scalar.parse.assigned import check_assignment
 from mixad.scalar.parse.code import FunctionNode, find_function
-from mixad.scalar.parse.names import Path, body_of, assigned_names, free_paths, parameter_names
+from mixad.scalar.parse.names import Path, assigned_names, body_of, free_paths, parameter_names
 from mixad.scalar.parse.text import SourceText
 
 __all__ = ["MISSING", "FunctionInfo", "Missing", "function_info", "unwrapped"]
@@ -70,6 +70,11 @@ class FunctionInfo:
         return found
 
     @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
+        return parameter_names(self.node)
+
+    @cached_property
     def constants(self) -> tuple[int, ...]:
         """The paths that are mathematical constants if their root is a module: ``math.pi``."""
         return tuple(i for i, p in enumerate(self.paths) if len(p) == 2 and p[1] in _CONSTANTS)
@@ -101,8 +106,8 @@ class FunctionInfo:
 def unwrapped(function: Any) -> tuple[types.FunctionType, Any] | None:
     """Return the plain function behind a callable and what it is bound to, or None.
 
-    Bound methods lose their object; objects that are no functions but have ``__wrapped__`` (decorated
-    by mixad, or by ``functools.lru_cache``) are seen through.
+    Bound methods lose their object; objects that are no functions but have ``__wrapped__``
+    (decorated by mixad, or by ``functools.lru_cache``) are seen through.
     """
     if isinstance(function, types.FunctionType):
         return function, MISSING

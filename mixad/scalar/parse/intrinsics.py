@@ -225,9 +225,9 @@ def _python_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 _SAME_NAME = (
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p "
-    "sqrt cbrt erf erfc gamma lgamma atan2 copysign fmod fma isnan isinf isfinite signbit nextafter "
-    "hypot logaddexp sign minimum maximum where pow"
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 "
+    "log1p sqrt cbrt erf erfc gamma lgamma atan2 copysign fmod fma isnan isinf isfinite signbit "
+    "nextafter hypot logaddexp sign minimum maximum where pow"
 ).split()
 _OTHER_NAMES = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
@@ -270,7 +270,8 @@ def _functions_of_numbers() -> dict[Any, Handler]:
         np.logical_not: partial(_logical, "not"), np.logical_xor: partial(_logical, "xor"),
         math.fabs: _fabs, np.fabs: _fabs, math.log: _log, math.hypot: _hypot,
         builtins.abs: partial(_op, "abs"), builtins.pow: _python_power, builtins.divmod: _divmod,
-        builtins.int: partial(_convert, Typed(I64, True)), builtins.float: partial(_convert, Typed(F64, True)),
+        builtins.int: partial(_convert, Typed(I64, True)),
+        builtins.float: partial(_convert, Typed(F64, True)),
         builtins.bool: partial(_convert, Typed(BOOL, True)),
     }  # fmt: skip
     return known
@@ -282,7 +283,7 @@ def _functions_of_tuples() -> dict[Any, Handler]:
         builtins.len: _len, builtins.sum: _sum, builtins.range: _range,
         builtins.any: partial(_quantify, "or"), builtins.all: partial(_quantify, "and"),
         builtins.zip: partial(_tuples, zip), builtins.enumerate: partial(_tuples, enumerate),
-        builtins.reversed: partial(_tuples, lambda t: reversed(t)), builtins.tuple: partial(_tuples, tuple),
+        builtins.reversed: partial(_tuples, reversed), builtins.tuple: partial(_tuples, tuple),
     }  # fmt: skip
 
 

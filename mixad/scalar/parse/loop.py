@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mixad.scalar.build import Draft
-from mixad.scalar.ir import Atom, Const, Var
+from mixad.scalar.ir import Atom, Const, Load, Var, walk_statements
 from mixad.scalar.parse.analysis import breaks, contains_return, may_exit
 from mixad.scalar.parse.branch import run_block, unless
 from mixad.scalar.parse.frame import Frame, State, is_true
@@ -210,14 +210,13 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
     """Add the loop, and give the names and exits their values after it."""
     builder = frame.builder
     going = attempt.carries[-len(attempt.flags)] if attempt.flags else None
-    with builder.writing(attempt.cond):
-        test = attempt.test if going is None else builder.op("and", going, attempt.test)
+    cond, test = _guarded_test(frame, attempt, going)
     if is_true(test):
         raise frame.error(plan.node, "this loop never ends", "leave it with `break` or `return`")
     outs = builder.add_while(
         attempt.carries,
         [*_inits(frame, plan), *(builder.const(f == "going", BOOL) for f in attempt.flags)],
-        attempt.cond.block([test]),
+        cond.block([test]),
         attempt.body.block(attempt.ends),
         builder.line,
     )
@@ -232,6 +231,24 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         frame.state.exits["return"] = returned
     if plan.node.orelse and not endless:
         run_else(frame, plan.node, builder.op("not", ended))
+
+
+def _guarded_test(frame: Frame, attempt: _Attempt, going: Atom | None) -> tuple[Draft, Atom]:
+    """Return the loop's test, which holds only while the loop has not been left.
+
+    A test that reads an array is not computed after `break`: the index may be outside by then.
+    """
+    builder, cond = frame.builder, attempt.cond
+    if going is None:
+        return cond, attempt.test
+    if any(isinstance(s, Load) for s in walk_statements(cond.block(()))):
+        outer = Draft()
+        with builder.writing(outer):
+            never = Draft().block([Const(False, BOOL)])
+            (test,) = builder.add_if(going, cond.block([attempt.test]), never, builder.line)
+        return outer, test
+    with builder.writing(cond):
+        return cond, builder.op("and", going, attempt.test)
 
 
 def _inits(frame: Frame, plan: LoopPlan) -> list[Atom]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from mixad.scalar.interpret import apply as evaluate
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion import Typed
-from mixad.scalar.types import I64, ScalarType
+from mixad.scalar.types import BOOL, I64, ScalarType
 
 __all__ = ["apply", "binary", "compare", "power", "unary"]
 
@@ -111,8 +112,17 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
         typed = _counted(frame, node, name, typed)
     if op.domain in ("integer", "bits") and typed.type.is_float:
         raise frame.type_error(node, f"{name} takes integers, not {typed}", "convert with int(...)")
-    atom = frame.builder.op(name, *converted(frame, node, scalars, typed))
-    return Scalar(atom, typed.weak)
+    atoms = converted(frame, node, scalars, typed)
+    if typed.weak and op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
+        return _known(frame, name, atoms, typed)
+    return Scalar(frame.builder.op(name, *atoms), typed.weak)
+
+
+def _known(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
+    """Compute a function of Python constants (``math.log(2.0)``) now, as Python would."""
+    numbers = tuple(a.type.dtype.type(a.value) for a in atoms if isinstance(a, Const))
+    type_ = BOOL if BY_NAME[name].result == "bool" else typed.type
+    return Scalar(frame.builder.const(evaluate(name, numbers, type_).item(), type_), True)
 
 
 def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:
@@ -184,14 +194,21 @@ def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) ->
     typed = join(frame, node, (x, y))
     if typed.type.is_bool and name not in ("eq", "ne"):
         typed = Typed(I64, typed.weak)
+    kinds = {x.atom.type.kind, y.atom.type.kind}
+    if typed.type.is_float and kinds == {"int", "uint"}:
+        raise frame.type_error(
+            node,
+            "u64 and signed integers would be compared as floats, which loses digits",
+            "convert one of them, for instance with np.int64(...)",
+        )
     return Scalar(frame.builder.op(name, *converted(frame, node, (x, y), typed)), typed.weak)
 
 
 def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     """Return ``x ** y``; small constant exponents become what the base libraries compute.
 
-    0, 1, 2 and -1 are exact as in NumPy; 0.5 is sqrt as in NumPy and PyTorch (so -0.0 stays -0.0 and
-    -inf gives nan, where pow gives 0.0 and inf); 3 to 8 are products.
+    0, 1, 2 and -1 are exact as in NumPy; 0.5 is sqrt as in NumPy and PyTorch (so -0.0 stays -0.0
+    and -inf gives nan, where pow gives 0.0 and inf); 3 to 8 are products.
     """
     exponent = y.atom.value if isinstance(y.atom, Const) else None
     typed = join(frame, node, (x, y))

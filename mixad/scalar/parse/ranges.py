@@ -28,7 +28,7 @@ def run_for(frame: Frame, s: ast.For) -> None:
         if not isinstance(items, Tuple):
             raise frame.type_error(
                 s.iter,
-                f"a `for` loop runs over range(...) or a constant tuple, not over a {kind_of(items)}",
+                f"`for` runs over range(...) or a constant tuple, not over a {kind_of(items)}",
             )
         _unroll(frame, s, items.items)
     elif _indexes_tuples(s) and (numbers := _constant_range(bounds)) is not None:

@@ -12,14 +12,14 @@ import inspect
 import types
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from mixad.errors import KernelSyntaxError
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo, function_info, unwrapped
-from mixad.scalar.parse.names import parameter_names
+from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
 
 __all__ = [
@@ -45,7 +45,14 @@ _SCALARS: dict[type, tuple[str, Argument]] = {
     **{t.dtype.type: (t.name, Argument(t, False, "uniform")) for t in ALL_TYPES},
 }
 _NUMBERS = (bool, int, float, np.generic)
-_BY_IDENTITY = (types.BuiltinFunctionType, types.ModuleType, np.ufunc, type, type(None))
+_BY_IDENTITY = (
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    np.ufunc,
+    type(np.where),  # NumPy's functions that are no ufuncs
+    type,
+    type(None),
+)
 
 
 def scalar_argument(value: object) -> Argument | None:
@@ -157,6 +164,8 @@ class FunctionSource:
         TypeError
             As Python does where arguments are missing, unknown or given twice.
         """
+        if not keywords and len(arguments) == len(self.parameters):
+            return arguments
         signature = _signature(self.function)
         skipped = () if self.instance is MISSING else (self.instance,)
         bound = signature.bind(*skipped, *arguments, **keywords)
@@ -166,7 +175,7 @@ class FunctionSource:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters; those of a bound method without the first."""
-        names = parameter_names(self.info.node)
+        names = self.info.parameters
         return names if self.instance is MISSING else names[1:]
 
 
@@ -265,7 +274,9 @@ class _Taker:
         if kind is tuple:
             return self.key_of_tuple(value, address)
         if kind in _BY_IDENTITY:
-            return value  # type: ignore[no-any-return]
+            if value in LIBRARY:
+                return self.key_of_function(LIBRARY[value], address)
+            return cast(Hashable, value)
         if kind is types.FunctionType:
             return self.key_of_function(value, address)
         if self.describe is not None:

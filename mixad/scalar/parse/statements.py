@@ -82,6 +82,8 @@ def _return(frame: Frame, s: ast.Return) -> None:
     if s.value is None:
         raise frame.error(s, "`return` without a value", "return a number, or a tuple of numbers")
     value = frame.value(s.value)
+    if isinstance(value, Closure) and value.frame is frame:
+        raise frame.error(s, "a function defined in a kernel cannot be returned", "call it here")
     frame.state.names.clear()
     frame.state.result = Bound(value, s.lineno)
     frame.state.exits["return"] = Const(True, BOOL)
@@ -97,7 +99,7 @@ def _continue(frame: Frame, s: ast.Continue) -> None:
 
 def _leave(frame: Frame, kind: Exit, live: frozenset[str]) -> None:
     names = frame.state.names
-    frame.state.names = {n: b for n, b in names.items() if n in live or n.startswith("<")}
+    frame.state.names = {n: b for n, b in names.items() if n in live}
     frame.state.exits[kind] = Const(True, BOOL)
 
 
@@ -106,7 +108,7 @@ def _pass(frame: Frame, s: ast.Pass) -> None:
 
 
 def _expression(frame: Frame, s: ast.Expr) -> None:
-    """A docstring is skipped; anything else would have no effect, which is checked by compiling it."""
+    """Skip a docstring; compile anything else, so that it is refused where it must be."""
     if isinstance(s.value, ast.Constant):
         return
     frame.value(s.value)

@@ -63,7 +63,7 @@ class Helper:
     index: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Closure:
     """A function or lambda defined inside the compiled one."""
 

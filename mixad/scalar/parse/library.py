@@ -1,0 +1,82 @@
+"""Functions of `math` and NumPy that are small programs: plain Python, compiled as a user's is.
+
+Each has the parameters of the function it stands for, and its conventions at special points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["LIBRARY"]
+
+
+def _degrees(x: Any) -> Any:
+    return x * (180 / math.pi)
+
+
+def _radians(x: Any) -> Any:
+    return x * (math.pi / 180)
+
+
+def _square(x: Any) -> Any:
+    return x * x
+
+
+def _reciprocal(x: Any) -> Any:
+    return 1.0 / x
+
+
+def _positive(x: Any) -> Any:
+    return +x
+
+
+def _clip(a: Any, a_min: Any, a_max: Any) -> Any:
+    return np.minimum(np.maximum(a, a_min), a_max)
+
+
+def _logaddexp2(x: Any, y: Any) -> Any:
+    return np.logaddexp(x * math.log(2), y * math.log(2)) / math.log(2)
+
+
+def _heaviside(x: Any, y: Any) -> Any:
+    return x if x != x else (y if x == 0 else np.where(x > 0, 1.0, 0.0))
+
+
+def _sinc(x: Any) -> Any:
+    t = math.pi * x
+    return 1.0 if t == 0 else np.sin(t) / t
+
+
+def _fmin(x: Any, y: Any) -> Any:
+    return y if np.isnan(x) else x if np.isnan(y) else np.minimum(x, y)
+
+
+def _fmax(x: Any, y: Any) -> Any:
+    return y if np.isnan(x) else x if np.isnan(y) else np.maximum(x, y)
+
+
+def _fix(x: Any) -> Any:
+    return np.trunc(x)
+
+
+def _numpy_isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08) -> Any:
+    return a == b or (np.isfinite(b) and np.abs(a - b) <= atol + rtol * np.abs(b))
+
+
+def _math_isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> Any:
+    near = abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
+    return a == b or (near and np.isfinite(a) and np.isfinite(b))
+
+
+LIBRARY: Mapping[Any, Callable[..., Any]] = MappingProxyType({
+    math.degrees: _degrees, np.degrees: _degrees, np.rad2deg: _degrees,
+    math.radians: _radians, np.radians: _radians, np.deg2rad: _radians,
+    np.square: _square, np.reciprocal: _reciprocal, np.positive: _positive, np.clip: _clip,
+    np.logaddexp2: _logaddexp2, np.heaviside: _heaviside, np.sinc: _sinc, np.fix: _fix,
+    np.fmin: _fmin, np.fmax: _fmax, np.isclose: _numpy_isclose, math.isclose: _math_isclose,
+})  # fmt: skip
