@@ -45,7 +45,7 @@ _MATMUL = Rule(
         lambda g, a, b: sum_to(matmul(g, matrix_transpose(b)), tuple(a.shape)),
         lambda g, a, b: sum_to(matmul(matrix_transpose(a), g), tuple(b.shape)),
     ),
-    reads=True,
+    reads=((1,), (0,)),
     fresh=True,
 )
 

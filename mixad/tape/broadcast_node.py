@@ -151,14 +151,23 @@ class KernelNode:
     def _is_wanted(self, given: dict[int, Any], level: Level) -> bool:
         """Whether one kernel can make pending outputs that someone holds, and the gradients.
 
-        Under an outer level the outputs and the gradients are recorded one by one.
+        Under an outer level the outputs and the gradients are recorded one by one; and where the
+        primal alone needs a pending argument, that may still come for free further back.
         """
         around = (other for p in self.parents if p is not None for other in p.levels)
         return (
             len(self.launch.passes) == 1
             and bool(self.launch.live())
+            and not self._primal_waits()
             and not any(other.alive and other is not level for other in around)
             and not any(isinstance(g, Tracer) for g in given.values())
+        )
+
+    def _primal_waits(self) -> bool:
+        """Whether a pending argument is not read by the gradients."""
+        return any(
+            isinstance(cell, Cell) and cell.launch is not None and held is None
+            for cell, held in zip(self.launch.arguments, self.arguments, strict=True)
         )
 
     def _gradients(self, wrt: tuple[int, ...], given: dict[int, Any], level: Level) -> list[Any]:

@@ -77,8 +77,9 @@ class Rule:
         ``(xp, *arrays, **static)``: the value, by the base library.
     cotangents : tuple of callable
         One for each argument: ``(g, *arguments, **static)``, with ``g`` of the output's shape.
-    reads : bool
-        Whether ``cotangents`` read the arguments' elements; else they get a `Shaped` for each.
+    reads : tuple of (tuple of int)
+        For each of ``cotangents``, the arguments whose elements it reads; it gets a `Shaped` for
+        the others.  Empty if none reads any.
     fresh : bool
         Whether ``cotangents`` return new arrays, as opposed to views.
     """
@@ -86,7 +87,7 @@ class Rule:
     name: str
     evaluate: Callable[..., Array]
     cotangents: tuple[Callable[..., Any], ...]
-    reads: bool = False
+    reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
 
 
@@ -168,13 +169,10 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     value = rule.evaluate(library.xp, *map(plain, arguments), **static)
     if not tracers:
         return value
-    node = RuleNode(
-        rule,
-        tuple(arguments if rule.reads else map(_shaped, arguments)),
-        static,
-        tuple(a.origin if isinstance(a, Tracer) else None for a in arguments),
-        tuple(value.shape),
-    )
+    parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
+    read = {i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads}
+    held = tuple(a if i in read else _shaped(a) for i, a in enumerate(arguments))
+    node = RuleNode(rule, held, static, parents, tuple(value.shape))
     return type(tracers[0])(Cell.of(value), Origin(node, 0, levels_of(tracers)))
 
 
