@@ -19,6 +19,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from mixad.backends.cpu.host import Host, detect
+from mixad.backends.cpu.object_cache import Entry, ObjectCache, default, digest
 from mixad.backends.cpu.symbols import KERNEL_SYMBOLS, Symbols, check_symbols, read_symbols
 from mixad.errors import BackendError
 
@@ -27,6 +28,7 @@ __all__ = [
     "KERNEL_PROTOTYPE",
     "Module",
     "assembly",
+    "cached_module",
     "compile_module",
     "compile_object",
     "load_object",
@@ -111,7 +113,7 @@ class Module:
 
     def keep_forever(self) -> None:
         """Never free the code: for functions that threads may be in when the process ends."""
-        self._engine.detach()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))
 
 
 def compile_module(
@@ -139,6 +141,45 @@ def compile_module(
         Callable code.
     """
     return load_object(compile_object(ir_text, host, level, allowed), allowed)
+
+
+def cached_module(
+    ir_text: str,
+    host: Host | None = None,
+    level: int = DEFAULT_LEVEL,
+    allowed: frozenset[str] = KERNEL_SYMBOLS,
+    cache: ObjectCache | None = None,
+) -> Module:
+    """Return LLVM IR as callable code, compiled here and now only if the disk does not have it.
+
+    Parameters
+    ----------
+    ir_text : str
+        A module in LLVM's textual form.
+    host : Host, optional
+        The machine; by default the one this runs on.
+    level : int
+        Of optimisation, 0 to 3.
+    allowed : frozenset of str
+        The functions that it may call, besides libmvec's.
+    cache : ObjectCache, optional
+        By default the user's.
+
+    Returns
+    -------
+    Module
+        Callable code.
+    """
+    host, cache = host or detect(), cache or default()
+    key = digest("llvm", ir_text, str(level), host.fingerprint())
+    entry = cache.load(key)
+    if entry is not None:
+        # Refused: made where a library had more functions, or forged. Compiling is the answer.
+        with contextlib.suppress(BackendError):
+            return load_object(entry.object_code, allowed)
+    module = compile_module(ir_text, host, level, allowed)
+    cache.store(key, Entry(module.object_code, {"symbols": sorted(module.symbols.defined)}))
+    return module
 
 
 def compile_object(

@@ -10,6 +10,7 @@ import pytest
 
 from mixad.backends.cpu import compiler, symbols
 from mixad.backends.cpu.host import detect
+from mixad.backends.cpu.object_cache import Entry, ObjectCache
 from mixad.errors import BackendError
 
 AXPY = """
@@ -274,3 +275,24 @@ def test_child_compiles_though_a_thread_was_compiling():
 
 def test_allowed_names_are_c_identifiers():
     assert all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in symbols.KERNEL_SYMBOLS)
+
+
+def test_cached_module_is_compiled_once(tmp_path, monkeypatch):
+    cache = ObjectCache(tmp_path)
+    first = compiler.cached_module(EXP, cache=cache)
+    monkeypatch.setattr(compiler, "compile_module", None)
+    again = compiler.cached_module(EXP, cache=cache)
+    assert again.object_code == first.object_code
+    values = np.ones(1)
+    kernel(again)(address(values), 0, 1)
+    assert values[0] == np.exp(1.0)
+
+
+def test_cached_object_that_may_not_be_loaded_is_compiled_anew(tmp_path):
+    cache = ObjectCache(tmp_path)
+    good = compiler.cached_module(EXP, cache=cache)
+    (path,) = tmp_path.iterdir()
+    forged = compiler.compile_object(EXP.replace("@exp", "@system"), allowed={"system"})
+    cache.store(path.name, Entry(forged, {}))
+    assert compiler.cached_module(EXP, cache=cache).object_code == good.object_code
+    assert cache.load(path.name).object_code == good.object_code

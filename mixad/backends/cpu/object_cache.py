@@ -1,0 +1,352 @@
+"""Object code on disk, so that a kernel is compiled once and not in every process.
+
+Code that is run must come from someone who may run code as this user. So the folder and each file
+must belong to the user and be writable by nobody else, whatever made them; what is not is neither
+read nor trusted. A file is complete or does not exist: it is written under another name and
+renamed. What is damaged all the same does not match its checksum, counts as absent, and is
+written anew. Nothing read is executed but the object code, and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+import secrets
+import stat
+import struct
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mixad import config
+
+__all__ = ["DEFAULT_LIMIT", "Entry", "ObjectCache", "default", "digest"]
+
+DEFAULT_LIMIT = 256 << 20
+"""How many bytes of files are kept."""
+
+_MAGIC = b"mixadobj"
+_FORMAT = 1
+_HEADER = struct.Struct("<8sIIQ32s32s")  # magic, format, metadata and code sizes, key, checksum
+_LARGEST_FILE = 64 << 20
+_KEY = re.compile(r"[0-9a-f]{64}")
+_TEMPORARY = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
+
+_HOUR = 3600.0
+_STORES_BETWEEN_TRIMS = 64
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is kept for a key.
+
+    Attributes
+    ----------
+    object_code : bytes
+        An object file.
+    metadata : mapping
+        Small facts about it that JSON can hold.
+    """
+
+    object_code: bytes
+    metadata: Mapping[str, Any]
+
+
+def digest(*parts: str | bytes) -> str:
+    """Return the key of what depends on `parts` and on nothing else.
+
+    Parameters
+    ----------
+    *parts : str or bytes
+        For example source text, and the host's fingerprint.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> digest("ab", "c") == digest("a", "bc")
+    False
+    """
+    key = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode() if isinstance(part, str) else part
+        key.update(struct.pack("<Q", len(encoded)) + encoded)
+    return key.hexdigest()
+
+
+class _UntrustedError(OSError):
+    """A folder or file that others could have written."""
+
+
+class ObjectCache:
+    """A folder of object code, shared by all processes of a user.
+
+    Where the folder cannot be used, one warning says why, and nothing is kept.
+
+    Parameters
+    ----------
+    folder : Path
+        Made when first needed, for this user only.
+    limit : int
+        How many bytes of files are kept; the least recently used go first.
+    """
+
+    def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT) -> None:
+        self.folder = folder
+        self._limit = limit
+        self._stores = 0
+        self._has_warned = False
+
+    def get_or_make(self, key: str, make: Callable[[], Entry]) -> Entry:
+        """Return what is kept for a key; if there is nothing, make it and keep it.
+
+        Parameters
+        ----------
+        key : str
+            From `digest`.
+        make : callable
+            Compiles.
+
+        Returns
+        -------
+        Entry
+            Read or made.
+        """
+        entry = self.load(key)
+        if entry is None:
+            entry = make()
+            self.store(key, entry)
+        return entry
+
+    def load(self, key: str) -> Entry | None:
+        """Return what is kept for a key.
+
+        Parameters
+        ----------
+        key : str
+            From `digest`.
+
+        Returns
+        -------
+        Entry or None
+            None where there is nothing, or nothing that can be trusted.
+        """
+        path = self._path(key)
+        try:
+            self._check_folder()
+            content, age = _read_trusted(path)
+            if age > _HOUR:
+                os.utime(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(error)
+            return None
+        return _parse(content, key)
+
+    def store(self, key: str, entry: Entry) -> None:
+        """Keep object code for a key.
+
+        Parameters
+        ----------
+        key : str
+            From `digest`.
+        entry : Entry
+            Replaces what is kept for the key.
+        """
+        path = self._path(key)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_folder()
+            _write_at_once(path, _format(key, entry))
+        except FileNotFoundError:  # another process has just removed the folder
+            return
+        except OSError as error:
+            self._warn(error)
+            return
+        if self._stores % _STORES_BETWEEN_TRIMS == 0:
+            self._trim()
+        self._stores += 1
+
+    def size(self) -> int:
+        """Return how many bytes the files have.
+
+        Returns
+        -------
+        int
+            0 where there is no folder.
+        """
+        return sum(status.st_size for _, status in self._files())
+
+    def clear(self) -> int:
+        """Remove all files that are ours by their names.
+
+        Returns
+        -------
+        int
+            How many there were.
+        """
+        removed = 0
+        for path, _ in self._files():
+            removed += _remove(path)
+        return removed
+
+    def problem(self) -> str | None:
+        """Return why the folder cannot be used, for people, or None.
+
+        Returns
+        -------
+        str or None
+            None also where it does not exist yet.
+        """
+        try:
+            self._check_folder()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return str(error)
+        return None
+
+    def _path(self, key: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"{key!r} is not a key: expected 64 hexadecimal digits, from `digest`")
+        return self.folder / key
+
+    def _check_folder(self) -> None:
+        _check_owner(self.folder, os.stat(self.folder))
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        try:
+            names = os.listdir(self.folder)
+        except OSError:
+            return
+        for name in names:
+            if _KEY.fullmatch(name) or _TEMPORARY.fullmatch(name):
+                path = self.folder / name
+                with contextlib.suppress(OSError):  # another process removed it
+                    yield path, os.lstat(path)
+
+    def _trim(self) -> None:
+        """Remove what killed writers left, and the least recently used until a quarter is free."""
+        now = time.time()
+        files = sorted(self._files(), key=lambda file: file[1].st_mtime)
+        total = sum(status.st_size for _, status in files)
+        target = total if total <= self._limit else self._limit * 3 // 4
+        for path, status in files:
+            is_abandoned = path.suffix == ".tmp" and now - status.st_mtime > _HOUR
+            if is_abandoned or (total > target and path.suffix != ".tmp"):
+                _remove(path)
+                total -= status.st_size
+
+    def _warn(self, error: OSError) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"compiled kernels are not kept on disk: {error}. Set {config.CACHE_DIR.name} to a "
+            f"folder that only you can write",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+@functools.cache
+def _cache_in(folder: Path) -> ObjectCache:
+    return ObjectCache(folder)
+
+
+def default() -> ObjectCache:
+    """Return the cache in the user's cache folder, or in ``MIXAD_CACHE_DIR``.
+
+    Returns
+    -------
+    ObjectCache
+        The same one for the same folder.
+    """
+    return _cache_in(config.kernel_cache_folder())
+
+
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    """Refuse what another user owns or may write; Windows folders of a user are private already."""
+    if not hasattr(os, "geteuid"):
+        return
+    if status.st_uid != os.geteuid():
+        raise _UntrustedError(f"{path} belongs to another user (uid {status.st_uid})")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(status.st_mode)
+        raise _UntrustedError(f"{path} may be written by other users (mode {mode:o})")
+
+
+def _read_trusted(path: Path) -> tuple[bytes, float]:
+    """Return a file's bytes and age in seconds, having looked at the very file that is read."""
+    # Without O_NONBLOCK, opening a pipe that someone put there would wait for ever.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _UntrustedError(f"{path} is not a regular file")
+        _check_owner(path, status)
+        return file.read(_LARGEST_FILE + 1), time.time() - status.st_mtime
+
+
+def _write_at_once(path: Path, content: bytes) -> None:
+    """Write a file so that every reader, at any time, sees all of it or none."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        _remove(temporary)
+        raise
+
+
+def _remove(path: Path) -> bool:
+    try:
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
+
+
+def _format(key: str, entry: Entry) -> bytes:
+    metadata = json.dumps(dict(entry.metadata), sort_keys=True).encode()
+    sizes = (len(metadata), len(entry.object_code))
+    body = metadata + entry.object_code
+    checksum = _checksum(key, sizes, body)
+    return _HEADER.pack(_MAGIC, _FORMAT, *sizes, bytes.fromhex(key), checksum) + body
+
+
+def _parse(content: bytes, key: str) -> Entry | None:
+    """Return the entry in a file's bytes, or None where they are not exactly what was written."""
+    if not _HEADER.size <= len(content) <= _LARGEST_FILE:
+        return None
+    magic, version, metadata_size, code_size, found, checksum = _HEADER.unpack_from(content)
+    body = content[_HEADER.size :]
+    if (magic, version, found) != (_MAGIC, _FORMAT, bytes.fromhex(key)):
+        return None
+    if len(body) != metadata_size + code_size:
+        return None
+    if checksum != _checksum(key, (metadata_size, code_size), body):
+        return None
+    try:
+        metadata = json.loads(body[:metadata_size])
+    except (ValueError, RecursionError):
+        return None
+    return Entry(body[metadata_size:], metadata) if isinstance(metadata, dict) else None
+
+
+def _checksum(key: str, sizes: tuple[int, int], body: bytes) -> bytes:
+    return hashlib.sha256(bytes.fromhex(key) + struct.pack("<QQ", *sizes) + body).digest()
