@@ -99,7 +99,7 @@ def strides_of(array: Any) -> tuple[int, ...]:
     array : array
         Of NumPy, of a library with ``stride()``, or one on the CPU that speaks DLPack.
     """
-    if isinstance(array, np.ndarray):
+    if isinstance(array, (np.ndarray, np.generic)):
         return array.strides
     if hasattr(array, "stride"):
         return tuple(s * array.element_size() for s in array.stride())

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import array_api_compat
 import numpy as np
 
 from mixad.backends import registry
@@ -55,7 +54,6 @@ class Kernel:
     def __init__(self, passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> None:
         self.passes = passes
         self.requests = requests
-        self._stored = tuple(OutputRequest(r.pass_index, r.result) for r in requests)
         self._kinds = tuple(p.kind for p in passes[0].params)
         self._is_array = tuple(kind != "uniform" for kind in self._kinds)
         self._prepared: dict[object, Prepared] = {}
@@ -84,11 +82,7 @@ class Kernel:
             If no backend serves them.
         """
         prepared = self.prepared(arguments, backend)
-        outputs = prepared.backend.launch(prepared.executable, prepared.launch, arguments)
-        return tuple(
-            out if r.shape is None else _summed_to(out, r.shape)
-            for out, r in zip(outputs, self.requests, strict=True)
-        )
+        return prepared.backend.launch(prepared.executable, prepared.launch, arguments)
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
         """Return what a plan depends on: library, dtype, shape and strides of every array."""
@@ -138,7 +132,7 @@ class Kernel:
             else registry.resolve(library.module, library.device, dtype)
         )
         cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
-        launch = plan(self.passes, self._stored, layouts, shape, cache_bytes)
+        launch = plan(self.passes, self.requests, layouts, shape, cache_bytes)
         return Prepared(chosen, chosen.compile(launch.spec), launch)
 
 
@@ -159,20 +153,6 @@ def _broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     except ValueError:
         listed = ", ".join(map(str, shapes))
         raise KernelTypeError(f"shapes {listed} do not broadcast against each other") from None
-
-
-def _summed_to(array: Any, shape: tuple[int, ...]) -> Any:
-    """Sum an array over the axes that ``shape`` lacks or has with extent 1."""
-    if tuple(array.shape) == shape:
-        return array
-    xp = array_api_compat.array_namespace(array)
-    lead = array.ndim - len(shape)
-    axes = tuple(
-        axis
-        for axis, n in enumerate(array.shape)
-        if axis < lead or (shape[axis - lead] == 1 and n != 1)
-    )
-    return xp.reshape(xp.sum(array, axis=axes, dtype=array.dtype), shape)
 
 
 _KERNELS: dict[object, Kernel] = {}

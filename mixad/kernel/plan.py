@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mixad.kernel.spec import Indexed, KernelSpec, Launch, Operand, Output, OutputRequest, Step
+from mixad.kernel.tiling import tile_rows
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Layout", "broadcast_strides", "plan"]
+__all__ = ["Layout", "broadcast_strides", "plan", "summed_axes"]
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,14 @@ def plan(
     shape: tuple[int, ...],
     cache_bytes: int,
 ) -> Launch:
-    """Return the launch that computes stored outputs over a broadcast shape.
+    """Return the launch that computes some results over a broadcast shape.
 
     Parameters
     ----------
     passes : tuple of Program
         Programs with the same params.
     requests : sequence of OutputRequest
-        The wanted results; every ``shape`` is None or the broadcast shape.
+        The wanted results; a ``shape`` broadcasts to the broadcast shape.
     layouts : sequence of (Layout or None)
         One per param; None for a uniform.
     shape : tuple of int
@@ -45,36 +46,122 @@ def plan(
         Size of the last-level cache: a launch that moves more streams its results past it.
     """
     kinds = [p.kind for p in passes[0].params]
-    indexed = tuple(
-        (lay.shape, lay.strides) if lay is not None and kind == "array" else None
-        for lay, kind in zip(layouts, kinds, strict=True)
-    )
     strides = [
         broadcast_strides(lay, shape) if lay is not None and kind == "lane" else None
         for lay, kind in zip(layouts, kinds, strict=True)
     ]
+    summed = [summed_axes(r.shape, shape) for r in requests]
     order = _loop_order(shape, [s for s in strides if s is not None])
-    extents, merged = _merged(
-        [shape[a] for a in order],
-        [None if s is None else [s[a] for a in order] for s in strides],
+    nest = _merged(order, shape, strides, summed)
+    extents = tuple(axis.extent for axis in nest)
+    walks = tuple(
+        None if s is None else tuple(axis.strides[k] for axis in nest)
+        for k, s in enumerate(strides)
     )
-    operands = tuple(
-        _operand(lay, s, extents[-1]) for lay, s in zip(layouts, merged, strict=True)
-    )
+    operands = tuple(_operand(lay, w, extents[-1]) for lay, w in zip(layouts, walks, strict=True))
     outputs = tuple(
         Output(
             passes[r.pass_index].outputs[r.result].type,
             (r.pass_index, r.result),
-            (False,) * len(extents),
+            tuple(axis.summed[k] for axis in nest),
         )
-        for r in requests
+        for k, r in enumerate(requests)
     )
-    types = [*(o.type for o in operands if o is not None), *(o.type for o in outputs)]
-    moved = math.prod(shape) * sum(t.itemsize for t in types)
-    spec = KernelSpec(
-        passes, operands, outputs, len(extents), moved > cache_bytes and _aligned(extents, outputs)
+    streams = _streams(extents, operands, outputs, cache_bytes)
+    return Launch(
+        spec=KernelSpec(passes, operands, outputs, len(extents), streams),
+        shape=shape,
+        order=order,
+        extents=extents,
+        rows=tile_rows(extents, [o.reduced for o in outputs]),
+        strides=walks,
+        indexed=tuple(
+            (lay.shape, lay.strides) if lay is not None and kind == "array" else None
+            for lay, kind in zip(layouts, kinds, strict=True)
+        ),
+        results=tuple(shape if r.shape is None else r.shape for r in requests),
     )
-    return Launch(spec, shape, order, extents, merged, indexed)
+
+
+def summed_axes(result: tuple[int, ...] | None, shape: tuple[int, ...]) -> tuple[bool, ...]:
+    """Return which axes of a broadcast shape are summed to reach a result's shape.
+
+    Parameters
+    ----------
+    result : tuple of int or None
+        A shape that broadcasts to ``shape``; None for ``shape`` itself.
+    shape : tuple of int
+        The broadcast shape.
+
+    Raises
+    ------
+    ValueError
+        If ``result`` does not broadcast to ``shape``.
+
+    Examples
+    --------
+    >>> summed_axes((3, 1), (2, 3, 4))
+    (True, False, True)
+    """
+    if result is None:
+        return (False,) * len(shape)
+    padded = (1,) * (len(shape) - len(result)) + tuple(result)
+    if len(padded) != len(shape) or any(
+        r not in (1, n) for r, n in zip(padded, shape, strict=True)
+    ):
+        raise ValueError(f"a result of shape {result} does not broadcast to {shape}")
+    return tuple(r == 1 and n != 1 for r, n in zip(padded, shape, strict=True))
+
+
+def broadcast_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return byte strides over a broadcast shape: 0 along axes that the array lacks or repeats."""
+    missing = len(shape) - len(layout.shape)
+    own = (s if n != 1 else 0 for n, s in zip(layout.shape, layout.strides, strict=True))
+    return (0,) * missing + tuple(own)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An axis of the loop nest: extent, every operand's stride, whether each output sums it."""
+
+    extent: int
+    strides: tuple[int, ...]
+    summed: tuple[bool, ...]
+
+    def continues(self, outer: _Axis) -> bool:
+        """Whether one loop can walk this axis and the one around it."""
+        steps = tuple(s * self.extent for s in self.strides)
+        return outer.strides == steps and outer.summed == self.summed
+
+
+def _loop_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Order axes so that the innermost loop moves by the smallest strides; C order on ties."""
+
+    def weight(axis: int) -> float:
+        if shape[axis] == 1:
+            return math.inf
+        return max((abs(s[axis]) for s in strides), default=0)
+
+    return tuple(sorted(range(len(shape)), key=lambda axis: -weight(axis)))
+
+
+def _merged(
+    order: Sequence[int],
+    shape: tuple[int, ...],
+    strides: Sequence[tuple[int, ...] | None],
+    summed: Sequence[tuple[bool, ...]],
+) -> list[_Axis]:
+    """Return the loop nest: axes of extent 1 dropped, neighbours merged where one loop will do."""
+    nest: list[_Axis] = []
+    for a in order:
+        if shape[a] == 1:
+            continue
+        walked = tuple(0 if s is None else s[a] for s in strides)
+        axis = _Axis(shape[a], walked, tuple(s[a] for s in summed))
+        if nest and axis.continues(nest[-1]):
+            axis = _Axis(axis.extent * nest.pop().extent, axis.strides, axis.summed)
+        nest.append(axis)
+    return nest or [_Axis(1, (0,) * len(strides), (False,) * len(summed))]
 
 
 def _operand(
@@ -87,59 +174,25 @@ def _operand(
     return Operand(layout.type, _step(strides[-1], extent, layout.type))
 
 
-def broadcast_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return byte strides over a broadcast shape: 0 along axes that the array lacks or repeats."""
-    missing = len(shape) - len(layout.shape)
-    own = (s if n != 1 else 0 for n, s in zip(layout.shape, layout.strides, strict=True))
-    return (0,) * missing + tuple(own)
-
-
-def _loop_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Order axes so that the innermost loop moves by the smallest strides; C order on ties."""
-
-    def weight(axis: int) -> int:
-        return max((abs(s[axis]) for s in strides), default=0)
-
-    return tuple(
-        sorted(range(len(shape)), key=lambda axis: -weight(axis) if shape[axis] > 1 else -math.inf)
-    )
-
-
-def _merged(
-    extents: list[int], strides: list[list[int] | None]
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...] | None, ...]]:
-    """Drop axes of extent 1 and merge neighbours that every operand walks as one."""
-    kept: list[int] = []
-    walks: list[list[int]] = [[] for s in strides]
-    for axis, extent in enumerate(extents):
-        if extent == 1:
-            continue
-        here = [0 if s is None else s[axis] for s in strides]
-        if kept and all(w[-1] == h * extent for w, h in zip(walks, here, strict=True)):
-            kept[-1] *= extent
-            for w, h in zip(walks, here, strict=True):
-                w[-1] = h
-            continue
-        kept.append(extent)
-        for w, h in zip(walks, here, strict=True):
-            w.append(h)
-    if not kept:
-        kept, walks = [1], [[0] for _ in strides]
-    merged = tuple(None if s is None else tuple(w) for s, w in zip(strides, walks, strict=True))
-    return tuple(kept), merged
-
-
 def _step(stride: int, extent: int, type: ScalarType) -> Step:
     if stride == 0:
         return "zero" if extent > 1 else "unit"
     return "unit" if stride == type.itemsize else "any"
 
 
-_STREAM_BYTES = 64
+_LINE = 64
+"""Bytes of a cache line."""
 
 
-def _aligned(extents: tuple[int, ...], outputs: Sequence[Output]) -> bool:
-    """Whether every row of every output starts on a cache line if the first one does."""
-    return len(extents) == 1 or all(
-        extents[-1] * o.type.itemsize % _STREAM_BYTES == 0 for o in outputs
-    )
+def _streams(
+    extents: tuple[int, ...],
+    operands: Sequence[Operand | Indexed | None],
+    outputs: Sequence[Output],
+    cache_bytes: int,
+) -> bool:
+    """Whether stored results bypass the cache: too large for it, and every row on a line."""
+    stored = [o for o in outputs if not any(o.reduced)]
+    types = [o.type for o in (*operands, *stored) if o is not None]
+    moved = math.prod(extents) * sum(t.itemsize for t in types)
+    aligned = len(extents) == 1 or all(extents[-1] * o.type.itemsize % _LINE == 0 for o in stored)
+    return bool(stored) and moved > cache_bytes and aligned

@@ -121,15 +121,21 @@ class Launch:
         The axes of ``shape`` from the outermost loop to the innermost.
     extents : tuple of int
         Extents of the merged axes, outermost first.
+    rows : int
+        Rows of a tile: neighbours along the last outer axis that one tile goes through.
     strides : tuple
         For each lane param, bytes between neighbours along each merged axis; else None.
     indexed : tuple
         For each array param, its shape and byte strides; else None.
+    results : tuple of (tuple of int)
+        For each output, its shape.
     """
 
     spec: KernelSpec
     shape: tuple[int, ...]
     order: tuple[int, ...]
     extents: tuple[int, ...]
+    rows: int
     strides: tuple[tuple[int, ...] | None, ...]
     indexed: tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
+    results: tuple[tuple[int, ...], ...]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mixad.backends.arrays import library_of, numpy_view, wrap_numpy
 from mixad.backends.cpu import buffers, compiler
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect
@@ -72,16 +74,22 @@ class CpuBackend:
         like = arguments[binding.arrays[0][0]] if binding.arrays else None
         module = "numpy" if like is None else library_of(like).module
         views = [numpy_view(arguments[k], module) for k, _ in binding.arrays]
-        results = [buffers.empty(binding.shape, dtype) for _, dtype in binding.outputs]
+        results = [buffers.empty(o.memory, o.dtype) for o in binding.outputs]
         status = array("i", (0, 0))
         if binding.tiles:
             words = binding.filled(views, arguments, results, status)
             executable.function(words.buffer_info()[0], 0, binding.tiles)
+        else:
+            results = [np.zeros(o.memory, o.dtype) for o in binding.outputs]
         if status[1]:
             raise IndexError(_outside(executable.spec, status[1] - 1, launch))
-        if binding.axes is not None:
-            results = [r.transpose(binding.axes) for r in results]
-        return tuple(wrap_numpy(r, like, module) for r in results)
+        finished = (
+            o.finished(memory, output.type.dtype, binding.axes)
+            for o, output, memory in zip(
+                binding.outputs, executable.spec.outputs, results, strict=True
+            )
+        )
+        return tuple(wrap_numpy(r, like, module) for r in finished)
 
 
 def _dialect(host: Host) -> Dialect:

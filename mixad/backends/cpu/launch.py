@@ -10,15 +10,81 @@ from typing import Any
 
 import numpy as np
 
-from mixad.emit.llvm import BLOCK, ArgumentBlock
+from mixad.emit.llvm import ArgumentBlock
 from mixad.kernel.spec import Indexed, Launch, Operand
+from mixad.kernel.tiling import accumulator, partial_shape, tile_blocks, tile_count, tile_runs
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Binding", "bind"]
+__all__ = ["Binding", "Result", "bind", "tree_sum"]
 
 _PACKING = {"float32": "<fxxxx", "float64": "<d", "bool": "<?xxxxxxx"}
 _NOTHING = np.zeros(1, np.float64)
 """What an empty array's address is, so that a kernel can read an element before it is refused."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One output of a launch.
+
+    Attributes
+    ----------
+    position : int
+        Where its address goes in the argument block.
+    dtype : dtype
+        Of its memory: of the output if it is stored, of the sums otherwise.
+    memory : tuple of int
+        Shape of its memory, axes in the order of the loops.
+    summed : tuple of int or None
+        Axes of the memory that are left to be summed; None if it is stored.
+    shape : tuple of int
+        Its shape with the axes in the order of the loops, summed ones of extent 1.
+    final : tuple of int
+        The shape that was asked for.
+    """
+
+    position: int
+    dtype: np.dtype[Any]
+    memory: tuple[int, ...]
+    summed: tuple[int, ...] | None
+    shape: tuple[int, ...]
+    final: tuple[int, ...]
+
+    def finished(
+        self, memory: np.ndarray[Any, Any], dtype: np.dtype[Any], axes: tuple[int, ...] | None
+    ) -> np.ndarray[Any, Any]:
+        """Return the output from what the kernel left.
+
+        Parameters
+        ----------
+        memory : ndarray
+            What the kernel wrote.
+        dtype : dtype
+            The output's.
+        axes : tuple of int or None
+            The permutation from the order of the loops to the caller's.
+        """
+        if self.summed is not None:
+            for axis in self.summed:
+                memory = tree_sum(memory, axis)
+            memory = memory.astype(dtype, copy=False).reshape(self.shape)
+        if axes is not None:
+            memory = memory.transpose(axes)
+        return memory.reshape(self.final) if self.summed is not None else memory
+
+
+def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
+    """Sum along an axis by a binary tree that depends on nothing but the extent.
+
+    The axis is kept with extent 1.  ``values`` may be overwritten.
+    """
+    values = np.moveaxis(values, axis, 0)
+    count = len(values)
+    while count > 1:
+        half = count // 2
+        with np.errstate(all="ignore"):
+            values[:half] += values[count - half : count]
+        count -= half
+    return np.moveaxis(values[:1], 0, axis)
 
 
 @dataclass(frozen=True)
@@ -31,25 +97,22 @@ class Binding:
         The block (`mixad.emit.llvm.ArgumentBlock`).
     tiles : int
         How many tiles there are; 0 for an empty broadcast shape.
-    shape : tuple of int
-        Shape of the results in the order of the loops.
     axes : tuple of int or None
         The permutation from that order to the caller's; None if they agree.
     arrays : tuple
         Index of a param and position of its address.
     uniforms : tuple
         Index of a param, position of its bits, its type.
-    outputs : tuple
-        Position of an output's address, its dtype.
+    outputs : tuple of Result
+        How each output is allocated and finished.
     """
 
     words: array[int]
     tiles: int
-    shape: tuple[int, ...]
     axes: tuple[int, ...] | None
     arrays: tuple[tuple[int, int], ...]
     uniforms: tuple[tuple[int, int, ScalarType], ...]
-    outputs: tuple[tuple[int, np.dtype[Any]], ...]
+    outputs: tuple[Result, ...]
 
     def filled(
         self,
@@ -79,8 +142,8 @@ class Binding:
             words[at] = (view if view.size else _NOTHING).ctypes.data
         for k, at, type in self.uniforms:
             words[at] = _bits(arguments[k], type)
-        for result, (at, _) in zip(results, self.outputs, strict=True):
-            words[at] = result.ctypes.data
+        for result, output in zip(results, self.outputs, strict=True):
+            words[output.position] = result.ctypes.data
         return words
 
 
@@ -88,9 +151,10 @@ def bind(launch: Launch) -> Binding:
     """Fill everything into an argument block that the layouts decide."""
     spec, block = launch.spec, ArgumentBlock(launch.spec)
     words = array("q", bytes(8 * block.words))
-    per_row = max(1, -(-launch.extents[-1] // BLOCK))
     words[block.EXTENT] = launch.extents[-1]
-    words[block.TILES_PER_ROW] = per_row
+    words[block.BLOCKS] = tile_blocks(launch)
+    words[block.ROWS] = launch.rows
+    words[block.RUNS] = tile_runs(launch)
     for axis, extent in enumerate(launch.extents[:-1]):
         words[block.OUTER_EXTENTS + axis] = extent
     arrays, uniforms = [], []
@@ -103,16 +167,33 @@ def bind(launch: Launch) -> Binding:
             _fill_indexed(words, block, launch, k)
         else:
             _fill_strides(words, block, launch, k, operand)
-    rows = int(np.prod(launch.extents[:-1], dtype=np.int64))
     order = launch.order
     return Binding(
         words=words,
-        tiles=0 if 0 in launch.shape else rows * per_row,
-        shape=tuple(launch.shape[a] for a in order),
+        tiles=tile_count(launch),
         axes=None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order))),
         arrays=tuple(arrays),
         uniforms=tuple(uniforms),
-        outputs=tuple(zip(block.outputs, (o.type.dtype for o in spec.outputs), strict=True)),
+        outputs=tuple(_result(launch, k, at) for k, at in enumerate(block.outputs)),
+    )
+
+
+def _result(launch: Launch, index: int, position: int) -> Result:
+    """Return how one output is allocated and finished."""
+    output = launch.spec.outputs[index]
+    if not any(output.reduced):
+        stored = tuple(launch.shape[a] for a in launch.order)
+        return Result(position, output.type.dtype, stored, None, stored, launch.results[index])
+    padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
+    shape = tuple(padded[a] for a in launch.order)
+    is_empty = 0 in launch.shape  # nothing runs: the sums are zeros of their own shape
+    return Result(
+        position=position,
+        dtype=accumulator(output.type).dtype,
+        memory=shape if is_empty else partial_shape(launch, output.reduced),
+        summed=() if is_empty else tuple(a for a, is_sum in enumerate(output.reduced) if is_sum),
+        shape=shape,
+        final=launch.results[index],
     )
 
 

@@ -7,10 +7,7 @@ from functools import cached_property
 
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 
-__all__ = ["BLOCK", "ArgumentBlock"]
-
-BLOCK = 4096
-"""Elements of the innermost axis in one tile; inputs of a tile stay in cache between passes."""
+__all__ = ["ArgumentBlock"]
 
 
 @dataclass(frozen=True)
@@ -19,11 +16,12 @@ class ArgumentBlock:
 
     ::
 
-        stop  outside  innermost extent  tiles a row  outer extents...
+        stop  outside  innermost extent  blocks a row  rows a tile  runs  outer extents...
         per operand: address, outer strides..., innermost stride if its step is "any"
         per uniform: its bits
         per indexed array: address, extents..., strides...
-        per output:  address of contiguous memory, in the order of the loops
+        per output:  address of contiguous memory, in the order of the loops; for a sum, of what each
+                     tile leaves of it (`mixad.kernel.tiling.partial_shape`)
     """
 
     spec: KernelSpec
@@ -33,8 +31,10 @@ class ArgumentBlock:
     OUTSIDE = 1
     """Address of a 32-bit word that becomes 1 + the index of an array read outside its extents."""
     EXTENT = 2
-    TILES_PER_ROW = 3
-    OUTER_EXTENTS = 4
+    BLOCKS = 3
+    ROWS = 4
+    RUNS = 5
+    OUTER_EXTENTS = 6
 
     @cached_property
     def params(self) -> tuple[int, ...]:

@@ -253,9 +253,7 @@ class Body:
         values = [
             text.splat(v) if phi.lanes else v for (phi, *_), v in zip(phis, values, strict=True)
         ]
-        asked = text.let(f"load atomic i32, ptr {self.stop} monotonic, align 4")
-        stopped = text.let(f"icmp ne i32 {asked}, 0")
-        text.add(f"br i1 {stopped}, label %{done}, label %{head}")
+        text.add(f"br i1 {text.is_zero(self.stop)}, label %{head}, label %{done}")
         for (phi, line, init, before), value in zip(phis, values, strict=True):
             text.fill(
                 line,

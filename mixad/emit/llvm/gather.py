@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mixad.emit.llvm.operands import from_memory
 from mixad.emit.llvm.text import GANG, Text, Value, memory_type
 from mixad.scalar.ir import Const
 from mixad.scalar.types import BOOL, I64, ScalarType
@@ -64,8 +65,8 @@ def gathered(
     if not lanes:
         pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {offset.text}")
         loaded = text.let(f"load {memory_type(type, False)}, ptr {pointer}, align 1")
-        return _from_memory(text, loaded, type, lanes=False)
-    return _from_memory(text, _gang(text, array, offset, type), type, lanes=True)
+        return from_memory(text, loaded, type, lanes=False)
+    return from_memory(text, _gang(text, array, offset, type), type, lanes=True)
 
 
 def _wide(text: Text, index: Value) -> Value:
@@ -117,10 +118,3 @@ def _gang(text: Text, array: Array, offset: Value, type: ScalarType) -> str:
         loaded = text.let(f"load {element}, ptr {pointer}, align 1")
         gang = text.let(f"insertelement {memory} {gang}, {element} {loaded}, i64 {lane}")
     return gang
-
-
-def _from_memory(text: Text, loaded: str, type: ScalarType, *, lanes: bool) -> Value:
-    if not type.is_bool:
-        return Value(loaded, type, lanes)
-    zero = "zeroinitializer" if lanes else "0"
-    return text.value(f"icmp ne {memory_type(type, lanes)} {loaded}, {zero}", BOOL, lanes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from mixad.scalar.ir import Const
@@ -120,6 +122,57 @@ class Text:
     def fill(self, position: int, line: str) -> None:
         """Give a reserved line its text."""
         self.lines[position] = f"  {line}"
+
+    @contextmanager
+    def counting(
+        self, low: str, high: str, step: int = 1, stop: str | None = None
+    ) -> Iterator[str]:
+        """Emit a loop; the body is what is added inside the ``with``.
+
+        Parameters
+        ----------
+        low, high : str
+            First index, and where it ends; the body runs at least once.
+        step : int
+            From one index to the next.
+        stop : str, optional
+            Pointer to a 32-bit word: the loop ends early once it is not zero.
+
+        Yields
+        ------
+        str
+            The index.
+        """
+        head, done = self.name(), self.name()
+        index, following = f"%{self.name()}", f"%{self.name()}"
+        before = self.label
+        self.add(f"br label %{head}")
+        self.begin(head)
+        phi = self.placeholder()
+        yield index
+        self.add(f"{following} = add i64 {index}, {step}")
+        again = self.let(f"icmp slt i64 {following}, {high}")
+        if stop is not None:
+            again = self.let(f"and i1 {again}, {self.is_zero(stop)}")
+        self.fill(phi, f"{index} = phi i64 [ {low}, %{before} ], [ {following}, %{self.label} ]")
+        self.add(f"br i1 {again}, label %{head}, label %{done}")
+        self.begin(done)
+
+    @contextmanager
+    def when(self, cond: str, expected: bool) -> Iterator[None]:
+        """Emit what is added inside the ``with`` for the case that an i1 is ``expected``."""
+        inside, after = self.name(), self.name()
+        targets = (inside, after) if expected else (after, inside)
+        self.add(f"br i1 {cond}, label %{targets[0]}, label %{targets[1]}")
+        self.begin(inside)
+        yield
+        self.add(f"br label %{after}")
+        self.begin(after)
+
+    def is_zero(self, flag: str) -> str:
+        """Return an i1: whether a 32-bit word that other threads may set is still zero."""
+        loaded = self.let(f"load atomic i32, ptr {flag} monotonic, align 4")
+        return self.let(f"icmp eq i32 {loaded}, 0")
 
     # -- small idioms ----------------------------------------------------------------------------
 

@@ -1,0 +1,297 @@
+"""What becomes of a kernel's results: stored, or summed within a tile in a fixed order.
+
+A sum is taken in `mixad.kernel.tiling.accumulator`'s type.  Lanes add up their own elements; at the
+end of a row or a tile the lanes are folded in halves, so the order depends on the shape alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mixad.emit.llvm.text import GANG, Text, Value, llvm_type, memory_type
+from mixad.kernel.spec import Output
+from mixad.kernel.tiling import BLOCK, Combine, accumulator, combine_of
+from mixad.scalar.types import BOOL, ScalarType
+
+__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "writer_for"]
+
+LINE = 64
+"""Bytes of a cache line: alignment of staging areas and of streamed results."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tile is: names of i64 values.
+
+    Attributes
+    ----------
+    extent : str
+        Extent of the innermost axis.
+    blocks : str
+        Blocks in a row.
+    tile, run, block : str
+        Numbers of the tile, of its run of rows, of its block in a row.
+    low, high : str
+        The block's first element, and where it ends.
+    """
+
+    extent: str
+    blocks: str
+    tile: str
+    run: str
+    block: str
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class Gang:
+    """Where a gang is: its first element in the row, how many elements, whether it is full."""
+
+    row: str
+    here: str
+    count: str
+    is_full: str
+
+
+class Writer:
+    """Takes one output's values gang by gang.  This one stores them.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    output : Output
+        What is written.
+    start : str
+        Pointer to its memory.
+    streaming : bool
+        Whether stores may bypass the cache.
+    """
+
+    def __init__(self, text: Text, output: Output, start: str, streaming: bool) -> None:
+        self.text = text
+        self.type = output.type
+        self.start = start
+        self.streaming = streaming and GANG * output.type.itemsize % LINE == 0
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Allocate what a tile needs, once for the whole call."""
+        self.stage = self.allocate(self.type, GANG)
+
+    def begin_tile(self, place: Place) -> None:
+        """Start a tile."""
+
+    def begin_row(self) -> None:
+        """Start a row of a tile."""
+
+    def gang(self, value: Value, place: Place, gang: Gang) -> None:
+        """Take the values of one gang."""
+        text, element = self.text, memory_type(self.type, False)
+        first = text.let(f"mul i64 {gang.row}, {place.extent}")
+        index = text.let(f"add i64 {first}, {gang.here}")
+        direct = text.let(f"getelementptr {element}, ptr {self.start}, i64 {index}")
+        target = text.let(f"select i1 {gang.is_full}, ptr {direct}, ptr {self.stage}")
+        self.store(text.splat(value), target)
+        with text.when(gang.is_full, False):
+            copy_memory(text, direct, self.stage, gang.count, self.type)
+
+    def end_row(self, place: Place, row: str) -> None:
+        """End a row of a tile."""
+
+    def end_tile(self, place: Place) -> None:
+        """End a tile."""
+
+    def store(self, value: Value, target: str) -> None:
+        """Store one full gang, past the cache if that was decided."""
+        memory = memory_type(self.type, True)
+        stored = str(value)
+        if self.type.is_bool:
+            stored = f"{memory} " + self.text.let(f"zext {value} to {memory}")
+        if self.streaming:
+            self.text.add(f"store {stored}, ptr {target}, align {LINE}, !nontemporal !0")
+        else:
+            self.text.add(f"store {stored}, ptr {target}, align {self.type.itemsize}")
+
+    # -- sums --------------------------------------------------------------------------------------
+
+    def allocate(self, type: ScalarType, count: int) -> str:
+        """Allocate stack for ``count`` elements."""
+        return self.text.let(f"alloca [{count} x {memory_type(type, False)}], align {LINE}")
+
+    @property
+    def sum_type(self) -> ScalarType:
+        """The type that sums are taken in."""
+        return accumulator(self.type)
+
+    def widened(self, value: Value) -> Value:
+        """Return a gang's values in the type that sums are taken in."""
+        value = self.text.splat(value)
+        if value.type == self.sum_type:
+            return value
+        wide = llvm_type(self.sum_type, True)
+        return self.text.value(f"fpext {value} to {wide}", self.sum_type, True)
+
+    def plus(self, a: Value, b: Value) -> Value:
+        """Return a sum."""
+        instruction = "fadd" if a.type.is_float else "add"
+        return self.text.value(f"{instruction} {a}, {b.text}", a.type, a.lanes)
+
+    def add_to(self, pointer: str, value: Value) -> None:
+        """Add a gang to what a pointer points to."""
+        align = self.sum_type.itemsize
+        old = self.text.value(f"load {value.llvm}, ptr {pointer}, align {align}", value.type, True)
+        self.text.add(f"store {self.plus(old, value)}, ptr {pointer}, align {align}")
+
+    def clear(self, pointer: str) -> None:
+        """Set one gang of sums to zero."""
+        vector = llvm_type(self.sum_type, True)
+        self.text.add(f"store {vector} zeroinitializer, ptr {pointer}, align {LINE}")
+
+    def folded(self, pointer: str) -> Value:
+        """Add up the lanes of one gang of sums: the halves, then the halves of that."""
+        text, type = self.text, self.sum_type
+        vector = llvm_type(type, True)
+        gang = text.value(f"load {vector}, ptr {pointer}, align {LINE}", type, True)
+        width = GANG // 2
+        while width:
+            moved = ", ".join(f"i32 {(k + width) % GANG}" for k in range(GANG))
+            other = text.let(f"shufflevector {gang}, {vector} poison, <{GANG} x i32> <{moved}>")
+            gang = self.plus(gang, Value(other, type, True))
+            width //= 2
+        return text.value(f"extractelement {gang}, i64 0", type, False)
+
+    def store_sum(self, value: Value, index: str) -> None:
+        """Store one partial sum."""
+        element = llvm_type(self.sum_type, False)
+        target = self.text.let(f"getelementptr {element}, ptr {self.start}, i64 {index}")
+        self.text.add(f"store {value}, ptr {target}, align {self.sum_type.itemsize}")
+
+    def within(self, value: Value, gang: Gang) -> Value:
+        """Return a gang's values with zeros in the lanes beyond its end."""
+        text = self.text
+        lanes = ", ".join(f"i64 {k}" for k in range(GANG))
+        numbers = f"<{GANG} x i64> <{lanes}>"
+        first = text.let(f"insertelement <{GANG} x i64> poison, i64 {gang.count}, i64 0")
+        count = text.let(
+            f"shufflevector <{GANG} x i64> {first}, <{GANG} x i64> poison, "
+            f"<{GANG} x i32> zeroinitializer"
+        )
+        inside = text.value(f"icmp slt {numbers}, {count}", BOOL, True)
+        return text.select(inside, value, Value("zeroinitializer", value.type, True))
+
+
+class WideStore(Writer):
+    """Stores values that are summed over outer axes afterwards, in the type of the sums."""
+
+    def prepare(self) -> None:
+        self.type = self.sum_type
+        super().prepare()
+
+    def gang(self, value: Value, place: Place, gang: Gang) -> None:
+        super().gang(self.widened(value), place, gang)
+
+
+class RowSum(Writer):
+    """Sums over the elements of a row: one partial sum for each row and block."""
+
+    def prepare(self) -> None:
+        self.lanes = self.allocate(self.sum_type, GANG)
+
+    def begin_row(self) -> None:
+        self.clear(self.lanes)
+
+    def gang(self, value: Value, place: Place, gang: Gang) -> None:
+        value = self.widened(value)
+        with self.text.when(gang.is_full, True):
+            self.add_to(self.lanes, value)
+        with self.text.when(gang.is_full, False):
+            self.add_to(self.lanes, self.within(value, gang))
+
+    def end_row(self, place: Place, row: str) -> None:
+        first = self.text.let(f"mul i64 {row}, {place.blocks}")
+        self.store_sum(self.folded(self.lanes), self.text.let(f"add i64 {first}, {place.block}"))
+
+
+class TileSum(RowSum):
+    """Sums over rows and elements: one partial sum for each tile, of the sums of its rows."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.total = self.allocate(self.sum_type, GANG)
+
+    def begin_tile(self, place: Place) -> None:
+        self.clear(self.total)
+
+    def end_row(self, place: Place, row: str) -> None:
+        vector = llvm_type(self.sum_type, True)
+        lanes = self.text.value(
+            f"load {vector}, ptr {self.lanes}, align {LINE}", self.sum_type, True
+        )
+        self.add_to(self.total, lanes)
+
+    def end_tile(self, place: Place) -> None:
+        self.store_sum(self.folded(self.total), place.tile)
+
+
+class ColumnSum(Writer):
+    """Sums over the rows of a run, element by element: one row of partial sums for each run."""
+
+    def prepare(self) -> None:
+        self.columns = self.allocate(self.sum_type, BLOCK)
+
+    def begin_tile(self, place: Place) -> None:
+        with self.text.counting(place.low, place.high, GANG) as here:
+            self.clear(self.column(place, here))
+
+    def gang(self, value: Value, place: Place, gang: Gang) -> None:
+        self.add_to(self.column(place, gang.here), self.widened(value))
+
+    def end_tile(self, place: Place) -> None:
+        text, element = self.text, llvm_type(self.sum_type, False)
+        first = text.let(f"mul i64 {place.run}, {place.extent}")
+        index = text.let(f"add i64 {first}, {place.low}")
+        target = text.let(f"getelementptr {element}, ptr {self.start}, i64 {index}")
+        count = text.let(f"sub i64 {place.high}, {place.low}")
+        copy_memory(text, target, self.columns, count, self.sum_type)
+
+    def column(self, place: Place, here: str) -> str:
+        """Return the pointer to the sums of a gang."""
+        offset = self.text.let(f"sub i64 {here}, {place.low}")
+        element = llvm_type(self.sum_type, False)
+        return self.text.let(f"getelementptr {element}, ptr {self.columns}, i64 {offset}")
+
+
+_SUMS: Mapping[Combine, Callable[..., Writer]] = MappingProxyType(
+    {"store": WideStore, "row": RowSum, "tile": TileSum, "columns": ColumnSum}
+)
+"""For outputs that are summed over some axes: what is done within a tile."""
+
+
+def writer_for(text: Text, output: Output, start: str, streaming: bool) -> Writer:
+    """Return the writer of an output.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    output : Output
+        What is written.
+    start : str
+        Pointer to its memory.
+    streaming : bool
+        Whether stores may bypass the cache.
+    """
+    if not any(output.reduced):
+        return Writer(text, output, start, streaming)
+    return _SUMS[combine_of(output.reduced)](text, output, start, streaming=False)
+
+
+def copy_memory(text: Text, target: str, source: str, count: str, type: ScalarType) -> None:
+    """Emit a copy of ``count`` elements."""
+    copy = text.declare("llvm.memcpy.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
+    size = text.let(f"mul i64 {count}, {type.itemsize}")
+    text.add(f"call void {copy}(ptr {target}, ptr {source}, i64 {size}, i1 false)")

@@ -1,0 +1,81 @@
+"""How a loop nest is cut into tiles, and what each tile leaves of a sum.
+
+A tile is a run of rows (neighbours along the last outer axis) times a block of the innermost axis.
+Both sizes are functions of the shape alone, never of threads, so sums have the same bits however
+many threads run the tiles.  A summed output leaves one partial result for each tile and kept
+element; those are added up by a binary tree afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from mixad.kernel.spec import Launch
+from mixad.scalar.types import F64, ScalarType
+
+__all__ = ["BLOCK", "Combine", "accumulator", "combine_of", "partial_shape",
+           "tile_blocks", "tile_count", "tile_rows", "tile_runs"]  # fmt: skip
+
+BLOCK = 2048
+"""Elements of the innermost axis in one tile; inputs of a tile stay in cache between passes."""
+
+_RUN = 512
+"""Rows that are summed one after another where the innermost axis is kept."""
+
+_TILE = 8192
+"""Elements that make a tile worth its overhead."""
+
+Combine = Literal["store", "columns", "row", "tile"]
+"""What a kernel does with a result: store it; sum it over the rows of a run, element by element;
+over the elements of a row; or over both."""
+
+
+def combine_of(reduced: Sequence[bool]) -> Combine:
+    """Return how a kernel combines an output that is summed over these axes of the loop nest."""
+    row = reduced[-1]
+    run = len(reduced) > 1 and reduced[-2]
+    if row:
+        return "tile" if run else "row"
+    return "columns" if run else "store"
+
+
+def accumulator(type: ScalarType) -> ScalarType:
+    """Return the type in which values of a type are summed: float32 in float64."""
+    return F64 if type.is_float else type
+
+
+def tile_rows(extents: Sequence[int], reduced: Sequence[Sequence[bool]]) -> int:
+    """Return how many rows make a run."""
+    if len(extents) == 1:
+        return 1
+    if any(combine_of(r) == "columns" for r in reduced):
+        return min(_RUN, max(extents[-2], 1))
+    return max(1, min(extents[-2], _TILE // max(1, min(extents[-1], BLOCK))))
+
+
+def tile_count(launch: Launch) -> int:
+    """Return the number of tiles of a launch."""
+    blocks, runs = tile_blocks(launch), tile_runs(launch)
+    return 0 if 0 in launch.shape else math.prod(launch.extents[:-2]) * runs * blocks
+
+
+def partial_shape(launch: Launch, reduced: Sequence[bool]) -> tuple[int, ...]:
+    """Return the shape of what the tiles leave of an output: one axis for each of the loop nest."""
+    shape = list(launch.extents)
+    if reduced[-1]:
+        shape[-1] = tile_blocks(launch)
+    if len(shape) > 1 and reduced[-2]:
+        shape[-2] = tile_runs(launch)
+    return tuple(shape)
+
+
+def tile_blocks(launch: Launch) -> int:
+    """Return how many blocks a row has."""
+    return max(1, -(-launch.extents[-1] // BLOCK))
+
+
+def tile_runs(launch: Launch) -> int:
+    """Return how many runs the last outer axis has."""
+    return -(-launch.extents[-2] // launch.rows) if len(launch.extents) > 1 else 1
