@@ -138,7 +138,8 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     with Level("vjp") as level:
         inputs = _lifted(level, list(primals), range(len(primals)))
         outputs, aux = _called(f, inputs.arguments, {}, has_aux, level)
-    value = outputs.values(level)
+    _warn_if_constant(f, outputs, level)
+    value, aux = outputs.values(level), _aux(aux, level)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         seeds = outputs.seeds(cotangent, level)
@@ -179,6 +180,7 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     with Level("value_and_vjp") as level:
         inputs = _lifted(level, list(primals), range(len(primals)))
         outputs, _ = _called(f, inputs.arguments, {}, False, level)
+    _warn_if_constant(f, outputs, level)
     seeds = outputs.seeds(cotangent, level)
     cotangents = tuple(inputs.gradients(backward(level, seeds, inputs.nodes)))
     return outputs.values(level), cotangents
@@ -263,14 +265,14 @@ def _scalar_vjp(
         inputs = _lifted(level, list(args), positions)
         outputs, aux = _called(f, inputs.arguments, kwargs, has_aux, level)
     _check_scalar(name, outputs)
+    _warn_if_constant(f, outputs, level)
     seeds = outputs.seeds(1.0, level)
     if not value:
         outputs.leaves.clear()  # then no kernel computes the value
     inputs.arguments.clear()
     gradients = inputs.gradients(backward(level, seeds, inputs.nodes))
-    aux = pytree.tree_map(lambda leaf: stripped(leaf, level), aux)
     chosen = gradients[0] if isinstance(argnums, int) else tuple(gradients)
-    return outputs.values(level) if value else None, chosen, aux
+    return outputs.values(level) if value else None, chosen, _aux(aux, level)
 
 
 def _positions(name: str, argnums: Argnums, count: int) -> list[int]:
@@ -346,13 +348,6 @@ def _called(
     outputs = _Outputs(*pytree.flatten(result))
     for leaf in outputs.leaves:
         _check_output(f, leaf, level)
-    if not any(_depends(leaf, level) for leaf in outputs.leaves):
-        warnings.warn(
-            f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
-            "it is differentiated with respect to; the gradient is zero",
-            UserWarning,
-            stacklevel=4,
-        )
     return outputs, aux
 
 
@@ -362,6 +357,16 @@ def _check_output(f: Function, leaf: Any, level: Level) -> None:
     elif not is_array(leaf) and not isinstance(leaf, (bool, int, float)):
         raise TracerError(
             f"mixad.{level.name}: {_name(f)} returned a {type(leaf).__name__}, which is no array"
+        )
+
+
+def _warn_if_constant(f: Function, outputs: _Outputs, level: Level) -> None:
+    if not any(_depends(leaf, level) for leaf in outputs.leaves):
+        warnings.warn(
+            f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
+            "it is differentiated with respect to; the gradient is zero",
+            UserWarning,
+            stacklevel=3,
         )
 
 
@@ -414,6 +419,11 @@ def _finished(cell: Cell, cotangent: Cotangent | None) -> Any:
     else:
         gradient = xp.asarray(xp.broadcast_to(cotangent.value, cell.shape), copy=True)
     return np.float64(gradient) if cell.weak else gradient
+
+
+def _aux(aux: Any, level: Level) -> Any:
+    """Return what the function handed over beside its value, without tracers of the level."""
+    return pytree.tree_map(lambda leaf: stripped(leaf, level), aux)
 
 
 def _value(leaf: Any, level: Level) -> Any:

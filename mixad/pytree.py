@@ -37,8 +37,8 @@ class Structure:
     children: tuple[Structure, ...] = ()
 
     def __str__(self) -> str:
-        if self.kind is None:
-            return "*"
+        if self.kind in (None, type(None)):
+            return "*" if self.kind is None else "None"
         names = map(str, self.static) if self.kind in (dict, OrderedDict) else ()
         children = map(str, self.children)
         inside = ", ".join(f"{n}: {c}" for n, c in zip(names, children, strict=False)) or ", ".join(

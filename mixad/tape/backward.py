@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mixad.tape.broadcast_node import broadcast_to
 from mixad.tape.node import InputNode, Node, RuleNode
-from mixad.tape.tracer import Level, Origin
+from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["Cotangent", "backward"]
 
@@ -82,7 +82,9 @@ def _add(found: dict[int, Cotangent], index: int, value: Any, fresh: bool) -> No
         return
     known = found.get(index)
     if known is not None:
-        value, fresh = known.value + value, True
+        # A tracer comes first: not every library leaves `array + tracer` to the tracer.
+        first, second = known.value, value
+        value, fresh = second + first if isinstance(second, Tracer) else first + second, True
     found[index] = Cotangent(value, fresh)
 
 

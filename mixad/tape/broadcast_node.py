@@ -21,8 +21,8 @@ from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64, ScalarType
-from mixad.tape.cell import Cell, Launch
-from mixad.tape.library import NUMPY, Library, as_array, library_of
+from mixad.tape.cell import Cell, Launch, kernel_values
+from mixad.tape.library import Library, library_of
 from mixad.tape.node import Cotangents, Rule, apply_rule, common_library
 from mixad.tape.plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Level, Origin, Tracer, levels_of, stripped
@@ -81,14 +81,14 @@ def apply_call(
     call: KernelCall, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
 ) -> tuple[Any, ...]:
     """Make a call, or record it if an argument is traced: see `apply_program`."""
-    arguments = tuple(map(as_array, arguments))
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     if tracers:
         return _recorded(call, arguments, tracers, options)
     for argument in arguments:
         if hasattr(argument, "shape"):
             library_of(argument)  # refuses what must not be detached
-    return execute(call.passes, call.outputs, arguments, options.backend)
+    values = kernel_values(call.passes[0], arguments)
+    return execute(call.passes, call.outputs, values, options.backend)
 
 
 class KernelNode:
@@ -182,7 +182,8 @@ class KernelNode:
         values = self._kept(plan, list(self.launch.values()), given)
         primals = [OutputRequest(*plan.primals[r.result], r.shape) for _, r in live]
         requests = (*primals, *self._requests(plan, wrt))
-        arrays = execute(plan.passes, requests, tuple(map(as_array, values)), self.options.backend)
+        numbers = kernel_values(plan.passes[0], values)
+        arrays = execute(plan.passes, requests, numbers, self.options.backend)
         self.launch.finish(live, arrays[: len(live)])
         return _spread(plan, arrays[len(live) :])
 
@@ -339,14 +340,19 @@ def _lane_shapes(program: Program, arguments: Sequence[Any]) -> tuple[Shape, ...
 def _moved(argument: Any, library: Library, device: Any) -> Any:
     """Return what was a Python number as a 0-d array of the library beside it."""
     if _is_weak(argument) and argument.cell.library is not library:
-        return apply_rule(_MOVE, argument, library=library, device=device)
+        return _move(argument, (argument.cell.library, None), (library, device))
     return argument
 
 
-_MOVE: Rule = Rule(
+def _move(x: Any, source: _Place, target: _Place) -> Any:
+    return apply_rule(_MOVE, x, source=source, target=target)
+
+
+_Place: TypeAlias = tuple[Library, Any]  # with the device
+_MOVE = Rule(
     "a Python number",
-    lambda xp, x, library, device: library.asarray(float(x), F64, device),
-    (lambda g, x, library, device: apply_rule(_MOVE, g, library=NUMPY, device=None),),
+    lambda xp, x, source, target: target[0].asarray(float(x), F64, target[1]),
+    (lambda g, x, source, target: _move(g, target, source),),
 )
 
 

@@ -14,9 +14,9 @@ from mixad.backends.execute import execute
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
-from mixad.tape.library import Array, Library, as_array, library_of
+from mixad.tape.library import Array, Library, as_array, is_scalar, library_of
 
-__all__ = ["Cell", "Launch"]
+__all__ = ["Cell", "Launch", "kernel_values"]
 
 
 class Cell:
@@ -124,11 +124,8 @@ class Launch:
 
     def values(self) -> tuple[Any, ...]:
         """Return the arguments as kernels take them: arrays, and scalars for uniforms."""
-        params = self.passes[0].params
-        return tuple(
-            self._value(argument, p.kind)
-            for p, argument in zip(params, self.arguments, strict=True)
-        )
+        arrays = [a.array if isinstance(a, Cell) else a for a in self.arguments]
+        return kernel_values(self.passes[0], arrays)
 
     def run(self) -> None:
         """Make the outputs that someone still holds, in one call."""
@@ -145,13 +142,6 @@ class Launch:
         self.arguments = ()
         self._wanted = []
 
-    def _value(self, argument: Any, kind: str) -> Any:
-        if not isinstance(argument, Cell):
-            return argument
-        if kind == "uniform":
-            return float(argument.array)
-        return argument.array
-
 
 def _force(launch: Launch) -> None:
     """Run a launch after those it waits for, however long the chain is."""
@@ -162,3 +152,17 @@ def _force(launch: Launch) -> None:
             stack += waits_for
         else:
             stack.pop().run()
+
+
+def kernel_values(program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Return arguments as kernels take them: numbers for uniform params, arrays for the others."""
+    return tuple(
+        _number(a) if p.kind == "uniform" else as_array(a)
+        for p, a in zip(program.params, arguments, strict=True)
+    )
+
+
+def _number(value: Any) -> Any:
+    if is_scalar(value):
+        return value
+    return float(value) if library_of(value).type_of(value.dtype).is_float else int(value)

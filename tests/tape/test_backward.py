@@ -109,7 +109,7 @@ def test_threads_do_not_see_each_other() -> None:
     results: dict[int, float] = {}
 
     def work(n: int) -> None:
-        f: Any = lambda x: x ** 2 * float(n)  # noqa: E731
+        f: Any = lambda x: x**2 * float(n)  # noqa: E731
         results[n] = [float(mixad.grad(mixad.grad(f))(1.0)) for _ in range(30)][-1]
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]

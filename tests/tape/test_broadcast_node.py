@@ -152,9 +152,7 @@ def test_second_derivative_of_several_passes() -> None:
 
 
 def test_mixed_precision_gradients_have_the_type_of_their_input() -> None:
-    mixed = program(
-        lambda b, x, y: b.op("mul", b.convert(x, F64), y), count=2, types=(F32, F64)
-    )
+    mixed = program(lambda b, x, y: b.op("mul", b.convert(x, F64), y), count=2, types=(F32, F64))
     x, y = np.asarray([1.5, 2.0], "f4"), np.asarray([3.0, -1.0])
     dx, dy = mixad.grad(lambda x, y: apply(mixed, x, y).sum(), (0, 1))(x, y)
     assert dx.dtype == np.float32

@@ -1,0 +1,333 @@
+"""The transforms: what they take, what they return, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import TracerError
+
+
+def _libraries() -> list[Any]:
+    found = [pytest.param(np, id="numpy"), pytest.param(array_api_strict, id="strict")]
+    try:
+        import torch
+    except ImportError:
+        torch = None
+    skip = pytest.mark.skipif(torch is None, reason="torch is not installed")
+    return [*found, pytest.param(torch, id="torch", marks=[pytest.mark.torch, skip])]
+
+
+@pytest.fixture(params=_libraries())
+def xp(request: pytest.FixtureRequest) -> Any:
+    """An array library."""
+    return request.param
+
+
+def as_numpy(array: Any) -> Any:
+    return np.from_dlpack(array) if not isinstance(array, (np.ndarray, np.generic)) else array
+
+
+X = np.asarray([0.5, -1.5, 2.0])
+
+
+# -- libraries, dtypes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_results_are_of_the_inputs_library_and_dtype(xp: Any, dtype: str) -> None:
+    x = xp.asarray([[1.0, 2.0], [3.0, 4.0]], dtype=getattr(xp, dtype))
+
+    def f(x: Any) -> Any:
+        y = (x @ x.mT) * 0.5 + x[0, :] - x.sum(axis=1, keepdims=True) / 2
+        return (y.reshape(4) ** 2).mean()
+
+    value, gradient = mixad.value_and_grad(f)(x)
+    for result in (value, gradient):
+        assert type(result) is type(x) or xp is np
+        assert result.dtype == x.dtype
+    assert tuple(gradient.shape) == (2, 2)
+    expected = _finite_differences(f, np.asarray([[1.0, 2.0], [3.0, 4.0]]))
+    np.testing.assert_allclose(as_numpy(gradient), expected, rtol=2e-5)
+
+
+def test_python_numbers_adapt_to_the_arrays_beside_them(xp: Any) -> None:
+    x = xp.asarray([1.0, 2.0, 3.0], dtype=xp.float32)
+
+    def f(s: Any) -> Any:
+        y = (2 * s + 1) * x
+        assert y.dtype == xp.float32
+        return (y * y).sum()  # (2s + 1)² 14
+
+    assert mixad.grad(f)(3.0) == 4 * 7 * 14
+    assert mixad.grad(mixad.grad(f))(3.0) == 8 * 14
+    assert type(mixad.grad(f)(3.0)) is np.float64
+
+
+def test_every_operator_with_arrays_on_either_side(xp: Any) -> None:
+    if xp is array_api_strict:
+        pytest.skip("array + tracer: array_api_strict refuses to leave it to the tracer")
+    a = xp.asarray([1.5, 2.5, 3.5], dtype=xp.float64)
+    x = xp.asarray([2.0, 3.0, 0.5], dtype=xp.float64)
+    f: Any = lambda x: (a + x - (x - a) * (a * x) / (a / x) + a**x + x**a).sum()  # noqa: E731
+    gradient = mixad.grad(f)(x)
+    na, nx = as_numpy(a), as_numpy(x)
+    g = lambda x: (na + x - (x - na) * (na * x) / (na / x) + na**x + x**na).sum()  # noqa: E731
+    np.testing.assert_allclose(as_numpy(gradient), _finite_differences(g, nx), rtol=1e-7)
+
+
+def test_broadcast_shapes_of_size_one_missing_axes_and_0d(xp: Any) -> None:
+    column = xp.ones((3, 1), dtype=xp.float64)
+    row = xp.ones((4,), dtype=xp.float64)
+    scalar = xp.asarray(2.0, dtype=xp.float64)
+    f: Any = lambda c, r, s: (c * r * s).sum()  # noqa: E731
+    gradients = mixad.grad(f, (0, 1, 2))(column, row, scalar)
+    assert [tuple(g.shape) for g in gradients] == [(3, 1), (4,), ()]
+    assert [float(as_numpy(g).sum()) for g in gradients] == [24.0, 24.0, 12.0]
+
+
+def test_arrays_without_elements(xp: Any) -> None:
+    x = xp.zeros((0, 3), dtype=xp.float64)
+    value, gradient = mixad.value_and_grad(lambda x: (x * x).sum())(x)
+    assert float(value) == 0.0
+    assert tuple(gradient.shape) == (0, 3)
+
+
+# -- grad, value_and_grad ------------------------------------------------------------------------
+
+
+def test_argnums_in_any_form() -> None:
+    f: Any = lambda x, y, z: x * x + 3 * y + z * y  # noqa: E731
+    assert mixad.grad(f)(2.0, 1.0, 5.0) == 4.0
+    assert mixad.grad(f, 1)(2.0, 1.0, 5.0) == 8.0
+    assert mixad.grad(f, -1)(2.0, 1.0, 5.0) == 1.0
+    assert mixad.grad(f, (2, 0))(2.0, 1.0, 5.0) == (1.0, 4.0)
+    assert mixad.grad(f, [1])(2.0, 1.0, 5.0) == (8.0,)
+
+
+def test_keyword_arguments_are_passed_on() -> None:
+    assert mixad.grad(lambda x, *, n: x**n)(2.0, n=3) == 12.0
+
+
+def test_aux_is_handed_over_without_its_tracers() -> None:
+    def f(x: Any) -> Any:
+        y = x * x
+        return y.sum(), {"y": y, "text": "seen"}
+
+    gradient, aux = mixad.grad(f, has_aux=True)(X)
+    np.testing.assert_array_equal(gradient, 2 * X)
+    assert isinstance(aux["y"], np.ndarray)
+    np.testing.assert_array_equal(aux["y"], X * X)
+    assert aux["text"] == "seen"
+
+
+def test_an_unused_argument_has_a_zero_gradient() -> None:
+    dx, dy = mixad.grad(lambda x, y: x.sum(), (0, 1))(X, np.ones((2, 2)))
+    np.testing.assert_array_equal(dx, np.ones(3))
+    np.testing.assert_array_equal(dy, np.zeros((2, 2)))
+
+
+def test_a_result_that_depends_on_nothing_warns() -> None:
+    with pytest.warns(UserWarning, match="does not depend on the arguments"):
+        assert mixad.grad(lambda x: 3.0)(2.0) == 0.0
+    with pytest.warns(UserWarning, match="the gradient is zero"):
+        np.testing.assert_array_equal(mixad.grad(lambda x: X.sum())(X), np.zeros(3))
+
+
+def test_gradients_belong_to_the_caller() -> None:
+    cotangent = np.ones(3)
+    _, (dx, dy) = mixad.value_and_vjp(lambda x, y: (x + y).reshape(3), (X, X), cotangent)
+    dx[0] = 7.0
+    np.testing.assert_array_equal(dy, np.ones(3))
+    np.testing.assert_array_equal(cotangent, np.ones(3))
+    gradient = mixad.grad(lambda x: x.sum())(X)
+    gradient[0] = 5.0  # no read-only view of one element
+    np.testing.assert_array_equal(gradient, [5.0, 1.0, 1.0])
+
+
+def test_python_control_flow_on_values() -> None:
+    def f(x: Any) -> Any:
+        total = x * 0.0
+        for element in x:
+            if element > 0:
+                total = total + element * element
+        while (total > 100).any():
+            total = total / 2
+        return total[0]
+
+    np.testing.assert_array_equal(mixad.grad(f)(X), [1.0, 0.0, 4.0])
+
+
+# -- vjp -----------------------------------------------------------------------------------------
+
+
+def test_a_pullback_may_be_called_again() -> None:
+    value, pullback = mixad.vjp(lambda x, y: (x * y, {"sum": x.sum()}), X, 2 * X)
+    np.testing.assert_array_equal(value[0], 2 * X * X)
+    for scale in (1.0, 10.0):
+        dx, dy = pullback((np.full(3, scale), {"sum": np.asarray(scale)}))
+        np.testing.assert_array_equal(dx, scale * (2 * X + 1))
+        np.testing.assert_array_equal(dy, scale * X)
+
+
+def test_a_pullback_inside_another_gradient() -> None:
+    def f(x: Any) -> Any:
+        _, pullback = mixad.vjp(lambda y: y * y * x, x)
+        return pullback(x)[0].sum()  # x · 2 x · x
+
+    np.testing.assert_allclose(mixad.grad(f)(X), 6 * X**2)
+
+
+def test_vjp_with_aux() -> None:
+    value, pullback, aux = mixad.vjp(lambda x: (x * 2.0, "aux"), X, has_aux=True)
+    assert aux == "aux"
+    np.testing.assert_array_equal(value, 2 * X)
+    np.testing.assert_array_equal(pullback(X)[0], 2 * X)
+
+
+def test_a_cotangent_that_is_traced_is_differentiated() -> None:
+    def f(ct: Any) -> Any:
+        return mixad.value_and_vjp(lambda x: x * x, (X,), ct)[1][0].sum()
+
+    np.testing.assert_array_equal(mixad.grad(f)(np.ones(3)), 2 * X)
+
+
+def test_stop_gradient() -> None:
+    f: Any = lambda x: x * mixad.stop_gradient(x * x)  # noqa: E731
+    assert mixad.grad(f)(3.0) == 9.0
+    assert mixad.stop_gradient({"a": 1.0}) == {"a": 1.0}
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def refused(match: str) -> Any:
+    return pytest.raises(TypeError, match=match)
+
+
+def test_wrong_inputs_are_refused() -> None:
+    f: Any = lambda x: x  # noqa: E731
+    with refused(r"argument 0 is the whole number 3: write 3.0"):
+        mixad.grad(f)(3)
+    with refused("dtype int64: convert it to a float dtype"):
+        mixad.grad(f)(np.arange(3))
+    with refused("contains a str"):
+        mixad.grad(f)({"a": 1.0, "b": "text"})
+    with refused("argnums names argument 1, the call has 1 positional"):
+        mixad.grad(f, 1)(3.0)
+    with refused("complex128"):
+        mixad.grad(f)(np.ones(2) * 1j)
+    with refused("MaskedArray is not supported"):
+        mixad.grad(f)(np.ma.masked_array([1.0], [True]))
+
+
+def test_wrong_outputs_are_refused() -> None:
+    with refused(r"array of shape \(3,\).*return its .sum"):
+        mixad.grad(lambda x: x)(X)
+    with refused(r"returned NoneType\(\), a gradient needs one number"):
+        mixad.grad(lambda x: None)(X)
+    with refused("returned tuple.*has_aux"):
+        mixad.grad(lambda x: (x.sum(), x))(X)
+    with refused("must return a pair"):
+        mixad.grad(lambda x: x.sum(), has_aux=True)(X)
+    with refused("returned a str, which is no array"):
+        mixad.vjp(lambda x: "text", X)
+    with refused("dtype bool"):
+        mixad.grad(lambda x: (x > 0).all())(X)
+
+
+def test_a_wrong_cotangent_is_refused() -> None:
+    _, pullback = mixad.vjp(lambda x: x * x, X)
+    with refused(r"shape \(2,\)"):
+        pullback(np.ones(2))
+    with refused("dtype float32"):
+        pullback(np.ones(3, "f4"))
+    with refused("structure"):
+        pullback((np.ones(3),))
+
+
+@pytest.mark.parametrize(
+    ("leak", "what"),
+    [
+        (float, r"float\(\)"),
+        (complex, r"complex\(\)"),
+        (np.asarray, "conversion to a NumPy array"),
+        (np.from_dlpack, "DLPack"),
+        (lambda x: x.item(), r"item\(\)"),
+        (lambda x: x.tolist(), r"tolist\(\)"),
+        (lambda x: np.zeros(1).__setitem__(0, x), "array element with a sequence|NumPy array"),
+    ],
+)
+def test_a_value_does_not_leak_out_of_its_derivative(leak: Any, what: str) -> None:
+    with pytest.raises((TracerError, ValueError), match=what):
+        mixad.grad(lambda x: leak(x * x))(2.0)
+
+
+def test_numpy_functions_of_a_tracer_are_refused() -> None:
+    with pytest.raises(TypeError):
+        mixad.grad(lambda x: np.sin(x).sum())(X)
+
+
+def test_a_tracer_that_outlives_its_transform_raises() -> None:
+    kept: list[Any] = []
+    mixad.grad(lambda x: kept.append(x * 2.0) or x.sum())(X)
+    for use in (lambda t: t + 1.0, bool, lambda t: t > 0, lambda t: t.sum(), lambda t: t[0]):
+        with pytest.raises(TracerError, match=r"mixad\.grad is used after that call has ended"):
+            use(kept[0])
+    with pytest.raises(TracerError, match="has ended"):
+        mixad.grad(lambda x: (x * kept[0]).sum())(X)
+
+
+def test_assignment_is_refused_with_a_hint() -> None:
+    def f(x: Any) -> Any:
+        x[0] = 1.0
+        return x.sum()
+
+    with pytest.raises(TracerError, match="build the new array from its parts"):
+        mixad.grad(f)(X)
+
+
+def test_libraries_are_not_mixed() -> None:
+    with pytest.raises(
+        TypeError, match="numpy and of array_api_strict|array_api_strict and of numpy"
+    ):
+        mixad.grad(lambda x: (x * array_api_strict.ones(3)).sum())(X)
+
+
+@pytest.mark.torch
+def test_torch_tensors_that_require_grad_are_refused_naming_the_plugin() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(3, requires_grad=True)
+    with refused("mixad-torch"):
+        mixad.grad(lambda x: x.sum())(x)
+    with refused("mixad-torch"):
+        mixad.grad(lambda y: (x * y).sum())(torch.ones(3))
+
+
+@pytest.mark.torch
+def test_gradients_agree_with_torch() -> None:
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.rand(3, 3, generator=generator, dtype=torch.float64) + 0.5 for _ in range(2))
+
+    def f(a: Any, b: Any) -> Any:
+        y = (a @ b / (a + b) - a**b).reshape((9,))[1:8:2]
+        return (abs(y - 0.3) % 0.7 * y).mean() + (a[None, 0, :, None] * b).sum()
+
+    ours = mixad.grad(f, (0, 1))(a, b)
+    theirs = torch.func.grad(f, (0, 1))(a, b)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(mine, other, rtol=1e-12)
+
+
+def _finite_differences(f: Any, x: Any, step: float = 1e-6) -> Any:
+    gradient = np.zeros_like(x)
+    for index in np.ndindex(x.shape):
+        offset = np.zeros_like(x)
+        offset[index] = step
+        gradient[index] = (f(x + offset) - f(x - offset)) / (2 * step)
+    return gradient

@@ -1,0 +1,122 @@
+"""Pytrees: what is a node, what is a leaf, and that both come back."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mixad
+from mixad import pytree
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@dataclass
+class Layer:
+    weight: Any
+    bias: Any
+    name: str = field(default="", metadata={"static": True})
+
+
+@dataclass(frozen=True)
+class Checked:
+    value: Any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, float):
+            raise TypeError("floats only")
+
+
+TREES = st.recursive(
+    st.floats(allow_nan=False) | st.none() | st.integers(),
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=2), inner)
+        | st.builds(Point, inner, inner)
+        | st.builds(Layer, inner, inner, st.text(max_size=2))
+    ),
+    max_leaves=12,
+)
+
+
+@given(TREES)
+def test_flatten_and_unflatten_are_inverse(tree: Any) -> None:
+    found, structure = pytree.flatten(tree)
+    assert pytree.unflatten(structure, found) == tree
+    assert pytree.flatten(pytree.unflatten(structure, found))[1] == structure
+
+
+def test_none_has_no_leaves() -> None:
+    assert pytree.leaves({"a": None, "b": [1.0, None]}) == [1.0]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        OrderedDict(b=1.0, a=2.0),
+        defaultdict(list, a=1.0),
+        Point(1.0, (2.0, 3.0)),
+        Layer(1.0, 2.0, "first"),
+    ],
+)
+def test_the_class_is_kept(tree: Any) -> None:
+    again = pytree.tree_map(lambda leaf: leaf, tree)
+    assert type(again) is type(tree)
+    assert again == tree
+
+
+def test_static_fields_belong_to_the_structure() -> None:
+    first, second = (pytree.flatten(Layer(1.0, 2.0, name)) for name in ("a", "b"))
+    assert first[0] == second[0] == [1.0, 2.0]
+    assert first[1] != second[1]
+
+
+def test_dataclasses_that_check_their_fields_can_hold_tracers() -> None:
+    gradient = mixad.grad(lambda c: c.value * c.value)(Checked(3.0))
+    assert gradient == Checked(6.0)
+
+
+def test_a_structure_is_readable() -> None:
+    assert (
+        str(pytree.flatten({"a": (1.0, None), "b": 2.0})[1])
+        == "dict(a: tuple(*, NoneType()), b: *)"
+    )
+
+
+def test_a_registered_class_takes_part() -> None:
+    class Interval:
+        def __init__(self, low: Any, high: Any) -> None:
+            self.low, self.high = low, high
+
+    pytree.register(Interval, lambda i: ((i.low, i.high), None), lambda _, e: Interval(*e))
+    gradient = mixad.grad(lambda i: i.high * i.high - i.low)(Interval(1.0, 2.0))
+    assert (gradient.low, gradient.high) == (-1.0, 4.0)
+    with pytest.raises(ValueError, match="Interval is registered already"):
+        pytree.register(Interval, lambda i: ((), None), lambda _, e: Interval(0, 0))
+
+
+def test_gradients_have_the_structure_of_the_parameters() -> None:
+    rng = np.random.default_rng(0)
+    parameters = {"layers": [Layer(rng.random((3, 2)), None, "in"), Layer(rng.random((2, 1)), 0.5)]}
+
+    def loss(p: Any) -> Any:
+        first, second = p["layers"]
+        hidden = np.ones((4, 3)) @ first.weight
+        return (hidden @ second.weight + second.bias).sum()
+
+    gradient = mixad.grad(loss)(parameters)
+    first, second = gradient["layers"]
+    w1, w2 = (layer.weight for layer in parameters["layers"])
+    np.testing.assert_allclose(first.weight, 4 * np.ones((3, 1)) @ w2.T)
+    np.testing.assert_allclose(second.weight, (4 * np.ones((1, 3)) @ w1).T)
+    assert (first.bias, first.name, second.bias) == (None, "in", 4.0)
