@@ -154,7 +154,7 @@ def chebyshev_nodes(low: mpf, high: mpf, count: int) -> list[mpf]:
 def least_squares(
     nodes: list[mpf], values: list[mpf], weights: list[mpf], powers: range
 ) -> list[mpf]:
-    """Return the coefficients of ``powers`` that fit ``values`` best in the weighted mean square."""
+    """Return the coefficients of ``powers`` with the least weighted mean square error."""
     rows = [[w * x**p for p in powers] for x, w in zip(nodes, weights, strict=True)]
     right = [w * v for v, w in zip(values, weights, strict=True)]
     normal = mp.matrix(len(powers))
@@ -243,7 +243,7 @@ def two_over_pi_words(bits: int, words: int) -> tuple[int, ...]:
 
 # -- the table -----------------------------------------------------------------------------------
 
-HEADER = '''"""Coefficients of the polynomials and the split constants; written by `tools/derive_maths.py`.
+HEADER = '''"""Coefficients of polynomials and split constants; written by `tools/derive_maths.py`.
 
 Polynomials are listed lowest power first.  "error" is the largest weighted error on a dense grid:
 what the polynomial adds to the relative error of the op, before rounding.
@@ -267,25 +267,12 @@ def render() -> str:
         for fit in fits():
             if type in fit.terms:
                 found = derive(fit, type)
-                rows.append(
-                    _entry(
-                        fit.name, f"{fit.doc}; error 2^{_log2(weighted_error(fit, found))}", found
-                    )
-                )
+                error = mpmath.nstr(mp.log(weighted_error(fit, found), 2), 3)
+                rows.append(_entry(fit.name, f"{fit.doc}; error 2^{error}", found))
         rows += [_entry(name, doc, values) for name, (doc, values) in constants(type).items()]
         parts.append("".join([*rows, "})  # fmt: skip\n\n"]))
-    parts.append(
-        _words("TWO_OVER_PI_32", "First bits of 2/π in words of 32.", two_over_pi_words(32, 8))
-    )
-    parts.append(
-        "\n"
-        + _words("TWO_OVER_PI_64", "First bits of 2/π in words of 64.", two_over_pi_words(64, 20))
-    )
-    return "".join(parts)
-
-
-def _log2(error: mpf) -> str:
-    return mpmath.nstr(mp.log(error, 2), 3)
+    words = (_words(bits, two_over_pi_words(bits, count)) for bits, count in ((32, 8), (64, 20)))
+    return "".join([*parts, "\n".join(words)])
 
 
 def _entry(name: str, doc: str, values: Iterable[float]) -> str:
@@ -293,9 +280,9 @@ def _entry(name: str, doc: str, values: Iterable[float]) -> str:
     return f'    # {doc}\n    "{name}": (\n{body}    ),\n'
 
 
-def _words(name: str, doc: str, values: Iterable[int]) -> str:
+def _words(bits: int, values: Iterable[int]) -> str:
     body = "".join(f"    0x{v:X},\n" for v in values)
-    return f"# {doc}\n{name} = (\n{body})\n"
+    return f"# First digits of 2/π in words of {bits} bits.\nTWO_OVER_PI_{bits} = (\n{body})\n"
 
 
 def main() -> int:

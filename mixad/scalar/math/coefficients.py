@@ -1,4 +1,4 @@
-"""Coefficients of the polynomials and the split constants; written by `tools/derive_maths.py`.
+"""Coefficients of polynomials and split constants; written by `tools/derive_maths.py`.
 
 Polynomials are listed lowest power first.  "error" is the largest weighted error on a dense grid:
 what the polynomial adds to the relative error of the op, before rounding.
@@ -345,7 +345,7 @@ F64: Mapping[str, tuple[float, ...]] = MappingProxyType({
     ),
 })  # fmt: skip
 
-# First bits of 2/π in words of 32.
+# First digits of 2/π in words of 32 bits.
 TWO_OVER_PI_32 = (
     0xA2F9836E,
     0x4E441529,
@@ -357,7 +357,7 @@ TWO_OVER_PI_32 = (
     0xDEBBC561,
 )
 
-# First bits of 2/π in words of 64.
+# First digits of 2/π in words of 64 bits.
 TWO_OVER_PI_64 = (
     0xA2F9836E4E441529,
     0xFC2757D1F534DDC0,

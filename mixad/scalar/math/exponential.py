@@ -9,8 +9,16 @@ normal range are rounded once: 2ᵏ is applied in two factors, the first of whic
 from __future__ import annotations
 
 from mixad.scalar.expression import Operand, Term
-from mixad.scalar.math.floats import (Format, at_least, at_most, copysign, fma, format_of, polynomial,
-                                      where)  # fmt: skip
+from mixad.scalar.math.floats import (
+    Format,
+    at_least,
+    at_most,
+    copysign,
+    fma,
+    format_of,
+    polynomial,
+    where,
+)
 
 __all__ = ["exp", "exp2", "exp_nonpositive", "exp_sum", "expm1", "sigmoid", "tanh"]
 
@@ -23,16 +31,32 @@ _TANH_SPLIT = 0.625
 
 def exp(x: Term) -> Term:
     """E to the x."""
-    return exp_sum(x, None)
-
-
-def exp_sum(x: Term, low: Term | None) -> Term:
-    """exp(x + low) for a small correction ``low`` of x."""
     layout = format_of(x)
     shifter, undo = _factors(layout, x < 0)
-    x = at_most(at_least(x, _UNDERFLOW[layout.fraction]), _OVERFLOW[layout.fraction])
-    scale, r = _reduced(layout, x, shifter, low)
+    r, scale = _reduced(layout, _clamped(layout, x), shifter)
     return fma(_expm1_reduced(layout, r), scale, scale) * undo
+
+
+def exp_sum(x: Term, low: Term) -> Term:
+    """exp(x + low) for a small correction ``low`` of x, rounded almost once.
+
+    1 + r is split into a float and what it lost, and r itself likewise: what is rounded last is a
+    float plus a small term, so that exact results come out exact.
+    """
+    layout = format_of(x)
+    shifter, undo = _factors(layout, x < 0)
+    x = _clamped(layout, x)
+    k, scale = _nearest_power(layout, x, shifter)
+    head, rest = (fma(k, -part, z) for part, z in zip(layout.tables["LN2"], (x, low), strict=True))
+    r = head + rest
+    one_more = 1 + r
+    lost = ((1 - one_more) + r) + ((head - r) + rest)
+    tail = fma(r * r, polynomial(r, layout.tables["EXP"]), lost)
+    return fma(tail, scale, one_more * scale) * undo
+
+
+def _clamped(layout: Format, x: Term) -> Term:
+    return at_most(at_least(x, _UNDERFLOW[layout.fraction]), _OVERFLOW[layout.fraction])
 
 
 def exp_nonpositive(x: Term) -> Term:
@@ -40,7 +64,7 @@ def exp_nonpositive(x: Term) -> Term:
     layout = format_of(x)
     headroom = _HEADROOM[layout.fraction]
     x = at_least(x, _UNDERFLOW[layout.fraction])
-    scale, r = _reduced(layout, x, _shifter(layout, headroom), None)
+    r, scale = _reduced(layout, x, _shifter(layout, headroom))
     return fma(_expm1_reduced(layout, r), scale, scale) * 2.0**-headroom
 
 
@@ -56,14 +80,17 @@ def _factors(layout: Format, negative: Term) -> tuple[Term, Term]:
     return shifter, where(negative, 2.0**-h, 2.0**h, type=layout.type)
 
 
-def _reduced(layout: Format, x: Term, shifter: Operand, low: Term | None) -> tuple[Term, Term]:
-    """Return 2^(k + excess) and r = x - k ln 2 (+ low)."""
+def _reduced(layout: Format, x: Term, shifter: Operand) -> tuple[Term, Term]:
+    """Return r = x - k ln 2 and 2^(k + excess)."""
+    k, scale = _nearest_power(layout, x, shifter)
+    high, low = layout.tables["LN2"]
+    return fma(k, -low, fma(k, -high, x)), scale
+
+
+def _nearest_power(layout: Format, x: Term, shifter: Operand) -> tuple[Term, Term]:
+    """Return k, the nearest whole number to x/ln 2, and 2^(k + excess)."""
     t = fma(x, layout.tables["LOG2_E"][0], shifter)
-    k = t - shifter
-    high, rest = layout.tables["LN2"]
-    r = fma(k, -high, x)
-    r = fma(k, -rest, r) if low is None else r + fma(k, -rest, low)
-    return _power_of_two(layout, t), r
+    return t - shifter, _power_of_two(layout, t)
 
 
 def _power_of_two(layout: Format, t: Term) -> Term:
@@ -89,7 +116,7 @@ def expm1(x: Term) -> Term:
     """exp(x) - 1 as 2·(2ᵏ⁻¹·(exp(r) - 1) + (2ᵏ⁻¹ - ½)); 2ᵏ⁻¹ is finite for every k."""
     layout = format_of(x)
     clamped = at_most(at_least(x, _MINUS_ONE[layout.fraction]), _OVERFLOW[layout.fraction])
-    half, r = _reduced(layout, clamped, _shifter(layout, -1), None)
+    r, half = _reduced(layout, clamped, _shifter(layout, -1))
     small = _expm1_reduced(layout, r)
     large = 2 * fma(half, small, half - 0.5)
     return copysign(where(half == 0.5, small, large), x)

@@ -12,12 +12,14 @@ from __future__ import annotations
 from math import inf, nan, sqrt
 
 from mixad.scalar.expression import Operand, Term
-from mixad.scalar.math.exponential import exp_nonpositive
+from mixad.scalar.math.exponential import exp_sum
 from mixad.scalar.math.floats import Format, copysign, fma, format_of, polynomial, where
 from mixad.scalar.math.simple import maximum
 from mixad.scalar.types import F32
 
 __all__ = ["exponent_and_fraction", "log", "log1p", "log2", "log10", "logaddexp"]
+
+_NEGLIGIBLE = {23: -104.0, 52: -746.0}  # by bits of the fraction: the exponential is 0
 
 
 def log(x: Term) -> Term:
@@ -51,9 +53,15 @@ def log1p(x: Term) -> Term:
 
 
 def logaddexp(x: Term, y: Term) -> Term:
-    """log(exp x + exp y) = max + log1p(exp(-|x - y|))."""
-    difference = where(x == y, 0, x - y)
-    return maximum(x, y) + _log1p_finite(exp_nonpositive(-abs(difference)))
+    """log(exp x + exp y) = max + log1p(exp(min - max)), the difference in two floats."""
+    layout = format_of(x)
+    larger = maximum(x, y)
+    smaller = where(x == larger, y, x)
+    difference = where(x == y, 0, smaller - larger)
+    part = difference - smaller
+    lost = (smaller - (difference - part)) - (larger + part)  # exact (Knuth, *TAOCP* 2, §4.2.2)
+    near = (difference < 0) & (difference > _NEGLIGIBLE[layout.fraction])
+    return larger + _log1p_finite(exp_sum(difference, where(near, lost, 0)))
 
 
 def exponent_and_fraction(x: Term) -> tuple[Term, Term]:

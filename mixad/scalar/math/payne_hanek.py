@@ -10,6 +10,7 @@ is picked by selects, since lanes differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from mixad.scalar.expression import Operand, Term
 from mixad.scalar.math.coefficients import F64 as TABLES_F64
@@ -65,9 +66,7 @@ def _reduced_f32(layout: Format, x: Term) -> tuple[Term, Term]:
     first = exponent - (layout.bias + layout.fraction + 2 - 32)  # a word of zeros leads the table
     words = _window((0, *TWO_OVER_PI_32), first >> 5, 4)
     shift = 32 - (first & 31)
-    w0, w1, w2 = (
-        (((a << 32) | b) >> shift) & _LOW_32 for a, b in zip(words, words[1:], strict=False)
-    )
+    w0, w1, w2 = ((((a << 32) | b) >> shift) & _LOW_32 for a, b in pairwise(words))
     product = ((m * w0) << 32) + m * w1 + ((m * w2) >> 32)
     quadrant, rest = _nearest_quadrant(product)
     return quadrant.convert(layout.unsigned), (rest.convert(F64) * _HALF_PI).convert(F32)
@@ -78,9 +77,7 @@ def _reduced_f64(layout: Format, x: Term) -> tuple[Term, Term]:
     first = exponent - (layout.bias + layout.fraction + 2 - 64)
     words = _window((0, *TWO_OVER_PI_64), first >> 6, 4)
     shift = first & 63
-    w0, w1, w2 = (
-        (a << shift) | ((b >> 1) >> (63 - shift)) for a, b in zip(words, words[1:], strict=False)
-    )
+    w0, w1, w2 = ((a << shift) | ((b >> 1) >> (63 - shift)) for a, b in pairwise(words))
     middle = m * w1
     low = middle + _high_product(m, w2)
     carry = where(low < middle, 1, 0, type=U64)

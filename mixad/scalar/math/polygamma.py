@@ -33,23 +33,26 @@ def trigamma(x: Term) -> Term:
 def _digamma(x: Term) -> Term:
     reflected = x < 0
     y = where(reflected, 1 - x, x)
+    offset = where(reflected, (1 - y) - x, 0)  # what y lost: it counts beside the root
     below_one = y < 1
     total, lost, y = while_(
         (where(below_one, -1 / y, 0), x.const(0.0), where(below_one, y + 1, y)),
         lambda total, lost, y: (y >= 2) & (y < _ASYMPTOTIC),
         lambda total, lost, y: (*_compensated(total, lost, 1 / (y - 1)), y - 1),
     )
-    positive = where(y < _ASYMPTOTIC, _digamma_near_root(y), _digamma_asymptotic(y)) + lost + total
+    positive = (
+        where(y < _ASYMPTOTIC, _digamma_near_root(y, offset), _digamma_asymptotic(y)) + lost + total
+    )
     sine, cosine, distance = _half_turn(x)
     mirrored = fma(copysign(cosine / sine, distance), -_PI, positive)
     return where(reflected, where(distance == 0, nan, mirrored), positive)
 
 
-def _digamma_near_root(y: Term) -> Term:
-    """ψ on [1, 2] as a product with the distance from its root, which keeps relative precision."""
+def _digamma_near_root(y: Term, offset: Term) -> Term:
+    """ψ(y + offset) on [1, 2]: a product with the distance from the root keeps its digits."""
     tables = format_of(y).tables
     high, low = tables["DIGAMMA_ROOT"]
-    return ((y - high) - low) * polynomial(y - 1.5, tables["DIGAMMA"])
+    return ((y - high) + (offset - low)) * polynomial(y - 1.5, tables["DIGAMMA"])
 
 
 def _digamma_asymptotic(y: Term) -> Term:
@@ -85,7 +88,7 @@ def _compensated(total: Term, lost: Term, term: Term) -> tuple[Term, Term]:
 
 
 def _half_turn(x: Term) -> tuple[Term, Term, Term]:
-    """Return |sin πx|, the cosine beside it, and the signed distance to the nearest whole number."""
+    """Return |sin πx|, the cosine beside it, and how far x is from the nearest whole number."""
     distance = x - rint(x)
     near = abs(distance)
     far = near > 0.25

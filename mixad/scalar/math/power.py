@@ -22,7 +22,7 @@ Pair = tuple[Term, Term]
 _FAR = 2000.0  # beyond any argument whose exponential is finite and positive
 
 
-def pow(x: Term, y: Term) -> Term:  # noqa: A001
+def pow(x: Term, y: Term) -> Term:
     """X to the y."""
     magnitude = where((y == 0) | (abs(x) == 1), 1, _power_of_magnitude(abs(x), y))
     return _with_sign(x, y, magnitude)

@@ -20,8 +20,8 @@ _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": 
 _FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "neg": "fneg"}
 _INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "neg": "neg", "and": "and_", "or": "or_",
             "xor": "xor", "not": "not_"}  # fmt: skip
-_INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "fma": "fma", "copysign": "copysign", "floor": "floor",
-               "ceil": "ceil", "trunc": "trunc", "rint": "nearbyint"}  # fmt: skip
+_INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "fma": "fma", "copysign": "copysign",
+               "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "nearbyint"}  # fmt: skip
 
 
 def run(program: Program, *arrays: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Inlining: nothing is left that needs a program, and what functions have in common is done once."""
+"""Inlining: nothing is left that needs a program, and common work is done once."""
 
 import pytest
 

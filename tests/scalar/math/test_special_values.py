@@ -15,11 +15,13 @@ WHOLE_EXPONENTS = range(6)
 
 UNARY = {
     "exp": [(-inf, 0.0), (inf, inf), (0.0, 1.0), (-0.0, 1.0), (1e4, inf), (-1e4, 0.0)],
-    "exp2": [(-inf, 0.0), (inf, inf), (0.0, 1.0), (-0.0, 1.0), (1e5, inf), (-1e5, 0.0), (10.0, 1024.0)],
+    "exp2": [(-inf, 0.0), (inf, inf), (0.0, 1.0), (-0.0, 1.0), (1e5, inf), (-1e5, 0.0),
+             (10.0, 1024.0)],
     "expm1": [(-inf, -1.0), (inf, inf), (0.0, 0.0), (-0.0, -0.0), (1e4, inf), (-1e4, -1.0)],
     "log": [(0.0, -inf), (-0.0, -inf), (inf, inf), (-inf, nan), (-1.0, nan), (1.0, 0.0)],
     "log2": [(0.0, -inf), (-0.0, -inf), (inf, inf), (-inf, nan), (-1.0, nan), (1.0, 0.0)],
-    "log10": [(0.0, -inf), (-0.0, -inf), (inf, inf), (-inf, nan), (-1.0, nan), (1.0, 0.0), (10.0, 1.0)],
+    "log10": [(0.0, -inf), (-0.0, -inf), (inf, inf), (-inf, nan), (-1.0, nan), (1.0, 0.0),
+              (10.0, 1.0)],
     "log1p": [(-1.0, -inf), (inf, inf), (-inf, nan), (-2.0, nan), (0.0, 0.0), (-0.0, -0.0)],
     "sin": [(0.0, 0.0), (-0.0, -0.0), (inf, nan), (-inf, nan)],
     "cos": [(0.0, 1.0), (-0.0, 1.0), (inf, nan), (-inf, nan)],
@@ -53,8 +55,8 @@ BINARY = {
     "logaddexp": [(-inf, -inf, -inf), (inf, inf, inf), (inf, -inf, inf), (-inf, 2.0, 2.0),
                   (3.0, -inf, 3.0), (3e38, -3e38, 3e38), (nan, 1.0, nan), (1.0, nan, nan),
                   (nan, -inf, nan), (nan, inf, nan)],
-    "mul_zero": [(0.0, inf, 0.0), (-0.0, nan, -0.0), (0.0, 5.0, 0.0), (2.0, 0.0, 0.0), (2.0, inf, inf),
-                 (nan, 0.0, nan), (inf, 0.0, nan)],
+    "mul_zero": [(0.0, inf, 0.0), (-0.0, nan, -0.0), (0.0, 5.0, 0.0), (2.0, 0.0, 0.0),
+                 (2.0, inf, inf), (nan, 0.0, nan), (inf, 0.0, nan)],
 }  # fmt: skip
 
 
