@@ -1,4 +1,4 @@
-"""Kernels on the CPU: emit, compile or fetch from the cache, fill the argument block, run the tiles."""
+"""Kernels on the CPU: emitted, compiled or fetched from the disk, launched over the tiles."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import library_of, numpy_view, wrap_numpy
-from mixad.backends.cpu import buffers, compiler
+from mixad.backends.cpu import buffers, compiler, workers
+from mixad.backends.cpu.code_version import code_version
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect
 from mixad.backends.cpu.launch import Binding, bind
 from mixad.emit.llvm import ENTRY, Dialect, emit_kernel
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import KernelSpec, Launch
+from mixad.scalar.ir import Program, While, walk_statements
 
 __all__ = ["CpuBackend", "CpuKernel"]
 
@@ -26,7 +28,8 @@ class CpuKernel:
 
     module: compiler.Module
     spec: KernelSpec
-    function: Any
+    address: int
+    may_not_end: bool
     bindings: dict[int, tuple[Launch, Binding]] = field(default_factory=dict)
 
     def binding(self, launch: Launch) -> Binding:
@@ -63,8 +66,9 @@ class CpuBackend:
 
     def compile(self, spec: KernelSpec) -> CpuKernel:
         """Return a kernel ready to run, from the cache on disk if it is there."""
-        module = compiler.compile_module(self.emit(spec), self.host)
-        return CpuKernel(module, spec, module.function(ENTRY, compiler.KERNEL_PROTOTYPE))
+        key = f"{code_version()} {spec.token}"
+        module = compiler.cached_module(key, lambda: self.emit(spec), self.host)
+        return CpuKernel(module, spec, module.address(ENTRY), any(map(_loops, spec.passes)))
 
     def launch(
         self, executable: CpuKernel, launch: Launch, arguments: Sequence[Any]
@@ -78,7 +82,8 @@ class CpuBackend:
         status = array("i", (0, 0))
         if binding.tiles:
             words = binding.filled(views, arguments, results, status)
-            executable.function(words.buffer_info()[0], 0, binding.tiles)
+            stop_flag = status.buffer_info()[0] if executable.may_not_end else None
+            workers.run(executable.address, words.buffer_info()[0], binding.tiles, stop_flag)
         else:
             results = [np.zeros(o.memory, o.dtype) for o in binding.outputs]
         if status[1]:
@@ -95,6 +100,11 @@ class CpuBackend:
 def _dialect(host: Host) -> Dialect:
     found = (host.vector_function(name, bits) for name in VECTOR_FUNCTIONS for bits in (32, 64))
     return Dialect(host.vector_bits, frozenset(f.symbol for f in found if f is not None))
+
+
+def _loops(program: Program) -> bool:
+    """Whether a program has a loop of the user's, which may not end."""
+    return any(isinstance(s, While) for s in walk_statements(program.body))
 
 
 def _outside(spec: KernelSpec, param: int, launch: Launch) -> str:

@@ -13,7 +13,7 @@ import ctypes
 import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -144,18 +144,21 @@ def compile_module(
 
 
 def cached_module(
-    ir_text: str,
+    key: str,
+    make_ir: Callable[[], str],
     host: Host | None = None,
     level: int = DEFAULT_LEVEL,
     allowed: frozenset[str] = KERNEL_SYMBOLS,
     cache: ObjectCache | None = None,
 ) -> Module:
-    """Return LLVM IR as callable code, compiled here and now only if the disk does not have it.
+    """Return LLVM IR as callable code, made and compiled only if the disk does not have it.
 
     Parameters
     ----------
-    ir_text : str
-        A module in LLVM's textual form.
+    key : str
+        What the IR depends on, whatever the machine: equal keys, equal IR.
+    make_ir : callable
+        Returns a module in LLVM's textual form.
     host : Host, optional
         The machine; by default the one this runs on.
     level : int
@@ -171,13 +174,13 @@ def cached_module(
         Callable code.
     """
     host, cache = host or detect(), cache or default()
-    key = digest("llvm", ir_text, str(level), host.fingerprint())
+    key = digest("llvm", key, str(level), host.fingerprint())
     entry = cache.load(key)
     if entry is not None:
         # Refused: made where a library had more functions, or forged. Compiling is the answer.
         with contextlib.suppress(BackendError):
             return load_object(entry.object_code, allowed)
-    module = compile_module(ir_text, host, level, allowed)
+    module = compile_module(make_ir(), host, level, allowed)
     cache.store(key, Entry(module.object_code, {"symbols": sorted(module.symbols.defined)}))
     return module
 

@@ -307,7 +307,8 @@ def _cores() -> int:
 
 @functools.cache
 def _native() -> _Native:
-    return _Native(cached_module(_source(), level=1, allowed=frozenset()))
+    source = _source()
+    return _Native(cached_module(source, lambda: source, level=1, allowed=frozenset()))
 
 
 def _source() -> str:

@@ -279,9 +279,9 @@ def test_allowed_names_are_c_identifiers():
 
 def test_cached_module_is_compiled_once(tmp_path, monkeypatch):
     cache = ObjectCache(tmp_path)
-    first = compiler.cached_module(EXP, cache=cache)
+    first = compiler.cached_module(EXP, lambda: EXP, cache=cache)
     monkeypatch.setattr(compiler, "compile_module", None)
-    again = compiler.cached_module(EXP, cache=cache)
+    again = compiler.cached_module(EXP, lambda: EXP, cache=cache)
     assert again.object_code == first.object_code
     values = np.ones(1)
     kernel(again)(address(values), 0, 1)
@@ -290,9 +290,9 @@ def test_cached_module_is_compiled_once(tmp_path, monkeypatch):
 
 def test_cached_object_that_may_not_be_loaded_is_compiled_anew(tmp_path):
     cache = ObjectCache(tmp_path)
-    good = compiler.cached_module(EXP, cache=cache)
+    good = compiler.cached_module(EXP, lambda: EXP, cache=cache)
     (path,) = tmp_path.iterdir()
     forged = compiler.compile_object(EXP.replace("@exp", "@system"), allowed={"system"})
     cache.store(path.name, Entry(forged, {}))
-    assert compiler.cached_module(EXP, cache=cache).object_code == good.object_code
+    assert compiler.cached_module(EXP, lambda: EXP, cache=cache).object_code == good.object_code
     assert cache.load(path.name).object_code == good.object_code

@@ -1,0 +1,36 @@
+"""Which version of mixad's own code turns specs into kernels: part of the key of a cached kernel."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from pathlib import Path
+
+import mixad
+
+__all__ = ["code_version"]
+
+_PARTS = ("scalar", "kernel", "emit")
+
+
+@functools.cache
+def code_version() -> str:
+    """Return a digest of name, size and time of every file that decides what a kernel is.
+
+    A file that is edited, as in a development tree, changes it at the next start of Python.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
+    root = Path(mixad.__file__).parent
+    facts = [mixad.__version__]
+    for part in _PARTS:
+        for folder, _, files in os.walk(root / part):
+            for name in files:
+                if name.endswith(".py"):
+                    status = os.stat(os.path.join(folder, name))
+                    facts.append(f"{part}/{name} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(sorted(facts)).encode()).hexdigest()[:32]
