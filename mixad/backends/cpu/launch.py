@@ -69,7 +69,7 @@ class Result:
             memory = memory.astype(dtype, copy=False).reshape(self.shape)
         if axes is not None:
             memory = memory.transpose(axes)
-        return memory.reshape(self.final) if self.summed is not None else memory
+        return memory if memory.shape == self.final else memory.reshape(self.final)
 
 
 def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
