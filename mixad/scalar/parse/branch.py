@@ -9,7 +9,7 @@ from functools import partial
 from mixad.scalar.build import Draft
 from mixad.scalar.ir import Atom, Const, Line
 from mixad.scalar.parse.analysis import exits_always, may_exit
-from mixad.scalar.parse.frame import Frame, State, is_false, is_true
+from mixad.scalar.parse.frame import Frame, State, is_false
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt, shape_of, types_in
 from mixad.scalar.parse.values import Bound, Value, kind_of
@@ -54,9 +54,9 @@ def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
             if execute is None:
                 raise frame.unsupported(s)
             execute(frame, s)
-        exited = frame.exited()
-        if is_true(exited):
+        if frame.state.ended:
             return
+        exited = frame.exited()
         if not is_false(exited):
             rest = statements[i + 1 :]
             if rest:
@@ -93,19 +93,19 @@ def unless(
     frame: Frame, node: ast.stmt, exited: Atom, work: Callable[[], object], live: frozenset[str]
 ) -> None:
     """Compile ``work`` so that it runs unless ``exited`` holds."""
-    if is_true(exited):
-        return
 
     def going_on() -> None:
         frame.state.exits.clear()
+        frame.state.ended = False
         work()
 
     line = frame.builder.line
     if is_false(exited):
         going_on()
     else:
-        paths = Path(frame, lambda: None), Path(frame, going_on)
-        _meet(frame, node, exited, *paths, live, line)
+        skipped, going = Path(frame, lambda: None), Path(frame, going_on)
+        skipped.state.ended = True
+        _meet(frame, node, exited, skipped, going, live, line)
 
 
 def _live_after(frame: Frame, last: ast.stmt, inside: Sequence[ast.stmt]) -> frozenset[str]:
@@ -147,6 +147,7 @@ def _meet(
         {n: b for n, b in zip(names, merged[:-1], strict=True) if b is not None},
         dict(zip(kinds, atoms, strict=True)),
         merged[-1],
+        yes.state.ended and no.state.ended,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mixad.errors import KernelError, KernelSyntaxError
 from mixad.scalar.parse.frame import Frame, State
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
-from mixad.scalar.parse.intrinsics import Arguments, intrinsic
+from mixad.scalar.parse.intrinsics import Arguments, counted, intrinsic
 from mixad.scalar.parse.snapshot import FunctionSource, read_function
 from mixad.scalar.parse.values import Bound, Closure, Helper, Object, Tuple, Value, kind_of
 
@@ -104,9 +104,9 @@ def inline(frame: Frame) -> Value:
     """Compile the body of a frame's function and return its result."""
     frame.walk.active.append(frame.info)
     try:
+        _ = frame.info.liveness  # checks the whole function first
         if isinstance(frame.info.node, ast.Lambda):
             return frame.value(frame.info.node.body)
-        _ = frame.info.liveness  # checks definite assignment first
         frame.walk.run(frame, frame.info.node.body)
     finally:
         frame.walk.active.pop()
@@ -136,7 +136,7 @@ def bind(
         values[a.vararg.arg] = Tuple(tuple(given[len(positional) :]))
     elif len(given) > len(positional):
         raise frame.type_error(
-            node, f"{info.name!r} takes {len(positional)} positional arguments, got {len(given)}"
+            node, f"{info.name!r} takes {counted(len(positional))} by position, got {len(given)}"
         )
     only_positional = {p.arg for p in a.posonlyargs}
     named = [*positional, *(p.arg for p in a.kwonlyargs)]
@@ -181,8 +181,16 @@ def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments)
     raise frame.error(
         node.func,
         f"`{name}` cannot be called in a kernel",
-        "use functions of math, numpy, mixad.special, or your own",
+        _HINTS.get(name, "use functions of math, numpy, mixad.special, or your own"),
     )
+
+
+_HINTS = {
+    "print": "return the value, as one more output",
+    "isinstance": "leave it out: a kernel is compiled for each combination of types",
+    "sorted": "use min and max",
+    "list": "use a tuple",
+}
 
 
 def _unreadable(frame: Frame, node: ast.Call, function: object) -> KernelError:

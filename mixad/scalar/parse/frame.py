@@ -47,15 +47,19 @@ class Capture:
 
 @dataclass
 class State:
-    """What holds at a point of a function: names, and the exits that have been taken before it."""
+    """What holds at a point of a function: names, and the exits that have been taken before it.
+
+    ``ended`` says that an exit has been taken on every path: control does not get here.
+    """
 
     names: dict[str, Bound] = field(default_factory=dict)
     exits: dict[Exit, Atom] = field(default_factory=dict)
     result: Bound | None = None
+    ended: bool = False
 
     def copy(self) -> State:
         """Return a state that changes independently."""
-        return State(dict(self.names), dict(self.exits), self.result)
+        return State(dict(self.names), dict(self.exits), self.result, self.ended)
 
 
 @dataclass(eq=False)
@@ -238,6 +242,12 @@ class Frame:
         for taken in self.state.exits.values():
             flag = self.builder.op("or", flag, taken)
         return flag
+
+    def passed(self, kind: Exit) -> None:
+        """Go on after the end of what an exit leaves."""
+        flag = self.state.exits.pop(kind, None)
+        if flag is not None and not is_false(flag):
+            self.state.ended = False
 
     @contextmanager
     def branch(self, state: State) -> Iterator[State]:

@@ -13,6 +13,7 @@ from mixad.scalar.parse.analysis import Liveness, captured_by_nested, live_names
 from mixad.scalar.parse.assigned import check_assignment
 from mixad.scalar.parse.code import FunctionNode, find_function
 from mixad.scalar.parse.names import Path, assigned_names, body_of, free_paths, parameter_names
+from mixad.scalar.parse.refusals import check_constructs
 from mixad.scalar.parse.text import SourceText
 
 __all__ = ["MISSING", "FunctionInfo", "Missing", "function_info", "unwrapped"]
@@ -92,7 +93,8 @@ class FunctionInfo:
 
     @cached_property
     def liveness(self) -> Liveness:
-        """Live names; checks definite assignment on the way."""
+        """Live names; checks constructs and definite assignment on the way."""
+        check_constructs(self.node, self.text)
         if isinstance(self.node, ast.FunctionDef):
             check_assignment(self.node, self.text, self.captured, self.bound)
         return live_names(self.node, self.captured)

@@ -60,10 +60,17 @@ def numbers(
         )
     given = arguments.positional
     if len(given) not in counts:
-        takes = " or ".join(map(str, counts))
-        raise frame.type_error(node, f"`{name}` takes {takes} arguments, got {len(given)}")
+        takes = " or ".join(map(str, counts[:-1])) + " or " if len(counts) > 1 else ""
+        raise frame.type_error(
+            node, f"`{name}` takes {takes}{counted(counts[-1])}, got {len(given)}"
+        )
     nodes = node.args if len(node.args) == len(given) else [node] * len(given)
     return [frame.as_scalar(v, n) for v, n in zip(given, nodes, strict=True)]
+
+
+def counted(count: int) -> str:
+    """Return "1 argument", "2 arguments"."""
+    return f"{count} argument{'' if count == 1 else 's'}"
 
 
 def _op(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -149,7 +149,7 @@ def _enter(frame: Frame, plan: LoopPlan, state: State, carries: Sequence[Var]) -
             if name != _RESULT:
                 state.names[name] = bound
     state.exits.clear()
-    state.result = None
+    state.result, state.ended = None, False
 
 
 def _line_of(state: State, name: str, otherwise: int) -> int:
@@ -229,6 +229,7 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         if not plan.breaks and not endless:
             returned = builder.op("not", ended)
         frame.state.exits["return"] = returned
+        frame.state.ended = is_true(returned)
     if plan.node.orelse and not endless:
         run_else(frame, plan.node, builder.op("not", ended))
 
@@ -286,3 +287,5 @@ def run_else(frame: Frame, s: ast.While | ast.For, left: Atom) -> None:
     if may_exit(s.orelse):
         live |= frame.loop_head | frame.loop_after
     unless(frame, s, left, lambda: run_block(frame, s.orelse), live)
+    if breaks(s.body):
+        frame.state.ended = False

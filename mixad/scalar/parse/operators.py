@@ -26,6 +26,8 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
 
+_SYMBOLS = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "not": "~", "powi": "**"}
+
 # x ** n becomes multiplications up to this n: their error stays within pow's own.
 _MOST_FACTORS = 8
 
@@ -111,7 +113,9 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
     elif op.domain in ("number", "integer", "bits") and typed.type.is_bool and op.domain != "bits":
         typed = _counted(frame, node, name, typed)
     if op.domain in ("integer", "bits") and typed.type.is_float:
-        raise frame.type_error(node, f"{name} takes integers, not {typed}", "convert with int(...)")
+        raise frame.type_error(
+            node, f"`{_SYMBOLS[name]}` takes integers, not {typed}", "convert with int(...)"
+        )
     atoms = converted(frame, node, scalars, typed)
     if typed.weak and op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
         return _known(frame, name, atoms, typed)
@@ -137,7 +141,7 @@ def _floating_type(frame: Frame, node: Located, name: str, typed: Typed) -> Type
     if found is None:
         raise frame.type_error(
             node,
-            f"{name} takes floats here, not {typed}",
+            f"`{name}` takes floats here, not {typed}",
             "convert first, for instance with np.float32(...)",
         )
     return found
@@ -159,7 +163,7 @@ def _counted(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:
         return Typed(I64, typed.weak)
     raise frame.type_error(
         node,
-        f"{name} of booleans: libraries disagree about its type",
+        f"`{name}` of booleans: libraries disagree about its type",
         "use int(...), or `and`, `or`, `not`",
     )
 
@@ -170,7 +174,7 @@ def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     found = frame.walk.rules.divided(typed)
     if found is None:
         raise frame.type_error(
-            node, f"/ takes floats here, not {typed}", "convert first, or use //"
+            node, f"`/` takes floats here, not {typed}", "convert first, or use //"
         )
     return Scalar(frame.builder.op("div", *converted(frame, node, (x, y), found)), found.weak)
 

@@ -29,6 +29,7 @@ def run_for(frame: Frame, s: ast.For) -> None:
             raise frame.type_error(
                 s.iter,
                 f"`for` runs over range(...) or a constant tuple, not over a {kind_of(items)}",
+                "use range, and index what is captured from outside",
             )
         _unroll(frame, s, items.items)
     elif _indexes_tuples(s) and (numbers := _constant_range(bounds)) is not None:
@@ -105,7 +106,7 @@ def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
         here = position()
         assign_target(frame, s.target, Scalar(here, True))
         run_block(frame, s.body)
-        frame.state.exits.pop("continue", None)
+        frame.passed("continue")
         following = builder.op("add", here, step)
         frame.state.names[counter] = Bound(Scalar(following, True), s.lineno)
 
@@ -123,8 +124,8 @@ def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:
     finally:
         frame.loop_head, frame.loop_after = outer
     left = frame.exited()
-    frame.state.exits.pop("break", None)
-    if s.orelse:
+    frame.passed("break")
+    if s.orelse and not is_true(left):
         run_else(frame, s, left)
 
 
@@ -132,10 +133,10 @@ def _turns(frame: Frame, s: ast.For, items: Sequence[Value], live: frozenset[str
     for i, item in enumerate(items):
         assign_target(frame, s.target, item)
         run_block(frame, s.body)
-        frame.state.exits.pop("continue", None)
-        exited = frame.exited()
-        if is_true(exited):
+        frame.passed("continue")
+        if frame.state.ended:
             return
+        exited = frame.exited()
         if not is_false(exited):
             unless(frame, s, exited, partial(_turns, frame, s, items[i + 1 :], live), live)
             return

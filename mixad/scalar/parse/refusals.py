@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import ast
 
-__all__ = ["refusal"]
+from mixad.errors import KernelSyntaxError
+from mixad.scalar.parse.code import FunctionNode
+from mixad.scalar.parse.names import body_of, walk_scope
+from mixad.scalar.parse.text import SourceText
+
+__all__ = ["check_constructs", "refusal"]
 
 _REFUSALS: dict[type[ast.AST], tuple[str, str | None]] = {
     ast.Assert: ("`assert` cannot stop a kernel", "check the arrays before the call"),
@@ -47,6 +52,24 @@ _REFUSALS: dict[type[ast.AST], tuple[str, str | None]] = {
     ),
     ast.MatMult: ("`@` works on arrays, a kernel on their elements", "write a * b"),
 }
+
+
+# These are refused only where they are met: elsewhere they are fine.
+_SOMETIMES = (ast.Starred, ast.Slice, ast.Attribute, ast.MatMult)
+
+
+def check_constructs(node: FunctionNode, text: SourceText) -> None:
+    """Refuse the first construct in a function's own scope that can never be compiled.
+
+    Raises
+    ------
+    KernelSyntaxError
+        At the construct.
+    """
+    for part in walk_scope(body_of(node)):
+        if type(part) in _REFUSALS and not isinstance(part, _SOMETIMES):
+            assert isinstance(part, ast.stmt | ast.expr)
+            raise KernelSyntaxError.at(text.locate(part), *refusal(part))
 
 
 def refusal(node: ast.AST) -> tuple[str, str | None]:

@@ -87,6 +87,7 @@ def _return(frame: Frame, s: ast.Return) -> None:
     frame.state.names.clear()
     frame.state.result = Bound(value, s.lineno)
     frame.state.exits["return"] = Const(True, BOOL)
+    frame.state.ended = True
 
 
 def _break(frame: Frame, s: ast.Break) -> None:
@@ -101,6 +102,7 @@ def _leave(frame: Frame, kind: Exit, live: frozenset[str]) -> None:
     names = frame.state.names
     frame.state.names = {n: b for n, b in names.items() if n in live}
     frame.state.exits[kind] = Const(True, BOOL)
+    frame.state.ended = True
 
 
 def _pass(frame: Frame, s: ast.Pass) -> None:

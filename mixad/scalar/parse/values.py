@@ -99,10 +99,10 @@ def kind_of(value: Value) -> str:
             return f"tuple of {len(value.items)}"
         case Captured():
             return (
-                f"array of {value.argument.type}"
+                f"captured array of {value.argument.type}"
                 if value.argument.rank
                 else str(value.argument.type)
             )
         case Helper() | Closure():
             return "function"
-    return type(value.value).__name__
+    return "function" if callable(value.value) else type(value.value).__name__

@@ -1,0 +1,466 @@
+# ruff: noqa
+"""Functions that are refused, each for one reason.  Line numbers are part of the expected texts."""
+
+import math
+import random
+
+import numpy as np
+
+LIST = [1.0, 2.0]
+PAIR = (1.0, 2.0)
+ARRAY = np.arange(6.0).reshape(2, 3)
+TEXT = "text"
+DICT = {"k": 1.0}
+
+
+def recursive(x):
+    return x if x < 1 else recursive(x - 1)
+
+
+def even(n):
+    return True if n == 0 else odd(n - 1)
+
+
+def odd(n):
+    return False if n == 0 else even(n - 1)
+
+
+def without_return(x):
+    if x > 0:
+        return x
+
+
+def refuse_assert(x):
+    assert x > 0
+    return x
+
+
+def refuse_raise(x):
+    if x < 0:
+        raise ValueError("negative")
+    return x
+
+
+def refuse_try(x):
+    try:
+        return 1 / x
+    except ZeroDivisionError:
+        return 0.0
+
+
+def refuse_with(x):
+    with np.errstate(all="ignore"):
+        return x
+
+
+def refuse_print(x):
+    print(x)
+    return x
+
+
+def refuse_string(x):
+    return x + "a"
+
+
+def refuse_f_string(x):
+    y = f"{x}"
+    return x
+
+
+def refuse_list(x):
+    return [x, x][0]
+
+
+def refuse_captured_list(x):
+    return x * LIST
+
+
+def refuse_captured_list_element(x):
+    return x * LIST[0]
+
+
+def refuse_dict(x):
+    return {"a": x}["a"]
+
+
+def refuse_captured_dict(x):
+    return DICT["k"] * x
+
+
+def refuse_comprehension(x):
+    return sum([x for _ in range(3)])
+
+
+def refuse_yield(x):
+    yield x
+
+
+def refuse_global(x):
+    global TEXT
+    TEXT = x
+    return x
+
+
+def refuse_nonlocal(x):
+    def inner():
+        nonlocal x
+        x = 1.0
+        return x
+
+    return inner()
+
+
+def refuse_random(x):
+    return x * random.random()
+
+
+def refuse_numpy_random(x):
+    return x * np.random.rand()
+
+
+def refuse_import(x):
+    import math
+
+    return math.sin(x)
+
+
+def refuse_walrus(x):
+    if (y := x * 2) > 1:
+        return y
+    return x
+
+
+def refuse_match(x):
+    match x:
+        case 1.0:
+            return x
+    return 2 * x
+
+
+def refuse_matmul(x, y):
+    return x @ y
+
+
+def refuse_class(x):
+    class A:
+        pass
+
+    return x
+
+
+def refuse_delete(x):
+    y = x
+    del y
+    return x
+
+
+def refuse_method(x):
+    return x.sum()
+
+
+def refuse_attribute(x):
+    return x.real
+
+
+def refuse_method_of_expression(x):
+    return (x + 1).sum()
+
+
+def refuse_item_assignment(x):
+    PAIR[0] = x
+    return x
+
+
+def refuse_attribute_assignment(x):
+    math.k = x
+    return x
+
+
+def refuse_indexing_argument(x):
+    return x[0]
+
+
+def refuse_unassigned(x):
+    if x > 0:
+        y = 1.0
+    return x * y
+
+
+def refuse_unassigned_after_loop(x):
+    for i in range(int(x)):
+        y = i
+    return y
+
+
+def refuse_unassigned_else(x):
+    while x < 3:
+        x += 1
+        if x == 2:
+            z = x
+            break
+    else:
+        z = 0.0
+        w = 1.0
+    return z + w
+
+
+def refuse_read_before_assigned(x):
+    y = y + x
+    y = 1.0
+    return y
+
+
+def refuse_unassigned_in_closure(x):
+    def inner():
+        return later * 2
+
+    r = inner()
+    later = x
+    return r
+
+
+def refuse_falling_off_the_end(x):
+    if x > 0:
+        return x
+    y = x
+
+
+def refuse_helper_that_falls_off_the_end(x):
+    return without_return(x)
+
+
+def refuse_bare_return(x):
+    if x > 0:
+        return
+    return x
+
+
+def refuse_tuple_or_number(x):
+    if x > 0:
+        y = (x, x)
+    else:
+        y = x
+    return y
+
+
+def refuse_results_of_different_length(x):
+    if x > 0:
+        return x, x
+    return x, x, x
+
+
+def refuse_function_or_number(x):
+    f = math.sin if x > 0 else x
+    return f
+
+
+def refuse_choosing_functions(x):
+    f = math.sin if x > 0 else math.cos
+    return f(x)
+
+
+def refuse_loop_that_changes_kind(x):
+    t = x
+    for _ in range(3):
+        t = (t, x)
+    return x if x > 0 else t
+
+
+def refuse_recursion(x):
+    return recursive(x)
+
+
+def refuse_mutual_recursion(x):
+    return even(int(x)) * 1.0
+
+
+def refuse_endless_loop(x):
+    while True:
+        x += 1
+    return x
+
+
+def refuse_range_of_float(x):
+    s = 0.0
+    for i in range(x):
+        s += i
+    return s
+
+
+def refuse_range_step_zero(x):
+    for i in range(0, 3, 0):
+        x += i
+    return x
+
+
+def refuse_loop_over_number(x):
+    for i in x:
+        pass
+    return x
+
+
+def refuse_loop_over_array(x):
+    s = x
+    for v in ARRAY:
+        s += v
+    return s
+
+
+def refuse_unknown_name(x):
+    return x + undefined_name
+
+
+def refuse_unknown_attribute(x):
+    return math.no_such_function(x)
+
+
+def refuse_unknown_function(x):
+    return math.factorial(x)
+
+
+def refuse_isinstance(x):
+    return 1.0 if isinstance(x, float) else 0.0
+
+
+def refuse_calling_number(x):
+    return x(1)
+
+
+def refuse_wrong_number_of_arguments(x):
+    return math.sin(x, x)
+
+
+def refuse_missing_argument(x):
+    return recursive()
+
+
+def refuse_unknown_keyword(x):
+    return without_return(x, scale=2)
+
+
+def refuse_argument_twice(x):
+    return recursive(x, x=x)
+
+
+def refuse_keyword_of_builtin(x):
+    return np.sin(x, where=True)
+
+
+def refuse_too_many_arguments(x):
+    return recursive(x, x)
+
+
+def refuse_unpacking_number(x):
+    a, b = x
+    return a
+
+
+def refuse_unpacking_wrong_length(x):
+    a, b = x, x, x
+    return a
+
+
+def refuse_tuple_index(x):
+    return PAIR[2] * x
+
+
+def refuse_tuple_arithmetic(x):
+    return PAIR - x
+
+
+def refuse_array_without_index(x):
+    return x + ARRAY.shape[0] + DICT
+
+
+def refuse_array_rank(x):
+    return ARRAY[0] * x
+
+
+def refuse_array_float_index(x):
+    return ARRAY[x, 0] * x
+
+
+def refuse_array_negative_index(x):
+    return ARRAY[-1, 0] * x
+
+
+def refuse_is(x):
+    return x if x is None else 1.0
+
+
+def refuse_complex(x):
+    return x * 1j
+
+
+def refuse_large_integer(x):
+    return x + 10000000000000000000000
+
+
+def refuse_bits_of_floats(x):
+    return x & 1
+
+
+def refuse_adding_booleans(x, y):
+    return x + y
+
+
+def refuse_large_literal(n, x):
+    return n + 300
+
+
+def refuse_negative_power_of_integer(n, x):
+    return n**-1
+
+
+def refuse_u64_comparison(n, m):
+    return 1.0 if n < m else 0.0
+
+
+def refuse_float16_result(n, x):
+    return math.sin(n)
+
+
+def refuse_strict_mixture(n, x):
+    return n + x
+
+
+def refuse_strict_division(n, m):
+    return n / m
+
+
+def refuse_strict_sine(n, m):
+    return math.sin(n) + m
+
+
+def refuse_returning_function(x):
+    def make():
+        return lambda t: t + x
+
+    return make()(x)
+
+
+def refuse_returning_text(x):
+    return TEXT
+
+
+def refuse_variadic(x, *more):
+    return x
+
+
+def refuse_round_to_digits(x):
+    return round(x, 2)
+
+
+def refuse_decorated_nested(x):
+    @staticmethod
+    def inner(t):
+        return t
+
+    return inner(x)
+
+
+def refuse_async(x):
+    async def inner():
+        return x
+
+    return x

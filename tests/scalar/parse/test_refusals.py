@@ -1,0 +1,60 @@
+"""Every refusal says where, why, and what to write instead: compared with stored texts.
+
+`MIXAD_UPDATE_EXPECTED=1 pytest tests/scalar/parse/test_refusals.py` writes the texts anew.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import parse_refused as refused
+import pytest
+from parse_compiled import parsed
+
+from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError
+from mixad.scalar.promotion import NUMPY, STRICT
+from mixad.scalar.types import BOOL, F32, F64, I8, I32, I64, U8, U64
+
+EXPECTED = Path(__file__).parent / "expected"
+UPDATE = os.environ.get("MIXAD_UPDATE_EXPECTED") == "1"
+
+CASES = {name: f for name, f in vars(refused).items() if name.startswith("refuse_")}
+TYPES = {
+    "refuse_adding_booleans": (BOOL, BOOL),
+    "refuse_large_literal": (U8, F32),
+    "refuse_negative_power_of_integer": (I32, F32),
+    "refuse_u64_comparison": (U64, I64),
+    "refuse_float16_result": (I8, F32),
+    "refuse_strict_mixture": (I32, F32),
+    "refuse_strict_division": (I32, I32),
+    "refuse_strict_sine": (I32, I32),
+}
+
+
+def message_of(name, function):
+    types = TYPES.get(name, (F64,) * (function.__code__.co_argcount))
+    with pytest.raises(KernelError) as caught:
+        parsed(function, *types, rules=STRICT if "strict" in name else NUMPY)
+    assert isinstance(caught.value, KernelSyntaxError | KernelTypeError)
+    path = str(Path(refused.__file__))
+    return f"{type(caught.value).__name__}: {caught.value}\n".replace(path, "parse_refused.py")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refusal_says_where_why_and_what_instead(name):
+    message = message_of(name, CASES[name])
+    stored = EXPECTED / f"{name.removeprefix('refuse_')}.txt"
+    if UPDATE:
+        EXPECTED.mkdir(exist_ok=True)
+        stored.write_text(message)
+    assert message == stored.read_text()
+
+
+def test_every_stored_text_belongs_to_a_case():
+    stored = {p.stem for p in EXPECTED.glob("*.txt")}
+    assert stored == {name.removeprefix("refuse_") for name in CASES}
+
+
+def test_c_functions_have_no_source():
+    with pytest.raises(KernelSyntaxError, match="not a Python function"):
+        parsed(np.sin, F64)
