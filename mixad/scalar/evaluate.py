@@ -1,7 +1,7 @@
 """What every instruction-level op computes: its definition on NumPy scalars.
 
-IEEE arithmetic for floats, wrapping arithmetic for integers, no exceptions.  The interpreter and the
-builder's constant folding both call `evaluate`; every emitter is compared with it bit for bit.
+IEEE arithmetic for floats, wrapping arithmetic for integers, no exceptions.  The interpreter and
+the builder's constant folding both call `evaluate`; every emitter is compared with it bit for bit.
 """
 
 from __future__ import annotations
@@ -71,9 +71,11 @@ def _convert(x: Scalar, type: ScalarType) -> Scalar:
 
 def _fma(x: Scalar, y: Scalar, z: Scalar) -> Scalar:
     """x·y + z rounded once: exact rational arithmetic, rounded to the type by NumPy."""
+    if not (np.isfinite(x) and np.isfinite(y)):
+        return x * y + z
+    if not np.isfinite(z):
+        return z  # the exact product is finite, however large
     plain = x * y + z
-    if not all(map(np.isfinite, (x, y, z))):
-        return plain
     exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
     return _rounded(exact, x.dtype) if exact else plain
 

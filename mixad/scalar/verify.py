@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from mixad.scalar.evaluate import constant
 from mixad.scalar.ir import (
     Accumulate,
     Atom,
     Block,
+    Const,
     Equation,
     If,
     Load,
@@ -86,8 +88,8 @@ def verify(program: Program) -> Program:
     Raises
     ------
     VerificationError
-        At the first statement that reads a variable out of scope, assigns one again, or whose types
-        do not fit.
+        At the first statement that reads a variable out of scope, assigns one again, holds a
+        constant that its type does not represent, or whose types do not fit.
     """
     names = [p.var for p in program.params]
     if len({v.id for v in names}) != len(names):
@@ -123,6 +125,8 @@ class _Checker:
         for atom in atoms:
             if isinstance(atom, Var) and atom not in visible:
                 raise VerificationError(f"{atom}:{atom.type} is read where it is not visible")
+            if isinstance(atom, Const) and atom != constant(atom.value, atom.type):
+                raise VerificationError(f"{atom.value}:{atom.type} is no value of {atom.type}")
 
     def assign(self, variables: tuple[Var, ...], visible: set[Var]) -> None:
         for var in variables:
