@@ -183,8 +183,9 @@ def test_a_pullback_inside_another_gradient() -> None:
 
 
 def test_vjp_with_aux() -> None:
-    value, pullback, aux = mixad.vjp(lambda x: (x * 2.0, "aux"), X, has_aux=True)
-    assert aux == "aux"
+    value, pullback, aux = mixad.vjp(lambda x: (x * 2.0, x * 3.0), X, has_aux=True)
+    np.testing.assert_array_equal(aux, 3 * X)
+    assert isinstance(aux, np.ndarray)
     np.testing.assert_array_equal(value, 2 * X)
     np.testing.assert_array_equal(pullback(X)[0], 2 * X)
 
@@ -228,7 +229,7 @@ def test_wrong_inputs_are_refused() -> None:
 def test_wrong_outputs_are_refused() -> None:
     with refused(r"array of shape \(3,\).*return its .sum"):
         mixad.grad(lambda x: x)(X)
-    with refused(r"returned NoneType\(\), a gradient needs one number"):
+    with refused("returned None, a gradient needs one number"):
         mixad.grad(lambda x: None)(X)
     with refused("returned tuple.*has_aux"):
         mixad.grad(lambda x: (x.sum(), x))(X)
@@ -292,9 +293,7 @@ def test_assignment_is_refused_with_a_hint() -> None:
 
 
 def test_libraries_are_not_mixed() -> None:
-    with pytest.raises(
-        TypeError, match="numpy and of array_api_strict|array_api_strict and of numpy"
-    ):
+    with pytest.raises(TypeError, match=r"mixes arrays of \w+ and of \w+: convert one"):
         mixad.grad(lambda x: (x * array_api_strict.ones(3)).sum())(X)
 
 
