@@ -45,15 +45,21 @@ class PluginSource:
     ----------
     name : str
         Name of the entry point.
-    origin : str
-        Where it comes from, for messages: distribution and version.
+    origin : str or callable
+        Where it comes from, for messages, distribution and version; or what returns that, since
+        reading a distribution's metadata takes milliseconds.
     load : callable
         Imports it and returns the module, or any object with the hook.
     """
 
     name: str
-    origin: str
+    origin: str | Callable[[], str]
     load: Callable[[], object]
+
+    @property
+    def described_origin(self) -> str:  # numpydoc ignore=RT01
+        """Where it comes from, in words."""
+        return self.origin if isinstance(self.origin, str) else self.origin()
 
 
 @dataclass(frozen=True)
@@ -118,8 +124,10 @@ def _built_in(name: str, module: str) -> PluginSource:
 
 
 def _announced(entry_point: metadata.EntryPoint) -> PluginSource:
-    dist = entry_point.dist
-    origin = f"{dist.name} {dist.version}" if dist is not None else entry_point.value
+    def origin() -> str:
+        dist = entry_point.dist
+        return f"{dist.name} {dist.version}" if dist is not None else entry_point.value
+
     return PluginSource(entry_point.name, origin, entry_point.load)
 
 
@@ -167,7 +175,7 @@ class Registry:
         self._block = block
         self._lock = threading.RLock()
         self._specs: dict[str, BackendSpec] = {}
-        self._origins: dict[str, str] = {}
+        self._sources: dict[str, PluginSource] = {}
         self._failures: list[Failure] = []
         self._loaded: dict[str, Backend | BackendError] = {}
         self._resolved: dict[tuple[str, str, str], Backend] = {}
@@ -252,7 +260,7 @@ class Registry:
             By name.
         """
         return tuple(
-            BackendStatus(spec, self._origins[spec.name], self._unusable(spec))
+            BackendStatus(spec, self._sources[spec.name].described_origin, self._unusable(spec))
             for spec in self.specs
         )
 
@@ -331,17 +339,18 @@ class Registry:
     def _add_spec(self, source: PluginSource, spec: BackendSpec) -> None:
         refusal = _spec_refusal(spec)
         if refusal is None and spec.name in self._specs:
-            refusal = f"a backend named {spec.name!r} comes from {self._origins[spec.name]} already"
+            first = self._sources[spec.name].described_origin
+            refusal = f"a backend named {spec.name!r} comes from {first} already"
         if refusal is not None:
             self._fail(source, refusal)
             return
         self._specs[spec.name] = spec
-        self._origins[spec.name] = source.origin
+        self._sources[spec.name] = source
 
     def _fail(
         self, source: PluginSource, reason: str, exception: BaseException | None = None
     ) -> None:
-        self._failures.append(Failure(source.name, source.origin, reason, exception))
+        self._failures.append(Failure(source.name, source.described_origin, reason, exception))
 
 
 def _specs_of(source: PluginSource) -> list[BackendSpec]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,12 @@ from mixad.backends.cpu import buffers, compiler, workers
 from mixad.backends.cpu.code_version import code_version
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect
 from mixad.backends.cpu.launch import Binding, bind
-from mixad.emit.llvm import ENTRY, Dialect, emit_kernel
+from mixad.emit.llvm import ENTRY, GANG, Dialect, emit_kernel
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.scalar.ir import Program, While, walk_statements
+from mixad.scalar.math import PROGRAMS
+from mixad.scalar.ops import BY_NAME
 
 __all__ = ["CpuBackend", "CpuKernel"]
 
@@ -55,6 +57,18 @@ class CpuBackend:
         self.host = host or detect()
         self.dialect = _dialect(self.host)
         self.cache_bytes = self.host.cache_bytes
+
+    def describe(self) -> Mapping[str, str]:
+        """Return what `mixad doctor` shows of this machine."""
+        host = self.host
+        library = host.vector_library or "none found: one call of libm per element"
+        return {
+            "vector width": f"{host.vector_bits} bits, gangs of {GANG} elements",
+            "threads": str(host.threads),
+            "last-level cache": f"{host.cache_bytes >> 20} MiB",
+            "maths inlined": ", ".join(n for n in PROGRAMS if BY_NAME[n].c is not None),
+            "other maths": library,
+        }
 
     def emit(self, spec: KernelSpec) -> str:
         """Return the LLVM IR of a kernel."""
