@@ -18,6 +18,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import mpmath
@@ -25,7 +26,7 @@ from mpmath import mp, mpf
 
 DIGITS = 60
 TARGET = Path(__file__).parents[1] / "mixad" / "scalar" / "math" / "coefficients.py"
-CHECK_POINTS = 2000
+CHECK_POINTS = 1000
 NODES_PER_COEFFICIENT = 6
 
 mp.dps = DIGITS
@@ -77,6 +78,7 @@ def _odd_log_tail(z: mpf) -> mpf:
     return (_odd_log(z) - mpf(2) / 3) / z
 
 
+@cache
 def _digamma_root() -> mpf:
     return mp.findroot(mp.digamma, mpf("1.4616321449683623"))
 
