@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Any
 
@@ -52,9 +53,10 @@ _PLACE = Rule("the adjoint of indexing", _placed, (lambda g, x, shape, key: geti
 def _basic(key: Any) -> Any:
     if key is None or key is Ellipsis or isinstance(key, slice):
         return key
-    if isinstance(key, bool) or not hasattr(key, "__index__"):
-        raise TracerError(
-            f"an array that is being differentiated cannot be indexed by a {type(key).__name__} "
-            "yet: use whole numbers, slices, ... and None"
-        )
-    return operator.index(key)
+    if not isinstance(key, bool):
+        with contextlib.suppress(TypeError):
+            return operator.index(key)
+    raise TracerError(
+        f"an array that is being differentiated cannot be indexed by a {type(key).__name__} yet: "
+        "use whole numbers, slices, ... and None"
+    )
