@@ -1,4 +1,4 @@
-"""The functions that kernels call: one for each op of the table that has a name of its own.
+"""The functions that kernels call: the ops of the table by name, and some made of them.
 
 Inside a kernel they become ops; called with plain numbers they compute what the reference
 interpreter computes.
@@ -7,6 +7,7 @@ interpreter computes.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ __all__ = [
     "cos",
     "cosh",
     "digamma",
+    "elu",
     "erf",
     "erfc",
     "exp",
@@ -40,33 +42,43 @@ __all__ = [
     "fma",
     "fmod",
     "gamma",
+    "gelu",
     "hypot",
     "isfinite",
     "isinf",
     "isnan",
+    "leaky_relu",
     "lgamma",
     "log",
     "log1p",
     "log2",
     "log10",
     "logaddexp",
+    "logit",
     "maximum",
     "minimum",
     "nextafter",
     "pow",
     "relu",
     "rint",
+    "rsqrt",
     "sigmoid",
     "sign",
     "signbit",
+    "silu",
     "sin",
+    "sinc",
     "sinh",
+    "softplus",
+    "softsign",
     "sqrt",
     "tan",
     "tanh",
     "trigamma",
     "trunc",
     "where",
+    "xlog1py",
+    "xlogy",
 ]
 
 
@@ -171,3 +183,192 @@ isfinite = _named("isfinite")
 signbit = _named("signbit")
 nextafter = _named("nextafter")
 where = _named("where")
+
+
+# -- made of ops: plain Python, compiled into a kernel like a function of the user ----------------
+
+
+def softplus(x: Any) -> Any:
+    """Return log(1 + exp(x)) without overflow.
+
+    Parameters
+    ----------
+    x : number
+        Argument.
+
+    Returns
+    -------
+    number
+        The value.
+
+    Examples
+    --------
+    >>> round(softplus(0.0), 12) == round(math.log(2), 12)
+    True
+    """
+    return logaddexp(x, 0.0)
+
+
+def silu(x: Any) -> Any:
+    """Return x · sigmoid(x).
+
+    Parameters
+    ----------
+    x : number
+        Argument.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    return x * sigmoid(x)
+
+
+def gelu(x: Any) -> Any:
+    """Return x · Φ(x), with the normal distribution function Φ (not its tanh approximation).
+
+    Parameters
+    ----------
+    x : number
+        Argument.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    return 0.5 * x * erfc(x * (-1 / math.sqrt(2)))
+
+
+def elu(x: Any, alpha: Any = 1.0) -> Any:
+    """Return x where it is positive, else alpha · (exp(x) - 1).
+
+    Parameters
+    ----------
+    x : number
+        Argument.
+    alpha : number
+        What it tends to far left, negated.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    return x if x > 0 else alpha * expm1(x)
+
+
+def leaky_relu(x: Any, slope: Any = 0.01) -> Any:
+    """Return x where it is positive, else slope · x.
+
+    Parameters
+    ----------
+    x : number
+        Argument.
+    slope : number
+        Derivative for negative arguments.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    return x if x > 0 else slope * x
+
+
+def softsign(x: Any) -> Any:
+    """Return x / (1 + |x|).
+
+    Parameters
+    ----------
+    x : number
+        Argument.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    return x / (1 + abs(x))
+
+
+def logit(x: Any) -> Any:
+    """Return log(x / (1 - x)), the inverse of sigmoid.
+
+    Parameters
+    ----------
+    x : number
+        Argument, between 0 and 1.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    return log(x) - log1p(-x)
+
+
+def rsqrt(x: Any) -> Any:
+    """Return 1 / √x.
+
+    Parameters
+    ----------
+    x : number
+        Argument.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    return 1 / sqrt(x)
+
+
+def sinc(x: Any) -> Any:
+    """Return sin(πx) / (πx), 1 at 0: the convention of NumPy.
+
+    Parameters
+    ----------
+    x : number
+        Argument.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    t = math.pi * x
+    return 1.0 if t == 0 else sin(t) / t
+
+
+def xlogy(x: Any, y: Any) -> Any:
+    """Return x · log(y), 0 where x is 0 unless y is nan.
+
+    Parameters
+    ----------
+    x, y : number
+        Arguments.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    return 0.0 if x == 0 and not isnan(y) else x * log(y)
+
+
+def xlog1py(x: Any, y: Any) -> Any:
+    """Return x · log(1 + y), 0 where x is 0 unless y is nan.
+
+    Parameters
+    ----------
+    x, y : number
+        Arguments.
+
+    Returns
+    -------
+    number
+        The value.
+    """
+    return 0.0 if x == 0 and not isnan(y) else x * log1p(y)

@@ -71,6 +71,9 @@ class Var:
     id: int
     type: ScalarType
 
+    def __hash__(self) -> int:
+        return self.id
+
     def __str__(self) -> str:
         return f"%{self.id}"
 

@@ -175,7 +175,11 @@ def breaks(statements: Sequence[ast.stmt]) -> bool:
 
 def contains_return(statements: Sequence[ast.stmt]) -> bool:
     """Whether statements can return from their function."""
-    return any(isinstance(n, ast.Return) for n in walk_scope(list(statements)))
+    return any(
+        isinstance(s, ast.Return)
+        or (isinstance(s, ast.If | ast.While | ast.For) and contains_return([*s.body, *s.orelse]))
+        for s in statements
+    )
 
 
 def _breaks_or_continues(statements: Sequence[ast.stmt], kinds: tuple[type, ...]) -> bool:

@@ -12,7 +12,7 @@ from mixad.scalar.parse.analysis import exits_always, may_exit
 from mixad.scalar.parse.frame import Frame, State, is_false
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt, shape_of, types_in
-from mixad.scalar.parse.values import Bound, Value, kind_of
+from mixad.scalar.parse.values import Bound, Scalar, Value, kind_of
 from mixad.scalar.types import BOOL
 
 __all__ = ["Path", "run_block", "select", "unless"]
@@ -37,6 +37,9 @@ class Path:
         """Add a value, in the types of a shape, to the block's results."""
         if value is None:
             self.atoms += [None] * len(list(types_in(shape)))
+            return
+        if isinstance(value, Scalar) and value.typed == shape:
+            self.atoms.append(value.atom)
             return
         with self.frame.builder.writing(self.draft):
             self.atoms += atoms_of(self.frame, value, shape)

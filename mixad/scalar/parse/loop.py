@@ -15,7 +15,7 @@ from mixad.scalar.ir import Atom, Const, Load, Var, walk_statements
 from mixad.scalar.parse.analysis import breaks, contains_return, may_exit
 from mixad.scalar.parse.branch import run_block, unless
 from mixad.scalar.parse.frame import Frame, State, is_true
-from mixad.scalar.parse.names import assigned_names
+from mixad.scalar.parse.names import names_assigned_in
 from mixad.scalar.parse.unify import (
     Fixed,
     Mismatch,
@@ -79,7 +79,7 @@ def run_loop(frame: Frame, plan: LoopPlan) -> None:
     """Compile a loop and its `else`."""
     live = frame.info.liveness.loops[id(plan.node)]
     needed = live.head | live.after
-    plan.names = [*plan.hidden, *(n for n in assigned_names([plan.node]) if n in needed)]
+    plan.names = [*plan.hidden, *(n for n in names_assigned_in(plan.node) if n in needed)]
     plan.names += [_RESULT] if plan.returns else []
     start = frame.state.names
     plan.shapes = frame.hints.setdefault(id(plan.node), {})

@@ -9,10 +9,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from mixad.scalar.parse.code import FunctionNode
 
-__all__ = ["Path", "assigned_names", "dotted", "free_paths", "nested_functions", "parameter_names"]
+__all__ = [
+    "Path",
+    "assigned_names",
+    "dotted",
+    "free_paths",
+    "names_assigned_in",
+    "nested_functions",
+    "parameter_names",
+]
 
 Path = tuple[str, ...]
 
@@ -49,6 +58,12 @@ def assigned_names(nodes: list[ast.AST]) -> dict[str, None]:
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             names[node.name] = None
     return names
+
+
+@lru_cache(maxsize=4096)
+def names_assigned_in(node: ast.stmt) -> tuple[str, ...]:
+    """Return the names that one statement assigns."""
+    return tuple(assigned_names([node]))
 
 
 def nested_functions(nodes: list[ast.AST]) -> list[FunctionNode]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.parse.branch import run_block, unless
@@ -69,6 +69,7 @@ def _constant_range(bounds: Sequence[Atom]) -> range | None:
     return found if len(found) <= _MOST_TURNS else None
 
 
+@lru_cache(maxsize=4096)
 def _indexes_tuples(s: ast.For) -> bool:
     """Whether the body indexes something with the loop's variable: then turns are written out."""
     names = {n.id for n in ast.walk(s.target) if isinstance(n, ast.Name)}

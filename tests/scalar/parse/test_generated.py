@@ -108,7 +108,7 @@ def helper_bodies(draw):
     return draw(st.sampled_from([
         ["    return x - y"],
         ["    if x < y:", "        return x", "    return y * 0.5"],
-        ["    for k in range(3):", "        x += k", "        if x > y:", "            return x", "    return y"],
+        ["    for k in range(3):", "        x += k", "        if x > y: return x", "    return y"],
     ]))  # fmt: skip
 
 

@@ -1,0 +1,115 @@
+"""Result types are those of the base library."""
+
+import itertools
+import operator
+
+import numpy as np
+import pytest
+from parse_compiled import from_source, parsed
+
+from mixad.errors import KernelTypeError
+from mixad.scalar.parse import Argument
+from mixad.scalar.promotion import NUMPY, STRICT, TORCH
+from mixad.scalar.types import ALL_TYPES, BOOL, F32, F64, I16, I32, I64, U8, type_of_dtype
+
+OPERATORS = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "<": operator.lt,
+    "==": operator.eq, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<<": operator.lshift, ">>": operator.rshift,
+}  # fmt: skip
+FUNCTIONS = {
+    symbol: from_source(f"def f(x, y):\n    return x {symbol} y\n") for symbol in OPERATORS
+}
+WEAK = {"2": 2, "2.5": 2.5}
+
+
+def numpy_type(function, *values):
+    with np.errstate(all="ignore"):
+        try:
+            return type_of_dtype(function(*values).dtype)
+        except TypeError:
+            return None
+
+
+@pytest.mark.parametrize("symbol", OPERATORS)
+def test_result_types_of_operators_are_numpys(symbol):
+    for a, b in itertools.product(ALL_TYPES, repeat=2):
+        expected = numpy_type(OPERATORS[symbol], np.ones(1, a.dtype), np.ones(1, b.dtype))
+        try:
+            got = parsed(FUNCTIONS[symbol], a, b)[0].program.outputs[0].type
+        except KernelTypeError:
+            # what NumPy refuses, arithmetic of two booleans, comparisons that lose digits
+            refused = expected is None or a == b == BOOL or {a.kind, b.kind} == {"int", "uint"}
+            assert refused, (symbol, a, b)
+        else:
+            assert got == expected, (symbol, a, b)
+
+
+@pytest.mark.parametrize("symbol", ["+", "-", "*", "/", "//", "%", "<", "=="])
+@pytest.mark.parametrize("literal", WEAK)
+def test_literals_adopt_the_other_type_as_in_numpy(symbol, literal):
+    function = from_source(f"def f(x):\n    return x {symbol} {literal}\n")
+    for a in ALL_TYPES:
+        expected = numpy_type(OPERATORS[symbol], np.ones(1, a.dtype), WEAK[literal])
+        assert parsed(function, a)[0].program.outputs[0].type == expected, (symbol, a)
+
+
+@pytest.mark.parametrize("name", ["sin", "exp", "sqrt"])
+def test_functions_of_integers_give_numpys_float(name):
+    function = from_source(f"import numpy as np\ndef f(x):\n    return np.{name}(x)\n")
+    for a in ALL_TYPES:
+        if a.bits == 8:  # float16 in NumPy
+            with pytest.raises(KernelTypeError):
+                parsed(function, a)
+        else:
+            expected = numpy_type(getattr(np, name), np.ones(1, a.dtype))
+            assert parsed(function, a)[0].program.outputs[0].type == expected
+
+
+def test_torch_keeps_the_float_of_a_mixture():
+    assert parsed(lambda x, y: x + y, I64, F32, rules=TORCH)[0].program.outputs[0].type == F32
+    assert parsed(lambda x, y: x / y, I64, I32, rules=TORCH)[0].program.outputs[0].type == F32
+    assert parsed(lambda x: x * 0.5, I16, rules=TORCH)[0].program.outputs[0].type == F32
+    assert parsed(lambda x, y: x + y, U8, I32, rules=TORCH)[0].program.outputs[0].type == I32
+
+
+def test_strict_takes_python_scalars_of_no_higher_kind():
+    assert parsed(lambda x: x * 2 + 0.5, F32, rules=STRICT)[0].program.outputs[0].type == F32
+    with pytest.raises(KernelTypeError):
+        parsed(lambda x: x * 0.5, I32, rules=STRICT)
+    with pytest.raises(KernelTypeError):
+        parsed(lambda x, y: x + y, BOOL, I32, rules=STRICT)
+
+
+@pytest.mark.parametrize(("rules", "default"), [(NUMPY, F64), (TORCH, F32)])
+def test_an_all_weak_result_takes_the_default_type(rules, default):
+    outputs = parsed(lambda x: (1.5, 2, True, x), F32, rules=rules)[0].program.outputs
+    assert [o.type for o in outputs] == [default, I64, BOOL, F32]
+
+
+def test_python_scalar_arguments_are_weak():
+    weak = Argument(F64, weak=True, kind="uniform")
+    result = parsed(lambda x, k: x * k, F32, weak)[0]
+    assert result.program.outputs[0].type == F32
+    assert [p.kind for p in result.program.params] == ["lane", "uniform"]
+
+
+def test_carried_types_reach_a_fixpoint():
+    def f(x, n):
+        s, t, u = 0, 0, 1
+        for _ in range(n):
+            u = t
+            t = s
+            s += x
+        return s, t, u
+
+    assert [o.type for o in parsed(f, F32, I64)[0].program.outputs] == [F32] * 3
+
+
+def test_conversions():
+    def f(x, n):
+        return np.float32(n), np.int32(x), float(n), int(x), float(x) * x, int(x) * n, bool(x)
+
+    types = [o.type for o in parsed(f, F32, I16)[0].program.outputs]
+    assert types == [F32, I32, F64, I64, F32, I16, BOOL]
