@@ -9,17 +9,17 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from mixad.backends.arrays import scalar_type_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.scalar import promotion
 from mixad.scalar.promotion import Typed
-from mixad.scalar.types import ALL_TYPES, ScalarType
+from mixad.scalar.types import ScalarType
 
 __all__ = ["NUMPY", "Array", "Library", "as_array", "is_array", "is_scalar", "library_of"]
 
 Array = Any
 """An array of any library, a NumPy scalar, or a tracer of one."""
 
-_DTYPE_NAMES = {type.dtype.name: type for type in ALL_TYPES}
 _RULES = {"numpy": promotion.NUMPY, "torch": promotion.TORCH}
 _INEXACT = ("matrix", "MaskedArray")
 
@@ -37,15 +37,11 @@ class Library:
         self.xp = namespace
         self.name = namespace.__name__.removeprefix("array_api_compat.").partition(".")[0]
         self.rules = _RULES.get(self.name, promotion.STRICT)
-        self._types: dict[Any, ScalarType] = {}
         self._dtypes: dict[ScalarType, Any] = {}
 
     def type_of(self, dtype: Any) -> ScalarType:
         """Return the scalar type of a dtype of this library."""
-        found = self._types.get(dtype)
-        if found is None:
-            found = self._types[dtype] = _scalar_type(dtype)
-        return found
+        return scalar_type_of(dtype)
 
     def dtype_of(self, type: ScalarType) -> Any:
         """Return this library's dtype of a scalar type."""
@@ -139,17 +135,6 @@ def _check_kind(kind: type) -> None:
 @cache
 def _library(namespace: Any) -> Library:
     return Library(namespace)
-
-
-def _scalar_type(dtype: Any) -> ScalarType:
-    name = dtype.name if isinstance(dtype, np.dtype) else str(dtype).rpartition(".")[2]
-    native = not isinstance(dtype, np.dtype) or dtype.isnative
-    if name not in _DTYPE_NAMES or not native:
-        raise KernelTypeError(
-            f"arrays of dtype {dtype} cannot be used in a kernel",
-            hint="convert them to float32, float64, a native integer type or bool",
-        )
-    return _DTYPE_NAMES[name]
 
 
 def _kind_rank(type: ScalarType) -> int:
