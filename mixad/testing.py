@@ -76,7 +76,7 @@ def programs(recipe: Recipe | None = None) -> SearchStrategy[Program]:
     Parameters
     ----------
     recipe : Recipe, optional
-        What programs are made of.
+        What programs are made of; by default smaller ones than `random_program` makes.
 
     Returns
     -------
@@ -85,8 +85,27 @@ def programs(recipe: Recipe | None = None) -> SearchStrategy[Program]:
     """
     from hypothesis import strategies
 
-    sources = strategies.randoms(use_true_random=False)
-    return sources.map(lambda source: random_program(source, recipe))
+    chosen = recipe or Recipe(statements=5, depth=2)
+
+    @strategies.composite
+    def program(draw: Callable[[SearchStrategy[int]], int]) -> Program:
+        return random_program(_DrawnChoices(draw, strategies.integers), chosen)
+
+    return program()
+
+
+@dataclass(frozen=True)
+class _DrawnChoices:
+    """Choices that Hypothesis makes, and makes simpler."""
+
+    draw: Callable[[SearchStrategy[int]], int]
+    integers: Callable[[int, int], SearchStrategy[int]]
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(self.integers(low, high))
+
+    def chance(self, probability: float) -> bool:
+        return self.integer(0, 99) >= 100 - round(100 * probability)
 
 
 # -- arguments -------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Random well-typed programs, for tests that compare two ways of running one.
 
-Everything random comes from a `random.Random`.  A seeded one gives the same program on every
-machine; the one that Hypothesis hands out makes failing programs shrink.
+Every choice is asked of a `Choices`.  A seeded one gives the same program on every machine; one
+that asks Hypothesis makes failing programs shrink, because False and the lowest number always stand
+for the simpler alternative.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from mixad.scalar.build import Builder
 from mixad.scalar.evaluate import constant
@@ -20,7 +22,10 @@ from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.types import ALL_TYPES, BOOL, F32, I32, ScalarType
 from mixad.scalar.verify import VerificationError, result_type, verify
 
-__all__ = ["ALL_OPS", "ARRAY_EXTENT", "EXACT_OPS", "Recipe", "random_program", "special_values"]
+__all__ = ["ALL_OPS", "ARRAY_EXTENT", "EXACT_OPS", "Choices", "Recipe", "SeededChoices",
+           "random_program", "special_values"]  # fmt: skip
+
+T = TypeVar("T")
 
 ALL_OPS = tuple(op.name for op in TABLE)
 """Every op of the table."""
@@ -68,13 +73,40 @@ class Recipe:
     arrays: bool = False
 
 
-def random_program(source: random.Random | int, recipe: Recipe | None = None) -> Program:
+class Choices(Protocol):
+    """Where the choices come from that make a program."""
+
+    def integer(self, low: int, high: int) -> int:
+        """Return a number from ``low`` to ``high``, both included."""
+        ...
+
+    def chance(self, probability: float) -> bool:
+        """Return True with a probability."""
+        ...
+
+
+class SeededChoices:
+    """Pseudo-random choices: the same for the same seed, on every machine."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        """Return a number from ``low`` to ``high``, all equally likely."""
+        return self._random.randint(low, high)
+
+    def chance(self, probability: float) -> bool:
+        """Return True with a probability."""
+        return self._random.random() < probability
+
+
+def random_program(choices: Choices | int, recipe: Recipe | None = None) -> Program:
     """Return a random program; it passes `verify` and ends for all arguments.
 
     Parameters
     ----------
-    source : random.Random or int
-        Where randomness comes from, or the seed of it.
+    choices : Choices or int
+        Where choices come from, or the seed of pseudo-random ones.
     recipe : Recipe, optional
         What to make it of.
 
@@ -88,9 +120,9 @@ def random_program(source: random.Random | int, recipe: Recipe | None = None) ->
     >>> random_program(7) == random_program(7)
     True
     """
-    if isinstance(source, int):
-        source = random.Random(source)
-    return verify(_Writer(source, recipe or Recipe()).program())
+    if isinstance(choices, int):
+        choices = SeededChoices(choices)
+    return verify(_Writer(choices, recipe or Recipe()).program())
 
 
 def special_values(type: ScalarType) -> tuple[bool | int | float, ...]:
@@ -126,15 +158,16 @@ def special_values(type: ScalarType) -> tuple[bool | int | float, ...]:
 class _Writer:
     """Writes one program; ``scopes`` are the atoms that each open block can read."""
 
-    def __init__(self, source: random.Random, recipe: Recipe) -> None:
-        self.random = source
+    def __init__(self, choices: Choices, recipe: Recipe) -> None:
+        self.chance = choices.chance
+        self.integer = choices.integer
         self.recipe = recipe
         self.builder = Builder("generated")
         self.scopes: list[list[Atom]] = [[]]
         self.arrays: list[tuple[Var, ArrayType]] = []
         self.unread: dict[Atom, None] = {}  # an ordered set: what nothing depends on yet
         # Few types in one program, so that values meet instead of being converted all the time.
-        self.types = source.sample(recipe.types, min(len(recipe.types), source.randint(1, 4)))
+        self.types = list(dict.fromkeys(self.chosen(recipe.types) for _ in self.some(4)))
         accepted = {
             type: [name for name in recipe.ops if _accepts(name, type)]
             for type in (*self.types, BOOL, I32)
@@ -142,10 +175,10 @@ class _Writer:
         self.ops_of = {type: names for type, names in accepted.items() if names}
 
     def program(self) -> Program:
-        for k in range(self.random.randint(1, self.recipe.params)):
+        for k in self.some(self.recipe.params):
             self.param(f"x{k}")
         if self.recipe.arrays:
-            array = ArrayType(self.type(), self.random.randint(1, 2))
+            array = ArrayType(self.type(), self.integer(1, 2))
             self.arrays.append((self.builder.array_param("a", array), array))
         self.statements(self.recipe.depth)
         return self.builder.finish(self.outputs())
@@ -156,11 +189,18 @@ class _Writer:
 
     # -- choices ---------------------------------------------------------------------------------
 
-    def chance(self, probability: float) -> bool:
-        return self.random.random() < probability
+    def chosen(self, alternatives: Sequence[T]) -> T:
+        return alternatives[self.integer(0, len(alternatives) - 1)]
+
+    def some(self, most: int) -> Iterator[int]:
+        """Count up from 0 at least once, and at most so many times."""
+        for k in range(most):
+            if k and not self.chance(most / (most + 2)):
+                return
+            yield k
 
     def type(self) -> ScalarType:
-        return self.random.choice(self.types)
+        return self.chosen(self.types)
 
     @property
     def visible(self) -> list[Atom]:
@@ -175,13 +215,13 @@ class _Writer:
 
     def outputs(self) -> list[Atom]:
         """Return different atoms, unread and late ones first: most depends on them."""
-        count = self.random.randint(1, self.recipe.outputs)
+        count = self.integer(1, self.recipe.outputs)
         late_first = self.scopes[0][::-1]
         return sorted(late_first, key=lambda atom: atom not in self.unread)[:count]
 
     def read(self, atoms: Sequence[Atom]) -> Atom:
         """Choose an atom and count it as read."""
-        atom = self.random.choice(atoms)
+        atom = self.chosen(atoms)
         self.unread.pop(atom, None)
         return atom
 
@@ -200,10 +240,10 @@ class _Writer:
 
     def constant(self, type: ScalarType) -> Const:
         if type.is_bool or self.chance(0.15):
-            return self.builder.const(self.random.choice(special_values(type)), type)
+            return self.builder.const(self.chosen(special_values(type)), type)
         if type.is_integer:
-            return self.builder.const(self.random.randint(0, 9), type)
-        return self.builder.const(self.random.choice((0.25, 0.5, 1.0, 1.5, 2.0, 3.0)), type)
+            return self.builder.const(self.integer(0, 9), type)
+        return self.builder.const(self.chosen((0.25, 0.5, 1.0, 1.5, 2.0, 3.0)), type)
 
     # -- statements ------------------------------------------------------------------------------
 
@@ -211,21 +251,20 @@ class _Writer:
         most = self.recipe.statements
         # Inner blocks are shorter, or programs would grow exponentially with their depth.
         most = most if len(self.scopes) == 1 else max(most // 2, 1)
-        for _ in range(self.random.randint(1, most)):
-            choice = self.random.random()
-            if depth and choice < 0.15:
+        for _ in self.some(most):
+            if depth and self.chance(0.15):
                 self.add(self.branch(depth - 1))
-            elif depth and choice < 0.27:
+            elif depth and self.chance(0.15):
                 self.add(self.loop(depth - 1))
-            elif self.arrays and choice < 0.45:
+            elif self.arrays and self.chance(0.2):
                 self.add([self.load()])
             else:
                 self.add([self.equation()])
 
     def equation(self) -> Atom:
         common = [type for type in self.types if type in self.ops_of]
-        type = self.random.choice(common if common and self.chance(0.8) else [*self.ops_of])
-        name = self.random.choice(self.ops_of[type])
+        type = self.chosen(common if common and self.chance(0.8) else [*self.ops_of])
+        name = self.chosen(self.ops_of[type])
         if name == "where":
             return self.builder.op(name, self.value(BOOL), self.value(type), self.value(type))
         args = [self.value(type) for _ in range(BY_NAME[name].arity)]
@@ -236,11 +275,11 @@ class _Writer:
             return self.type()
         if name == "bitcast":
             # A float's bits as an integer would compare nans by their payload.
-            return self.random.choice([t for t in ALL_TYPES if _same_width_number(t, type)])
+            return self.chosen([t for t in ALL_TYPES if _same_width_number(t, type)])
         return None
 
     def load(self) -> Atom:
-        array, type = self.random.choice(self.arrays)
+        array, type = self.chosen(self.arrays)
         return self.builder.load(array, *(self.index() for _ in range(type.rank)))
 
     def index(self) -> Atom:
@@ -265,7 +304,7 @@ class _Writer:
             return results()
 
     def branch(self, depth: int) -> tuple[Atom, ...]:
-        types = [self.type() for _ in range(self.random.randint(1, 3))]
+        types = [self.type() for _ in self.some(3)]
 
         def block() -> Sequence[Atom]:
             return self.nested(depth, lambda: [self.value(t) for t in types])
@@ -275,11 +314,11 @@ class _Writer:
     def loop(self, depth: int) -> tuple[Atom, ...]:
         b = self.builder
         bound = self.bound()
-        inits = [self.value(self.type()) for _ in range(self.random.randint(1, 3))]
+        inits = [self.value(self.type()) for _ in self.some(3)]
 
         def test(counter: Atom, *carries: Atom) -> Atom:
             below = b.op("lt", counter, bound)
-            if self.chance(0.6):
+            if not self.chance(0.4):
                 return below
             return self.nested(0, lambda: [b.op("and", below, self.value(BOOL))], carries)[0]
 
@@ -296,10 +335,10 @@ class _Writer:
 
     def bound(self) -> Atom:
         """Return how many turns a loop takes: a constant, or a value that differs between lanes."""
-        turns = self.builder.const(self.recipe.turns + 1, I32)
-        if self.chance(0.3):
-            return self.builder.const(self.random.randint(0, self.recipe.turns), I32)
-        return self.builder.op("mod", self.value(I32), turns)
+        if self.chance(0.7):
+            turns = self.builder.const(self.recipe.turns + 1, I32)
+            return self.builder.op("mod", self.value(I32), turns)
+        return self.builder.const(self.integer(0, self.recipe.turns), I32)
 
 
 def _accepts(name: str, type: ScalarType) -> bool:
