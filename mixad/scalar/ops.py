@@ -39,7 +39,8 @@ class Op:
         entry of `mixad.scalar.verify` says otherwise (``where``, ``ldexp``).
     partials : tuple of (str or None)
         ∂out/∂argument as an expression; ``"0"`` and ``"1"`` are static; None: not implemented, and
-        a gradient that needs it is refused.  Empty for ops that have no derivative at all.
+        a gradient that needs it is refused.  One that names its argument's tangent (``dx``) is the
+        whole term ∂out/∂x · dx.  Empty for ops that have no derivative at all.
     tangent : str or None
         The whole tangent as an expression over ``x, dx, …`` for ops that select, so that a partial
         that is not taken never multiplies.
@@ -87,14 +88,16 @@ def _arithmetic() -> tuple[Op, ...]:
         Op("add", 2, "number", ("1", "1"), array="x + y", doc="Sum; integers wrap."),
         Op("sub", 2, "number", ("1", "-1"), array="x - y", doc="Difference; integers wrap."),
         Op("mul", 2, "number", ("y", "x"), array="x * y", doc="Product; integers wrap."),
-        Op("mul_zero", 2, "float", ("y", "x"), array="where(x == 0, x * 0, x * y)", lowering="program",
+        Op("mul_zero", 2, "float", ("mul_zero(dx, y)", "mul_zero(x, dy)"),
+           array="where(x == 0, x * 0, x * y)", lowering="program",
            doc="Product in which a zero x gives zero whatever y is: the contraction with a cotangent."),
-        Op("div", 2, "float", ("1 / y", "-(out * (1 / y))"), safe=two, array="x / y", doc="IEEE quotient."),
+        Op("div", 2, "float", ("1 / y", "-(out / y)"), safe=two, array="x / y", singular=True,
+           doc="IEEE quotient."),
         Op("floordiv", 2, "number", ("0", "0"), safe=two, array="floor_divide(x, y)",
            doc="Quotient rounded down, as Python's //; an integer divided by zero gives 0."),
         Op("mod", 2, "number", ("1", "-floordiv(x, y)"), safe=two, array="remainder(x, y)",
            doc="Remainder with the divisor's sign, as Python's %; an integer modulo zero gives 0."),
-        Op("fmod", 2, "float", ("1", "-trunc(x / y)"), lowering="libm", safe=two, c="fmod",
+        Op("fmod", 2, "float", ("1", "-rint((x - out) / y)"), lowering="libm", safe=two, c="fmod",
            doc="Remainder with the dividend's sign, as C's fmod."),
         Op("neg", 1, "number", ("-1",), array="-x", doc="Negative."),
         Op("abs", 1, "number", ("sign(x)",), array="abs(x)", c="fabs", doc="Magnitude; derivative 0 at 0."),
@@ -181,10 +184,12 @@ def _exponentials() -> tuple[Op, ...]:
                 array="where(x >= 0, 1 / (1 + exp(-abs(x))), exp(-abs(x)) / (1 + exp(-abs(x))))"),
         Op("relu", 1, "float", tangent="where(x > 0, dx, 0)", lowering="program", array="where(x <= 0, 0, x)",
            doc="max(x, 0); derivative 0 at 0."),
-        Op("logaddexp", 2, "float", ("where(x == y, 0.5, sigmoid(x - y))", "where(x == y, 0.5, sigmoid(y - x))"),
+        Op("logaddexp", 2, "float",
+           ("where((x == y) & isinf(x), 0.5, sigmoid(x - y))",
+            "where((x == y) & isinf(x), 0.5, sigmoid(y - x))"),
            lowering="program", array="logaddexp(x, y)", doc="log(exp x + exp y) without overflow."),
         Op("pow", 2, "float",
-           ("where(y == 0, 0, y * pow(x, y - 1))", "where((x == 0) & (y >= 0), 0, out * log(x))"),
+           ("mul_zero(y, pow(x, y - 1))", "where((x == 0) & (y == 0), 0, mul_zero(out, log(x)))"),
            lowering="program", safe=(1.0, 1.0), array="pow(x, y)", c="pow", singular=True,
            doc="x to the y; 0⁰ is 1 with derivative 0."),
         Op("powi", 2, "integer", lowering="program", array="pow(x, y)",
@@ -211,17 +216,17 @@ def _trigonometric() -> tuple[Op, ...]:
         Op("tanh", 1, "float", ("4 * (sigmoid(2 * x) * sigmoid(-(2 * x)))",), lowering="program",
            array="tanh(x)", c="tanh", doc="Hyperbolic tangent."),
         libm("tan", "1 + out * out", "Tangent of radians."),
-        libm("asin", "1 / sqrt((1 - x) * (1 + x))", "Arc sine.", singular=True),
-        libm("acos", "-1 / sqrt((1 - x) * (1 + x))", "Arc cosine.", singular=True),
-        libm("atan", "1 / (1 + x * x)", "Arc tangent."),
+        libm("asin", "1 / sqrt(fma(-x, x, 1))", "Arc sine.", singular=True),
+        libm("acos", "-1 / sqrt(fma(-x, x, 1))", "Arc cosine.", singular=True),
+        libm("atan", "where(abs(x) < 1, 1 / (1 + x * x), (1 / x) / (x + 1 / x))", "Arc tangent."),
         libm("sinh", "cosh(x)", "Hyperbolic sine."),
         libm("cosh", "sinh(x)", "Hyperbolic cosine."),
         libm("asinh", "1 / hypot(1, x)", "Inverse hyperbolic sine."),
         libm("acosh", "1 / (sqrt(x - 1) * sqrt(x + 1))", "Inverse hyperbolic cosine.", safe=1.5, singular=True),
-        libm("atanh", "1 / ((1 - x) * (1 + x))", "Inverse hyperbolic tangent.", singular=True),
+        libm("atanh", "1 / fma(-x, x, 1)", "Inverse hyperbolic tangent.", singular=True),
         Op("atan2", 2, "float",
-           ("where(hypot(x, y) == 0, 0, (y / hypot(x, y)) / hypot(x, y))",
-            "where(hypot(x, y) == 0, 0, -((x / hypot(x, y)) / hypot(x, y)))"),
+           ("where((hypot(x, y) == 0) | isinf(hypot(x, y)), 0, (y / hypot(x, y)) / hypot(x, y))",
+            "where((hypot(x, y) == 0) | isinf(hypot(x, y)), 0, -((x / hypot(x, y)) / hypot(x, y)))"),
            lowering="libm", safe=(1.0, 1.0), array="atan2(x, y)", c="atan2",
            doc="Angle of the point (y, x), that is of x over y; derivatives 0 at the origin."),
         Op("hypot", 2, "float", ("where(out == 0, 0, x / out)", "where(out == 0, 0, y / out)"),
@@ -232,23 +237,25 @@ def _trigonometric() -> tuple[Op, ...]:
 
 def _special() -> tuple[Op, ...]:
     def defined(name: str, partial: str | None, doc: str, c: str | None = None, *, lowering: Lowering = "libm",
-                safe: float = 1.5) -> Op:  # fmt: skip
-        return Op(name, 1, "float", (partial,), lowering=lowering, safe=(safe,), c=c, doc=doc)
+                safe: float = 1.5, singular: bool = False) -> Op:  # fmt: skip
+        return Op(name, 1, "float", (partial,), lowering=lowering, safe=(safe,), c=c, singular=singular,
+                  doc=doc)  # fmt: skip
 
+    # exp(-x²) with what rounding x² lost; where x² overflows that would be nan, and exp is 0.
+    bell = "exp(-(x * x)) * (1 - where(x * x < 1000, fma(x, x, -(x * x)), 0))"
     return (
-        defined("cbrt", "1 / (3 * (out * out))", "Real cube root.", "cbrt"),
+        defined("cbrt", "1 / (3 * (out * out))", "Real cube root.", "cbrt", singular=True),
         defined(
-            "erf", "TWO_OVER_SQRT_PI * exp(-(x * x))", "Error function.", "erf", lowering="program"
+            "erf", f"TWO_OVER_SQRT_PI * ({bell})", "Error function.", "erf", lowering="program"
         ),
         defined(
-            "erfc",
-            "-(TWO_OVER_SQRT_PI * exp(-(x * x)))",
-            "1 - erf(x) without cancellation.",
-            "erfc",
+            "erfc", f"-TWO_OVER_SQRT_PI * ({bell})", "1 - erf(x) without cancellation.", "erfc"
         ),
-        defined("gamma", "out * digamma(x)", "Gamma function.", "tgamma"),
-        defined("lgamma", "digamma(x)", "log |gamma(x)|.", "lgamma"),
-        defined("digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program"),
+        defined("gamma", "out * digamma(x)", "Gamma function.", "tgamma", singular=True),
+        defined("lgamma", "digamma(x)", "log |gamma(x)|.", "lgamma", singular=True),
+        defined(
+            "digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program", singular=True
+        ),
         defined("trigamma", None, "Derivative of digamma.", lowering="program"),
     )
 

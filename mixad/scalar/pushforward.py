@@ -18,7 +18,7 @@ from mixad.errors import KernelGradientError
 from mixad.scalar.activity import Activity, active_arguments, activity
 from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
-from mixad.scalar.expression import emit
+from mixad.scalar.expression import emit, expression
 from mixad.scalar.ir import (
     Accumulate,
     Atom,
@@ -184,7 +184,9 @@ class _Transform:
                 return self.builder.op("neg", dx)
             case "convert(1)":
                 return self.builder.convert(dx, primal.type)
-        local = emit(self.builder, partial, self.names(primal, args, {}), primal.type)
+        local = emit(self.builder, partial, self.names(primal, args, {i: dx}), primal.type)
+        if f"d{'xyz'[i]}" in expression(partial).names:
+            return local
         return self.builder.op("mul_zero" if op.singular else "mul", dx, local)
 
     def selected_tangent(

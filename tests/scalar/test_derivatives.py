@@ -1,0 +1,332 @@
+"""Value, first and second derivative of every op: against mpmath, and at special points.
+
+What is promised, op by op, is in `tools.derivative_cases`; errors are in units in the last place.
+"""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from mixad.errors import KernelGradientError
+from mixad.scalar.ops import BY_NAME, TABLE
+from mixad.scalar.pushforward import pushforward
+from tools.derivative_cases import CASES, DIGITS
+from tools.measure_derivatives import (
+    DTYPES,
+    ORDERS,
+    derivatives,
+    measure,
+    program_of_op,
+    second_order,
+    ulps,
+)
+
+POINTS = 60
+"""Random points of each kind, beside the edge points."""
+SEED = 7
+MODERATE = [(0.3, 0.7, 1.1), (1.7, 0.4, -0.6), (2.6, -1.3, 0.2), (-0.45, 2.0, 0.9)]
+NOT_BY_DIFFERENCES = ("where", "convert", "nextafter", "floordiv", "mod", "fmod")
+"""Ops whose closed form does not follow mpf arguments that are no floats."""
+NAN, INF, PI = math.nan, math.inf, math.pi
+
+DIFFERENTIABLE = [op.name for op in TABLE if op.differentiable]
+WITHOUT_DERIVATIVE = ["trigamma"]
+
+# -- ordinary and edge points ----------------------------------------------------------------------
+
+
+def test_every_differentiable_op_has_a_case():
+    assert {*CASES} | {*WITHOUT_DERIVATIVE} == {*DIFFERENTIABLE}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_errors_stay_below_what_is_promised(name, dtype):
+    bound = CASES[name].bound(dtype)
+    for order, worst in zip(ORDERS, measure(name, dtype, POINTS, SEED), strict=True):
+        assert worst.ulp <= getattr(bound, order), f"{order}: {worst}"
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in NOT_BY_DIFFERENCES])
+def test_closed_forms_are_derivatives_of_the_value(name):
+    """The references themselves, against mpmath's numerical differentiation."""
+    case = CASES[name]
+    rows = [tuple(map(mpf, row[: len(case.arguments)])) for row in MODERATE]
+    rows = [r for r in rows if isinstance(case.jet(*r)[0], mpf | int)]  # where it is real
+    assert rows
+    with mp.workdps(DIGITS):
+        for row in rows:
+            _, first, second = case.jet(*row)
+            assert_numerically_equal(case, row, first, 1)
+            assert_numerically_equal(case, row, second if second_order(name) else (), 2)
+
+
+def assert_numerically_equal(case, row, exact, order):
+    count = len(row)
+    pairs = [(i, j) for i in range(count) for j in range(i, count)]
+    for which, e in zip([(i,) for i in range(count)] if order == 1 else pairs, exact, strict=False):
+        if mp.isnan(e):  # undefined, as the derivative of (-2)³ with respect to the exponent
+            continue
+        orders = tuple(which.count(i) for i in range(count))
+        found = mpmath.diff(lambda *a: case.jet(*a)[0], row, orders)
+        assert abs(found - e) <= mpf(10) ** -20 * (1 + abs(e)), (row, which)
+
+
+@pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
+def test_an_op_without_derivative_is_refused(name):
+    with pytest.raises(KernelGradientError, match=name):
+        pushforward(program_of_op(name, np.dtype("f8")), [0])
+
+
+def test_the_second_derivative_of_digamma_is_refused():
+    once = pushforward(program_of_op("digamma", np.dtype("f8")), [0])
+    with pytest.raises(KernelGradientError, match="trigamma"):
+        pushforward(once.program, [0])
+
+
+def test_an_error_of_two_ulp_is_seen():
+    one = np.float32(1)
+    two_further = np.nextafter(np.nextafter(one, one + 1), one + 1)
+    assert ulps(float(two_further), mpf(1), one.dtype) == 2
+    assert ulps(float(two_further), mpf(1), one.dtype, scale=mpf(8)) == 0.25
+    assert ulps(NAN, mpf(1), one.dtype) == ulps(INF, mpf(1), one.dtype) == INF
+    assert ulps(INF, mpf(10) ** 39, one.dtype) == ulps(2.0**-149, mpf(2) ** -149, one.dtype) == 0
+
+
+# -- special points --------------------------------------------------------------------------------
+
+Z = (0.0, 0.0, 0.0, 0.0)
+ANY = None
+"""In a row: not defined, so anything."""
+
+SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
+    "abs": [
+        ((0.0,), 0, (0,), (0,)),
+        ((-0.0,), 0, (0,), (0,)),
+        ((-INF,), INF, (-1,), (0,)),
+        ((NAN,), NAN, (NAN,), (0,)),
+    ],
+    "sign": [((0.0,), 0, (0,), (0,)), ((NAN,), NAN, (0,), (0,))],
+    "sqrt": [
+        ((0.0,), 0, (INF,), (-INF,)),
+        ((INF,), INF, (0,), (0,)),
+        ((-1.0,), NAN, (NAN,), (NAN,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "cbrt": [
+        ((0.0,), 0, (INF,), (ANY,)),
+        ((INF,), INF, (0,), (ANY,)),
+        ((-8.0,), -2, (1 / 12,), (ANY,)),
+    ],
+    "exp": [
+        ((0.0,), 1, (1,), (1,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((INF,), INF, (INF,), (INF,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "exp2": [((-INF,), 0, (0,), (0,)), ((INF,), INF, (INF,), (INF,))],
+    "expm1": [((0.0,), 0, (1,), (1,)), ((-INF,), -1, (0,), (0,)), ((INF,), INF, (INF,), (INF,))],
+    "log": [
+        ((0.0,), -INF, (INF,), (-INF,)),
+        ((1.0,), 0, (1,), (-1,)),
+        ((INF,), INF, (0,), (0,)),
+        ((-1.0,), NAN, (ANY,), (ANY,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "log2": [((0.0,), -INF, (INF,), (-INF,)), ((INF,), INF, (0,), (0,))],
+    "log10": [((0.0,), -INF, (INF,), (-INF,)), ((INF,), INF, (0,), (0,))],
+    "log1p": [
+        ((-1.0,), -INF, (INF,), (-INF,)),
+        ((0.0,), 0, (1,), (-1,)),
+        ((INF,), INF, (0,), (0,)),
+    ],
+    "sigmoid": [
+        ((0.0,), 0.5, (0.25,), (0,)),
+        ((INF,), 1, (0,), (0,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "tanh": [((0.0,), 0, (1,), (0,)), ((INF,), 1, (0,), (0,)), ((-INF,), -1, (0,), (0,))],
+    "relu": [((0.0,), 0, (0,), (0,)), ((-0.0,), 0, (0,), (0,)), ((INF,), INF, (1,), (0,))],
+    "sin": [((0.0,), 0, (1,), (0,)), ((INF,), NAN, (NAN,), (NAN,))],
+    "cos": [((0.0,), 1, (0,), (-1,)), ((INF,), NAN, (NAN,), (NAN,))],
+    "tan": [((0.0,), 0, (1,), (0,)), ((INF,), NAN, (NAN,), (NAN,))],
+    "asin": [
+        ((1.0,), PI / 2, (INF,), (INF,)),
+        ((-1.0,), -PI / 2, (INF,), (-INF,)),
+        ((2.0,), NAN, (NAN,), (NAN,)),
+    ],
+    "acos": [
+        ((1.0,), 0, (-INF,), (-INF,)),
+        ((-1.0,), PI, (-INF,), (INF,)),
+        ((2.0,), NAN, (NAN,), (NAN,)),
+    ],
+    "atan": [
+        ((0.0,), 0, (1,), (0,)),
+        ((INF,), PI / 2, (0,), (0,)),
+        ((-INF,), -PI / 2, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "asinh": [((0.0,), 0, (1,), (0,)), ((INF,), INF, (0,), (ANY,))],
+    "acosh": [
+        ((1.0,), 0, (INF,), (-INF,)),
+        ((INF,), INF, (0,), (ANY,)),
+        ((0.5,), NAN, (NAN,), (NAN,)),
+    ],
+    "atanh": [
+        ((1.0,), INF, (INF,), (INF,)),
+        ((-1.0,), -INF, (INF,), (-INF,)),
+        ((0.0,), 0, (1,), (0,)),
+    ],
+    "sinh": [((0.0,), 0, (1,), (0,)), ((-INF,), -INF, (INF,), (-INF,))],
+    "cosh": [((0.0,), 1, (0,), (1,)), ((-INF,), INF, (-INF,), (INF,))],
+    "erf": [
+        ((INF,), 1, (0,), (ANY,)),
+        ((-INF,), -1, (0,), (ANY,)),
+        ((1e30,), 1, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "erfc": [((INF,), 0, (0,), (ANY,)), ((-INF,), 2, (0,), (ANY,)), ((1e30,), 0, (0,), (0,))],
+    "gamma": [((0.0,), INF, (-INF,), (ANY,)), ((INF,), INF, (INF,), (ANY,))],
+    "lgamma": [
+        ((0.0,), INF, (-INF,), (INF,)),
+        ((INF,), INF, (INF,), (0,)),
+        ((-2.0,), INF, (NAN,), (INF,)),
+    ],
+    "div": [
+        ((1.0, 0.0), INF, (INF, -INF), (0, -INF, -INF, INF)),
+        ((0.0, 2.0), 0, (0.5, 0), (0, -0.25, -0.25, 0)),
+        ((1.0, INF), 0, (0, 0), Z),
+        ((0.0, 0.0), NAN, (INF, NAN), (0, ANY, ANY, NAN)),
+        ((0.0, 1e-45), 0, (ANY, 0), ANY),
+        ((NAN, 1.0), NAN, (1, NAN), (0, -1, -1, NAN)),
+    ],
+    "mod": [
+        ((5.5, 2.0), 1.5, (1, -2), Z),
+        ((-1.0, 3.0), 2, (1, 1), Z),
+        ((4.0, 2.0), 0, (1, -2), Z),
+        ((1.0, INF), 1, (1, 0), Z),
+        ((1.0, 0.0), NAN, (1, ANY), Z),
+    ],
+    "fmod": [
+        ((-5.5, 2.0), -1.5, (1, 2), Z),
+        ((1.0, INF), 1, (1, 0), Z),
+        ((4.0, 2.0), 0, (1, -2), Z),
+    ],
+    "minimum": [
+        ((2.0, 2.0), 2, (0.5, 0.5), Z),
+        ((0.0, -0.0), 0, (0.5, 0.5), Z),
+        ((INF, INF), INF, (0.5, 0.5), Z),
+        ((-INF, 1.0), -INF, (1, 0), Z),
+        ((1.0, NAN), NAN, (ANY, ANY), Z),
+    ],
+    "maximum": [
+        ((2.0, 2.0), 2, (0.5, 0.5), Z),
+        ((-0.0, 0.0), 0, (0.5, 0.5), Z),
+        ((-INF, -INF), -INF, (0.5, 0.5), Z),
+        ((-INF, 1.0), 1, (0, 1), Z),
+        ((NAN, 1.0), NAN, (ANY, ANY), Z),
+    ],
+    "copysign": [
+        ((2.0, -3.0), -2, (-1, 0), Z),
+        ((-2.0, -0.0), -2, (1, 0), Z),
+        ((INF, -1.0), -INF, (-1, 0), Z),
+    ],
+    "where": [
+        ((1.0, 2.0, NAN), 2, (1, 0), Z),
+        ((0.0, INF, 3.0), 3, (0, 1), Z),
+        ((0.0, 1.0, NAN), NAN, (0, 1), Z),
+    ],
+    "logaddexp": [
+        ((-INF, -INF), -INF, (0.5, 0.5), Z),
+        ((INF, INF), INF, (0.5, 0.5), Z),
+        ((0.0, 0.0), math.log(2), (0.5, 0.5), (0.25, -0.25, -0.25, 0.25)),
+        ((INF, -INF), INF, (1, 0), Z),
+        ((-INF, 1.0), 1, (0, 1), Z),
+        ((NAN, 1.0), NAN, (NAN, NAN), ANY),
+    ],
+    "pow": [
+        ((0.0, 0.0), 1, (0, 0), ANY),
+        ((0.0, 1.0), 0, (1, 0), ANY),
+        ((0.0, 2.0), 0, (0, 0), (2, 0, 0, 0)),
+        ((0.0, 3.0), 0, (0, 0), Z),
+        ((0.0, 0.5), 0, (INF, 0), ANY),
+        ((0.0, -1.0), INF, (-INF, -INF), ANY),
+        ((-2.0, 3.0), -8, (12, NAN), (-12, NAN, NAN, NAN)),
+        ((4.0, 0.0), 1, (0, math.log(4)), (0, 0.25, 0.25, math.log(4) ** 2)),
+        (
+            (4.0, 1.0),
+            4,
+            (1, 4 * math.log(4)),
+            (0, 1 + math.log(4), 1 + math.log(4), 4 * math.log(4) ** 2),
+        ),
+        ((INF, -1.0), 0, (0, 0), ANY),
+        ((INF, 2.0), INF, (INF, INF), ANY),
+        ((NAN, 0.0), 1, (0, NAN), ANY),
+        ((1e-20, 2.0), ANY, (2e-20, ANY), (2, ANY, ANY, ANY)),
+    ],
+    "hypot": [
+        ((0.0, 0.0), 0, (0, 0), Z),
+        ((3.0, -4.0), 5, (0.6, -0.8), ANY),
+        ((1.0, INF), INF, (0, ANY), ANY),
+    ],
+    "atan2": [
+        ((0.0, 0.0), 0, (0, 0), Z),
+        ((0.0, 1.0), 0, (1, 0), (0, -1, -1, 0)),
+        ((0.0, -1.0), PI, (-1, 0), (0, -1, -1, 0)),
+        ((1.0, INF), 0, (0, 0), Z),
+        ((INF, INF), PI / 4, (0, 0), Z),
+    ],
+    "fma": [((0.0, 2.0, 1.0), 1, (2, 0, 1), ANY)],
+    "mul_zero": [((0.0, INF), 0, (INF, 0), (0, 1, 1, 0)), ((0.0, NAN), 0, (NAN, 0), (0, 1, 1, 0))],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_points_have_the_stated_derivatives(name, dtype):
+    rows = SPECIAL[name]
+    columns = [np.array(c, dtype) for c in zip(*(row[0] for row in rows), strict=True)]
+    value, first, second = derivatives(name, columns)
+    for k, (arguments, *expected) in enumerate(rows):
+        found = ([value[0][k]], [f[k] for f in first], [s[k] for s in second])
+        wanted = ((expected[0],), *expected[1:])
+        for order, got, want in zip(ORDERS, found, wanted, strict=True):
+            if want is not ANY:
+                assert agree(got, want, dtype), f"{name}{arguments}, {order}: {got}, not {want}"
+
+
+def agree(got, want, dtype):
+    tolerance = 8 * np.finfo(dtype).eps
+    return all(
+        w is ANY or (math.isnan(w) and np.isnan(g)) or g == w or abs(g - w) <= tolerance * abs(w)
+        for g, w in zip(got, want, strict=True)
+    )
+
+
+def test_ops_with_a_value_at_the_edge_of_their_domain_are_covered_by_special_points():
+    singular = {op.name for op in TABLE if op.singular and len(op.partials)}
+    assert singular - {"digamma"} <= {*SPECIAL}
+
+
+# -- one argument active at a time -----------------------------------------------------------------
+
+
+def test_power_of_a_negative_base_has_a_derivative_where_the_exponent_is_not_active():
+    x, y = np.array([-2.0, -2.0, -3.0]), np.array([3.0, 2.0, 0.0])
+    dual = pushforward(program_of_op("pow", x.dtype), [0])
+    assert "log" not in {getattr(s, "op", None) for s in dual.program.body.statements}
+    _, first, _ = derivatives("pow", [x, y])
+    np.testing.assert_array_equal(first[0], [12.0, -4.0, 0.0])
+
+
+@pytest.mark.parametrize("name", [op.name for op in TABLE if op.partials])
+def test_a_static_zero_partial_has_no_entry(name):
+    op = BY_NAME[name]
+    wrt = [i for i in range(op.arity) if op.partials[i] is not None]
+    if wrt:
+        (dual,) = pushforward(program_of_op(name, np.dtype("f4")), wrt).outputs
+        assert {*dual.partials} == {k for k, i in enumerate(wrt) if op.partials[i] != "0"}
