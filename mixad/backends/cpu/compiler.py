@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import os
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import llvmlite.binding as llvm
 
-from mixad.backends.cpu.host import Host, detect
+from mixad.backends.cpu.host import LLVM_LOCK, Host, detect
 from mixad.backends.cpu.object_cache import Entry, ObjectCache, default, digest
 from mixad.backends.cpu.symbols import KERNEL_SYMBOLS, Symbols, check_symbols, read_symbols
 from mixad.errors import BackendError
@@ -41,12 +40,9 @@ DEFAULT_LEVEL = 2
 KERNEL_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 """``void kernel(ptr arguments, i64 begin, i64 end)``; calls release the GIL."""
 
-# LLVM's parts are not thread safe, llvmlite locks single calls, a compilation is several.
-_LOCK = threading.RLock()
-if hasattr(os, "register_at_fork"):  # a child that is forked amid a compilation would wait for ever
-    os.register_at_fork(
-        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
-    )
+# Engines whose modules are gone. The garbage collector finds them at any moment, also in a thread
+# that is amid other use of LLVM, so they are freed by whoever has the lock.
+_discarded: deque[Any] = deque()
 
 
 class Module:
@@ -66,6 +62,11 @@ class Module:
         self.object_code = object_code
         self.symbols = symbols
         self._engine = engine
+
+    def __del__(self) -> None:
+        if _discarded is not None:  # as it is while the interpreter ends
+            _discarded.append(self._engine)
+            _free_discarded()
 
     def address(self, name: str) -> int:
         """Return where a function starts; it is valid while this module lives.
@@ -88,7 +89,7 @@ class Module:
         if name not in self.symbols.defined:
             known = ", ".join(sorted(self.symbols.defined)) or "nothing"
             raise BackendError(f"object code has no function {name!r}: it defines {known}")
-        with _LOCK:
+        with LLVM_LOCK:
             address: int = self._engine.get_function_address(name)
         return address
 
@@ -113,7 +114,16 @@ class Module:
 
     def keep_forever(self) -> None:
         """Never free the code: for functions that threads may be in when the process ends."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+
+def _free_discarded() -> None:
+    while _discarded and LLVM_LOCK.acquire(blocking=False):
+        try:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                _discarded.popleft().close()
+        finally:
+            LLVM_LOCK.release()
 
 
 def compile_module(
@@ -216,6 +226,7 @@ def compile_object(
     """
     with _optimised(ir_text, host or detect(), level) as (module, machine):
         object_code: bytes = machine.emit_object(module)
+    _free_discarded()
     check_symbols(read_symbols(object_code), allowed)
     return object_code
 
@@ -265,11 +276,12 @@ def load_object(object_code: bytes, allowed: frozenset[str] = KERNEL_SYMBOLS) ->
     host = detect()
     symbols = read_symbols(object_code)
     check_symbols(symbols, allowed)
-    with _LOCK:
+    with LLVM_LOCK:
         # The engine takes the machine and the module; a machine serves one engine only.
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host, 0))
         engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
         engine.finalize_object()
+    _free_discarded()
     return Module(object_code, symbols, engine)
 
 
@@ -277,10 +289,11 @@ def load_object(object_code: bytes, allowed: frozenset[str] = KERNEL_SYMBOLS) ->
 def _optimised(ir_text: str, host: Host, level: int) -> Iterator[tuple[Any, Any]]:
     """Yield a verified, optimised module and the machine to emit it with, both freed after."""
     detect()  # initialises LLVM and loads libm, also for a host made by hand
-    with _LOCK, contextlib.ExitStack() as stack:
+    with LLVM_LOCK, contextlib.ExitStack() as stack:
         # A context of its own: constants and types of the global one would stay for ever.
         context = stack.enter_context(contextlib.closing(llvm.create_context()))
         module = stack.enter_context(contextlib.closing(_parsed(ir_text, context)))
+        _verify(module)
         machine = stack.enter_context(contextlib.closing(_machine(host, level)))
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
@@ -291,11 +304,16 @@ def _optimised(ir_text: str, host: Host, level: int) -> Iterator[tuple[Any, Any]
 
 def _parsed(ir_text: str, context: Any) -> Any:
     try:
-        module = llvm.parse_assembly(ir_text, context)
+        return llvm.parse_assembly(ir_text, context)
+    except RuntimeError as error:
+        raise BackendError(f"mixad emitted LLVM IR that is not valid, a bug: {error}") from error
+
+
+def _verify(module: Any) -> None:
+    try:
         module.verify()
     except RuntimeError as error:
         raise BackendError(f"mixad emitted LLVM IR that is not valid, a bug: {error}") from error
-    return module
 
 
 class _Pipeline:

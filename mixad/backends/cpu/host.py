@@ -8,6 +8,7 @@ import math
 import os
 import platform
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from mixad import config
 from mixad.errors import BackendError
 
 __all__ = [
+    "LLVM_LOCK",
     "VECTOR_FUNCTIONS",
     "Host",
     "VectorFunction",
@@ -27,6 +29,18 @@ __all__ = [
     "detect",
     "usable_cpus",
 ]
+
+LLVM_LOCK = threading.RLock()
+"""Held during all use of LLVM: its parts are not thread safe, and llvmlite locks single calls only.
+
+A fork waits for it too, or the child of a process that was compiling would never compile.
+"""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LLVM_LOCK.acquire,
+        after_in_parent=LLVM_LOCK.release,
+        after_in_child=LLVM_LOCK.release,
+    )
 
 VECTOR_FUNCTIONS = (
     "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp10 exp2 expm1 hypot "
@@ -177,19 +191,8 @@ def detect() -> Host:
     Host
         With the widest vectors it has.
     """
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    _load_library(_SCALAR_MATHS.get(sys.platform))
-    features = llvm.get_host_cpu_features()
-    return Host(
-        cpu=llvm.get_host_cpu_name(),
-        features=features.flatten(),
-        vector_bits=_vector_bits(features),
-        cache_bytes=_last_level_cache(),
-        threads=usable_cpus(),
-        vector_library=_vector_library(),
-        triple=llvm.get_process_triple(),
-    )
+    with LLVM_LOCK:
+        return _detect()
 
 
 @functools.cache
@@ -206,8 +209,25 @@ def address_of(symbol: str) -> int | None:
     int or None
         The address; None where there is no such symbol.
     """
-    address: int | None = llvm.address_of_symbol(symbol)
+    with LLVM_LOCK:
+        address: int | None = llvm.address_of_symbol(symbol)
     return address
+
+
+def _detect() -> Host:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    _load_library(_SCALAR_MATHS.get(sys.platform))
+    features = llvm.get_host_cpu_features()
+    return Host(
+        cpu=llvm.get_host_cpu_name(),
+        features=features.flatten(),
+        vector_bits=_vector_bits(features),
+        cache_bytes=_last_level_cache(),
+        threads=usable_cpus(),
+        vector_library=_vector_library(),
+        triple=llvm.get_process_triple(),
+    )
 
 
 def _is_x86() -> bool:
