@@ -87,13 +87,13 @@ def _inlined(
     parent: Frame | None,
 ) -> Value:
     """Compile the body of a called function in place of the call."""
-    if info in frame.walk.active:
+    if frame.runs_in(info):
         raise frame.error(
             node, f"{info.name!r} calls itself: recursion cannot be compiled", "use a loop"
         )
     values = bind(frame, node, info, arguments, defaults)
     names = {name: Bound(value, node.lineno) for name, value in values.items()}
-    inner = Frame(frame.walk, info, index, parent, State(names))
+    inner = Frame(frame.walk, info, index, parent, State(names), caller=frame)
     line = frame.builder.line
     result = inline(inner)
     frame.builder.line = line

@@ -23,6 +23,9 @@ from mixad.scalar.types import BOOL, F64, I64
 
 __all__ = ["Capture", "Exit", "Frame", "State", "Walk"]
 
+# A function may be active in itself so often, by way of functions passed as arguments.
+_MOST_NESTED = 4
+
 Exit: TypeAlias = Literal["break", "continue", "return"]
 
 
@@ -96,9 +99,10 @@ class Frame:
     """One function being compiled into the program: names, source, and where values come from.
 
     ``index`` is the function's place in the snapshot, ``parent`` the frame around a nested
-    function, ``loop_head`` and ``loop_after`` the names that the innermost loop needs at its head
-    and after it, ``hints`` the types that loops have carried when they were compiled before, as
-    part of a loop around them: types only widen, so they start there.
+    function, ``caller`` the frame with the call, ``loop_head`` and ``loop_after`` the names that
+    the innermost loop needs at its head and after it, ``hints`` the types that loops have carried
+    when they were compiled before, as part of a loop around them: types only widen, so they start
+    there.
     """
 
     walk: Walk
@@ -109,6 +113,20 @@ class Frame:
     loop_head: frozenset[str] = frozenset()
     loop_after: frozenset[str] = frozenset()
     hints: dict[int, dict[str, Any]] = field(default_factory=dict)
+    caller: Frame | None = None
+
+    def runs_in(self, info: FunctionInfo) -> bool:
+        """Whether a function is being compiled around this frame, so that calling it recurs.
+
+        A nested function counts as called where it is defined: passing a function one that calls it
+        again is no recursion.
+        """
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.info is info:
+                return True
+            frame = frame.parent or frame.caller
+        return self.walk.active.count(info) >= _MOST_NESTED
 
     @property
     def builder(self) -> Builder:

@@ -20,7 +20,7 @@ from mixad.scalar.ir import Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.values import Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion import Typed
 from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
 
@@ -198,6 +198,10 @@ def _divmod(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Conversions: Python's give weak numbers, NumPy's strong ones."""
+    if to.type.is_float and len(arguments.positional) == 1:
+        given = arguments.positional[0]
+        if isinstance(given, Object) and isinstance(given.value, str) and given.value in _SPELLED:
+            return Scalar(frame.builder.const(float(given.value), to.type), to.weak)
     (x,) = numbers(frame, node, arguments, (1,))
     if to.type.is_bool:
         return Scalar(frame.truth_of(x), x.weak and to.weak)
@@ -230,6 +234,8 @@ def _python_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     x, y = numbers(frame, node, arguments, (2,))
     return operators.power(frame, node, x, y)
 
+
+_SPELLED = ("inf", "-inf", "nan", "infinity", "-infinity")
 
 _SAME_NAME = (
     "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 "

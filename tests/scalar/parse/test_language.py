@@ -1,0 +1,62 @@
+"""Traits of the language, one small function each."""
+
+import functools
+
+import numpy as np
+import parse_traits as traits
+import pytest
+from parse_compiled import from_source, run
+
+from mixad.scalar.types import F32, F64
+
+
+def flat(value):
+    return [float(v) for v in (value if isinstance(value, tuple) else (value,))]
+
+
+@pytest.mark.parametrize("function", traits.ONE_ARGUMENT, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("x", [0.0, 1.0, 1.5, -0.25, 2.0, -2.0])
+def test_trait_gives_what_python_gives(function, x):
+    assert flat(run(function, x)) == pytest.approx(flat(function(x)), nan_ok=True)
+
+
+def test_numpy_functions_stand_for_operators():
+    def f(x, n):
+        return np.add(x, n) + np.multiply(x, 2) - np.subtract(1, x) + np.divide(n, 2)
+
+    def g(x, n):
+        return np.remainder(n, 3) + np.negative(x) + np.floor_divide(x, 2) + np.power(abs(x), n)
+
+    for x, n in ((1.5, 3.0), (-2.0, 4.0)):
+        assert run(f, x, n) == f(x, n)
+        assert run(g, x, n) == pytest.approx(g(x, n))
+
+
+def test_booleans_have_bitwise_operators():
+    def f(x, y):
+        return (x > 0) & (y > 0) | ~(x < y)
+
+    assert [bool(run(f, x, 2.0)) for x in (1.0, -1.0, 3.0)] == [True, False, True]
+
+
+def test_functions_behind_lru_cache_are_seen_through():
+    assert run(functools.lru_cache(lambda x: x * 2), 1.0) == 2.0
+
+
+def test_a_function_may_be_passed_one_that_calls_it():
+    def apply(f, x):
+        return f(x)
+
+    assert run(lambda x: apply(lambda t: apply(lambda u: u * 2, t), x), 1.5) == 3.0
+
+
+def test_lines_after_the_end_of_all_paths_are_skipped():
+    text = "def f(x):\n    while True:\n        if x > 1: return x\n        x += 1\n    return y\n"
+    assert run(from_source(text), 0.0) == 2.0
+
+
+def test_single_precision_is_kept():
+    result = run(lambda x: x * 0.1 + 1 / 3, 0.5, types=(F32,))
+    assert result == np.float32(0.5) * np.float32(0.1) + np.float32(1 / 3)
+    assert result.dtype == F32.dtype
+    assert run(lambda x, y: x * y, 0.5, 0.1, types=(F32, F64)).dtype == F64.dtype
