@@ -8,16 +8,19 @@ from types import MappingProxyType
 from mixad.scalar.build import Builder
 from mixad.scalar.expression import Term
 from mixad.scalar.ir import (
+    Accumulate,
     Atom,
     Block,
     Equation,
     Line,
+    Load,
     Program,
     Statement,
     Var,
     While,
     nested_blocks,
     read_atoms,
+    walk_statements,
     written_vars,
 )
 from mixad.scalar.math import (
@@ -67,7 +70,7 @@ def expand(program: Program) -> Program:
     -------
     Program
         With instruction-level and libm ops only.  Functions of one argument share what they have
-        in common: ``sigmoid(x)``, ``sigmoid(-x)`` and ``tanh(x / 2)`` one exponential.
+        in common: ``tanh(x)``, ``sigmoid(2 * x)`` and ``sigmoid(-(2 * x))`` one exponential.
     """
     builder = _SharingBuilder(program.name)
     names: dict[Var, Atom] = {}
@@ -110,6 +113,8 @@ class _SharingBuilder(Builder):
         return function(*(Term(self, a) for a in args)).atom
 
     def add_if(self, cond: Atom, then: Block, orelse: Block, line: Line | None) -> tuple[Atom, ...]:
+        if not (_is_pure(then) and _is_pure(orelse)):
+            return super().add_if(cond, then, orelse, line)
         spelled: dict[Var, str] = {}
         key = ("if", cond, _spelled(then, spelled), _spelled(orelse, spelled))
         keys = [(*key, i) for i in range(len(then.results))]
@@ -119,6 +124,11 @@ class _SharingBuilder(Builder):
         outs = super().add_if(cond, then, orelse, line)
         self._known[-1].update(zip(keys, outs, strict=True))
         return outs
+
+
+def _is_pure(block: Block) -> bool:
+    """Whether a block reads and writes no arrays."""
+    return not any(isinstance(s, Load | Accumulate) for s in walk_statements(block))
 
 
 def _spelled(block: Block, local: dict[Var, str]) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from mixad.scalar.expression import Operand, Term, call
 from mixad.scalar.math import coefficients
-from mixad.scalar.types import F32, F64, I32, I64, U32, U64, ScalarType
+from mixad.scalar.types import F32, F64, U32, U64, ScalarType
 
 __all__ = ["Format", "at_least", "at_most", "copysign", "fma", "format_of", "if_else", "polynomial",
            "rint", "where", "while_"]  # fmt: skip
@@ -24,8 +24,8 @@ class Format:
 
     Attributes
     ----------
-    type, unsigned, signed : ScalarType
-        The float type and the integers of its width.
+    type, unsigned : ScalarType
+        The float type and the unsigned integers of its width.
     fraction : int
         Stored bits of the significand.
     bias : int
@@ -36,7 +36,6 @@ class Format:
 
     type: ScalarType
     unsigned: ScalarType
-    signed: ScalarType
     fraction: int
     bias: int
     tables: Mapping[str, tuple[float, ...]]
@@ -76,8 +75,8 @@ class Format:
 
 
 _FORMATS = {
-    F32: Format(F32, U32, I32, 23, 127, coefficients.F32),
-    F64: Format(F64, U64, I64, 52, 1023, coefficients.F64),
+    F32: Format(F32, U32, 23, 127, coefficients.F32),
+    F64: Format(F64, U64, 52, 1023, coefficients.F64),
 }
 
 

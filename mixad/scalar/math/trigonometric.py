@@ -55,10 +55,10 @@ def _reduced(layout: Format, x: Term) -> tuple[Term, Term]:
     """Return the quadrant (its low two bits count) and r of an x >= 0."""
     t = fma(x, 1 / layout.tables["HALF_PI"][0], layout.shifter)
     k = t - layout.shifter
-    r = x
+    r_common = x
     for part in layout.tables["HALF_PI"]:
-        r = fma(k, -part, r)
-    quadrant = layout.bits(t)
-    return if_else(
-        x > _LARGE[layout.fraction], lambda: reduced_large(layout, x), lambda: (quadrant, r)
-    )  # type: ignore[return-value]
+        r_common = fma(k, -part, r_common)
+    common = layout.bits(t)
+    large = x > _LARGE[layout.fraction]
+    quadrant, r = if_else(large, lambda: reduced_large(layout, x), lambda: (common, r_common))
+    return quadrant, r

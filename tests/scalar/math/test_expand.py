@@ -60,6 +60,20 @@ def test_an_if_inside_a_branch_is_not_used_outside():
     verify(expand(built(formula)))
 
 
+def test_branches_that_accumulate_are_not_merged():
+    b = Builder("f")
+    x, a = b.param("x", F64), b.array_param("a", ArrayType(F64, 1))
+
+    def scattered():
+        b.accumulate(a, b.const(0, I32), value=x)
+        return [x]
+
+    for _ in range(2):
+        b.if_(b.op("lt", x, b.const(0.0, F64)), scattered, lambda: [x])
+    program = expand(verify(b.finish([x])))
+    assert sum(isinstance(s, If) for s in program.body.statements) == 2
+
+
 def test_params_keep_their_kinds_and_equations_their_lines():
     b = Builder("f")
     x, u = b.param("x", F64), b.param("u", F64, "uniform")
