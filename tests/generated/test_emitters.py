@@ -1,0 +1,170 @@
+"""Every emitter computes what the reference interpreter computes, on thousands of programs.
+
+Programs of exact ops agree bit for bit; the others within a tolerance, where it is determined which
+way their comparisons go (`mixad.testing`).  A program that fails is printed as Python source.
+"""
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+import array_api_strict
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import integers, sampled_from
+
+from mixad.backends.arrays import layout_of
+from mixad.backends.cpu.backend import CpuBackend
+from mixad.backends.cpu.host import detect
+from mixad.backends.reference import ReferenceBackend
+from mixad.kernel.plan import plan
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import walk_statements, written_vars
+from mixad.testing import (
+    ALL_OPS,
+    EXACT_OPS,
+    Recipe,
+    assert_agrees,
+    expected_outputs,
+    programs,
+    random_arguments,
+    random_program,
+)
+
+BATCH = 50
+BATCHES = 25
+"""Of programs of all ops, and as many of exact ones: 2500 programs for each emitter in all.
+
+The first batch of each runs always, the others are slow."""
+
+EXAMPLES = 40
+"""Of Hypothesis, which makes failing programs smaller."""
+
+COUNT = 37
+"""Elements of an argument: two gangs of 16 and a remainder."""
+
+MOST_DISCARDED = 0.05
+"""Share of elements of a batch whose results may be undetermined."""
+
+NO_CACHE_LIMIT = 1 << 40
+WIDTHS = (128, 256, 512)
+
+
+# -- emitters --------------------------------------------------------------------------------------
+
+
+def through_backend(backend, to_library, to_numpy):
+    """Return an emitter: a function from programs to functions from arguments to outputs."""
+
+    def emitted(program):
+        def run(arguments):
+            is_array = [p.kind != "uniform" for p in program.params]
+            pairs = zip(arguments, is_array, strict=True)
+            values = [to_library(a) if array else a for a, array in pairs]
+            pairs = zip(values, is_array, strict=True)
+            layouts = [layout_of(v) if array else None for v, array in pairs]
+            requests = [OutputRequest(0, k) for k in range(len(program.outputs))]
+            shape = (COUNT,) if "lane" in {p.kind for p in program.params} else (1,)
+            launch = plan((program,), requests, layouts, shape, NO_CACHE_LIMIT)
+            outputs = backend.launch(backend.compile(launch.spec), launch, values)
+            return [to_numpy(output) for output in outputs]
+
+        return run
+
+    return lambda batch: [emitted(program) for program in batch]
+
+
+def cpu(bits):
+    if bits > detect().vector_bits:
+        pytest.skip(f"this processor has no {bits}-bit vectors")
+    return through_backend(CpuBackend(detect().with_vector_bits(bits)), np.asarray, np.asarray)
+
+
+def torch_reference():
+    torch = pytest.importorskip("torch")
+    return through_backend(ReferenceBackend(), torch.from_numpy, lambda tensor: tensor.numpy())
+
+
+EMITTERS: dict[str, Callable] = {
+    **{f"cpu-{bits}": lambda bits=bits: cpu(bits) for bits in WIDTHS},
+    "reference-numpy": lambda: through_backend(ReferenceBackend(), np.asarray, np.asarray),
+    "reference-strict": lambda: through_backend(
+        ReferenceBackend(), array_api_strict.asarray, np.from_dlpack
+    ),
+    "reference-torch": torch_reference,
+}
+"""Name → what makes the emitter.  A new backend adds a line."""
+
+UNKNOWN_TYPES = {"reference-torch": {"u16", "u32", "u64"}}  # torch has few functions for these
+
+
+@cache
+def emitter(name):
+    return EMITTERS[name]()
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+RECIPES = {
+    "exact": (Recipe(ops=EXACT_OPS), Recipe(ops=EXACT_OPS, arrays=True)),
+    "all": (Recipe(ops=ALL_OPS), Recipe(ops=ALL_OPS, arrays=True)),
+}
+
+
+@lru_cache(maxsize=4)
+def expectations(kind, batch):
+    """Interpret one batch of programs; all emitters are compared with the same results."""
+    made = []
+    for seed in range(batch * BATCH, (batch + 1) * BATCH):
+        program = random_program(seed, RECIPES[kind][seed % 4 == 3])
+        arguments = random_arguments(program, seed, COUNT)
+        made.append(expected_outputs(program, laid_out(program, arguments, seed)))
+    return made
+
+
+def laid_out(program, arguments, seed):
+    """Spread every third program's arguments out in memory, so that they are read by strides."""
+    if seed % 3:
+        return arguments
+    pairs = zip(program.params, arguments, strict=True)
+    return tuple(np.repeat(a, 2)[::2] if p.kind == "lane" else a for p, a in pairs)
+
+
+def knows(name, program):
+    types = {s.type.name for s in _variables(program)}
+    return not types & UNKNOWN_TYPES.get(name, set())
+
+
+def _variables(program):
+    yield from (p.var for p in program.params)
+    for statement in walk_statements(program.body):
+        yield from written_vars(statement)
+
+
+def batches():
+    marks = [()] + [pytest.mark.slow] * (BATCHES - 1)
+    return [pytest.param(k, marks=mark) for k, mark in enumerate(marks)]
+
+
+# The batch is the outer loop: its expectations are computed once for all emitters.
+@pytest.mark.parametrize("name", EMITTERS)
+@pytest.mark.parametrize("batch", batches())
+@pytest.mark.parametrize("kind", RECIPES)
+def test_emitters_agree_with_the_interpreter(kind, batch, name):
+    cases = [e for e in expectations(kind, batch) if knows(name, e.program)]
+    assert np.mean([e.discarded for e in cases]) <= (0 if kind == "exact" else MOST_DISCARDED)
+    functions = emitter(name)([e.program for e in cases])
+    for expected, function in zip(cases, functions, strict=True):
+        assert_agrees(expected, function(expected.arguments))
+
+
+@given(programs(), integers(0, 2**32), sampled_from(list(EMITTERS)))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+def test_emitters_agree_on_programs_that_shrink(program, seed, name):
+    try:
+        run = emitter(name)
+    except pytest.skip.Exception:
+        return
+    if knows(name, program):
+        expected = expected_outputs(program, random_arguments(program, seed, COUNT))
+        assert_agrees(expected, run([program])[0](expected.arguments))
