@@ -17,7 +17,7 @@ from mixad.backends import registry
 from mixad.backends.arrays import Library, layout_of, library_of, strides_of
 from mixad.backends.hookspecs import Backend
 from mixad.errors import KernelTypeError
-from mixad.kernel.plan import plan
+from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import Launch, OutputRequest
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64
@@ -118,6 +118,7 @@ class Kernel:
         ]
         library = _one_library([a for a in arrays if a is not None])
         layouts = [None if a is None else layout_of(a) for a in arrays]
+        _check_types(self.passes[0], layouts)
         shape = _broadcast_shape(
             [
                 layout.shape
@@ -134,6 +135,16 @@ class Kernel:
         cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
         launch = plan(self.passes, self.requests, layouts, shape, cache_bytes)
         return Prepared(chosen, chosen.compile(launch.spec), launch)
+
+
+def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
+    """Refuse an array of another type than its param: its memory would be misread."""
+    for param, layout in zip(program.params, layouts, strict=True):
+        if layout is not None and layout.type != param.var.type:
+            raise KernelTypeError(
+                f"{program.name}: {param.name!r} is compiled for {param.var.type.dtype}, "
+                f"the array is {layout.type.dtype}"
+            )
 
 
 def _one_library(arrays: Sequence[Any]) -> Library:

@@ -179,9 +179,12 @@ class Accumulate:
 Statement: TypeAlias = Equation | If | While | Load | Accumulate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """A scalar function: parameters, and a block whose results are its outputs.
+
+    Programs are equal when they compute the same from the same params: names and source lines do
+    not enter.
 
     Attributes
     ----------
@@ -206,6 +209,12 @@ class Program:
     def token(self) -> str:
         """A digest of what the program computes: names and source lines do not enter."""
         return hashlib.sha256(_canonical_text(self).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.token == other.token
+
+    def __hash__(self) -> int:
+        return hash(self.token)
 
     def __str__(self) -> str:
         params = ", ".join(

@@ -1,4 +1,4 @@
-"""Which version of mixad's own code turns specs into kernels: part of the key of a cached kernel."""
+"""Which version of our own code turns specs into kernels: part of the key of a cached kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import os
 from pathlib import Path
 
-import mixad
+from mixad.version import __version__
 
 __all__ = ["code_version"]
 
@@ -25,8 +25,8 @@ def code_version() -> str:
     str
         32 hexadecimal digits.
     """
-    root = Path(mixad.__file__).parent
-    facts = [mixad.__version__]
+    root = Path(__file__).parents[2]
+    facts = [__version__]
     for part in _PARTS:
         for folder, _, files in os.walk(root / part):
             for name in files:

@@ -16,9 +16,9 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
-import mixad
 from mixad import config
 from mixad.errors import BackendError
+from mixad.version import __version__
 
 __all__ = [
     "LLVM_LOCK",
@@ -126,7 +126,7 @@ class Host:
             str(self.vector_bits),
             llvmlite.__version__,
             ".".join(map(str, llvm.llvm_version_info)),
-            mixad.__version__,
+            __version__,
         )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
