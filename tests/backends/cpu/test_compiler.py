@@ -224,7 +224,7 @@ def test_code_is_freed_with_its_module():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_does_not_grow_over_thousands_of_compilations():
-    count = 500
+    count = 250
     for _ in range(50):
         module = compiler.compile_module(AXPY)
     before = resident_kilobytes()
