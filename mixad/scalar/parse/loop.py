@@ -14,7 +14,7 @@ from mixad.scalar.build import Draft
 from mixad.scalar.ir import Atom, Const, Load, Var, walk_statements
 from mixad.scalar.parse.analysis import breaks, contains_return, may_exit
 from mixad.scalar.parse.branch import run_block, unless
-from mixad.scalar.parse.frame import Frame, State, is_true
+from mixad.scalar.parse.frame import Frame, State, is_false, is_true
 from mixad.scalar.parse.names import names_assigned_in
 from mixad.scalar.parse.unify import (
     Fixed,
@@ -105,6 +105,7 @@ class _Attempt:
     test: Atom
     ends: list[Atom]
     flags: list[str]
+    broken: bool
 
 
 def _values(state: State) -> dict[str, Bound]:
@@ -134,9 +135,10 @@ def _attempt(frame: Frame, plan: LoopPlan) -> _Attempt | None:
             if _widen(frame, plan, _values(frame.state)):
                 builder.line = line
                 return None
+            broken = not is_false(frame.exit("break"))
             ends = _ends(frame, plan, flags)
     builder.line = line
-    return _Attempt([*carries, *flag_vars], cond, body, test, ends, flags)
+    return _Attempt([*carries, *flag_vars], cond, body, test, ends, flags, broken)
 
 
 def _enter(frame: Frame, plan: LoopPlan, state: State, carries: Sequence[Var]) -> None:
@@ -226,12 +228,14 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
     ended: Atom = flags.get("going", Const(True, BOOL))
     if plan.returns:
         returned = flags.get("returned") or Const(True, BOOL)
-        if not plan.breaks and not endless:
+        if endless and not attempt.broken:
+            returned = Const(True, BOOL)
+        elif not plan.breaks:
             returned = builder.op("not", ended)
         frame.state.exits["return"] = returned
         frame.state.ended = is_true(returned)
     if plan.node.orelse and not endless:
-        run_else(frame, plan.node, builder.op("not", ended))
+        run_else(frame, plan.node, builder.op("not", ended), broken=attempt.broken)
 
 
 def _guarded_test(frame: Frame, attempt: _Attempt, going: Atom | None) -> tuple[Draft, Atom]:
@@ -281,11 +285,14 @@ def _leave(frame: Frame, plan: LoopPlan, outs: Sequence[Var]) -> None:
         del frame.state.names[name]
 
 
-def run_else(frame: Frame, s: ast.While | ast.For, left: Atom) -> None:
-    """Compile a loop's `else`, which runs unless the loop was left by break or return."""
+def run_else(frame: Frame, s: ast.While | ast.For, left: Atom, *, broken: bool) -> None:
+    """Compile a loop's `else`, which runs unless the loop was left by break or return.
+
+    ``broken`` says whether a break can have left it: control then goes on after the loop.
+    """
     live = frame.info.liveness.loops[id(s)].after
     if may_exit(s.orelse):
         live |= frame.loop_head | frame.loop_after
     unless(frame, s, left, lambda: run_block(frame, s.orelse), live)
-    if breaks(s.body):
+    if broken:
         frame.state.ended = False

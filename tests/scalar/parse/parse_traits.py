@@ -1,6 +1,6 @@
 """Small functions, one trait of the language each; the tests run each both ways."""
 
-# ruff: noqa: B023, E731, PIE790, RUF005
+# ruff: noqa: B007, B023, E731, F821, PIE790, RET504, RUF005, SIM108
 
 import math
 
@@ -238,7 +238,34 @@ def ops(x, n):
     )
 
 
+def dead_break(x):
+    for i in range(3):
+        if x < i - 1:
+            for k in (1.5, -2, 0.25):
+                x += k
+                continue
+                break
+            else:
+                return x, i
+            x = 1.0 * x
+    return x, 0
+
+
+def break_or_return(x):
+    for i in (1, 2):
+        x += i
+        while x < 3:
+            x += 1
+        else:
+            if x > 4:
+                break
+            return x * 2
+    return x
+
+
 ONE_ARGUMENT = [
+    dead_break,
+    break_or_return,
     static_if,
     dead2,
     aug_tuple,

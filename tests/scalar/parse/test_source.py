@@ -166,3 +166,12 @@ def test_binding_follows_python():
 
 def test_source_is_read_once():
     assert read_function(factory()).info is read_function(factory()).info
+
+
+def test_assert_that_pytest_rewrites_is_named():
+    def f(x):
+        assert x > 0
+        return x
+
+    with pytest.raises(KernelSyntaxError, match="assert"):
+        read_function(f)
