@@ -226,8 +226,8 @@ def _gamma(x: Scalar) -> Scalar:
         return math.gamma(x)
     except ValueError:  # a pole, or -inf
         return math.nan
-    except OverflowError:
-        return math.inf
+    except OverflowError:  # far out, or beside the pole at 0
+        return math.copysign(math.inf, x)
 
 
 def _lgamma(x: Scalar) -> Scalar:
