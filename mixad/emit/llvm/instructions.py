@@ -9,7 +9,7 @@ from mixad.emit.llvm.text import GANG, Dialect, Text, Value, llvm_type
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["FORMATS", "SPECIAL", "emit_op"]
+__all__ = ["FORMATS", "INTRINSICS", "SPECIAL", "emit_op"]
 
 _FLOAT = {
     "add": "fadd {T} {0}, {1}", "sub": "fsub {T} {0}, {1}", "mul": "fmul {T} {0}, {1}",
@@ -41,7 +41,7 @@ FORMATS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 """Kind of the arguments → op → instruction, with {T} their LLVM type and {0}, {1} their text."""
 
-_INTRINSICS = MappingProxyType(
+INTRINSICS = MappingProxyType(
     {"sqrt": "sqrt", "abs": "fabs", "copysign": "copysign", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
      "rint": "roundeven", "fma": "fma"}
 )  # fmt: skip
@@ -77,8 +77,8 @@ def emit_op(
         zero_for = "0" if not lanes else "zeroinitializer"
         pattern = pattern.replace("zeroinitializer", zero_for)
         return text.value(pattern.format(*(a.text for a in args), T=args[0].llvm), type, lanes)
-    if kind == "float" and name in _INTRINSICS:
-        return _intrinsic(text, _INTRINSICS[name], args, type, lanes)
+    if kind == "float" and name in INTRINSICS:
+        return _intrinsic(text, INTRINSICS[name], args, type, lanes)
     return SPECIAL[name](text, args, type, lanes)
 
 
