@@ -214,7 +214,7 @@ class _Run:
             return x.view(dtype)
         return self.xp.asarray(self.numpy(x).view(_type(nodes[1]).dtype), device=self.device)
 
-    def elementwise(self, nodes: Sequence[Node]) -> Array:
+    def by_definition(self, nodes: Sequence[Node]) -> Array:
         """Apply the interpreter's definition of an op, one element at a time."""
         name, *args, result = nodes
         assert isinstance(name, Name)
@@ -272,7 +272,7 @@ _OPERATORS: Mapping[str, Callable[..., Array]] = MappingProxyType({
 })  # fmt: skip
 
 _SPECIAL: Mapping[str, Callable[[_Run, Sequence[Node]], Array]] = MappingProxyType({
-    "convert": _Run.convert, "bitcast": _Run.bitcast, "elementwise": _Run.elementwise,
+    "convert": _Run.convert, "bitcast": _Run.bitcast, "by_definition": _Run.by_definition,
     "gather": _Run.gather,
 })  # fmt: skip
 

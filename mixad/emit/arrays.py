@@ -129,13 +129,27 @@ _INTEGER: Mapping[tuple[str, str], str] = MappingProxyType({
 
 
 @functools.cache
-def _formula(name: str, type: ScalarType) -> Expression | None:
-    """Return an op's array-API expression for arguments of a type; None if there is none."""
-    text = _INTEGER.get((name, type.kind), BY_NAME[name].array)
+def _formula(name: str, type: ScalarType, is_plain: bool) -> Expression | None:
+    """Return an op's array-API expression for arguments of a type; None if there is none.
+
+    ``is_plain`` says that the last argument is a constant that no library treats in its own way.
+    """
+    text = BY_NAME[name].array
+    if not is_plain:
+        text = _INTEGER.get((name, type.kind), text)
     if text is None:
         return None
     last = str(type.bits - 1)
     return expression(text.replace("WIDTH - 1", last).replace("WIDTH", str(type.bits)))
+
+
+def _is_plain(atom: Atom) -> bool:
+    """Whether an argument is a small positive constant: as a divisor, a count, or an exponent."""
+    return isinstance(atom, Const) and 0 < atom.value < _NARROWEST
+
+
+_NARROWEST = 8
+"""Bits of the narrowest integer: shifts by less are within every width."""
 
 
 # -- lowering --------------------------------------------------------------------------------------
@@ -247,9 +261,9 @@ def _value(s: Equation) -> Node:
     args = _nodes(s.args)
     if s.op in ("convert", "bitcast"):
         return _call(s.op, *args, TypeName(s.out.type))
-    formula = _formula(s.op, s.args[-1].type)
+    formula = _formula(s.op, s.args[-1].type, any(map(_is_plain, s.args[1:])))
     if formula is None:
-        return _call("elementwise", Name(s.op), *args, TypeName(s.out.type))
+        return _call("by_definition", Name(s.op), *args, TypeName(s.out.type))
     return _substituted(formula.root, dict(zip("xyz", args, strict=False)))
 
 
@@ -291,13 +305,13 @@ def show(procedure: Procedure) -> str:
     >>> b = Builder("f")
     >>> x = b.param("x", F32)
     >>> print(show(lowered(b.finish([b.op("exp", b.op("mul", x, b.const(2.0, F32)))]))))
-    def elementwise(v0):
+    def procedure(v0):
         v1 = v0 * float32(2.0)
         v2 = exp(v1)
         return (v2,)
     """
     lines = [*_shown_steps(procedure.steps), f"return ({_listed(procedure.results)},)"]
-    return "\n".join([f"def elementwise({', '.join(procedure.params)}):", *_indented(lines)])
+    return "\n".join([f"def procedure({', '.join(procedure.params)}):", *_indented(lines)])
 
 
 def _shown_steps(steps: Sequence[Step]) -> list[str]:
