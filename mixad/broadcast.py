@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, overload
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias, overload
 
 import array_api_compat
 import numpy as np
 
 from mixad.backends.arrays import library_of, scalar_type_of
-from mixad.backends.execute import execute
+from mixad.backends.execute import Kernel, kernel_for
 from mixad.errors import KernelGradientError, KernelTypeError
 from mixad.explain import Explanation, explain_kernel, kernel_source
 from mixad.kernel.options import KernelOptions, Placement, Strategy
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
-from mixad.scalar.parse import Argument, FunctionSource, Parsed, parse, read_function
+from mixad.scalar.ir import ArrayType
+from mixad.scalar.parse import (
+    Argument,
+    FunctionSource,
+    Parsed,
+    Snapshot,
+    parse,
+    read_function,
+)
 from mixad.scalar.promotion import NUMPY, STRICT, TORCH, Rules
 from mixad.scalar.pushforward import pushforward
-from mixad.scalar.types import BOOL, F64, I64, type_of_dtype
+from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.broadcast_node import apply_program
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["BroadcastFunction", "broadcast"]
 
+Names: TypeAlias = Sequence[str] | str | None
+"""Parameters of a function; one name stands for itself."""
+
 _RULES = {"torch": TORCH, "array_api_strict": STRICT}
+_CHUNKS = range(1, MAX_PARTIALS + 1)
+_OPTIONS = tuple(field.name for field in fields(KernelOptions))
 _WEAK = {
     bool: Argument(BOOL, weak=False, kind="uniform"),
     int: Argument(I64, weak=True, kind="uniform"),
@@ -44,12 +58,25 @@ def describe(value: Any) -> Argument | None:
     weak = _WEAK.get(type(value))
     if weak is not None:
         return weak
+    if isinstance(value, Tracer) and value.cell.weak:
+        return Argument(value.cell.type, weak=True, kind="uniform")
     if isinstance(value, np.generic):
-        scalar_type = type_of_dtype(value.dtype)
-        return None if scalar_type is None else Argument(scalar_type, kind="uniform")
+        return Argument(scalar_type_of(value.dtype), kind="uniform")
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         return None
     return Argument(scalar_type_of(value.dtype), kind="lane", rank=len(value.shape))
+
+
+_DIRECT = frozenset({np.ndarray, *_WEAK})
+"""Types of values that kernels take as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """The program for some types of arguments and captures, and the kernel of its values."""
+
+    parsed: Parsed
+    kernel: Kernel
 
 
 class BroadcastFunction:
@@ -71,7 +98,7 @@ class BroadcastFunction:
         self._function = function
         self._options = options
         self._source: FunctionSource = read_function(function)
-        self._parsed: dict[object, Parsed] = {}
+        self._compiled: dict[object, _Compiled] = {}
 
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
@@ -102,9 +129,13 @@ class BroadcastFunction:
         KernelTypeError
             If types do not fit, arrays do not broadcast, or are of several libraries.
         """
-        parsed, values = self._bound(args, kwargs)
-        outputs = apply_program(parsed.program, values, self._options)
-        if all(type(v) in _WEAK or isinstance(v, np.generic) for v in values):
+        compiled, values = self._bound(args, kwargs)
+        parsed = compiled.parsed
+        if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
+            outputs = compiled.kernel(values, self._options.backend)
+        else:
+            outputs = apply_program(parsed.program, values, self._options)
+        if np.ndarray not in map(type, values) and all(map(_is_number, values)):
             outputs = tuple(_as_number(out, values) for out in outputs)
         return outputs[0] if parsed.single else tuple(outputs)
 
@@ -118,31 +149,40 @@ class BroadcastFunction:
 
         Raises
         ------
+        TypeError
+            If there is no such option.
         ValueError
             If a value is not one of those that `broadcast` takes.
         """
+        unknown = [name for name in changes if name not in _OPTIONS]
+        if unknown:
+            raise TypeError(
+                f"with_options takes {', '.join(_OPTIONS)}, not {', '.join(map(repr, unknown))}"
+            )
         return BroadcastFunction(self._function, _checked(replace(self._options, **changes)))
 
-    def duals(self, *args: Any, wrt: Sequence[str] | str | None = None, **kwargs: Any) -> Any:
+    def duals(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
         """Compute values and partial derivatives at every element.
 
         Parameters
         ----------
         *args, **kwargs
-            As for a call; arrays and numbers, no tracers.
-        wrt : sequence of str, optional
-            Names of parameters, at most 10; by default all that are arrays of floats.
+            As for a call.
+        wrt : sequence of str or str, optional
+            Names of parameters, at most 10; by default all that are arrays of floats, or, if
+            there are no arrays, all that are floats.
 
         Returns
         -------
         DualChunk, or tuple of DualChunk
             For each value that the function returns: ``primal``, an array of the broadcast shape,
-            and ``partials``, for each name an array of that shape.
+            and ``partials``, for each name an array of that shape; none for a value that is no
+            float.
 
         Raises
         ------
         KernelGradientError
-            If ``wrt`` names no parameter, one that is not an array of floats, or more than 10.
+            If ``wrt`` names what is no float, or there are more than 10 names.
 
         Examples
         --------
@@ -153,23 +193,28 @@ class BroadcastFunction:
         >>> area.duals(np.array([2.0]), np.array([5.0])).partials["a"]
         array([5.])
         """
-        parsed, values = self._bound(args, kwargs)
-        indices = self._differentiated(parsed, [wrt] if isinstance(wrt, str) else wrt)
+        parsed, values = self._parsed(args, kwargs)
+        indices = self._differentiated(parsed, values, wrt)
+        if len(indices) > MAX_PARTIALS:
+            raise KernelGradientError(
+                f"{self._source.name}: duals with respect to {len(indices)} inputs; a dual chunk "
+                f"carries at most {MAX_PARTIALS} partials",
+                hint="call duals several times, with some names in wrt each time",
+            )
         dual = pushforward(parsed.program, indices)
-        requests = tuple(OutputRequest(0, k) for k in range(len(dual.program.outputs)))
-        arrays = execute((dual.program,), requests, values, self._options.backend)
+        arrays = apply_program(dual.program, values, self._options)
         names = [parsed.program.params[i].name for i in indices]
         chunks = tuple(_dual_arrays(d, arrays, names) for d in dual.outputs)
         return chunks[0] if parsed.single else chunks
 
-    def explain(self, *args: Any, wrt: Sequence[str] | None = None, **kwargs: Any) -> Explanation:
+    def explain(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Explanation:
         """Tell what a call with these arguments runs, and why.
 
         Parameters
         ----------
         *args, **kwargs
             As for a call.
-        wrt : sequence of str, optional
+        wrt : sequence of str or str, optional
             Names of the parameters whose gradient is meant; by default all arrays of floats.
 
         Returns
@@ -177,13 +222,16 @@ class BroadcastFunction:
         Explanation
             Fields to read, and a readable ``str``.
         """
-        parsed, values = self._bound(args, kwargs)
-        return explain_kernel(
-            parsed.program, values, self._differentiated(parsed, wrt), self._options
-        )
+        parsed, values = self._parsed(args, kwargs)
+        indices = self._differentiated(parsed, values, wrt)
+        return explain_kernel(parsed.program, tuple(map(plain, values)), indices, self._options)
 
     def source(
-        self, *args: Any, stage: str = "program", wrt: Sequence[str] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        stage: str = "program",
+        wrt: Names = None,
+        **kwargs: Any,
     ) -> str:
         """Return what the function becomes for these arguments.
 
@@ -192,9 +240,9 @@ class BroadcastFunction:
         *args, **kwargs
             As for a call.
         stage : str
-            ``"program"``, ``"pushforward"``, ``"pullback"``, or the code of the kernel that computes
-            value and gradients: ``"llvm"``, ``"asm"``.
-        wrt : sequence of str, optional
+            ``"program"``, ``"pushforward"``, ``"pullback"``, or the code of the kernel that
+            computes value and gradients: ``"llvm"``, ``"asm"``.
+        wrt : sequence of str or str, optional
             Names of the parameters to differentiate with respect to; by default all arrays of
             floats.
 
@@ -203,45 +251,79 @@ class BroadcastFunction:
         ValueError
             If there is no such stage.
         """
-        parsed, values = self._bound(args, kwargs)
-        indices = self._differentiated(parsed, wrt)
-        return kernel_source(parsed.program, values, indices, self._options, stage)
+        parsed, values = self._parsed(args, kwargs)
+        indices = self._differentiated(parsed, values, wrt)
+        return kernel_source(
+            parsed.program, tuple(map(plain, values)), indices, self._options, stage
+        )
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, tuple[Any, ...]]:
+    def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
-        values = self._source.bind(args, kwargs)
+        compiled, values = self._bound(args, kwargs)
+        return compiled.parsed, values
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Compiled, Any]:
+        """Return what the function is compiled to for these arguments, and all values it takes."""
+        try:
+            values = self._source.bind(args, kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self._source.name}() {error}") from None
         snapshot = self._source.snapshot(describe)
+        kinds = [v.dtype if type(v) is np.ndarray else _WEAK.get(type(v)) for v in values]
+        if None in kinds:
+            kinds = [
+                _rules_for(values).name,
+                *map(self._described, self._source.parameters, values),
+            ]
+        key = (*kinds, snapshot.key)
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            compiled = self._compiled[key] = self._compile(values, snapshot)
+        return compiled, (*values, *snapshot.values(compiled.parsed))
+
+    def _compile(self, values: Sequence[Any], snapshot: Snapshot) -> _Compiled:
         arguments = tuple(map(self._described, self._source.parameters, values))
-        rules = _rules_for(values)
-        key = (arguments, snapshot.key, rules.name)
-        parsed = self._parsed.get(key)
-        if parsed is None:
-            parsed = self._parsed[key] = parse(self._source, arguments, snapshot, rules)
-        return parsed, (*values, *snapshot.values(parsed))
+        parsed = parse(self._source, arguments, snapshot, _rules_for(values))
+        requests = tuple(OutputRequest(0, k) for k in range(len(parsed.program.outputs)))
+        return _Compiled(parsed, kernel_for((parsed.program,), requests))
 
     def _described(self, name: str, value: Any) -> Argument:
-        argument = describe(value)
+        try:
+            argument = describe(value)
+        except KernelTypeError as error:
+            raise KernelTypeError(
+                f"{self._source.name}: argument {name!r}: {error.message}", hint=error.hint
+            ) from None
         if argument is None:
             raise KernelTypeError(
-                f"{self._source.name}: argument {name!r} is a {type(value).__name__}; "
-                "pass an array, a tracer or a number"
+                f"{self._source.name}: argument {name!r} is a {type(value).__name__}",
+                hint="pass an array, a tracer or a number",
             )
         return argument
 
-    def _differentiated(self, parsed: Parsed, wrt: Sequence[str] | None) -> list[int]:
+    def _differentiated(self, parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[int]:
         """Return the indices of the params that ``wrt`` names."""
         params = parsed.program.params
-        active = {p.name: i for i, p in enumerate(params) if p.kind == "lane" and p.var.type.is_float}
-        names = list(active) if wrt is None else list(wrt)
-        unknown = [n for n in names if n not in active]
+        floats = {p.name: i for i, p in enumerate(params) if _is_float(p.var.type, values[i])}
+        if wrt is None:
+            own = [n for n in self._source.parameters if n in floats]
+            arrays = [n for n in own if params[floats[n]].kind == "lane"]
+            return [floats[n] for n in arrays or own]
+        names = [wrt] if isinstance(wrt, str) else list(wrt)
+        unknown = [n for n in names if n not in floats]
         if unknown:
             raise KernelGradientError(
-                f"{self._source.name}: wrt names {', '.join(map(repr, unknown))}; arrays of floats are "
-                f"{', '.join(map(repr, active)) or 'none'}"
+                f"{self._source.name}: wrt names {', '.join(map(repr, unknown))}; floats are "
+                f"{', '.join(map(repr, floats)) or 'none'}"
             )
-        return [active[n] for n in names]
+        return [floats[n] for n in dict.fromkeys(names)]
+
+
+def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:
+    """Whether a param can be active: it is of floats, and no whole number taken as one."""
+    return isinstance(kind, ScalarType) and kind.is_float and type(value) is not int
 
 
 def _rules_for(values: Sequence[Any]) -> Rules:
@@ -250,6 +332,10 @@ def _rules_for(values: Sequence[Any]) -> Rules:
         if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
             return _RULES.get(library_of(getattr(value, "primal", value)).module, NUMPY)
     return NUMPY
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in _WEAK or isinstance(value, np.generic)
 
 
 def _as_number(result: Any, values: Sequence[Any]) -> Any:
@@ -262,9 +348,14 @@ def _dual_arrays(
 ) -> DualChunk[Any]:
     """Return a dual chunk of arrays from one of positions; static zeros become arrays of zeros."""
     primal = arrays[positions.primal]
-    xp = array_api_compat.array_namespace(primal)
-    partials = {
-        name: arrays[positions.partials[slot]] if slot in positions.partials else xp.zeros_like(primal)
+    values = plain(primal)
+    xp = array_api_compat.array_namespace(values)
+    if not xp.isdtype(values.dtype, "real floating"):
+        return DualChunk(primal)
+    partials: dict[Hashable, Any] = {
+        name: arrays[at]
+        if (at := positions.partials.get(slot)) is not None
+        else xp.zeros_like(values)
         for slot, name in enumerate(names)
     }
     return DualChunk(primal, partials)
@@ -277,9 +368,14 @@ def _checked(options: KernelOptions) -> KernelOptions:
         ("placement", options.placement, ("auto", "forward", "reverse")),
     ):
         if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
-    if options.chunk is not None and not 1 <= options.chunk <= MAX_PARTIALS:
-        raise ValueError(f"chunk must be None or from 1 to {MAX_PARTIALS}, not {options.chunk}")
+            listed = ", ".join(map(repr, choices))
+            raise ValueError(f"{name} must be one of {listed}, not {value!r}")
+    if options.chunk is not None and options.chunk not in _CHUNKS:
+        raise ValueError(
+            f"chunk must be None or a whole number from 1 to {MAX_PARTIALS}, not {options.chunk!r}"
+        )
+    if not isinstance(options.backend, str | None):
+        raise ValueError(f"backend must be None or the name of one, not {options.backend!r}")
     return options
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixad.backends.execute import kernel_for
+from mixad.backends.execute import broadcast_shape, kernel_for
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import Launch, OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Program
 from mixad.scalar.math import expand
-from mixad.scalar.pullback import ChunkPass, pullback
 from mixad.scalar.pushforward import pushforward
+from mixad.tape.cell import kernel_values
+from mixad.tape.library import NUMPY, library_of
+from mixad.tape.plan import PullbackPlan, plan_pullback
 
 __all__ = ["Explanation", "explain_kernel", "kernel_source"]
 
@@ -104,28 +107,27 @@ def explain_kernel(
     options : KernelOptions
         The function's overrides.
     """
-    passes = _passes(program, wrt, options)
-    launch, backend, cached = _prepared(passes, program, values, options)
-    extent = math.prod(launch.shape)
-    zeros = [
-        program.params[i].name
-        for i, position in zip(wrt, [g for p in passes for g in p.gradients], strict=True)
-        if position is None
-    ]
+    planned = _Planned.of(program, values, wrt, options)
+    plan, launch = planned.plan, planned.launch
+    places = [place for place in plan.gradients if place is not None]
     return Explanation(
-        backend=backend.name,
+        backend=planned.backend.name,
         reason="asked for" if options.backend else "best for these arrays",
         strategy="forward",
-        chunks=tuple(len(p.gradients) for p in passes if p.gradients),
-        placement="reverse" if options.placement == "auto" else options.placement,
-        static_zeros=tuple(zeros),
+        chunks=tuple(Counter(at for at, _ in places).values()),
+        placement="reverse",
+        static_zeros=tuple(
+            program.params[i].name
+            for i, place in zip(wrt, plan.gradients, strict=True)
+            if place is None
+        ),
         shape=launch.shape,
         loops=launch.extents,
-        bytes_read=_bytes_read(launch, values),
-        bytes_written=extent * sum(o.type.itemsize for o in launch.spec.outputs),
-        operations=sum(block_cost(expand(p.program).body) for p in passes),
+        bytes_read=planned.bytes_read,
+        bytes_written=planned.bytes_written,
+        operations=sum(block_cost(expand(p).body) for p in plan.passes),
         cache_key=launch.spec.token,
-        cached=cached,
+        cached=planned.cached,
     )
 
 
@@ -162,12 +164,14 @@ def kernel_source(
         return str(program)
     if stage == "pushforward":
         return "\n\n".join(str(pushforward(program, chunk).program) for chunk in _chunks(wrt))
-    passes = _passes(program, wrt, options)
     if stage == "pullback":
-        return "\n\n".join(str(p.program) for p in passes)
-    launch, backend, _ = _prepared(passes, program, values, options)
-    emit = backend.emit if stage == "llvm" else backend.assembly
-    text: str = emit(launch.spec)
+        return "\n\n".join(map(str, _plan(program, wrt, options).passes))
+    planned = _Planned.of(program, values, wrt, options)
+    backend = planned.backend
+    emit = backend.emit if stage == "llvm" else getattr(backend, "assembly", None)
+    if emit is None:
+        raise ValueError(f"the backend {backend.name!r} has no stage {stage!r}")
+    text: str = emit(planned.launch.spec)
     return text
 
 
@@ -175,43 +179,64 @@ def _chunks(wrt: Sequence[int]) -> list[Sequence[int]]:
     return [wrt[i : i + MAX_PARTIALS] for i in range(0, len(wrt), MAX_PARTIALS)]
 
 
-def _passes(
-    program: Program, wrt: Sequence[int], options: KernelOptions
-) -> tuple[ChunkPass, ...]:
-    """Return the passes for values and gradients; the program itself where nothing is active."""
-    outputs = [m for m, out in enumerate(program.outputs) if out.type.is_float]
-    if not wrt or not outputs:
-        return (ChunkPass(program, (), tuple(range(len(program.outputs)))),)
-    chunk = options.chunk or MAX_PARTIALS
-    return pullback(program, wrt, outputs, chunk=chunk, with_primals=True)
+def _plan(program: Program, wrt: Sequence[int], options: KernelOptions) -> PullbackPlan:
+    """Return the plan for values and gradients; the program itself where all gradients are zero."""
+    floats = tuple(m for m, out in enumerate(program.outputs) if out.type.is_float)
+    plan = plan_pullback(program, tuple(wrt), floats, options, with_primals=True)
+    if any(place is not None for place in plan.gradients):
+        return plan
+    params, results = range(len(program.params)), range(len(program.outputs))
+    return PullbackPlan((program,), tuple(params), plan.gradients, tuple((0, k) for k in results))
 
 
-def _prepared(
-    passes: Sequence[ChunkPass], program: Program, values: Sequence[Any], options: KernelOptions
-) -> tuple[Launch, Any, bool]:
-    """Return the launch for some values, its backend, and whether it was compiled before."""
-    requests = tuple(
-        OutputRequest(i, k)
-        for i, p in enumerate(passes)
-        for k in (*p.primals, *(g for g in p.gradients if g is not None))
-    )
-    kernel = kernel_for(tuple(p.program for p in passes), requests)
-    extra = len(passes[0].program.params) - len(program.params)
-    like = next(v for v in values if hasattr(v, "dtype")) if extra else None
-    arguments = (*values, *[like] * extra)
-    cached = kernel.is_prepared(arguments, options.backend)
-    prepared = kernel.prepared(arguments, options.backend)
-    return prepared.launch, prepared.backend, cached
+@dataclass(frozen=True)
+class _Planned:
+    """The kernel that makes values and gradients, given cotangents of the broadcast shape."""
 
+    plan: PullbackPlan
+    arguments: tuple[Any, ...]
+    launch: Launch
+    backend: Any
+    cached: bool
 
-def _bytes_read(launch: Launch, values: Sequence[Any]) -> int:
-    """Bytes of each array argument once, and of each cotangent over the broadcast shape."""
-    total = 0
-    for k, operand in enumerate(launch.spec.operands):
-        if operand is not None:
-            shape = values[k].shape if k < len(values) else launch.shape
-            total += operand.type.itemsize * math.prod(shape)
-    return total
+    @classmethod
+    def of(
+        cls, program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
+    ) -> _Planned:
+        """Plan and compile, as `mixad.value_and_vjp` of the function would."""
+        plan = _plan(program, wrt, options)
+        shapes = [tuple(getattr(v, "shape", ())) for v in values]
+        shape = broadcast_shape(program, shapes)
+        library = next((library_of(v) for v in values if hasattr(v, "shape")), NUMPY)
+        cotangents = (
+            library.xp.empty(shape, dtype=library.dtype_of(out.type))
+            for out in program.outputs
+            if out.type.is_float
+        )
+        given = [*values, *cotangents]
+        arguments = kernel_values(plan.passes[0], [given[i] for i in plan.kept])
+        gradients = (
+            OutputRequest(*place, None if shapes[i] == shape else shapes[i])
+            for i, place in zip(wrt, plan.gradients, strict=True)
+            if place is not None
+        )
+        requests = (*(OutputRequest(*place) for place in plan.primals), *gradients)
+        kernel = kernel_for(plan.passes, requests)
+        cached = kernel.is_prepared(arguments, options.backend)
+        prepared = kernel.prepared(arguments, options.backend)
+        return cls(plan, arguments, prepared.launch, prepared.backend, cached)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of each array once."""
+        read = zip(self.arguments, self.launch.spec.operands, strict=True)
+        return sum(o.type.itemsize * math.prod(a.shape) for a, o in read if o is not None)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of each result once."""
+        made = zip(self.launch.results, self.launch.spec.outputs, strict=True)
+        return sum(output.type.itemsize * math.prod(shape) for shape, output in made)
 
 
 def _bytes(count: int) -> str:

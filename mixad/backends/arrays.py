@@ -77,11 +77,15 @@ def scalar_type_of(dtype: Any) -> ScalarType:
     if known is None:
         name = _TYPE_NAMES.get(str(dtype).rpartition(".")[2])
         if name is None:
-            raise KernelTypeError(
-                f"kernels do not take arrays of dtype {dtype}; convert to one of {', '.join(_TYPE_NAMES)}"
-            )
+            raise KernelTypeError(f"kernels do not compute in dtype {dtype}", hint=_instead(dtype))
         known = _TYPES[key] = type_named(name)
     return known
+
+
+def _instead(dtype: Any) -> str:
+    if isinstance(dtype, np.dtype) and dtype.newbyteorder("=").name in _TYPE_NAMES:
+        return f"convert it to the byte order of this machine: x.astype({dtype.name!r})"
+    return f"convert it to one of {', '.join(_TYPE_NAMES)}"
 
 
 def layout_of(array: Any) -> Layout:

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mixad.backends import registry
 from mixad.backends.arrays import Library, layout_of, library_of, strides_of
 from mixad.backends.hookspecs import Backend
@@ -22,7 +20,7 @@ from mixad.kernel.spec import Launch, OutputRequest
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64
 
-__all__ = ["Kernel", "Prepared", "execute", "kernel_for"]
+__all__ = ["Kernel", "Prepared", "broadcast_shape", "execute", "kernel_for"]
 
 _MOST_LAUNCHES = 256
 """Layout combinations that one kernel remembers."""
@@ -54,8 +52,7 @@ class Kernel:
     def __init__(self, passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> None:
         self.passes = passes
         self.requests = requests
-        self._kinds = tuple(p.kind for p in passes[0].params)
-        self._is_array = tuple(kind != "uniform" for kind in self._kinds)
+        self._is_array = tuple(p.kind != "uniform" for p in passes[0].params)
         self._prepared: dict[object, Prepared] = {}
         self._lock = threading.Lock()
 
@@ -119,13 +116,7 @@ class Kernel:
         library = _one_library([a for a in arrays if a is not None])
         layouts = [None if a is None else layout_of(a) for a in arrays]
         _check_types(self.passes[0], layouts)
-        shape = _broadcast_shape(
-            [
-                layout.shape
-                for layout, kind in zip(layouts, self._kinds, strict=True)
-                if layout is not None and kind == "lane"
-            ]
-        )
+        shape = broadcast_shape(self.passes[0], [() if a is None else a.shape for a in arrays])
         dtype = str(next((lay.type for lay in layouts if lay is not None), F64).dtype)
         chosen = (
             registry.backend(backend)
@@ -158,12 +149,35 @@ def _one_library(arrays: Sequence[Any]) -> Library:
     return next(iter(found), Library("numpy", "cpu"))
 
 
-def _broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        listed = ", ".join(map(str, shapes))
-        raise KernelTypeError(f"shapes {listed} do not broadcast against each other") from None
+def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the shape that a program's lanes broadcast to, as NumPy defines it.
+
+    Parameters
+    ----------
+    program : Program
+        Whose params they are.
+    shapes : sequence of tuple
+        One per param; what is no lane is passed over.
+
+    Raises
+    ------
+    KernelTypeError
+        If the shapes do not fit; the message names the arguments.
+    """
+    lanes = [
+        (p.name, tuple(s)) for p, s in zip(program.params, shapes, strict=True) if p.kind == "lane"
+    ]
+    extents = [
+        {shape[-axis] for _, shape in lanes if len(shape) >= axis and shape[-axis] != 1}
+        for axis in range(max((len(shape) for _, shape in lanes), default=0), 0, -1)
+    ]
+    if any(len(found) > 1 for found in extents):
+        listed = ", ".join(f"{name} {shape}" for name, shape in lanes)
+        raise KernelTypeError(
+            f"{program.name}: the shapes of the arguments do not broadcast: {listed}",
+            hint="add axes of extent 1, or reshape, so that axes agree from the last one on",
+        )
+    return tuple(found.pop() if found else 1 for found in extents)
 
 
 _KERNELS: dict[object, Kernel] = {}
