@@ -231,6 +231,7 @@ def constants(type: str) -> dict[str, tuple[str, tuple[float, ...]]]:
         "LOG10_E": ("log10 e", split(1 / mp.ln(10), (bits, bits))),
         "HALF_PI": ("π/2", split(mp.pi / 2, (bits, bits, bits))),
         "PI": ("π", split(mp.pi, (bits, bits))),
+        "PI_SQUARED": ("π²", split(mp.pi**2, (bits, bits))),
         "TWO_THIRDS": ("2/3", split(mpf(2) / 3, (bits, bits))),
         "DIGAMMA_ROOT": ("the positive root of ψ", split(_digamma_root(), (bits, bits))),
     }  # fmt: skip

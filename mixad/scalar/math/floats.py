@@ -9,13 +9,18 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from mixad.scalar.expression import Operand, Term, call
 from mixad.scalar.math import coefficients
 from mixad.scalar.types import F32, F64, U32, U64, ScalarType
 
-__all__ = ["Format", "at_least", "at_most", "copysign", "fma", "format_of", "if_else", "polynomial",
-           "rint", "where", "while_"]  # fmt: skip
+__all__ = ["Format", "Pair", "at_least", "at_most", "copysign", "fast_sum", "fma", "format_of",
+           "if_else", "polynomial", "rint", "where", "while_"]  # fmt: skip
+
+
+Pair: TypeAlias = tuple[Term, Term]
+"""An unevaluated sum: a float, and a small one that it lacks."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,12 @@ def at_least(x: Term, bound: float) -> Term:
 def at_most(x: Term, bound: float) -> Term:
     """Return x or, where it is larger, the bound; nan stays."""
     return where(x > bound, bound, x)
+
+
+def fast_sum(x: Term, y: Term) -> Pair:
+    """Return x + y as a pair, exactly, for |x| >= |y| or x = 0 (Dekker, Numer. Math. 18, 1971)."""
+    total = x + y
+    return total, (x - total) + y
 
 
 def polynomial(x: Term, coefficients: Sequence[float]) -> Term:

@@ -9,15 +9,24 @@ from __future__ import annotations
 from math import inf, nan
 
 from mixad.scalar.expression import Term
-from mixad.scalar.math.floats import copysign, fma, format_of, polynomial, rint, where, while_
+from mixad.scalar.math.floats import (
+    Pair,
+    copysign,
+    fast_sum,
+    fma,
+    format_of,
+    polynomial,
+    rint,
+    where,
+    while_,
+)
 from mixad.scalar.math.logarithm import log
-from mixad.scalar.math.trigonometric import cos_reduced
 from mixad.scalar.types import F64
 
 __all__ = ["digamma", "trigamma"]
 
 _ASYMPTOTIC = 8.0
-_PI, _PI_SQUARED = 3.141592653589793, 9.869604401089358
+_PI = 3.141592653589793
 
 
 def digamma(x: Term) -> Term:
@@ -43,7 +52,7 @@ def _digamma(x: Term) -> Term:
     positive = (
         where(y < _ASYMPTOTIC, _digamma_near_root(y, offset), _digamma_asymptotic(y)) + lost + total
     )
-    sine, cosine, distance = _half_turn(x)
+    (sine, _), cosine, distance = _half_turn(x)
     mirrored = fma(copysign(cosine / sine, distance), -_PI, positive)
     return where(reflected, where(distance == 0, nan, mirrored), positive)
 
@@ -70,7 +79,7 @@ def _trigamma(x: Term) -> Term:
     )
     positive = _trigamma_asymptotic(y) + lost + total
     sine, _, _ = _half_turn(x)
-    return where(reflected, _PI_SQUARED / (sine * sine) - positive, positive)
+    return where(reflected, _reciprocal_square(*sine) - positive, positive)
 
 
 def _trigamma_asymptotic(y: Term) -> Term:
@@ -87,20 +96,36 @@ def _compensated(total: Term, lost: Term, term: Term) -> tuple[Term, Term]:
     return new, lost + where(new < inf, (larger - new) + smaller, 0)
 
 
-def _half_turn(x: Term) -> tuple[Term, Term, Term]:
-    """Return |sin πx|, the cosine beside it, and how far x is from the nearest whole number."""
+def _reciprocal_square(s: Term, s_low: Term) -> Term:
+    """π²/(s + s_low)², the quotient corrected once by its remainder."""
+    high, low = format_of(s).tables["PI_SQUARED"]
+    square = s * s
+    square_low = fma(2 * s, s_low, fma(s, s, -square))
+    quotient = high / square
+    left = fma(-quotient, square_low, fma(-quotient, square, high) + low)
+    return where(quotient < inf, quotient + left / square, quotient)
+
+
+def _half_turn(x: Term) -> tuple[Pair, Term, Term]:
+    """Return |sin πx| as a pair, the cosine beside it, and x less the nearest whole number."""
     distance = x - rint(x)
     near = abs(distance)
     far = near > 0.25
     s, c = _sine_and_cosine_of_turns(where(far, 0.5 - near, near))
-    return where(far, c, s), where(far, s, c), distance
+    sine = where(far, c[0], s[0]), where(far, c[1], s[1])
+    return sine, where(far, s[0], c[0]), distance
 
 
-def _sine_and_cosine_of_turns(h: Term) -> tuple[Term, Term]:
-    """sin and cos of πh for 0 <= h <= 1/4; what πh loses in rounding enters the sine."""
+def _sine_and_cosine_of_turns(h: Term) -> tuple[Pair, Pair]:
+    """sin and cos of πh for 0 <= h <= 1/4, with what r = πh and z = r² lose in rounding."""
     tables = format_of(h).tables
     high, low = tables["PI"]
     r = high * h
-    lost = fma(h, low, fma(h, high, -r))
     z = r * r
-    return r + fma(r * z, polynomial(z, tables["SIN"]), lost), cos_reduced(r)
+    r_lost = fma(h, low, fma(h, high, -r))
+    z_lost = fma(2 * r, r_lost, fma(r, r, -z))
+    slope = fma(z, polynomial(z, tables["COS"]), -0.5)
+    return (
+        fast_sum(r, fma(r * z, polynomial(z, tables["SIN"]), r_lost)),
+        fast_sum(h.const(1.0), fma(z, slope, -0.5 * z_lost)),
+    )

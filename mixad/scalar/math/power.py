@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from mixad.scalar.expression import Operand, Term, call
+from mixad.scalar.expression import Term, call
 from mixad.scalar.math.exponential import exp_sum
-from mixad.scalar.math.floats import fma, format_of, polynomial, where
+from mixad.scalar.math.floats import Pair, fast_sum, fma, format_of, polynomial, where
 from mixad.scalar.math.logarithm import exponent_and_fraction
 
 __all__ = ["pow"]
-
-Pair = tuple[Term, Term]
 
 _FAR = 2000.0  # beyond any argument whose exponential is finite and positive
 
@@ -55,13 +53,13 @@ def _log_pair(x: Term) -> Pair:
     high, low = format_of(x).tables["LN2"]
     head, tail = _twice_atanh(*_quotient(f))
     whole = k * high  # exact
-    total, rest = _fast_sum(whole, head)
+    total, rest = fast_sum(whole, head)
     return total, rest + fma(k, low, tail)
 
 
 def _quotient(f: Term) -> Pair:
     """f/(2 + f) as a pair, with one division."""
-    d, d_low = _fast_sum(f.const(2.0), f)
+    d, d_low = fast_sum(f.const(2.0), f)
     inverse = 1 / d
     s = f * inverse
     return s, fma(-s, d_low, fma(-s, d, f)) * inverse
@@ -73,16 +71,10 @@ def _twice_atanh(s: Term, s_low: Term) -> Pair:
     third, third_low = tables["TWO_THIRDS"]
     z = s * s
     z_low = fma(2 * s, s_low, fma(s, s, -z))
-    c, c_low = _fast_sum(s.const(third), z * polynomial(z, tables["LOG_ODD_TAIL"]))
+    c, c_low = fast_sum(s.const(third), z * polynomial(z, tables["LOG_ODD_TAIL"]))
     cube = _product(_product((z, z_low), (c, c_low + third_low)), (s, s_low))
-    head, rest = _fast_sum(2 * s, cube[0])
+    head, rest = fast_sum(2 * s, cube[0])
     return head, rest + fma(2.0, s_low, cube[1])
-
-
-def _fast_sum(x: Term, y: Operand) -> Pair:
-    """x + y as a pair, exactly, for |x| >= |y| or x = 0."""
-    total = x + y
-    return total, (x - total) + y
 
 
 def _product(x: Pair, y: Pair) -> Pair:
