@@ -85,11 +85,12 @@ def _rounded(exact: Fraction, dtype: np.dtype[Any]) -> Scalar:
     info = np.finfo(dtype)
     exponent = max(_binary_exponent(exact), int(info.minexp))
     quantum = Fraction(2) ** (exponent - int(info.nmant))
-    whole = round(exact / quantum)
+    whole = round(abs(exact) / quantum)
     try:
-        return dtype.type(math.ldexp(whole, exponent - int(info.nmant)))
+        magnitude = math.ldexp(whole, exponent - int(info.nmant))
     except OverflowError:
-        return dtype.type(math.copysign(math.inf, whole))
+        magnitude = math.inf
+    return dtype.type(-magnitude if exact < 0 else magnitude)  # of -0.0, too
 
 
 def _binary_exponent(exact: Fraction) -> int:
