@@ -78,6 +78,8 @@ def result_type(
             raise VerificationError(f"{name} needs the type of its result")
         if name == "bitcast" and stated.bits != types[0].bits:
             raise VerificationError(f"bitcast from {types[0]} to {stated} changes the width")
+        if name == "bitcast" and stated.is_bool:
+            raise VerificationError("bitcast gives numbers, not bool")
         return stated
     return BOOL if op.result == "bool" else types[0]
 
