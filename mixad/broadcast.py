@@ -12,7 +12,7 @@ import numpy as np
 
 from mixad.backends.arrays import library_of, scalar_type_of
 from mixad.backends.execute import Kernel, kernel_for
-from mixad.errors import KernelGradientError, KernelTypeError
+from mixad.errors import KernelGradientError, KernelSyntaxError, KernelTypeError
 from mixad.explain import Explanation, explain_kernel, kernel_source
 from mixad.kernel.options import KernelOptions, Placement, Strategy
 from mixad.kernel.spec import OutputRequest
@@ -94,6 +94,11 @@ class BroadcastFunction:
     """
 
     def __init__(self, function: Callable[..., Any], options: KernelOptions) -> None:
+        if hasattr(function, "__mixad_op__"):
+            raise KernelSyntaxError(
+                f"{function.__name__} has no source to compile, it is one op",
+                hint=f"write mixad.broadcast(lambda x: {function.__name__}(x))",
+            )
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
@@ -370,9 +375,10 @@ def _checked(options: KernelOptions) -> KernelOptions:
         if value not in choices:
             listed = ", ".join(map(repr, choices))
             raise ValueError(f"{name} must be one of {listed}, not {value!r}")
-    if options.chunk is not None and options.chunk not in _CHUNKS:
+    chunk = options.chunk
+    if chunk is not None and not (isinstance(chunk, int) and chunk in _CHUNKS):
         raise ValueError(
-            f"chunk must be None or a whole number from 1 to {MAX_PARTIALS}, not {options.chunk!r}"
+            f"chunk must be None or a whole number from 1 to {MAX_PARTIALS}, not {chunk!r}"
         )
     if not isinstance(options.backend, str | None):
         raise ValueError(f"backend must be None or the name of one, not {options.backend!r}")

@@ -1,0 +1,764 @@
+"""The traps of FACTS §3 that concern kernels: one claim for each, named after the trap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mixad
+from mixad import special
+from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError, MixadError
+
+EPS = np.finfo(np.float64).eps
+INF, NAN = math.inf, math.nan
+LONG_SUM = 10_000_000  # a sequential f32 sum of as many ones-and-a-bit has lost its digits
+STEPS_TO_CONVERGE = 60
+
+
+def partials(function: Any, *arguments: Any) -> list[Any]:
+    """Return value and partials at each element, by the gradient and by duals, found to agree."""
+    arrays = [np.asarray(a, dtype=np.float64) for a in arguments]
+    kernel = mixad.broadcast(function)
+    value, gradients = mixad.value_and_vjp(kernel, arrays, np.ones(arrays[0].shape))
+    duals = kernel.duals(*arrays)
+    np.testing.assert_array_equal(duals.primal, value)
+    for partial, gradient in zip(duals.partials.values(), gradients, strict=True):
+        np.testing.assert_array_equal(partial, gradient)
+    return [value, *gradients]
+
+
+def gradient(function: Any, *arguments: Any, cotangent: Any = None) -> Any:
+    """Return the gradient with respect to the first argument."""
+    first, *rest = (np.asarray(a, dtype=np.float64) for a in arguments)
+    kernel = mixad.broadcast(function)
+    ones = np.ones(first.shape) if cotangent is None else np.asarray(cotangent, dtype=np.float64)
+    return mixad.value_and_vjp(lambda x: kernel(x, *rest), (first,), ones)[1][0]
+
+
+def assert_ulps(got: Any, want: Any, most: float = 4) -> None:
+    want = np.asarray(want, dtype=np.float64)
+    assert (np.abs(got - want) <= most * np.spacing(np.abs(want))).all(), (got, want)
+
+
+# -- control flow ------------------------------------------------------------------------------
+
+
+def test_comparisons_look_at_primals_only() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x * y if x > y else x + y
+
+    value, dx, dy = partials(f, [1.0, 2.0, 3.0], [2.0, 2.0, 2.0])
+    np.testing.assert_array_equal(value, [3, 4, 6])
+    np.testing.assert_array_equal(dx, [1, 1, 2])
+    np.testing.assert_array_equal(dy, [1, 1, 3])
+
+
+def test_derivative_is_that_of_the_branch_taken() -> None:
+    value, dx = partials(lambda x: 1.0 if x == 1 else x**2, [1.0, 3.0])
+    np.testing.assert_array_equal(value, [1, 9])
+    np.testing.assert_array_equal(dx, [0, 6])
+
+
+def test_branch_that_returns_a_constant_has_zero_partials() -> None:
+    def f(x: Any, y: Any) -> Any:
+        if x > 0:
+            return x * y
+        return 7
+
+    value, dx, dy = partials(f, [2.0, -2.0], [3.0, 3.0])
+    np.testing.assert_array_equal(value, [6, 7])
+    np.testing.assert_array_equal(dx, [3, 0])
+    np.testing.assert_array_equal(dy, [2, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_both_branches_are_promoted_to_one_type(dtype: Any) -> None:
+    f = mixad.broadcast(lambda x: x if x > 0 else 0)
+    got = f(np.asarray([1.5, -1.0], dtype))
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, [1.5, 0])
+
+
+def test_strong_branches_of_two_types_are_promoted_as_the_library_does() -> None:
+    f = mixad.broadcast(lambda x, n: x if x > 0 else n)
+    assert f(np.ones(2, np.float32), np.ones(2, np.int32)).dtype == np.float64
+    assert f(np.ones(2, np.float32), np.ones(2, np.int16)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: special.where(x > 0, special.log(x), 0.0),
+        lambda x: np.where(x > 0, np.log(x), 0.0),
+        lambda x: math.log(x) if x > 0 else 0.0,
+    ],
+    ids=["special.where", "np.where", "if"],
+)
+def test_no_nan_from_the_branch_not_taken(f: Any) -> None:
+    value, dx = partials(f, [0.0, 2.0, -1.0])
+    assert_ulps(value, [0, math.log(2), 0])
+    np.testing.assert_array_equal(dx, [0, 0.5, 0])
+
+
+def test_no_nan_from_the_branch_not_taken_in_second_derivatives() -> None:
+    f = mixad.broadcast(lambda x: special.sqrt(x) if x > 0 else 0.0)
+    first = lambda x: mixad.grad(lambda x: f(x).sum())(x).sum()  # noqa: E731
+    np.testing.assert_array_equal(mixad.grad(first)(np.asarray([0.0, 4.0])), [0, -1 / 32])
+
+
+def test_loop_that_runs_a_different_number_of_times_in_each_lane() -> None:
+    def power(x: Any, n: Any) -> Any:
+        p = 1.0
+        for _ in range(int(n)):
+            p *= x
+        return p
+
+    x, n = np.linspace(0.5, 2.0, 40), np.arange(40.0) % 7
+    kernel = mixad.broadcast(power)
+    value, (dx,) = mixad.value_and_vjp(lambda x: kernel(x, n), (x,), np.ones(40))
+    np.testing.assert_allclose(value, x**n, rtol=1e-14)
+    np.testing.assert_allclose(dx, n * x ** (n - 1), rtol=1e-14)
+
+
+def test_an_inactive_lane_computes_nothing_that_is_seen() -> None:
+    def f(n: Any, d: Any) -> Any:
+        return n // d if d != 0 else -1
+
+    n = np.arange(-20, 20)
+    d = np.tile([0, 3, -4, 1], 10)
+    want = np.where(d != 0, n // np.where(d != 0, d, 1), -1)
+    np.testing.assert_array_equal(mixad.broadcast(f)(n, d), want)
+
+
+# -- zeros -------------------------------------------------------------------------------------
+
+
+def test_zero_cotangent_gives_zero_gradient_at_a_singularity() -> None:
+    x = [0.0, 0.0, 4.0]
+    got = gradient(lambda x: special.sqrt(x), x, cotangent=[0, 1, 1])
+    np.testing.assert_array_equal(got, [0, INF, 0.25])
+
+
+@pytest.mark.parametrize("name", ["sqrt", "log", "cbrt", "asin", "acosh", "atanh"])
+def test_masking_the_result_masks_the_gradient(name: str) -> None:
+    op = getattr(special, name)
+    kernel = mixad.broadcast(lambda x: op(x))
+    singular = {"asin": 1.0, "acosh": 1.0, "atanh": 1.0}.get(name, 0.0)
+    x = np.asarray([singular, 0.5 if name != "acosh" else 2.0])
+    for keep in (0.0, -0.0):
+        mask = np.asarray([keep, 1.0])
+        dx = mixad.grad(lambda x: (mask * kernel(x))[1:].sum())(x)  # noqa: B023
+        assert dx[0] == 0
+        assert np.isfinite(dx[1])
+
+
+def test_statically_zero_partial_never_multiplies() -> None:
+    # x does not depend on y: infinite x must not meet 0 as inf · 0
+    _, dx, dy = partials(lambda x, y: x * 2.0 + y, [INF, 1.0], [1.0, 1.0])
+    np.testing.assert_array_equal(dx, [2, 2])
+    np.testing.assert_array_equal(dy, [1, 1])
+
+
+def test_floor_of_an_infinite_product_has_zero_derivative() -> None:
+    np.testing.assert_array_equal(
+        gradient(lambda x: special.floor(x * 1e300), [1e300, 2.5]), [0, 0]
+    )
+
+
+# -- single functions --------------------------------------------------------------------------
+
+
+def test_abs_at_zero_has_derivative_zero() -> None:
+    np.testing.assert_array_equal(gradient(lambda x: abs(x), [0.0, -0.0, 2.0, -2.0]), [0, 0, 1, -1])
+    assert np.isnan(gradient(lambda x: abs(x), [NAN]))
+
+
+@pytest.mark.parametrize(
+    ("larger", "f"),
+    [
+        (True, lambda x, y: max(x, y)),
+        (True, lambda x, y: special.maximum(x, y)),
+        (True, lambda x, y: np.maximum(x, y)),
+        (False, lambda x, y: min(x, y)),
+        (False, lambda x, y: special.minimum(x, y)),
+        (False, lambda x, y: np.minimum(x, y)),
+    ],
+)
+def test_ties_of_max_and_min_share_the_derivative(larger: bool, f: Any) -> None:
+    _, dx, dy = partials(f, [1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
+    of_larger, of_smaller = (1, 0) if larger else (0, 1)
+    np.testing.assert_array_equal(dx, [0.5, of_smaller, of_larger])
+    np.testing.assert_array_equal(dy, [0.5, of_larger, of_smaller])
+
+
+POWERS = {
+    "x**y": lambda x, y: x**y,
+    "pow": lambda x, y: pow(x, y),
+    "special.pow": lambda x, y: special.pow(x, y),
+}
+
+
+@pytest.mark.parametrize("f", POWERS.values(), ids=POWERS)
+def test_powers_at_the_edges(f: Any) -> None:
+    #          0⁰   0²  (-2)³  2³
+    value, dx, dy = partials(f, [0.0, 0.0, -2.0, 2.0], [0.0, 2.0, 3.0, 3.0])
+    np.testing.assert_array_equal(value, [1, 0, -8, 8])
+    np.testing.assert_array_equal(dx, [0, 0, 12, 12])
+    np.testing.assert_array_equal(dy[:2], [0, 0])
+    assert np.isnan(dy[2])  # x < 0: no real derivative
+    assert_ulps(dy[3], 8 * math.log(2))
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, -1, -2, 0.0, 1.0, 2.0, 3.0, 0.5, -0.5])
+def test_constant_exponents_need_no_logarithm(exponent: float) -> None:
+    kernel = mixad.broadcast(lambda x: x**exponent)  # captured: a runtime number
+    x = np.asarray([0.0, -2.0, 3.0])
+    value, (dx,) = mixad.value_and_vjp(kernel, (x,), np.ones(3))
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(value, x**exponent, rtol=4 * EPS)
+        factor = 0.0 if exponent == 0 else exponent * x ** (exponent - 1)
+    np.testing.assert_allclose(dx, np.broadcast_to(factor, (3,)), rtol=4 * EPS)
+
+
+def test_literal_exponents_need_no_logarithm() -> None:
+    x = [0.0, -2.0, 3.0]
+    np.testing.assert_array_equal(gradient(lambda x: x**1, x), [1, 1, 1])
+    np.testing.assert_array_equal(gradient(lambda x: x**2, x), [0, -4, 6])
+    np.testing.assert_array_equal(gradient(lambda x: x**3.0, x), [0, 12, 27])
+
+
+@pytest.mark.parametrize("f", [lambda x, y: x % y, lambda x, y: np.mod(x, y)], ids=["%", "np.mod"])
+def test_remainder_has_python_signs_and_almost_everywhere_derivatives(f: Any) -> None:
+    x, y = np.asarray([7.0, -7.0, 7.0, -7.0, 7.5]), np.asarray([3.0, 3.0, -3.0, -3.0, 2.0])
+    value, dx, dy = partials(f, x, y)
+    np.testing.assert_array_equal(value, [a % b for a, b in zip(x, y, strict=True)])
+    np.testing.assert_array_equal(dx, np.ones(5))
+    np.testing.assert_array_equal(dy, -np.floor(x / y))
+
+
+REMAINDER_EDGES = [0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 0.1, 5e-324, 1e308, -1e308, INF, -INF, NAN]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_remainder_and_floor_division_are_those_of_numpy_at_edges(dtype: Any) -> None:
+    with np.errstate(over="ignore"):
+        edges = np.asarray(REMAINDER_EDGES).astype(dtype)
+    x, y = edges[:, None], edges
+    with np.errstate(all="ignore"):
+        quotient, remainder = x // y, x % y
+    got = mixad.broadcast(lambda x, y: (x // y, x % y))(x, y)
+    np.testing.assert_array_equal(got[0], quotient)
+    np.testing.assert_array_equal(got[1], remainder)
+    np.testing.assert_array_equal(
+        np.signbit(got[1])[remainder == 0], np.signbit(remainder)[remainder == 0]
+    )
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "rint", "sign"])
+def test_steps_have_derivative_zero(name: str) -> None:
+    op = getattr(special, name)
+    np.testing.assert_array_equal(gradient(lambda x: op(x), [-1.5, -0.0, 0.5, 2.0]), np.zeros(4))
+
+
+def test_round_goes_to_even_as_python_does() -> None:
+    x = np.asarray([0.5, 1.5, 2.5, -0.5, -1.5, 2.6])
+    np.testing.assert_array_equal(mixad.broadcast(lambda x: round(x))(x), [round(v) for v in x])
+
+
+def exact(f: Callable[[Any], Any], x: float) -> float:
+    with mpmath.workdps(60):
+        return float(f(mpmath.mpf(x)))
+
+
+@pytest.mark.parametrize("x", [-700.0, -40.0, -20.0, -1.0, 0.0, 1e-9, 20.0, 40.0, 300.0])
+def test_tails_of_tanh_and_sigmoid_keep_their_digits(x: float) -> None:
+    got = gradient(lambda x: special.tanh(x), [x])[0]
+    want = exact(lambda x: 1 / mpmath.cosh(x) ** 2, x)
+    assert got == pytest.approx(want, rel=16 * EPS, abs=0), "tanh"
+    got = gradient(lambda x: special.sigmoid(x), [x])[0]
+    want = exact(lambda x: mpmath.exp(-abs(x)) / (1 + mpmath.exp(-abs(x))) ** 2, x)
+    assert got == pytest.approx(want, rel=16 * EPS, abs=0), "sigmoid"
+
+
+NEAR_THE_EDGE = {
+    "asin": (lambda x: 1 / mpmath.sqrt((1 - x) * (1 + x)), [1 - 1e-15, -1 + 1e-15, 1 - EPS / 2]),
+    "acos": (lambda x: -1 / mpmath.sqrt((1 - x) * (1 + x)), [1 - 1e-15, -1 + 1e-15]),
+    "atanh": (lambda x: 1 / ((1 - x) * (1 + x)), [1 - 1e-15, -1 + 1e-15]),
+    "acosh": (lambda x: 1 / (mpmath.sqrt(x - 1) * mpmath.sqrt(x + 1)), [1 + 1e-15, 1e200]),
+    "asinh": (lambda x: 1 / mpmath.sqrt(1 + x * x), [1e200, -1e200, 1e-200]),
+    "atan": (lambda x: 1 / (1 + x * x), [1e200, 1e150, 1e-200]),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_THE_EDGE)
+def test_inverse_functions_keep_their_digits_at_the_edge(name: str) -> None:
+    formula, points = NEAR_THE_EDGE[name]
+    op = getattr(special, name)
+    got = gradient(lambda x: op(x), points)
+    for x, value in zip(points, got, strict=True):
+        assert value == pytest.approx(exact(formula, x), rel=8 * EPS, abs=0), x
+
+
+@pytest.mark.parametrize(("x", "y"), [(1e200, 1e200), (1.0, 1e-200), (1e-200, 1e-200), (3.0, -7.0)])
+def test_quotient_does_not_overflow_on_the_way_to_its_derivative(x: float, y: float) -> None:
+    _, dx, dy = partials(lambda x, y: x / y, [x], [y])
+    assert dx[0] == 1 / y
+    assert dy[0] == pytest.approx(-(x / y) / y, rel=2 * EPS, abs=0)
+
+
+def test_functions_of_two_arguments_are_defined_where_both_are_zero() -> None:
+    for f in (lambda x, y: special.hypot(x, y), lambda x, y: special.atan2(x, y)):
+        value, dx, dy = partials(f, [0.0], [0.0])
+        assert (value, dx, dy) == (0, 0, 0)
+
+
+def test_logaddexp_at_infinities() -> None:
+    value, dx, dy = partials(
+        lambda x, y: special.logaddexp(x, y), [-INF, 1.0, INF], [-INF, -INF, 1]
+    )
+    np.testing.assert_array_equal(value, [-INF, 1, INF])
+    np.testing.assert_array_equal(dx[1:], [1, 1])
+    np.testing.assert_array_equal(dy[1:], [0, 0])
+    assert not np.isnan(dx[0] + dy[0])
+
+
+# -- what is not active ------------------------------------------------------------------------
+
+
+def test_integer_and_boolean_outputs_are_plain_arrays_inside_a_gradient() -> None:
+    def loss(x: Any) -> Any:
+        positive, whole, square = kernel(x)
+        assert isinstance(positive, np.ndarray)
+        assert positive.dtype == bool
+        assert whole.dtype == np.int64
+        return (square * positive).sum()
+
+    kernel = mixad.broadcast(lambda x: (x > 0, int(x), x * x))
+    np.testing.assert_array_equal(mixad.grad(loss)(np.asarray([2.5, -2.5])), [5, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8, np.bool_])
+def test_gradient_with_respect_to_integers_is_a_type_error(dtype: Any) -> None:
+    kernel = mixad.broadcast(lambda x: float(x) * 2.0)
+    with pytest.raises(TypeError, match=r"argument 0.*dtype.*convert it to a float"):
+        mixad.grad(lambda x: kernel(x).sum())(np.ones(3, dtype))
+
+
+def test_integer_inputs_beside_active_ones() -> None:
+    kernel = mixad.broadcast(lambda n, x: x**n if n > 0 else x * n)
+    n, x = np.asarray([3, 0, -2]), np.asarray([2.0, 5.0, 7.0])
+    np.testing.assert_allclose(mixad.grad(lambda x: kernel(n, x).sum())(x), [12, 0, -2], rtol=EPS)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+def test_integers_wrap_at_their_dtype(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = np.asarray([info.max, info.min, 3], dtype)
+    y = np.asarray([1, 1, 7], dtype)
+    total, difference, product = mixad.broadcast(lambda x, y: (x + y, x - y, x * y))(x, y)
+    for got, want in ((total, x + y), (difference, x - y), (product, x * y)):
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u8"])
+def test_integer_division_never_traps(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = np.asarray([info.min, info.max, 7, 0, info.min], dtype)
+    y = np.asarray([-1 if info.min else 1, 0, 0, 0, 3]).astype(dtype)
+    with np.errstate(all="ignore"):
+        want = x // y, x % y
+    got = mixad.broadcast(lambda x, y: (x // y, x % y))(x, y)
+    np.testing.assert_array_equal(got[0], want[0])
+    np.testing.assert_array_equal(got[1], want[1])
+
+
+# -- levels ------------------------------------------------------------------------------------
+
+
+def test_perturbations_are_not_confused() -> None:
+    add, mul = mixad.broadcast(lambda x, y: x + y), mixad.broadcast(lambda x, y: x * y)
+    inner = lambda x: mixad.grad(lambda y: add(x, y))(1.0)  # noqa: E731
+    assert mixad.grad(lambda x: mul(x, inner(x)))(1.0) == 1
+    x = np.asarray([1.0, 2.0])
+    inner_of_arrays = lambda x: mixad.grad(lambda y: add(x, y).sum())(x)  # noqa: E731
+    np.testing.assert_array_equal(mixad.grad(lambda x: mul(x, inner_of_arrays(x)).sum())(x), [1, 1])
+
+
+def test_perturbations_are_not_confused_where_the_inner_derivative_depends_on_the_outer() -> None:
+    mul = mixad.broadcast(lambda x, y: x * y * y)
+    # d/dx [x · d/dy (x y²) at y = 3] = d/dx [x · 6 x] = 12 x
+    inner = lambda x: mixad.grad(lambda y: mul(x, y))(3.0)  # noqa: E731
+    assert mixad.grad(lambda x: x * inner(x))(2.0) == 24
+
+
+# -- types -------------------------------------------------------------------------------------
+
+
+def test_literals_and_python_scalars_are_weak_numpy_scalars_are_strong() -> None:
+    x = np.ones(3, np.float32)
+    kernel = mixad.broadcast(lambda x, y: 0.1 * x + y)
+    assert kernel(x, 2.0).dtype == np.float32
+    assert kernel(x, 2).dtype == np.float32
+    assert kernel(x, np.float64(2.0)).dtype == np.float64
+    assert kernel(x, np.asarray(2.0)).dtype == np.float64
+    captured = 2.0
+    assert mixad.broadcast(lambda x: x * captured)(x).dtype == np.float32
+    captured = np.float64(2.0)
+    assert mixad.broadcast(lambda x: x * captured)(x).dtype == np.float64
+
+
+def test_python_scalars_stay_weak_while_they_are_differentiated() -> None:
+    x = np.ones(3, np.float32)
+    kernel = mixad.broadcast(lambda x, y: x * y)
+    seen = []
+
+    def loss(y: Any) -> Any:
+        value = kernel(x, y)
+        seen.append(value.dtype)
+        return value.sum()
+
+    assert mixad.grad(loss)(2.0) == 3
+    assert seen == [np.float32]
+
+
+def test_captured_python_scalars_stay_weak_while_they_are_differentiated() -> None:
+    x = np.ones(3, np.float32)
+    seen = []
+
+    def loss(y: Any) -> Any:
+        value = mixad.broadcast(lambda x: x * y)(x)
+        seen.append(value.dtype)
+        return value.sum()
+
+    assert mixad.grad(loss)(2.0) == 3
+    assert seen == [np.float32]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradient_has_the_dtype_of_its_input(dtype: Any) -> None:
+    other = np.float64 if dtype is np.float32 else np.float32
+    kernel = mixad.broadcast(lambda x, y: x * y)
+    x, y = np.ones(3, dtype), np.ones(3, other)
+    dx, dy = mixad.grad(lambda x, y: kernel(x, y).sum(), argnums=(0, 1))(x, y)
+    assert (dx.dtype, dy.dtype) == (dtype, other)
+
+
+def test_sums_of_f32_keep_their_digits() -> None:
+    kernel = mixad.broadcast(lambda x, y: x * y)
+    x = np.full(LONG_SUM, 0.1, np.float32)
+    _, (dy,) = mixad.value_and_vjp(lambda y: kernel(x, y), (np.float32(1.0),), np.ones_like(x))
+    assert dy.dtype == np.float32
+    assert float(dy) == pytest.approx(float(np.float32(0.1)) * LONG_SUM, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["add", "sub"])
+def test_no_contraction(name: str) -> None:
+    # Where a·b + c is contracted, the rounding error of a·b remains of a·b − round(a·b).
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(1, 2, (2, 1000))
+    c = a * b
+    if name == "sub":
+        got = mixad.broadcast(lambda a, b, c: a * b - c)(a, b, c)
+    else:
+        got = mixad.broadcast(lambda a, b, c: a * b + c)(a, b, -c)
+    np.testing.assert_array_equal(got, np.zeros(1000))
+    np.testing.assert_array_equal(
+        mixad.broadcast(lambda a, b, c: a * b - c).duals(a, b, c).primal, np.zeros(1000)
+    )
+
+
+def test_no_reassociation() -> None:
+    x = np.asarray([1e16, 1.0, 3.0])
+    np.testing.assert_array_equal(mixad.broadcast(lambda x: (x + 1.0) - x)(x), (x + 1.0) - x)
+    zero = np.asarray([-0.0, INF, NAN])
+    np.testing.assert_array_equal(mixad.broadcast(lambda x: x * 0.0)(zero), [-0.0, NAN, NAN])
+    assert np.signbit(mixad.broadcast(lambda x: x + -0.0)(zero))[0]
+    assert not np.signbit(mixad.broadcast(lambda x: x + 0.0)(zero))[0]
+    np.testing.assert_array_equal(mixad.broadcast(lambda x: x - x)(zero), [0, NAN, NAN])
+    np.testing.assert_array_equal(mixad.broadcast(lambda x: x == x)(zero), [True, True, False])
+
+
+@pytest.mark.parametrize(
+    ("f", "point"),
+    [
+        (lambda x: 1 / x, 0.0),
+        (lambda x: 1 // x, 0.0),
+        (lambda x: x % 0.0, 1.0),
+        (lambda x: math.sqrt(x), -1.0),
+        (lambda x: math.log(x), 0.0),
+        (lambda x: math.exp(x), 1e4),
+        (lambda x: x**-1, 0.0),
+        (lambda x: math.acos(x), 2.0),
+    ],
+)
+def test_domain_errors_give_inf_or_nan_not_an_exception(f: Any, point: float) -> None:
+    got = mixad.broadcast(f)(np.asarray([point]))[0]
+    assert not np.isfinite(got)
+
+
+def test_subnormals_are_not_flushed() -> None:
+    for dtype in (np.float32, np.float64):
+        tiny = np.finfo(dtype).smallest_subnormal
+        x = np.asarray([tiny, 3 * tiny], dtype)
+        np.testing.assert_array_equal(mixad.broadcast(lambda x: x + x)(x), x + x)
+        np.testing.assert_array_equal(mixad.broadcast(lambda x: x > 0)(x), [True, True])
+
+
+# -- refused -----------------------------------------------------------------------------------
+
+
+def refused(function: Any, *arguments: Any) -> str:
+    """Return the message with which a function is refused, at decoration or at the first call."""
+    with pytest.raises(KernelError) as caught:
+        mixad.broadcast(function)(*(arguments or (np.ones(3),)))
+    assert caught.value.location is not None
+    message = str(caught.value)
+    assert "Instead: " in message
+    return message
+
+
+RNG = np.random.default_rng(0)
+SEEN: list[float] = []
+TABLE = {"a": 1.0}
+
+
+def test_random_numbers_in_a_kernel_are_refused() -> None:
+    import random
+
+    refused(lambda x: x * random.random())
+    refused(lambda x: x * RNG.random())
+    refused(lambda x: x * np.random.rand())
+
+
+def test_mutation_in_a_kernel_is_refused() -> None:
+    def appends(x: Any) -> Any:
+        SEEN.append(x)
+        return x
+
+    def assigns(x: Any) -> Any:
+        TABLE["a"] = x
+        return x
+
+    def rebinds(x: Any) -> Any:
+        global SEEN
+        SEEN = x
+        return x
+
+    for f in (appends, assigns, rebinds):
+        refused(f)
+    assert SEEN == []
+    assert TABLE == {"a": 1.0}
+
+
+def test_side_effects_in_a_kernel_are_refused() -> None:
+    refused(lambda x: print(x))
+    refused(lambda x: input(x))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_numbers_are_refused(dtype: Any) -> None:
+    with pytest.raises(KernelTypeError, match=r"'x'.*complex"):
+        mixad.broadcast(lambda x: x * x)(np.ones(3, dtype))
+    refused(lambda x: x * 1j)
+
+
+# -- captures ----------------------------------------------------------------------------------
+
+SCALE = 2.0
+
+
+def doubled_or_so(x: Any) -> Any:
+    return x * SCALE
+
+
+def calls_a_global_helper(x: Any) -> Any:
+    return doubled_or_so(x) + 1.0
+
+
+def test_captured_globals_are_read_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = mixad.broadcast(calls_a_global_helper)
+    x = np.asarray([1.0, 2.0])
+    np.testing.assert_array_equal(kernel(x), [3, 5])
+    monkeypatch.setitem(globals(), "SCALE", 10.0)
+    np.testing.assert_array_equal(kernel(x), [11, 21])
+    monkeypatch.setitem(globals(), "doubled_or_so", lambda x: -x)
+    np.testing.assert_array_equal(kernel(x), [0, -1])
+
+
+def test_captured_cells_are_read_at_every_call() -> None:
+    scale = 2.0
+    kernel = mixad.broadcast(lambda x: x * scale)
+    x = np.asarray([1.0, 2.0])
+    np.testing.assert_array_equal(kernel(x), [2, 4])
+    scale = 3.0
+    np.testing.assert_array_equal(kernel(x), [3, 6])
+    np.testing.assert_array_equal(mixad.grad(lambda x: kernel(x).sum())(x), [3, 3])
+    scale = np.asarray([10.0, 100.0])
+    np.testing.assert_array_equal(kernel(x), [10, 200])
+
+
+def test_gradient_sees_the_captures_of_the_call_not_of_the_backward_pass() -> None:
+    scale = 2.0
+    kernel = mixad.broadcast(lambda x: x * scale)
+    _, pullback = mixad.vjp(kernel, np.asarray([1.0]))
+    scale = 5.0
+    np.testing.assert_array_equal(pullback(np.ones(1))[0], [2])
+
+
+def test_pending_call_sees_the_captures_of_the_call() -> None:
+    scale = 2.0
+    kernel = mixad.broadcast(lambda x: x * x * scale)
+
+    def loss(x: Any) -> Any:
+        nonlocal scale
+        y = kernel(x)
+        scale = 100.0
+        return y.sum()
+
+    value, (dx,) = mixad.value_and_vjp(loss, (np.asarray([3.0]),), 1.0)
+    assert value == 18
+    np.testing.assert_array_equal(dx, [12])
+
+
+def test_user_text_cannot_escape_from_comments() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2  # */ \
+        return y + len_of("*/ \\ \n unreachable")
+
+    def len_of(_: Any) -> int:
+        return 3
+
+    try:
+        kernel = mixad.broadcast(f)
+        got = kernel(np.ones(2))
+    except MixadError:
+        return
+    np.testing.assert_array_equal(got, [5, 5])
+    for stage in ("program", "llvm"):
+        assert kernel.source(np.ones(2), stage=stage)
+
+
+# -- loops that converge -----------------------------------------------------------------------
+
+
+def root_by_newton(a: Any) -> Any:
+    x = a
+    for _ in range(STEPS_TO_CONVERGE):
+        step = (x * x - a) / (2 * x)
+        x -= step
+        if abs(step) <= 1e-10 * x:
+            break
+    return x
+
+
+def root_by_fixed_point(a: Any) -> Any:
+    x = 1.0
+    while abs(x * x - a) > 1e-10:
+        x = x - 0.2 * (x * x - a)
+    return x
+
+
+def root_by_bisection(a: Any) -> Any:
+    low, high = 0.0, 10.0
+    while high - low > 1e-10:
+        middle = 0.5 * (low + high)
+        if middle * middle > a:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def test_derivative_of_newtons_iterates_has_converged() -> None:
+    a = np.asarray([0.5, 2.0, 3.0])
+    np.testing.assert_allclose(gradient(root_by_newton, a), 0.5 / np.sqrt(a), rtol=1e-13)
+    kernel = mixad.broadcast(root_by_newton)
+    second = mixad.grad(lambda a: mixad.grad(lambda a: kernel(a).sum())(a).sum())(a)
+    np.testing.assert_allclose(second, -0.25 * a**-1.5, rtol=1e-12)
+
+
+def test_derivative_of_a_fixed_points_iterates_lags() -> None:
+    a = np.asarray([1.5, 2.0, 3.0])
+    np.testing.assert_allclose(gradient(root_by_fixed_point, a), 0.5 / np.sqrt(a), rtol=1e-7)
+
+
+@pytest.mark.xfail(reason="DESIGN, Pullback: the warning is not built yet", strict=True)
+def test_bisection_warns_by_name() -> None:
+    kernel = mixad.broadcast(root_by_bisection)
+    with pytest.warns(UserWarning, match=r"low|high"):
+        mixad.grad(lambda a: kernel(a).sum())(np.asarray([2.0]))
+
+
+# -- shapes ------------------------------------------------------------------------------------
+
+
+def test_unused_input_has_zero_gradient() -> None:
+    kernel = mixad.broadcast(lambda x, unused: x * x)
+    x = np.asarray([1.0, 2.0])
+    dx, du = mixad.grad(lambda x, u: kernel(x, u).sum(), argnums=(0, 1))(x, x)
+    np.testing.assert_array_equal(dx, [2, 4])
+    np.testing.assert_array_equal(du, [0, 0])
+
+
+def test_result_that_depends_on_no_input_warns_and_is_zero() -> None:
+    kernel = mixad.broadcast(lambda x: x * 2.0)
+    with pytest.warns(UserWarning, match="does not depend"):
+        got = mixad.grad(lambda x: kernel(np.ones(2)).sum())(np.ones(3))
+    np.testing.assert_array_equal(got, np.zeros(3))
+
+
+CONSTANT_IN_X = {
+    "constant": lambda x: 1.0,
+    "x**0": lambda x: x**0,
+    "floor": lambda x: special.floor(x),
+    "compared": lambda x: 1.0 if x > 0 else 2.0,
+}
+
+
+LOSES_ITS_SHAPE = pytest.mark.xfail(
+    reason="tape: a pullback that reads no argument is launched over the shape ()", strict=True
+)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        pytest.param(f, id=name, marks=[LOSES_ITS_SHAPE] if name in ("constant", "x**0") else [])
+        for name, f in CONSTANT_IN_X.items()
+    ],
+)
+def test_function_with_zero_gradient_keeps_its_value(f: Any) -> None:
+    kernel = mixad.broadcast(f)
+    x = np.asarray([1.0, 2.0, 3.0])
+    want = kernel(x)
+    assert want.shape == (3,)
+    value, (dx,) = mixad.value_and_vjp(kernel, (x,), np.ones(3))
+    assert value.shape == (3,)
+    np.testing.assert_array_equal(value, want)
+    np.testing.assert_array_equal(dx, np.zeros(3))
+    total, dx = mixad.value_and_grad(lambda x: kernel(x).sum())(x)
+    assert total == want.sum()
+    np.testing.assert_array_equal(dx, np.zeros(3))
+
+
+@given(st.lists(st.floats(-3, 3), min_size=1, max_size=40))
+def test_function_that_ignores_its_widest_argument_is_still_broadcast(numbers: list[float]) -> None:
+    kernel = mixad.broadcast(lambda x, wide: x * x)
+    wide = np.asarray(numbers)
+    value, (dx,) = mixad.value_and_vjp(lambda x: kernel(x, wide), (np.asarray([3.0]),), wide)
+    np.testing.assert_array_equal(value, np.full(wide.shape, 9.0))
+    assert dx[0] == pytest.approx(6 * math.fsum(numbers), rel=1e-12, abs=1e-12)
+
+
+def test_refused_syntax_is_also_a_syntax_error() -> None:
+    with pytest.raises(SyntaxError) as caught:
+        mixad.broadcast(lambda x: [x])(np.ones(3))
+    assert isinstance(caught.value, KernelSyntaxError)
