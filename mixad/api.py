@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
+from mixad.backends.arrays import is_array, scalar_type_of
 from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent, backward
 from mixad.tape.broadcast_node import broadcast_to
 from mixad.tape.cell import Cell
-from mixad.tape.library import is_array, library_of
 from mixad.tape.node import InputNode
 from mixad.tape.tracer import Level, Origin, Tracer, check_alive, plain, stripped
 
@@ -383,7 +383,7 @@ def _check_scalar(name: str, outputs: _Outputs) -> None:
             f"mixad.{name}: the function returned an array of shape {shape}, a gradient needs one "
             "number: return its .sum(), or use mixad.vjp"
         )
-    if is_array(leaf) and not library_of(leaf).type_of(leaf.dtype).is_float:
+    if is_array(leaf) and not scalar_type_of(leaf.dtype).is_float:
         raise TracerError(
             f"mixad.{name}: the function returned a value of dtype {leaf.dtype}, which has no "
             "gradient"

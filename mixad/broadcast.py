@@ -7,10 +7,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias, overload
 
-import array_api_compat
 import numpy as np
 
-from mixad.backends.arrays import library_of, scalar_type_of
+from mixad.backends.arrays import scalar_type_of
 from mixad.backends.execute import Kernel, kernel_for
 from mixad.errors import KernelGradientError, KernelSyntaxError, KernelTypeError
 from mixad.explain import Explanation, explain_kernel, kernel_source
@@ -26,10 +25,11 @@ from mixad.scalar.parse import (
     parse,
     read_function,
 )
-from mixad.scalar.promotion import NUMPY, STRICT, TORCH, Rules
+from mixad.scalar.promotion import NUMPY, Rules
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.broadcast_node import apply_program
+from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["BroadcastFunction", "broadcast"]
@@ -37,7 +37,6 @@ __all__ = ["BroadcastFunction", "broadcast"]
 Names: TypeAlias = Sequence[str] | str | None
 """Parameters of a function; one name stands for itself."""
 
-_RULES = {"torch": TORCH, "array_api_strict": STRICT}
 _CHUNKS = range(1, MAX_PARTIALS + 1)
 _OPTIONS = tuple(field.name for field in fields(KernelOptions))
 _WEAK = {
@@ -335,7 +334,7 @@ def _rules_for(values: Sequence[Any]) -> Rules:
     """Return the promotion policy of the library that the arrays are of."""
     for value in values:
         if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
-            return _RULES.get(library_of(getattr(value, "primal", value)).module, NUMPY)
+            return library_beside(value).rules
     return NUMPY
 
 
@@ -354,7 +353,7 @@ def _dual_arrays(
     """Return a dual chunk of arrays from one of positions; static zeros become arrays of zeros."""
     primal = arrays[positions.primal]
     values = plain(primal)
-    xp = array_api_compat.array_namespace(values)
+    xp = library_beside(primal).xp
     if not xp.isdtype(values.dtype, "real floating"):
         return DualChunk(primal)
     partials: dict[Hashable, Any] = {

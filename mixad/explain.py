@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mixad.backends.arrays import NUMPY, library_of
 from mixad.backends.execute import broadcast_shape, kernel_for
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions
@@ -17,7 +18,6 @@ from mixad.scalar.ir import Program
 from mixad.scalar.math import expand
 from mixad.scalar.pushforward import pushforward
 from mixad.tape.cell import kernel_values
-from mixad.tape.library import NUMPY, library_of
 from mixad.tape.plan import PullbackPlan, plan_pullback
 
 __all__ = ["Explanation", "explain_kernel", "kernel_source"]

@@ -1,67 +1,197 @@
-"""What mixad asks of an array, whichever library made it."""
+"""What mixad asks of an array: one record for each array library.
+
+NumPy is its own namespace.  `array_api_compat` is asked for the namespaces of the others only:
+importing its NumPy namespace costs more time than NumPy itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import array_api_compat
 import numpy as np
 
-from mixad.errors import KernelTypeError
+from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
-from mixad.scalar.types import ScalarType, type_named
+from mixad.scalar import promotion
+from mixad.scalar.types import ALL_TYPES, ScalarType
 
-__all__ = [
-    "Library",
-    "layout_of",
-    "library_of",
-    "numpy_view",
-    "scalar_type_of",
-    "strides_of",
-    "wrap_numpy",
-]
+__all__ = ["NUMPY", "Array", "Library", "as_array", "device_name", "is_array", "is_scalar",
+           "layout_of", "library_of", "scalar_type_of"]  # fmt: skip
 
-_TYPE_NAMES = {
-    "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
-    "uint16": "u16", "uint32": "u32", "uint64": "u64", "float32": "f32", "float64": "f64",
-}  # fmt: skip
-_TYPES: dict[Any, ScalarType] = {}  # dtype object of any library → its type, filled as they are met
+Array: TypeAlias = Any
+"""An array of any library, or a NumPy scalar."""
+
+_NumpyArray: TypeAlias = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Library:
-    """Where an array lives.
+class _Memory:
+    """How the memory of a library's arrays is shared with NumPy; nothing is copied.
 
     Attributes
     ----------
-    module : str
-        Top-level module of its type, such as ``"numpy"``.
-    device : str
-        Kind of device and, where there are several, its index: ``"cpu"``, ``"cuda:1"``.
+    strides : callable
+        Bytes between neighbours along each axis of an array.
+    view : callable
+        The NumPy array over the memory of an array on the CPU.
+    wrapped : callable
+        ``(xp, result)``: the library's array over the memory of a NumPy array.
     """
 
-    module: str
-    device: str
+    strides: Callable[[Array], tuple[int, ...]]
+    view: Callable[[Array], _NumpyArray]
+    wrapped: Callable[[Any, _NumpyArray], Array]
 
 
-_NUMPY = Library("numpy", "cpu")
+_MEMORY = {
+    "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result: result),
+    "cupy": _Memory(lambda a: a.strides, np.from_dlpack, lambda xp, result: xp.asarray(result)),
+    "torch": _Memory(
+        lambda a: tuple(s * a.element_size() for s in a.stride()),
+        lambda a: a.detach().numpy(),
+        lambda xp, result: xp.from_numpy(result),
+    ),
+}
+_DLPACK = _Memory(
+    lambda a: np.from_dlpack(a).strides,
+    np.from_dlpack,
+    lambda xp, result: xp.asarray(result, copy=False),
+)
+_RULES = {
+    "numpy": promotion.NUMPY,
+    "cupy": promotion.NUMPY,
+    "dask": promotion.NUMPY,
+    "torch": promotion.TORCH,
+}
 
 
-def library_of(array: Any) -> Library:
-    """Return the library and the device of an array.
+@dataclass(frozen=True, eq=False)
+class Library:
+    """One array library.
+
+    Attributes
+    ----------
+    name : str
+        Top-level module of its arrays, such as ``"numpy"``.
+    xp : module
+        Its array-API namespace.
+    """
+
+    name: str
+    xp: Any
+    _dtypes: dict[ScalarType, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def rules(self) -> promotion.Rules:
+        """Its promotion policy; that of the standard where it is not known."""
+        return _RULES.get(self.name, promotion.STRICT)
+
+    @property
+    def memory(self) -> _Memory:
+        """How its memory is shared with NumPy."""
+        return _MEMORY.get(self.name, _DLPACK)
+
+    def dtype_of(self, type: ScalarType) -> Any:
+        """Return its dtype of a scalar type."""
+        found = self._dtypes.get(type)
+        if found is None:
+            name = type.dtype.name
+            found = type.dtype if self.xp is np else getattr(self.xp, name)
+            self._dtypes[type] = found
+        return found
+
+    def asarray(self, value: Any, type: ScalarType, device: Any = None) -> Array:
+        """Return a scalar or an array as an array of this library."""
+        return self.xp.asarray(value, dtype=self.dtype_of(type), device=device)
+
+    def strides_of(self, array: Array) -> tuple[int, ...]:
+        """Return the bytes between neighbours along each axis of one of its arrays."""
+        return self.memory.strides(array)
+
+    def numpy_view(self, array: Array) -> _NumpyArray:
+        """Return a NumPy array over the memory of one of its arrays on the CPU."""
+        return self.memory.view(array)
+
+    def wrapped(self, result: _NumpyArray) -> Array:
+        """Return a NumPy array as one of its arrays, over the same memory."""
+        return self.memory.wrapped(self.xp, result)
+
+
+NUMPY = Library("numpy", np)
+_LIBRARIES: dict[type, Library] = {np.ndarray: NUMPY}
+_BY_NAMESPACE: dict[int, Library] = {id(np): NUMPY}
+
+
+def library_of(array: Array) -> Library:
+    """Return the library of an array, refusing what would not be differentiated exactly.
 
     Parameters
     ----------
     array : array
-        Of any array-API library.
+        Of any array-API library, or a NumPy scalar.
+
+    Raises
+    ------
+    TracerError
+        For a torch tensor that requires grad: its own tape would not see what happens here.
+    KernelTypeError
+        For subclasses of arrays whose operations mean something else.
     """
-    if isinstance(array, (np.ndarray, np.generic)):
-        return _NUMPY
-    module = type(array).__module__.partition(".")[0]
-    device = str(array_api_compat.device(array)).lower()
-    return Library(module, "cpu" if "cpu" in device else device)
+    kind = type(array)
+    if kind is np.ndarray:
+        return NUMPY
+    if getattr(array, "requires_grad", False) is True:
+        raise TracerError(
+            "a torch tensor that requires grad would be silently detached here: pass "
+            "tensor.detach(), or record the call with the plugin mixad-torch"
+        )
+    return _LIBRARIES.get(kind) or _met(kind, array)
+
+
+def _met(kind: type, array: Array) -> Library:
+    """Return, and remember, the library of a type of arrays that was not seen before."""
+    if any(base.__name__ in ("matrix", "MaskedArray") for base in kind.__mro__):
+        raise KernelTypeError(
+            f"{kind.__module__}.{kind.__name__} is not supported, its operations are not those of "
+            "an array",
+            hint="convert it with numpy.asarray",
+        )
+    if issubclass(kind, (np.ndarray, np.generic)):
+        return _LIBRARIES.setdefault(kind, NUMPY)
+    xp = array_api_compat.array_namespace(array)
+    name = xp.__name__.removeprefix("array_api_compat.").partition(".")[0]
+    library = _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
+    return _LIBRARIES.setdefault(kind, library)
+
+
+def is_scalar(value: object) -> bool:
+    """Whether a value is a Python number, which adapts to the dtype of the arrays beside it."""
+    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
+
+
+def is_array(value: object) -> bool:
+    """Whether a value is an array of some library (a tracer is not) or a NumPy scalar."""
+    if type(value) in _LIBRARIES:
+        return True
+    return bool(array_api_compat.is_array_api_obj(value)) and not hasattr(value, "__mixad_tracer__")
+
+
+def as_array(value: Any) -> Any:
+    """Return a NumPy scalar as the 0-d array that it stands for, anything else as it is."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def device_name(array: Array) -> str:
+    """Return kind of device and, where there are several, its index: ``"cpu"``, ``"cuda:1"``."""
+    name = str(array_api_compat.device(array)).lower()
+    return "cpu" if "cpu" in name else name
+
+
+_TYPES: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in ALL_TYPES}
+_TYPE_NAMES = {t.dtype.name: t for t in ALL_TYPES}
 
 
 def scalar_type_of(dtype: Any) -> ScalarType:
@@ -75,10 +205,10 @@ def scalar_type_of(dtype: Any) -> ScalarType:
     key = (type(dtype), dtype)  # libraries' dtypes may hash alike and refuse to be compared
     known = _TYPES.get(key)
     if known is None:
-        name = _TYPE_NAMES.get(str(dtype).rpartition(".")[2])
-        if name is None:
+        known = _TYPE_NAMES.get(str(dtype).rpartition(".")[2])
+        if known is None:
             raise KernelTypeError(f"kernels do not compute in dtype {dtype}", hint=_instead(dtype))
-        known = _TYPES[key] = type_named(name)
+        _TYPES[key] = known
     return known
 
 
@@ -88,58 +218,7 @@ def _instead(dtype: Any) -> str:
     return f"convert it to one of {', '.join(_TYPE_NAMES)}"
 
 
-def layout_of(array: Any) -> Layout:
+def layout_of(array: Array) -> Layout:
     """Return type, shape and byte strides of an array."""
-    type = scalar_type_of(array.dtype)
-    shape = tuple(array.shape)
-    return Layout(type, shape, strides_of(array))
-
-
-def strides_of(array: Any) -> tuple[int, ...]:
-    """Return the bytes between neighbours along each axis.
-
-    Parameters
-    ----------
-    array : array
-        Of NumPy, of a library with ``stride()``, or one on the CPU that speaks DLPack.
-    """
-    if isinstance(array, (np.ndarray, np.generic)):
-        return array.strides
-    if hasattr(array, "stride"):
-        return tuple(s * array.element_size() for s in array.stride())
-    return np.from_dlpack(array).strides
-
-
-def _from_torch(array: Any) -> np.ndarray[Any, Any]:
-    view: np.ndarray[Any, Any] = array.detach().numpy()
-    return view
-
-
-def _to_torch(result: np.ndarray[Any, Any], like: Any) -> Any:
-    torch = __import__(type(like).__module__.partition(".")[0])
-    return torch.from_numpy(result)
-
-
-def _to_namespace(result: np.ndarray[Any, Any], like: Any) -> Any:
-    return array_api_compat.array_namespace(like).asarray(result, copy=False)
-
-
-_VIEWS: dict[str, Callable[[Any], np.ndarray[Any, Any]]] = {
-    "numpy": np.asarray,
-    "torch": _from_torch,
-}
-_WRAPPERS: dict[str, Callable[[np.ndarray[Any, Any], Any], Any]] = {
-    "numpy": lambda result, like: result,
-    "torch": _to_torch,
-}
-
-
-def numpy_view(array: Any, module: str) -> np.ndarray[Any, Any]:
-    """Return a NumPy array over the memory of an array on the CPU; nothing is copied."""
-    view = _VIEWS.get(module)
-    return np.from_dlpack(array) if view is None else view(array)
-
-
-def wrap_numpy(result: np.ndarray[Any, Any], like: Any, module: str) -> Any:
-    """Return a NumPy array as an array of the library of ``like``; nothing is copied."""
-    return _WRAPPERS.get(module, _to_namespace)(result, like)
+    strides = library_of(array).strides_of(array)
+    return Layout(scalar_type_of(array.dtype), tuple(array.shape), strides)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mixad.backends import registry
-from mixad.backends.arrays import Library, layout_of, library_of, strides_of
+from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of
 from mixad.backends.hookspecs import Backend
 from mixad.errors import KernelTypeError
 from mixad.kernel.plan import Layout, plan
@@ -86,7 +86,7 @@ class Kernel:
         return (
             backend,
             *[
-                (a.__class__, a.dtype, a.shape, strides_of(a))
+                (a.__class__, a.dtype, a.shape, library_of(a).strides_of(a))
                 for a, is_array in zip(arguments, self._is_array, strict=True)
                 if is_array
             ],
@@ -113,15 +113,13 @@ class Kernel:
         arrays = [
             a if is_array else None for a, is_array in zip(arguments, self._is_array, strict=True)
         ]
-        library = _one_library([a for a in arrays if a is not None])
+        library, device = _one_place([a for a in arrays if a is not None])
         layouts = [None if a is None else layout_of(a) for a in arrays]
         _check_types(self.passes[0], layouts)
         shape = broadcast_shape(self.passes[0], [() if a is None else a.shape for a in arrays])
         dtype = str(next((lay.type for lay in layouts if lay is not None), F64).dtype)
         chosen = (
-            registry.backend(backend)
-            if backend
-            else registry.resolve(library.module, library.device, dtype)
+            registry.backend(backend) if backend else registry.resolve(library.name, device, dtype)
         )
         cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
         launch = plan(self.passes, self.requests, layouts, shape, cache_bytes)
@@ -138,15 +136,15 @@ def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
             )
 
 
-def _one_library(arrays: Sequence[Any]) -> Library:
-    """Return the library that all arrays share."""
-    found = {library_of(a): a for a in arrays}
+def _one_place(arrays: Sequence[Any]) -> tuple[Library, str]:
+    """Return the library and the device that all arrays share."""
+    found = dict.fromkeys((library_of(a), device_name(a)) for a in arrays)
     if len(found) > 1:
-        kinds = " and ".join(f"{lib.module} on {lib.device}" for lib in found)
+        kinds = " and ".join(f"{library.name} on {device}" for library, device in found)
         raise KernelTypeError(
             f"arguments of one call are arrays of {kinds}: convert them to one library and device"
         )
-    return next(iter(found), Library("numpy", "cpu"))
+    return next(iter(found), (NUMPY, "cpu"))
 
 
 def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import array_api_compat
-import array_api_compat.numpy
-
+from mixad.backends.arrays import NUMPY, library_of
 from mixad.backends.hookspecs import ANY, API_VERSION, BackendSpec, Capability, hookimpl
 from mixad.emit.array_run import run_procedure, sum_to
 from mixad.emit.arrays import Procedure, lowered, show
@@ -98,7 +96,7 @@ class ReferenceBackend:
         passes = executable.spec.passes
         kinds = tuple((p.kind, p.var.type) for p in passes[0].params)
         arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
-        xp = array_api_compat.array_namespace(*arrays) if arrays else array_api_compat.numpy
+        xp = (library_of(arrays[0]) if arrays else NUMPY).xp
         results = [
             run_procedure(procedure, kinds, arguments, launch.shape, xp)
             for procedure in executable.procedures

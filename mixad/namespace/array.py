@@ -6,15 +6,13 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import array_api_compat
-
+from mixad.backends.arrays import is_array, is_scalar, scalar_type_of
 from mixad.namespace import statistical
 from mixad.namespace.elementwise import convert, elementwise, is_operand, square
 from mixad.namespace.indexing import getitem
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims, reshape
 from mixad.namespace.statistical import Axis
-from mixad.tape.library import is_array, is_scalar
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["ArrayTracer"]
@@ -120,9 +118,9 @@ class ArrayTracer(Tracer):
     def astype(self, dtype: Any) -> Any:
         """Return the elements as another dtype; what is no float has no derivative."""
         library = self.cell.library
-        target = library.type_of(library.xp.empty(0, dtype=dtype).dtype)
+        target = scalar_type_of(library.xp.empty(0, dtype=dtype).dtype)
         if not target.is_float:
-            return array_api_compat.array_namespace(plain(self)).astype(plain(self), dtype)
+            return library.xp.astype(plain(self), dtype)
         return self if target == self.cell.type else convert(self, target)
 
 

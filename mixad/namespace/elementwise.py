@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, scalar_type_of
+from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Kind, Program
 from mixad.scalar.promotion import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.broadcast_node import apply_program
-from mixad.tape.library import NUMPY, Library, is_array, is_scalar, library_of
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer
 
@@ -64,7 +65,7 @@ _Described = tuple[Typed, int, bool]
 @cache
 def _program(op: str, library: Library, params: tuple[_Described, ...]) -> Program:
     """Return the program of one op: operands are converted to their common type, then used."""
-    common = library.promoted(op, [(typed, rank) for typed, rank, _ in params])
+    common = promoted(library, op, [(typed, rank) for typed, rank, _ in params])
     strong = any(not typed.weak for typed, _, _ in params)
     builder = Builder(op)
     args = []
@@ -111,7 +112,7 @@ def _described(operand: Any, library: Library) -> _Described:
         return Typed(operand.cell.type, operand.cell.weak), min(operand.ndim, 1), False
     if is_scalar(operand):
         return Typed(_weak_type(operand), True), 0, True
-    return Typed(library.type_of(operand.dtype), False), min(operand.ndim, 1), False
+    return Typed(scalar_type_of(operand.dtype), False), min(operand.ndim, 1), False
 
 
 def _weak_type(number: bool | int | float) -> ScalarType:
@@ -119,4 +120,4 @@ def _weak_type(number: bool | int | float) -> ScalarType:
 
 
 def _element_type(x: Any) -> ScalarType:
-    return x.cell.type if isinstance(x, Tracer) else library_of(x).type_of(x.dtype)
+    return x.cell.type if isinstance(x, Tracer) else scalar_type_of(x.dtype)

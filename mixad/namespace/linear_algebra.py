@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from mixad.backends.arrays import scalar_type_of
 from mixad.namespace.elementwise import convert
 from mixad.namespace.manipulation import matrix_transpose, reshape
+from mixad.namespace.promotion import promoted
 from mixad.scalar.promotion import Typed
 from mixad.tape.broadcast_node import sum_to
-from mixad.tape.library import Library
 from mixad.tape.node import Rule, apply_rule, common_library
 
 __all__ = ["matmul"]
@@ -52,12 +53,12 @@ _MATMUL = Rule(
 
 def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
     library = common_library("matmul", (a, b))
-    types = [library.type_of(x.dtype) for x in (a, b)]
+    types = [scalar_type_of(x.dtype) for x in (a, b)]
     if types[0] == types[1]:
         return a, b
-    common = library.promoted("matmul", [(Typed(t, False), 1) for t in types])
-    return _converted(a, library, common), _converted(b, library, common)
+    common = promoted(library, "matmul", [(Typed(t, False), 1) for t in types])
+    return _converted(a, common), _converted(b, common)
 
 
-def _converted(x: Any, library: Library, common: Any) -> Any:
-    return x if library.type_of(x.dtype) == common else convert(x, common)
+def _converted(x: Any, common: Any) -> Any:
+    return x if scalar_type_of(x.dtype) == common else convert(x, common)

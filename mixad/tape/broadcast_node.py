@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from mixad.backends.arrays import Library, scalar_type_of
 from mixad.backends.execute import execute
 from mixad.errors import KernelGradientError
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
@@ -22,7 +23,6 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64, ScalarType
 from mixad.tape.cell import Cell, Launch, kernel_values
-from mixad.tape.library import Library, library_of
 from mixad.tape.node import Cotangents, Rule, apply_rule, common_library
 from mixad.tape.plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Level, Origin, Tracer, levels_of, stripped
@@ -84,9 +84,6 @@ def apply_call(
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     if tracers:
         return _recorded(call, arguments, tracers, options)
-    for argument in arguments:
-        if hasattr(argument, "shape"):
-            library_of(argument)  # refuses what must not be detached
     values = kernel_values(call.passes[0], arguments)
     return execute(call.passes, call.outputs, values, options.backend)
 
@@ -242,7 +239,7 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     if tuple(x.shape) == shape:
         return x
     if not isinstance(x, Tracer):
-        program = _identity(library_of(x).type_of(x.dtype))
+        program = _identity(scalar_type_of(x.dtype))
         return apply_call(KernelCall((program,), (OutputRequest(0, 0, shape),)), (x,))[0]
     levels = levels_of([x])
     source, launch = x.cell, x.cell.launch

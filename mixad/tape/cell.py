@@ -10,11 +10,11 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from mixad.backends.arrays import Array, Library, as_array, is_scalar, library_of, scalar_type_of
 from mixad.backends.execute import execute
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
-from mixad.tape.library import Array, Library, as_array, is_scalar, library_of
 
 __all__ = ["Cell", "Launch", "kernel_values"]
 
@@ -61,7 +61,7 @@ class Cell:
     def of(cls, array: Array, *, weak: bool = False) -> Cell:
         """Return the cell of an array that exists."""
         library = library_of(array)
-        kind = library.type_of(array.dtype)
+        kind = scalar_type_of(array.dtype)
         cell = cls(tuple(array.shape), kind, library, getattr(array, "device", None), weak=weak)
         cell._array = as_array(array)
         return cell
@@ -165,4 +165,4 @@ def kernel_values(program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]
 def _number(value: Any) -> Any:
     if is_scalar(value):
         return value
-    return float(value) if library_of(value).type_of(value.dtype).is_float else int(value)
+    return float(value) if scalar_type_of(value.dtype).is_float else int(value)

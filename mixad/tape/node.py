@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mixad.backends.arrays import Array, Library, library_of
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
-from mixad.tape.library import Array, Library, library_of
 from mixad.tape.tracer import Level, Origin, Tracer, levels_of, plain, stripped
 
 __all__ = ["Cotangents", "InputNode", "Node", "Rule", "RuleNode", "Shaped", "apply_rule",
-           "common_library"]  # fmt: skip
+           "common_library", "library_beside"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
@@ -176,9 +176,14 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     return type(tracers[0])(Cell.of(value), Origin(node, 0, levels_of(tracers)))
 
 
+def library_beside(value: Any) -> Library:
+    """Return the library of an array or a tracer."""
+    return value.cell.library if isinstance(value, Tracer) else library_of(value)
+
+
 def common_library(what: str, arguments: Sequence[Any]) -> Library:
     """Return the one library that all arrays among the arguments belong to."""
-    libraries = [a.cell.library if isinstance(a, Tracer) else library_of(a) for a in arguments]
+    libraries = [library_beside(a) for a in arguments]
     for library in libraries:
         if library is not libraries[0]:
             raise TracerError(

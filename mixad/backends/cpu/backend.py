@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import library_of, numpy_view, wrap_numpy
+from mixad.backends.arrays import NUMPY, library_of
 from mixad.backends.cpu import buffers, compiler, workers
 from mixad.backends.cpu.code_version import code_version
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect
@@ -90,8 +90,8 @@ class CpuBackend:
         """Run a kernel over new results."""
         binding = executable.binding(launch)
         like = arguments[binding.arrays[0][0]] if binding.arrays else None
-        module = "numpy" if like is None else library_of(like).module
-        views = [numpy_view(arguments[k], module) for k, _ in binding.arrays]
+        library = NUMPY if like is None else library_of(like)
+        views = [library.numpy_view(arguments[k]) for k, _ in binding.arrays]
         results = [buffers.empty(o.memory, o.dtype) for o in binding.outputs]
         status = array("i", (0, 0))
         if binding.tiles:
@@ -108,7 +108,7 @@ class CpuBackend:
                 binding.outputs, executable.spec.outputs, results, strict=True
             )
         )
-        return tuple(wrap_numpy(r, like, module) for r in finished)
+        return tuple(library.wrapped(r) for r in finished)
 
 
 def _dialect(host: Host) -> Dialect:
