@@ -27,6 +27,7 @@ from mixad.scalar.ir import (
     Statement,
     Var,
     While,
+    walk_statements,
 )
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL
@@ -99,8 +100,7 @@ class Body:
                 outs = self.masked_if(s, cond) if cond.lanes else self.branching_if(s, cond)
                 self.values.update(zip(s.outs, outs, strict=True))
             case While():
-                uniform = not any(v in self.varying for v in s.carries) or not self.leaves_apart(s)
-                outs = self.uniform_loop(s) if uniform else self.masked_loop(s)
+                outs = self.masked_loop(s) if self.leaves_apart(s) else self.uniform_loop(s)
                 self.values.update(zip(s.outs, outs, strict=True))
             case Load():
                 indices = [self.value(i) for i in s.indices]
@@ -169,9 +169,13 @@ class Body:
         return [self.text.select(cond, a, b) for a, b in zip(yes, no, strict=True)]
 
     def under(self, mask: Value, block: Block) -> list[Value]:
-        """Emit a block for the lanes of a mask, skipped at run time when it is dear and they are none."""
+        """Emit a block for the lanes of a mask, skipped where it is dear and they are none.
+
+        A loop is skipped however cheap: where no lane needs it, nothing says that it ends.
+        """
         self.mask = mask
-        if block_cost(block) < BRANCH_COST:
+        loops = any(isinstance(s, While) for s in walk_statements(block))
+        if block_cost(block) < BRANCH_COST and not loops:
             return self.block(block)
         text = self.text
         some, join = text.name(), text.name()
