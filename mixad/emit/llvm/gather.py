@@ -57,11 +57,17 @@ def gathered(
         Type of the elements.
     """
     lanes = any(i.lanes for i in indices)
-    offset = Value("zeroinitializer" if lanes else "0", I64, lanes)
+    zero = text.const(Const(0, I64))
+    offset, inside = zero, text.const(Const(True, BOOL))
     for index, extent, stride in zip(indices, array.extents, array.strides, strict=True):
-        inside = _inside(text, array, _wide(text, index), Value(extent, I64, False), mask)
-        moved = _arithmetic(text, "mul", inside, Value(stride, I64, False))
+        size = Value(extent, I64, False)
+        counted = _from_start(text, index, size)
+        inside = _arithmetic(text, "and", inside, _compare(text, "ult", counted, size))
+        moved = _arithmetic(text, "mul", counted, Value(stride, I64, False))
         offset = _arithmetic(text, "add", offset, moved)
+    _note_outside(text, array, inside, mask)
+    # The first element is there to be read even in an array that has none (`Binding.filled`).
+    offset = text.select(inside, offset, zero)
     if not lanes:
         pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {offset.text}")
         loaded = text.let(f"load {memory_type(type, False)}, ptr {pointer}, align 1")
@@ -69,20 +75,23 @@ def gathered(
     return from_memory(text, _gang(text, array, offset, type), type, lanes=True)
 
 
-def _wide(text: Text, index: Value) -> Value:
-    """Return an index as a 64-bit integer."""
-    if index.type.bits == 64:
-        return Value(index.text, I64, index.lanes)
-    extend = "sext" if index.type.kind == "int" else "zext"
-    wide = Value("", I64, index.lanes).llvm
-    return text.value(f"{extend} {index} to {wide}", I64, index.lanes)
+def _from_start(text: Text, index: Value, extent: Value) -> Value:
+    """Return an index as a 64-bit integer; a negative one counts from the end."""
+    wide = Value(index.text, I64, index.lanes)
+    if index.type.bits < I64.bits:
+        extend = "sext" if index.type.kind == "int" else "zext"
+        wide = text.value(f"{extend} {index} to {wide.llvm}", I64, index.lanes)
+    if index.type.kind == "uint":
+        return wide
+    negative = _compare(text, "slt", wide, text.const(Const(0, I64)))
+    return text.select(negative, _arithmetic(text, "add", wide, extent), wide)
 
 
 def _arithmetic(text: Text, instruction: str, a: Value, b: Value) -> Value:
     lanes = a.lanes or b.lanes
     if lanes:
         a, b = text.splat(a), text.splat(b)
-    return text.value(f"{instruction} {a}, {b.text}", I64, lanes)
+    return text.value(f"{instruction} {a}, {b.text}", a.type, lanes)
 
 
 def _compare(text: Text, predicate: str, a: Value, b: Value) -> Value:
@@ -91,20 +100,17 @@ def _compare(text: Text, predicate: str, a: Value, b: Value) -> Value:
     return text.value(f"icmp {predicate} {a}, {b.text}", BOOL, a.lanes)
 
 
-def _inside(text: Text, array: Array, index: Value, extent: Value, mask: Value | None) -> Value:
-    """Count negative indices from the end; note those outside and replace them by 0."""
-    zero = text.const(Const(0, I64))
-    negative = _compare(text, "slt", index, zero)
-    index = text.select(negative, _arithmetic(text, "add", index, extent), index)
-    fits = _compare(text, "ult", index, extent)
-    wrong = text.both(mask, text.opposite(fits)) if mask is not None else text.opposite(fits)
+def _note_outside(text: Text, array: Array, inside: Value, mask: Value | None) -> None:
+    """Note that a lane which is switched on reads outside."""
+    wrong = text.opposite(inside)
+    if mask is not None:
+        wrong = text.both(mask, wrong)
     note, go_on = text.name(), text.name()
     text.add(f"br i1 {text.any(wrong)}, label %{note}, label %{go_on}")
     text.begin(note)
     text.add(f"store atomic i32 {array.number + 1}, ptr {array.outside} monotonic, align 4")
     text.add(f"br label %{go_on}")
     text.begin(go_on)
-    return text.select(fits, index, zero)
 
 
 def _gang(text: Text, array: Array, offset: Value, type: ScalarType) -> str:
