@@ -5,7 +5,7 @@ right result (`mixad.scalar.generate.EXACT_OPS`) are compared bit for bit.  The 
 a few units in the last place, and then a comparison may go the other way and everything after it
 be different.  So the interpreter runs such a program several times, with the results of inexact ops
 displaced by more than the tolerance: where that changes a decision, or makes results scatter, the
-element is not *determined* and is not compared; where it does not, the scatter is the tolerance.
+result is not *determined* and is not compared; where it does not, the scatter is the tolerance.
 
 ::
 
@@ -49,7 +49,7 @@ __all__ = ["ALL_OPS", "EXACT_OPS", "Expected", "Recipe", "as_python_source", "as
 Scalar: TypeAlias = Any
 Values: TypeAlias = np.ndarray[Any, Any]
 
-DISPLACEMENT = 32
+DISPLACEMENT = 16
 """Units in the last place by which results of inexact ops are displaced."""
 
 PATTERNS = 5
@@ -170,20 +170,20 @@ class Expected:
         The outputs, each of shape ``(count,)``.
     tolerance : tuple of arrays
         For each output, by how much each element may differ; 0 asks for the same bits.
-    determined : array of bool
-        Where results are to be compared.
+    determined : tuple of arrays of bool
+        For each output, where results are to be compared.
     """
 
     program: Program
     arguments: tuple[Any, ...]
     values: tuple[Values, ...]
     tolerance: tuple[Values, ...]
-    determined: Values
+    determined: tuple[Values, ...]
 
     @cached_property
     def discarded(self) -> float:
-        """Share of elements that are not compared."""
-        return 1.0 - float(np.mean(self.determined)) if self.determined.size else 0.0
+        """Share of results that are not compared."""
+        return 1.0 - float(np.mean(self.determined)) if self.determined else 0.0
 
     def element(self, index: int) -> tuple[Any, ...]:
         """Return the arguments of one element.
@@ -215,19 +215,17 @@ def expected_outputs(program: Program, arguments: Sequence[Any]) -> Expected:
     lanes = [a for a, p in zip(arguments, program.params, strict=True) if p.kind == "lane"]
     count = len(lanes[0]) if lanes else 1
     names = {s.op for s in walk_statements(program.body) if isinstance(s, Equation)}
-    scatter = _scatter_of if not all(map(is_exact, names)) else _exactly
-    rows = [scatter(program, _element(program, arguments, i)) for i in range(count)]
-    columns = range(len(program.outputs))
-    return Expected(
-        program,
-        arguments,
-        tuple(np.array([values[k] for values, _, _ in rows]) for k in columns),
-        tuple(np.array([tolerance[k] for _, tolerance, _ in rows]) for k in columns),
-        np.array([determined for _, _, determined in rows]),
-    )
+    results = _exactly if all(map(is_exact, names)) else _scattered
+    rows = [results(program, _element(program, arguments, i)) for i in range(count)]
+
+    def columns(part: int) -> tuple[Values, ...]:
+        return tuple(np.array([row[k][part] for row in rows]) for k in range(len(program.outputs)))
+
+    return Expected(program, arguments, columns(0), columns(1), columns(2))
 
 
-_Row: TypeAlias = tuple[tuple[Scalar, ...], tuple[float, ...], bool]
+_Result: TypeAlias = tuple[Scalar, float, bool]
+"""A result, its tolerance, and whether it is determined."""
 
 
 def _element(program: Program, arguments: Sequence[Any], index: int) -> tuple[Any, ...]:
@@ -235,13 +233,12 @@ def _element(program: Program, arguments: Sequence[Any], index: int) -> tuple[An
     return tuple(a[index] if p.kind == "lane" else a for p, a in pairs)
 
 
-def _exactly(program: Program, arguments: Sequence[Any]) -> _Row:
-    values = interpret(program, arguments, max_turns=TURN_LIMIT)
-    return values, (0.0,) * len(values), True
+def _exactly(program: Program, arguments: Sequence[Any]) -> list[_Result]:
+    return [(v, 0.0, True) for v in interpret(program, arguments, max_turns=TURN_LIMIT)]
 
 
-def _scatter_of(program: Program, arguments: Sequence[Any]) -> _Row:
-    """Return an element's results, four times their scatter, and whether they are determined."""
+def _scattered(program: Program, arguments: Sequence[Any]) -> list[_Result]:
+    """Return an element's results; four times their scatter is the tolerance."""
     plain = _Witness(lambda: 0)
     values = interpret(program, arguments, max_turns=TURN_LIMIT, watch=plain)
     spread = [0.0] * len(values)
@@ -249,12 +246,10 @@ def _scatter_of(program: Program, arguments: Sequence[Any]) -> _Row:
         witness = _Witness(_amounts(pattern))
         displaced = interpret(program, arguments, max_turns=TURN_LIMIT, watch=witness)
         if witness.decisions != plain.decisions:
-            return values, tuple(spread), False
-        spread = [
-            max(s, _distance(a, b)) for s, a, b in zip(spread, values, displaced, strict=True)
-        ]
-    determined = all(_is_small(s, v) for s, v in zip(spread, values, strict=True))
-    return values, tuple(4.0 * s for s in spread), determined
+            return [(v, 0.0, False) for v in values]
+        apart = map(_distance, values, displaced)
+        spread = [max(pair) for pair in zip(spread, apart, strict=True)]
+    return [(v, 4.0 * s, _is_small(s, v)) for s, v in zip(spread, values, strict=True)]
 
 
 def _amounts(pattern: int) -> Callable[[], int]:
@@ -339,15 +334,15 @@ def assert_agrees(expected: Expected, outputs: Sequence[Any]) -> None:
     AssertionError
         Naming the output and the first differing element.
     """
-    wanted = zip(expected.values, expected.tolerance, outputs, strict=True)
-    for k, (values, tolerance, got) in enumerate(wanted):
+    wanted = zip(expected.values, expected.tolerance, expected.determined, outputs, strict=True)
+    for k, (values, tolerance, determined, got) in enumerate(wanted):
         if got.dtype != values.dtype or got.shape != values.shape:
             _fail(
                 expected,
                 0,
                 f"output {k} is {got.dtype}{got.shape}, not {values.dtype}{values.shape}",
             )
-        wrong = expected.determined & ~_agrees(values, got, tolerance)
+        wrong = determined & ~_agrees(values, got, tolerance)
         if wrong.any():
             at = int(np.argmax(wrong))
             allowed = f"within {tolerance[at]:.3g}" if tolerance[at] else "bit for bit"

@@ -67,7 +67,7 @@ class Recipe:
     statements: int = 10
     depth: int = 3
     params: int = 4
-    outputs: int = 3
+    outputs: int = 6
     turns: int = 4
     uniforms: bool = True
     arrays: bool = False
@@ -181,7 +181,7 @@ class _Writer:
             array = ArrayType(self.type(), self.integer(1, 2))
             self.arrays.append((self.builder.array_param("a", array), array))
         self.statements(self.recipe.depth)
-        return self.builder.finish(self.outputs())
+        return self.builder.finish(self.late_first(self.scopes[0])[: self.recipe.outputs])
 
     def param(self, name: str) -> None:
         kind: Kind = "uniform" if self.recipe.uniforms and self.chance(0.2) else "lane"
@@ -213,11 +213,11 @@ class _Writer:
                 self.scopes[-1].append(atom)
                 self.unread[atom] = None
 
-    def outputs(self) -> list[Atom]:
-        """Return different atoms, unread and late ones first: most depends on them."""
-        count = self.integer(1, self.recipe.outputs)
-        late_first = self.scopes[0][::-1]
-        return sorted(late_first, key=lambda atom: atom not in self.unread)[:count]
+    def late_first(self, atoms: Sequence[Atom]) -> list[Atom]:
+        """Order atoms so that what depends on most comes first: unread ones, then late ones."""
+        ordered = list(reversed(atoms))
+        ordered.sort(key=lambda atom: atom not in self.unread)
+        return ordered
 
     def read(self, atoms: Sequence[Atom]) -> Atom:
         """Choose an atom and count it as read."""
@@ -229,13 +229,14 @@ class _Writer:
         """Return an atom of a type: one that is there, a conversion of one, or a constant."""
         fitting = [atom for atom in self.visible if atom.type == type]
         unread = [atom for atom in fitting if atom in self.unread]
-        if unread and self.chance(0.6):
+        if unread and self.chance(0.8):
             return self.read(unread)
-        if fitting and self.chance(0.7):
+        if fitting and self.chance(0.6):
             return self.read(fitting)
         others = [atom for atom in self.visible if atom.type != type]
-        if others and self.chance(0.6):
-            return self.builder.convert(self.read(others), type)
+        unread = [atom for atom in others if atom in self.unread]
+        if others and self.chance(0.7):
+            return self.builder.convert(self.read(unread or others), type)
         return self.constant(type)
 
     def constant(self, type: ScalarType) -> Const:
@@ -304,12 +305,20 @@ class _Writer:
             return results()
 
     def branch(self, depth: int) -> tuple[Atom, ...]:
-        types = [self.type() for _ in self.some(3)]
+        types: list[ScalarType] = []
 
-        def block() -> Sequence[Atom]:
-            return self.nested(depth, lambda: [self.value(t) for t in types])
+        def then() -> Sequence[Atom]:
+            results = self.late_first(self.scopes[-1])[: self.integer(1, 3)]
+            types.extend(atom.type for atom in results)
+            return results
 
-        return self.builder.if_(self.value(BOOL), block, block)
+        def orelse() -> Sequence[Atom]:
+            return [self.value(type) for type in types]
+
+        cond = self.value(BOOL)
+        return self.builder.if_(
+            cond, lambda: self.nested(depth, then), lambda: self.nested(depth, orelse)
+        )
 
     def loop(self, depth: int) -> tuple[Atom, ...]:
         b = self.builder
@@ -318,7 +327,7 @@ class _Writer:
 
         def test(counter: Atom, *carries: Atom) -> Atom:
             below = b.op("lt", counter, bound)
-            if not self.chance(0.4):
+            if not self.chance(0.25):
                 return below
             return self.nested(0, lambda: [b.op("and", below, self.value(BOOL))], carries)[0]
 
