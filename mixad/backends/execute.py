@@ -182,8 +182,12 @@ _KERNELS: dict[object, Kernel] = {}
 
 
 def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> Kernel:
-    """Return the kernel of these programs and outputs: the same object for equal ones."""
-    key = (tuple(p.token for p in passes), requests)
+    """Return the kernel of these programs and outputs: the same object for equal ones.
+
+    Names count, though they are no part of a program's token: errors tell them.
+    """
+    names = (passes[0].name, *(p.name for p in passes[0].params))
+    key = (names, tuple(p.token for p in passes), requests)
     kernel = _KERNELS.get(key)
     if kernel is None:
         kernel = _KERNELS.setdefault(key, Kernel(passes, requests))
