@@ -182,7 +182,13 @@ class Expected:
 
     @cached_property
     def discarded(self) -> float:
-        """Share of results that are not compared."""
+        """Share of results that are not compared.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
         return 1.0 - float(np.mean(self.determined)) if self.determined else 0.0
 
     def element(self, index: int) -> tuple[Any, ...]:
@@ -192,6 +198,11 @@ class Expected:
         ----------
         index : int
             Which.
+
+        Returns
+        -------
+        tuple
+            One per param.
         """
         return _element(self.program, self.arguments, index)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = ["BY_NAME", "TABLE", "Lowering", "Op", "op_named"]
 
@@ -159,7 +159,7 @@ def _logic() -> tuple[Op, ...]:
 
 
 def _exponentials() -> tuple[Op, ...]:
-    def inlined(name: str, partial: str, doc: str, array: str | None = None, **rest: object) -> Op:
+    def inlined(name: str, partial: str, doc: str, array: str | None = None, **rest: Any) -> Op:
         return Op(
             name,
             1,
@@ -170,7 +170,7 @@ def _exponentials() -> tuple[Op, ...]:
             c=name,
             doc=doc,
             **rest,
-        )  # type: ignore[arg-type]
+        )
 
     return (
         inlined("exp", "out", "e to the x."),
