@@ -109,6 +109,35 @@ def test_results_are_summed_to_the_shapes_of_arguments(shapes, name):
         np.testing.assert_array_equal(got, whole.sum(axis=axes).reshape(array.shape))
 
 
+LARGE = [(3 * BLOCK + 7,), (1100, 33), (5, 2 * BLOCK + 5), (3, 600, 40), (2, 3, 5, 7, 11)]
+"""Shapes of many tiles along one axis, along the other, and of small ones."""
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", LARGE, ids=str)
+def test_sums_of_many_tiles(shape, order):
+    """Whole numbers: whatever the order of summation, there is one right result."""
+    x, y, z = numbers(shape), numbers(shape[-1:]), numbers((*shape[:-1], 1))
+    x = np.asarray(x, order=order)
+    kept = list(itertools.product([False, True], repeat=len(shape)))
+    shapes = [tuple(n if k else 1 for n, k in zip(shape, keep, strict=True)) for keep in kept]
+    requests = tuple(OutputRequest(0, 0, s) for s in shapes)
+    whole = x + 2 * y + 3 * z
+    for keep, got in zip(kept, execute((WEIGHTED_SUM,), requests, [x, y, z], "cpu"), strict=True):
+        axes = tuple(a for a, k in enumerate(keep) if not k)
+        np.testing.assert_array_equal(got, whole.sum(axis=axes, keepdims=True))
+
+
+@pytest.mark.parametrize("type", [t for t in ALL_TYPES if t.is_integer], ids=str)
+def test_sums_of_integers_wrap(type, backend):
+    b = Builder("same")
+    x = b.param("x", type)
+    values = np.resize(np.array([100, 27, 3, 120], type.dtype), 300)
+    (got,) = execute((b.finish([x]),), (OutputRequest(0, 0, ()),), [values], backend)
+    assert got.dtype == type.dtype
+    assert got == values.sum(dtype=type.dtype)
+
+
 @pytest.mark.parametrize("size", [0, 1, GANG - 1, GANG, GANG + 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
 def test_rows_of_every_size(size, backend):
     x, y, z = numbers((3, size)), numbers((size,)), numbers((3, 1))
