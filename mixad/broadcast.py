@@ -28,7 +28,7 @@ from mixad.scalar.parse import (
 from mixad.scalar.promotion import NUMPY, Rules
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
-from mixad.tape.broadcast_node import apply_program
+from mixad.tape.apply import apply_program
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
@@ -64,6 +64,23 @@ def describe(value: Any) -> Argument | None:
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         return None
     return Argument(scalar_type_of(value.dtype), kind="lane", rank=len(value.shape))
+
+
+_MOST_COMPILED = 256
+"""Combinations of types that one function remembers its programs for."""
+
+
+def _kind(value: Any) -> Hashable:
+    """Return what the program for a value depends on: found and hashed in no time."""
+    kind = type(value)
+    if kind is np.ndarray:
+        return value.dtype  # type: ignore[no-any-return]
+    if kind in _WEAK:
+        return kind
+    if isinstance(value, Tracer):
+        cell = value.cell
+        return (cell.type, cell.weak, cell.library.name)
+    return (kind, getattr(value, "dtype", None))
 
 
 _DIRECT = frozenset({np.ndarray, *_WEAK})
@@ -107,11 +124,17 @@ class BroadcastFunction:
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
 
+    def __reduce__(self) -> str:
+        """Be pickled as functions are: by name."""
+        return self.__qualname__
+
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind to an instance, as functions do: a decorated method sees its ``self``."""
         if instance is None:
             return self
-        return BroadcastFunction(self._function.__get__(instance, owner), self._options)
+        bound = BroadcastFunction(self._function.__get__(instance, owner), self._options)
+        bound._compiled = self._compiled  # programs depend on what attributes are, not whose
+        return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the function at every element.
@@ -275,15 +298,11 @@ class BroadcastFunction:
         except TypeError as error:
             raise TypeError(f"{self._source.name}() {error}") from None
         snapshot = self._source.snapshot(describe)
-        kinds = [v.dtype if type(v) is np.ndarray else _WEAK.get(type(v)) for v in values]
-        if None in kinds:
-            kinds = [
-                _rules_for(values).name,
-                *map(self._described, self._source.parameters, values),
-            ]
-        key = (*kinds, snapshot.key)
+        key = (*map(_kind, values), snapshot.key)
         compiled = self._compiled.get(key)
         if compiled is None:
+            if len(self._compiled) >= _MOST_COMPILED:
+                self._compiled.clear()
             compiled = self._compiled[key] = self._compile(values, snapshot)
         return compiled, (*values, *snapshot.values(compiled.parsed))
 

@@ -115,7 +115,7 @@ def explain_kernel(
         reason="asked for" if options.backend else "best for these arrays",
         strategy="forward",
         chunks=tuple(Counter(at for at, _ in places).values()),
-        placement="reverse",
+        placement="forward" if options.placement == "forward" else "reverse",
         static_zeros=tuple(
             program.params[i].name
             for i, place in zip(wrt, plan.gradients, strict=True)

@@ -165,6 +165,9 @@ def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tupl
     lanes = [
         (p.name, tuple(s)) for p, s in zip(program.params, shapes, strict=True) if p.kind == "lane"
     ]
+    distinct = {shape for _, shape in lanes}
+    if len(distinct) == 1:
+        return distinct.pop()
     extents = [
         {shape[-axis] for _, shape in lanes if len(shape) >= axis and shape[-axis] != 1}
         for axis in range(max((len(shape) for _, shape in lanes), default=0), 0, -1)

@@ -14,7 +14,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import Kind, Program
 from mixad.scalar.promotion import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
-from mixad.tape.broadcast_node import apply_program
+from mixad.tape.apply import apply_program
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer
 

@@ -15,7 +15,7 @@ from mixad.scalar.ir import Atom, Program
 from mixad.scalar.pushforward import push_block
 from mixad.scalar.types import ScalarType
 
-__all__ = ["ChunkPass", "even_chunks", "pullback"]
+__all__ = ["ChunkPass", "contraction", "even_chunks", "pullback"]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _chunk_pass(
     seeds = [builder.param(f"cotangent {m}", program.outputs[m].type) for m in cotangents]
     chosen = [duals[m] for m in cotangents]
     gradients = [
-        _contraction(builder, slot, program.params[index].var.type, seeds, chosen)
+        contraction(builder, slot, program.params[index].var.type, seeds, chosen)
         for slot, index in enumerate(wrt)
     ]
     results = [d.primal for d in duals] if with_primals else []
@@ -119,14 +119,33 @@ def _chunk_pass(
     return ChunkPass(builder.finish(results), tuple(positions), primals)
 
 
-def _contraction(
+def contraction(
     builder: Builder,
     slot: int,
     type: ScalarType,
     cotangents: Sequence[Atom],
     duals: Sequence[DualChunk[Atom]],
 ) -> Atom | None:
-    """Return Σₘ ȳₘ · ∂yₘ/∂(slot) in the input's type; None if every term is statically zero."""
+    """Add Σₘ ȳₘ · ∂yₘ/∂(slot), in the input's type, to a program.
+
+    Parameters
+    ----------
+    builder : Builder
+        Of the program.
+    slot : int
+        The input.
+    type : ScalarType
+        Its type.
+    cotangents : sequence of Atom
+        One for each of ``duals``.
+    duals : sequence of DualChunk
+        Outputs with their partials.
+
+    Returns
+    -------
+    Atom or None
+        None if every term is statically zero.
+    """
     total: Atom | None = None
     for cotangent, dual in zip(cotangents, duals, strict=True):
         if slot in dual.partials:

@@ -8,60 +8,34 @@ their own, and sums of a pending broadcast become outputs of its launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-
-from mixad.backends.arrays import Library, scalar_type_of
-from mixad.backends.execute import execute
-from mixad.errors import KernelGradientError
+from mixad.backends.arrays import scalar_type_of
+from mixad.backends.execute import broadcast_shape, execute
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
-from mixad.scalar.types import F64, ScalarType
+from mixad.scalar.types import ScalarType
 from mixad.tape.cell import Cell, Launch, kernel_values
-from mixad.tape.node import Cotangents, Rule, apply_rule, common_library
+from mixad.tape.node import Cotangents, Rule, apply_rule
 from mixad.tape.plan import PullbackPlan, plan_pullback
+from mixad.tape.recording import KernelCall, Recording, Shape, lane_shapes
 from mixad.tape.tracer import Level, Origin, Tracer, levels_of, stripped
 
-__all__ = ["KernelCall", "KernelNode", "apply_call", "apply_program", "broadcast_to", "sum_to"]
-
-Shape: TypeAlias = tuple[int, ...]
+__all__ = ["KernelNode", "apply_call", "apply_plan", "broadcast_to", "sum_to"]
 
 
-@dataclass(frozen=True)
-class KernelCall:
-    """What is computed at every element, and what becomes of the results.
-
-    Attributes
-    ----------
-    passes : tuple of Program
-        With the same params.
-    outputs : tuple of OutputRequest
-        The wanted arrays; of one pass, no result twice.
-    """
-
-    passes: tuple[Program, ...]
-    outputs: tuple[OutputRequest, ...]
-
-    @classmethod
-    def storing(cls, program: Program) -> KernelCall:
-        """Return the call that stores every output of one program."""
-        return cls((program,), tuple(OutputRequest(0, i) for i in range(len(program.outputs))))
-
-
-def apply_program(
-    program: Program, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
+def apply_call(
+    call: KernelCall, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
 ) -> tuple[Any, ...]:
-    """Apply a program at every element of its broadcast arguments.
+    """Make a call, or record it if an argument is traced.
 
     Parameters
     ----------
-    program : Program
-        Of scalars.
+    call : KernelCall
+        What to compute.
     arguments : sequence
         One for each param: an array or a tracer, of the param's type; for a uniform param a
         Python number or a 0-d tracer.
@@ -74,18 +48,18 @@ def apply_program(
         One array for each output; a pending tracer where an argument is traced.  Outputs that are
         no floats have no derivative and are plain arrays.
     """
-    return apply_call(KernelCall.storing(program), arguments, options)
-
-
-def apply_call(
-    call: KernelCall, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
-) -> tuple[Any, ...]:
-    """Make a call, or record it if an argument is traced: see `apply_program`."""
     tracers = [a for a in arguments if isinstance(a, Tracer)]
-    if tracers:
-        return _recorded(call, arguments, tracers, options)
-    values = kernel_values(call.passes[0], arguments)
-    return execute(call.passes, call.outputs, values, options.backend)
+    if not tracers:
+        values = kernel_values(call.passes[0], arguments)
+        return execute(call.passes, call.outputs, values, options.backend)
+    recording = Recording.of(call.passes[0], arguments, tracers)
+    launch, cells = recording.launch(call, options.backend)
+    nodes = [KernelNode.of(call, at, recording, launch, options) for at in range(len(call.passes))]
+    outputs = []
+    for cell, request in zip(cells, call.outputs, strict=True):
+        node = nodes[request.pass_index]
+        outputs.append(recording.traced(cell, node, node.results.index(request.result)))
+    return tuple(o if o.cell.type.is_float else o.cell.array for o in outputs)
 
 
 class KernelNode:
@@ -135,6 +109,24 @@ class KernelNode:
         self.options = options
         self.fresh = True
 
+    @classmethod
+    def of(
+        cls,
+        call: KernelCall,
+        at: int,
+        recording: Recording,
+        launch: Launch,
+        options: KernelOptions,
+    ) -> KernelNode:
+        """Return the node of one pass of a call."""
+        program = call.passes[at]
+        results = tuple(r.result for r in call.outputs if r.pass_index == at)
+        floats = tuple(r for r in results if program.outputs[r].type.is_float)
+        read = plan_pullback(program, recording.active, floats, options).kept
+        held = tuple(a if i in read else None for i, a in enumerate(recording.arguments))
+        shapes = recording.shape, recording.shapes
+        return cls(program, held, recording.parents, *shapes, results, launch, options)
+
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Run, or record, the pullback program; it makes pending outputs on its way."""
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
@@ -169,36 +161,76 @@ class KernelNode:
 
     def _gradients(self, wrt: tuple[int, ...], given: dict[int, Any], level: Level) -> list[Any]:
         plan = plan_pullback(self.program, wrt, tuple(given), self.options)
-        values = self._kept(plan, [stripped(a, level) for a in self.arguments], given)
-        call = KernelCall(plan.passes, tuple(self._requests(plan, wrt)))
-        return _spread(plan, apply_call(call, values, self.options) if plan.passes else ())
+        values = [*(stripped(a, level) for a in self.arguments), *given.values()]
+        return apply_plan(plan, values, [self.shapes[i] for i in wrt], self.shape, self.options)
 
     def _with_primals(self, wrt: tuple[int, ...], given: dict[int, Any], _: Level) -> list[Any]:
         plan = plan_pullback(self.program, wrt, tuple(given), self.options, with_primals=True)
         live = self.launch.live()
-        values = self._kept(plan, list(self.launch.values()), given)
+        values = _kept(plan, [*self.launch.values(), *given.values()], self.shape)
         primals = [OutputRequest(*plan.primals[r.result], r.shape) for _, r in live]
-        requests = (*primals, *self._requests(plan, wrt))
+        requests = (*primals, *_requests(plan, [self.shapes[i] for i in wrt], self.shape))
         numbers = kernel_values(plan.passes[0], values)
         arrays = execute(plan.passes, requests, numbers, self.options.backend)
         self.launch.finish(live, arrays[: len(live)])
         return _spread(plan, arrays[len(live) :])
 
-    def _kept(self, plan: PullbackPlan, values: list[Any], given: dict[int, Any]) -> list[Any]:
-        """Return the values that the programs take; together they have the broadcast shape."""
-        kept = [[*values, *given.values()][i] for i in plan.kept]
-        if plan.kept and np.broadcast_shapes(*_lane_shapes(plan.passes[0], kept)) != self.shape:
-            kept[-1] = broadcast_to(kept[-1], self.shape)
-        return kept
 
-    def _requests(self, plan: PullbackPlan, wrt: tuple[int, ...]) -> list[OutputRequest]:
-        """Ask for each gradient in its param's shape: broadcast axes are summed by the kernel."""
-        shapes = (self.shapes[i] if self.shapes[i] != self.shape else None for i in wrt)
-        return [
-            OutputRequest(*place, shape)
-            for place, shape in zip(plan.gradients, shapes, strict=True)
-            if place is not None
-        ]
+def apply_plan(
+    plan: PullbackPlan,
+    values: Sequence[Any],
+    shapes: Sequence[Shape],
+    shape: Shape,
+    options: KernelOptions,
+) -> list[Any]:
+    """Compute gradients, or record how.
+
+    Parameters
+    ----------
+    plan : PullbackPlan
+        By which programs.
+    values : sequence
+        What ``plan.kept`` chooses from: arrays, tracers and numbers, cotangents last.
+    shapes : sequence of tuple
+        For each gradient, its shape: broadcast axes are summed by the kernel.
+    shape : tuple of int
+        The broadcast shape.
+    options : KernelOptions
+        The user's overrides.
+
+    Returns
+    -------
+    list
+        One gradient for each of ``shapes``; None where it is statically zero.
+    """
+    if not plan.passes:
+        return [None] * len(shapes)
+    call = KernelCall(plan.passes, tuple(_requests(plan, shapes, shape)))
+    return _spread(plan, apply_call(call, _kept(plan, values, shape), options))
+
+
+def _kept(plan: PullbackPlan, values: Sequence[Any], shape: Shape) -> list[Any]:
+    """Return the values that the programs take; together they have the broadcast shape."""
+    kept = [values[i] for i in plan.kept]
+    program = plan.passes[0]
+    if kept and broadcast_shape(program, lane_shapes(program, kept)) != shape:
+        kept[-1] = broadcast_to(kept[-1], shape)
+    return kept
+
+
+def _requests(plan: PullbackPlan, shapes: Sequence[Shape], shape: Shape) -> list[OutputRequest]:
+    """Ask for each gradient in its param's shape."""
+    return [
+        OutputRequest(*place, None if own == shape else own)
+        for place, own in zip(plan.gradients, shapes, strict=True)
+        if place is not None
+    ]
+
+
+def _spread(plan: PullbackPlan, arrays: Sequence[Any]) -> list[Any]:
+    """Put arrays where the plan has gradients, and None where it has zeros."""
+    left = iter(arrays)
+    return [None if place is None else next(left) for place in plan.gradients]
 
 
 class SumNode:
@@ -263,98 +295,6 @@ _BROADCAST_TO = Rule(
     lambda xp, x, shape: xp.broadcast_to(x, shape),
     (lambda g, x, shape: sum_to(g, x.shape),),
 )
-
-
-def _recorded(
-    call: KernelCall, arguments: Sequence[Any], tracers: list[Tracer], options: KernelOptions
-) -> tuple[Tracer, ...]:
-    """Record one node for each pass, all made by one launch."""
-    levels = levels_of(tracers)
-    program = call.passes[0]
-    arrays = [a for a in arguments if hasattr(a, "shape") and not _is_weak(a)]
-    library = common_library(program.name, arrays or tracers)
-    device = next((a.device for a in arrays if hasattr(a, "device")), tracers[0].device)
-    arguments = [_moved(a, library, device) for a in arguments]
-    shapes = _lane_shapes(program, arguments)
-    shape = np.broadcast_shapes(*shapes)
-    cells = tuple(a.cell if isinstance(a, Tracer) else a for a in arguments)
-    launch = Launch(call.passes, cells, options.backend)
-    nodes = [
-        _node(call, at, arguments, (shape, shapes), launch, options)
-        for at in range(len(call.passes))
-    ]
-    outputs = []
-    for request in call.outputs:
-        node = nodes[request.pass_index]
-        kind = call.passes[request.pass_index].outputs[request.result].type
-        size = shape if request.shape is None else request.shape
-        cell = Cell(size, kind, library, device, weak=not arrays)
-        launch.add(cell, request)
-        origin = Origin(node, node.results.index(request.result), levels)
-        outputs.append(type(tracers[0])(cell, origin))
-    return tuple(o if o.cell.type.is_float else o.cell.array for o in outputs)
-
-
-def _node(
-    call: KernelCall,
-    at: int,
-    arguments: Sequence[Any],
-    shapes: tuple[Shape, tuple[Shape, ...]],
-    launch: Launch,
-    options: KernelOptions,
-) -> KernelNode:
-    program = call.passes[at]
-    parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
-    wrt = tuple(i for i, p in enumerate(parents) if p is not None)
-    results = tuple(r.result for r in call.outputs if r.pass_index == at)
-    floats = tuple(r for r in results if program.outputs[r].type.is_float)
-    read = set(plan_pullback(program, wrt, floats, options).kept)
-    held = tuple(a if i in read else None for i, a in enumerate(arguments))
-    return KernelNode(program, held, parents, *shapes, results, launch, options)
-
-
-def _spread(plan: PullbackPlan, arrays: Sequence[Any]) -> list[Any]:
-    """Put arrays where the plan has gradients, and None where it has zeros."""
-    left = iter(arrays)
-    return [None if place is None else next(left) for place in plan.gradients]
-
-
-def _lane_shapes(program: Program, arguments: Sequence[Any]) -> tuple[Shape, ...]:
-    """Return the shapes of the arguments that are broadcast, and () for the others."""
-    for param, argument in zip(program.params, arguments, strict=True):
-        if param.kind == "array" and isinstance(argument, Tracer):
-            raise KernelGradientError(
-                f"{program.name}: the gradient of the array {param.name!r}, which is indexed "
-                "inside the function, is not available yet",
-                hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
-            )
-    return tuple(
-        tuple(a.shape) if p.kind == "lane" else ()
-        for p, a in zip(program.params, arguments, strict=True)
-    )
-
-
-def _moved(argument: Any, library: Library, device: Any) -> Any:
-    """Return what was a Python number as a 0-d array of the library beside it."""
-    if _is_weak(argument) and argument.cell.library is not library:
-        return _move(argument, (argument.cell.library, None), (library, device))
-    return argument
-
-
-def _move(x: Any, source: _Place, target: _Place) -> Any:
-    return apply_rule(_MOVE, x, source=source, target=target)
-
-
-_Place: TypeAlias = tuple[Library, Any]  # with the device
-_MOVE = Rule(
-    "a Python number",
-    lambda xp, x, source, target: target[0].asarray(float(x), F64, target[1]),
-    (lambda g, x, source, target: _move(g, target, source),),
-)
-
-
-def _is_weak(argument: Any) -> bool:
-    return isinstance(argument, Tracer) and argument.cell.weak
 
 
 @cache

@@ -36,21 +36,6 @@ class PullbackPlan:
     primals: tuple[tuple[int, int], ...]
 
 
-class _Keyed:
-    """A program as a key: equal to those that compute the same, hashed at no cost."""
-
-    __slots__ = ("program",)
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-
-    def __hash__(self) -> int:
-        return hash(self.program.token)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Keyed) and self.program.token == other.program.token
-
-
 def plan_pullback(
     program: Program,
     wrt: tuple[int, ...],
@@ -80,14 +65,18 @@ def plan_pullback(
         The same object for equal arguments.
     """
     chunk = options.chunk or MAX_PARTIALS
-    return _planned(_Keyed(program), wrt, cotangents, chunk, with_primals)
+    return _planned(program, wrt, cotangents, chunk, with_primals)
 
 
 @lru_cache(maxsize=4096)
 def _planned(
-    keyed: _Keyed, wrt: tuple[int, ...], cotangents: tuple[int, ...], chunk: int, with_primals: bool
+    program: Program,
+    wrt: tuple[int, ...],
+    cotangents: tuple[int, ...],
+    chunk: int,
+    with_primals: bool,
 ) -> PullbackPlan:
-    chunks = pullback(keyed.program, wrt, cotangents, chunk=chunk, with_primals=with_primals)
+    chunks = pullback(program, wrt, cotangents, chunk=chunk, with_primals=with_primals)
     passes: list[Program] = []
     gradients: list[tuple[int, int] | None] = []
     primals: tuple[tuple[int, int], ...] = ()

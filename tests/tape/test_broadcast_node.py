@@ -16,7 +16,8 @@ from mixad.kernel.options import KernelOptions
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.types import BOOL, F32, F64
-from mixad.tape.broadcast_node import apply_program, sum_to
+from mixad.tape.apply import apply_program
+from mixad.tape.broadcast_node import sum_to
 
 from .conftest import program
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.tape.broadcast_node import apply_program
+from mixad.tape.apply import apply_program
 
 from .conftest import program
 

@@ -1,0 +1,44 @@
+"""Programs over arrays: run, or recorded with the placement that was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
+from mixad.scalar.ir import Program
+from mixad.tape.broadcast_node import apply_call
+from mixad.tape.forward_node import record_forward
+from mixad.tape.recording import KernelCall
+from mixad.tape.tracer import Tracer
+
+__all__ = ["apply_program"]
+
+
+def apply_program(
+    program: Program, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
+) -> tuple[Any, ...]:
+    """Apply a program at every element of its broadcast arguments.
+
+    Parameters
+    ----------
+    program : Program
+        Of scalars.
+    arguments : sequence
+        One for each param: an array or a tracer, of the param's type; for a uniform param a
+        Python number or a 0-d tracer.
+    options : KernelOptions
+        The user's overrides.  Partials are computed in the backward pass unless their placement
+        is ``"forward"``.
+
+    Returns
+    -------
+    tuple
+        One array for each output; a pending tracer where an argument is traced.  Outputs that are
+        no floats have no derivative and are plain arrays.
+    """
+    if options.placement == "forward":
+        tracers = [a for a in arguments if isinstance(a, Tracer)]
+        if tracers:
+            return record_forward(program, arguments, tracers, options)
+    return apply_call(KernelCall.storing(program), arguments, options)

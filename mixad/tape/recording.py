@@ -1,0 +1,162 @@
+"""What a call of kernels with traced arguments leaves behind, whichever node it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from mixad.backends.arrays import Library
+from mixad.backends.execute import broadcast_shape
+from mixad.errors import KernelGradientError
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import Program
+from mixad.scalar.types import F64
+from mixad.tape.cell import Cell, Launch
+from mixad.tape.node import Node, Rule, apply_rule, common_library
+from mixad.tape.tracer import Level, Origin, Tracer, levels_of
+
+__all__ = ["KernelCall", "Recording", "Shape", "lane_shapes"]
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """What is computed at every element, and what becomes of the results.
+
+    Attributes
+    ----------
+    passes : tuple of Program
+        With the same params.
+    outputs : tuple of OutputRequest
+        The wanted arrays; of one pass, no result twice.
+    """
+
+    passes: tuple[Program, ...]
+    outputs: tuple[OutputRequest, ...]
+
+    @classmethod
+    def storing(cls, *passes: Program) -> KernelCall:
+        """Return the call that stores every output of some programs."""
+        outputs = (
+            OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs))
+        )
+        return cls(passes, tuple(outputs))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The arguments of one call, and what its results have in common.
+
+    Attributes
+    ----------
+    arguments : tuple
+        Tracers, arrays and numbers, of one library.
+    parents : tuple of (Origin or None)
+        Where the arguments came from; None for those that are not traced.
+    levels : frozenset of Level
+        What the results depend on.
+    library : Library
+        Of the results.
+    device : object
+        Of the results, as the library names it.
+    shape : tuple of int
+        The broadcast shape.
+    shapes : tuple of tuple
+        Shapes of the arguments; empty for those that are no lanes.
+    weak : bool
+        Whether all arguments began as Python numbers.
+    kind : type
+        Class of the tracers.
+    """
+
+    arguments: tuple[Any, ...]
+    parents: tuple[Origin | None, ...]
+    levels: frozenset[Level]
+    library: Library
+    device: Any
+    shape: Shape
+    shapes: tuple[Shape, ...]
+    weak: bool
+    kind: type[Tracer]
+
+    @classmethod
+    def of(cls, program: Program, arguments: Sequence[Any], tracers: list[Tracer]) -> Recording:
+        """Return what is recorded of a program's call; what cannot be is refused here."""
+        arrays = [a for a in arguments if hasattr(a, "shape") and not _is_weak(a)]
+        library = common_library(program.name, arrays or tracers)
+        device = next((a.device for a in arrays if hasattr(a, "device")), tracers[0].device)
+        arguments = tuple(_moved(a, library, device) for a in arguments)
+        shapes = lane_shapes(program, arguments)
+        return cls(
+            arguments=arguments,
+            parents=tuple(a.origin if isinstance(a, Tracer) else None for a in arguments),
+            levels=levels_of(tracers),
+            library=library,
+            device=device,
+            shape=broadcast_shape(program, shapes),
+            shapes=shapes,
+            weak=not arrays,
+            kind=type(tracers[0]),
+        )
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """Indices of the arguments that are traced."""
+        return tuple(i for i, parent in enumerate(self.parents) if parent is not None)
+
+    def launch(self, call: KernelCall, backend: str | None) -> tuple[Launch, list[Cell]]:
+        """Return the launch that makes a call's outputs, and their cells."""
+        values = (a.cell if isinstance(a, Tracer) else a for a in self.arguments)
+        launch = Launch(call.passes, tuple(values), backend)
+        cells = []
+        for request in call.outputs:
+            type = call.passes[request.pass_index].outputs[request.result].type
+            shape = self.shape if request.shape is None else request.shape
+            cell = Cell(shape, type, self.library, self.device, weak=self.weak)
+            launch.add(cell, request)
+            cells.append(cell)
+        return launch, cells
+
+    def traced(self, cell: Cell, node: Node, index: int) -> Tracer:
+        """Return a result: output ``index`` of a node."""
+        return self.kind(cell, Origin(node, index, self.levels))
+
+
+def lane_shapes(program: Program, arguments: Sequence[Any]) -> tuple[Shape, ...]:
+    """Return the shapes of the arguments that are broadcast, and () for the others."""
+    for param, argument in zip(program.params, arguments, strict=True):
+        if param.kind == "array" and isinstance(argument, Tracer):
+            raise KernelGradientError(
+                f"{program.name}: the gradient of the array {param.name!r}, which is indexed "
+                "inside the function, is not available yet",
+                hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
+            )
+    return tuple(
+        tuple(a.shape) if p.kind == "lane" else ()
+        for p, a in zip(program.params, arguments, strict=True)
+    )
+
+
+def _moved(argument: Any, library: Library, device: Any) -> Any:
+    """Return what was a Python number as a 0-d array of the library beside it."""
+    if _is_weak(argument) and argument.cell.library is not library:
+        return _move(argument, (argument.cell.library, None), (library, device))
+    return argument
+
+
+def _move(x: Any, source: _Place, target: _Place) -> Any:
+    return apply_rule(_MOVE, x, source=source, target=target)
+
+
+_Place: TypeAlias = tuple[Library, Any]  # with the device
+_MOVE = Rule(
+    "a Python number",
+    lambda xp, x, source, target: target[0].asarray(float(x), F64, target[1]),
+    (lambda g, x, source, target: _move(g, target, source),),
+)
+
+
+def _is_weak(argument: Any) -> bool:
+    return isinstance(argument, Tracer) and argument.cell.weak
