@@ -88,10 +88,10 @@ def _arithmetic() -> tuple[Op, ...]:
         Op("add", 2, "number", ("1", "1"), array="x + y", doc="Sum; integers wrap."),
         Op("sub", 2, "number", ("1", "-1"), array="x - y", doc="Difference; integers wrap."),
         Op("mul", 2, "number", ("y", "x"), array="x * y", doc="Product; integers wrap."),
-        Op("mul_zero", 2, "float", ("mul_zero(dx, y)", "mul_zero(x, dy)"),
-           array="where(x == 0, x * 0, x * y)", lowering="program",
-           doc="Product in which a zero x gives zero whatever y is: the contraction with a cotangent."),
-        Op("div", 2, "float", ("1 / y", "-(out / y)"), safe=two, array="x / y", singular=True,
+        Op("mul_zero", 2, "float", ("mul_zero(dx, y)", "mul_zero(x, dy)"), lowering="program",
+           array="where(x == 0, x * 0, x * y)",
+           doc="Product in which a zero x gives zero whatever y is: contraction with a cotangent."),
+        Op("div", 2, "float", ("1 / y", "-(out / y)"), safe=two, singular=True, array="x / y",
            doc="IEEE quotient."),
         Op("floordiv", 2, "number", ("0", "0"), safe=two, array="floor_divide(x, y)",
            doc="Quotient rounded down, as Python's //; an integer divided by zero gives 0."),
@@ -100,44 +100,59 @@ def _arithmetic() -> tuple[Op, ...]:
         Op("fmod", 2, "float", ("1", "-rint((x - out) / y)"), lowering="libm", safe=two, c="fmod",
            doc="Remainder with the dividend's sign, as C's fmod."),
         Op("neg", 1, "number", ("-1",), array="-x", doc="Negative."),
-        Op("abs", 1, "number", ("sign(x)",), array="abs(x)", c="fabs", doc="Magnitude; derivative 0 at 0."),
-        Op("sign", 1, "number", ("0",), array="sign(x)", lowering="program", doc="-1, 0, 1, or nan."),
-        Op("fma", 3, "float", ("y", "x", "1"), array=None, c="fma", doc="x·y + z rounded once."),
-        Op("sqrt", 1, "float", ("0.5 / out",), safe=(1.0,), array="sqrt(x)", c="sqrt", singular=True,
-           doc="Square root."),
-        Op("minimum", 2, "number", tangent="where(x < y, dx, where(y < x, dy, 0.5 * (dx + dy)))",
-           array="where((y < x) | (y != y), y, x)", lowering="program", doc="Smaller argument; nan spreads; ties give half each."),
-        Op("maximum", 2, "number", tangent="where(x > y, dx, where(y > x, dy, 0.5 * (dx + dy)))",
-           array="where((y > x) | (y != y), y, x)", lowering="program", doc="Larger argument; nan spreads; ties give half each."),
-        Op("copysign", 2, "float", ("where(signbit(x) == signbit(y), 1, -1)", "0"), array="copysign(x, y)",
-           c="copysign", doc="x with the sign of y."),
-        Op("nextafter", 2, "float", ("1", "0"), lowering="program", array="nextafter(x, y)", c="nextafter",
-           doc="Next representable number after x towards y."),
+        Op("abs", 1, "number", ("sign(x)",), array="abs(x)", c="fabs",
+           doc="Magnitude; derivative 0 at 0."),
+        Op("sign", 1, "number", ("0",), lowering="program", array="sign(x)",
+           doc="-1, 0, 1, or nan."),
+        Op("fma", 3, "float", ("y", "x", "1"), c="fma", doc="x·y + z rounded once."),
+        Op("sqrt", 1, "float", ("0.5 / out",), safe=(1.0,), singular=True, array="sqrt(x)",
+           c="sqrt", doc="Square root."),
+        Op("minimum", 2, "number", lowering="program",
+           tangent="where(x < y, dx, where(y < x, dy, 0.5 * (dx + dy)))",
+           array="where((y < x) | (y != y), y, x)",
+           doc="Smaller argument; nan spreads; ties give half each."),
+        Op("maximum", 2, "number", lowering="program",
+           tangent="where(x > y, dx, where(y > x, dy, 0.5 * (dx + dy)))",
+           array="where((y > x) | (y != y), y, x)",
+           doc="Larger argument; nan spreads; ties give half each."),
+        Op("copysign", 2, "float", ("where(signbit(x) == signbit(y), 1, -1)", "0"),
+           array="copysign(x, y)", c="copysign", doc="x with the sign of y."),
+        Op("nextafter", 2, "float", ("1", "0"), lowering="program", array="nextafter(x, y)",
+           c="nextafter", doc="Next representable number after x towards y."),
     )  # fmt: skip
 
 
 def _rounding() -> tuple[Op, ...]:
-    return tuple(
-        Op(name, 1, "float", ("0",), array=f"{array}(x)", c=c, doc=doc)
-        for name, array, c, doc in (
-            ("floor", "floor", "floor", "Largest whole number not above x; derivative 0."),
-            ("ceil", "ceil", "ceil", "Smallest whole number not below x; derivative 0."),
-            ("trunc", "trunc", "trunc", "x without its fraction; derivative 0."),
-            ("rint", "round", "rint", "Nearest whole number, halves to even; derivative 0."),
-        )
+    def rounding(name: str, doc: str, array: str | None = None) -> Op:
+        return Op(name, 1, "float", ("0",), array=f"{array or name}(x)", c=name, doc=doc)
+
+    return (
+        rounding("floor", "Largest whole number not above x; derivative 0."),
+        rounding("ceil", "Smallest whole number not below x; derivative 0."),
+        rounding("trunc", "x without its fraction; derivative 0."),
+        rounding("rint", "Nearest whole number, halves to even; derivative 0.", array="round"),
     )
 
 
 def _comparisons() -> tuple[Op, ...]:
-    ordered = (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
-    equal = (("eq", "=="), ("ne", "!="))
+    def comparison(name: str, sign: str, domain: Domain = "number") -> Op:
+        return Op(name, 2, domain, result="bool", array=f"x {sign} y", doc=f"x {sign} y.")
+
+    def classification(name: str, doc: str) -> Op:
+        return Op(name, 1, "float", result="bool", lowering="program", array=f"{name}(x)", doc=doc)
+
     return (
-        *(Op(n, 2, "number", result="bool", array=f"x {s} y", doc=f"x {s} y.") for n, s in ordered),
-        *(Op(n, 2, "any", result="bool", array=f"x {s} y", doc=f"x {s} y.") for n, s in equal),
-        Op("isnan", 1, "float", result="bool", array="isnan(x)", lowering="program", doc="Whether x is nan."),
-        Op("isinf", 1, "float", result="bool", array="isinf(x)", lowering="program", doc="Whether x is ±inf."),
-        Op("isfinite", 1, "float", result="bool", array="isfinite(x)", lowering="program", doc="Neither inf nor nan."),
-        Op("signbit", 1, "float", result="bool", array="signbit(x)", doc="Whether the sign bit is set."),
+        comparison("lt", "<"),
+        comparison("le", "<="),
+        comparison("gt", ">"),
+        comparison("ge", ">="),
+        comparison("eq", "==", "any"),
+        comparison("ne", "!=", "any"),
+        classification("isnan", "Whether x is nan."),
+        classification("isinf", "Whether x is ±inf."),
+        classification("isfinite", "Neither inf nor nan."),
+        Op("signbit", 1, "float", result="bool", array="signbit(x)",
+           doc="Whether the sign bit is set."),
     )  # fmt: skip
 
 
@@ -149,72 +164,64 @@ def _logic() -> tuple[Op, ...]:
         Op("not", 1, "bits", array="~x", doc="Bitwise complement; logical not of a boolean."),
         Op("shl", 2, "integer", safe=(0, 0), array="x << y", doc="Shift left; 0 beyond the width."),
         Op("shr", 2, "integer", safe=(0, 0), array="x >> y",
-           doc="Shift right, with the sign for signed types; beyond the width as by the width less one."),
+           doc="Shift right, signed types with their sign; beyond the width as by the width less one."),
         Op("where", 3, "any", tangent="where(x, dy, dz)", array="where(x, y, z)",
-           doc="y where the boolean x holds, else z; selects values and tangents, never multiplies."),
+           doc="y where the bool x holds, else z; selects values and tangents, never multiplies."),
         Op("convert", 1, "any", ("convert(1)",), result="stated", array="astype(x)",
            doc="To another type: floats to integers towards zero, anything to bool by x != 0."),
-        Op("bitcast", 1, "number", result="stated", doc="The same bits as another type of equal width."),
+        Op("bitcast", 1, "number", result="stated",
+           doc="The same bits as another type of equal width."),
     )  # fmt: skip
 
 
 def _exponentials() -> tuple[Op, ...]:
     def inlined(name: str, partial: str, doc: str, array: str | None = None, **rest: Any) -> Op:
-        return Op(
-            name,
-            1,
-            "float",
-            (partial,),
-            lowering="program",
-            array=array or f"{name}(x)",
-            c=name,
-            doc=doc,
-            **rest,
-        )
+        array = array or f"{name}(x)"
+        return Op(name, 1, "float", (partial,), lowering="program", array=array, c=name, doc=doc,
+                  **rest)  # fmt: skip
+
+    def logarithm(name: str, partial: str, doc: str, safe: float = 1.0) -> Op:
+        return inlined(name, partial, doc, safe=(safe,), singular=True)
 
     return (
         inlined("exp", "out", "e to the x."),
         inlined("exp2", "out * LN2", "2 to the x.", array="pow(2, x)"),
         inlined("expm1", "exp(x)", "exp(x) - 1 without cancellation."),
-        inlined("log", "1 / x", "Natural logarithm.", safe=(1.0,), singular=True),
-        inlined("log2", "LOG2E / x", "Logarithm to base 2.", safe=(1.0,), singular=True),
-        inlined("log10", "LOG10E / x", "Logarithm to base 10.", safe=(1.0,), singular=True),
-        inlined("log1p", "1 / (1 + x)", "log(1 + x) without cancellation.", safe=(0.0,), singular=True),
+        logarithm("log", "1 / x", "Natural logarithm."),
+        logarithm("log2", "LOG2E / x", "Logarithm to base 2."),
+        logarithm("log10", "LOG10E / x", "Logarithm to base 10."),
+        logarithm("log1p", "1 / (1 + x)", "log(1 + x) without cancellation.", safe=0.0),
         inlined("sigmoid", "sigmoid(x) * sigmoid(-x)", "Logistic function 1/(1 + exp(-x)).",
                 array="where(x >= 0, 1 / (1 + exp(-abs(x))), exp(-abs(x)) / (1 + exp(-abs(x))))"),
-        Op("relu", 1, "float", tangent="where(x > 0, dx, 0)", lowering="program", array="where(x <= 0, 0, x)",
-           doc="max(x, 0); derivative 0 at 0."),
+        Op("relu", 1, "float", tangent="where(x > 0, dx, 0)", lowering="program",
+           array="where(x <= 0, 0, x)", doc="max(x, 0); derivative 0 at 0."),
         Op("logaddexp", 2, "float",
            ("where((x == y) & isinf(x), 0.5, sigmoid(x - y))",
             "where((x == y) & isinf(x), 0.5, sigmoid(y - x))"),
            lowering="program", array="logaddexp(x, y)", doc="log(exp x + exp y) without overflow."),
         Op("pow", 2, "float",
            ("mul_zero(y, pow(x, y - 1))", "where((x == 0) & (y == 0), 0, mul_zero(out, log(x)))"),
-           lowering="program", safe=(1.0, 1.0), array="pow(x, y)", c="pow", singular=True,
+           lowering="program", safe=(1.0, 1.0), singular=True, array="pow(x, y)", c="pow",
            doc="x to the y; 0⁰ is 1 with derivative 0."),
         Op("powi", 2, "integer", lowering="program", array="pow(x, y)",
-           doc="Integer to a non-negative integer, wrapping; a negative exponent gives 0 (±1 for base ±1)."),
+           doc="Integer power, wrapping; a negative exponent gives 0 (±1 for base ±1)."),
     )  # fmt: skip
 
 
 def _trigonometric() -> tuple[Op, ...]:
-    def libm(
-        name: str,
-        partial: str,
-        doc: str,
-        *,
-        array: str | None = None,
-        safe: float = 0.5,
-        singular: bool = False,
-    ) -> Op:
-        return Op(name, 1, "float", (partial,), lowering="libm", safe=(safe,), array=f"{array or name}(x)",
-                  c=name, singular=singular, doc=doc)  # fmt: skip
+    def inlined(name: str, partial: str, doc: str) -> Op:
+        return Op(name, 1, "float", (partial,), lowering="program", array=f"{name}(x)", c=name,
+                  doc=doc)  # fmt: skip
 
+    def libm(name: str, partial: str, doc: str, *, safe: float = 0.5, singular: bool = False) -> Op:
+        return Op(name, 1, "float", (partial,), lowering="libm", safe=(safe,), singular=singular,
+                  array=f"{name}(x)", c=name, doc=doc)  # fmt: skip
+
+    off_plane = "(hypot(x, y) == 0) | isinf(hypot(x, y))"
     return (
-        Op("sin", 1, "float", ("cos(x)",), lowering="program", array="sin(x)", c="sin", doc="Sine of radians."),
-        Op("cos", 1, "float", ("-sin(x)",), lowering="program", array="cos(x)", c="cos", doc="Cosine of radians."),
-        Op("tanh", 1, "float", ("4 * (sigmoid(2 * x) * sigmoid(-(2 * x)))",), lowering="program",
-           array="tanh(x)", c="tanh", doc="Hyperbolic tangent."),
+        inlined("sin", "cos(x)", "Sine of radians."),
+        inlined("cos", "-sin(x)", "Cosine of radians."),
+        inlined("tanh", "4 * (sigmoid(2 * x) * sigmoid(-(2 * x)))", "Hyperbolic tangent."),
         libm("tan", "1 + out * out", "Tangent of radians."),
         libm("asin", "1 / sqrt(fma(-x, x, 1))", "Arc sine.", singular=True),
         libm("acos", "-1 / sqrt(fma(-x, x, 1))", "Arc cosine.", singular=True),
@@ -222,11 +229,12 @@ def _trigonometric() -> tuple[Op, ...]:
         libm("sinh", "cosh(x)", "Hyperbolic sine."),
         libm("cosh", "sinh(x)", "Hyperbolic cosine."),
         libm("asinh", "1 / hypot(1, x)", "Inverse hyperbolic sine."),
-        libm("acosh", "1 / (sqrt(x - 1) * sqrt(x + 1))", "Inverse hyperbolic cosine.", safe=1.5, singular=True),
+        libm("acosh", "1 / (sqrt(x - 1) * sqrt(x + 1))", "Inverse hyperbolic cosine.",
+             safe=1.5, singular=True),
         libm("atanh", "1 / fma(-x, x, 1)", "Inverse hyperbolic tangent.", singular=True),
         Op("atan2", 2, "float",
-           ("where((hypot(x, y) == 0) | isinf(hypot(x, y)), 0, (y / hypot(x, y)) / hypot(x, y))",
-            "where((hypot(x, y) == 0) | isinf(hypot(x, y)), 0, -((x / hypot(x, y)) / hypot(x, y)))"),
+           (f"where({off_plane}, 0, (y / hypot(x, y)) / hypot(x, y))",
+            f"where({off_plane}, 0, -((x / hypot(x, y)) / hypot(x, y)))"),
            lowering="libm", safe=(1.0, 1.0), array="atan2(x, y)", c="atan2",
            doc="Angle of the point (y, x), that is of x over y; derivatives 0 at the origin."),
         Op("hypot", 2, "float", ("where(out == 0, 0, x / out)", "where(out == 0, 0, y / out)"),
@@ -236,28 +244,25 @@ def _trigonometric() -> tuple[Op, ...]:
 
 
 def _special() -> tuple[Op, ...]:
-    def defined(name: str, partial: str | None, doc: str, c: str | None = None, *, lowering: Lowering = "libm",
-                safe: float = 1.5, singular: bool = False) -> Op:  # fmt: skip
-        return Op(name, 1, "float", (partial,), lowering=lowering, safe=(safe,), c=c, singular=singular,
-                  doc=doc)  # fmt: skip
+    def defined(name: str, partial: str | None, doc: str, c: str | None = None, *,
+                lowering: Lowering = "libm", singular: bool = False) -> Op:  # fmt: skip
+        return Op(name, 1, "float", (partial,), lowering=lowering, safe=(1.5,), singular=singular,
+                  c=c, doc=doc)  # fmt: skip
 
     # exp(-x²) with what rounding x² lost; where x² overflows that would be nan, and exp is 0.
     bell = "exp(-(x * x)) * (1 - where(x * x < 1000, fma(x, x, -(x * x)), 0))"
     return (
         defined("cbrt", "1 / (3 * (out * out))", "Real cube root.", "cbrt", singular=True),
-        defined(
-            "erf", f"TWO_OVER_SQRT_PI * ({bell})", "Error function.", "erf", lowering="program"
-        ),
-        defined(
-            "erfc", f"-TWO_OVER_SQRT_PI * ({bell})", "1 - erf(x) without cancellation.", "erfc"
-        ),
+        defined("erf", f"TWO_OVER_SQRT_PI * ({bell})", "Error function.", "erf",
+                lowering="program"),
+        defined("erfc", f"-TWO_OVER_SQRT_PI * ({bell})", "1 - erf(x) without cancellation.",
+                "erfc"),
         defined("gamma", "out * digamma(x)", "Gamma function.", "tgamma", singular=True),
         defined("lgamma", "digamma(x)", "log |gamma(x)|.", "lgamma", singular=True),
-        defined(
-            "digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program", singular=True
-        ),
+        defined("digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program",
+                singular=True),
         defined("trigamma", None, "Derivative of digamma.", lowering="program"),
-    )
+    )  # fmt: skip
 
 
 TABLE: tuple[Op, ...] = (
