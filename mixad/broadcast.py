@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from mixad.backends.arrays import scalar_type_of
+from mixad.backends.arrays import is_array, scalar_type_of
 from mixad.backends.execute import Kernel, kernel_for
 from mixad.errors import KernelGradientError, KernelSyntaxError, KernelTypeError
 from mixad.explain import Explanation, explain_kernel, kernel_source
@@ -61,7 +61,7 @@ def describe(value: Any) -> Argument | None:
         return Argument(value.cell.type, weak=True, kind="uniform")
     if isinstance(value, np.generic):
         return Argument(scalar_type_of(value.dtype), kind="uniform")
-    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+    if not isinstance(value, Tracer) and not is_array(value):
         return None
     return Argument(scalar_type_of(value.dtype), kind="lane", rank=len(value.shape))
 
@@ -70,11 +70,11 @@ _MOST_COMPILED = 256
 """Combinations of types that one function remembers its programs for."""
 
 
-def _kind(value: Any) -> Hashable:
+def _kind(value: Any) -> object:
     """Return what the program for a value depends on: found and hashed in no time."""
     kind = type(value)
     if kind is np.ndarray:
-        return value.dtype  # type: ignore[no-any-return]
+        return value.dtype
     if kind in _WEAK:
         return kind
     if isinstance(value, Tracer):
@@ -126,7 +126,7 @@ class BroadcastFunction:
 
     def __reduce__(self) -> str:
         """Be pickled as functions are: by name."""
-        return self.__qualname__
+        return self._function.__qualname__
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind to an instance, as functions do: a decorated method sees its ``self``."""
