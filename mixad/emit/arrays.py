@@ -111,10 +111,12 @@ class Procedure:
     results: tuple[Node, ...]
 
 
-# Integer ops: what the standard leaves open is settled before a library sees it.  Division by -1
-# is negation (the quotient of the most negative number traps on some processors).
+# What the standard leaves open, or libraries do in their own ways, is settled before they see it.
+# Integers: division by -1 is negation (the quotient of the most negative number traps on some
+# processors).  Floats: torch's remainder loses the sign of a zero; NumPy takes a square root for
+# powers of 0.5, and that of -inf is nan.
 _DIVISOR = "where((y == 0) | (y == -1), 1, y)"
-_INTEGER: Mapping[tuple[str, str], str] = MappingProxyType({
+_SETTLED: Mapping[tuple[str, str], str] = MappingProxyType({
     ("floordiv", "int"): f"where(y == 0, 0, where(y == -1, -x, floor_divide(x, {_DIVISOR})))",
     ("floordiv", "uint"): "where(y == 0, 0, floor_divide(x, where(y == 0, 1, y)))",
     ("mod", "int"): f"where((y == 0) | (y == -1), 0, remainder(x, {_DIVISOR}))",
@@ -125,6 +127,8 @@ _INTEGER: Mapping[tuple[str, str], str] = MappingProxyType({
     ("shr", "uint"): "x >> where(y < WIDTH, y, WIDTH - 1)",
     ("powi", "int"): "where(y < 0, where(x == 1, 1, where(x == -1, where((y & 1) == 1, x, 1), 0)),"
                      " pow(x, where(y < 0, 0, y)))",
+    ("mod", "float"): "where(remainder(x, y) == 0, copysign(0, y), remainder(x, y))",
+    ("pow", "float"): "pow(where((y == 0.5) & ((x == 0) | isinf(x)), abs(x), x), y)",
 })  # fmt: skip
 
 
@@ -136,7 +140,7 @@ def _formula(name: str, type: ScalarType, is_plain: bool) -> Expression | None:
     """
     text = BY_NAME[name].array
     if not is_plain:
-        text = _INTEGER.get((name, type.kind), text)
+        text = _SETTLED.get((name, type.kind), text)
     if text is None:
         return None
     last = str(type.bits - 1)
@@ -144,8 +148,8 @@ def _formula(name: str, type: ScalarType, is_plain: bool) -> Expression | None:
 
 
 def _is_plain(atom: Atom) -> bool:
-    """Whether an argument is a small positive constant: as a divisor, a count, or an exponent."""
-    return isinstance(atom, Const) and 0 < atom.value < _NARROWEST
+    """Whether an argument is a small positive integer: as a divisor, a count, or an exponent."""
+    return isinstance(atom, Const) and atom.type.is_integer and 0 < atom.value < _NARROWEST
 
 
 _NARROWEST = 8

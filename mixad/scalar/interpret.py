@@ -259,7 +259,8 @@ FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
     "powi": _powi, "fmod": np.fmod,
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
     "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
-    "sigmoid": _sigmoid, "logaddexp": np.logaddexp, "pow": np.power,
+    "sigmoid": _sigmoid, "logaddexp": np.logaddexp,
+    "pow": np.float_power,  # np.power takes a square root for y = 0.5: nan for x = -inf
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "tanh": np.tanh,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh,

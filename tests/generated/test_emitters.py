@@ -19,7 +19,7 @@ from mixad.backends.cpu.host import detect
 from mixad.backends.reference import ReferenceBackend
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
-from mixad.scalar.ir import walk_statements, written_vars
+from mixad.scalar.ir import Equation, walk_statements, written_vars
 from mixad.testing import (
     ALL_OPS,
     EXACT_OPS,
@@ -95,7 +95,14 @@ EMITTERS: dict[str, Callable] = {
 }
 """Name → what makes the emitter.  A new backend adds a line."""
 
-UNKNOWN_TYPES = {"reference-torch": {"u16", "u32", "u64"}}  # torch has few functions for these
+UNCOMPARED = {
+    "reference-torch": {
+        "u16", "u32", "u64",  # torch has few functions for these
+        "sqrt",  # not rounded correctly where torch uses MKL
+        "mod", "log1p",  # nan, and 0, for the smallest numbers
+    }
+}  # fmt: skip
+"""Types and ops in which a library differs; programs that have them are not run."""
 
 
 @cache
@@ -130,15 +137,13 @@ def laid_out(program, arguments, seed):
     return tuple(np.repeat(a, 2)[::2] if p.kind == "lane" else a for p, a in pairs)
 
 
-def knows(name, program):
-    types = {s.type.name for s in _variables(program)}
-    return not types & UNKNOWN_TYPES.get(name, set())
-
-
-def _variables(program):
-    yield from (p.var for p in program.params)
-    for statement in walk_statements(program.body):
-        yield from written_vars(statement)
+def compares(name, program):
+    statements = list(walk_statements(program.body))
+    variables = [p.var for p in program.params]
+    variables += [v for s in statements for v in written_vars(s)]
+    types = {v.type.name for v in variables}
+    ops = {s.op for s in statements if isinstance(s, Equation)}
+    return not (types | ops) & UNCOMPARED.get(name, set())
 
 
 def batches():
@@ -153,7 +158,7 @@ def batches():
 def test_emitters_agree_with_the_interpreter(kind, batch, name):
     every = expectations(kind, batch)
     assert np.mean([e.discarded for e in every]) <= (0 if kind == "exact" else MOST_DISCARDED)
-    cases = [e for e in every if knows(name, e.program)]
+    cases = [e for e in every if compares(name, e.program)]
     functions = emitter(name)([e.program for e in cases])
     for expected, function in zip(cases, functions, strict=True):
         assert_agrees(expected, function(expected.arguments))
@@ -166,6 +171,6 @@ def test_emitters_agree_on_programs_that_shrink(program, seed, name):
         run = emitter(name)
     except pytest.skip.Exception:
         return
-    if knows(name, program):
+    if compares(name, program):
         expected = expected_outputs(program, random_arguments(program, seed, COUNT))
         assert_agrees(expected, run([program])[0](expected.arguments))

@@ -1,0 +1,77 @@
+"""Each op's array-API expression against its definition, for all pairs of special values."""
+
+import itertools
+
+import array_api_compat.numpy as xnp
+import array_api_strict as strict
+import numpy as np
+import pytest
+
+from mixad.emit.array_run import run_arrays
+from mixad.scalar.build import Builder
+from mixad.scalar.generate import special_values
+from mixad.scalar.interpret import apply, is_exact
+from mixad.scalar.ops import TABLE
+from mixad.scalar.types import ALL_TYPES, BOOL
+from mixad.scalar.verify import VerificationError, result_type
+from mixad.testing import same_bits
+
+LIBRARIES = {"numpy": (xnp, np.asarray), "strict": (strict, np.from_dlpack)}
+MOST_UNARY_AND_BINARY, MOST_TERNARY = 40, 12
+RELATIVE = 1e-5
+"""Difference that inexact ops may have, generously: how accurate they are is tested elsewhere."""
+
+
+def argument_types(op, type):
+    return (BOOL, type, type) if op.name == "where" else (type,) * op.arity
+
+
+def result_of(op, type, stated):
+    try:
+        return result_type(op.name, argument_types(op, type), stated)
+    except VerificationError:
+        return None
+
+
+def cases():
+    for op, type in itertools.product(TABLE, ALL_TYPES):
+        for stated in ALL_TYPES if op.result == "stated" else (None,):
+            result = result_of(op, type, stated)
+            if result is not None:
+                yield pytest.param(op, type, result, id=f"{op.name}-{type}-{result}")
+
+
+def grid(op, type):
+    """Return all combinations of special values, one column per argument."""
+    most = MOST_TERNARY if op.arity == 3 else MOST_UNARY_AND_BINARY
+    values = [special_values(t) for t in argument_types(op, type)]
+    thinned = [v[:: -(-len(v) // most)] for v in values]
+    rows = list(itertools.product(*thinned))
+    columns = zip(*rows, strict=True)
+    return [np.array(c, t.dtype) for c, t in zip(columns, argument_types(op, type), strict=True)]
+
+
+def program_of_op(op, type, result):
+    b = Builder(op.name)
+    atoms = [b.param("xyz"[k], t) for k, t in enumerate(argument_types(op, type))]
+    return b.finish([b.op(op.name, *atoms, type=result if op.result == "stated" else None)])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("op", "type", "result"), list(cases()))
+def test_every_op_computes_what_its_definition_does(op, type, result, library):
+    xp, to_numpy = LIBRARIES[library]
+    columns = grid(op, type)
+    arrays = [xp.asarray(c) for c in columns]
+    (out,) = run_arrays(program_of_op(op, type, result), arrays, columns[0].shape, xp)
+    got = to_numpy(out)
+    rows = zip(*columns, strict=True)
+    expected = np.array([apply(op.name, row, result) for row in rows], result.dtype)
+    agrees = same_bits(got, expected)
+    if not is_exact(op.name):
+        with np.errstate(all="ignore"):
+            agrees |= np.isclose(got, expected, rtol=RELATIVE, atol=0)
+    wrong = np.flatnonzero(~agrees)
+    assert not wrong.size, [
+        ([c[k] for c in columns], got[k], "expected", expected[k]) for k in wrong[:5]
+    ]
