@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
+from types import CodeType
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -40,7 +42,7 @@ Names: TypeAlias = Sequence[str] | str | None
 _CHUNKS = range(1, MAX_PARTIALS + 1)
 _OPTIONS = tuple(field.name for field in fields(KernelOptions))
 _WEAK = {
-    bool: Argument(BOOL, weak=False, kind="uniform"),
+    bool: Argument(BOOL, weak=True, kind="uniform"),
     int: Argument(I64, weak=True, kind="uniform"),
     float: Argument(F64, weak=True, kind="uniform"),
 }
@@ -95,6 +97,22 @@ class _Compiled:
     kernel: Kernel
 
 
+_COMPILED: dict[int, dict[object, _Compiled]] = {}
+
+
+def _programs_of(code: CodeType) -> dict[object, _Compiled]:
+    """Return the programs of some code, by what they depend on.
+
+    They are shared by all functions with that code, such as the bound methods of a class or a
+    lambda that is made again at every call: what tells these apart is in the keys.
+    """
+    programs = _COMPILED.get(id(code))
+    if programs is None:
+        programs = _COMPILED[id(code)] = {}
+        weakref.finalize(code, _COMPILED.pop, id(code), None)
+    return programs
+
+
 class BroadcastFunction:
     """A scalar function that is applied at every element of broadcast arrays, as one kernel.
 
@@ -119,7 +137,7 @@ class BroadcastFunction:
         self._function = function
         self._options = options
         self._source: FunctionSource = read_function(function)
-        self._compiled: dict[object, _Compiled] = {}
+        self._compiled = _programs_of(self._source.function.__code__)
 
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
@@ -132,9 +150,7 @@ class BroadcastFunction:
         """Bind to an instance, as functions do: a decorated method sees its ``self``."""
         if instance is None:
             return self
-        bound = BroadcastFunction(self._function.__get__(instance, owner), self._options)
-        bound._compiled = self._compiled  # programs depend on what attributes are, not whose
-        return bound
+        return BroadcastFunction(self._function.__get__(instance, owner), self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the function at every element.

@@ -283,6 +283,35 @@ def test_captured_number_that_changes_is_not_compiled_again(
     assert len(parses) == 1  # another type
 
 
+def test_function_that_is_made_again_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def result(scale: Any) -> Any:
+        return mixad.broadcast(lambda x: x * scale)(X)
+
+    result(2.0)
+    parses = count_parses(monkeypatch)
+    np.testing.assert_array_equal(result(3.0), 3 * X)
+    assert parses == []
+    np.testing.assert_array_equal(result(X), X * X)
+    np.testing.assert_array_equal(mixad.grad(lambda s: result(s).sum())(2.0), X.sum())
+
+
+def test_functions_with_equal_code_and_other_defaults_or_globals_are_told_apart() -> None:
+    def scaling(factor: Any) -> Any:
+        def f(x, factor=factor):
+            return x * factor
+
+        return mixad.broadcast(f)
+
+    np.testing.assert_array_equal(scaling(2.0)(X), 2 * X)
+    np.testing.assert_array_equal(scaling(5.0)(X), 5 * X)
+
+    def applying(inner: Any) -> Any:
+        return mixad.broadcast(lambda x: inner(x))
+
+    np.testing.assert_array_equal(applying(lambda x: x + 1)(X), X + 1)
+    np.testing.assert_array_equal(applying(lambda x: x - 1)(X), X - 1)
+
+
 def test_rank_and_strides_are_not_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = mixad.broadcast(lambda x: x + 1)
     kernel(X)

@@ -435,6 +435,37 @@ def test_memory_beside_the_results_is_not_touched() -> None:
         np.testing.assert_array_equal(got, x * k + x)
 
 
+def test_view_keeps_the_memory_of_its_result(library: Any) -> None:
+    x = library.array(np.arange(5000.0))
+    view = blend(x, 2.0)[::7]
+    copies = [blend(x, float(k)) for k in range(20)]
+    del copies
+    blend(x, 5.0)
+    np.testing.assert_array_equal(library.to_numpy(view), 3 * np.arange(5000.0)[::7])
+
+
+LARGEST = {
+    np.uint64: 2**64 - 1,
+    np.int64: -(2**63),
+    np.uint8: 255,
+    np.int8: -128,
+    np.float32: 3.4e38,
+    np.float64: -1.7e308,
+    np.bool_: True,
+}
+
+
+@pytest.mark.parametrize("kind", LARGEST)
+def test_extreme_scalars_reach_the_kernel(kind: Any) -> None:
+    number = kind(LARGEST[kind])
+    kernel = mixad.broadcast(lambda x, y: y)
+    got = kernel(np.ones(3), number)
+    assert got.dtype == number.dtype
+    np.testing.assert_array_equal(got, np.full(3, number))
+    captured = mixad.broadcast(lambda x: number)
+    np.testing.assert_array_equal(captured(np.ones(3)), np.full(3, number))
+
+
 # -- refused -----------------------------------------------------------------------------------
 
 
