@@ -95,6 +95,7 @@ def register(
         found, static = flatten(value)
         return tuple(found), static
 
+    _FOUND.clear()
     _KINDS[cls] = _Kind(children, lambda _, static, new: unflatten(static, new))
 
 
@@ -157,7 +158,7 @@ def _flattened(tree: Any, found: list[Any]) -> Structure:
 
 
 def _unflattened(structure: Structure, found: Any) -> Any:
-    if structure.kind is None:
+    if structure is LEAF or structure.kind is None:
         return next(found)
     children = [_unflattened(child, found) for child in structure.children]
     kind = _kind_of(structure.kind)
@@ -166,11 +167,22 @@ def _unflattened(structure: Structure, found: Any) -> Any:
 
 
 def _kind_of(cls: type) -> _Kind | None:
+    try:
+        return _FOUND[cls]
+    except KeyError:
+        found = _FOUND[cls] = _find_kind(cls)
+        return found
+
+
+def _find_kind(cls: type) -> _Kind | None:
     if cls in _KINDS:
         return _KINDS[cls]
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _NAMED_TUPLE
     return _DATACLASS if dataclasses.is_dataclass(cls) else None
+
+
+_FOUND: dict[type, _Kind | None] = {}  # what `_find_kind` returned
 
 
 def _fields(value: Any) -> tuple[Sequence[Any], Any]:

@@ -19,7 +19,7 @@ from mixad.scalar import promotion
 from mixad.scalar.types import ALL_TYPES, ScalarType
 
 __all__ = ["NUMPY", "Array", "Library", "as_array", "device_name", "is_array", "is_scalar",
-           "layout_of", "library_of", "scalar_type_of"]  # fmt: skip
+           "layout_of", "library_of", "scalar_type_of", "strides_of"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -106,10 +106,6 @@ class Library:
     def asarray(self, value: Any, type: ScalarType, device: Any = None) -> Array:
         """Return a scalar or an array as an array of this library."""
         return self.xp.asarray(value, dtype=self.dtype_of(type), device=device)
-
-    def strides_of(self, array: Array) -> tuple[int, ...]:
-        """Return the bytes between neighbours along each axis of one of its arrays."""
-        return self.memory.strides(array)
 
     def numpy_view(self, array: Array) -> _NumpyArray:
         """Return a NumPy array over the memory of one of its arrays on the CPU."""
@@ -218,7 +214,13 @@ def _instead(dtype: Any) -> str:
     return f"convert it to one of {', '.join(_TYPE_NAMES)}"
 
 
+def strides_of(array: Array) -> tuple[int, ...]:
+    """Return the bytes between neighbours along each axis of an array."""
+    if type(array) is np.ndarray:
+        return array.strides
+    return library_of(array).memory.strides(array)
+
+
 def layout_of(array: Array) -> Layout:
     """Return type, shape and byte strides of an array."""
-    strides = library_of(array).strides_of(array)
-    return Layout(scalar_type_of(array.dtype), tuple(array.shape), strides)
+    return Layout(scalar_type_of(array.dtype), tuple(array.shape), strides_of(array))

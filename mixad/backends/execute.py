@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mixad.backends import registry
-from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of
+from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
 from mixad.backends.hookspecs import Backend
 from mixad.errors import KernelTypeError
 from mixad.kernel.plan import Layout, plan
@@ -86,7 +86,7 @@ class Kernel:
         return (
             backend,
             *[
-                (a.__class__, a.dtype, a.shape, library_of(a).strides_of(a))
+                (a.__class__, a.dtype, a.shape, strides_of(a))
                 for a, is_array in zip(arguments, self._is_array, strict=True)
                 if is_array
             ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -48,7 +47,7 @@ def backward(
 
     def release(origin: Origin, value: Any, fresh: bool) -> None:
         key = id(origin.node)
-        _add(found.setdefault(key, {}), origin.index, value, fresh)
+        _add(found.setdefault(key, {}), origin.output, value, fresh)
         waiting[key] -= 1
         if not waiting[key]:
             ready.append(origin.node)
@@ -88,17 +87,22 @@ def _add(found: dict[int, Cotangent], index: int, value: Any, fresh: bool) -> No
     found[index] = Cotangent(value, fresh)
 
 
-def _count_consumers(level: Level, roots: list[Node]) -> Counter[int]:
+def _count_consumers(level: Level, roots: list[Node]) -> dict[int, int]:
     """Return how often each node (by id) will be given a cotangent."""
-    counts = Counter(map(id, roots))
-    stack = list({id(node): node for node in roots}.values())
-    seen = set(counts)
+    counts: dict[int, int] = {}
+    stack: list[Node] = []
+
+    def count(node: Node) -> None:
+        key = id(node)
+        known = counts.get(key, 0)
+        counts[key] = known + 1
+        if not known:
+            stack.append(node)
+
+    for root in roots:
+        count(root)
     while stack:
         for parent in stack.pop().parents:
-            if parent is None or level not in parent.levels:
-                continue
-            counts[id(parent.node)] += 1
-            if id(parent.node) not in seen:
-                seen.add(id(parent.node))
-                stack.append(parent.node)
+            if parent is not None and level in parent.levels:
+                count(parent.node)
     return counts

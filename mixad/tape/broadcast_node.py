@@ -8,7 +8,7 @@ their own, and sums of a pending broadcast become outputs of its launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from mixad.backends.arrays import scalar_type_of
@@ -51,7 +51,7 @@ def apply_call(
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     if not tracers:
         values = kernel_values(call.passes[0], arguments)
-        return execute(call.passes, call.outputs, values, options.backend)
+        return call.kernel(values, options.backend)
     recording = Recording.of(call.passes[0], arguments, tracers)
     launch, cells = recording.launch(call, options.backend)
     nodes = [KernelNode.of(call, at, recording, launch, options) for at in range(len(call.passes))]
@@ -119,13 +119,18 @@ class KernelNode:
         options: KernelOptions,
     ) -> KernelNode:
         """Return the node of one pass of a call."""
-        program = call.passes[at]
-        results = tuple(r.result for r in call.outputs if r.pass_index == at)
-        floats = tuple(r for r in results if program.outputs[r].type.is_float)
-        read = plan_pullback(program, recording.active, floats, options).kept
-        held = tuple(a if i in read else None for i, a in enumerate(recording.arguments))
-        shapes = recording.shape, recording.shapes
-        return cls(program, held, recording.parents, *shapes, results, launch, options)
+        read = _read(call, at, recording.active, options)
+        held = tuple([a if i in read else None for i, a in enumerate(recording.arguments)])
+        return cls(
+            call.passes[at],
+            held,
+            recording.parents,
+            recording.shape,
+            recording.shapes,
+            call.results[at],
+            launch,
+            options,
+        )
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Run, or record, the pullback program; it makes pending outputs on its way."""
@@ -169,7 +174,9 @@ class KernelNode:
         live = self.launch.live()
         values = _kept(plan, [*self.launch.values(), *given.values()], self.shape)
         primals = [OutputRequest(*plan.primals[r.result], r.shape) for _, r in live]
-        requests = (*primals, *_requests(plan, [self.shapes[i] for i in wrt], self.shape))
+        own = (self.shapes[i] for i in wrt)
+        shapes = [None if shape == self.shape else shape for shape in own]
+        requests = (*primals, *_requests(plan, shapes))
         numbers = kernel_values(plan.passes[0], values)
         arrays = execute(plan.passes, requests, numbers, self.options.backend)
         self.launch.finish(live, arrays[: len(live)])
@@ -205,26 +212,43 @@ def apply_plan(
     """
     if not plan.passes:
         return [None] * len(shapes)
-    call = KernelCall(plan.passes, tuple(_requests(plan, shapes, shape)))
+    call = _gradient_call(plan, tuple([None if own == shape else own for own in shapes]))
     return _spread(plan, apply_call(call, _kept(plan, values, shape), options))
+
+
+@lru_cache(maxsize=4096)
+def _gradient_call(plan: PullbackPlan, shapes: tuple[Shape | None, ...]) -> KernelCall:
+    """Return the call that sums each gradient to its shape; None stands for the broadcast shape."""
+    return KernelCall(plan.passes, _requests(plan, shapes))
+
+
+@lru_cache(maxsize=4096)
+def _read(
+    call: KernelCall, at: int, active: tuple[int, ...], options: KernelOptions
+) -> frozenset[int]:
+    """Return which arguments the pullback of a pass reads."""
+    program = call.passes[at]
+    floats = tuple(r for r in call.results[at] if program.outputs[r].type.is_float)
+    return frozenset(plan_pullback(program, active, floats, options).kept)
 
 
 def _kept(plan: PullbackPlan, values: Sequence[Any], shape: Shape) -> list[Any]:
     """Return the values that the programs take; together they have the broadcast shape."""
     kept = [values[i] for i in plan.kept]
     program = plan.passes[0]
-    if kept and broadcast_shape(program, lane_shapes(program, kept)) != shape:
+    shapes = lane_shapes(program, kept)
+    if kept and shape not in shapes and broadcast_shape(program, shapes) != shape:
         kept[-1] = broadcast_to(kept[-1], shape)
     return kept
 
 
-def _requests(plan: PullbackPlan, shapes: Sequence[Shape], shape: Shape) -> list[OutputRequest]:
+def _requests(plan: PullbackPlan, shapes: Sequence[Shape | None]) -> tuple[OutputRequest, ...]:
     """Ask for each gradient in its param's shape."""
-    return [
-        OutputRequest(*place, None if own == shape else own)
+    return tuple(
+        OutputRequest(*place, own)
         for place, own in zip(plan.gradients, shapes, strict=True)
         if place is not None
-    ]
+    )
 
 
 def _spread(plan: PullbackPlan, arrays: Sequence[Any]) -> list[Any]:
@@ -271,8 +295,7 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     if tuple(x.shape) == shape:
         return x
     if not isinstance(x, Tracer):
-        program = _identity(scalar_type_of(x.dtype))
-        return apply_call(KernelCall((program,), (OutputRequest(0, 0, shape),)), (x,))[0]
+        return apply_call(_summing(scalar_type_of(x.dtype), shape), (x,))[0]
     levels = levels_of([x])
     source, launch = x.cell, x.cell.launch
     cell = Cell(shape, source.type, source.library, source.device, weak=source.weak)
@@ -295,6 +318,11 @@ _BROADCAST_TO = Rule(
     lambda xp, x, shape: xp.broadcast_to(x, shape),
     (lambda g, x, shape: sum_to(g, x.shape),),
 )
+
+
+@lru_cache(maxsize=4096)
+def _summing(type: ScalarType, shape: Shape) -> KernelCall:
+    return KernelCall((_identity(type),), (OutputRequest(0, 0, shape),))
 
 
 @cache

@@ -14,7 +14,7 @@ from mixad.scalar.simplify import read_params, without_dead_code
 __all__ = ["PullbackPlan", "plan_pullback"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PullbackPlan:
     """The passes of a pullback, without the params that they do not read.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 from mixad.backends.arrays import Library
-from mixad.backends.execute import broadcast_shape
+from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.errors import KernelGradientError
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
-from mixad.scalar.types import F64
+from mixad.scalar.types import F64, ScalarType
 from mixad.tape.cell import Cell, Launch
 from mixad.tape.node import Node, Rule, apply_rule, common_library
 from mixad.tape.tracer import Level, Origin, Tracer, levels_of
@@ -21,9 +22,9 @@ __all__ = ["KernelCall", "Recording", "Shape", "lane_shapes"]
 Shape: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KernelCall:
-    """What is computed at every element, and what becomes of the results.
+    """What is computed at every element, and what becomes of the results; made once, used often.
 
     Attributes
     ----------
@@ -36,17 +37,35 @@ class KernelCall:
     passes: tuple[Program, ...]
     outputs: tuple[OutputRequest, ...]
 
-    @classmethod
-    def storing(cls, *passes: Program) -> KernelCall:
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def storing(*passes: Program) -> KernelCall:
         """Return the call that stores every output of some programs."""
         outputs = (
             OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs))
         )
-        return cls(passes, tuple(outputs))
+        return KernelCall(passes, tuple(outputs))
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """What runs it."""
+        return kernel_for(self.passes, self.outputs)
+
+    @cached_property
+    def types(self) -> tuple[ScalarType, ...]:
+        """Type of each output."""
+        return tuple(self.passes[r.pass_index].outputs[r.result].type for r in self.outputs)
+
+    @cached_property
+    def results(self) -> tuple[tuple[int, ...], ...]:
+        """For each pass, which of its outputs are wanted."""
+        return tuple(
+            tuple(r.result for r in self.outputs if r.pass_index == at)
+            for at in range(len(self.passes))
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(NamedTuple):
     """The arguments of one call, and what its results have in common.
 
     Attributes
@@ -87,16 +106,16 @@ class Recording:
         arrays = [a for a in arguments if hasattr(a, "shape") and not _is_weak(a)]
         library = common_library(program.name, arrays or tracers)
         device = next((a.device for a in arrays if hasattr(a, "device")), tracers[0].device)
-        arguments = tuple(_moved(a, library, device) for a in arguments)
+        arguments = tuple([_moved(a, library, device) for a in arguments])
         shapes = lane_shapes(program, arguments)
         return cls(
-            arguments=arguments,
-            parents=tuple(a.origin if isinstance(a, Tracer) else None for a in arguments),
-            levels=levels_of(tracers),
-            library=library,
-            device=device,
-            shape=broadcast_shape(program, shapes),
-            shapes=shapes,
+            arguments,
+            tuple([a.origin if isinstance(a, Tracer) else None for a in arguments]),
+            levels_of(tracers),
+            library,
+            device,
+            broadcast_shape(program, shapes),
+            shapes,
             weak=not arrays,
             kind=type(tracers[0]),
         )
@@ -104,15 +123,14 @@ class Recording:
     @property
     def active(self) -> tuple[int, ...]:
         """Indices of the arguments that are traced."""
-        return tuple(i for i, parent in enumerate(self.parents) if parent is not None)
+        return tuple([i for i, parent in enumerate(self.parents) if parent is not None])
 
     def launch(self, call: KernelCall, backend: str | None) -> tuple[Launch, list[Cell]]:
         """Return the launch that makes a call's outputs, and their cells."""
-        values = (a.cell if isinstance(a, Tracer) else a for a in self.arguments)
-        launch = Launch(call.passes, tuple(values), backend)
+        values = [a.cell if isinstance(a, Tracer) else a for a in self.arguments]
+        launch = Launch(call.passes, values, backend)
         cells = []
-        for request in call.outputs:
-            type = call.passes[request.pass_index].outputs[request.result].type
+        for request, type in zip(call.outputs, call.types, strict=True):
             shape = self.shape if request.shape is None else request.shape
             cell = Cell(shape, type, self.library, self.device, weak=self.weak)
             launch.add(cell, request)
@@ -126,17 +144,19 @@ class Recording:
 
 def lane_shapes(program: Program, arguments: Sequence[Any]) -> tuple[Shape, ...]:
     """Return the shapes of the arguments that are broadcast, and () for the others."""
+    shapes: list[Shape] = []
     for param, argument in zip(program.params, arguments, strict=True):
-        if param.kind == "array" and isinstance(argument, Tracer):
+        if param.kind == "lane":
+            shapes.append(tuple(argument.shape))
+        elif param.kind == "array" and isinstance(argument, Tracer):
             raise KernelGradientError(
                 f"{program.name}: the gradient of the array {param.name!r}, which is indexed "
                 "inside the function, is not available yet",
                 hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
             )
-    return tuple(
-        tuple(a.shape) if p.kind == "lane" else ()
-        for p, a in zip(program.params, arguments, strict=True)
-    )
+        else:
+            shapes.append(())
+    return tuple(shapes)
 
 
 def _moved(argument: Any, library: Library, device: Any) -> Any:

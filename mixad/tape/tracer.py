@@ -9,9 +9,8 @@ order, no stack and no global state, and perturbations cannot be confused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
@@ -49,12 +48,11 @@ class Level:
         self.alive = False
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a value comes from: an output of a node, and the levels that it depends on."""
 
     node: Node
-    index: int
+    output: int
     levels: frozenset[Level]
 
 
@@ -189,4 +187,4 @@ def stripped(value: Any, level: Level) -> Any:
     around = frozenset(other for other in value.origin.levels if other.alive and other is not level)
     if not around:
         return value.cell.array
-    return type(value)(value.cell, replace(value.origin, levels=around))
+    return type(value)(value.cell, value.origin._replace(levels=around))

@@ -7,24 +7,23 @@ from typing import Any
 
 import pytest
 
+from mixad.backends.execute import Kernel
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64
-from mixad.tape import broadcast_node, cell
 
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The kernel calls made so far: (passes, requests) of each."""
     made: list[Any] = []
-    execute = cell.execute
+    call = Kernel.__call__
 
-    def counted(passes: Any, requests: Any, arguments: Any, backend: Any = None) -> Any:
-        made.append((passes, requests))
-        return execute(passes, requests, arguments, backend)
+    def counted(self: Kernel, arguments: Any, backend: Any = None) -> Any:
+        made.append((self.passes, self.requests))
+        return call(self, arguments, backend)
 
-    monkeypatch.setattr(cell, "execute", counted)
-    monkeypatch.setattr(broadcast_node, "execute", counted)
+    monkeypatch.setattr(Kernel, "__call__", counted)
     return made
 
 
