@@ -313,7 +313,12 @@ class BroadcastFunction:
             values = self._source.bind(args, kwargs)
         except TypeError as error:
             raise TypeError(f"{self._source.name}() {error}") from None
-        snapshot = self._source.snapshot(describe)
+        try:
+            snapshot = self._source.snapshot(describe)
+        except KernelTypeError as error:
+            raise KernelTypeError(
+                f"{self._source.name}: a value from outside: {error.message}", hint=error.hint
+            ) from None
         key = (*map(_kind, values), snapshot.key)
         compiled = self._compiled.get(key)
         if compiled is None:

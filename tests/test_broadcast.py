@@ -398,6 +398,12 @@ def test_kernels_chain_without_storing_between_them() -> None:
     )
 
 
+def test_captured_type_that_is_not_computed_in_is_refused() -> None:
+    half = np.ones(3, np.float16)
+    with pytest.raises(KernelTypeError, match=r"<lambda>.*outside.*float16\n.*Instead"):
+        mixad.broadcast(lambda x: x * half)(X)
+
+
 # -- duals -------------------------------------------------------------------------------------
 
 
@@ -510,6 +516,17 @@ def test_options_on_the_decorator_and_later() -> None:
     assert product.explain(X, X).chunks == (1, 1)
     assert changed.__name__ == "product"
     np.testing.assert_array_equal(changed(X, X), X * X)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "chunks"),
+    [(None, (6, 5)), (10, (6, 5)), (5, (4, 4, 3)), (4, (4, 4, 3)), (1, (1,) * 11)],
+)
+def test_inputs_are_split_evenly(chunk: int | None, chunks: tuple[int, ...]) -> None:
+    kernel = mixad.broadcast(chunk=chunk)(
+        lambda a, b, c, d, e, f, g, h, i, j, k: a * b * c * d * e * f * g * h * i * j * k
+    )
+    assert kernel.explain(*[X] * 11).chunks == chunks
 
 
 def test_options_reach_the_backward_pass() -> None:
