@@ -24,7 +24,7 @@ from mixad.scalar.types import ScalarType
 __all__ = ["flatten_divergence"]
 
 _MOST_CONDITION_COST = 64
-"""Conditions that cost more to find out stay where they are: they are not computed for all lanes."""
+"""Conditions that cost more to find out stay where they are, and are not known in all lanes."""
 
 
 def flatten_divergence(program: Program, moving: Iterable[int]) -> Program:
@@ -123,7 +123,7 @@ class _Tree:
         return node in self.results or any(u not in run for u in self.users[node])
 
     def settle(self, results: Iterable[Var]) -> None:
-        """Reduce each node's arms (both sides of a condition are what is around it); find its users."""
+        """Reduce each node's arms (two sides of a condition are what is around it); find users."""
         for node in self.nodes:
             node.arms = _reduced(node.arms)
         for node in self._feeding(self.conditions):
@@ -272,7 +272,8 @@ class _Flattening:
     def path(self, arm: _Arm, atoms: dict[_Node, Atom]) -> Atom:
         """Return the condition that an arm is taken."""
         cond = atoms[arm.cond] if isinstance(arm.cond, _Node) else arm.cond
-        assert cond is not None and arm.parent is not None
+        assert cond is not None
+        assert arm.parent is not None
         own = cond if arm.taken else self.builder.op("not", cond)
         if arm.parent.parent is None:
             return own

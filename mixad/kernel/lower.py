@@ -12,7 +12,7 @@ __all__ = ["lowered"]
 
 
 def lowered(spec: KernelSpec) -> KernelSpec:
-    """Return a spec whose programs hold instruction-level and libm ops only, divergence flattened."""
+    """Return a spec of programs with instruction-level and libm ops only, divergence flattened."""
     return replace(
         spec, passes=tuple(flatten_divergence(expand(p), spec.moving) for p in spec.passes)
     )

@@ -88,7 +88,7 @@ class Builder:
         return self._params[-1].var
 
     def array_param(self, name: str, array: ArrayType) -> Var:
-        """Add an array parameter, which the program indexes with `load`, and return its variable."""
+        """Add an array parameter, which programs index with `load`, and return its variable."""
         self._params.append(Param(name, self.fresh(array.element), "array", array))
         return self._params[-1].var
 
@@ -144,7 +144,7 @@ class Builder:
         return self.add_if(cond, self.block(then), self.block(orelse), line)
 
     def add_if(self, cond: Atom, then: Block, orelse: Block, line: Line | None) -> tuple[Atom, ...]:
-        """Add an ``If`` of two finished blocks, and return its results; selects where both are empty."""
+        """Add an ``If`` of two finished blocks, return its results; selects if both are empty."""
         if not then.statements and not orelse.statements:
             return tuple(
                 self.op("where", cond, a, b)
@@ -218,7 +218,7 @@ class Builder:
         self._known[-1].update(draft.known)
 
     def inline(self, program: Program, args: Sequence[Atom]) -> tuple[Atom, ...]:
-        """Add the statements of another program with ``args`` for its params; return its outputs."""
+        """Add the statements of another program with ``args`` for params; return its outputs."""
         names: dict[Var, Atom] = {p.var: a for p, a in zip(program.params, args, strict=True)}
         return self.copy(program.body, names)
 
@@ -303,10 +303,15 @@ class Builder:
 
     def _simplified(self, name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
         """Return a value that equals the op's for every input, if there is a simpler one."""
-        folded = _folded(name, args, type)
-        if folded is not None:
-            return folded
-        inner = self._definition(args[0])
+        return (
+            _folded(name, args, type)
+            or self._simplified_arithmetic(name, args, type)
+            or self._simplified_choice(name, args, type)
+        )
+
+    def _simplified_arithmetic(
+        self, name: str, args: tuple[Atom, ...], type: ScalarType
+    ) -> Atom | None:
         match name:
             case "mul":
                 return _other(args, 1)
@@ -323,6 +328,13 @@ class Builder:
                     or self._without_negative("sub", *args)
                     or self._without_negative("sub", *args[::-1])
                 )
+        return None
+
+    def _simplified_choice(
+        self, name: str, args: tuple[Atom, ...], type: ScalarType
+    ) -> Atom | None:
+        inner = self._definition(args[0])
+        match name:
             case "and" if type == BOOL:
                 return _other(args, True) or _absorbing(args, False)
             case "or" if type == BOOL:
@@ -349,7 +361,7 @@ class Builder:
         return self.op(opposite, x, found.args[0])
 
     def _simplified_mul_zero(self, x: Atom, y: Atom) -> Atom | None:
-        """A product without the strong zero, where one factor's value decides that it is not needed."""
+        """A product without the strong zero, where the value of a factor makes it needless."""
         if isinstance(x, Const) and x.value == 0:
             return x
         if isinstance(x, Const) or (isinstance(y, Const) and math.isfinite(y.value)):

@@ -37,9 +37,9 @@ import numpy as np
 
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Accumulate", "ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line", "Load",
-           "Param", "Program", "Statement", "Var", "While", "nested_blocks", "read_atoms", "walk_statements",
-           "written_vars"]  # fmt: skip
+__all__ = ["Accumulate", "ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line",
+           "Load", "Param", "Program", "Statement", "Var", "While", "nested_blocks", "read_atoms",
+           "walk_statements", "written_vars"]  # fmt: skip
 
 Kind = Literal["lane", "uniform", "array"]
 
@@ -168,7 +168,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """``array[indices] += value``, in pullbacks only; ``array`` is the variable of an array param."""
+    """``array[indices] += value``, in pullbacks only; ``array`` as for `Load`."""
 
     array: Var
     indices: tuple[Atom, ...]
@@ -298,7 +298,7 @@ def _canonical_text(program: Program) -> str:
 
 
 def _shown(block: Block, ending: str) -> list[str]:
-    """Spell a block for a reader, indented, with the user's lines where an equation changes line."""
+    """Spell a block for a reader, indented; the user's lines where equations change line."""
     rows: list[str] = []
     line: Line | None = None
     for statement in block.statements:

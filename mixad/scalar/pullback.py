@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
@@ -50,7 +51,7 @@ def even_chunks(count: int, limit: int = MAX_PARTIALS) -> tuple[range, ...]:
     """
     chunks = -(-count // limit)
     bounds = [-(-count * i // chunks) for i in range(chunks + 1)] if chunks else [0]
-    return tuple(range(a, b) for a, b in zip(bounds, bounds[1:], strict=False))
+    return tuple(range(a, b) for a, b in pairwise(bounds))
 
 
 def pullback(

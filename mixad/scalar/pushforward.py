@@ -5,7 +5,8 @@ they are, so primal and dual programs take the same branches.  The result is an 
 applying the transform to it gives second derivatives, with no tag that could be confused.
 
 Revels, Besard, Churavy, De Sutter, Vielma: "Dynamic Automatic Differentiation of GPU Broadcast
-Kernels" (2018); Revels, Lubin, Papamarkou: "Forward-Mode Automatic Differentiation in Julia" (2016).
+Kernels" (2018); Revels, Lubin, Papamarkou: "Forward-Mode Automatic Differentiation in Julia"
+(2016).
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
 
 
 def push_block(builder: Builder, program: Program, wrt: Sequence[int]) -> tuple[Dual, ...]:
-    """Declare a program's params in a builder and add its dual statements; return its dual outputs."""
+    """Declare a program's params in a builder, add its dual statements, return its dual outputs."""
     seeds = {index: slot for slot, index in enumerate(wrt)}
     transform = _Transform(builder, activity(program, seeds))
     for index, param in enumerate(program.params):

@@ -74,14 +74,19 @@ def result_type(
     if not _IN_DOMAIN[op.domain](types[0]):
         raise VerificationError(f"{name} takes {op.domain} arguments, not {types[0]}")
     if op.result == "stated":
-        if stated is None:
-            raise VerificationError(f"{name} needs the type of its result")
-        if name == "bitcast" and stated.bits != types[0].bits:
-            raise VerificationError(f"bitcast from {types[0]} to {stated} changes the width")
-        if name == "bitcast" and stated.is_bool:
-            raise VerificationError("bitcast gives numbers, not bool")
-        return stated
+        return _stated_type(name, types[0], stated)
     return BOOL if op.result == "bool" else types[0]
+
+
+def _stated_type(name: str, type: ScalarType, stated: ScalarType | None) -> ScalarType:
+    """Return the type of a conversion of ``type``."""
+    if stated is None:
+        raise VerificationError(f"{name} needs the type of its result")
+    if name == "bitcast" and stated.bits != type.bits:
+        raise VerificationError(f"bitcast from {type} to {stated} changes the width")
+    if name == "bitcast" and stated.is_bool:
+        raise VerificationError("bitcast gives numbers, not bool")
+    return stated
 
 
 def verify(program: Program) -> Program:

@@ -20,8 +20,8 @@ class ArgumentBlock:
         per operand: address, outer strides..., innermost stride if its step is "any"
         per uniform: its bits
         per indexed array: address, extents..., strides...
-        per output:  address of contiguous memory, in the order of the loops; for a sum, of what each
-                     tile leaves of it (`mixad.kernel.tiling.partial_shape`)
+        per output:  address of contiguous memory, in the order of the loops; for a sum, of what
+                     each tile leaves of it (`mixad.kernel.tiling.partial_shape`)
     """
 
     spec: KernelSpec

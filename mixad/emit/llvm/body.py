@@ -116,7 +116,7 @@ class Body:
         return isinstance(test, Var) and test in self.varying
 
     def equation(self, s: Equation) -> Value:
-        """Emit an op; lanes that are switched off give a slow library function harmless arguments."""
+        """Emit an op; lanes that are switched off give a library function harmless arguments."""
         args = tuple(map(self.value, s.args))
         op = BY_NAME[s.op]
         if self.mask is not None and op.lowering == "libm" and any(a.lanes for a in args):
@@ -230,7 +230,7 @@ class Body:
     def enter_loop(
         self, s: While, head: str, lanes: Sequence[bool]
     ) -> list[tuple[Value, int, Value, str]]:
-        """Begin a loop's head; return for each carry its phi: value, line, first value, where from."""
+        """Begin a loop's head; return each carry's phi: value, line, first value, where from."""
         text = self.text
         inits = [
             text.splat(self.value(a)) if wide else self.value(a)
@@ -259,7 +259,5 @@ class Body:
         ]
         text.add(f"br i1 {text.is_zero(self.stop)}, label %{head}, label %{done}")
         for (phi, line, init, before), value in zip(phis, values, strict=True):
-            text.fill(
-                line,
-                f"{phi.text} = phi {phi.llvm} [ {init.text}, %{before} ], [ {value.text}, %{text.label} ]",
-            )
+            first, following = f"{init.text}, %{before}", f"{value.text}, %{text.label}"
+            text.fill(line, f"{phi.text} = phi {phi.llvm} [ {first} ], [ {following} ]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 from mixad.emit.llvm.text import GANG, Dialect, Text, Value, llvm_type
 from mixad.scalar.ops import BY_NAME
@@ -19,7 +20,7 @@ _FLOAT = {
 }  # fmt: skip
 _INTEGER = {
     "add": "add {T} {0}, {1}", "sub": "sub {T} {0}, {1}", "mul": "mul {T} {0}, {1}",
-    "neg": "sub {T} zeroinitializer, {0}", "eq": "icmp eq {T} {0}, {1}", "ne": "icmp ne {T} {0}, {1}",
+    "neg": "sub {T} zeroinitializer, {0}",
 }  # fmt: skip
 _BITS = {
     "and": "and {T} {0}, {1}", "or": "or {T} {0}, {1}", "xor": "xor {T} {0}, {1}",
@@ -41,10 +42,10 @@ FORMATS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 """Kind of the arguments → op → instruction, with {T} their LLVM type and {0}, {1} their text."""
 
-INTRINSICS = MappingProxyType(
-    {"sqrt": "sqrt", "abs": "fabs", "copysign": "copysign", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
-     "rint": "roundeven", "fma": "fma"}
-)  # fmt: skip
+INTRINSICS: Mapping[str, str] = MappingProxyType({
+    "abs": "fabs", "sqrt": "sqrt", "fma": "fma", "copysign": "copysign",
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven",
+})  # fmt: skip
 """Float ops that LLVM has as intrinsics."""
 
 
@@ -241,10 +242,12 @@ def _saturated(text: Text, x: Value, type: ScalarType) -> Value:
     return text.value(f"call {llvm} {function}({x})", type, x.lanes)
 
 
-SPECIAL: Mapping[str, Callable[[Text, tuple[Value, ...], ScalarType, bool], Value]] = MappingProxyType(
-    {"abs": _abs, "signbit": _signbit, "bitcast": _bitcast, "not": _not, "where": _where, "shl": _shl,
-     "shr": _shr, "floordiv": _floordiv, "mod": _mod, "convert": _convert}
-)  # fmt: skip
+_Spelling: TypeAlias = Callable[[Text, tuple[Value, ...], ScalarType, bool], Value]
+
+SPECIAL: Mapping[str, _Spelling] = MappingProxyType({
+    "abs": _abs, "floordiv": _floordiv, "mod": _mod, "signbit": _signbit, "where": _where,
+    "not": _not, "shl": _shl, "shr": _shr, "convert": _convert, "bitcast": _bitcast,
+})  # fmt: skip
 """Ops that take more than one instruction."""
 
 

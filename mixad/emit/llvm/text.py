@@ -13,7 +13,7 @@ from mixad.scalar.types import BOOL, ScalarType
 __all__ = ["GANG", "Dialect", "Text", "Value", "literal", "llvm_type", "memory_type"]
 
 GANG = 16
-"""Elements that go through a kernel together, on every host: results depend on no register width."""
+"""Elements that go through a kernel together, on every host: no result depends on the width."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class Text:
         return self.value(f"xor {mask}, {ones}", BOOL, mask.lanes)
 
     def select(self, cond: Value, yes: Value, no: Value) -> Value:
-        """Return ``yes`` where ``cond`` holds, else ``no``, lane by lane if any of them has lanes."""
+        """Return ``yes`` where ``cond`` holds, else ``no``; by lanes if any of them has lanes."""
         if yes == no:
             return yes
         lanes = cond.lanes or yes.lanes or no.lanes
