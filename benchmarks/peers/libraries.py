@@ -82,7 +82,7 @@ def find_llvm() -> str | None:
     """Return the LLVM shared library for Dr.Jit from the standard places, None if there is none."""
     if sys.platform == "win32":
         return ctypes.util.find_library("LLVM-C")
-    prefixes = [Path("/usr"), Path("/opt/homebrew"), Path(sys.prefix)]
+    prefixes = [Path("/usr"), Path(sys.prefix)]
     for version in LLVM_VERSIONS:
         places = [prefix / folder for prefix in prefixes for folder in LLVM_FOLDERS]
         places += [prefix / f"lib/llvm-{version}/lib" for prefix in prefixes]

@@ -285,7 +285,7 @@ def usable_cpus() -> int:
         more than the container's quota pays for.
     """
     threads = config.NUM_THREADS.read()
-    if os.environ.get(config.NUM_THREADS.name, "").strip():
+    if config.NUM_THREADS.is_set():
         return threads
     quota = _container_quota()
     return threads if quota is None else max(1, min(threads, math.ceil(quota)))

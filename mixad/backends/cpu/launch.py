@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from array import array
 from collections.abc import Sequence
@@ -229,6 +230,9 @@ def _bits(value: Any, type: ScalarType) -> int:
     if type.is_integer:
         packed = struct.pack("<q" if type.kind == "int" else "<Q", int(value))
     else:
-        packed = struct.pack(_PACKING[type.dtype.name], value)
+        try:
+            packed = struct.pack(_PACKING[type.dtype.name], value)
+        except OverflowError:  # beyond float32: infinite, as NumPy converts it
+            packed = struct.pack("<fxxxx", math.copysign(math.inf, value))
     word: int = struct.unpack("<q", packed)[0]
     return word
