@@ -7,26 +7,24 @@ back; they differ in where the cotangent comes from and in what they return.
 from __future__ import annotations
 
 import functools
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from mixad import pytree
-from mixad.backends.arrays import is_array, scalar_type_of
 from mixad.errors import TracerError
-from mixad.namespace.array import ArrayTracer
-from mixad.tape.backward import Cotangent, backward
-from mixad.tape.broadcast_node import broadcast_to
-from mixad.tape.cell import Cell
-from mixad.tape.node import InputNode
-from mixad.tape.tracer import Level, Origin, Tracer, check_alive, plain, stripped
+from mixad.lifting import (
+    Function,
+    called,
+    check_scalar,
+    lifted,
+    returned_aux,
+    warn_if_constant,
+)
+from mixad.tape.backward import backward
+from mixad.tape.tracer import Level, plain
 
 __all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
 
-Function = Callable[..., Any]
 Argnums = int | Sequence[int]
 
 
@@ -136,14 +134,15 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     (array([ 2., 40.]),)
     """
     with Level("vjp") as level:
-        inputs = _lifted(level, list(primals), range(len(primals)))
-        outputs, aux = _called(f, inputs.arguments, {}, has_aux, level)
-    _warn_if_constant(f, outputs, level)
-    value, aux = outputs.values(level), _aux(aux, level)
+        inputs = lifted(level, list(primals), range(len(primals)))
+        outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
+    warn_if_constant(f, outputs, level)
+    value, aux = outputs.values(level), returned_aux(aux, level)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         seeds = outputs.seeds(cotangent, level)
-        return tuple(inputs.gradients(backward(level, seeds, inputs.nodes)))
+        cotangents = backward(level, seeds, inputs.nodes)
+        return tuple(inputs.gradients(cotangents, outputs.around(level)))
 
     return (value, pullback, aux) if has_aux else (value, pullback)
 
@@ -178,12 +177,13 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     (array([1., 4.]), (array([ 2., 40.]),))
     """
     with Level("value_and_vjp") as level:
-        inputs = _lifted(level, list(primals), range(len(primals)))
-        outputs, _ = _called(f, inputs.arguments, {}, False, level)
-    _warn_if_constant(f, outputs, level)
+        inputs = lifted(level, list(primals), range(len(primals)))
+        outputs, _ = called(f, inputs.arguments, {}, False, level)
+    warn_if_constant(f, outputs, level)
     seeds = outputs.seeds(cotangent, level)
-    cotangents = tuple(inputs.gradients(backward(level, seeds, inputs.nodes)))
-    return outputs.values(level), cotangents
+    cotangents = backward(level, seeds, inputs.nodes)
+    gradients = inputs.gradients(cotangents, outputs.around(level))
+    return outputs.values(level), tuple(gradients)
 
 
 def stop_gradient(tree: Any) -> Any:
@@ -208,47 +208,6 @@ def stop_gradient(tree: Any) -> Any:
     return pytree.tree_map(plain, tree)
 
 
-@dataclass(frozen=True)
-class _Inputs:
-    """The arguments of a call with tracers among them, and what gradients are returned as."""
-
-    arguments: list[Any]
-    nodes: list[InputNode]
-    cells: list[Cell]
-    structures: list[pytree.Structure]
-
-    def gradients(self, cotangents: Sequence[Cotangent | None]) -> list[Any]:
-        """Return the gradient of each differentiated argument, in its structure."""
-        finished = map(_finished, self.cells, cotangents)
-        return [pytree.unflatten(structure, finished) for structure in self.structures]
-
-
-@dataclass(frozen=True)
-class _Outputs:
-    """What a function returned: leaves that are tracers of the level or do not depend on it."""
-
-    leaves: list[Any]
-    structure: pytree.Structure
-
-    def values(self, level: Level) -> Any:
-        """Return the value as the caller of the transform sees it."""
-        return pytree.unflatten(self.structure, (_value(leaf, level) for leaf in self.leaves))
-
-    def seeds(self, cotangent: Any, level: Level) -> list[tuple[Origin, Any]]:
-        """Return where the backward pass begins, with which cotangents."""
-        found, structure = pytree.flatten(cotangent)
-        if structure != self.structure:
-            raise TracerError(
-                f"the cotangent has the structure {structure}, the value of the function has "
-                f"{self.structure}"
-            )
-        return [
-            (leaf.origin, _seed(leaf, given))
-            for leaf, given in zip(self.leaves, found, strict=True)
-            if _depends(leaf, level)
-        ]
-
-
 def _scalar_vjp(
     name: str,
     f: Function,
@@ -262,17 +221,17 @@ def _scalar_vjp(
     """Return value (if wanted), gradients and aux of a scalar-valued function."""
     positions = _positions(name, argnums, len(args))
     with Level(name) as level:
-        inputs = _lifted(level, list(args), positions)
-        outputs, aux = _called(f, inputs.arguments, kwargs, has_aux, level)
-    _check_scalar(name, outputs)
-    _warn_if_constant(f, outputs, level)
-    seeds = outputs.seeds(1.0, level)
+        inputs = lifted(level, list(args), positions)
+        outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
+    check_scalar(name, outputs)
+    warn_if_constant(f, outputs, level)
+    seeds, around = outputs.seeds(1.0, level), outputs.around(level)
     if not value:
         outputs.leaves.clear()  # then no kernel computes the value
     inputs.arguments.clear()
-    gradients = inputs.gradients(backward(level, seeds, inputs.nodes))
+    gradients = inputs.gradients(backward(level, seeds, inputs.nodes), around)
     chosen = gradients[0] if isinstance(argnums, int) else tuple(gradients)
-    return outputs.values(level) if value else None, chosen, _aux(aux, level)
+    return outputs.values(level) if value else None, chosen, returned_aux(aux, level)
 
 
 def _positions(name: str, argnums: Argnums, count: int) -> list[int]:
@@ -285,156 +244,3 @@ def _positions(name: str, argnums: Argnums, count: int) -> list[int]:
                 "positional arguments (keyword arguments are not differentiated)"
             )
     return [position % count for position in given]
-
-
-def _lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> _Inputs:
-    """Put tracers of a level in place of the leaves of some arguments."""
-    nodes: list[InputNode] = []
-    cells: list[Cell] = []
-    structures = []
-    for position in positions:
-        found, structure = pytree.flatten(arguments[position])
-        traced = [_traced(level, leaf, position) for leaf in found]
-        arguments[position] = pytree.unflatten(structure, traced)
-        nodes += [t.origin.node for t in traced if isinstance(t.origin.node, InputNode)]
-        cells += [t.cell for t in traced]
-        structures.append(structure)
-    return _Inputs(arguments, nodes, cells, structures)
-
-
-def _traced(level: Level, leaf: Any, position: int) -> Tracer:
-    """Return the tracer of one input."""
-    outer = leaf.origin if isinstance(leaf, Tracer) else None
-    levels = frozenset({level}) | (outer.levels if outer else frozenset())
-    origin = Origin(InputNode(level, outer), 0, levels)
-    return ArrayTracer(_input_cell(level, leaf, position), origin)
-
-
-def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
-    where = f"mixad.{level.name}: argument {position}"
-    if isinstance(leaf, Tracer):
-        check_alive(leaf)
-        return leaf.cell
-    if isinstance(leaf, float) and not isinstance(leaf, np.generic):
-        return Cell.of(np.asarray(leaf), weak=True)
-    if isinstance(leaf, (bool, int)):
-        raise TracerError(f"{where} is the whole number {leaf!r}: write {float(leaf)!r}")
-    if not is_array(leaf):
-        raise TracerError(
-            f"{where} contains a {type(leaf).__name__}: gradients are with respect to arrays and "
-            "floats; close over other values, or see mixad.pytree.register"
-        )
-    cell = Cell.of(leaf)
-    if not cell.type.is_float:
-        raise TracerError(
-            f"{where} contains an array of dtype {leaf.dtype}: convert it to a float dtype, or "
-            "leave it out of argnums"
-        )
-    return cell
-
-
-def _called(
-    f: Function, arguments: list[Any], kwargs: dict[str, Any], has_aux: bool, level: Level
-) -> tuple[_Outputs, Any]:
-    """Call the function; return its outputs and its aux."""
-    result, aux = f(*arguments, **kwargs), None
-    if has_aux:
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise TracerError(
-                f"mixad.{level.name} with has_aux=True: {_name(f)} must return a pair "
-                f"(value, aux), it returned a {type(result).__name__}"
-            )
-        result, aux = result
-    outputs = _Outputs(*pytree.flatten(result))
-    for leaf in outputs.leaves:
-        _check_output(f, leaf, level)
-    return outputs, aux
-
-
-def _check_output(f: Function, leaf: Any, level: Level) -> None:
-    if isinstance(leaf, Tracer):
-        check_alive(leaf)
-    elif not is_array(leaf) and not isinstance(leaf, (bool, int, float)):
-        raise TracerError(
-            f"mixad.{level.name}: {_name(f)} returned a {type(leaf).__name__}, which is no array"
-        )
-
-
-def _warn_if_constant(f: Function, outputs: _Outputs, level: Level) -> None:
-    if not any(_depends(leaf, level) for leaf in outputs.leaves):
-        warnings.warn(
-            f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
-            "it is differentiated with respect to; the gradient is zero",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def _check_scalar(name: str, outputs: _Outputs) -> None:
-    if outputs.structure != pytree.LEAF:
-        raise TracerError(
-            f"mixad.{name}: the function returned {outputs.structure}, a gradient needs one "
-            "number: use has_aux=True for further results, or mixad.vjp"
-        )
-    leaf = outputs.leaves[0]
-    shape = tuple(getattr(leaf, "shape", ()))
-    if shape:
-        raise TracerError(
-            f"mixad.{name}: the function returned an array of shape {shape}, a gradient needs one "
-            "number: return its .sum(), or use mixad.vjp"
-        )
-    if is_array(leaf) and not scalar_type_of(leaf.dtype).is_float:
-        raise TracerError(
-            f"mixad.{name}: the function returned a value of dtype {leaf.dtype}, which has no "
-            "gradient"
-        )
-
-
-def _seed(leaf: Tracer, given: Any) -> Any:
-    """Return the cotangent of an output as an array of its shape and dtype."""
-    cell = leaf.cell
-    if isinstance(given, (bool, int, float)):
-        one = cell.library.asarray(given, cell.type, cell.device)
-        return broadcast_to(one, cell.shape)
-    if not isinstance(given, Tracer) and not is_array(given):
-        raise TracerError(f"a cotangent is an array or a number, not a {type(given).__name__}")
-    if tuple(given.shape) != cell.shape or given.dtype != leaf.dtype:
-        raise TracerError(
-            f"the cotangent has shape {tuple(given.shape)} and dtype {given.dtype}, the value has "
-            f"shape {cell.shape} and dtype {leaf.dtype}"
-        )
-    return given
-
-
-def _finished(cell: Cell, cotangent: Cotangent | None) -> Any:
-    """Return a gradient that the caller owns: of the input's shape, sharing no memory."""
-    xp = cell.library.xp
-    if cotangent is None:
-        dtype = cell.library.dtype_of(cell.type)
-        gradient = xp.zeros(cell.shape, dtype=dtype, device=cell.device)
-    elif isinstance(cotangent.value, Tracer):
-        return broadcast_to(cotangent.value, cell.shape)
-    elif cotangent.fresh and tuple(cotangent.value.shape) == cell.shape:
-        gradient = cotangent.value
-    else:
-        gradient = xp.asarray(xp.broadcast_to(cotangent.value, cell.shape), copy=True)
-    return np.float64(gradient) if cell.weak else gradient
-
-
-def _aux(aux: Any, level: Level) -> Any:
-    """Return what the function handed over beside its value, without tracers of the level."""
-    return pytree.tree_map(lambda leaf: stripped(leaf, level), aux)
-
-
-def _value(leaf: Any, level: Level) -> Any:
-    """Return an output to the caller; 0-d NumPy arrays become scalars, as NumPy's results are."""
-    value = stripped(leaf, level)
-    return value[()] if isinstance(value, np.ndarray) else value
-
-
-def _depends(leaf: Any, level: Level) -> bool:
-    return isinstance(leaf, Tracer) and level in leaf.origin.levels
-
-
-def _name(f: Function) -> str:
-    return getattr(f, "__name__", type(f).__name__)

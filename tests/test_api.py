@@ -138,6 +138,40 @@ def test_a_result_that_depends_on_nothing_warns() -> None:
         np.testing.assert_array_equal(mixad.grad(lambda x: X.sum())(X), np.zeros(3))
 
 
+@pytest.mark.parametrize(
+    ("f", "second"),
+    [
+        (lambda x: (x * 3.0).sum(), 0.0),
+        (lambda x: (x + x).sum() - x[0], 0.0),
+        (lambda x: x.sum() * x.sum(), 2.0),
+    ],
+)
+def test_the_derivative_of_a_linear_function_is_zero_without_a_warning(f: Any, second: Any) -> None:
+    x = np.asarray([1.0, 2.0])
+    hessian = [mixad.grad(lambda x, i=i: mixad.grad(f)(x)[i])(x) for i in range(2)]
+    np.testing.assert_array_equal(hessian, np.full((2, 2), second))
+    _, pullback = mixad.vjp(mixad.grad(f), x)
+    np.testing.assert_array_equal(pullback(np.ones(2))[0], np.full(2, 2 * second))
+    assert mixad.grad(mixad.grad(mixad.grad(lambda x: x * 3.0)))(1.0) == 0.0
+
+
+def test_a_derivative_that_closes_over_a_linear_argument_is_zero_without_a_warning() -> None:
+    assert mixad.grad(lambda x: mixad.grad(lambda y: x + y)(1.0))(1.0) == 0.0
+
+
+def test_an_inner_function_that_ignores_its_argument_is_warned_of_once() -> None:
+    with pytest.warns(UserWarning, match="does not depend on the arguments") as caught:
+        assert mixad.grad(lambda x: mixad.grad(lambda y: x * x)(1.0) + x)(2.0) == 1.0
+    assert len(caught) == 1
+
+
+def test_a_constant_derivative_is_traced_as_others_are() -> None:
+    """What `float()` refuses does not depend on whether the function was linear."""
+    for f in (lambda x: 3.0 * x, lambda x: x * x):
+        with pytest.raises(mixad.errors.TracerError, match=r"float\(\)"):
+            mixad.grad(lambda x, f=f: x * float(mixad.grad(f)(x)))(1.0)
+
+
 def test_gradients_belong_to_the_caller() -> None:
     cotangent = np.ones(3)
     _, (dx, dy) = mixad.value_and_vjp(lambda x, y: (x + y).reshape(3), (X, X), cotangent)

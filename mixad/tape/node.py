@@ -16,8 +16,8 @@ from mixad.errors import TracerError
 from mixad.tape.cell import Cell
 from mixad.tape.tracer import Level, Origin, Tracer, levels_of, plain, stripped
 
-__all__ = ["Cotangents", "InputNode", "Node", "Rule", "RuleNode", "Shaped", "apply_rule",
-           "common_library", "library_beside"]  # fmt: skip
+__all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "Rule", "RuleNode", "Shaped",
+           "apply_rule", "common_library", "library_beside"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
@@ -63,6 +63,18 @@ class InputNode:
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents as they are."""
         return cotangents
+
+
+class ConstantNode:
+    """Nothing was done: a value that a transform around may ask for, with derivative zero."""
+
+    __slots__ = ()
+    parents: tuple[Origin | None, ...] = ()
+    fresh = False
+
+    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
+        """Return the cotangents of no parents."""
+        return ()
 
 
 @dataclass(frozen=True)

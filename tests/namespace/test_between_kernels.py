@@ -41,7 +41,6 @@ def check(f: Callable[..., Any], *arguments: Any) -> None:
         np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:mixad.grad. the result")
 @pytest.mark.parametrize(
     "f",
     [
@@ -128,7 +127,6 @@ def test_indexing_by_arrays_is_refused() -> None:
             mixad.grad(lambda x, key=key: x[key].sum())(X)
 
 
-@pytest.mark.filterwarnings("ignore:mixad.grad. the result")  # of a linear function's gradient
 @pytest.mark.parametrize(
     ("a", "b"),
     [
