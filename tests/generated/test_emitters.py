@@ -82,7 +82,7 @@ def cpu(bits):
 
 def torch_reference():
     torch = pytest.importorskip("torch")
-    return through_backend(ReferenceBackend(), torch.from_numpy, lambda tensor: tensor.numpy())
+    return through_backend(ReferenceBackend(), torch.from_numpy, np.asarray)
 
 
 EMITTERS: dict[str, Callable] = {
