@@ -124,7 +124,7 @@ _SETTLED: Mapping[tuple[str, str], str] = MappingProxyType({
     ("shl", "int"): "where((y >= 0) & (y < WIDTH), x << where((y >= 0) & (y < WIDTH), y, 0), 0)",
     ("shl", "uint"): "where(y < WIDTH, x << where(y < WIDTH, y, 0), 0)",
     ("shr", "int"): "x >> where((y >= 0) & (y < WIDTH), y, WIDTH - 1)",
-    ("shr", "uint"): "x >> where(y < WIDTH, y, WIDTH - 1)",
+    ("shr", "uint"): "where(y < WIDTH, x >> where(y < WIDTH, y, 0), 0)",
     ("powi", "int"): "where(y < 0, where(x == 1, 1, where(x == -1, where((y & 1) == 1, x, 1), 0)),"
                      " pow(x, where(y < 0, 0, y)))",
     ("mod", "float"): "where(remainder(x, y) == 0, copysign(0, y), remainder(x, y))",

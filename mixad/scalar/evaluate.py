@@ -128,7 +128,7 @@ def _shl(x: Scalar, y: Scalar) -> Scalar:
 
 def _shr(x: Scalar, y: Scalar) -> Scalar:
     bits = 8 * x.dtype.itemsize
-    return x.dtype.type(int(x) >> (int(y) if 0 <= y < bits else bits - 1))
+    return x.dtype.type(int(x) >> (int(y) if 0 <= y < bits else bits))
 
 
 DEFINITIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({

@@ -164,7 +164,7 @@ def _logic() -> tuple[Op, ...]:
         Op("not", 1, "bits", array="~x", doc="Bitwise complement; logical not of a boolean."),
         Op("shl", 2, "integer", safe=(0, 0), array="x << y", doc="Shift left; 0 beyond the width."),
         Op("shr", 2, "integer", safe=(0, 0), array="x >> y",
-           doc="Shift right, signed types by their sign; beyond the width as by width less one."),
+           doc="Shift right; beyond the width 0, or -1 where x is negative."),
         Op("where", 3, "any", tangent="where(x, dy, dz)", array="where(x, y, z)",
            doc="y where the bool x holds, else z; selects values and tangents, never multiplies."),
         Op("convert", 1, "any", ("convert(1)",), result="stated", array="astype(x)",

@@ -194,6 +194,12 @@ def test_shifts_beyond_the_width_are_defined(name, library):
     np.testing.assert_array_equal(out, expected[name])
 
 
+def test_unsigned_shifts_beyond_the_width_leave_nothing(library):
+    x, count = np.array([200, 200, 200], "u1"), np.array([7, 8, 255], "u1")
+    (out,) = run(binary("shr", U8), [x, count], library)
+    np.testing.assert_array_equal(out, [1, 0, 0])
+
+
 def test_negative_exponents_are_defined(library):
     x = np.array([1, -1, -1, 2, 0, -1], "i4")
     y = np.array([-3, -3, -2, -1, -1, 3], "i4")

@@ -160,6 +160,18 @@ def test_under_a_mask(type, arity):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("type", [t for t in ALL_TYPES if t.is_integer], ids=str)
+def test_shifts_are_numpys(type):
+    """Where NumPy defines them: by any count that is not negative."""
+    x, count = points(type, 2)
+    defined = count >= 0
+    for name, numpys in (("shl", np.left_shift), ("shr", np.right_shift)):
+        b = Builder(name)
+        program = b.finish([b.op(name, b.param("x", type), b.param("count", type))])
+        (got,) = run(program, [x, count])
+        np.testing.assert_array_equal(got[defined], numpys(x, count)[defined])
+
+
 @pytest.mark.parametrize("shapes", [((4,), (4,)), ((4, 1), (1, 4)), ((1, 4), (4, 1))])
 @pytest.mark.parametrize("type", ALL_TYPES, ids=str)
 def test_where_selects_bits(type, shapes):

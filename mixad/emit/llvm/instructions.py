@@ -154,9 +154,12 @@ def _shl(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> 
 
 def _shr(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
     x, count = args
-    last = _const(text, type.bits - 1, count)
-    kept = text.select(_in_width(text, count), count, last)
-    return text.value(f"{'ashr' if type.kind == 'int' else 'lshr'} {x}, {kept.text}", type, lanes)
+    zero, last = _const(text, 0, count), _const(text, type.bits - 1, count)
+    fits = _in_width(text, count)
+    kept = text.select(fits, count, last)
+    if type.kind == "int":
+        return text.value(f"ashr {x}, {kept.text}", type, lanes)
+    return text.select(fits, text.value(f"lshr {x}, {kept.text}", type, lanes), zero)
 
 
 def _divided(

@@ -190,9 +190,10 @@ class _Emitter:
         last = ir.Constant(value.type, type.bits - 1)
         inside = self.b.icmp_unsigned("<=", amount, last)
         clamped = self.b.select(inside, amount, last)
-        if op == "shr":
-            return (self.b.ashr if type.kind == "int" else self.b.lshr)(value, clamped)
-        return self.b.select(inside, self.b.shl(value, clamped), ir.Constant(value.type, 0))
+        if op == "shr" and type.kind == "int":
+            return self.b.ashr(value, clamped)
+        shifted = (self.b.shl if op == "shl" else self.b.lshr)(value, clamped)
+        return self.b.select(inside, shifted, ir.Constant(value.type, 0))
 
     def conversion(self, x: ir.Value, old: ScalarType, new: ScalarType) -> ir.Value:
         target = _llvm_type(new)
