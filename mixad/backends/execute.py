@@ -2,6 +2,7 @@
 
 A `Kernel` is what the tape, plain calls and `duals` hold: programs and wanted outputs.  For every
 combination of layouts it keeps what could be done once: the plan, the backend and its executable.
+Layouts that differ in extents only share an executable.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, librar
 from mixad.backends.hookspecs import Backend
 from mixad.errors import KernelTypeError
 from mixad.kernel.plan import Layout, plan
-from mixad.kernel.spec import Launch, OutputRequest
+from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64
 
@@ -54,6 +55,7 @@ class Kernel:
         self.requests = requests
         self._is_array = tuple(p.kind != "uniform" for p in passes[0].params)
         self._prepared: dict[object, Prepared] = {}
+        self._executables: dict[tuple[str, KernelSpec], Any] = {}
         self._lock = threading.Lock()
 
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
@@ -82,11 +84,11 @@ class Kernel:
         return prepared.backend.launch(prepared.executable, prepared.launch, arguments)
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
-        """Return what a plan depends on: library, dtype, shape and strides of every array."""
+        """Return what a plan depends on: library, device, dtype, shape, strides of every array."""
         return (
             backend,
             *[
-                (a.__class__, a.dtype, a.shape, strides_of(a))
+                (a.__class__, getattr(a, "device", None), a.dtype, a.shape, strides_of(a))
                 for a, is_array in zip(arguments, self._is_array, strict=True)
                 if is_array
             ],
@@ -105,6 +107,7 @@ class Kernel:
             with self._lock:
                 if len(self._prepared) >= _MOST_LAUNCHES:
                     self._prepared.clear()
+                    self._executables.clear()  # backends may keep what they made of each launch
                 self._prepared[key] = found
         return found
 
@@ -123,7 +126,14 @@ class Kernel:
         )
         cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
         launch = plan(self.passes, self.requests, layouts, shape, cache_bytes)
-        return Prepared(chosen, chosen.compile(launch.spec), launch)
+        return Prepared(chosen, self._executable(chosen, launch.spec), launch)
+
+    def _executable(self, backend: Backend, spec: KernelSpec) -> Any:
+        key = (backend.name, spec)
+        found = self._executables.get(key)
+        if found is None:
+            found = self._executables[key] = backend.compile(spec)
+        return found
 
 
 def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:

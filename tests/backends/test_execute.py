@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
+from mixad.backends import registry
 from mixad.backends.execute import Kernel, execute, kernel_for
 from mixad.errors import BackendError, KernelTypeError
 from mixad.kernel.spec import OutputRequest
@@ -324,7 +325,34 @@ def test_results_larger_than_the_cache_are_the_same():
         backend.cache_bytes = before
 
 
+def test_small_results_of_a_launch_that_streams_are_aligned(monkeypatch):
+    """Stores past the cache need 64 bytes; with malloc's 16 the process ended."""
+    monkeypatch.setattr(registry.backend("cpu"), "cache_bytes", 1 << 10)
+    kernel = Kernel((WEIGHTED_SUM,), STORED)
+    for size in range(200, 240):
+        x = np.ones(size)
+        assert kernel.prepared([x, x, x], "cpu").launch.spec.streaming
+        np.testing.assert_array_equal(kernel([x, x, x], "cpu")[0], 6 * x)
+
+
 # -- what is kept ----------------------------------------------------------------------------------
+
+
+def test_layouts_that_differ_in_extents_share_an_executable():
+    kernel = Kernel((WEIGHTED_SUM,), STORED)
+    a, b = (kernel.prepared([numbers(size)] * 3) for size in (4, 6))
+    assert a is not b
+    assert a.executable is b.executable
+
+
+def test_a_plan_is_for_one_device():
+    kernel = Kernel((WEIGHTED_SUM,), STORED)
+    kernel([array_api_strict.asarray(numbers(3))] * 3)
+    device = array_api_strict.Device("device1")
+    there = array_api_strict.asarray(numbers(3), device=device)
+    assert kernel([there] * 3)[0].device == device
+    with pytest.raises(KernelTypeError, match="device1"):
+        kernel([there, array_api_strict.asarray(numbers(3)), there])
 
 
 def test_equal_layouts_share_a_plan_and_others_do_not():
@@ -353,6 +381,7 @@ def test_many_layouts_do_not_fill_the_memory():
     for size in range(1, 600):
         kernel.prepared([numbers(size)] * 3, "reference")
     assert len(kernel._prepared) <= 256
+    assert len(kernel._executables) <= 256
 
 
 def test_equal_programs_share_a_kernel():

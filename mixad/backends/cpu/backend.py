@@ -92,7 +92,8 @@ class CpuBackend:
         like = arguments[binding.arrays[0][0]] if binding.arrays else None
         library = NUMPY if like is None else library_of(like)
         views = [library.numpy_view(arguments[k]) for k, _ in binding.arrays]
-        results = [buffers.empty(o.memory, o.dtype) for o in binding.outputs]
+        aligned = executable.spec.streaming
+        results = [buffers.empty(o.memory, o.dtype, aligned=aligned) for o in binding.outputs]
         status = array("i", (0, 0))
         if binding.tiles:
             words = binding.filled(views, arguments, results, status)

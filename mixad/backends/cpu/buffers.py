@@ -112,7 +112,9 @@ class BufferPool:
             self._sort_in()
             return self._retained
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    def empty(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, aligned: bool = False
+    ) -> np.ndarray[Any, Any]:
         """Return a C-contiguous array whose elements are not set.
 
         Parameters
@@ -121,6 +123,9 @@ class BufferPool:
             Its shape.
         dtype : numpy.dtype
             Bool, integer, real or complex.
+        aligned : bool
+            Whether a small array comes from the pool as well: stores that bypass the cache end the
+            process where they meet malloc's 16 bytes.
 
         Returns
         -------
@@ -128,7 +133,7 @@ class BufferPool:
             Writable; aligned to a page if it comes from the pool, and to 2 MiB if it has as much.
         """
         size = math.prod(shape) * dtype.itemsize
-        if size < self._smallest:
+        if size < self._smallest and not aligned:
             return np.empty(shape, dtype)
         return np.asarray(_Owner(self, self._take(_rounded(size)), shape, dtype))
 
@@ -194,7 +199,7 @@ def _rounded(size: int) -> int:
 
     So results of slightly different sizes use the same blocks, and at most an eighth is unused.
     """
-    step = max(mmap.PAGESIZE, 1 << (size.bit_length() - 4))
+    step = max(mmap.PAGESIZE, 1 << size.bit_length() >> 4)
     return -(-size // step) * step
 
 
