@@ -287,13 +287,17 @@ def test_tails_of_tanh_and_sigmoid_keep_their_digits(x: float) -> None:
     assert got == pytest.approx(want, rel=16 * EPS, abs=0), "sigmoid"
 
 
+CLOSE_TO_ONE = [0.9, 0.999987654321, -0.999987654321, 0.99999999123, 1 - 1e-15, -1 + 1e-15]
 NEAR_THE_EDGE = {
-    "asin": (lambda x: 1 / mpmath.sqrt((1 - x) * (1 + x)), [1 - 1e-15, -1 + 1e-15, 1 - EPS / 2]),
-    "acos": (lambda x: -1 / mpmath.sqrt((1 - x) * (1 + x)), [1 - 1e-15, -1 + 1e-15]),
-    "atanh": (lambda x: 1 / ((1 - x) * (1 + x)), [1 - 1e-15, -1 + 1e-15]),
-    "acosh": (lambda x: 1 / (mpmath.sqrt(x - 1) * mpmath.sqrt(x + 1)), [1 + 1e-15, 1e200]),
-    "asinh": (lambda x: 1 / mpmath.sqrt(1 + x * x), [1e200, -1e200, 1e-200]),
-    "atan": (lambda x: 1 / (1 + x * x), [1e200, 1e150, 1e-200]),
+    "asin": (lambda x: 1 / mpmath.sqrt((1 - x) * (1 + x)), CLOSE_TO_ONE),
+    "acos": (lambda x: -1 / mpmath.sqrt((1 - x) * (1 + x)), CLOSE_TO_ONE),
+    "atanh": (lambda x: 1 / ((1 - x) * (1 + x)), CLOSE_TO_ONE),
+    "acosh": (
+        lambda x: 1 / (mpmath.sqrt(x - 1) * mpmath.sqrt(x + 1)),
+        [1.0000123456789, 1.0000000087, 1 + 1e-15, 2.5, 1e200],
+    ),
+    "asinh": (lambda x: 1 / mpmath.sqrt(1 + x * x), [0.3, 1e200, -1e200, 1e-200]),
+    "atan": (lambda x: 1 / (1 + x * x), [0.3, 1e200, 1e150, 1e-200]),
 }
 
 
