@@ -60,7 +60,7 @@ def run_arrays(
     Raises
     ------
     IndexError
-        If an active lane's index is negative or not below the array's extent.
+        If an active lane's index is outside its array; negative ones count from the end.
     BackendError
         If an op has no array function and the arrays are not in the host's memory.
 
@@ -103,9 +103,9 @@ def run_procedure(
     arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
     device = array_api_compat.device(arrays[0]) if arrays else None
     run = _Run(xp, device, shape, {})
-    for name, argument, (kind, type) in zip(procedure.params, arguments, kinds, strict=True):
-        run.values[name] = run.constant(argument, type) if kind == "uniform" else argument
     with np.errstate(all="ignore"):
+        for name, argument, (kind, type) in zip(procedure.params, arguments, kinds, strict=True):
+            run.values[name] = run.constant(argument, type) if kind == "uniform" else argument
         run.steps(procedure.steps)
         return tuple(run.output(result) for result in procedure.results)
 
@@ -232,11 +232,20 @@ class _Run:
         xp = self.xp
         flat = xp.asarray(0, dtype=xp.int64, device=self.device)
         for index, extent in zip(map(self.value, indices), array.shape, strict=True):
-            index = xp.astype(xp.asarray(index), xp.int64)
+            index = self.from_start(xp.asarray(index), extent)
             if bool(xp.any(mask & ((index < 0) | (index >= extent)))):
                 raise IndexError(f"an index is outside an axis of {extent} elements")
             flat = flat * extent + index
         return xp.where(mask, flat, xp.zeros_like(flat))
+
+    def from_start(self, index: Array, extent: int) -> Array:
+        """Return indices as signed ones; those below 0 count from the end, as Python's do."""
+        xp = self.xp
+        if xp.isdtype(index.dtype, "unsigned integer"):
+            beyond = xp.full_like(index, min(extent, int(xp.iinfo(index.dtype).max)))
+            return xp.astype(xp.where(index < beyond, index, beyond), xp.int64)
+        index = xp.astype(index, xp.int64)
+        return xp.where(index < 0, index + extent, index)
 
     def gather(self, nodes: Sequence[Node]) -> Array:
         xp = self.xp

@@ -16,7 +16,7 @@ from mixad.scalar.parse.names import Path, assigned_names, body_of, free_paths, 
 from mixad.scalar.parse.refusals import check_constructs
 from mixad.scalar.parse.text import SourceText
 
-__all__ = ["MISSING", "FunctionInfo", "Missing", "function_info", "unwrapped"]
+__all__ = ["MISSING", "FunctionInfo", "Missing", "function_info", "op_name", "unwrapped"]
 
 
 _CONSTANTS = frozenset({"pi", "e", "tau", "inf", "nan", "euler_gamma"})
@@ -118,6 +118,15 @@ def unwrapped(function: Any) -> tuple[types.FunctionType, Any] | None:
         return None if inner is None else (inner[0], function.__self__)
     inside = getattr(function, "__wrapped__", None)
     return None if inside is None or inside is function else unwrapped(inside)
+
+
+def op_name(function: Any) -> str | None:
+    """Return the op that a function of `mixad.special` stands for, None for any other object.
+
+    ``functools.wraps`` copies the mark to functions that compute something else.
+    """
+    name = getattr(function, "__mixad_op__", None)
+    return name if isinstance(name, str) and not hasattr(function, "__wrapped__") else None
 
 
 _KNOWN: dict[tuple[int, bool], FunctionInfo] = {}

@@ -20,6 +20,7 @@ from mixad.scalar.ir import Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.values import Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion import Typed
 from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
@@ -40,8 +41,8 @@ Handler: TypeAlias = Callable[[Frame, ast.Call, Arguments], Value]
 
 def intrinsic(function: Any) -> Handler | None:
     """Return what compiles a call of a function, or None if it is not known."""
-    name = getattr(function, "__mixad_op__", None)
-    if isinstance(name, str) and name in BY_NAME:
+    name = op_name(function)
+    if name is not None and name in BY_NAME:
         return partial(_op, name)
     try:
         return _KNOWN.get(function)

@@ -18,7 +18,7 @@ import numpy as np
 
 from mixad.errors import KernelSyntaxError
 from mixad.scalar.parse.argument import Argument
-from mixad.scalar.parse.info import MISSING, FunctionInfo, function_info, unwrapped
+from mixad.scalar.parse.info import MISSING, FunctionInfo, function_info, op_name, unwrapped
 from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
 
@@ -295,7 +295,7 @@ class _Taker:
         )
 
     def key_of_function(self, value: Any, address: Address) -> Hashable:
-        if hasattr(value, "__mixad_op__"):
+        if op_name(value) is not None:
             return Identity(value)
         try:
             source = read_function(value)

@@ -1,5 +1,6 @@
 """What a function reads from outside: re-read at every call, and the key of what it means."""
 
+import functools
 import math
 
 import numpy as np
@@ -213,6 +214,17 @@ def test_decorated_objects_are_seen_through():
 def test_special_functions_are_ops():
     result, _ = parsed(lambda x: special.sigmoid(x) + special.digamma(x))
     assert op_names(result.program) == ["sigmoid", "digamma", "add"]
+
+
+def test_what_wraps_a_special_function_is_not_the_op():
+    """`functools.wraps` copies the mark of an op to a function that computes something else."""
+
+    @functools.wraps(special.sigmoid)
+    def twice(x):
+        return 2 * special.sigmoid(x)
+
+    result, _ = parsed(lambda x: twice(x))
+    assert op_names(result.program) == ["sigmoid", "mul"]
 
 
 def test_a_helper_without_source_is_refused_at_the_call():
