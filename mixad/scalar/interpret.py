@@ -79,7 +79,7 @@ def interpret(
     TurnLimitError
         If a loop takes more than ``max_turns`` turns.
     IndexError
-        If an index is negative or not below the array's extent.
+        If an index is outside the array; negative ones count from the end, as Python's do.
 
     Examples
     --------
@@ -176,11 +176,11 @@ class _Run:
         self.assign(s.outs, self.all_of(s.carries))
 
     def position(self, s: Load | Accumulate) -> tuple[int, ...]:
-        position = tuple(map(int, self.all_of(s.indices)))
+        indices = tuple(map(int, self.all_of(s.indices)))
         extents = self.values[s.array.id].shape
-        if not all(0 <= i < n for i, n in zip(position, extents, strict=True)):
-            raise IndexError(f"index {position} is outside an array of shape {extents}")
-        return position
+        if not all(-n <= i < n for i, n in zip(indices, extents, strict=True)):
+            raise IndexError(f"index {indices} is outside an array of shape {extents}")
+        return indices
 
 
 def _argument(param: Param, argument: Any) -> Any:

@@ -14,7 +14,7 @@ from mixad.emit.arrays import Assign, Repeat, lowered, show
 from mixad.errors import BackendError
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, While, walk_statements, written_vars
-from mixad.scalar.types import ALL_TYPES, BOOL, F32, F64, I8, I32, I64, U8
+from mixad.scalar.types import ALL_TYPES, BOOL, F32, F64, I8, I32, I64, U8, U64
 from mixad.testing import random_arguments, random_program
 
 LIBRARIES = {"numpy": (xnp, np.asarray), "strict": (strict, np.from_dlpack)}
@@ -276,6 +276,21 @@ def test_only_active_lanes_are_gathered(library):
     np.testing.assert_array_equal(out, [3.0, -1.0, 1.0])
 
 
+def test_negative_indices_count_from_the_end(library):
+    array, i = np.array([1.0, 2.0, 3.0], "f4"), np.array([2, -1, -3], "i4")
+    (out,) = run(indexed(), [array, i], library, (3,))
+    np.testing.assert_array_equal(out, [3.0, 3.0, 1.0])
+
+
+@pytest.mark.parametrize("wrong", [3, 2**63, 2**64 - 1])
+def test_unsigned_indices_never_count_from_the_end(library, wrong):
+    b = Builder("f")
+    a, i = b.array_param("a", ArrayType(F32, 1)), b.param("i", U64)
+    program = b.finish([b.load(a, i)])
+    with pytest.raises(IndexError, match="outside an axis of 3 elements"):
+        run(program, [np.ones(3, "f4"), np.array([0, wrong], "u8")], library, (2,))
+
+
 def test_an_empty_array_may_be_gathered_from_by_no_lane(library):
     (out,) = run(indexed(), [np.zeros(0, "f4"), np.array([7, 8], "i4")], library, (2,))
     np.testing.assert_array_equal(out, [-1.0, -1.0])
@@ -283,7 +298,7 @@ def test_an_empty_array_may_be_gathered_from_by_no_lane(library):
 
 def test_an_index_outside_is_refused(library):
     with pytest.raises(IndexError, match="outside an axis of 3 elements"):
-        run(indexed(), [np.ones(3, "f4"), np.array([0, -1], "i4")], library, (2,))
+        run(indexed(), [np.ones(3, "f4"), np.array([0, -4], "i4")], library, (2,))
 
 
 def test_repeated_indices_accumulate():

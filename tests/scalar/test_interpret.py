@@ -158,7 +158,15 @@ def test_loads_take_indices_of_every_integer_type():
         assert interpret(program, [array, 1, 2]) == (5.0,)
 
 
-@pytest.mark.parametrize("index", [-1, 3, 2**40])
+@pytest.mark.parametrize("index", [-3, -1, 0, 2])
+def test_negative_indices_count_from_the_end(index):
+    b = Builder("f")
+    a, i = b.array_param("a", ArrayType(F32, 1)), b.param("i", I64)
+    array = np.arange(3, dtype="f4")
+    assert interpret(b.finish([b.load(a, i)]), [array, index]) == (array[index],)
+
+
+@pytest.mark.parametrize("index", [-4, 3, 2**40, -(2**40)])
 def test_an_index_outside_the_array_is_refused(index):
     b = Builder("f")
     a, i = b.array_param("a", ArrayType(F32, 1)), b.param("i", I64)
