@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,13 @@ from mixad.kernel.spec import Launch, OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Program
 from mixad.scalar.math import expand
+from mixad.scalar.pullback import even_chunks
 from mixad.scalar.pushforward import pushforward
+from mixad.scalar.types import ScalarType
 from mixad.tape.cell import kernel_values
+from mixad.tape.forward_plan import plan_contraction, plan_forward
 from mixad.tape.plan import PullbackPlan, plan_pullback
+from mixad.tape.recording import KernelCall
 
 __all__ = ["Explanation", "explain_kernel", "kernel_source"]
 
@@ -28,6 +32,9 @@ STAGES = ("program", "pushforward", "pullback", "llvm", "asm")
 @dataclass(frozen=True)
 class Explanation:
     """What the kernel for values and gradients of a call is.
+
+    With ``placement="forward"`` there are two, one that stores values and partials and one that
+    multiplies by the cotangents: figures are of both, ``loops`` and ``cache_key`` of the first.
 
     Attributes
     ----------
@@ -40,7 +47,8 @@ class Explanation:
     chunks : tuple of int
         Number of partials in each pass.
     placement : str
-        When partials are computed.
+        When partials are computed: ``"reverse"``, in the backward pass, or ``"forward"``, with
+        the primal.
     static_zeros : tuple of str
         Inputs whose gradient is zero whatever the values are.
     shape : tuple of int
@@ -107,27 +115,22 @@ def explain_kernel(
     options : KernelOptions
         The function's overrides.
     """
-    planned = _Planned.of(program, values, wrt, options)
-    plan, launch = planned.plan, planned.launch
-    places = [place for place in plan.gradients if place is not None]
+    planned = _planned(program, values, wrt, options)
+    launch = planned.kernels[0].launch
     return Explanation(
-        backend=planned.backend.name,
+        backend=planned.kernels[0].backend.name,
         reason="asked for" if options.backend else "best for these arrays",
         strategy="forward",
-        chunks=tuple(Counter(at for at, _ in places).values()),
+        chunks=planned.chunks,
         placement="forward" if options.placement == "forward" else "reverse",
-        static_zeros=tuple(
-            program.params[i].name
-            for i, place in zip(wrt, plan.gradients, strict=True)
-            if place is None
-        ),
+        static_zeros=tuple(program.params[i].name for i in planned.zeros),
         shape=launch.shape,
         loops=launch.extents,
-        bytes_read=planned.bytes_read,
-        bytes_written=planned.bytes_written,
-        operations=sum(block_cost(expand(p).body) for p in plan.passes),
+        bytes_read=sum(kernel.bytes_read for kernel in planned.kernels),
+        bytes_written=sum(kernel.bytes_written for kernel in planned.kernels),
+        operations=sum(kernel.operations for kernel in planned.kernels),
         cache_key=launch.spec.token,
-        cached=planned.cached,
+        cached=all(kernel.cached for kernel in planned.kernels),
     )
 
 
@@ -163,37 +166,24 @@ def kernel_source(
     if stage == "program":
         return str(program)
     if stage == "pushforward":
-        return "\n\n".join(str(pushforward(program, chunk).program) for chunk in _chunks(wrt))
+        chunks = even_chunks(len(wrt), options.chunk or MAX_PARTIALS)
+        duals = (pushforward(program, [wrt[slot] for slot in slots]) for slots in chunks)
+        return "\n\n".join(str(dual.program) for dual in duals)
+    planned = _planned(program, values, wrt, options)
     if stage == "pullback":
-        return "\n\n".join(map(str, _plan(program, wrt, options).passes))
-    planned = _Planned.of(program, values, wrt, options)
-    backend = planned.backend
+        return "\n\n".join(map(str, planned.kernels[-1].passes))
+    backend = planned.kernels[0].backend
     emit = backend.emit if stage == "llvm" else getattr(backend, "assembly", None)
     if emit is None:
         raise ValueError(f"the backend {backend.name!r} has no stage {stage!r}")
-    text: str = emit(planned.launch.spec)
-    return text
-
-
-def _chunks(wrt: Sequence[int]) -> list[Sequence[int]]:
-    return [wrt[i : i + MAX_PARTIALS] for i in range(0, len(wrt), MAX_PARTIALS)]
-
-
-def _plan(program: Program, wrt: Sequence[int], options: KernelOptions) -> PullbackPlan:
-    """Return the plan for values and gradients; the program itself where all gradients are zero."""
-    floats = tuple(m for m, out in enumerate(program.outputs) if out.type.is_float)
-    plan = plan_pullback(program, tuple(wrt), floats, options, with_primals=True)
-    if any(place is not None for place in plan.gradients):
-        return plan
-    params, results = range(len(program.params)), range(len(program.outputs))
-    return PullbackPlan((program,), tuple(params), plan.gradients, tuple((0, k) for k in results))
+    return "\n\n".join(emit(kernel.launch.spec) for kernel in planned.kernels)
 
 
 @dataclass(frozen=True)
-class _Planned:
-    """The kernel that makes values and gradients, given cotangents of the broadcast shape."""
+class _Kernel:
+    """One kernel, planned and compiled for some arguments."""
 
-    plan: PullbackPlan
+    passes: tuple[Program, ...]
     arguments: tuple[Any, ...]
     launch: Launch
     backend: Any
@@ -201,30 +191,22 @@ class _Planned:
 
     @classmethod
     def of(
-        cls, program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
-    ) -> _Planned:
-        """Plan and compile, as `mixad.value_and_vjp` of the function would."""
-        plan = _plan(program, wrt, options)
-        shapes = [tuple(getattr(v, "shape", ())) for v in values]
-        shape = broadcast_shape(program, shapes)
-        library = next((library_of(v) for v in values if hasattr(v, "shape")), NUMPY)
-        cotangents = (
-            library.xp.empty(shape, dtype=library.dtype_of(out.type))
-            for out in program.outputs
-            if out.type.is_float
-        )
-        given = [*values, *cotangents]
-        arguments = kernel_values(plan.passes[0], [given[i] for i in plan.kept])
-        gradients = (
-            OutputRequest(*place, None if shapes[i] == shape else shapes[i])
-            for i, place in zip(wrt, plan.gradients, strict=True)
-            if place is not None
-        )
-        requests = (*(OutputRequest(*place) for place in plan.primals), *gradients)
-        kernel = kernel_for(plan.passes, requests)
+        cls,
+        passes: tuple[Program, ...],
+        requests: Iterable[OutputRequest],
+        values: Sequence[Any],
+        options: KernelOptions,
+    ) -> _Kernel:
+        kernel = kernel_for(passes, tuple(requests))
+        arguments = kernel_values(passes[0], values)
         cached = kernel.is_prepared(arguments, options.backend)
         prepared = kernel.prepared(arguments, options.backend)
-        return cls(plan, arguments, prepared.launch, prepared.backend, cached)
+        return cls(passes, arguments, prepared.launch, prepared.backend, cached)
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic per element."""
+        return sum(block_cost(expand(p).body) for p in self.passes)
 
     @property
     def bytes_read(self) -> int:
@@ -237,6 +219,103 @@ class _Planned:
         """Bytes of each result once."""
         made = zip(self.launch.results, self.launch.spec.outputs, strict=True)
         return sum(output.type.itemsize * math.prod(shape) for shape, output in made)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """The kernels that make values and gradients, in order."""
+
+    kernels: tuple[_Kernel, ...]
+    chunks: tuple[int, ...]
+    zeros: tuple[int, ...]
+
+
+def _planned(
+    program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
+) -> _Planned:
+    """Plan and compile what `mixad.value_and_vjp` of the function would run.
+
+    Cotangents are of the broadcast shape.
+    """
+    call = _Call(program, tuple(values), tuple(wrt), options)
+    return call.forward() if options.placement == "forward" else call.reverse()
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call, and which of its gradients are wanted."""
+
+    program: Program
+    values: tuple[Any, ...]
+    wrt: tuple[int, ...]
+    options: KernelOptions
+
+    def reverse(self) -> _Planned:
+        """One kernel makes everything; the program itself where all gradients are zero."""
+        plan = plan_pullback(self.program, self.wrt, self.floats, self.options, with_primals=True)
+        places = [place for place in plan.gradients if place is not None]
+        if not places:
+            return _Planned((self.storing(self.program),), (), self.wrt)
+        given = [*self.values, *self.cotangents()]
+        requests = [*(OutputRequest(*place) for place in plan.primals), *self.requests(plan)]
+        kernel = _Kernel.of(plan.passes, requests, [given[i] for i in plan.kept], self.options)
+        chunks = tuple(Counter(at for at, _ in places).values())
+        return _Planned((kernel,), chunks, self.zeros(plan))
+
+    def forward(self) -> _Planned:
+        """One kernel makes values and partials, one more contracts them with the cotangents."""
+        dual = plan_forward(self.program, self.wrt, self.options)
+        contraction = plan_contraction(dual, self.wrt, self.floats)
+        kernels = [self.storing(*dual.passes)]
+        if contraction.passes:
+            stored = self.arrays(out.type for p in dual.passes for out in p.outputs)
+            given = [*self.values, *stored, *self.cotangents()]
+            kept = [given[i] for i in contraction.kept]
+            requests = self.requests(contraction)
+            kernels.append(_Kernel.of(contraction.passes, requests, kept, self.options))
+        active = {i for row in dual.partials for i in row}
+        slots = even_chunks(len(self.wrt), self.options.chunk or MAX_PARTIALS)
+        chunks = (sum(self.wrt[slot] in active for slot in chunk) for chunk in slots)
+        return _Planned(tuple(kernels), tuple(filter(None, chunks)), self.zeros(contraction))
+
+    def storing(self, *passes: Program) -> _Kernel:
+        """Return the kernel that stores all outputs of some programs."""
+        call = KernelCall.storing(*passes)
+        return _Kernel.of(call.passes, call.outputs, self.values, self.options)
+
+    def requests(self, plan: PullbackPlan) -> list[OutputRequest]:
+        """Ask for each gradient in the shape of its argument."""
+        own = (self.shapes[i] for i in self.wrt)
+        return [
+            OutputRequest(*place, None if shape == self.shape else shape)
+            for shape, place in zip(own, plan.gradients, strict=True)
+            if place is not None
+        ]
+
+    def zeros(self, plan: PullbackPlan) -> tuple[int, ...]:
+        """Return the params whose gradients are statically zero."""
+        return tuple(i for i, at in zip(self.wrt, plan.gradients, strict=True) if at is None)
+
+    def cotangents(self) -> list[Any]:
+        """Return an array like each output of floats."""
+        return self.arrays(self.program.outputs[m].type for m in self.floats)
+
+    def arrays(self, types: Iterable[ScalarType]) -> list[Any]:
+        """Return arrays of the broadcast shape; nothing is written to their memory."""
+        library = next((library_of(v) for v in self.values if hasattr(v, "shape")), NUMPY)
+        return [library.xp.empty(self.shape, dtype=library.dtype_of(type)) for type in types]
+
+    @property
+    def floats(self) -> tuple[int, ...]:
+        return tuple(m for m, out in enumerate(self.program.outputs) if out.type.is_float)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [tuple(getattr(v, "shape", ())) for v in self.values]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return broadcast_shape(self.program, self.shapes)
 
 
 def _bytes(count: int) -> str:

@@ -345,6 +345,40 @@ def test_a_second_derivative_that_is_missing_is_refused() -> None:
         mixad.grad(lambda x: mixad.grad(lambda x: steep(x).sum())(x).sum())(X)
 
 
+# -- explain and source --------------------------------------------------------------------------
+
+
+def test_explain_tells_of_both_kernels() -> None:
+    x, y = np.ones((2, 50, 30))
+    tanh_of_sum = mixad.broadcast(lambda x, y: math.tanh(x) * y, placement="forward")
+    explained = tanh_of_sum.explain(x, y)
+    size = 8 * 1500
+    assert explained.placement == "forward"
+    assert explained.chunks == (2,)
+    assert explained.bytes_read == 2 * size + 3 * size  # x, y; two partials, the cotangent
+    assert explained.bytes_written == 3 * size + 2 * size  # value, two partials; two gradients
+    mixad.value_and_vjp(tanh_of_sum, (x, y), np.ones((50, 30)))
+    assert tanh_of_sum.explain(x, y).cached
+    assert tanh_of_sum.with_options(placement="auto").explain(x, y).placement == "reverse"
+
+
+def test_explain_of_zeros_and_chunks() -> None:
+    steps = mixad.broadcast(lambda x, y, z: math.floor(x) * y * z, placement="forward", chunk=2)
+    explained = steps.explain(X, X, X)
+    assert explained.static_zeros == ("x",)
+    assert explained.chunks == (1, 1)
+    nothing = mixad.broadcast(lambda x: math.floor(x), placement="forward").explain(X)
+    assert nothing.static_zeros == ("x",)
+    assert nothing.chunks == ()
+
+
+def test_the_source_of_the_pullback_is_the_contraction() -> None:
+    text = wave.source(X, Y, stage="pullback")
+    assert "mul_zero" in text
+    assert "exp" not in text
+    assert wave.source(X, Y, stage="llvm").count("define") >= 2
+
+
 def _both_placements(p: Program, chunk: int | None) -> list[tuple[Any, Any]]:
     """Return the gradients of a program's float arrays by forward and by reverse placement."""
     arguments = random_arguments(p, 0, 20)
