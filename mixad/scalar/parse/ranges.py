@@ -125,9 +125,10 @@ def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:
     finally:
         frame.loop_head, frame.loop_after = outer
     left = frame.exited()
+    always_left = frame.state.ended or is_true(left)
     broken = not is_false(frame.exit("break"))
     frame.passed("break")
-    if s.orelse and not is_true(left):
+    if s.orelse and not always_left:
         run_else(frame, s, left, broken=broken)
 
 

@@ -263,9 +263,21 @@ def break_or_return(x):
     return x
 
 
+def else_that_never_runs(x):
+    y = 1.0 * x
+    for i in (1.5, -2):
+        if x < i:
+            break
+        return y
+    else:
+        y = 2.0 * y
+    return x + 1
+
+
 ONE_ARGUMENT = [
     dead_break,
     break_or_return,
+    else_that_never_runs,
     static_if,
     dead2,
     aug_tuple,
