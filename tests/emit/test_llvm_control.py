@@ -172,6 +172,25 @@ def test_loop_that_carries_nothing():
     assert_as_interpreted(hand_made([loop], [Var(0, I32)], I32), [small_integers(0)])
 
 
+def test_lanes_that_are_switched_off_keep_no_loop_alive():
+    """They would count for ever."""
+    b = Builder("alive")
+    enters, bound = b.param("enters", BOOL), b.param("bound", F64)
+
+    def count():
+        return b.while_(
+            [b.const(0.0, F64)],
+            lambda i: b.op("ne", i, bound),
+            lambda i: [b.op("add", i, b.const(1.0, F64))],
+        )
+
+    program = b.finish(b.if_(enters, count, lambda: [bound]))
+    enters = booleans(0)
+    bounds = np.where(enters, small_integers(1), np.nan)
+    (got,) = run(program, [enters, bounds])
+    np.testing.assert_array_equal(got, bounds)
+
+
 def test_uniform_loop_that_no_lane_enters_does_not_hang():
     """It would not end; whether lanes enter differs between them, and none does."""
     going, flag = Var(5, BOOL), Var(6, BOOL)

@@ -1,6 +1,7 @@
 """Every op of the table is lowered, and nothing else is."""
 
 import math
+import re
 
 import mpmath
 import numpy as np
@@ -97,6 +98,22 @@ def libm_program(type):
     b = Builder("libm")
     x, y = b.param("x", type), b.param("y", type)
     return b.finish([b.op(name, *(x, y)[: BY_NAME[name].arity]) for name in LIBM])
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("type", FLOATS, ids=str)
+def test_lanes_go_through_the_widest_function_of_the_library(type, bits):
+    """And one by one where the library has none of that width."""
+    backend = backend_of(bits)
+    x = np.ones(3, type.dtype)
+    called = set(
+        re.findall(r"call .*@([\w.]+)\(", backend.emit(spec_of(libm_program(type), [x, x])))
+    )
+    for name in LIBM:
+        c = BY_NAME[name].c
+        vector = backend.host.vector_function(c, type.bits)
+        lanes = f"lanes.{c}{'f' if type == F32 else ''}"
+        assert (vector.symbol if vector else lanes) in called
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
