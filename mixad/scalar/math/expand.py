@@ -104,6 +104,10 @@ def program_of(name: str, type: ScalarType) -> Program:
 class _SharingBuilder(Builder):
     """A builder that knows an ``If`` it has met: sin(x) and cos(x) share one reduction."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._spellings: dict[object, int] = {}
+
     def expanded(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
         """Add an equation, or the program of its op."""
         inlined = FLOAT_PROGRAMS if args[0].type.is_float else PROGRAMS
@@ -116,8 +120,9 @@ class _SharingBuilder(Builder):
         if not (_is_pure(then) and _is_pure(orelse)):
             return super().add_if(cond, then, orelse, line)
         spelled: dict[Var, str] = {}
-        key = ("if", cond, _spelled(then, spelled), _spelled(orelse, spelled))
-        keys = [(*key, i) for i in range(len(then.results))]
+        spelling = _spelled(then, spelled), _spelled(orelse, spelled)
+        number = self._spellings.setdefault(spelling, len(self._spellings))  # hashed this once
+        keys = [("if", cond, number, i) for i in range(len(then.results))]
         for known in self._known:
             if all(k in known for k in keys):
                 return tuple(known[k] for k in keys)
