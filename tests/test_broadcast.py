@@ -106,14 +106,7 @@ def test_defaults_keywords_and_keyword_only_arguments() -> None:
     [
         ((), {}, r"scaled\(\).*'x'"),
         ((X, X, X, X), {}, r"scaled\(\).*positional"),
-        pytest.param(
-            (X, X, X),
-            {},
-            r"scaled\(\).*positional",
-            marks=pytest.mark.xfail(
-                reason="FunctionSource.bind takes keyword-only parameters by position", strict=True
-            ),
-        ),
+        ((X, X, X), {}, r"scaled\(\).*positional"),
         ((X,), {"unknown": 1.0}, r"scaled\(\).*'unknown'"),
         ((X,), {"x": X}, r"scaled\(\).*'x'"),
     ],

@@ -149,10 +149,10 @@ def library_of(array: Array) -> Library:
 
 def _met(kind: type, array: Array) -> Library:
     """Return, and remember, the library of a type of arrays that was not seen before."""
-    if any(base.__name__ in ("matrix", "MaskedArray") for base in kind.__mro__):
+    if issubclass(kind, np.ndarray) and kind is not np.memmap:
         raise KernelTypeError(
-            f"{kind.__module__}.{kind.__name__} is not supported, its operations are not those of "
-            "an array",
+            f"{kind.__module__}.{kind.__name__} is not supported: it is more than an array, and "
+            "results would be plain arrays",
             hint="convert it with numpy.asarray",
         )
     if issubclass(kind, (np.ndarray, np.generic)):

@@ -7,6 +7,7 @@ Layouts that differ in extents only share an executable.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
 from mixad.backends.hookspecs import Backend
+from mixad.backends.slow import warn_if_large
 from mixad.errors import KernelTypeError
 from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
@@ -124,6 +126,8 @@ class Kernel:
         chosen = (
             registry.backend(backend) if backend else registry.resolve(library.name, device, dtype)
         )
+        if backend is None and not registry.compiles(chosen.name):
+            warn_if_large(math.prod(shape), library.name, device)
         cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
         launch = plan(self.passes, self.requests, layouts, shape, cache_bytes)
         return Prepared(chosen, self._executable(chosen, launch.spec), launch)

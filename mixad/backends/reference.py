@@ -6,7 +6,6 @@ it; it is slow, because each op of a program is a pass over memory.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +17,7 @@ from mixad.emit.arrays import Procedure, lowered, show
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.scalar.types import ALL_TYPES
 
-__all__ = ["LARGE", "ReferenceBackend", "ReferenceKernel", "mixad_backends", "warn_if_large"]
-
-LARGE = 10_000
-"""Elements above which running without a compiled kernel is worth a warning."""
-
-_warned: set[str] = set()
+__all__ = ["ReferenceBackend", "ReferenceKernel", "mixad_backends"]
 
 
 @dataclass(frozen=True)
@@ -105,25 +99,6 @@ class ReferenceBackend:
         return tuple(
             sum_to(results[k][i], shape, xp)
             for (k, i), shape in zip(sources, launch.results, strict=True)
-        )
-
-
-def warn_if_large(size: int, reason: str) -> None:
-    """Warn, once for each reason, where so many elements deserve a compiled kernel.
-
-    Parameters
-    ----------
-    size : int
-        Elements of the broadcast shape.
-    reason : str
-        Why no compiling backend serves the arrays, and which package would help.
-    """
-    if size > LARGE and reason not in _warned:
-        _warned.add(reason)
-        warnings.warn(
-            f"{size} elements are computed op by op with array functions, which is slow: {reason}",
-            RuntimeWarning,
-            stacklevel=3,
         )
 
 

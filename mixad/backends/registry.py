@@ -28,6 +28,7 @@ __all__ = [
     "PluginSource",
     "Registry",
     "backend",
+    "compiles",
     "default_registry",
     "installed_plugins",
     "rank",
@@ -438,6 +439,22 @@ def resolve(array_module: str, device: str, dtype: str) -> Backend:
         Loaded.
     """
     return default_registry().resolve(array_module, device, dtype)
+
+
+def compiles(name: str) -> bool:
+    """Return whether a registered backend compiles its kernels.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"cpu"``.
+
+    Returns
+    -------
+    bool
+        False where it interprets them.
+    """
+    return any(s.name == name and s.capability.native for s in default_registry().specs)
 
 
 def backend(name: str) -> Backend:

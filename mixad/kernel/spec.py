@@ -13,7 +13,7 @@ from mixad.scalar.types import ScalarType
 __all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Step"]
 
 Step = Literal["zero", "unit", "any"]
-"""How an operand moves along the innermost axis: not at all, to the next element, or by a stride."""
+"""How an operand moves along the innermost axis: not at all, by one element, or by a stride."""
 
 
 @dataclass(frozen=True)

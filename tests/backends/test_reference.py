@@ -6,9 +6,10 @@ import array_api_strict as strict
 import numpy as np
 import pytest
 
-from mixad.backends import reference, registry
+from mixad.backends import reference, registry, slow
 from mixad.backends.execute import execute
-from mixad.backends.reference import LARGE, ReferenceBackend, warn_if_large
+from mixad.backends.reference import ReferenceBackend
+from mixad.backends.slow import LARGE, warn_if_large
 from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
@@ -121,13 +122,13 @@ def test_an_index_outside_is_refused_as_by_the_cpu_backend():
             execute((program,), (OutputRequest(0, 0),), [Y, np.array([0, 3], "i4")], name)
 
 
-def test_large_work_is_warned_about_once_for_each_reason(monkeypatch):
-    monkeypatch.setattr(reference, "_warned", set())
-    with pytest.warns(RuntimeWarning, match="10001 elements .* install mixad-cupy"):
-        warn_if_large(LARGE + 1, "install mixad-cupy")
+def test_large_work_is_warned_about_once_for_each_library(monkeypatch):
+    monkeypatch.setattr(slow, "_warned", set())
+    with pytest.warns(RuntimeWarning, match="10001 elements of cupy .* install mixad-cupy"):
+        warn_if_large(LARGE + 1, "cupy", "cuda:0")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_if_large(LARGE + 1, "install mixad-cupy")
-        warn_if_large(LARGE, "another reason")
-    with pytest.warns(RuntimeWarning, match="another reason"):
-        warn_if_large(LARGE + 1, "another reason")
+        warn_if_large(LARGE + 1, "cupy", "cuda:0")
+        warn_if_large(LARGE, "jax", "cpu")
+    with pytest.warns(RuntimeWarning, match="jax"):
+        warn_if_large(LARGE + 1, "jax", "cpu")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mixad.emit.llvm import ArgumentBlock
+from mixad.errors import KernelTypeError
 from mixad.kernel.spec import Indexed, Launch, Operand
 from mixad.kernel.tiling import accumulator, partial_shape, tile_blocks, tile_count, tile_runs
 from mixad.scalar.types import ScalarType
@@ -105,6 +106,8 @@ class Binding:
         Index of a param and position of its address.
     uniforms : tuple
         Index of a param, position of its bits, its type.
+    names : tuple
+        Name of the program and of its params, for messages.
     outputs : tuple of Result
         How each output is allocated and finished.
     """
@@ -114,6 +117,7 @@ class Binding:
     axes: tuple[int, ...] | None
     arrays: tuple[tuple[int, int], ...]
     uniforms: tuple[tuple[int, int, ScalarType], ...]
+    names: tuple[str, tuple[str, ...]]
     outputs: tuple[Result, ...]
 
     def filled(
@@ -143,10 +147,20 @@ class Binding:
         for view, (_, at) in zip(views, self.arrays, strict=True):
             words[at] = _address(view if view.size else _NOTHING)
         for k, at, type in self.uniforms:
-            words[at] = _bits(arguments[k], type)
+            words[at] = self._word(k, arguments[k], type)
         for result, output in zip(results, self.outputs, strict=True):
             words[output.position] = _address(result)
         return words
+
+    def _word(self, param: int, value: Any, type: ScalarType) -> int:
+        try:
+            return _bits(value, type)
+        except struct.error:
+            program, name = self.names
+            raise KernelTypeError(
+                f"{program}: argument {name[param]!r} is {value}, which {type.dtype} does not hold",
+                hint="pass it as a float",
+            ) from None
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
@@ -159,6 +173,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 def bind(launch: Launch) -> Binding:
     """Fill everything into an argument block that the layouts decide."""
     spec, block = launch.spec, ArgumentBlock(launch.spec)
+    program = spec.passes[0]
     words = array("q", bytes(8 * block.words))
     words[block.EXTENT] = launch.extents[-1]
     words[block.BLOCKS] = tile_blocks(launch)
@@ -169,7 +184,7 @@ def bind(launch: Launch) -> Binding:
     arrays, uniforms = [], []
     for k, operand in enumerate(spec.operands):
         if operand is None:
-            uniforms.append((k, block.params[k], spec.passes[0].params[k].var.type))
+            uniforms.append((k, block.params[k], program.params[k].var.type))
             continue
         arrays.append((k, block.params[k]))
         if isinstance(operand, Indexed):
@@ -183,6 +198,7 @@ def bind(launch: Launch) -> Binding:
         axes=None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order))),
         arrays=tuple(arrays),
         uniforms=tuple(uniforms),
+        names=(program.name, tuple(p.name for p in program.params)),
         outputs=tuple(_result(launch, k, at) for k, at in enumerate(block.outputs)),
     )
 

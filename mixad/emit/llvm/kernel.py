@@ -51,10 +51,9 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect, entry: str = ENTRY) -> str:
         f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" '
         f'"min-legal-vector-width"="{width}" "no-builtins" }}'
     )
-    return "\n".join(
-        [*text.declarations.values(), header, "entry:", *text.lines, "}", attributes]
-        + ["!0 = !{i32 1}", "!1 = !{}", ""]
-    )
+    body = [header, "entry:", *text.lines, "}"]
+    metadata = ["!0 = !{i32 1}", "!1 = !{}", ""]
+    return "\n".join([*text.declarations.values(), *body, attributes, *metadata])
 
 
 class _Kernel:

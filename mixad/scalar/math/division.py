@@ -9,7 +9,7 @@ __all__ = ["floordiv", "mod"]
 
 
 def mod(x: Term, y: Term) -> Term:
-    """The remainder of C, moved by y where its sign is not that of y; a zero takes the sign of y."""
+    """The remainder of C, moved by y where signs differ; a zero takes the sign of y."""
     rest = _fmod(x, y)
     moved = where((y < 0) != (rest < 0), rest + y, rest)
     settled = where(rest == 0, copysign(_zero(x), y), moved)

@@ -164,7 +164,8 @@ class FunctionSource:
         TypeError
             As Python does where arguments are missing, unknown or given twice.
         """
-        if not keywords and len(arguments) == len(self.parameters):
+        by_position = not keywords and not self.function.__code__.co_kwonlyargcount
+        if by_position and len(arguments) == len(self.parameters):
             return arguments
         signature = _signature(self.function)
         skipped = () if self.instance is MISSING else (self.instance,)

@@ -1,0 +1,39 @@
+"""A warning where arrays that deserve a compiled kernel are served by an interpreter."""
+
+from __future__ import annotations
+
+import warnings
+
+__all__ = ["LARGE", "warn_if_large"]
+
+LARGE = 10_000
+"""Elements above which running without a compiled kernel is worth a warning."""
+
+_PACKAGES = {"cupy": "mixad-cupy", "torch": "mixad-torch"}
+_warned: set[tuple[str, str]] = set()
+
+
+def warn_if_large(size: int, library: str, device: str) -> None:
+    """Warn, once for each library and device, that many elements go without a compiled kernel.
+
+    Parameters
+    ----------
+    size : int
+        Elements of the broadcast shape.
+    library : str
+        Name of the array library, such as ``"cupy"``.
+    device : str
+        Such as ``"cuda:0"``.
+    """
+    if size <= LARGE or (library, device) in _warned:
+        return
+    _warned.add((library, device))
+    package = _PACKAGES.get(library)
+    way_out = f"install {package}" if package else "convert them to NumPy arrays"
+    warnings.warn(
+        f"{size} elements of {library} on {device} are computed op by op with array functions, "
+        f"which is slow: no backend that compiles serves them; {way_out}, or name a backend to "
+        "accept this",
+        RuntimeWarning,
+        stacklevel=2,
+    )
