@@ -231,7 +231,9 @@ def _scalar_vjp(
     inputs.arguments.clear()
     gradients = inputs.gradients(backward(level, seeds, inputs.nodes), around)
     chosen = gradients[0] if isinstance(argnums, int) else tuple(gradients)
-    return outputs.values(level) if value else None, chosen, returned_aux(aux, level)
+    if has_aux:
+        aux = returned_aux(aux, level)
+    return outputs.values(level) if value else None, chosen, aux
 
 
 def _positions(name: str, argnums: Argnums, count: int) -> list[int]:

@@ -61,8 +61,8 @@ class Outputs:
 
     def around(self, level: Level) -> frozenset[Level]:
         """Return the running transforms around ``level`` that the value depends on."""
-        levels = {other for leaf in self.leaves for other in _levels(leaf)}
-        return frozenset(other for other in levels if other.alive and other is not level)
+        levels = frozenset().union(*map(_levels, self.leaves))
+        return frozenset([other for other in levels if other.alive and other is not level])
 
     def seeds(self, cotangent: Any, level: Level) -> list[tuple[Origin, Any]]:
         """Return where the backward pass begins, with which cotangents."""

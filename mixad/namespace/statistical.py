@@ -31,6 +31,8 @@ def total(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     array or Tracer
         The sums.
     """
+    if axis is None and not keepdims:
+        return sum_to(x, ())
     axes = normalized_axes(axis, x.ndim)
     kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
     if keepdims:

@@ -299,8 +299,8 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     levels = levels_of([x])
     source, launch = x.cell, x.cell.launch
     cell = Cell(shape, source.type, source.library, source.device, weak=source.weak)
-    if launch is not None and launch.request_of(source).shape is None:
-        request = launch.request_of(source)
+    request = None if launch is None else launch.request_of(source)
+    if launch is not None and request is not None and request.shape is None:
         launch.add(cell, OutputRequest(request.pass_index, request.result, shape))
     else:
         launch = Launch((_identity(source.type),), (source,), None)
