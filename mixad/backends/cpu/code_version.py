@@ -11,7 +11,7 @@ from mixad.version import __version__
 
 __all__ = ["code_version"]
 
-_PARTS = ("scalar", "kernel", "emit")
+_PARTS = ("scalar", "kernel", "emit", "backends/cpu")
 
 
 @functools.cache
@@ -31,6 +31,8 @@ def code_version() -> str:
         for folder, _, files in os.walk(root / part):
             for name in files:
                 if name.endswith(".py"):
-                    status = os.stat(os.path.join(folder, name))
-                    facts.append(f"{part}/{name} {status.st_size} {status.st_mtime_ns}")
+                    path = os.path.join(folder, name)
+                    status = os.stat(path)
+                    where = os.path.relpath(path, root)
+                    facts.append(f"{where} {status.st_size} {status.st_mtime_ns}")
     return hashlib.sha256("\n".join(sorted(facts)).encode()).hexdigest()[:32]
