@@ -128,6 +128,12 @@ def test_importing_mixad_imports_no_other_array_library():
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
+@pytest.mark.parametrize("module", ["special", "pytree"])
+def test_importing_mixad_gives_the_modules_that_its_messages_name(module):
+    code = f"import mixad; mixad.{module}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_importing_mixad_runs_no_plugin():
     code = (
         "import mixad.backends.registry as r, mixad; "

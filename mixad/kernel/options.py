@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["DEFAULT_OPTIONS", "KernelOptions", "Placement", "Strategy"]
 
-Strategy = Literal["auto", "forward", "reverse"]
+Strategy = Literal["auto", "forward"]
 Placement = Literal["auto", "forward", "reverse"]
 
 
@@ -18,11 +18,11 @@ class KernelOptions:
     Attributes
     ----------
     strategy : str
-        How a kernel's derivative is computed: by dual chunks (``"forward"``), by scalar reverse
-        mode, or as the program suggests (``"auto"``).
+        How a kernel's derivative is computed: by dual chunks (``"forward"``), which is all there is
+        so far, or as mixad chooses (``"auto"``).
     placement : str
         When partials are computed: with the primal (``"forward"``), in the backward pass
-        (``"reverse"``), or as sizes suggest (``"auto"``).
+        (``"reverse"``), or as mixad chooses (``"auto"``), so far always in the backward pass.
     chunk : int or None
         Most active inputs in one pass; None: as few passes as can be.
     backend : str or None
