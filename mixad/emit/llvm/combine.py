@@ -15,7 +15,7 @@ from mixad.kernel.spec import Output
 from mixad.kernel.tiling import BLOCK, Combine, accumulator, combine_of
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "writer_for"]
+__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "element_at", "writer_for"]
 
 LINE = 64
 """Bytes of a cache line: alignment of staging areas and of streamed results."""
@@ -48,12 +48,23 @@ class Place:
 
 @dataclass(frozen=True)
 class Gang:
-    """Where a gang is: its first element in the row, how many elements, whether it is full."""
+    """Where a gang is: its first element in the row, and where the row's elements end."""
 
-    row: str
+    text: Text
     here: str
-    count: str
-    is_full: str
+    high: str
+
+    def is_full(self) -> str:
+        """Return an i1: whether every lane has an element."""
+        return self.text.let(f"icmp sge i64 {self._left()}, {GANG}")
+
+    def count(self) -> str:
+        """Return how many lanes have an element."""
+        full, left = self.is_full(), self._left()
+        return self.text.let(f"select i1 {full}, i64 {GANG}, i64 {left}")
+
+    def _left(self) -> str:
+        return self.text.let(f"sub i64 {self.high}, {self.here}")
 
 
 class Writer:
@@ -85,19 +96,24 @@ class Writer:
     def begin_tile(self, place: Place) -> None:
         """Start a tile."""
 
-    def begin_row(self) -> None:
-        """Start a row of a tile."""
+    streams = True
+    """Whether full gangs are written to the array itself."""
 
-    def gang(self, value: Value, place: Place, gang: Gang) -> None:
-        """Take the values of one gang."""
-        text, element = self.text, memory_type(self.type, False)
-        first = text.let(f"mul i64 {gang.row}, {place.extent}")
-        index = text.let(f"add i64 {first}, {gang.here}")
-        direct = text.let(f"getelementptr {element}, ptr {self.start}, i64 {index}")
-        target = text.let(f"select i1 {gang.is_full}, ptr {direct}, ptr {self.stage}")
-        self.store(text.splat(value), target)
-        with text.when(gang.is_full, False):
-            copy_memory(text, direct, self.stage, gang.count, self.type)
+    def begin_row(self, place: Place, row: str) -> None:
+        """Start a row of a tile."""
+        first = self.text.let(f"mul i64 {row}, {place.extent}")
+        self.row = element_at(self.text, self.start, first, self.type)
+
+    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+        """Take the values of one gang; ``base`` is where element 0 of the row seems to be."""
+        assert base is not None
+        target = element_at(self.text, base, gang.here, self.type)
+        self.store(self.text.splat(value), target)
+
+    def empty_stage(self, here: str, count: str) -> None:
+        """Copy the last elements of a row, fewer than a gang, from the stage to the array."""
+        direct = element_at(self.text, self.row, here, self.type)
+        copy_memory(self.text, direct, self.stage, count, self.type)
 
     def end_row(self, place: Place, row: str) -> None:
         """End a row of a tile."""
@@ -175,7 +191,7 @@ class Writer:
         text = self.text
         lanes = ", ".join(f"i64 {k}" for k in range(GANG))
         numbers = f"<{GANG} x i64> <{lanes}>"
-        first = text.let(f"insertelement <{GANG} x i64> poison, i64 {gang.count}, i64 0")
+        first = text.let(f"insertelement <{GANG} x i64> poison, i64 {gang.count()}, i64 0")
         count = text.let(
             f"shufflevector <{GANG} x i64> {first}, <{GANG} x i64> poison, "
             f"<{GANG} x i32> zeroinitializer"
@@ -191,24 +207,26 @@ class WideStore(Writer):
         self.type = self.sum_type
         super().prepare()
 
-    def gang(self, value: Value, place: Place, gang: Gang) -> None:
-        super().gang(self.widened(value), place, gang)
+    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+        super().gang(self.widened(value), place, gang, base)
 
 
 class RowSum(Writer):
     """Sums over the elements of a row: one partial sum for each row and block."""
 
+    streams = False
+
     def prepare(self) -> None:
         self.lanes = self.allocate(self.sum_type, GANG)
 
-    def begin_row(self) -> None:
+    def begin_row(self, place: Place, row: str) -> None:
         self.clear(self.lanes)
 
-    def gang(self, value: Value, place: Place, gang: Gang) -> None:
-        value = self.widened(value)
-        with self.text.when(gang.is_full, True):
+    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+        value, is_full = self.widened(value), gang.is_full()
+        with self.text.when(is_full, True):
             self.add_to(self.lanes, value)
-        with self.text.when(gang.is_full, False):
+        with self.text.when(is_full, False):
             self.add_to(self.lanes, self.within(value, gang))
 
     def end_row(self, place: Place, row: str) -> None:
@@ -240,6 +258,11 @@ class TileSum(RowSum):
 class ColumnSum(Writer):
     """Sums over the rows of a run, element by element: one row of partial sums for each run."""
 
+    streams = False
+
+    def begin_row(self, place: Place, row: str) -> None:
+        """Go on: the sums are those of the whole run."""
+
     def prepare(self) -> None:
         self.columns = self.allocate(self.sum_type, BLOCK)
 
@@ -247,7 +270,7 @@ class ColumnSum(Writer):
         with self.text.counting(place.low, place.high, GANG) as here:
             self.clear(self.column(place, here))
 
-    def gang(self, value: Value, place: Place, gang: Gang) -> None:
+    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
         self.add_to(self.column(place, gang.here), self.widened(value))
 
     def end_tile(self, place: Place) -> None:
@@ -288,6 +311,11 @@ def writer_for(text: Text, output: Output, start: str, streaming: bool) -> Write
     if not any(output.reduced):
         return Writer(text, output, start, streaming)
     return _SUMS[combine_of(output.reduced)](text, output, start, streaming=False)
+
+
+def element_at(text: Text, pointer: str, index: str, type: ScalarType) -> str:
+    """Return the pointer to an element of an array."""
+    return text.let(f"getelementptr {memory_type(type, False)}, ptr {pointer}, i64 {index}")
 
 
 def copy_memory(text: Text, target: str, source: str, count: str, type: ScalarType) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from mixad.emit.llvm.arguments import ArgumentBlock
 from mixad.emit.llvm.body import Body
-from mixad.emit.llvm.combine import Gang, Place, writer_for
+from mixad.emit.llvm.combine import Place, writer_for
+from mixad.emit.llvm.gangs import gang_loop
 from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
 from mixad.emit.llvm.operands import Reader, scalar_at
-from mixad.emit.llvm.text import GANG, Dialect, Text, Value
+from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 from mixad.kernel.tiling import BLOCK
 from mixad.kernel.varying import varying_vars
@@ -167,10 +168,9 @@ class _Kernel:
         for k, reader in self.readers.items():
             reader.begin_row(self.walked(k, indices))
         for writer in self.writers:
-            writer.begin_row()
+            writer.begin_row(place, row)
         for index, program in enumerate(self.spec.passes):
-            with self.text.counting(place.low, place.high, GANG) as here:
-                self.gang(index, program, place, row, here)
+            self.gangs(index, program, place)
         for writer in self.writers:
             writer.end_row(place, row)
 
@@ -191,23 +191,22 @@ class _Kernel:
             pointer = self.text.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
         return pointer
 
-    # -- one gang ----------------------------------------------------------------------------------
+    # -- the gangs of a row ------------------------------------------------------------------------
 
-    def gang(self, index: int, program: Program, place: Place, row: str, here: str) -> None:
-        """Emit one pass over a gang: read, compute, combine."""
-        text = self.text
-        left = text.let(f"sub i64 {place.high}, {here}")
-        is_full = text.let(f"icmp sge i64 {left}, {GANG}")
-        gang = Gang(row, here, text.let(f"select i1 {is_full}, i64 {GANG}, i64 {left}"), is_full)
-        for reader in self.readers.values():
-            reader.begin_gang(gang)
-        with text.when(is_full, False):
+    def gangs(self, index: int, program: Program, place: Place) -> None:
+        """Emit one pass over a row of a tile: read, compute, combine, gang by gang."""
+        writers = {
+            k: w for k, w in enumerate(self.writers) if self.spec.outputs[k].source[0] == index
+        }
+        readers = [r for r in self.readers.values() if r.streams]
+        stored = [w for w in writers.values() if w.streams]
+        with gang_loop(self.text, place, readers, stored) as (gang, bases):
             for reader in self.readers.values():
-                reader.fill_stage(gang)
-        values = self.body(program).block(program.body)
-        for output, writer in zip(self.spec.outputs, self.writers, strict=True):
-            if output.source[0] == index:
-                writer.gang(values[output.source[1]], place, gang)
+                reader.begin_gang(gang, bases.get(reader))
+            values = self.body(program).block(program.body)
+            for k, writer in writers.items():
+                value = values[self.spec.outputs[k].source[1]]
+                writer.gang(value, place, gang, bases.get(writer))
 
     def body(self, program: Program) -> Body:
         """Return the emitter of a program's statements, its params connected."""

@@ -6,7 +6,7 @@ element of its own, so that every gang runs the same code over full vectors.
 
 from __future__ import annotations
 
-from mixad.emit.llvm.combine import LINE, Gang, copy_memory
+from mixad.emit.llvm.combine import LINE, Gang, copy_memory, element_at
 from mixad.emit.llvm.text import GANG, Text, Value, llvm_type, memory_type
 from mixad.kernel.spec import Operand
 from mixad.scalar.types import BOOL, ScalarType
@@ -33,47 +33,45 @@ class Reader:
         self.step = operand.step
         self.stride = stride
         self.row = ""
-        self.direct = ""
         self.pointer = ""
         if self.step != "zero":
             self.stage = text.let(f"alloca {memory_type(self.type, True)}, align {LINE}")
+
+    @property
+    def streams(self) -> bool:
+        """Whether full gangs are read from the array itself."""
+        return self.step == "unit"
 
     def begin_row(self, start: str) -> None:
         """Start a row at a pointer."""
         self.row = start
 
-    def begin_gang(self, gang: Gang) -> None:
-        """Decide where a gang is read from."""
-        if self.step == "zero":
+    def begin_gang(self, gang: Gang, base: str | None) -> None:
+        """Decide where a gang is read from; ``base`` is where element 0 of the row seems to be."""
+        if base is not None:
+            self.pointer = element_at(self.text, base, gang.here, self.type)
+        elif self.step == "zero":
             self.pointer = self.row
-        elif self.step == "any":
+        else:
             self.copy_strided(gang)
             self.pointer = self.stage
-        else:
-            element = memory_type(self.type, False)
-            self.direct = self.text.let(f"getelementptr {element}, ptr {self.row}, i64 {gang.here}")
-            self.pointer = self.text.let(
-                f"select i1 {gang.is_full}, ptr {self.direct}, ptr {self.stage}"
-            )
 
-    def fill_stage(self, gang: Gang) -> None:
-        """Copy the elements of a gang that is not full, padded with its first one."""
-        if self.step != "unit":
-            return
+    def fill_stage(self, here: str, count: str) -> None:
+        """Copy the last elements of a row, fewer than a gang, padded with the first of them."""
         text = self.text
+        direct = element_at(text, self.row, here, self.type)
         byte = ScalarType("uint", 8) if self.type.is_bool else self.type
-        loaded = text.let(
-            f"load {llvm_type(byte, False)}, ptr {self.direct}, align {self.type.itemsize}"
+        first = Value(
+            text.let(f"load {llvm_type(byte, False)}, ptr {direct}, align 1"), byte, False
         )
-        first = Value(loaded, byte, False)
         text.add(f"store {text.splat(first)}, ptr {self.stage}, align {LINE}")
-        copy_memory(text, self.stage, self.direct, gang.count, self.type)
+        copy_memory(text, self.stage, direct, count, self.type)
 
     def copy_strided(self, gang: Gang) -> None:
         """Gather a gang into its stage; lanes beyond the end repeat the last element."""
         text = self.text
         element = memory_type(self.type, False)
-        last = text.let(f"add i64 {gang.count}, -1")
+        last = text.let(f"add i64 {gang.count()}, -1")
         offset = text.let(f"mul i64 {gang.here}, {self.stride}")
         first = text.let(f"getelementptr i8, ptr {self.row}, i64 {offset}")
         for lane in range(GANG):
@@ -90,7 +88,7 @@ class Reader:
         if self.step == "zero":
             return scalar_at(self.text, self.pointer, self.type)
         memory = memory_type(self.type, True)
-        loaded = self.text.let(f"load {memory}, ptr {self.pointer}, align {self.type.itemsize}")
+        loaded = self.text.let(f"load {memory}, ptr {self.pointer}, align 1")
         return from_memory(self.text, loaded, self.type, lanes=True)
 
 
