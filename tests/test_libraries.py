@@ -231,6 +231,34 @@ class TestTorch:
             with pytest.raises(TracerError, match=r"detach\(\).*mixad-torch"):
                 use()
 
+    @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
+    def test_dual_tensors_are_refused_once_kernels_are_there_too(self) -> None:
+        import torch
+        from torch.autograd import forward_ad
+
+        x = torch.ones(3)
+        blend(x, x)  # planned and compiled
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, x)
+            for use in (
+                lambda: blend(dual, x),
+                lambda: blend(x, dual),
+                lambda: mixad.grad(lambda y: blend(y, dual).sum())(x),
+                lambda: mixad.grad(lambda y: blend(y, x).sum())(dual),
+            ):
+                with pytest.raises(TracerError, match=r"tangent.*mixad-torch"):
+                    use()
+
+    def test_lazily_negated_tensors(self) -> None:
+        import torch
+
+        z = torch.arange(6.0).reshape(2, 3).to(torch.complex128) * (1 + 2j)
+        view = z.conj().imag[:, ::2]
+        got = gate(view, 3.0)
+        np.testing.assert_array_equal(
+            got.numpy(), gate_in_numpy(view.resolve_neg().numpy(), np.asarray(3.0))
+        )
+
     def test_results_do_not_require_grad(self) -> None:
         import torch
 

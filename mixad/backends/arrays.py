@@ -6,6 +6,7 @@ importing its NumPy namespace costs more time than NumPy itself.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -50,8 +51,8 @@ _MEMORY = {
     "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result: result),
     "cupy": _Memory(lambda a: a.strides, np.from_dlpack, lambda xp, result: xp.asarray(result)),
     "torch": _Memory(
-        lambda a: tuple(s * a.element_size() for s in a.stride()),
-        lambda a: a.detach().numpy(),
+        lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
+        lambda a: a.detach().resolve_neg().numpy(),  # a set bit means: the memory is the negative
         lambda xp, result: xp.from_numpy(result),
     ),
 }
@@ -132,19 +133,38 @@ def library_of(array: Array) -> Library:
     Raises
     ------
     TracerError
-        For a torch tensor that requires grad: its own tape would not see what happens here.
+        For a torch tensor that a transform of torch follows: it would not see what happens here.
     KernelTypeError
         For subclasses of arrays whose operations mean something else.
     """
     kind = type(array)
     if kind is np.ndarray:
         return NUMPY
-    if getattr(array, "requires_grad", False) is True:
+    library = _LIBRARIES.get(kind) or _met(kind, array)
+    if library.name == "torch":
+        _check_untracked(array)
+    return library
+
+
+def _check_untracked(tensor: Array) -> None:
+    """Refuse a tensor whose derivative, or batch axis, torch keeps where we do not look."""
+    torch = sys.modules["torch"]
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # no public name tells it
+        raise TracerError(
+            "transforms of torch.func (grad, jvp, vmap, ...) do not see what happens here: "
+            "differentiate with mixad.grad, or record the call with the plugin mixad-torch"
+        )
+    if tensor.requires_grad:
         raise TracerError(
             "a torch tensor that requires grad would be silently detached here: pass "
             "tensor.detach(), or record the call with the plugin mixad-torch"
         )
-    return _LIBRARIES.get(kind) or _met(kind, array)
+    if torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
+        raise TracerError(
+            "a torch dual tensor would silently lose its tangent here: pass "
+            "torch.autograd.forward_ad.unpack_dual(tensor).primal, or record the call with the "
+            "plugin mixad-torch"
+        )
 
 
 def _met(kind: type, array: Array) -> Library:

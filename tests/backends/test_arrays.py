@@ -19,6 +19,7 @@ from mixad.backends.arrays import (
     layout_of,
     library_of,
     scalar_type_of,
+    strides_of,
 )
 from mixad.errors import KernelTypeError, TracerError
 from mixad.scalar.types import ALL_TYPES, F32, F64
@@ -105,6 +106,46 @@ def test_a_tensor_that_requires_grad_is_refused_each_time() -> None:
         with pytest.raises(TracerError, match=r"detach\(\)"):
             library_of(torch.ones(2, requires_grad=True))
     library_of(torch.ones(2))
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
+def test_a_dual_tensor_is_refused_and_its_primal_is_not() -> None:
+    torch = pytest.importorskip("torch")
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(torch.ones(2), torch.ones(2))
+        with pytest.raises(TracerError, match=r"dual.*\.primal.*mixad-torch"):
+            library_of(dual)
+        library_of(forward_ad.unpack_dual(dual).primal)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
+@pytest.mark.parametrize("transform", ["grad", "jvp", "vjp", "vmap", "jacfwd", "hessian"])
+def test_a_tensor_that_torch_func_wraps_is_refused(transform: str) -> None:
+    torch = pytest.importorskip("torch")
+
+    def f(x: Any) -> Any:
+        library_of(x)
+        return x.sum()
+
+    x = torch.ones(2)
+    apply = getattr(torch.func, transform)
+    use = {"jvp": lambda: apply(f, (x,), (x,)), "vjp": lambda: apply(f, x)}
+    with pytest.raises(TracerError, match=r"torch\.func.*mixad\.grad.*mixad-torch"):
+        use.get(transform, lambda: apply(f)(x))()
+
+
+@pytest.mark.torch
+def test_a_tensor_whose_memory_is_the_negative_is_seen_with_its_sign() -> None:
+    torch = pytest.importorskip("torch")
+    z = torch.tensor([1 + 2j, 3 - 4j], dtype=torch.complex128)
+    lazy = z.conj().imag
+    assert lazy.is_neg()
+    view = library_of(lazy).numpy_view(lazy)
+    np.testing.assert_array_equal(view, [-2.0, 4.0])
+    assert strides_of(lazy) == view.strides
 
 
 @pytest.mark.parametrize(
