@@ -171,6 +171,8 @@ class KernelNode:
 
     def _with_primals(self, wrt: tuple[int, ...], given: dict[int, Any], _: Level) -> list[Any]:
         plan = plan_pullback(self.program, wrt, tuple(given), self.options, with_primals=True)
+        if not any(plan.gradients):
+            return [None] * len(wrt)  # nothing to share a kernel with: the launch runs by itself
         live = self.launch.live()
         values = _kept(plan, [*self.launch.values(), *given.values()], self.shape)
         primals = [OutputRequest(*plan.primals[r.result], r.shape) for _, r in live]
