@@ -9,6 +9,7 @@ from mixad.backends.registry import PluginSource, Registry
 from mixad.errors import BackendError
 
 FLOATS = frozenset({"float32", "float64"})
+FLOAT32, FLOAT64 = (frozenset({name}) for name in ("float32", "float64"))
 
 
 class FakeBackend:
@@ -61,12 +62,12 @@ NATIVE_LATER = spec("native-later")
 def test_ranking_does_not_depend_on_the_order_of_installation(better, worse, swap):
     plugins = [source("a", better), source("b", worse)]
     registry = Registry(reversed(plugins) if swap else plugins)
-    assert registry.resolve("numpy", "cpu", "float32").name == better.name
+    assert registry.resolve("numpy", "cpu", FLOAT32).name == better.name
 
 
 def test_an_index_of_the_device_is_ignored():
     registry = Registry([source("a", spec("gpu", devices=("cuda",)))])
-    assert registry.resolve("torch", "cuda:1", "float32").name == "gpu"
+    assert registry.resolve("torch", "cuda:1", FLOAT32).name == "gpu"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_an_index_of_the_device_is_ignored():
 def test_what_no_capability_covers_is_refused_naming_all_three(module, device, dtype):
     registry = Registry([source("a", EXACT)])
     with pytest.raises(BackendError, match=f"{dtype} arrays of {module} on {device}"):
-        registry.resolve(module, device, dtype)
+        registry.resolve(module, device, frozenset({dtype}))
 
 
 def test_nothing_is_loaded_before_it_is_needed_and_then_once():
@@ -92,8 +93,8 @@ def test_nothing_is_loaded_before_it_is_needed_and_then_once():
 
     registry = Registry([source("a", spec("lazy", load=load))])
     assert loads == []
-    first = registry.resolve("numpy", "cpu", "float32")
-    assert registry.resolve("numpy", "cpu", "float64") is first
+    first = registry.resolve("numpy", "cpu", FLOAT32)
+    assert registry.resolve("numpy", "cpu", FLOAT64) is first
     assert registry.backend("lazy") is first
     assert loads == [1]
 
@@ -105,7 +106,7 @@ def test_threads_that_ask_together_share_one_backend():
 
     def ask():
         barrier.wait()
-        answers.append(registry.resolve("numpy", "cpu", "float32"))
+        answers.append(registry.resolve("numpy", "cpu", FLOAT32))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
@@ -120,7 +121,7 @@ def test_threads_that_ask_together_share_one_backend():
 def test_a_plugin_that_fails_to_import_is_reported_and_the_others_serve(error):
     broken = source("broken", load=refusing("libwhatever.so is missing", error))
     registry = Registry([broken, source("good", NATIVE)])
-    assert registry.resolve("numpy", "cpu", "float32").name == "native"
+    assert registry.resolve("numpy", "cpu", FLOAT32).name == "native"
     (failure,) = registry.failures
     assert failure.plugin == "broken"
     assert failure.origin == "dist-broken 1.0"
@@ -185,9 +186,9 @@ def test_where_the_best_cannot_serve_the_next_does_with_a_warning():
     broken = spec("best", modules=("numpy",), load=refusing("no device"))
     registry = Registry([source("a", broken), source("b", NATIVE)])
     with pytest.warns(RuntimeWarning, match=r"'native', because .*no device; pip install best"):
-        chosen = registry.resolve("numpy", "cpu", "float32")
+        chosen = registry.resolve("numpy", "cpu", FLOAT32)
     assert chosen.name == "native"
-    assert registry.resolve("numpy", "cpu", "float32") is chosen  # and warns no more
+    assert registry.resolve("numpy", "cpu", FLOAT32) is chosen  # and warns no more
 
 
 def test_where_nothing_can_serve_every_reason_is_given():
@@ -195,7 +196,7 @@ def test_where_nothing_can_serve_every_reason_is_given():
     second = spec("second", load=refusing("libx", OSError))
     registry = Registry([source("a", first), source("b", second)])
     with pytest.raises(BackendError, match=r"no driver[\s\S]*OSError: libx"):
-        registry.resolve("numpy", "cpu", "float32")
+        registry.resolve("numpy", "cpu", FLOAT32)
 
 
 def test_a_factory_that_failed_is_not_tried_again_and_its_cause_is_kept():
@@ -227,14 +228,14 @@ def test_a_blocked_plugin_is_not_imported():
 
 def test_a_blocked_backend_does_not_serve_and_the_next_does_without_a_warning():
     registry = Registry([source("p", EXACT, NATIVE)], block=frozenset({"exact"}))
-    assert registry.resolve("numpy", "cpu", "float32").name == "native"
+    assert registry.resolve("numpy", "cpu", FLOAT32).name == "native"
     with pytest.raises(BackendError, match="MIXAD_BACKEND_BLOCK"):
         registry.backend("exact")
 
 
 def test_only_allowed_backends_serve():
     registry = Registry([source("p", EXACT, NATIVE)], allow=frozenset({"native"}))
-    assert registry.resolve("numpy", "cpu", "float32").name == "native"
+    assert registry.resolve("numpy", "cpu", FLOAT32).name == "native"
     with pytest.raises(BackendError, match="MIXAD_BACKEND_ALLOW"):
         registry.backend("exact")
 
@@ -242,7 +243,7 @@ def test_only_allowed_backends_serve():
 def test_lists_that_leave_nothing_are_named_in_the_refusal():
     registry = Registry([source("p", EXACT)], allow=frozenset({"other"}))
     with pytest.raises(BackendError, match="MIXAD_BACKEND_ALLOW or MIXAD_BACKEND_BLOCK is set"):
-        registry.resolve("numpy", "cpu", "float32")
+        registry.resolve("numpy", "cpu", FLOAT32)
 
 
 def test_an_unknown_name_lists_the_known_ones():

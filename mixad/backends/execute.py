@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
-from mixad.backends.hookspecs import Backend
+from mixad.backends.hookspecs import Backend, Bound, Executable
 from mixad.backends.slow import warn_if_large
 from mixad.errors import KernelTypeError
-from mixad.kernel.plan import Layout, plan
+from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
-from mixad.scalar.types import F64
 
 __all__ = ["Kernel", "Prepared", "broadcast_shape", "execute", "kernel_for"]
 
 _MOST_LAUNCHES = 256
 """Layout combinations that one kernel remembers."""
 
-_DEFAULT_CACHE_BYTES = 8 << 20
-"""Last-level cache that is assumed where a backend does not tell its own."""
+_MOST_KERNELS = 1024
+"""Kernels that are remembered; one that is called is held by whoever calls it."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Prepared:
     """Everything about one combination of layouts that does not depend on the data."""
 
     backend: Backend
-    executable: Any
     launch: Launch
+    bound: Bound
 
 
 class Kernel:
@@ -55,9 +55,10 @@ class Kernel:
     def __init__(self, passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> None:
         self.passes = passes
         self.requests = requests
+        self._dtypes = _dtypes(passes, requests)
         self._is_array = tuple(p.kind != "uniform" for p in passes[0].params)
         self._prepared: dict[object, Prepared] = {}
-        self._executables: dict[tuple[str, KernelSpec], Any] = {}
+        self._executables: dict[tuple[str, KernelSpec], Executable] = {}
         self._lock = threading.Lock()
 
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
@@ -83,7 +84,7 @@ class Kernel:
             If no backend serves them.
         """
         prepared = self.prepared(arguments, backend)
-        return prepared.backend.launch(prepared.executable, prepared.launch, arguments)
+        return prepared.backend.launch(prepared.bound, arguments)
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
         """Return what a plan depends on: library, device, dtype, shape, strides of every array."""
@@ -109,7 +110,7 @@ class Kernel:
             with self._lock:
                 if len(self._prepared) >= _MOST_LAUNCHES:
                     self._prepared.clear()
-                    self._executables.clear()  # backends may keep what they made of each launch
+                    self._executables.clear()
                 self._prepared[key] = found
         return found
 
@@ -122,22 +123,31 @@ class Kernel:
         layouts = [None if a is None else layout_of(a) for a in arrays]
         _check_types(self.passes[0], layouts)
         shape = broadcast_shape(self.passes[0], [() if a is None else a.shape for a in arrays])
-        dtype = str(next((lay.type for lay in layouts if lay is not None), F64).dtype)
         chosen = (
-            registry.backend(backend) if backend else registry.resolve(library.name, device, dtype)
+            registry.backend(backend)
+            if backend
+            else registry.resolve(library.name, device, self._dtypes)
         )
         if backend is None and not registry.compiles(chosen.name):
             warn_if_large(math.prod(shape), library.name, device)
-        cache_bytes = getattr(chosen, "cache_bytes", _DEFAULT_CACHE_BYTES)
+        cache_bytes = getattr(chosen, "cache_bytes", DEFAULT_CACHE_BYTES)
         launch = plan(self.passes, self.requests, layouts, shape, cache_bytes)
-        return Prepared(chosen, self._executable(chosen, launch.spec), launch)
+        bound = chosen.bind(self._executable(chosen, launch.spec), launch)
+        return Prepared(chosen, launch, bound)
 
-    def _executable(self, backend: Backend, spec: KernelSpec) -> Any:
+    def _executable(self, backend: Backend, spec: KernelSpec) -> Executable:
         key = (backend.name, spec)
         found = self._executables.get(key)
         if found is None:
             found = self._executables[key] = backend.compile(spec)
         return found
+
+
+def _dtypes(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> frozenset[str]:
+    """Return the names of the dtypes that a backend must have: of all arguments and results."""
+    arguments = [p.var.type for p in passes[0].params]
+    results = [passes[r.pass_index].outputs[r.result].type for r in requests]
+    return frozenset(type.dtype.name for type in (*arguments, *results))
 
 
 def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
@@ -195,19 +205,27 @@ def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tupl
     return tuple(found.pop() if found else 1 for found in extents)
 
 
-_KERNELS: dict[object, Kernel] = {}
+_KERNELS: OrderedDict[object, Kernel] = OrderedDict()
+_KERNELS_LOCK = threading.Lock()
 
 
 def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> Kernel:
-    """Return the kernel of these programs and outputs: the same object for equal ones.
+    """Return the kernel of these programs and outputs: as a rule the same object for equal ones.
+
+    The kernels that were asked for least recently are forgotten.
 
     Names count, though they are no part of a program's token: errors tell them.
     """
     names = (passes[0].name, *(p.name for p in passes[0].params))
     key = (names, tuple(p.token for p in passes), requests)
-    kernel = _KERNELS.get(key)
-    if kernel is None:
-        kernel = _KERNELS.setdefault(key, Kernel(passes, requests))
+    with _KERNELS_LOCK:
+        kernel = _KERNELS.get(key)
+        if kernel is None:
+            kernel = _KERNELS[key] = Kernel(passes, requests)
+            if len(_KERNELS) > _MOST_KERNELS:
+                _KERNELS.popitem(last=False)
+        else:
+            _KERNELS.move_to_end(key)
     return kernel
 
 

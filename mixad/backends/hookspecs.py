@@ -30,6 +30,7 @@ __all__ = [
     "ENTRY_POINT_GROUP",
     "Backend",
     "BackendSpec",
+    "Bound",
     "Capability",
     "Described",
     "Executable",
@@ -49,7 +50,10 @@ hookspec = pluggy.HookspecMarker("mixad")
 hookimpl = pluggy.HookimplMarker("mixad")
 
 Executable = Any
-"""What `Backend.compile` returns: opaque to mixad, handed back to `Backend.launch`."""
+"""What `Backend.compile` returns: opaque to mixad, handed back to `Backend.bind`."""
+
+Bound = Any
+"""What `Backend.bind` returns: opaque to mixad, handed back to `Backend.launch`."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,8 @@ class Capability:
     dtypes: frozenset[str]
     native: bool
 
-    def serves(self, array_module: str, device: str, dtype: str) -> bool:
-        """Whether arrays of this library, device and dtype are served.
+    def serves(self, array_module: str, device: str, dtypes: frozenset[str]) -> bool:
+        """Whether kernels on arrays of this library and device are served.
 
         Parameters
         ----------
@@ -83,18 +87,18 @@ class Capability:
             Top-level module of the array's type.
         device : str
             Kind of device, without an index.
-        dtype : str
-            Name of a dtype.
+        dtypes : frozenset of str
+            Names of the dtypes of all arguments and results.
 
         Returns
         -------
         bool
-            True where all three fit.
+            True where all of it fits.
         """
         return (
             (array_module in self.array_modules or ANY in self.array_modules)
             and (device in self.devices or ANY in self.devices)
-            and dtype in self.dtypes
+            and dtypes <= self.dtypes
         )
 
 
@@ -135,21 +139,34 @@ class Backend(Protocol):
         Returns
         -------
         Executable
-            Whatever `launch` takes.
+            Whatever `bind` takes.
         """
         ...
 
-    def launch(
-        self, executable: Executable, launch: Launch, arguments: Sequence[Any]
-    ) -> tuple[Any, ...]:
-        """Run the kernel and return its outputs, arrays of the arguments' library and device.
+    def bind(self, executable: Executable, launch: Launch) -> Bound:
+        """Return a kernel with everything done that does not depend on the data.
 
         Parameters
         ----------
         executable : Executable
-            What `compile` returned.
+            What `compile` returned; several launches share it.
         launch : Launch
-            Shapes, strides and extents of this call.
+            Shapes, strides and extents of the calls.
+
+        Returns
+        -------
+        Bound
+            Whatever `launch` takes; mixad keeps it for as long as it keeps the launch.
+        """
+        ...
+
+    def launch(self, bound: Bound, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Run the kernel and return its outputs, arrays of the arguments' library and device.
+
+        Parameters
+        ----------
+        bound : Bound
+            What `bind` returned; calls from several threads share it.
         arguments : sequence
             Arrays and scalars, in the order of the spec.
 

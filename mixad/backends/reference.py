@@ -17,7 +17,7 @@ from mixad.emit.arrays import Procedure, lowered, show
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.scalar.types import ALL_TYPES
 
-__all__ = ["ReferenceBackend", "ReferenceKernel", "mixad_backends"]
+__all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel", "mixad_backends"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,14 @@ class ReferenceKernel:
 
     spec: KernelSpec
     procedures: tuple[Procedure, ...]
+
+
+@dataclass(frozen=True)
+class BoundReference:
+    """A kernel and the shapes that it runs over."""
+
+    kernel: ReferenceKernel
+    launch: Launch
 
 
 class ReferenceBackend:
@@ -64,21 +72,34 @@ class ReferenceBackend:
         Returns
         -------
         ReferenceKernel
-            What `launch` takes.
+            What `bind` takes.
         """
         return ReferenceKernel(spec, tuple(map(lowered, spec.passes)))
 
-    def launch(
-        self, executable: ReferenceKernel, launch: Launch, arguments: Sequence[Any]
-    ) -> tuple[Any, ...]:
-        """Run the kernel.
+    def bind(self, executable: ReferenceKernel, launch: Launch) -> BoundReference:
+        """Return the kernel with its broadcast shape.
 
         Parameters
         ----------
         executable : ReferenceKernel
             What `compile` returned.
         launch : Launch
-            Its broadcast shape.
+            Its shapes.
+
+        Returns
+        -------
+        BoundReference
+            What `launch` takes.
+        """
+        return BoundReference(executable, launch)
+
+    def launch(self, bound: BoundReference, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Run the kernel.
+
+        Parameters
+        ----------
+        bound : BoundReference
+            What `bind` returned.
         arguments : sequence
             One per param: an array, or a scalar for a uniform.
 
@@ -87,6 +108,7 @@ class ReferenceBackend:
         tuple of arrays
             The outputs, of the arguments' library and device.
         """
+        executable, launch = bound.kernel, bound.launch
         passes = executable.spec.passes
         kinds = tuple((p.kind, p.var.type) for p in passes[0].params)
         arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]

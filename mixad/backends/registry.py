@@ -179,7 +179,7 @@ class Registry:
         self._sources: dict[str, PluginSource] = {}
         self._failures: list[Failure] = []
         self._loaded: dict[str, Backend | BackendError] = {}
-        self._resolved: dict[tuple[str, str, str], Backend] = {}
+        self._resolved: dict[tuple[str, str, frozenset[str]], Backend] = {}
         for source in sources:
             self._add(source)
 
@@ -193,8 +193,8 @@ class Registry:
         """The plugins that could not be registered, in the order they were met."""
         return tuple(self._failures)
 
-    def resolve(self, array_module: str, device: str, dtype: str) -> Backend:
-        """Return the best backend for arrays of a library, device and dtype.
+    def resolve(self, array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
+        """Return the best backend for kernels on arrays of a library, device and dtypes.
 
         The answer is kept: one dictionary look-up from the second call on. Where the best one
         fails to load, the next serves, and a RuntimeWarning says so and why, once.
@@ -205,8 +205,8 @@ class Registry:
             Top-level module of the array's type, such as ``"numpy"``.
         device : str
             Such as ``"cpu"`` or ``"cuda:1"``; an index is ignored.
-        dtype : str
-            Name of the dtype, such as ``"float32"``.
+        dtypes : frozenset of str
+            Names of the dtypes of all arguments and results, such as ``"float32"``.
 
         Returns
         -------
@@ -218,11 +218,11 @@ class Registry:
         BackendError
             None serves; the message has the reason for each.
         """
-        key = (array_module, device, dtype)
+        key = (array_module, device, dtypes)
         found = self._resolved.get(key)
         if found is None:
             with self._lock:
-                found = self._resolved[key] = self._best(array_module, _kind(device), dtype)
+                found = self._resolved[key] = self._best(array_module, _kind(device), dtypes)
         return found
 
     def backend(self, name: str) -> Backend:
@@ -272,11 +272,11 @@ class Registry:
             return str(error)
         return None
 
-    def _best(self, array_module: str, device: str, dtype: str) -> Backend:
+    def _best(self, array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
         candidates = [
             spec
             for spec in self._specs.values()
-            if spec.capability.serves(array_module, device, dtype)
+            if spec.capability.serves(array_module, device, dtypes)
         ]
         reasons = []
         for spec in sorted(candidates, key=lambda spec: rank(spec, array_module)):
@@ -288,12 +288,13 @@ class Registry:
                 continue
             _warn_of_substitute(chosen, f"{array_module} arrays on {device}", reasons)
             return chosen
-        raise BackendError(self._nothing_serves(array_module, device, dtype, reasons))
+        raise BackendError(self._nothing_serves(array_module, device, dtypes, reasons))
 
     def _nothing_serves(
-        self, array_module: str, device: str, dtype: str, reasons: Sequence[str]
+        self, array_module: str, device: str, dtypes: frozenset[str], reasons: Sequence[str]
     ) -> str:
-        lines = [f"no backend serves {dtype} arrays of {array_module} on {device}"]
+        listed = " and ".join(sorted(dtypes))
+        lines = [f"no backend serves {listed} arrays of {array_module} on {device}"]
         lines += [f"  {reason}" for reason in reasons]
         lines += [f"  plugin {f.plugin!r} ({f.origin}): {f.reason}" for f in self._failures]
         if self._block or self._allow:
@@ -421,8 +422,8 @@ def default_registry() -> Registry:
     )
 
 
-def resolve(array_module: str, device: str, dtype: str) -> Backend:
-    """Return the best backend for arrays of a library, device and dtype: see `Registry.resolve`.
+def resolve(array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
+    """Return the best backend for kernels on some arrays: see `Registry.resolve`.
 
     Parameters
     ----------
@@ -430,15 +431,15 @@ def resolve(array_module: str, device: str, dtype: str) -> Backend:
         Top-level module of the array's type, such as ``"numpy"``.
     device : str
         Such as ``"cpu"`` or ``"cuda:1"``; an index is ignored.
-    dtype : str
-        Name of the dtype, such as ``"float32"``.
+    dtypes : frozenset of str
+        Names of the dtypes of all arguments and results, such as ``"float32"``.
 
     Returns
     -------
     Backend
         Loaded.
     """
-    return default_registry().resolve(array_module, device, dtype)
+    return default_registry().resolve(array_module, device, dtypes)
 
 
 def compiles(name: str) -> bool:

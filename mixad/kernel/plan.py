@@ -11,7 +11,10 @@ from mixad.kernel.tiling import tile_rows
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Layout", "broadcast_strides", "plan", "summed_axes"]
+__all__ = ["DEFAULT_CACHE_BYTES", "Layout", "broadcast_strides", "plan", "summed_axes"]
+
+DEFAULT_CACHE_BYTES = 8 << 20
+"""Taken for the last-level cache where neither the system nor a backend tells its size."""
 
 
 @dataclass(frozen=True)

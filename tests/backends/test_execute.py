@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import array_api_strict
 import numpy as np
@@ -12,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
+from mixad.backends import execute as execution
 from mixad.backends import registry
 from mixad.backends.execute import Kernel, execute, kernel_for
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.backends.registry import PluginSource, Registry
 from mixad.errors import BackendError, KernelTypeError
 from mixad.kernel.spec import OutputRequest
 from mixad.kernel.tiling import BLOCK
@@ -342,7 +346,7 @@ def test_layouts_that_differ_in_extents_share_an_executable():
     kernel = Kernel((WEIGHTED_SUM,), STORED)
     a, b = (kernel.prepared([numbers(size)] * 3) for size in (4, 6))
     assert a is not b
-    assert a.executable is b.executable
+    assert a.bound.kernel is b.bound.kernel
 
 
 def test_a_plan_is_for_one_device():
@@ -389,6 +393,62 @@ def test_equal_programs_share_a_kernel():
     assert kernel_for((weighted_sum(F32),), STORED) is not kernel_for((WEIGHTED_SUM,), STORED)
     summed = (OutputRequest(0, 0, ()),)
     assert kernel_for((WEIGHTED_SUM,), summed) is not kernel_for((WEIGHTED_SUM,), STORED)
+
+
+def test_many_kernels_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(execution, "_KERNELS", type(execution._KERNELS)())
+    monkeypatch.setattr(execution, "_MOST_KERNELS", 3)
+    programs = [weighted_sum(names=name) for name in ("x", "y", "z", "w")]
+    first, second, *_ = kernels = [kernel_for((p,), STORED) for p in programs[:3]]
+    assert kernel_for((programs[0],), STORED) is first  # now the second is the oldest
+    kernels.append(kernel_for((programs[3],), STORED))
+    assert len(execution._KERNELS) == 3
+    assert kernel_for((programs[0],), STORED) is first
+    assert kernel_for((programs[1],), STORED) is not second
+    np.testing.assert_array_equal(second([numbers(3)])[0], numbers(3))
+
+
+# -- the choice of a backend -----------------------------------------------------------------------
+
+
+class Refusing:
+    """A backend that would be preferred to all others, and must not be asked."""
+
+    name = "a"  # before "cpu"
+
+    def compile(self, spec):
+        raise AssertionError("chosen for what it does not serve")
+
+
+@pytest.fixture
+def with_a_backend_of_doubles(monkeypatch):
+    capability = Capability(("numpy",), ("cpu",), frozenset({"float64"}), native=True)
+    spec = BackendSpec("a", API_VERSION, capability, Refusing, "")
+    plugin = SimpleNamespace(mixad_backends=hookimpl(lambda: [spec]))
+    sources = [*registry.installed_plugins(), PluginSource("a", "here", lambda: plugin)]
+    chosen_from = Registry(sources)
+    monkeypatch.setattr(registry, "default_registry", lambda: chosen_from)
+
+
+@pytest.mark.usefixtures("with_a_backend_of_doubles")
+def test_a_backend_serves_the_types_of_all_arguments_and_results():
+    x = numbers(3)
+    with pytest.raises(AssertionError, match="chosen"):
+        execute((WEIGHTED_SUM,), STORED, [x, x, x])
+    b = Builder("mixed")
+    n = b.param("n", F64), b.param("k", I32)
+    mixed = b.finish([b.op("add", n[0], b.convert(n[1], F64))])
+    np.testing.assert_array_equal(execute((mixed,), STORED, [x, x.astype("i4")])[0], 2 * x)
+    b = Builder("uniform")
+    n = b.param("n", F64), b.param("k", I32, "uniform")
+    uniform = b.finish([b.op("add", n[0], b.convert(n[1], F64))])
+    np.testing.assert_array_equal(execute((uniform,), STORED, [x, 2])[0], x + 2)
+    b = Builder("comparison")
+    comparison = b.finish([b.op("lt", b.param("x", F64), b.const(1.0, F64))])
+    np.testing.assert_array_equal(execute((comparison,), STORED, [x])[0], x < 1)
+
+
+# -- errors, threads -------------------------------------------------------------------------------
 
 
 def test_errors_name_the_program_of_the_call_not_an_equal_one():

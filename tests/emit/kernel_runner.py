@@ -40,4 +40,4 @@ def spec_of(program: Program, arguments: Any) -> KernelSpec:
 def run(program: Program, arguments: Any, bits: int = WIDTHS[-1]) -> tuple[Any, ...]:
     """Run a program over broadcast arguments and return its outputs."""
     backend, launch = backend_of(bits), planned(program, arguments)
-    return backend.launch(backend.compile(launch.spec), launch, arguments)
+    return backend.launch(backend.bind(backend.compile(launch.spec), launch), arguments)

@@ -66,7 +66,7 @@ def through_backend(backend, to_library, to_numpy):
             requests = [OutputRequest(0, k) for k in range(len(program.outputs))]
             shape = (COUNT,) if "lane" in {p.kind for p in program.params} else (1,)
             launch = plan((program,), requests, layouts, shape, NO_CACHE_LIMIT)
-            outputs = backend.launch(backend.compile(launch.spec), launch, values)
+            outputs = backend.launch(backend.bind(backend.compile(launch.spec), launch), values)
             return [to_numpy(output) for output in outputs]
 
         return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,25 +21,26 @@ from mixad.scalar.ir import Program, While, walk_statements
 from mixad.scalar.math import PROGRAMS
 from mixad.scalar.ops import BY_NAME
 
-__all__ = ["CpuBackend", "CpuKernel"]
+__all__ = ["BoundKernel", "CpuBackend", "CpuKernel"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class CpuKernel:
-    """A compiled kernel, and the launches that were bound to it."""
+    """A compiled kernel."""
 
     module: compiler.Module
     spec: KernelSpec
     address: int
     may_not_end: bool
-    bindings: dict[int, tuple[Launch, Binding]] = field(default_factory=dict)
 
-    def binding(self, launch: Launch) -> Binding:
-        """Return the argument block of a launch; the launch is kept, so its id stays its own."""
-        known = self.bindings.get(id(launch))
-        if known is None:
-            known = self.bindings[id(launch)] = (launch, bind(launch))
-        return known[1]
+
+@dataclass(frozen=True)
+class BoundKernel:
+    """A compiled kernel with the argument block of a launch."""
+
+    kernel: CpuKernel
+    launch: Launch
+    binding: Binding
 
 
 class CpuBackend:
@@ -84,11 +85,13 @@ class CpuBackend:
         module = compiler.cached_module(key, lambda: self.emit(spec), self.host)
         return CpuKernel(module, spec, module.address(ENTRY), any(map(_loops, spec.passes)))
 
-    def launch(
-        self, executable: CpuKernel, launch: Launch, arguments: Sequence[Any]
-    ) -> tuple[Any, ...]:
+    def bind(self, executable: CpuKernel, launch: Launch) -> BoundKernel:
+        """Return a kernel with the argument block of a launch."""
+        return BoundKernel(executable, launch, bind(launch))
+
+    def launch(self, bound: BoundKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results."""
-        binding = executable.binding(launch)
+        executable, binding = bound.kernel, bound.binding
         like = arguments[binding.arrays[0][0]] if binding.arrays else None
         library = NUMPY if like is None else library_of(like)
         views = [library.numpy_view(arguments[k]) for k, _ in binding.arrays]
@@ -102,7 +105,7 @@ class CpuBackend:
         else:
             results = [np.zeros(o.memory, o.dtype) for o in binding.outputs]
         if status[1]:
-            raise IndexError(_outside(executable.spec, status[1] - 1, launch))
+            raise IndexError(_outside(executable.spec, status[1] - 1, bound.launch))
         finished = (
             o.finished(memory, output.type.dtype, binding.axes)
             for o, output, memory in zip(

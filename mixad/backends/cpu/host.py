@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 
 from mixad import config
 from mixad.errors import BackendError
+from mixad.kernel.plan import DEFAULT_CACHE_BYTES
 from mixad.version import __version__
 
 __all__ = [
@@ -57,9 +58,6 @@ _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd")
 
 _SCALAR_MATHS = {"linux": "libm.so.6", "darwin": "libSystem.B.dylib", "win32": "ucrtbase.dll"}
 _VECTOR_MATHS = "libmvec.so.1"
-
-DEFAULT_CACHE_BYTES = 8 << 20
-"""Taken for the last-level cache where the system does not tell its size."""
 
 
 @dataclass(frozen=True)
