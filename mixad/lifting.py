@@ -17,7 +17,7 @@ from mixad.tape.backward import Cotangent
 from mixad.tape.broadcast_node import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.node import ConstantNode, InputNode
-from mixad.tape.tracer import Level, Origin, Tracer, check_alive, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, stripped
 
 __all__ = ["Inputs", "Outputs", "called", "check_scalar", "lifted", "returned_aux",
            "warn_if_constant"]  # fmt: skip
@@ -108,7 +108,7 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
         check_alive(leaf)
         return leaf.cell
     if isinstance(leaf, float) and not isinstance(leaf, np.generic):
-        return Cell.of(np.asarray(leaf), weak=True)
+        return Cell.of(np.asarray(leaf), level.check, weak=True)
     if isinstance(leaf, (bool, int)):
         raise TracerError(f"{where} is the whole number {leaf!r}: write {float(leaf)!r}")
     if not is_array(leaf):
@@ -116,7 +116,7 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
             f"{where} contains a {type(leaf).__name__}: gradients are with respect to arrays and "
             "floats; close over other values, or see mixad.pytree.register"
         )
-    cell = Cell.of(leaf)
+    cell = Cell.of(leaf, level.check)
     if not cell.type.is_float:
         raise TracerError(
             f"{where} contains an array of dtype {leaf.dtype}: convert it to a float dtype, or "
@@ -222,7 +222,7 @@ def _traced_around(gradient: Any, cell: Cell, around: frozenset[Level]) -> Any:
     """
     if not around or isinstance(gradient, Tracer):
         return gradient
-    constant = Cell.of(gradient, weak=cell.weak)
+    constant = Cell.of(gradient, check_mode(around), weak=cell.weak)
     return ArrayTracer(constant, Origin(ConstantNode(), 0, around))
 
 

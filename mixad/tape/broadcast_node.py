@@ -22,7 +22,7 @@ from mixad.tape.cell import Cell, Launch, kernel_values
 from mixad.tape.node import Cotangents, Rule, apply_rule
 from mixad.tape.plan import PullbackPlan, plan_pullback
 from mixad.tape.recording import KernelCall, Recording, Shape, lane_shapes
-from mixad.tape.tracer import Level, Origin, Tracer, levels_of, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, levels_of, stripped
 
 __all__ = ["KernelNode", "apply_call", "apply_plan", "broadcast_to", "sum_to"]
 
@@ -70,7 +70,7 @@ class KernelNode:
     program : Program
         The program.
     arguments : tuple
-        Tracers, arrays and numbers; None for those that the pullback does not read.
+        Tracers, held arrays and numbers; None for those that the pullback does not read.
     parents : tuple of (Origin or None)
         Where the arguments came from.
     shape : tuple of int
@@ -305,7 +305,7 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     if launch is not None and request is not None and request.shape is None:
         launch.add(cell, OutputRequest(request.pass_index, request.result, shape))
     else:
-        launch = Launch((_identity(source.type),), (source,), None)
+        launch = Launch((_identity(source.type),), (source,), None, check_mode(levels))
         launch.add(cell, OutputRequest(0, 0, shape))
     return type(x)(cell, Origin(SumNode(x.origin), 0, levels))
 

@@ -12,9 +12,11 @@ from typing import Any
 
 from mixad.backends.arrays import Array, Library, as_array, is_scalar, library_of, scalar_type_of
 from mixad.backends.execute import execute
+from mixad.config import CheckMode
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
+from mixad.tape.held import Held
 
 __all__ = ["Cell", "Launch", "kernel_values"]
 
@@ -38,7 +40,7 @@ class Cell:
         What makes the array; None when it is there.
     """
 
-    __slots__ = ("__weakref__", "_array", "device", "launch", "library", "shape", "type", "weak")
+    __slots__ = ("__weakref__", "_held", "device", "launch", "library", "shape", "type", "weak")
 
     def __init__(
         self,
@@ -55,15 +57,15 @@ class Cell:
         self.device = device
         self.weak = weak
         self.launch: Launch | None = None
-        self._array: Array = None
+        self._held: Held
 
     @classmethod
-    def of(cls, array: Array, *, weak: bool = False) -> Cell:
+    def of(cls, array: Array, check: CheckMode, *, weak: bool = False) -> Cell:
         """Return the cell of an array that exists."""
         library = library_of(array)
         kind = scalar_type_of(array.dtype)
         cell = cls(tuple(array.shape), kind, library, getattr(array, "device", None), weak=weak)
-        cell._array = as_array(array)
+        cell._held = Held(array, check)
         return cell
 
     @property
@@ -71,11 +73,11 @@ class Cell:
         """The array; what makes it is run if it has not been."""
         if self.launch is not None:
             _force(self.launch)
-        return self._array
+        return self._held.array
 
-    def fill(self, array: Array) -> None:
+    def fill(self, array: Array, check: CheckMode) -> None:
         """Store the array that the launch made."""
-        self._array, self.launch = as_array(array), None
+        self._held, self.launch = Held(array, check), None
 
 
 class Launch:
@@ -86,19 +88,23 @@ class Launch:
     passes : tuple of Program
         With the same params.
     arguments : sequence
-        One cell, array or Python scalar for each param.
+        One cell, held array or scalar for each param.
     backend : str or None
         Name of the backend, if one was chosen.
+    check : "off", "sample" or "full"
+        How closely the outputs are watched for changes.
     """
 
-    __slots__ = ("_wanted", "arguments", "backend", "passes")
+    __slots__ = ("_check", "_wanted", "arguments", "backend", "passes")
 
     def __init__(
         self,
         passes: tuple[Program, ...],
         arguments: Sequence[Any],
         backend: str | None,
+        check: CheckMode,
     ) -> None:
+        self._check = check
         self.passes = passes
         self.arguments = tuple(arguments)
         self.backend = backend
@@ -124,7 +130,7 @@ class Launch:
 
     def values(self) -> tuple[Any, ...]:
         """Return the arguments as kernels take them: arrays, and scalars for uniforms."""
-        arrays = [a.array if isinstance(a, Cell) else a for a in self.arguments]
+        arrays = [a.array if isinstance(a, (Cell, Held)) else a for a in self.arguments]
         return kernel_values(self.passes[0], arrays)
 
     def run(self) -> None:
@@ -138,7 +144,7 @@ class Launch:
     def finish(self, live: list[tuple[Cell, OutputRequest]], arrays: Sequence[Array]) -> None:
         """Give the live outputs their arrays, and let go of the inputs."""
         for (cell, _), array in zip(live, arrays, strict=True):
-            cell.fill(array)
+            cell.fill(array, self._check)
         self.arguments = ()
         self._wanted = []
 

@@ -29,8 +29,8 @@ class ForwardNode:
     plan : ForwardPlan
         Where the partials are.
     residuals : sequence
-        The arguments, then the stored arrays: tracers, cells, arrays and numbers; None for those
-        that are no partials.
+        The arguments, then the stored arrays: tracers, cells, held arrays and numbers; None for
+        those that are no partials.
     parents : tuple of (Origin or None)
         Where the arguments came from.
     shape : tuple of int

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from mixad.backends.arrays import Array, Library, library_of
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
-from mixad.tape.tracer import Level, Origin, Tracer, levels_of, plain, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, plain, stripped
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "Rule", "RuleNode", "Shaped",
            "apply_rule", "common_library", "library_beside"]  # fmt: skip
@@ -124,7 +124,7 @@ class RuleNode:
     rule : Rule
         What was done.
     arguments : tuple
-        Tracers and arrays, or a `Shaped` for each.
+        Tracers and held arrays, or a `Shaped` for each.
     static : mapping
         The rule's keyword arguments.
     parents : tuple of (Origin or None)
@@ -183,9 +183,10 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
         return value
     parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
     read = {i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads}
-    held = tuple(a if i in read else _shaped(a) for i, a in enumerate(arguments))
+    levels = levels_of(tracers)
+    held = tuple(kept(a, levels) if i in read else _shaped(a) for i, a in enumerate(arguments))
     node = RuleNode(rule, held, static, parents, tuple(value.shape))
-    return type(tracers[0])(Cell.of(value), Origin(node, 0, levels_of(tracers)))
+    return type(tracers[0])(Cell.of(value, check_mode(levels)), Origin(node, 0, levels))
 
 
 def library_beside(value: Any) -> Library:

@@ -15,7 +15,7 @@ from mixad.scalar.ir import Program
 from mixad.scalar.types import F64, ScalarType
 from mixad.tape.cell import Cell, Launch
 from mixad.tape.node import Node, Rule, apply_rule, common_library
-from mixad.tape.tracer import Level, Origin, Tracer, levels_of
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of
 
 __all__ = ["KernelCall", "Recording", "Shape", "lane_shapes"]
 
@@ -71,7 +71,7 @@ class Recording(NamedTuple):
     Attributes
     ----------
     arguments : tuple
-        Tracers, arrays and numbers, of one library.
+        Tracers, held arrays and numbers, of one library.
     parents : tuple of (Origin or None)
         Where the arguments came from; None for those that are not traced.
     levels : frozenset of Level
@@ -108,10 +108,11 @@ class Recording(NamedTuple):
         device = next((a.device for a in arrays if hasattr(a, "device")), tracers[0].device)
         arguments = tuple([_moved(a, library, device) for a in arguments])
         shapes = lane_shapes(program, arguments)
+        levels = levels_of(tracers)
         return cls(
-            arguments,
+            tuple([kept(a, levels) for a in arguments]),
             tuple([a.origin if isinstance(a, Tracer) else None for a in arguments]),
-            levels_of(tracers),
+            levels,
             library,
             device,
             broadcast_shape(program, shapes),
@@ -128,7 +129,7 @@ class Recording(NamedTuple):
     def launch(self, call: KernelCall, backend: str | None) -> tuple[Launch, list[Cell]]:
         """Return the launch that makes a call's outputs, and their cells."""
         values = [a.cell if isinstance(a, Tracer) else a for a in self.arguments]
-        launch = Launch(call.passes, values, backend)
+        launch = Launch(call.passes, values, backend, check_mode(self.levels))
         cells = []
         for request, type in zip(call.outputs, call.types, strict=True):
             shape = self.shape if request.shape is None else request.shape

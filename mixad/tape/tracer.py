@@ -12,13 +12,19 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+import numpy as np
+
+from mixad.backends.arrays import is_scalar
+from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
+from mixad.tape.held import Held
 
 if TYPE_CHECKING:
     from mixad.tape.node import Node
 
-__all__ = ["Level", "Origin", "Tracer", "check_alive", "levels_of", "plain", "stripped"]
+__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_mode", "kept", "levels_of", "plain",
+           "stripped"]  # fmt: skip
 
 
 class Level:
@@ -28,13 +34,21 @@ class Level:
     ----------
     name : str
         The transform, for messages.
+
+    Attributes
+    ----------
+    alive : bool
+        Whether it is running.
+    check : "off", "sample" or "full"
+        How closely arrays that it reads later are watched for changes.
     """
 
-    __slots__ = ("alive", "name")
+    __slots__ = ("alive", "check", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.check = CHECK.read()
 
     def __enter__(self) -> Level:
         return self
@@ -180,8 +194,22 @@ def levels_of(tracers: list[Tracer]) -> frozenset[Level]:
     return levels
 
 
+def check_mode(levels: frozenset[Level]) -> CheckMode:
+    """Return how closely arrays are watched that some transforms read later."""
+    return next(iter(levels)).check
+
+
+def kept(value: Any, levels: frozenset[Level]) -> Any:
+    """Return an argument as nodes and launches keep it: an array is watched for changes."""
+    if isinstance(value, (Tracer, np.generic)) or is_scalar(value):
+        return value
+    return Held(value, check_mode(levels))
+
+
 def stripped(value: Any, level: Level) -> Any:
     """Return a value as the transforms around ``level`` see it: an array if there are none."""
+    if isinstance(value, Held):
+        return value.array
     if not isinstance(value, Tracer):
         return value
     around = frozenset(other for other in value.origin.levels if other.alive and other is not level)

@@ -1,0 +1,91 @@
+"""Arrays that will be read later: one that was changed in the meantime is found, not used.
+
+What is pending or recorded reads its arrays when it runs, which may be long after the user handed
+them over.  Locking them would break programs that rightly write to what no derivative needs, so
+they are compared instead: torch counts the writes to a tensor; of other arrays a sample of the
+elements is kept, or a digest of all of them with ``MIXAD_CHECK=full``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import Array, as_array, device_name, library_of
+from mixad.config import CheckMode
+from mixad.errors import TracerError
+
+__all__ = ["Held"]
+
+_SAMPLES = 256
+"""Elements that are compared of a larger array: a changed block of 1/256 of it is always found.
+Smaller arrays are compared whole."""
+
+
+class Held:
+    """An array with a mark of what is in it.
+
+    Parameters
+    ----------
+    array : array
+        Of any library.
+    check : "off", "sample" or "full"
+        How closely to look.
+    """
+
+    __slots__ = ("_array", "_check", "_mark")
+
+    def __init__(self, array: Array, check: CheckMode) -> None:
+        self._array = as_array(array)
+        self._check = check
+        self._mark = _mark(self._array, check)
+
+    @property
+    def array(self) -> Array:
+        """The array, as it was when it was handed over.
+
+        Raises
+        ------
+        TracerError
+            If it has been changed.
+        """
+        if _mark(self._array, self._check) != self._mark:
+            raise TracerError(
+                f"an array of shape {tuple(self._array.shape)} and dtype {self._array.dtype} was "
+                "changed in place while a derivative still needed the elements it had: change a "
+                "copy of it, or change it when the last gradient that uses it is there"
+            )
+        return self._array
+
+
+def _mark(array: Array, check: CheckMode) -> object:
+    """Return what differs after most changes in place; None where nothing can be told."""
+    if check == "off":
+        return None
+    if isinstance(array, np.ndarray):
+        return array.shape, _elements(array, check)
+    version = _version(array)
+    if (version is None or check == "full") and device_name(array) == "cpu":
+        return version, _elements(library_of(array).numpy_view(array), check)
+    return version
+
+
+def _version(array: Array) -> int | None:
+    """Return torch's count of the writes to a tensor; those of inference mode have none."""
+    try:
+        version: int | None = getattr(array, "_version", None)
+    except RuntimeError:
+        return None
+    return version
+
+
+def _elements(array: np.ndarray[Any, Any], check: CheckMode) -> bytes:
+    """Return the elements that are compared, or what stands for all of them."""
+    if check == "full":
+        return hashlib.blake2b(array.tobytes()).digest()
+    if array.size <= _SAMPLES:
+        return array.tobytes()
+    # An odd step does not stay in one column where the length of a row is a power of two.
+    return array.flat[:: array.size // _SAMPLES | 1].tobytes()

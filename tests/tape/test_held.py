@@ -1,0 +1,183 @@
+"""Arrays that were changed before a derivative read them are found; other changes are free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import TracerError
+
+CHANGED = "changed in place"
+
+
+def product(x: Any, y: Any) -> Any:
+    return x * y
+
+
+BROADCAST = {
+    placement: mixad.broadcast(product, placement=placement) for placement in ("forward", "reverse")
+}
+
+
+@pytest.mark.parametrize("size", [1, 8, 511, 100_000])
+def test_input_changed_before_the_pullback_is_refused(size: int) -> None:
+    x = np.linspace(1.0, 2.0, size)
+    _, pullback = mixad.vjp(lambda x: x * x, x)
+    x[:] = 5.0
+    with pytest.raises(TracerError, match=CHANGED):
+        pullback(np.ones(size))
+
+
+def test_array_changed_before_what_is_pending_runs_is_refused() -> None:
+    b = np.ones(3)
+
+    def loss(x: Any) -> Any:
+        y = x * b
+        b[:] = 100.0
+        return y.sum()
+
+    for transform in (mixad.grad, mixad.value_and_grad):
+        b[:] = 1.0
+        with pytest.raises(TracerError, match=CHANGED):
+            transform(loss)(np.ones(3))
+
+
+@pytest.mark.parametrize("kernel", BROADCAST.values(), ids=BROADCAST.keys())
+def test_captured_array_changed_before_the_pullback_is_refused(kernel: Any) -> None:
+    y = np.asarray([2.0, 3.0])
+    _, pullback = mixad.vjp(lambda x: kernel(x, y), np.ones(2))
+    y += 1.0
+    with pytest.raises(TracerError, match=CHANGED):
+        pullback(np.ones(2))
+
+
+def test_matrix_changed_before_the_pullback_is_refused() -> None:
+    a = np.eye(3)
+    _, pullback = mixad.vjp(lambda x: a @ x, np.ones(3))
+    a[2, 0] = 7.0
+    with pytest.raises(TracerError, match=CHANGED):
+        pullback(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x.T, lambda x: x.reshape(6), lambda x: x[1:]],
+    ids=["transposed", "reshaped", "sliced"],
+)
+def test_base_of_a_view_changed_before_the_pullback_is_refused(view: Callable[..., Any]) -> None:
+    x = np.ones((2, 3))
+
+    def squares(x: Any) -> Any:
+        y = view(x)
+        return y * y
+
+    value, pullback = mixad.vjp(squares, x)
+    x += 1.0
+    with pytest.raises(TracerError, match=CHANGED):
+        pullback(value)
+
+
+def test_value_changed_by_the_caller_is_refused_where_it_is_a_residual() -> None:
+    kernel = mixad.broadcast(lambda x: mixad.special.exp(x), placement="forward")
+    value, pullback = mixad.vjp(kernel, np.ones(3))
+    value[:] = 0.0
+    with pytest.raises(TracerError, match=CHANGED):
+        pullback(np.ones(3))
+
+
+def test_intermediate_changed_through_stop_gradient_is_refused() -> None:
+    def loss(x: Any) -> Any:
+        y = x * 2.0
+        mixad.stop_gradient(y)[:] = 0.0
+        return (y * y).sum()
+
+    with pytest.raises(TracerError, match=CHANGED):
+        mixad.grad(loss)(np.ones(3))
+
+
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_a_block_of_a_large_array_is_not_changed_unseen(layout: Any) -> None:
+    x = np.ones((512, 512), order=layout)
+    _, pullback = mixad.vjp(lambda x: x * x, x)
+    x[200:202] = 5.0
+    with pytest.raises(TracerError, match=CHANGED):
+        pullback(np.ones((512, 512)))
+
+
+def test_change_of_what_no_gradient_reads_is_free() -> None:
+    x, y = np.ones(3), np.full(3, 2.0)
+    value, pullback = mixad.vjp(lambda x: x + y, x)
+    np.testing.assert_array_equal(value, [3.0, 3.0, 3.0])
+    x[:] = y[:] = 9.0
+    np.testing.assert_array_equal(pullback(np.ones(3))[0], [1.0, 1.0, 1.0])
+
+
+def test_change_after_the_gradient_is_free() -> None:
+    x = np.asarray([1.0, 2.0])
+    gradient = mixad.grad(lambda x: (x * x).sum())
+    for _ in range(3):
+        old = x.copy()
+        step = gradient(x)
+        np.testing.assert_array_equal(step, 2.0 * old)
+        x -= 0.25 * step
+
+
+def test_elements_that_are_not_numbers_are_not_taken_for_changed() -> None:
+    x = np.asarray([np.nan, np.inf, 1.0])
+    _, pullback = mixad.vjp(lambda x: x * x, x)
+    np.testing.assert_array_equal(pullback(np.ones(3))[0], 2.0 * x)
+
+
+def _gradient_with_one_element_changed() -> Any:
+    x = np.ones(100_000)
+    _, pullback = mixad.vjp(lambda x: x * x, x)
+    x[77_777] = 5.0
+    return pullback(np.ones(100_000))[0]
+
+
+def test_full_check_finds_one_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIXAD_CHECK", "full")
+    with pytest.raises(TracerError, match=CHANGED):
+        _gradient_with_one_element_changed()
+
+
+def test_check_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIXAD_CHECK", "off")
+    assert _gradient_with_one_element_changed()[77_777] == 10.0
+
+
+@pytest.mark.parametrize("mode", ["sample", "full"])
+def test_tensor_changed_before_the_pullback_is_refused(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("MIXAD_CHECK", mode)
+    x = torch.ones(100_000)
+    _, pullback = mixad.vjp(lambda x: x * x, x)
+    x[77_777] = 5.0
+    with pytest.raises(TracerError, match=CHANGED):
+        pullback(torch.ones(100_000))
+
+
+def test_tensor_of_inference_mode_is_differentiated() -> None:
+    torch = pytest.importorskip("torch")
+    with torch.inference_mode():
+        x = torch.arange(3.0)
+        assert mixad.grad(lambda x: (x * x).sum())(x).tolist() == [0.0, 2.0, 4.0]
+        _, pullback = mixad.vjp(lambda x: x * x, x)
+        x += 1.0
+        with pytest.raises(TracerError, match=CHANGED):
+            pullback(torch.ones(3))
+
+
+def test_array_of_another_library_is_watched_too() -> None:
+    xp = pytest.importorskip("array_api_strict")
+    x = xp.ones(3)
+    _, pullback = mixad.vjp(lambda x: x * x, x)
+    x[0] = 5.0
+    with pytest.raises(TracerError, match=CHANGED):
+        pullback(xp.ones(3))
