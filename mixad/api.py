@@ -10,6 +10,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mixad import pytree
 from mixad.errors import TracerError
 from mixad.lifting import (
@@ -36,8 +38,8 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     f : callable
         Takes arrays or pytrees of them, returns one number: a 0-d array of floats.
     argnums : int or sequence of int
-        Positions of the arguments to differentiate with respect to; negative ones count from the
-        last argument of the call.
+        Positions of the arguments to differentiate with respect to, each once; negative ones
+        count from the last argument of the call.
     has_aux : bool
         Whether ``f`` returns ``(value, aux)``; ``aux`` is passed on as it is.
 
@@ -51,7 +53,8 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     Raises
     ------
     TracerError
-        If ``f`` returns no scalar of floats, or an argument in ``argnums`` is not made of floats.
+        If ``f`` returns no scalar of floats, an argument in ``argnums`` is not made of floats, or
+        ``argnums`` does not name positions of the call, each once.
 
     Examples
     --------
@@ -230,7 +233,7 @@ def _scalar_vjp(
         outputs.leaves.clear()  # then no kernel computes the value
     inputs.arguments.clear()
     gradients = inputs.gradients(backward(level, seeds, inputs.nodes), around)
-    chosen = gradients[0] if isinstance(argnums, int) else tuple(gradients)
+    chosen = tuple(gradients) if isinstance(argnums, Sequence) else gradients[0]
     if has_aux:
         aux = returned_aux(aux, level)
     return outputs.values(level) if value else None, chosen, aux
@@ -238,11 +241,26 @@ def _scalar_vjp(
 
 def _positions(name: str, argnums: Argnums, count: int) -> list[int]:
     """Return the positions that ``argnums`` names in a call with ``count`` arguments."""
-    given = [argnums] if isinstance(argnums, int) else list(argnums)
-    for position in given:
-        if not isinstance(position, int) or not -count <= position < count:
-            raise TracerError(
-                f"mixad.{name}: argnums names argument {position!r}, the call has {count} "
-                "positional arguments (keyword arguments are not differentiated)"
-            )
-    return [position % count for position in given]
+    given = argnums if isinstance(argnums, Sequence) else (argnums,)
+    positions = [_position(name, position, count) for position in given]
+    if len(set(positions)) < len(positions):
+        raise TracerError(
+            f"mixad.{name}: argnums={argnums!r} names an argument twice in a call with {count} "
+            "positional arguments: name it once, and use its gradient twice"
+        )
+    return positions
+
+
+def _position(name: str, position: Any, count: int) -> int:
+    """Return a position counted from the first argument."""
+    if not isinstance(position, (int, np.integer)) or isinstance(position, bool):
+        raise TracerError(
+            f"mixad.{name}: argnums is a whole number or a sequence of them, such as 0 or (0, 1); "
+            f"{position!r} is a {type(position).__name__}"
+        )
+    if not -count <= position < count:
+        raise TracerError(
+            f"mixad.{name}: argnums names argument {position!r}, the call has {count} "
+            "positional arguments (keyword arguments are not differentiated)"
+        )
+    return int(position) % count

@@ -107,6 +107,8 @@ def test_argnums_in_any_form() -> None:
     assert mixad.grad(f, -1)(2.0, 1.0, 5.0) == 1.0
     assert mixad.grad(f, (2, 0))(2.0, 1.0, 5.0) == (1.0, 4.0)
     assert mixad.grad(f, [1])(2.0, 1.0, 5.0) == (8.0,)
+    assert mixad.grad(f, np.int64(1))(2.0, 1.0, 5.0) == 8.0
+    assert mixad.grad(f, range(3))(2.0, 1.0, 5.0) == (4.0, 8.0, 1.0)
 
 
 def test_keyword_arguments_are_passed_on() -> None:
@@ -258,6 +260,20 @@ def test_wrong_inputs_are_refused() -> None:
         mixad.grad(f)(np.ones(2) * 1j)
     with refused("MaskedArray is not supported"):
         mixad.grad(f)(np.ma.masked_array([1.0], [True]))
+
+
+@pytest.mark.parametrize("argnums", [0.0, True, None, "0", {0, 1}, (0, 1.0), [False]])
+@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+def test_argnums_of_another_type_are_refused(transform: Any, argnums: Any) -> None:
+    with refused(r"argnums is a whole number or a sequence of them"):
+        transform(lambda x, y: x * y, argnums)(2.0, 3.0)
+
+
+@pytest.mark.parametrize("argnums", [(0, 0), (0, -2), [1, 0, 1]])
+@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+def test_argument_named_twice_is_refused(transform: Any, argnums: Any) -> None:
+    with refused(r"names an argument twice in a call with 2 positional arguments"):
+        transform(lambda x, y: x * y, argnums)(2.0, 3.0)
 
 
 def test_wrong_outputs_are_refused() -> None:
