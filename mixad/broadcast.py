@@ -18,7 +18,7 @@ from mixad.explain import Explanation, explain_kernel, kernel_source
 from mixad.kernel.options import KernelOptions, Placement, Strategy
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
-from mixad.scalar.ir import ArrayType
+from mixad.scalar.ir import ArrayType, Program
 from mixad.scalar.parse import (
     Argument,
     FunctionSource,
@@ -28,6 +28,7 @@ from mixad.scalar.parse import (
     read_function,
 )
 from mixad.scalar.promotion import NUMPY, Rules
+from mixad.scalar.pullback import even_chunks
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.apply import apply_program
@@ -244,10 +245,12 @@ class BroadcastFunction:
                 f"carries at most {MAX_PARTIALS} partials",
                 hint="call duals several times, with some names in wrt each time",
             )
-        dual = pushforward(parsed.program, indices)
-        arrays = apply_program(dual.program, values, self._options)
-        names = [parsed.program.params[i].name for i in indices]
-        chunks = tuple(_dual_arrays(d, arrays, names) for d in dual.outputs)
+        passes = even_chunks(len(indices), self._options.chunk or MAX_PARTIALS) or (range(0),)
+        parts = [
+            self._dual_pass(parsed.program, values, [indices[slot] for slot in slots])
+            for slots in passes
+        ]
+        chunks = tuple(map(_joined, zip(*parts, strict=True)))
         return chunks[0] if parsed.single else chunks
 
     def explain(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Explanation:
@@ -301,6 +304,15 @@ class BroadcastFunction:
         )
 
     # -- internals -------------------------------------------------------------------------------
+
+    def _dual_pass(
+        self, program: Program, values: Sequence[Any], wrt: Sequence[int]
+    ) -> list[DualChunk[Any]]:
+        """Return the outputs with their partials with respect to some params, from one pass."""
+        dual = pushforward(program, wrt)
+        arrays = apply_program(dual.program, values, self._options)
+        names = [program.params[i].name for i in wrt]
+        return [_dual_arrays(output, arrays, names) for output in dual.outputs]
 
     def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
@@ -403,6 +415,11 @@ def _dual_arrays(
         for slot, name in enumerate(names)
     }
     return DualChunk(primal, partials)
+
+
+def _joined(parts: Sequence[DualChunk[Any]]) -> DualChunk[Any]:
+    """Return the dual chunks that several passes give for one output as one."""
+    return DualChunk(parts[0].primal, {n: p for part in parts for n, p in part.partials.items()})
 
 
 def _checked(options: KernelOptions) -> KernelOptions:

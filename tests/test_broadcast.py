@@ -9,6 +9,7 @@ import gc
 import inspect
 import math
 import pickle
+import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from mixad.errors import (
     KernelSyntaxError,
     KernelTypeError,
 )
+from mixad.scalar.pushforward import pushforward
 
 THREADS = 8
 CALLS_PER_THREAD = 60
@@ -458,6 +460,32 @@ def test_more_names_than_a_chunk_carries_are_refused() -> None:
     for partial, gradient in zip(ten.partials.values(), gradients, strict=False):
         np.testing.assert_array_equal(partial, gradient)
     np.testing.assert_allclose(gradients[-1], np.prod(arguments[6:10], axis=0), rtol=1e-14)
+
+
+@pytest.mark.parametrize(("chunk", "widths"), [(1, [1] * 5), (2, [2, 2, 1]), (3, [3, 2]), (5, [5])])
+def test_duals_are_computed_in_passes_of_the_chunk_that_was_asked_for(
+    chunk: int, widths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["mixad.broadcast"]
+    seen: list[int] = []
+
+    def recorded(program: Any, wrt: Any) -> Any:
+        seen.append(len(wrt))
+        return pushforward(program, wrt)
+
+    monkeypatch.setattr(module, "pushforward", recorded)
+    kernel = mixad.broadcast(chunk=chunk)(lambda a, b, c, d, e: (a * b * c * d * e, a > b, a - e))
+    arguments = [X + k for k in range(5)]
+    product, comparison, difference = kernel.duals(*arguments)
+    assert seen == widths
+    assert list(product.partials) == list("abcde")
+    for k, name in enumerate("abcde"):
+        others = np.prod(arguments[:k] + arguments[k + 1 :], axis=0)
+        np.testing.assert_allclose(product.partials[name], others, rtol=1e-14)
+        expected = np.full_like(X, {"a": 1, "e": -1}.get(name, 0))
+        np.testing.assert_array_equal(difference.partials[name], expected)
+    np.testing.assert_array_equal(difference.primal, arguments[0] - arguments[4])
+    assert not comparison.partials
 
 
 # -- options -----------------------------------------------------------------------------------

@@ -411,19 +411,22 @@ def test_many_kernels_do_not_fill_the_memory(monkeypatch):
 # -- the choice of a backend -----------------------------------------------------------------------
 
 
-class Refusing:
-    """A backend that would be preferred to all others, and must not be asked."""
+class Doubles:
+    """A backend that is preferred to all others where it can serve."""
 
     name = "a"  # before "cpu"
 
     def compile(self, spec):
-        raise AssertionError("chosen for what it does not serve")
+        return None
+
+    def bind(self, executable, launch):
+        raise AssertionError("chosen")
 
 
 @pytest.fixture
 def with_a_backend_of_doubles(monkeypatch):
     capability = Capability(("numpy",), ("cpu",), frozenset({"float64"}), native=True)
-    spec = BackendSpec("a", API_VERSION, capability, Refusing, "")
+    spec = BackendSpec("a", API_VERSION, capability, Doubles, "")
     plugin = SimpleNamespace(mixad_backends=hookimpl(lambda: [spec]))
     sources = [*registry.installed_plugins(), PluginSource("a", "here", lambda: plugin)]
     chosen_from = Registry(sources)
