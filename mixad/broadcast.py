@@ -20,6 +20,7 @@ from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
 from mixad.scalar.ir import ArrayType, Program
 from mixad.scalar.parse import (
+    PYTHON_SCALARS,
     Argument,
     FunctionSource,
     Parsed,
@@ -30,7 +31,7 @@ from mixad.scalar.parse import (
 from mixad.scalar.promotion import NUMPY, Rules
 from mixad.scalar.pullback import even_chunks
 from mixad.scalar.pushforward import pushforward
-from mixad.scalar.types import BOOL, F64, I64, ScalarType
+from mixad.scalar.types import ScalarType
 from mixad.tape.apply import apply_program
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
@@ -42,11 +43,6 @@ Names: TypeAlias = Sequence[str] | str | None
 
 _CHUNKS = range(1, MAX_PARTIALS + 1)
 _OPTIONS = tuple(field.name for field in fields(KernelOptions))
-_WEAK = {
-    bool: Argument(BOOL, weak=True, kind="uniform"),
-    int: Argument(I64, weak=True, kind="uniform"),
-    float: Argument(F64, weak=True, kind="uniform"),
-}
 
 
 def describe(value: Any) -> Argument | None:
@@ -56,8 +52,13 @@ def describe(value: Any) -> Argument | None:
     ----------
     value : object
         An argument or a captured value: a Python or NumPy scalar, an array, a tracer.
+
+    Returns
+    -------
+    Argument or None
+        Type, and whether it varies over the broadcast.
     """
-    weak = _WEAK.get(type(value))
+    weak = PYTHON_SCALARS.get(type(value))
     if weak is not None:
         return weak
     if isinstance(value, Tracer) and value.cell.weak:
@@ -78,7 +79,7 @@ def _kind(value: Any) -> object:
     kind = type(value)
     if kind is np.ndarray:
         return value.dtype
-    if kind in _WEAK:
+    if kind in PYTHON_SCALARS:
         return kind
     if isinstance(value, Tracer):
         cell = value.cell
@@ -86,7 +87,7 @@ def _kind(value: Any) -> object:
     return (kind, getattr(value, "dtype", None))
 
 
-_DIRECT = frozenset({np.ndarray, *_WEAK})
+_DIRECT = frozenset({np.ndarray, *PYTHON_SCALARS})
 """Types of values that kernels take as they are."""
 
 
@@ -191,6 +192,11 @@ class BroadcastFunction:
         **changes
             ``strategy``, ``placement``, ``chunk``, ``backend``, as in `broadcast`.
 
+        Returns
+        -------
+        BroadcastFunction
+            A new one.
+
         Raises
         ------
         TypeError
@@ -210,11 +216,13 @@ class BroadcastFunction:
 
         Parameters
         ----------
-        *args, **kwargs
+        *args
             As for a call.
         wrt : sequence of str or str, optional
             Names of parameters, at most 10; by default all that are arrays of floats, or, if
             there are no arrays, all that are floats.
+        **kwargs
+            As for a call.
 
         Returns
         -------
@@ -258,10 +266,12 @@ class BroadcastFunction:
 
         Parameters
         ----------
-        *args, **kwargs
+        *args
             As for a call.
         wrt : sequence of str or str, optional
             Names of the parameters whose gradient is meant; by default all arrays of floats.
+        **kwargs
+            As for a call.
 
         Returns
         -------
@@ -283,7 +293,7 @@ class BroadcastFunction:
 
         Parameters
         ----------
-        *args, **kwargs
+        *args
             As for a call.
         stage : str
             ``"program"``, ``"pushforward"``, ``"pullback"``, or the code of the kernel that
@@ -291,6 +301,13 @@ class BroadcastFunction:
         wrt : sequence of str or str, optional
             Names of the parameters to differentiate with respect to; by default all arrays of
             floats.
+        **kwargs
+            As for a call.
+
+        Returns
+        -------
+        str
+            Text for people.
 
         Raises
         ------
@@ -391,12 +408,12 @@ def _rules_for(values: Sequence[Any]) -> Rules:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in _WEAK or isinstance(value, np.generic)
+    return type(value) in PYTHON_SCALARS or isinstance(value, np.generic)
 
 
 def _as_number(result: Any, values: Sequence[Any]) -> Any:
     """Return a result of no axes as a Python number if all arguments are such, else NumPy's."""
-    return result.item() if all(type(v) in _WEAK for v in values) else result[()]
+    return result.item() if all(type(v) in PYTHON_SCALARS for v in values) else result[()]
 
 
 def _dual_arrays(

@@ -127,17 +127,53 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
-    """Return the tree of a structure with these leaves: see `flatten`."""
+    """Return the tree of a structure with these leaves: see `flatten`.
+
+    Parameters
+    ----------
+    structure : Structure
+        From `flatten`.
+    leaves : iterable
+        As many as the structure has places.
+
+    Returns
+    -------
+    object
+        A tree.
+    """
     return _unflattened(structure, iter(leaves))
 
 
 def leaves(tree: Any) -> list[Any]:
-    """Return the leaves of a tree, from left to right."""
+    """Return the leaves of a tree, from left to right.
+
+    Parameters
+    ----------
+    tree : object
+        Nested containers.
+
+    Returns
+    -------
+    list
+        What is in them and is no container.
+    """
     return flatten(tree)[0]
 
 
 def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     """Return a tree with ``function`` applied to each leaf.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a leaf, returns what takes its place.
+    tree : object
+        Nested containers.
+
+    Returns
+    -------
+    object
+        A tree of the same structure.
 
     Examples
     --------
