@@ -137,8 +137,10 @@ class KernelNode:
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
         given = {r: g for r, g in zip(self.results, cotangents, strict=False) if g is not None}
         gradients: list[Any] = [None] * len(self.parents)
-        run = self._with_primals if self._is_wanted(given, level) else self._gradients
-        for index, gradient in zip(wrt, run(wrt, given, level), strict=True):
+        found = self._with_primals(wrt, given, level)
+        if found is None:
+            found = self._gradients(wrt, given, level)
+        for index, gradient in zip(wrt, found, strict=True):
             gradients[index] = gradient
         return gradients
 
@@ -169,7 +171,14 @@ class KernelNode:
         values = [*(stripped(a, level) for a in self.arguments), *given.values()]
         return apply_plan(plan, values, [self.shapes[i] for i in wrt], self.shape, self.options)
 
-    def _with_primals(self, wrt: tuple[int, ...], given: dict[int, Any], _: Level) -> list[Any]:
+    def _with_primals(
+        self, wrt: tuple[int, ...], given: dict[int, Any], level: Level
+    ) -> list[Any] | None:
+        """Return the gradients, from a kernel that makes pending outputs too; None if it may not."""
+        with self.launch.lock:
+            return self._merged(wrt, given) if self._is_wanted(given, level) else None
+
+    def _merged(self, wrt: tuple[int, ...], given: dict[int, Any]) -> list[Any]:
         plan = plan_pullback(self.program, wrt, tuple(given), self.options, with_primals=True)
         if not any(plan.gradients):
             return [None] * len(wrt)  # nothing to share a kernel with: the launch runs by itself
@@ -301,10 +310,7 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     levels = levels_of([x])
     source, launch = x.cell, x.cell.launch
     cell = Cell(shape, source.type, source.library, source.device, weak=source.weak)
-    request = None if launch is None else launch.request_of(source)
-    if launch is not None and request is not None and request.shape is None:
-        launch.add(cell, OutputRequest(request.pass_index, request.result, shape))
-    else:
+    if launch is None or not launch.join(cell, source):
         launch = Launch((_identity(source.type),), (source,), None, check_mode(levels))
         launch.add(cell, OutputRequest(0, 0, shape))
     return type(x)(cell, Origin(SumNode(x.origin), 0, levels))

@@ -6,6 +6,7 @@ more when it runs is not computed, and further outputs may join it until then.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -71,13 +72,15 @@ class Cell:
     @property
     def array(self) -> Array:
         """The array; what makes it is run if it has not been."""
-        if self.launch is not None:
-            _force(self.launch)
+        launch = self.launch
+        if launch is not None:
+            _force(launch)
         return self._held.array
 
     def fill(self, array: Array, check: CheckMode) -> None:
         """Store the array that the launch made."""
-        self._held, self.launch = Held(array, check), None
+        self._held = Held(array, check)
+        self.launch = None  # last: other threads take this as the sign that the array is there
 
 
 class Launch:
@@ -93,9 +96,15 @@ class Launch:
         Name of the backend, if one was chosen.
     check : "off", "sample" or "full"
         How closely the outputs are watched for changes.
+
+    Attributes
+    ----------
+    lock : threading.Lock
+        Held from the look at what is wanted until it is made: threads may share pending values.
+        A launch takes the locks of those that it waits for, never the other way round.
     """
 
-    __slots__ = ("_check", "_wanted", "arguments", "backend", "passes")
+    __slots__ = ("_check", "_wanted", "arguments", "backend", "lock", "passes")
 
     def __init__(
         self,
@@ -104,6 +113,7 @@ class Launch:
         backend: str | None,
         check: CheckMode,
     ) -> None:
+        self.lock = threading.Lock()
         self._check = check
         self.passes = passes
         self.arguments = tuple(arguments)
@@ -115,9 +125,14 @@ class Launch:
         cell.launch = self
         self._wanted.append((weakref.ref(cell), request))
 
-    def request_of(self, cell: Cell) -> OutputRequest:
-        """Return how ``cell`` is made."""
-        return next(request for held, request in self._wanted if held() is cell)
+    def join(self, cell: Cell, source: Cell) -> bool:
+        """Let this launch make ``cell``, the sum of ``source``, if it has yet to store that."""
+        with self.lock:
+            request = next((r for held, r in self._wanted if held() is source), None)
+            if request is None or request.shape is not None:
+                return False
+            self.add(cell, OutputRequest(request.pass_index, request.result, cell.shape))
+            return True
 
     def live(self) -> list[tuple[Cell, OutputRequest]]:
         """Return the outputs that someone still holds."""
@@ -126,7 +141,8 @@ class Launch:
 
     def waits_for(self) -> list[Launch]:
         """Return the launches that make arguments of this one."""
-        return [a.launch for a in self.arguments if isinstance(a, Cell) and a.launch is not None]
+        launches = [a.launch for a in self.arguments if isinstance(a, Cell)]
+        return [launch for launch in launches if launch is not None]
 
     def values(self) -> tuple[Any, ...]:
         """Return the arguments as kernels take them: arrays, and scalars for uniforms."""
@@ -135,14 +151,15 @@ class Launch:
 
     def run(self) -> None:
         """Make the outputs that someone still holds, in one call."""
-        live = self.live()
-        if live:
-            requests = tuple(request for _, request in live)
-            arrays = execute(self.passes, requests, self.values(), self.backend)
-            self.finish(live, arrays)
+        with self.lock:
+            live = self.live()
+            if live:
+                requests = tuple(request for _, request in live)
+                arrays = execute(self.passes, requests, self.values(), self.backend)
+                self.finish(live, arrays)
 
     def finish(self, live: list[tuple[Cell, OutputRequest]], arrays: Sequence[Array]) -> None:
-        """Give the live outputs their arrays, and let go of the inputs."""
+        """Give the live outputs their arrays, and let go of the inputs; the lock is held."""
         for (cell, _), array in zip(live, arrays, strict=True):
             cell.fill(array, self._check)
         self.arguments = ()
