@@ -25,6 +25,7 @@ __all__ = [
     "VARIABLES",
     "CheckMode",
     "Variable",
+    "available_cores",
     "kernel_cache_folder",
     "unknown_variables",
 ]
@@ -109,7 +110,7 @@ class Variable(Generic[T]):
             ) from None
 
 
-def _available_cores() -> int:
+def available_cores() -> int:
     """Return how many cores this process may run on, as affinity and containers allow."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -145,7 +146,7 @@ NUM_THREADS: Variable[int] = Variable(
     name="MIXAD_NUM_THREADS",
     meaning="How many threads a CPU kernel may use; results have the same bits for any number.",
     expects="a whole number, 1 or more",
-    default=_available_cores,
+    default=available_cores,
     parse=_positive_int,
 )
 

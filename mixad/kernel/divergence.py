@@ -173,15 +173,9 @@ class _Flattening:
         self.program = program
         self.varying = varying
         self.builder = Builder(program.name)
-        self.names: dict[Var, Atom] = {}
+        self.names: dict[Var, Atom] = {**self.builder.copy_params(program.params)}
 
     def result(self) -> Program:
-        for p in self.program.params:
-            self.names[p.var] = (
-                self.builder.array_param(p.name, p.array)
-                if p.array is not None
-                else self.builder.param(p.name, p.var.type, p.kind)
-            )
         return self.builder.finish(self.block(self.program.body))
 
     def value(self, atom: Atom) -> Atom:

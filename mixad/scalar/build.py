@@ -92,6 +92,12 @@ class Builder:
         self._params.append(Param(name, self.fresh(array.element), "array", array))
         return self._params[-1].var
 
+    def copy_params(self, params: Sequence[Param]) -> dict[Var, Var]:
+        """Add parameters like those of another program; return the new variable of each old one."""
+        copies = [Param(p.name, self.fresh(p.var.type), p.kind, p.array) for p in params]
+        self._params += copies
+        return {p.var: copy.var for p, copy in zip(params, copies, strict=True)}
+
     def const(self, value: bool | int | float, type: ScalarType) -> Const:
         """Return a constant, rounded (or wrapped) to its type."""
         return constant(value, type)

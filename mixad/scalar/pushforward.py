@@ -11,7 +11,7 @@ Kernels" (2018); Revels, Lubin, Papamarkou: "Forward-Mode Automatic Differentiat
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -102,15 +102,10 @@ def push_block(builder: Builder, program: Program, wrt: Sequence[int]) -> tuple[
     """Declare a program's params in a builder, add its dual statements, return its dual outputs."""
     seeds = {index: slot for slot, index in enumerate(wrt)}
     transform = _Transform(builder, activity(program, seeds))
-    for index, param in enumerate(program.params):
-        if param.array is not None:
-            var = builder.array_param(param.name, param.array)
-        else:
-            var = builder.param(param.name, param.var.type, param.kind)
-        one: dict[Hashable, Atom] = {}
-        if index in seeds:
-            one[seeds[index]] = builder.const(1.0, var.type)
-        transform.duals[param.var] = DualChunk(var, one)
+    for index, (old, new) in enumerate(builder.copy_params(program.params).items()):
+        transform.duals[old] = DualChunk(
+            new, {seeds[index]: builder.const(1.0, new.type)} if index in seeds else {}
+        )
     return transform.block(program.body)
 
 

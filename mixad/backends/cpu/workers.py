@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from mixad import config
 from mixad.backends.cpu.compiler import Module, cached_module
 from mixad.backends.cpu.host import usable_cpus
 
@@ -156,7 +157,7 @@ class Workers:
     def __init__(self, threads: int, spin_seconds: float = SPIN_SECONDS) -> None:
         self.threads = threads
         # Looking for work takes a core from those who have it, if there are not cores enough.
-        self._can_spin = threads <= _cores()
+        self._can_spin = threads <= config.available_cores()
         self._team = _Team(threads - 1, spin_seconds if self._can_spin else 0.0)
         self._run = _native().run
         self._lock = threading.Lock()
@@ -299,10 +300,6 @@ def _memory_for_ever(size: int) -> int:
     if address is None:
         raise MemoryError("no memory for worker threads")
     return -(-address // line) * line
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache

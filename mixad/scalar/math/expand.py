@@ -73,12 +73,7 @@ def expand(program: Program) -> Program:
         in common: ``tanh(x)``, ``sigmoid(2 * x)`` and ``sigmoid(-(2 * x))`` one exponential.
     """
     builder = _SharingBuilder(program.name)
-    names: dict[Var, Atom] = {}
-    for p in program.params:
-        if p.array is not None:
-            names[p.var] = builder.array_param(p.name, p.array)
-        else:
-            names[p.var] = builder.param(p.name, p.var.type, p.kind)
+    names: dict[Var, Atom] = {**builder.copy_params(program.params)}
     return builder.finish(builder.copy(program.body, names, builder.expanded))
 
 

@@ -4,9 +4,10 @@
 argument types and snapshot key.
 """
 
-from mixad.scalar.parse.argument import Argument
+from mixad.scalar.parse.argument import PYTHON_SCALARS, Argument
 from mixad.scalar.parse.driver import Parsed, parse
 from mixad.scalar.parse.frame import Capture
 from mixad.scalar.parse.snapshot import FunctionSource, Snapshot, read_function
 
-__all__ = ["Argument", "Capture", "FunctionSource", "Parsed", "Snapshot", "parse", "read_function"]
+__all__ = ["PYTHON_SCALARS", "Argument", "Capture", "FunctionSource", "Parsed", "Snapshot", "parse",
+           "read_function"]  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from mixad.scalar.types import ScalarType
+from mixad.scalar.types import BOOL, F64, I64, ScalarType
 
-__all__ = ["Argument"]
+__all__ = ["PYTHON_SCALARS", "Argument"]
 
 
 @dataclass(frozen=True)
@@ -30,3 +30,11 @@ class Argument:
     weak: bool = False
     kind: Literal["lane", "uniform"] = "lane"
     rank: int = 0
+
+
+PYTHON_SCALARS = {
+    bool: Argument(BOOL, weak=True, kind="uniform"),
+    int: Argument(I64, weak=True, kind="uniform"),
+    float: Argument(F64, weak=True, kind="uniform"),
+}
+"""What Python's numbers are to a compiled function."""

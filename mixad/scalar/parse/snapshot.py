@@ -17,10 +17,10 @@ from typing import Any, cast
 import numpy as np
 
 from mixad.errors import KernelSyntaxError
-from mixad.scalar.parse.argument import Argument
+from mixad.scalar.parse.argument import PYTHON_SCALARS, Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo, function_info, op_name, unwrapped
 from mixad.scalar.parse.library import LIBRARY
-from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
+from mixad.scalar.types import ALL_TYPES
 
 __all__ = [
     "Address",
@@ -38,12 +38,10 @@ Describe = Callable[[Any], Argument | None]
 Address = tuple[int, ...]
 
 _SCALARS: dict[type, tuple[str, Argument]] = {
-    bool: ("bool", Argument(BOOL, True, "uniform")),
-    int: ("int", Argument(I64, True, "uniform")),
-    float: ("float", Argument(F64, True, "uniform")),
-    np.float64: ("f64", Argument(F64, False, "uniform")),
-    **{t.dtype.type: (t.name, Argument(t, False, "uniform")) for t in ALL_TYPES},
+    **{kind: (f"Python {kind.__name__}", a) for kind, a in PYTHON_SCALARS.items()},
+    **{t.dtype.type: (t.name, Argument(t, kind="uniform")) for t in ALL_TYPES},
 }
+"""For each type of scalars, what stands for it in keys, and what the parser is told."""
 _NUMBERS = (bool, int, float, np.generic)
 _BY_IDENTITY = (
     types.BuiltinFunctionType,
