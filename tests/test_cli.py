@@ -1,13 +1,19 @@
 """The commands of ``python -m mixad``: what they print, and when they fail."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from mixad import config
 from mixad.__main__ import main
+from mixad.backends import registry
+from mixad.backends.cpu.object_cache import default
 from mixad.cli import cache, demo, doctor
 
 SMALL = 8
+KERNEL = "0123456789abcdef" * 4
+"""A file name as the cache gives it."""
 
 
 @pytest.fixture
@@ -17,27 +23,37 @@ def cache_folder(monkeypatch, tmp_path):
 
 
 def test_cache_shows_path_count_and_size(cache_folder, capsys):
-    (cache_folder / "ab").mkdir(parents=True)
-    (cache_folder / "ab" / "kernel").write_bytes(bytes(2048))
+    cache_folder.mkdir(parents=True)
+    (cache_folder / KERNEL).write_bytes(bytes(2048))
     assert main(["cache"]) == 0
     assert capsys.readouterr().out == f"{cache_folder}: 1 files, 2.0 KiB\n"
 
 
 def test_cache_clear_removes_kernels_and_nothing_beside_them(cache_folder, capsys):
     cache_folder.mkdir(parents=True)
-    (cache_folder / "kernel").write_bytes(b"x")
-    kept = cache_folder.parent / "notes.txt"
-    kept.write_text("mine")
+    (cache_folder / KERNEL).write_bytes(b"x")
+    kept = [folder / "notes.txt" for folder in (cache_folder, cache_folder.parent)]
+    for path in kept:
+        path.write_text("mine")
     assert main(["cache", "clear"]) == 0
-    assert not cache_folder.exists()
-    assert kept.read_text() == "mine"
+    assert not (cache_folder / KERNEL).exists()
+    assert [path.read_text() for path in kept] == ["mine", "mine"]
     assert "0 files" in capsys.readouterr().out
 
 
 def test_an_absent_cache_can_be_shown_and_cleared(cache_folder):
     assert main(["cache"]) == 0
     assert main(["cache", "clear"]) == 0
-    assert "0 files" in cache.describe(cache_folder)
+    assert "0 files" in cache.describe(default())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_a_cache_that_cannot_be_used_is_shown_with_the_reason(cache_folder):
+    backend = registry.backend("cpu")
+    assert backend.describe()["kernels kept"] == f"in {cache_folder}"
+    cache_folder.mkdir(parents=True)
+    cache_folder.chmod(0o777)
+    assert "may be written by other users" in backend.describe()["kernels kept"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["demonstrate"], ["cache", "burn"]])

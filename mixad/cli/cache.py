@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from typing import TYPE_CHECKING
-
-from mixad import config
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from mixad.backends.cpu.object_cache import ObjectCache, default
 
 __all__ = ["describe", "main"]
 
@@ -16,38 +10,38 @@ _KIB = 1024
 
 
 def main(*, clear: bool = False) -> int:
-    """Print the folder and its size, after removing it if asked to.
+    """Print the folder and its size, after clearing it if asked to.
 
     Parameters
     ----------
     clear : bool
-        Remove what is there. Kernels that processes have loaded stay loaded.
+        Remove the kernels that are there. Those that processes have loaded stay loaded.
 
     Returns
     -------
     int
         The exit status, 0.
     """
-    folder = config.kernel_cache_folder()
-    if clear and folder.exists():
-        print(f"removing {describe(folder)}")
-        shutil.rmtree(folder)
-    print(describe(folder))
+    cache = default()
+    if clear:
+        print(f"removing {describe(cache)}")
+        cache.clear()
+    print(describe(cache))
     return 0
 
 
-def describe(folder: Path) -> str:
+def describe(cache: ObjectCache) -> str:
     """Return the path with the number and size of the files in it.
 
     Parameters
     ----------
-    folder : pathlib.Path
-        May be absent.
+    cache : ObjectCache
+        Its folder may be absent.
 
     Returns
     -------
     str
         One line.
     """
-    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    return f"{folder}: {len(sizes)} files, {sum(sizes) / _KIB:.1f} KiB"
+    count, size = cache.size()
+    return f"{cache.folder}: {count} files, {size / _KIB:.1f} KiB"

@@ -13,6 +13,7 @@ from llvmlite import binding as llvm
 
 import mixad
 from mixad import config
+from mixad.backends.cpu.object_cache import default
 from mixad.backends.hookspecs import Backend, BackendSpec, Described
 from mixad.backends.registry import BackendStatus, Failure, default_registry
 from mixad.cli.cache import describe
@@ -45,7 +46,7 @@ def main() -> int:
     if _wrong_settings():
         print("\nset the variables marked WRONG right, or unset them, and run this again")
         return 1
-    _section("cache", [("kernels", describe(config.kernel_cache_folder()))])
+    _section("cache", [("kernels", describe(default()))])
     _section("backends", _backends())
     verdict = self_test()
     _section("self-test", [("gradient", verdict or "ok")])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-__all__ = ["BY_NAME", "TABLE", "Lowering", "Op", "op_named"]
+__all__ = ["BY_NAME", "TABLE", "Lowering", "Op"]
 
 Domain = Literal["float", "integer", "number", "bool", "bits", "any"]
 Result = Literal["same", "bool", "stated"]
@@ -75,11 +75,6 @@ class Op:
     c: str | None = None
     singular: bool = False
     doc: str = ""
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether a tangent of an argument can reach the result."""
-        return bool(self.partials) or self.tangent is not None
 
 
 def _arithmetic() -> tuple[Op, ...]:
@@ -275,14 +270,3 @@ TABLE: tuple[Op, ...] = (
     *_special(),
 )
 BY_NAME = MappingProxyType({op.name: op for op in TABLE})
-
-
-def op_named(name: str) -> Op:
-    """Return the table's entry for an op.
-
-    Raises
-    ------
-    KeyError
-        If the table has no such op.
-    """
-    return BY_NAME[name]

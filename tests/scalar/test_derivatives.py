@@ -32,7 +32,7 @@ NOT_BY_DIFFERENCES = ("where", "convert", "nextafter", "floordiv", "mod", "fmod"
 """Ops whose closed form does not follow mpf arguments that are no floats."""
 NAN, INF, PI = math.nan, math.inf, math.pi
 
-DIFFERENTIABLE = [op.name for op in TABLE if op.differentiable]
+DIFFERENTIABLE = [op.name for op in TABLE if op.partials or op.tangent]
 WITHOUT_DERIVATIVE = ["trigamma"]
 
 # -- ordinary and edge points ----------------------------------------------------------------------

@@ -14,6 +14,7 @@ from mixad.backends.cpu import buffers, compiler, workers
 from mixad.backends.cpu.code_version import code_version
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect
 from mixad.backends.cpu.launch import Binding, bind
+from mixad.backends.cpu.object_cache import default
 from mixad.emit.llvm import ENTRY, GANG, Dialect, emit_kernel
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import KernelSpec, Launch
@@ -62,6 +63,8 @@ class CpuBackend:
     def describe(self) -> Mapping[str, str]:
         """Return what `mixad doctor` shows of this machine."""
         host = self.host
+        cache = default()
+        problem = cache.problem()
         library = host.vector_library or "none found: one call of libm per element"
         return {
             "vector width": f"{host.vector_bits} bits, gangs of {GANG} elements",
@@ -69,6 +72,7 @@ class CpuBackend:
             "last-level cache": f"{host.cache_bytes >> 20} MiB",
             "maths inlined": ", ".join(n for n in PROGRAMS if BY_NAME[n].c is not None),
             "other maths": library,
+            "kernels kept": f"no: {problem}" if problem else f"in {cache.folder}",
         }
 
     def emit(self, spec: KernelSpec) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from mixad.backends.cpu.host import LLVM_LOCK, Host, detect
-from mixad.backends.cpu.object_cache import Entry, ObjectCache, default, digest
+from mixad.backends.cpu.object_cache import ObjectCache, default, digest
 from mixad.backends.cpu.symbols import KERNEL_SYMBOLS, Symbols, check_symbols, read_symbols
 from mixad.errors import BackendError
 
@@ -185,13 +185,13 @@ def cached_module(
     """
     host, cache = host or detect(), cache or default()
     key = digest("llvm", key, str(level), host.fingerprint())
-    entry = cache.load(key)
-    if entry is not None:
+    object_code = cache.load(key)
+    if object_code is not None:
         # Refused: made where a library had more functions, or forged. Compiling is the answer.
         with contextlib.suppress(BackendError):
-            return load_object(entry.object_code, allowed)
+            return load_object(object_code, allowed)
     module = compile_module(make_ir(), host, level, allowed)
-    cache.store(key, Entry(module.object_code, {"symbols": sorted(module.symbols.defined)}))
+    cache.store(key, module.object_code)
     return module
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -20,43 +19,25 @@ import stat
 import struct
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mixad import config
 
-__all__ = ["DEFAULT_LIMIT", "Entry", "ObjectCache", "default", "digest"]
+__all__ = ["DEFAULT_LIMIT", "ObjectCache", "default", "digest"]
 
 DEFAULT_LIMIT = 256 << 20
 """How many bytes of files are kept."""
 
 _MAGIC = b"mixadobj"
-_FORMAT = 1
-_HEADER = struct.Struct("<8sIIQ32s32s")  # magic, format, metadata and code sizes, key, checksum
+_FORMAT = 2
+_HEADER = struct.Struct("<8sIQ32s32s")  # magic, format, size, key, checksum
 _LARGEST_FILE = 64 << 20
 _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
 
 _HOUR = 3600.0
 _STORES_BETWEEN_TRIMS = 64
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What is kept for a key.
-
-    Attributes
-    ----------
-    object_code : bytes
-        An object file.
-    metadata : mapping
-        Small facts about it that JSON can hold.
-    """
-
-    object_code: bytes
-    metadata: Mapping[str, Any]
 
 
 def digest(*parts: str | bytes) -> str:
@@ -107,28 +88,7 @@ class ObjectCache:
         self._stores = 0
         self._has_warned = False
 
-    def get_or_make(self, key: str, make: Callable[[], Entry]) -> Entry:
-        """Return what is kept for a key; if there is nothing, make it and keep it.
-
-        Parameters
-        ----------
-        key : str
-            From `digest`.
-        make : callable
-            Compiles.
-
-        Returns
-        -------
-        Entry
-            Read or made.
-        """
-        entry = self.load(key)
-        if entry is None:
-            entry = make()
-            self.store(key, entry)
-        return entry
-
-    def load(self, key: str) -> Entry | None:
+    def load(self, key: str) -> bytes | None:
         """Return what is kept for a key.
 
         Parameters
@@ -138,7 +98,7 @@ class ObjectCache:
 
         Returns
         -------
-        Entry or None
+        bytes or None
             None where there is nothing, or nothing that can be trusted.
         """
         path = self._path(key)
@@ -154,21 +114,21 @@ class ObjectCache:
             return None
         return _parse(content, key)
 
-    def store(self, key: str, entry: Entry) -> None:
+    def store(self, key: str, object_code: bytes) -> None:
         """Keep object code for a key.
 
         Parameters
         ----------
         key : str
             From `digest`.
-        entry : Entry
+        object_code : bytes
             Replaces what is kept for the key.
         """
         path = self._path(key)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_folder()
-            _write_at_once(path, _format(key, entry))
+            _write_at_once(path, _format(key, object_code))
         except FileNotFoundError:  # another process has just removed the folder
             return
         except OSError as error:
@@ -178,15 +138,16 @@ class ObjectCache:
             self._trim()
         self._stores += 1
 
-    def size(self) -> int:
-        """Return how many bytes the files have.
+    def size(self) -> tuple[int, int]:
+        """Return how many files there are, and how many bytes they have.
 
         Returns
         -------
-        int
-            0 where there is no folder.
+        tuple of int
+            Zeros where there is no folder.
         """
-        return sum(status.st_size for _, status in self._files())
+        sizes = [status.st_size for _, status in self._files()]
+        return len(sizes), sum(sizes)
 
     def clear(self) -> int:
         """Remove all files that are ours by their names.
@@ -321,32 +282,21 @@ def _remove(path: Path) -> bool:
     return True
 
 
-def _format(key: str, entry: Entry) -> bytes:
-    metadata = json.dumps(dict(entry.metadata), sort_keys=True).encode()
-    sizes = (len(metadata), len(entry.object_code))
-    body = metadata + entry.object_code
-    checksum = _checksum(key, sizes, body)
-    return _HEADER.pack(_MAGIC, _FORMAT, *sizes, bytes.fromhex(key), checksum) + body
+def _format(key: str, object_code: bytes) -> bytes:
+    size, checksum = len(object_code), _checksum(key, object_code)
+    return _HEADER.pack(_MAGIC, _FORMAT, size, bytes.fromhex(key), checksum) + object_code
 
 
-def _parse(content: bytes, key: str) -> Entry | None:
-    """Return the entry in a file's bytes, or None where they are not exactly what was written."""
+def _parse(content: bytes, key: str) -> bytes | None:
+    """Return the object code in a file's bytes, None if they are not exactly what was written."""
     if not _HEADER.size <= len(content) <= _LARGEST_FILE:
         return None
-    magic, version, metadata_size, code_size, found, checksum = _HEADER.unpack_from(content)
-    body = content[_HEADER.size :]
-    if (magic, version, found) != (_MAGIC, _FORMAT, bytes.fromhex(key)):
-        return None
-    if len(body) != metadata_size + code_size:
-        return None
-    if checksum != _checksum(key, (metadata_size, code_size), body):
-        return None
-    try:
-        metadata = json.loads(body[:metadata_size])
-    except (ValueError, RecursionError):
-        return None
-    return Entry(body[metadata_size:], metadata) if isinstance(metadata, dict) else None
+    object_code = content[_HEADER.size :]
+    header = _HEADER.unpack_from(content)
+    size, checksum = len(object_code), _checksum(key, object_code)
+    intact = header == (_MAGIC, _FORMAT, size, bytes.fromhex(key), checksum)
+    return object_code if intact else None
 
 
-def _checksum(key: str, sizes: tuple[int, int], body: bytes) -> bytes:
-    return hashlib.sha256(bytes.fromhex(key) + struct.pack("<QQ", *sizes) + body).digest()
+def _checksum(key: str, object_code: bytes) -> bytes:
+    return hashlib.sha256(bytes.fromhex(key) + object_code).digest()

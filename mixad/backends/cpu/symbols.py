@@ -20,7 +20,6 @@ __all__ = [
     "check_symbols",
     "is_vector_function",
     "read_symbols",
-    "undefined_symbols",
 ]
 
 _LIBM = (
@@ -81,22 +80,6 @@ def is_vector_function(name: str) -> bool:
 
 
 _VECTOR_STEMS = frozenset(name.removesuffix("f") for name in VECTOR_FUNCTIONS)
-
-
-def undefined_symbols(object_code: bytes) -> frozenset[str]:
-    """Return the names that object code needs from elsewhere.
-
-    Parameters
-    ----------
-    object_code : bytes
-        An ELF or Mach-O file, 64 bits, little-endian.
-
-    Returns
-    -------
-    frozenset of str
-        As C spells them.
-    """
-    return read_symbols(object_code).undefined
 
 
 def check_symbols(symbols: Symbols, allowed: frozenset[str] = KERNEL_SYMBOLS) -> None:
