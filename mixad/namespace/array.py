@@ -6,7 +6,10 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from mixad.backends.arrays import is_array, is_scalar, scalar_type_of
+from mixad.errors import TracerError
 from mixad.namespace import statistical
 from mixad.namespace.elementwise import convert, elementwise, is_operand, square
 from mixad.namespace.indexing import getitem
@@ -41,6 +44,25 @@ def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
         return compare(plain(self), plain(other))
 
     return method
+
+
+_OPERATORS = {
+    np.add: ("__add__", "__radd__"),
+    np.subtract: ("__sub__", "__rsub__"),
+    np.multiply: ("__mul__", "__rmul__"),
+    np.divide: ("__truediv__", "__rtruediv__"),
+    np.floor_divide: ("__floordiv__", "__rfloordiv__"),
+    np.remainder: ("__mod__", "__rmod__"),
+    np.power: ("__pow__", "__rpow__"),
+    np.matmul: ("__matmul__", "__rmatmul__"),
+    np.less: ("__lt__", "__gt__"),
+    np.less_equal: ("__le__", "__ge__"),
+    np.greater: ("__gt__", "__lt__"),
+    np.greater_equal: ("__ge__", "__le__"),
+    np.equal: ("__eq__", "__eq__"),
+    np.not_equal: ("__ne__", "__ne__"),
+}
+"""The operators that NumPy arrays call ufuncs for, with the one that has its operands exchanged."""
 
 
 class ArrayTracer(Tracer):
@@ -87,6 +109,27 @@ class ArrayTracer(Tracer):
     def __rmatmul__(self, other: Any) -> Any:
         return matmul(other, self) if _is_matrix(other) else NotImplemented
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        """Take the operators of NumPy arrays over; refuse what would lose the derivative."""
+        if method == "__call__" and not options and ufunc in _OPERATORS:
+            left, right = operands
+            ours, exchanged = _OPERATORS[ufunc]
+            if isinstance(left, ArrayTracer):
+                return getattr(left, ours)(right)
+            return getattr(right, exchanged)(left)
+        raise TracerError(_refusal(ufunc.__name__, method, options))
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse with what to do; only names that are not there come here."""
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if hasattr(np.ndarray, name) and not name.startswith("__"):
+            message = (
+                f"{name!r} of a value that is being differentiated is not available yet: write it "
+                "with operators, indexing, sum, mean and functions decorated with "
+                f"@mixad.broadcast, or say mixad.stop_gradient(x).{name} if no derivative is meant"
+            )
+        raise AttributeError(message, name=name, obj=self)
+
     def __getitem__(self, key: Any) -> Any:
         return getitem(self, key)
 
@@ -122,6 +165,26 @@ class ArrayTracer(Tracer):
         if not target.is_float:
             return library.xp.astype(plain(self), dtype)
         return self if target == self.cell.type else convert(self, target)
+
+
+def _refusal(name: str, method: str, options: dict[str, Any]) -> str:
+    """Return why a ufunc is not applied to a tracer, and what to write instead."""
+    if "out" in options:
+        return (
+            "writing a value that is being differentiated into a NumPy array (+=, out=) would lose "
+            "its derivative: make a new array, total = total + x instead of total += x"
+        )
+    if method != "__call__" or options:
+        call = name if method == "__call__" else f"{name}.{method}"
+        return (
+            f"numpy.{call}({', '.join(f'{option}=...' for option in options)}) of a value that is "
+            "being differentiated is not available: use the array's operators, sum() and mean()"
+        )
+    return (
+        f"numpy.{name} of a value that is being differentiated is not available: call it on "
+        "numbers, in a function decorated with @mixad.broadcast, or on mixad.stop_gradient(x) if "
+        "no derivative is meant"
+    )
 
 
 def _is_matrix(value: object) -> bool:

@@ -174,7 +174,7 @@ class KernelNode:
     def _with_primals(
         self, wrt: tuple[int, ...], given: dict[int, Any], level: Level
     ) -> list[Any] | None:
-        """Return the gradients, from a kernel that makes pending outputs too; None if it may not."""
+        """Return gradients from a kernel that makes pending outputs too; None if it may not."""
         with self.launch.lock:
             return self._merged(wrt, given) if self._is_wanted(given, level) else None
 

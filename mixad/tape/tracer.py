@@ -83,7 +83,6 @@ class Tracer:
 
     __slots__ = ("__weakref__", "cell", "origin")
     __mixad_tracer__ = True
-    __array_ufunc__ = None  # ndarray + tracer is left to the tracer
     __hash__ = None  # type: ignore[assignment]  # as arrays: == compares elements
 
     def __init__(self, cell: Cell, origin: Origin) -> None:
