@@ -2,7 +2,7 @@
 
 Its pullback is again such a call: the pullback program over the arguments and the cotangents, each
 gradient summed to the shape of its argument.  So unbroadcasting and higher orders need nothing of
-their own, and sums of a pending broadcast become outputs of its launch.
+their own, and sums of a pending broadcast become outputs of its call.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
-from mixad.tape.cell import Cell, Launch, kernel_values
+from mixad.tape.cell import Cell, PendingCall, kernel_values
 from mixad.tape.node import Cotangents, Rule, apply_rule
-from mixad.tape.plan import PullbackPlan, plan_pullback
+from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.recording import KernelCall, Recording, Shape, lane_shapes
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, levels_of, stripped
 
@@ -53,8 +53,8 @@ def apply_call(
         values = kernel_values(call.passes[0], arguments)
         return call.kernel(values, options.backend)
     recording = Recording.of(call.passes[0], arguments, tracers)
-    launch, cells = recording.launch(call, options.backend)
-    nodes = [KernelNode.of(call, at, recording, launch, options) for at in range(len(call.passes))]
+    pending, cells = recording.pending(call, options.backend)
+    nodes = [KernelNode.of(call, at, recording, pending, options) for at in range(len(call.passes))]
     outputs = []
     for cell, request in zip(cells, call.outputs, strict=True):
         node = nodes[request.pass_index]
@@ -79,13 +79,13 @@ class KernelNode:
         Shapes of the arguments; empty for those that are no lanes.
     results : tuple of int
         Which outputs of the program the node has.
-    launch : Launch
+    pending : PendingCall
         What makes its outputs.
     options : KernelOptions
         The user's overrides.
     """
 
-    __slots__ = ("arguments", "fresh", "launch", "options", "parents", "program", "results",
+    __slots__ = ("arguments", "fresh", "options", "parents", "pending", "program", "results",
                  "shape", "shapes")  # fmt: skip
 
     def __init__(
@@ -96,7 +96,7 @@ class KernelNode:
         shape: Shape,
         shapes: tuple[Shape, ...],
         results: tuple[int, ...],
-        launch: Launch,
+        pending: PendingCall,
         options: KernelOptions,
     ) -> None:
         self.program = program
@@ -105,7 +105,7 @@ class KernelNode:
         self.shapes = shapes
         self.shape = shape
         self.results = results
-        self.launch = launch
+        self.pending = pending
         self.options = options
         self.fresh = True
 
@@ -115,7 +115,7 @@ class KernelNode:
         call: KernelCall,
         at: int,
         recording: Recording,
-        launch: Launch,
+        pending: PendingCall,
         options: KernelOptions,
     ) -> KernelNode:
         """Return the node of one pass of a call."""
@@ -128,7 +128,7 @@ class KernelNode:
             recording.shape,
             recording.shapes,
             call.results[at],
-            launch,
+            pending,
             options,
         )
 
@@ -152,8 +152,8 @@ class KernelNode:
         """
         around = (other for p in self.parents if p is not None for other in p.levels)
         return (
-            len(self.launch.passes) == 1
-            and bool(self.launch.live())
+            len(self.pending.passes) == 1
+            and bool(self.pending.live())
             and not self._primal_waits()
             and not any(other.alive and other is not level for other in around)
             and not any(isinstance(g, Tracer) for g in given.values())
@@ -162,8 +162,8 @@ class KernelNode:
     def _primal_waits(self) -> bool:
         """Whether a pending argument is not read by the gradients."""
         return any(
-            isinstance(cell, Cell) and cell.launch is not None and held is None
-            for cell, held in zip(self.launch.arguments, self.arguments, strict=True)
+            isinstance(cell, Cell) and cell.pending is not None and held is None
+            for cell, held in zip(self.pending.arguments, self.arguments, strict=True)
         )
 
     def _gradients(self, wrt: tuple[int, ...], given: dict[int, Any], level: Level) -> list[Any]:
@@ -175,22 +175,22 @@ class KernelNode:
         self, wrt: tuple[int, ...], given: dict[int, Any], level: Level
     ) -> list[Any] | None:
         """Return gradients from a kernel that makes pending outputs too; None if it may not."""
-        with self.launch.lock:
+        with self.pending.lock:
             return self._merged(wrt, given) if self._is_wanted(given, level) else None
 
     def _merged(self, wrt: tuple[int, ...], given: dict[int, Any]) -> list[Any]:
         plan = plan_pullback(self.program, wrt, tuple(given), self.options, with_primals=True)
         if not any(plan.gradients):
-            return [None] * len(wrt)  # nothing to share a kernel with: the launch runs by itself
-        live = self.launch.live()
-        values = _kept(plan, [*self.launch.values(), *given.values()], self.shape)
+            return [None] * len(wrt)  # nothing to share a kernel with: the call runs by itself
+        live = self.pending.live()
+        values = _kept(plan, [*self.pending.values(), *given.values()], self.shape)
         primals = [OutputRequest(*plan.primals[r.result], r.shape) for _, r in live]
         own = (self.shapes[i] for i in wrt)
         shapes = [None if shape == self.shape else shape for shape in own]
         requests = (*primals, *_requests(plan, shapes))
         numbers = kernel_values(plan.passes[0], values)
         arrays = execute(plan.passes, requests, numbers, self.options.backend)
-        self.launch.finish(live, arrays[: len(live)])
+        self.pending.finish(live, arrays[: len(live)])
         return _spread(plan, arrays[len(live) :])
 
 
@@ -308,11 +308,11 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     if not isinstance(x, Tracer):
         return apply_call(_summing(scalar_type_of(x.dtype), shape), (x,))[0]
     levels = levels_of([x])
-    source, launch = x.cell, x.cell.launch
+    source, pending = x.cell, x.cell.pending
     cell = Cell(shape, source.type, source.library, source.device, weak=source.weak)
-    if launch is None or not launch.join(cell, source):
-        launch = Launch((_identity(source.type),), (source,), None, check_mode(levels))
-        launch.add(cell, OutputRequest(0, 0, shape))
+    if pending is None or not pending.join(cell, source):
+        pending = PendingCall((_identity(source.type),), (source,), None, check_mode(levels))
+        pending.add(cell, OutputRequest(0, 0, shape))
     return type(x)(cell, Origin(SumNode(x.origin), 0, levels))
 
 

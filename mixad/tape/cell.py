@@ -1,7 +1,7 @@
-"""Where a value lives: an array, or a launch that will make it when someone asks.
+"""Where a value lives: an array, or a pending call that will make it when someone asks.
 
-A launch is one call of the kernels.  It holds its outputs weakly, so that what nobody holds any
-more when it runs is not computed, and further outputs may join it until then.
+A pending call of the kernels holds its outputs weakly, so that what nobody holds any more when it
+runs is not computed, and further outputs may join it until then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 from mixad.tape.held import Held
 
-__all__ = ["Cell", "Launch", "kernel_values"]
+__all__ = ["Cell", "PendingCall", "kernel_values"]
 
 
 class Cell:
@@ -37,11 +37,11 @@ class Cell:
         Its device, as the library names it.
     weak : bool
         Whether it began as a Python number and adapts to the dtypes beside it.
-    launch : Launch or None
+    pending : PendingCall or None
         What makes the array; None when it is there.
     """
 
-    __slots__ = ("__weakref__", "_held", "device", "launch", "library", "shape", "type", "weak")
+    __slots__ = ("__weakref__", "_held", "device", "library", "pending", "shape", "type", "weak")
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Cell:
         self.library = library
         self.device = device
         self.weak = weak
-        self.launch: Launch | None = None
+        self.pending: PendingCall | None = None
         self._held: Held
 
     @classmethod
@@ -72,18 +72,18 @@ class Cell:
     @property
     def array(self) -> Array:
         """The array; what makes it is run if it has not been."""
-        launch = self.launch
-        if launch is not None:
-            _force(launch)
+        call = self.pending
+        if call is not None:
+            _force(call)
         return self._held.array
 
     def fill(self, array: Array, check: CheckMode) -> None:
-        """Store the array that the launch made."""
+        """Store the array that the call made."""
         self._held = Held(array, check)
-        self.launch = None  # last: other threads take this as the sign that the array is there
+        self.pending = None  # last: other threads take this as the sign that the array is there
 
 
-class Launch:
+class PendingCall:
     """A call of the kernels that has not been made yet.
 
     Parameters
@@ -101,7 +101,7 @@ class Launch:
     ----------
     lock : threading.Lock
         Held from the look at what is wanted until it is made: threads may share pending values.
-        A launch takes the locks of those that it waits for, never the other way round.
+        A call takes the locks of those that it waits for, never the other way round.
     """
 
     __slots__ = ("_check", "_wanted", "arguments", "backend", "lock", "passes")
@@ -121,12 +121,12 @@ class Launch:
         self._wanted: list[tuple[weakref.ref[Cell], OutputRequest]] = []
 
     def add(self, cell: Cell, request: OutputRequest) -> None:
-        """Let this launch make ``cell``."""
-        cell.launch = self
+        """Let this call make ``cell``."""
+        cell.pending = self
         self._wanted.append((weakref.ref(cell), request))
 
     def join(self, cell: Cell, source: Cell) -> bool:
-        """Let this launch make ``cell``, the sum of ``source``, if it has yet to store that."""
+        """Let this call make ``cell``, the sum of ``source``, if it has yet to store that."""
         with self.lock:
             request = next((r for held, r in self._wanted if held() is source), None)
             if request is None or request.shape is not None:
@@ -139,10 +139,10 @@ class Launch:
         found = ((held(), request) for held, request in self._wanted)
         return [(cell, request) for cell, request in found if cell is not None]
 
-    def waits_for(self) -> list[Launch]:
-        """Return the launches that make arguments of this one."""
-        launches = [a.launch for a in self.arguments if isinstance(a, Cell)]
-        return [launch for launch in launches if launch is not None]
+    def waits_for(self) -> list[PendingCall]:
+        """Return the calls that make arguments of this one."""
+        calls = [a.pending for a in self.arguments if isinstance(a, Cell)]
+        return [call for call in calls if call is not None]
 
     def values(self) -> tuple[Any, ...]:
         """Return the arguments as kernels take them: arrays, and scalars for uniforms."""
@@ -166,9 +166,9 @@ class Launch:
         self._wanted = []
 
 
-def _force(launch: Launch) -> None:
-    """Run a launch after those it waits for, however long the chain is."""
-    stack = [launch]
+def _force(call: PendingCall) -> None:
+    """Run a call after those it waits for, however long the chain is."""
+    stack = [call]
     while stack:
         waits_for = stack[-1].waits_for()
         if waits_for:

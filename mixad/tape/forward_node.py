@@ -1,6 +1,6 @@
 """The kernel node whose partials are computed with the primal and multiplied by cotangents later.
 
-One launch makes outputs and partials; the pullback is a second, cheap kernel that reads partials
+One call makes outputs and partials; the pullback is a second, cheap kernel that reads partials
 and cotangents only.  It pays where the program is dear and nothing is broadcast.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 from mixad.tape.broadcast_node import KernelNode, apply_plan
-from mixad.tape.cell import Cell, Launch
+from mixad.tape.cell import Cell, PendingCall
 from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
 from mixad.tape.node import Cotangents
 from mixad.tape.recording import KernelCall, Recording, Shape
@@ -22,7 +22,7 @@ __all__ = ["ForwardNode", "record_forward"]
 
 
 class ForwardNode:
-    """A broadcast whose partials are stored, or will be when its launch runs.
+    """A broadcast whose partials are stored, or will be when its call runs.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class ForwardNode:
 def record_forward(
     program: Program, arguments: Sequence[Any], tracers: list[Tracer], options: KernelOptions
 ) -> tuple[Any, ...]:
-    """Record a program so that its launch computes outputs and partials.
+    """Record a program so that its call computes outputs and partials.
 
     Parameters
     ----------
@@ -100,9 +100,9 @@ def record_forward(
     recording = Recording.of(program, arguments, tracers)
     plan = plan_forward(program, recording.active, options)
     call = KernelCall.storing(*plan.passes)
-    launch, cells = recording.launch(call, options.backend)
+    pending, cells = recording.pending(call, options.backend)
     stored = (
-        cells if len(recording.levels) == 1 else _traced(call, recording, launch, cells, options)
+        cells if len(recording.levels) == 1 else _traced(call, recording, pending, cells, options)
     )
     read = plan.read
     residuals = [r if i in read else None for i, r in enumerate((*recording.arguments, *stored))]
@@ -115,7 +115,7 @@ def record_forward(
 def _traced(
     call: KernelCall,
     recording: Recording,
-    launch: Launch,
+    pending: PendingCall,
     cells: Sequence[Cell],
     options: KernelOptions,
 ) -> list[Tracer]:
@@ -123,7 +123,7 @@ def _traced(
 
     To a single transform they are constants; then nothing needs to be kept to differentiate them.
     """
-    nodes = [KernelNode.of(call, at, recording, launch, options) for at in range(len(call.passes))]
+    nodes = [KernelNode.of(call, at, recording, pending, options) for at in range(len(call.passes))]
     return [
         recording.traced(cell, nodes[request.pass_index], request.result)
         for cell, request in zip(cells, call.outputs, strict=True)

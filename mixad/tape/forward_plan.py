@@ -18,7 +18,7 @@ from mixad.scalar.ir import Atom, Block, Const, Program
 from mixad.scalar.pullback import contraction, even_chunks
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.simplify import without_dead_code
-from mixad.tape.plan import PullbackPlan
+from mixad.tape.pullback_plan import PullbackPlan
 
 __all__ = ["ForwardPlan", "plan_contraction", "plan_forward"]
 

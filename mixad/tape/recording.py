@@ -13,7 +13,7 @@ from mixad.errors import KernelGradientError
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64, ScalarType
-from mixad.tape.cell import Cell, Launch
+from mixad.tape.cell import Cell, PendingCall
 from mixad.tape.node import Node, Rule, apply_rule, common_library
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of
 
@@ -126,17 +126,17 @@ class Recording(NamedTuple):
         """Indices of the arguments that are traced."""
         return tuple([i for i, parent in enumerate(self.parents) if parent is not None])
 
-    def launch(self, call: KernelCall, backend: str | None) -> tuple[Launch, list[Cell]]:
-        """Return the launch that makes a call's outputs, and their cells."""
+    def pending(self, call: KernelCall, backend: str | None) -> tuple[PendingCall, list[Cell]]:
+        """Return the pending call that makes a call's outputs, and their cells."""
         values = [a.cell if isinstance(a, Tracer) else a for a in self.arguments]
-        launch = Launch(call.passes, values, backend, check_mode(self.levels))
+        pending = PendingCall(call.passes, values, backend, check_mode(self.levels))
         cells = []
         for request, type in zip(call.outputs, call.types, strict=True):
             shape = self.shape if request.shape is None else request.shape
             cell = Cell(shape, type, self.library, self.device, weak=self.weak)
-            launch.add(cell, request)
+            pending.add(cell, request)
             cells.append(cell)
-        return launch, cells
+        return pending, cells
 
     def traced(self, cell: Cell, node: Node, index: int) -> Tracer:
         """Return a result: output ``index`` of a node."""

@@ -199,7 +199,7 @@ def check_mode(levels: frozenset[Level]) -> CheckMode:
 
 
 def kept(value: Any, levels: frozenset[Level]) -> Any:
-    """Return an argument as nodes and launches keep it: an array is watched for changes."""
+    """Return an argument as nodes and pending calls keep it: an array is watched for changes."""
     if isinstance(value, (Tracer, np.generic)) or is_scalar(value):
         return value
     return Held(value, check_mode(levels))
