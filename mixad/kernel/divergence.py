@@ -11,8 +11,10 @@ The result is an ordinary program that computes the same values.
 
 from __future__ import annotations
 
+import math
+from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from mixad.kernel.cost import BRANCH_COST, statement_cost
@@ -55,10 +57,10 @@ class _Arm:
     cond: _Node | Atom | None
     taken: bool
     sibling: _Arm | None = None
+    depth: int = field(init=False)
 
-    @property
-    def depth(self) -> int:
-        return 0 if self.parent is None else 1 + self.parent.depth
+    def __post_init__(self) -> None:
+        self.depth = 0 if self.parent is None else 1 + self.parent.depth
 
 
 @dataclass(eq=False)
@@ -80,6 +82,7 @@ class _Tree:
         self._arm_count = 1
         self.nodes: list[_Node] = []
         self.conditions: list[_Node] = []
+        self._ifs: list[tuple[If, _Arm, slice]] = []
         self.results: set[_Node | Atom] = set()
         self.users: defaultdict[_Node, set[_Node]] = defaultdict(set)
         self._known: dict[object, _Node] = {}
@@ -89,13 +92,14 @@ class _Tree:
         return atom if isinstance(atom, Const) else self._values[atom]
 
     def add_if(self, s: If, arm: _Arm) -> None:
-        cond = self.value(s.cond)
+        cond, first = self.value(s.cond), len(self.conditions)
         if isinstance(cond, _Node):
             self.conditions.append(cond)
         then, orelse = (_Arm(self._arm_count + k, arm, cond, k == 0) for k in range(2))
         self._arm_count += 2
         then.sibling, orelse.sibling = orelse, then
         ones, others = self.add_block(s.then, then), self.add_block(s.orelse, orelse)
+        self._ifs.append((s, arm, slice(first, len(self.conditions))))
         for out, a, b in zip(s.outs, ones, others, strict=True):
             self._values[out] = self.node("where", (cond, a, b), out.type, 1, arm)
 
@@ -118,9 +122,9 @@ class _Tree:
         node.arms.add(arm)
         return node
 
-    def is_used_outside(self, node: _Node, run: Sequence[_Node]) -> bool:
+    def is_used_outside(self, node: _Node, run: Set[_Node]) -> bool:
         """Whether anything but the nodes of a run reads a node."""
-        return node in self.results or any(u not in run for u in self.users[node])
+        return node in self.results or not self.users[node] <= run
 
     def settle(self, results: Iterable[Var]) -> None:
         """Reduce each node's arms (two sides of a condition are what is around it); find users."""
@@ -134,17 +138,28 @@ class _Tree:
                 if isinstance(arg, _Node):
                     self.users[arg].add(node)
 
-    def condition_cost(self) -> int:
-        """Return what it costs to know all conditions for all lanes."""
-        return sum(n.cost for n in self._feeding(self.conditions))
+    def condition_costs(self) -> dict[tuple[Var, ...], int]:
+        """Return, by the outputs of each If of the tree, the cost of its and its inner conditions.
 
-    def _feeding(self, goals: Iterable[_Node]) -> set[_Node]:
-        """Return the nodes that some nodes are computed from, themselves included."""
+        That is for all lanes, and without what is computed around the If anyhow.
+        """
+        costs = {}
+        for s, arm, inner in self._ifs:
+            around = {arm, *_ancestors(arm)} - {self.root}
+            needed = self._feeding(self.conditions[inner], around)
+            costs[s.outs] = sum(n.cost for n in needed)
+        return costs
+
+    def _feeding(self, goals: Iterable[_Node], around: Set[_Arm] = frozenset()) -> set[_Node]:
+        """Return the nodes that some nodes are computed from, themselves included.
+
+        Those that an arm in ``around`` needs are passed over.
+        """
         found: set[_Node] = set()
         waiting = list(goals)
         while waiting:
             node = waiting.pop()
-            if node not in found:
+            if node not in found and around.isdisjoint(node.arms):
                 found.add(node)
                 waiting += [a for a in node.args if isinstance(a, _Node)]
         return found
@@ -152,12 +167,18 @@ class _Tree:
 
 def _reduced(arms: set[_Arm]) -> set[_Arm]:
     arms = set(arms)
-    for arm in sorted(arms, key=lambda a: -a.depth):
+    waiting = sorted(arms, key=_depth)
+    while waiting:
+        arm = waiting.pop()
         if arm in arms and arm.sibling in arms and arm.parent is not None:
             arms -= {arm, arm.sibling}
             arms.add(arm.parent)
-            return _reduced(arms)
+            insort(waiting, arm.parent, key=_depth)
     return {a for a in arms if not any(b in arms for b in _ancestors(a))}
+
+
+def _depth(arm: _Arm) -> int:
+    return arm.depth
 
 
 def _ancestors(arm: _Arm) -> Iterable[_Arm]:
@@ -173,6 +194,7 @@ class _Flattening:
         self.program = program
         self.varying = varying
         self.builder = Builder(program.name)
+        self.condition_costs: dict[tuple[Var, ...], int] = {}
         self.names: dict[Var, Atom] = {**self.builder.copy_params(program.params)}
 
     def result(self) -> Program:
@@ -189,12 +211,8 @@ class _Flattening:
     def statement(self, s: Statement) -> None:
         self.builder.line = s.line or self.builder.line
         match s:
-            case If() if s.cond in self.varying and _is_tree(s):
-                tree = self.tree(s)
-                if tree.condition_cost() <= _MOST_CONDITION_COST:
-                    self.emit_tree(s, tree)
-                else:
-                    self.copy_if(s)
+            case If() if s.cond in self.varying and self.condition_cost(s) <= _MOST_CONDITION_COST:
+                self.emit_tree(s, self.tree(s))
             case If():
                 self.copy_if(s)
             case While():
@@ -222,6 +240,17 @@ class _Flattening:
 
     # -- trees -------------------------------------------------------------------------------------
 
+    def condition_cost(self, s: If) -> float:
+        """Return what it costs to know all conditions of a tree; infinite for what is no tree.
+
+        It is found for all of a tree at once: a long chain of conditions is a deep tree.
+        """
+        if not s.outs or s.outs not in self.condition_costs:
+            if not _is_tree(s):
+                return math.inf
+            self.condition_costs |= self.tree(s).condition_costs()
+        return self.condition_costs[s.outs]
+
     def tree(self, s: If) -> _Tree:
         tree = _Tree(self.names)
         tree.add_if(s, tree.root)
@@ -240,7 +269,8 @@ class _Flattening:
         """Emit nodes that the same arms need: under their condition if that can save something."""
 
         arms = run[0].arms
-        wanted = [n for n in run if tree.is_used_outside(n, run)]
+        members = set(run)
+        wanted = [n for n in run if tree.is_used_outside(n, members)]
 
         def emit() -> list[Atom]:
             for node in run:
@@ -285,15 +315,19 @@ def _is_tree(s: If) -> bool:
 
 def _runs(nodes: Sequence[_Node]) -> Iterable[list[_Node]]:
     """Yield the nodes in runs that the same arms need, each after what it is computed from."""
-    waiting = list(nodes)
+    waiting = _widest_first(nodes)
+    alike: defaultdict[frozenset[_Arm], list[_Node]] = defaultdict(list)
+    for node in nodes:
+        alike[frozenset(node.arms)].append(node)
     done: set[_Node] = set()
     while waiting:
-        first = next(n for n in _widest_first(waiting) if _is_ready(n, done))
+        arms = frozenset(next(n for n in waiting if _is_ready(n, done)).arms)
         run = []
-        for node in waiting:
-            if node.arms == first.arms and _is_ready(node, done):
+        for node in alike[arms]:
+            if _is_ready(node, done):
                 run.append(node)
                 done.add(node)
+        alike[arms] = [n for n in alike[arms] if n not in done]
         waiting = [n for n in waiting if n not in done]
         yield run
 

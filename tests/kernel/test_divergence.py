@@ -1,5 +1,6 @@
 """Flattened conditions: the same values, shared work once, dear conditions left alone."""
 
+import math
 import subprocess
 import sys
 from collections import Counter
@@ -8,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mixad.kernel import divergence
 from mixad.kernel.cost import BRANCH_COST
 from mixad.kernel.divergence import flatten_divergence
 from mixad.scalar.build import Builder
 from mixad.scalar.interpret import interpret
 from mixad.scalar.ir import ArrayType, Equation, If, Load, While, walk_statements
+from mixad.scalar.math import expand
 from mixad.scalar.types import BOOL, F64, I32
 from mixad.scalar.verify import verify
 from mixad.testing import ALL_OPS, Recipe, programs, random_arguments, same_bits
@@ -199,6 +202,48 @@ def test_loads_and_loops_stay_under_their_condition(statement):
     (kept,) = conditions(flat.body)
     assert any(isinstance(s, statement) for s in walk_statements(kept.then))
     assert not any(isinstance(s, statement) for s in flat.body.statements)
+
+
+# -- long chains -----------------------------------------------------------------------------------
+
+
+def chain_of_sines(arms):
+    """Return ``if x < 0: sin(1.5x) elif x < 1: sin(2.5x) …``, whose sines hold conditions too."""
+    b = Builder("chain")
+    x = b.param("x", F64)
+
+    def rest(k):
+        if k == arms:
+            return [x]
+        return b.if_(
+            b.op("lt", x, b.const(float(k), F64)),
+            lambda: [b.op("sin", b.op("mul", x, b.const(k + 1.5, F64)))],
+            lambda: rest(k + 1),
+        )
+
+    return expand(b.finish(rest(0)))
+
+
+def test_a_long_chain_is_right_in_each_arm():
+    flat = verify(flattened(chain_of_sines(40)))
+    for k in range(40):
+        (got,) = interpret(flat, [k - 0.5])
+        assert got == pytest.approx(math.sin((k - 0.5) * (k + 1.5)), abs=4e-16)
+    assert interpret(flat, [40.5]) == (40.5,)
+
+
+def test_work_grows_with_the_length_of_a_chain_not_with_its_square(monkeypatch):
+    met = Counter()
+    node = divergence._Tree.node
+
+    def counted(tree, *arguments):
+        met[arms] += 1
+        return node(tree, *arguments)
+
+    monkeypatch.setattr(divergence._Tree, "node", counted)
+    for arms in (30, 60):
+        flattened(chain_of_sines(arms))
+    assert met[60] < 2.5 * met[30]
 
 
 # -- determinism -----------------------------------------------------------------------------------
