@@ -32,7 +32,7 @@ BOTH = (OutputRequest(0, 0), OutputRequest(0, 1))
 def test_it_is_found_by_name_and_serves_every_library():
     assert isinstance(registry.backend("reference"), ReferenceBackend)
     (spec,) = reference.mixad_backends()
-    assert spec.capability.serves("some_library", "some_device", "float32")
+    assert spec.capability.serves("some_library", "some_device", frozenset({"float32"}))
     assert not spec.capability.native
 
 

@@ -27,8 +27,8 @@ def test_the_entry_point_registers_the_backend(registry):
 
 def test_it_serves_no_tensor_on_the_cpu(registry):
     (spec,) = registry.specs
-    assert not spec.capability.serves("torch", "cpu", "float32")
-    assert spec.capability.serves("torch", "cuda", "float32")
+    assert not spec.capability.serves("torch", "cpu", frozenset({"float32"}))
+    assert spec.capability.serves("torch", "cuda", frozenset({"float32"}))
 
 
 def test_registering_imports_no_torch():
