@@ -111,7 +111,13 @@ class Variable(Generic[T]):
 
 
 def available_cores() -> int:
-    """Return how many cores this process may run on, as affinity and containers allow."""
+    """Return how many cores this process may run on, by its affinity.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
