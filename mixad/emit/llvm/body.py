@@ -211,7 +211,7 @@ class Body:
         start = text.splat(outer or Value("true", BOOL, False))
         phis = self.enter_loop(s, head, [True] * len(s.carries))
         inside = Value(f"%{text.name()}", BOOL, True)
-        active_phi = (inside, text.placeholder(), start, phis[0][3] if phis else self.entered_from)
+        active_phi = (inside, text.reserve(), start, phis[0][3] if phis else self.entered_from)
         self.mask = inside
         (test,) = self.block(s.cond)
         self.mask = text.both(inside, test)
@@ -242,7 +242,7 @@ class Body:
         phis = []
         for var, init in zip(s.carries, inits, strict=True):
             self.values[var] = Value(f"%{text.name()}", init.type, init.lanes)
-            phis.append((self.values[var], text.placeholder(), init, self.entered_from))
+            phis.append((self.values[var], text.reserve(), init, self.entered_from))
         return phis
 
     def next_turn(

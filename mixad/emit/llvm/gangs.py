@@ -51,18 +51,14 @@ def gang_loop(
     text.add(f"br i1 {begins_full}, label %{head}, label %{last}")
 
     text.begin(last)
-    at_phi = text.placeholder()
-    count = text.let(f"sub i64 {place.high}, {at}")
-    for reader in readers:
-        reader.fill_stage(at, count)
-    back = text.let(f"sub i64 0, {at}")
-    staged = [element_at(text, s.stage, back, s.type) for s in streams]
+    at_phi = text.reserve()
+    staged = _staged_bases(text, at, place.high, readers, streams)
     from_last = text.label
     text.add(f"br label %{head}")
 
     text.begin(head)
-    here_phi = text.placeholder()
-    base_phis = [text.placeholder() for _ in streams]
+    here_phi = text.reserve()
+    base_phis = [text.reserve() for _ in streams]
     bases = [f"%{text.name()}" for _ in streams]
     yield Gang(text, here, place.high), dict(zip(streams, bases, strict=True))
 
@@ -74,19 +70,29 @@ def gang_loop(
     text.add(f"br i1 {some_left}, label %{last}, label %{done}")
 
     text.fill(at_phi, f"{at} = phi i64 [ {place.low}, %{before} ], [ {following}, %{goes_on} ]")
-    text.fill(
-        here_phi,
-        f"{here} = phi i64 [ {place.low}, %{before} ], [ {at}, %{from_last} ], "
-        f"[ {following}, %{end} ]",
-    )
+    arrives = f"phi i64 [ {place.low}, %{before} ], [ {at}, %{from_last} ], [ {following}, %{end} ]"
+    text.fill(here_phi, f"{here} = {arrives}")
     for phi, base, stream, stage in zip(base_phis, bases, streams, staged, strict=True):
-        text.fill(
-            phi,
-            f"{base} = phi ptr [ {stream.row}, %{before} ], [ {stage}, %{from_last} ], "
-            f"[ {stream.row}, %{end} ]",
-        )
+        row = stream.row
+        arrives = f"phi ptr [ {row}, %{before} ], [ {stage}, %{from_last} ], [ {row}, %{end} ]"
+        text.fill(phi, f"{base} = {arrives}")
     text.begin(done)
     _empty_stages(text, place, writers)
+
+
+def _staged_bases(
+    text: Text,
+    at: str,
+    high: str,
+    readers: Sequence[Reader],
+    streams: Sequence[Reader | Writer],
+) -> list[str]:
+    """Fill the readers' stages with what is left of a row; return every array's base for it."""
+    count = text.let(f"sub i64 {high}, {at}")
+    for reader in readers:
+        reader.fill_stage(at, count)
+    back = text.let(f"sub i64 0, {at}")
+    return [element_at(text, stream.stage, back, stream.type) for stream in streams]
 
 
 def _fits(text: Text, index: str, high: str) -> str:

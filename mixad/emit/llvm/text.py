@@ -114,7 +114,7 @@ class Text:
         self.declarations[name] = f"declare {signature.format('@' + name)}"
         return f"@{name}"
 
-    def placeholder(self) -> int:
+    def reserve(self) -> int:
         """Reserve a line that is known later; return its position for `fill`."""
         self.lines.append("")
         return len(self.lines) - 1
@@ -148,7 +148,7 @@ class Text:
         before = self.label
         self.add(f"br label %{head}")
         self.begin(head)
-        phi = self.placeholder()
+        phi = self.reserve()
         yield index
         self.add(f"{following} = add i64 {index}, {step}")
         again = self.let(f"icmp slt i64 {following}, {high}")
