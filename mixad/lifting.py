@@ -14,7 +14,7 @@ from mixad.backends.arrays import is_array, scalar_type_of
 from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
-from mixad.tape.broadcast_node import broadcast_to
+from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.node import ConstantNode, InputNode
 from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, stripped

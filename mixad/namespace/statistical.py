@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mixad.namespace.manipulation import normalized_axes, reshape
-from mixad.tape.broadcast_node import sum_to
+from mixad.tape.broadcasting import sum_to
 
 __all__ = ["mean", "total"]
 

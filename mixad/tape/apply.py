@@ -7,12 +7,12 @@ from typing import Any
 
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.scalar.ir import Program
-from mixad.tape.broadcast_node import apply_call
 from mixad.tape.forward_node import record_forward
-from mixad.tape.recording import KernelCall
+from mixad.tape.kernel_call import KernelCall, kernel_values
+from mixad.tape.kernel_node import record
 from mixad.tape.tracer import Tracer
 
-__all__ = ["apply_program"]
+__all__ = ["apply_call", "apply_program"]
 
 
 def apply_program(
@@ -37,8 +37,19 @@ def apply_program(
         One array for each output; a pending tracer where an argument is traced.  Outputs that are
         no floats have no derivative and are plain arrays.
     """
+    if not any(isinstance(a, Tracer) for a in arguments):
+        return KernelCall.storing(program).kernel(
+            kernel_values(program, arguments), options.backend
+        )
     if options.placement == "forward":
-        tracers = [a for a in arguments if isinstance(a, Tracer)]
-        if tracers:
-            return record_forward(program, arguments, tracers, options)
+        return record_forward(program, arguments, options)
     return apply_call(KernelCall.storing(program), arguments, options)
+
+
+def apply_call(
+    call: KernelCall, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
+) -> tuple[Any, ...]:
+    """Record a call of one pass, of which an argument is traced: see `apply_program`."""
+    node = record(call, arguments, options)[0]
+    outputs = [node.traced(k) for k in range(len(node.outputs))]
+    return tuple([o if o.cell.type.is_float else o.cell.array for o in outputs])

@@ -1,11 +1,18 @@
-"""The backward pass: pop a node's cotangents, call its pullback, add into its parents."""
+"""The backward pass: pop a node's cotangents, call its pullback, add into its parents.
+
+Kernel nodes are not pulled back one by one.  A node whose results are read by the members of a
+group joins it; the group is pulled back, by one kernel, when something else needs what it gives.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from mixad.tape.broadcast_node import broadcast_to
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.fusion import is_readable_inside
+from mixad.tape.group import Group
+from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import InputNode, Node, RuleNode
 from mixad.tape.tracer import Level, Origin, Tracer
 
@@ -41,28 +48,146 @@ def backward(
     list of (Cotangent or None)
         One for each input, broadcasting to its shape; None where it is zero.
     """
-    waiting = _count_consumers(level, [origin.node for origin, _ in outputs])
-    found: dict[int, dict[int, Cotangent]] = {}
-    ready: list[Node] = []
+    walk = _Walk(level, outputs)
+    walk.run()
+    return [walk.found.get(id(node), {}).get(0) for node in inputs]
 
-    def release(origin: Origin, value: Any, fresh: bool) -> None:
-        key = id(origin.node)
-        _add(found.setdefault(key, {}), origin.output, value, fresh)
-        waiting[key] -= 1
-        if not waiting[key]:
-            ready.append(origin.node)
 
-    while outputs:
-        release(*outputs.pop(), fresh=False)
-    while ready:
-        node = ready.pop()
-        if isinstance(node, InputNode) and node.level is level:
-            continue
-        gradients = _pulled(node, found.pop(id(node)), level)
+class _Walk:
+    """One backward pass.
+
+    Parameters
+    ----------
+    level : Level
+        The transform's.
+    outputs : list of (Origin, array)
+        Where it begins and with which cotangents; emptied.
+
+    Attributes
+    ----------
+    found : dict
+        By the id of a node and the index of an output: the cotangent so far.
+    """
+
+    def __init__(self, level: Level, outputs: list[tuple[Origin, Any]]) -> None:
+        self.found: dict[int, dict[int, Cotangent]] = {}
+        self._level = level
+        self._waiting = _count_consumers(level, [origin.node for origin, _ in outputs])
+        self._kernels: list[KernelNode] = []  # ready, may join a group
+        self._others: list[Node] = []  # ready, need what open groups give
+        self._groups: list[Group] = []  # open
+        self._readers: dict[int, list[tuple[Group, Origin]]] = {}  # open groups that read a node
+        while outputs:
+            origin, value = outputs.pop()
+            self.add(origin, value, fresh=False)
+            self.arrive(origin, None)
+
+    def run(self) -> None:
+        """Visit all nodes."""
+        while True:
+            if self._kernels:
+                self._join(self._kernels.pop())
+            elif self._others:
+                self._pull(self._others.pop())
+            elif self._groups:
+                self._close(self._groups[-1])
+            else:
+                return
+
+    def add(self, origin: Origin, value: Any, *, fresh: bool) -> None:
+        """Add a cotangent to what an output has; None is zero, a smaller one broadcasts."""
+        if value is None:
+            return
+        found = self.found.setdefault(id(origin.node), {})
+        known = found.get(origin.output)
+        if known is not None:
+            # A tracer comes first: not every library leaves `array + tracer` to the tracer.
+            first, second = known.value, value
+            value = second + first if isinstance(second, Tracer) else first + second
+            fresh = True
+        found[origin.output] = Cotangent(value, fresh)
+
+    def arrive(self, origin: Origin, reader: Group | None) -> None:
+        """Note that a consumer of a node has been visited; ``reader``: and joined a group."""
+        node = origin.node
+        key = id(node)
+        if reader is not None:
+            self._readers.setdefault(key, []).append((reader, origin))
+        self._waiting[key] -= 1
+        if not self._waiting[key]:
+            if isinstance(node, KernelNode):
+                self._kernels.append(node)
+            elif not (isinstance(node, InputNode) and node.level is self._level):
+                self._others.append(node)
+
+    def _join(self, node: KernelNode) -> None:
+        """Let a kernel node join the group that reads it, or one that reads what it reads."""
+        readers = [each for each in self._readers.pop(id(node), ()) if each[0].members]
+        group = self._open_group(node, readers)
+        if any(reader is not group for reader, _ in readers):
+            self._readers[id(node)] = readers
+            self._others.append(node)  # what it needs is not there yet
+            return
+        if group is None:
+            group = Group(self._level, node)
+            self._groups.append(group)
+        else:
+            group.add(node)
+        for parent in node.parents:
+            if parent is not None and self._level in parent.levels:
+                self.arrive(parent, group)
+
+    def _open_group(
+        self, node: KernelNode, readers: Sequence[tuple[Group, Origin]]
+    ) -> Group | None:
+        """Return the open group that a node joins; None if it opens one."""
+        if node.siblings:
+            return None
+        if readers and all(_is_read_inside(group, origin, node) for group, origin in readers):
+            group = readers[0][0]
+            return group if group.admits(node) else None
+        if not readers:
+            for group in self._groups:
+                if group.shape == node.shape and group.reads(node) and group.admits(node):
+                    return group
+        return None
+
+    def _pull(self, node: Node) -> None:
+        """Visit a node that needs its cotangents now."""
+        for group, _ in self._readers.pop(id(node), ()):
+            self._close(group)
+        if isinstance(node, KernelNode):
+            self._join(node)
+            return
+        gradients = _pulled(node, self.found.pop(id(node), {}), self._level)
         for parent, gradient in zip(node.parents, gradients, strict=True):
-            if parent is not None and level in parent.levels:
-                release(parent, gradient, node.fresh)
-    return [found.get(id(node), {}).get(0) for node in inputs]
+            if parent is not None and self._level in parent.levels:
+                self.add(parent, gradient, fresh=node.fresh)
+                self.arrive(parent, None)
+
+    def _close(self, group: Group) -> None:
+        """Pull a group back, if that has not been done."""
+        if not group.members:
+            return
+        self._groups.remove(group)
+        cotangents = {
+            id(node): {k: c.value for k, c in self.found.pop(id(node)).items()}
+            for node in group.members
+            if id(node) in self.found
+        }
+        for parent, value, fresh in group.pull(cotangents):
+            self.add(parent, value, fresh=fresh)
+        group.members = []  # now closed; what only they hold is let go
+
+
+def _is_read_inside(group: Group, origin: Origin, node: KernelNode) -> bool:
+    """Whether a group that reads a result of a node can compute it in its own kernel."""
+    return (
+        group.shape == node.shape
+        and not group.members[0].siblings
+        and is_readable_inside(origin)
+        and not node.is_made(origin.output)
+    )
 
 
 def _pulled(node: Node, found: dict[int, Cotangent], level: Level) -> Sequence[Any]:
@@ -73,18 +198,6 @@ def _pulled(node: Node, found: dict[int, Cotangent], level: Level) -> Sequence[A
     if isinstance(node, RuleNode):
         cotangents = [broadcast_to(cotangents[0], node.shape)]
     return node.pullback(cotangents, level)
-
-
-def _add(found: dict[int, Cotangent], index: int, value: Any, fresh: bool) -> None:
-    """Add a cotangent to what an output has; None is zero, a smaller one broadcasts."""
-    if value is None:
-        return
-    known = found.get(index)
-    if known is not None:
-        # A tracer comes first: not every library leaves `array + tracer` to the tracer.
-        first, second = known.value, value
-        value, fresh = second + first if isinstance(second, Tracer) else first + second, True
-    found[index] = Cotangent(value, fresh)
 
 
 def _count_consumers(level: Level, roots: list[Node]) -> dict[int, int]:

@@ -7,15 +7,17 @@ and cotangents only.  It pays where the program is dear and nothing is broadcast
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
-from mixad.tape.broadcast_node import KernelNode, apply_plan
-from mixad.tape.cell import Cell, PendingCall
+from mixad.tape.cell import Cell
 from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
+from mixad.tape.gradient_plan import GradientPlan, planned
+from mixad.tape.kernel_call import KernelCall, Shape
+from mixad.tape.kernel_node import record
 from mixad.tape.node import Cotangents
-from mixad.tape.recording import KernelCall, Recording, Shape
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 
 __all__ = ["ForwardNode", "record_forward"]
@@ -64,20 +66,32 @@ class ForwardNode:
         """Run, or record, the contraction of the partials with the cotangents."""
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
         given = {m: g for m, g in enumerate(cotangents) if g is not None}
-        plan = plan_contraction(self.plan, wrt, tuple(given))
+        own = (self.shapes[i] for i in wrt)
+        shapes = tuple(None if shape == self.shape else shape for shape in own)
+        plan = _contraction(self.plan, wrt, tuple(given), shapes)
         values = [*self.residuals, *given.values()]
-        for i in plan.kept:
-            values[i] = _seen(values[i], level) if i < len(self.residuals) else values[i]
-        shapes = [self.shapes[i] for i in wrt]
-        found = apply_plan(plan, values, shapes, self.shape, self.options)
+        count = len(self.residuals)
+        kept = [_seen(values[i], level) if i < count else values[i] for i in plan.kept]
+        arrays = plan.arrays(kept, self.shape, self.options)
         gradients: list[Any] = [None] * len(self.parents)
-        for index, gradient in zip(wrt, found, strict=True):
-            gradients[index] = gradient
+        for index, (kind, at) in zip(wrt, plan.places, strict=True):
+            if kind == "array":
+                gradients[index] = arrays[at]
         return gradients
 
 
+@lru_cache(maxsize=4096)
+def _contraction(
+    plan: ForwardPlan,
+    wrt: tuple[int, ...],
+    cotangents: tuple[int, ...],
+    shapes: tuple[Shape | None, ...],
+) -> GradientPlan:
+    return planned(plan.program, plan_contraction(plan, wrt, cotangents), (), shapes, copies=True)
+
+
 def record_forward(
-    program: Program, arguments: Sequence[Any], tracers: list[Tracer], options: KernelOptions
+    program: Program, arguments: Sequence[Any], options: KernelOptions
 ) -> tuple[Any, ...]:
     """Record a program so that its call computes outputs and partials.
 
@@ -87,8 +101,6 @@ def record_forward(
         Of scalars.
     arguments : sequence
         One for each param, some of them traced.
-    tracers : list of Tracer
-        Those.
     options : KernelOptions
         The user's overrides.
 
@@ -97,37 +109,30 @@ def record_forward(
     tuple
         The outputs of the program, as `mixad.tape.apply.apply_program` returns them.
     """
-    recording = Recording.of(program, arguments, tracers)
-    plan = plan_forward(program, recording.active, options)
+    active = tuple(i for i, a in enumerate(arguments) if isinstance(a, Tracer))
+    plan = plan_forward(program, active, options)
     call = KernelCall.storing(*plan.passes)
-    pending, cells = recording.pending(call, options.backend)
-    stored = (
-        cells if len(recording.levels) == 1 else _traced(call, recording, pending, cells, options)
-    )
+    nodes = record(call, arguments, options, residuals=True)
+    first = nodes[0]
+    traced = [node.traced(k) for node in nodes for k in range(len(node.outputs))]
+    cells = [t.cell for t in traced]
+    # To a single transform the stored arrays are constants: then nothing differentiates them.
+    stored = cells if len(first.levels) == 1 else traced
+    given = [_residual(a, s) for a, s in zip(arguments, first.arguments, strict=True)]
     read = plan.read
-    residuals = [r if i in read else None for i, r in enumerate((*recording.arguments, *stored))]
-    shapes = recording.shape, recording.shapes
-    node = ForwardNode(plan, residuals, recording.parents, *shapes, options)
-    outputs = [recording.traced(cells[m], node, m) for m in range(len(program.outputs))]
+    residuals = [r if i in read else None for i, r in enumerate((*given, *stored))]
+    shapes = tuple(tuple(getattr(a, "shape", ())) for a in arguments)
+    node = ForwardNode(plan, residuals, first.parents, first.shape, shapes, options)
+    outputs = [
+        first.tracer_type(cells[m], Origin(node, m, first.levels))
+        for m in range(len(program.outputs))
+    ]
     return tuple(o if o.cell.type.is_float else o.cell.array for o in outputs)
 
 
-def _traced(
-    call: KernelCall,
-    recording: Recording,
-    pending: PendingCall,
-    cells: Sequence[Cell],
-    options: KernelOptions,
-) -> list[Tracer]:
-    """Return the stored arrays as results of the dual programs, for the transforms around.
-
-    To a single transform they are constants; then nothing needs to be kept to differentiate them.
-    """
-    nodes = [KernelNode.of(call, at, recording, pending, options) for at in range(len(call.passes))]
-    return [
-        recording.traced(cell, nodes[request.pass_index], request.result)
-        for cell, request in zip(cells, call.outputs, strict=True)
-    ]
+def _residual(argument: Any, source: Any) -> Any:
+    """Return an argument as the node keeps it: a tracer, a held array or a number."""
+    return argument if isinstance(argument, Tracer) else source
 
 
 def _seen(residual: Any, level: Level) -> Any:

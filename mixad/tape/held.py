@@ -43,6 +43,21 @@ class Held:
         self._mark = _mark(self._array, check)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return tuple(self._array.shape)
+
+    @property
+    def identity(self) -> int:
+        """What tells whether two hold one array."""
+        return id(self._array)
+
+    @property
+    def value(self) -> Array:
+        """The array, for kernels to read."""
+        return self.array
+
+    @property
     def array(self) -> Array:
         """The array, as it was when it was handed over.
 

@@ -9,6 +9,8 @@ order, no stack and no global state, and perturbations cannot be confused.
 
 from __future__ import annotations
 
+import threading
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -23,8 +25,8 @@ from mixad.tape.held import Held
 if TYPE_CHECKING:
     from mixad.tape.node import Node
 
-__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_mode", "kept", "levels_of", "plain",
-           "stripped"]  # fmt: skip
+__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_mode", "kept", "levels_of", "outside",
+           "plain", "stripped"]  # fmt: skip
 
 
 class Level:
@@ -41,12 +43,18 @@ class Level:
         Whether it is running.
     check : "off", "sample" or "full"
         How closely arrays that it reads later are watched for changes.
+    lock : RLock
+        Held while pending values that depend on it are made: threads may share them.
+    number : int
+        In the order of creation, in which locks are taken.
     """
 
-    __slots__ = ("alive", "check", "name")
+    __slots__ = ("alive", "check", "lock", "name", "number")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.number = next(_NUMBERS)
+        self.lock = threading.RLock()
         self.alive = True
         self.check = CHECK.read()
 
@@ -60,6 +68,9 @@ class Level:
         tb: TracebackType | None,
     ) -> None:
         self.alive = False
+
+
+_NUMBERS = count()
 
 
 class Origin(NamedTuple):
@@ -214,4 +225,12 @@ def stripped(value: Any, level: Level) -> Any:
     around = frozenset(other for other in value.origin.levels if other.alive and other is not level)
     if not around:
         return value.cell.array
-    return type(value)(value.cell, value.origin._replace(levels=around))
+    return type(value)(value.cell, outside(value.origin, level)._replace(levels=around))
+
+
+def outside(origin: Origin, level: Level) -> Origin:
+    """Return where an input of a level came from, outside of it; any other origin as it is."""
+    node = origin.node
+    if getattr(node, "level", None) is level and node.parents[0] is not None:
+        return node.parents[0]
+    return origin

@@ -17,7 +17,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.types import BOOL, F32, F64
 from mixad.tape.apply import apply_program
-from mixad.tape.broadcast_node import sum_to
+from mixad.tape.broadcasting import sum_to
 
 from .conftest import program
 

@@ -1,0 +1,70 @@
+"""Sums to smaller shapes and views in larger ones, each the other's adjoint."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any
+
+from mixad.backends.arrays import scalar_type_of
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import Program
+from mixad.scalar.types import ScalarType
+from mixad.tape.kernel_call import KernelCall, Shape
+from mixad.tape.kernel_node import record
+from mixad.tape.node import Rule, apply_rule
+from mixad.tape.tracer import Origin, Tracer, check_alive
+
+__all__ = ["broadcast_to", "sum_to"]
+
+
+def sum_to(x: Any, shape: Shape) -> Any:
+    """Sum a float array over the axes that a shape lacks or has with extent 1.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        What to sum; if it is pending, its kernel will sum it and need not store it.
+    shape : tuple of int
+        A shape that broadcasts to that of ``x``.
+
+    Returns
+    -------
+    array or Tracer
+        Of that shape.
+    """
+    if tuple(x.shape) == shape:
+        return x
+    if not isinstance(x, Tracer):
+        return _summing(scalar_type_of(x.dtype), shape).kernel((x,))[0]
+    check_alive(x)
+    pending = x.cell.pending
+    total = None if pending is None else pending.total(x.cell, shape)
+    if pending is None or total is None:
+        return record(_summing(x.cell.type, shape), (x,))[0].traced(0)
+    # What the node does not know as its own takes the sum's cotangent as it is: it broadcasts.
+    origin = Origin(pending, total, x.origin.levels) if x.origin.node is pending else x.origin
+    return type(x)(pending.cell(total), origin)
+
+
+def broadcast_to(x: Any, shape: Shape) -> Any:
+    """Return a view of an array in a larger shape; its cotangent is summed back."""
+    return x if tuple(x.shape) == shape else apply_rule(_BROADCAST_TO, x, shape=shape)
+
+
+_BROADCAST_TO = Rule(
+    "broadcast_to",
+    lambda xp, x, shape: xp.broadcast_to(x, shape),
+    (lambda g, x, shape: sum_to(g, x.shape),),
+)
+
+
+@lru_cache(maxsize=4096)
+def _summing(type: ScalarType, shape: Shape) -> KernelCall:
+    return KernelCall((_identity(type),), (OutputRequest(0, 0, shape),))
+
+
+@cache
+def _identity(type: ScalarType) -> Program:
+    builder = Builder("sum")
+    return builder.finish([builder.param("x", type)])

@@ -1,0 +1,330 @@
+"""Pending nodes become one program: which of them, and what it computes from what.
+
+The programs of several nodes are copied into one, where each reads the others' results directly.
+What a fused program is depends on the nodes' calls and on who reads whom, nothing else; that is
+its key, and everything derived from it is kept with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mixad.backends.execute import Kernel, kernel_for
+from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import Atom, Program, Var
+from mixad.tape.cell import Cell
+from mixad.tape.held import Held
+from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
+from mixad.tape.tracer import Origin
+
+if TYPE_CHECKING:
+    from mixad.tape.kernel_node import KernelNode
+
+__all__ = ["MOST_NODES", "FusedProgram", "Fusion", "common_options", "fuse", "is_readable_inside",
+           "make", "value_of"]  # fmt: skip
+
+MOST_NODES = 64
+"""Nodes in one kernel: compile time grows with its length, speed hardly does."""
+
+_MOST_PROGRAMS = 1024
+"""Fused programs that are remembered."""
+
+
+@dataclass(eq=False)
+class FusedProgram:
+    """The program of some fused nodes, and the kernels and plans that have been made for it."""
+
+    program: Program
+    kernels: dict[tuple[OutputRequest, ...], Kernel] = field(default_factory=dict)
+    plans: dict[object, Any] = field(default_factory=dict)
+
+    def kernel(self, requests: tuple[OutputRequest, ...]) -> Kernel:
+        """Return the kernel that makes some arrays of the results."""
+        found = self.kernels.get(requests)
+        if found is None:
+            found = self.kernels[requests] = kernel_for((self.program,), requests)
+        return found
+
+
+class Fusion(NamedTuple):
+    """Fused nodes with what they read from outside.
+
+    Attributes
+    ----------
+    fused : FusedProgram
+        What is computed; its params are the leaves.
+    sources : list
+        For each leaf a cell, a held array or a number.
+    parents : list of (Origin or None)
+        Where it came from; None if it is not traced.
+    shapes : list of tuple
+        Its shape; empty for what is no lane.
+    """
+
+    fused: FusedProgram
+    sources: list[Any]
+    parents: list[Origin | None]
+    shapes: list[Shape]
+
+
+def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fusion:
+    """Return the fusion of some nodes.
+
+    Parameters
+    ----------
+    members : sequence of KernelNode
+        Each after those whose results it reads inside.
+    wanted : sequence of (int, int)
+        The results of the fused program: position of a member, and which result of its program.
+
+    Returns
+    -------
+    Fusion
+        Leaves that are the same value are one.
+    """
+    position = {id(node): at for at, node in enumerate(members)}
+    known: dict[object, int] = {}
+    leaves = Fusion(_NOTHING, [], [], [])
+    key: list[object] = []
+    for node in members:
+        key.append(node.call)
+        for source, parent, kind in zip(
+            node.arguments, node.parents, node.call.kinds, strict=True
+        ):
+            if type(source) is Origin:
+                at = position.get(id(source.node))
+                if at is not None and is_readable_inside(source):
+                    key.append(_internal(at, source.node.outputs[source.output].result))
+                    continue
+                source = source.node.keep(source.output)  # noqa: PLW2901
+            key.append(_leaf(leaves, known, source, parent, kind))
+    key.extend(wanted)
+    return leaves._replace(fused=_fused_program(tuple(key), members, wanted))
+
+
+def _internal(member: int, result: int) -> int:
+    return ~(member << 16 | result)
+
+
+def _leaf(
+    leaves: Fusion, known: dict[object, int], source: Any, parent: Origin | None, kind: str
+) -> int:
+    """Return the index of a leaf, added if it is new."""
+    if parent is not None:
+        mark: object = (id(source), id(parent.node), parent.output, id(parent.levels), kind)
+    elif type(source) is Held:
+        mark = (source.identity, kind)
+    else:
+        mark = len(leaves.sources)  # numbers are told apart: which are equal may change
+    at = known.setdefault(mark, len(leaves.sources))
+    if at == len(leaves.sources):
+        leaves.sources.append(source)
+        leaves.parents.append(parent)
+        leaves.shapes.append(_shape(source) if kind == "lane" else ())
+    return at
+
+
+def _shape(source: Any) -> Shape:
+    return source.shape if type(source) is Cell or type(source) is Held else ()
+
+
+def value_of(source: Any) -> Any:
+    """Return a leaf as kernels take it; a pending one is made."""
+    return source.value if type(source) is Cell or type(source) is Held else source
+
+
+_NOTHING = FusedProgram(Builder("nothing").finish([]))
+_FUSED: dict[tuple[object, ...], FusedProgram] = {}
+
+
+def _fused_program(
+    key: tuple[object, ...], members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]
+) -> FusedProgram:
+    found = _FUSED.get(key)
+    if found is None:
+        if len(_FUSED) >= _MOST_PROGRAMS:
+            _FUSED.clear()
+        program = _composed([node.call for node in members], key, wanted)
+        found = _FUSED.setdefault(key, FusedProgram(program))
+    return found
+
+
+def _composed(
+    calls: Sequence[KernelCall], key: tuple[object, ...], wanted: Sequence[tuple[int, int]]
+) -> Program:
+    """Return the program of fused calls, whose key tells where each argument comes from."""
+    first = calls[0].passes[0]
+    if key == (calls[0], *range(len(first.params)), *((0, k) for k in range(len(first.outputs)))):
+        return first  # one call of which nothing is read twice
+    reads = iter(key)
+    builder = Builder(calls[-1].name)
+    leaves: list[Var] = []
+    results: list[tuple[Atom, ...]] = []
+    for call in calls:
+        next(reads)
+        program = call.passes[0]
+        names: dict[Var, Atom] = {}
+        for param in program.params:
+            at: Any = next(reads)
+            if at == len(leaves):
+                leaves += builder.copy_params([param]).values()
+            names[param.var] = leaves[at] if at >= 0 else results[~at >> 16][~at & 0xFFFF]
+        results.append(builder.copy(program.body, names))
+    return builder.finish([results[member][result] for member, result in wanted])
+
+
+def is_readable_inside(source: Origin) -> bool:
+    """Whether a value that is read by a node could be computed in the same kernel as the node."""
+    node: Any = source.node
+    return node.outputs[source.output].shape is None and not node.siblings
+
+
+def common_options(one: KernelOptions, other: KernelOptions) -> KernelOptions | None:
+    """Return the options of a kernel that two nodes share, None if theirs differ."""
+    if one is other or other == DEFAULT_OPTIONS:
+        return one
+    return other if one in (DEFAULT_OPTIONS, other) else None
+
+
+def make(root: KernelNode) -> None:
+    """Make the results of a node that someone holds, after those that it reads from outside."""
+    stack = [root]
+    while stack:
+        members = _with_ancestors(stack[-1])
+        before = _pending_leaves(members)
+        if before:
+            stack += before
+        else:
+            stack.pop()
+            _run(members)
+
+
+def _pending_leaves(members: Sequence[KernelNode]) -> list[KernelNode]:
+    """Return the nodes that have to be made first; they keep what is read of them."""
+    inside = {id(node) for node in members}
+    found: dict[int, KernelNode] = {}
+    for node in members:
+        for source in node.arguments:
+            if type(source) is Cell:
+                pending = source.pending
+            elif type(source) is Origin and not (
+                id(source.node) in inside and is_readable_inside(source)
+            ):
+                pending = source.node.keep(source.output).pending
+            else:
+                continue
+            if pending is not None:
+                found[id(pending)] = pending
+    return list(found.values())
+
+
+def _run(members: Sequence[KernelNode]) -> None:
+    """Make, in one kernel, all results of some nodes that someone holds."""
+    root = members[-1]
+    if root.siblings:
+        _run_passes(root.siblings)
+        return
+    keep_for_others(members)
+    live = [(at, *each) for at, node in enumerate(members) for each in node.live()]
+    if not live:
+        return
+    wanted = list(dict.fromkeys((at, request.result) for at, _, request in live))
+    requests = tuple(
+        OutputRequest(0, wanted.index((at, request.result)), request.shape)
+        for at, _, request in live
+    )
+    fusion = fuse(members, wanted)
+    values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
+    options = reduce(_shared, (node.options for node in members))
+    arrays = fusion.fused.kernel(requests)(values, options.backend)
+    for (_, cell, _), array in zip(live, arrays, strict=True):
+        cell.fill(array)
+
+
+def _run_passes(siblings: Sequence[KernelNode]) -> None:
+    """Make the results of several passes that someone holds."""
+    live = [(at, *each) for at, node in enumerate(siblings) for each in node.live()]
+    if not live:
+        return
+    passes = tuple(node.call.passes[0] for node in siblings)
+    requests = tuple(OutputRequest(at, r.result, r.shape) for at, _, r in live)
+    sources = [s.node.cell(s.output) if type(s) is Origin else s for s in siblings[0].arguments]
+    values = kernel_values(passes[0], [value_of(s) for s in sources])
+    arrays = kernel_for(passes, requests)(values, siblings[0].options.backend)
+    for (_, cell, _), array in zip(live, arrays, strict=True):
+        cell.fill(array)
+
+
+def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
+    shared = common_options(one, other)
+    assert shared is not None
+    return shared
+
+
+def keep_for_others(members: Sequence[KernelNode]) -> None:
+    """Keep results that nodes outside read too, where reading is cheaper than computing again."""
+    inside = Counter(id(s.node) for node in members for s in node.arguments if type(s) is Origin)
+    costs: dict[int, int] = {}
+    for node in members[:-1]:
+        cost = node.call.cost + sum(
+            costs.get(id(s.node), 0) for s in node.arguments if type(s) is Origin
+        )
+        costs[id(node)] = cost
+        if cost > _CHEAP and node.uses > inside[id(node)]:
+            for output, request in enumerate(node.call.outputs):
+                if request.shape is None:
+                    node.keep(output)
+
+
+_CHEAP = 20
+"""Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
+
+
+def _with_ancestors(root: KernelNode) -> list[KernelNode]:
+    """Return a pending node and the pending nodes before it that are made in its kernel.
+
+    Each comes after those whose results it reads.  An ancestor is fused if it is computed over
+    the same shape, nothing has made its result, and the kernel is not too long.
+    """
+    if root.siblings:
+        return [root]
+    options = root.options
+    found: dict[int, KernelNode | None] = {id(root): None}
+    order: list[KernelNode] = []
+    stack: list[tuple[KernelNode, Iterator[Any]]] = [(root, iter(root.arguments))]
+    while stack:
+        node, arguments = stack[-1]
+        for source in arguments:
+            if (
+                type(source) is not Origin
+                or id(source.node) in found
+                or len(found) >= MOST_NODES
+                or not _fuses(source, root)
+            ):
+                continue
+            shared = common_options(options, source.node.options)
+            if shared is None:
+                continue
+            options = shared
+            found[id(source.node)] = None
+            stack.append((source.node, iter(source.node.arguments)))
+            break
+        else:
+            order.append(stack.pop()[0])
+    return order
+
+
+def _fuses(source: Origin, root: KernelNode) -> bool:
+    node: Any = source.node
+    return (
+        node.shape == root.shape
+        and is_readable_inside(source)
+        and not node.is_made(source.output)
+        and (node.levels is source.levels or node.levels <= source.levels)
+    )

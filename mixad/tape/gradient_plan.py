@@ -1,0 +1,160 @@
+"""How the gradients of a fused program are computed: which kernel, from what, giving what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from mixad.backends.execute import broadcast_shape
+from mixad.kernel.options import KernelOptions
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import Program
+from mixad.tape.fusion import FusedProgram
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
+from mixad.tape.kernel_node import record
+from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
+from mixad.tape.tracer import Tracer
+
+__all__ = ["GradientPlan", "plan_gradients", "planned"]
+
+Place: TypeAlias = tuple[Literal["array", "cotangent", "zero"], int]
+"""Where a gradient is: an ``"array"`` that the kernel makes, one of the ``"cotangent"``s itself, or
+nowhere, since it is ``"zero"``."""
+
+
+@dataclass(frozen=True, eq=False)
+class GradientPlan:
+    """The kernel of some gradients.
+
+    Attributes
+    ----------
+    call : KernelCall or None
+        What makes the arrays: primal results first, then gradients; None if there are none.
+    kept : tuple of int
+        What its params are: leaves and, after those, cotangents.
+    places : tuple of Place
+        For each leaf in ``wrt``, where its gradient is.
+    """
+
+    call: KernelCall | None
+    kept: tuple[int, ...]
+    places: tuple[Place, ...]
+
+    def arrays(self, kept: list[Any], shape: Shape, options: KernelOptions) -> Sequence[Any]:
+        """Run the call, or record it where a value is traced.
+
+        Parameters
+        ----------
+        kept : list
+            Its arguments.
+        shape : tuple of int
+            The broadcast shape.
+        options : KernelOptions
+            The user's overrides.
+
+        Returns
+        -------
+        sequence of array or Tracer
+            The outputs of the call.
+        """
+        if self.call is None:
+            return ()
+        program = self.call.passes[0]
+        if not any(v.shape == shape for v in kept if hasattr(v, "shape")):
+            kept = _in_shape(program, kept, shape)
+        if any(isinstance(v, Tracer) for v in kept):
+            nodes = record(self.call, kept, options)
+            return [node.traced(k) for node in nodes for k in range(len(node.outputs))]
+        return self.call.kernel(kernel_values(program, kept), options.backend)
+
+
+def _in_shape(program: Program, kept: list[Any], shape: Shape) -> list[Any]:
+    """Return the values with the last one, a cotangent, in the broadcast shape if none else is."""
+    lanes = [
+        tuple(v.shape) if p.kind == "lane" else ()
+        for p, v in zip(program.params, kept, strict=True)
+    ]
+    if broadcast_shape(program, lanes) != shape:
+        kept[-1] = broadcast_to(kept[-1], shape)
+    return kept
+
+
+def plan_gradients(
+    fused: FusedProgram,
+    wrt: tuple[int, ...],
+    cotangents: tuple[int, ...],
+    primals: tuple[OutputRequest, ...],
+    shapes: tuple[Shape | None, ...],
+    options: KernelOptions,
+) -> GradientPlan:
+    """Return how gradients, and some results on the way, are computed.
+
+    Parameters
+    ----------
+    fused : FusedProgram
+        The program.
+    wrt : tuple of int
+        Leaves whose gradients are wanted.
+    cotangents : tuple of int
+        Results that have a cotangent.
+    primals : tuple of OutputRequest
+        Results that are wanted too.
+    shapes : tuple of (tuple of int, or None)
+        For each of ``wrt``, the shape that its gradient is summed to; None: nothing is summed.
+    options : KernelOptions
+        The user's overrides.
+
+    Returns
+    -------
+    GradientPlan
+        The same object for equal arguments.
+    """
+    key = (wrt, cotangents, primals, shapes, options.chunk)
+    found = fused.plans.get(key)
+    if found is None:
+        pullback = plan_pullback(
+            fused.program, wrt, cotangents, options, with_primals=bool(primals)
+        )
+        found = fused.plans[key] = planned(fused.program, pullback, primals, shapes)
+    plan: GradientPlan = found
+    return plan
+
+
+def planned(
+    program: Program,
+    pullback: PullbackPlan,
+    primals: Sequence[OutputRequest],
+    shapes: Sequence[Shape | None],
+    *,
+    copies: bool = False,
+) -> GradientPlan:
+    """Return the kernel of a pullback: see `plan_gradients`.
+
+    ``copies`` says that a gradient which is a cotangent, unchanged, is to be an array of its own.
+    """
+    outputs = [OutputRequest(*pullback.primals[r.result], r.shape) for r in primals]
+    places: list[Place] = []
+    for at, shape in zip(pullback.gradients, shapes, strict=True):
+        is_free = at is not None and shape is None and not copies
+        same = _cotangent(program, pullback, *at) if at is not None and is_free else None
+        if at is None:
+            places.append(("zero", 0))
+        elif same is not None:
+            places.append(("cotangent", same))
+        else:
+            places.append(("array", len(outputs)))
+            outputs.append(OutputRequest(*at, shape))
+    call = KernelCall(pullback.passes, tuple(outputs)) if outputs else None
+    return GradientPlan(call, pullback.kept, tuple(places))
+
+
+def _cotangent(program: Program, pullback: PullbackPlan, at: int, result: int) -> int | None:
+    """Return which cotangent a gradient is, unchanged; None if it is computed."""
+    chunk = pullback.passes[at]
+    found: Any = chunk.outputs[result]
+    for param, kept in zip(chunk.params, pullback.kept, strict=True):
+        if param.var == found and kept >= len(program.params):
+            return kept - len(program.params)
+    return None

@@ -1,0 +1,124 @@
+"""Calls of kernels as data: programs, and what becomes of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
+
+from mixad.backends.arrays import Library, as_array, is_scalar, scalar_type_of
+from mixad.backends.execute import Kernel, kernel_for
+from mixad.kernel.cost import block_cost
+from mixad.kernel.options import KernelOptions
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import Program
+from mixad.tape.cell import Kind, kind_of
+from mixad.tape.pullback_plan import plan_pullback
+
+__all__ = ["KernelCall", "Shape", "kernel_values"]
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCall:
+    """What is computed at every element, and what becomes of the results; made once, used often.
+
+    Attributes
+    ----------
+    passes : tuple of Program
+        With the same params.
+    outputs : tuple of OutputRequest
+        The wanted arrays; of one pass, no result twice.
+    """
+
+    passes: tuple[Program, ...]
+    outputs: tuple[OutputRequest, ...]
+
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def storing(*passes: Program) -> KernelCall:
+        """Return the call that stores every output of some programs."""
+        outputs = (
+            OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs))
+        )
+        return KernelCall(passes, tuple(outputs))
+
+    @cached_property
+    def name(self) -> str:
+        """The program's, for messages."""
+        return self.passes[0].name
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """What runs it."""
+        return kernel_for(self.passes, self.outputs)
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """Of each param: lane, uniform or array."""
+        return tuple(param.kind for param in self.passes[0].params)
+
+    @cached_property
+    def parts(self) -> tuple[KernelCall, ...]:
+        """One call for each pass."""
+        if len(self.passes) == 1:
+            return (self,)
+        return tuple(
+            KernelCall(
+                (program,),
+                tuple(
+                    OutputRequest(0, r.result, r.shape) for r in self.outputs if r.pass_index == at
+                ),
+            )
+            for at, program in enumerate(self.passes)
+        )
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[int, Library, bool], Kind]:
+        return {}
+
+    def kind(self, result: int, library: Library, weak: bool) -> Kind:
+        """Return the kind of a result of the first pass."""
+        key = (result, library, weak)
+        found = self._kinds.get(key)
+        if found is None:
+            type = self.passes[0].outputs[result].type
+            found = self._kinds[key] = kind_of(type, library, weak)
+        return found
+
+    @cached_property
+    def cost(self) -> int:
+        """What one element costs, as `mixad.kernel.cost` counts."""
+        return sum(block_cost(program.body) for program in self.passes)
+
+    @cached_property
+    def _checked(self) -> set[tuple[tuple[int, ...], int | None]]:
+        return set()
+
+    def check_differentiable(self, active: tuple[int, ...], options: KernelOptions) -> None:
+        """Raise if a derivative is missing that a pullback to ``active`` params would need."""
+        key = (active, options.chunk)
+        if key not in self._checked:
+            for at, program in enumerate(self.passes):
+                results = tuple(r.result for r in self.outputs if r.pass_index == at)
+                floats = tuple(r for r in results if program.outputs[r].type.is_float)
+                plan_pullback(program, active, floats, options)
+            self._checked.add(key)
+
+
+def kernel_values(program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Return arguments as kernels take them: numbers for uniform params, arrays for the others."""
+    return tuple(
+        [
+            _number(a) if p.kind == "uniform" else as_array(a)
+            for p, a in zip(program.params, arguments, strict=True)
+        ]
+    )
+
+
+def _number(value: Any) -> Any:
+    if is_scalar(value):
+        return value
+    return float(value) if scalar_type_of(value.dtype).is_float else int(value)

@@ -1,0 +1,272 @@
+"""The kernel node: a program at every element of broadcast arrays, recorded, not yet run.
+
+A node knows what to compute and from what.  Its results are made when someone asks for one, in
+one kernel with all pending nodes that it can be fused with (`mixad.tape.fusion`), or in the
+backward pass together with the gradients (`mixad.tape.group`).  It holds its results weakly: what
+nobody holds any more is not computed, or not stored.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, TypeAlias
+
+from mixad.backends.arrays import Library
+from mixad.backends.execute import broadcast_shape
+from mixad.config import CheckMode
+from mixad.errors import KernelGradientError
+from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.types import F64
+from mixad.tape.cell import Cell
+from mixad.tape.fusion import make
+from mixad.tape.kernel_call import KernelCall, Shape
+from mixad.tape.node import Rule, apply_rule, common_library
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of
+
+__all__ = ["KernelNode", "record"]
+
+
+class KernelNode:
+    """One program over broadcast arguments, and the arrays that are wanted of its results.
+
+    Attributes
+    ----------
+    call : KernelCall
+        Of one pass: what is computed.
+    arguments : tuple
+        One for each param: an `Origin` for a value that was pending when it was recorded, a cell,
+        a held array, or a number.
+    parents : tuple of (Origin or None)
+        Where the arguments came from; None for those that are not traced.
+    shape : tuple of int
+        The broadcast shape.
+    levels : frozenset of Level
+        What the results depend on.
+    library : Library
+        Of the results.
+    device : object
+        Of the results, as the library names it.
+    weak : bool
+        Whether all arguments began as Python numbers.
+    tracer_type : type
+        Class of the tracers.
+    options : KernelOptions
+        The user's overrides.
+    outputs : list of OutputRequest
+        The wanted arrays: those of the call, and the sums that were asked for later.
+    siblings : tuple of KernelNode
+        The passes of one call that computes them together; such nodes are not fused.
+    uses : int
+        How many nodes have been recorded that read a pending result.
+    """
+
+    __slots__ = ("__weakref__", "_cells", "_kept", "arguments", "call", "device", "levels",
+                 "library", "options", "outputs", "parents", "shape", "siblings", "tracer_type",
+                 "uses", "weak")  # fmt: skip
+    fresh = True
+
+    def __init__(
+        self,
+        call: KernelCall,
+        arguments: tuple[Any, ...],
+        parents: tuple[Origin | None, ...],
+        shape: Shape,
+        levels: frozenset[Level],
+        library: Library,
+        device: Any,
+        weak: bool,
+        tracer_type: type[Tracer],
+        options: KernelOptions,
+    ) -> None:
+        self.call = call
+        self.arguments = arguments
+        self.parents = parents
+        self.shape = shape
+        self.levels = levels
+        self.library = library
+        self.device = device
+        self.weak = weak
+        self.tracer_type = tracer_type
+        self.options = options
+        self.outputs = list(call.outputs)
+        self.siblings: tuple[KernelNode, ...] = ()
+        self.uses = 0
+        self._cells: list[weakref.ref[Cell] | None] = [None] * len(self.outputs)
+        self._kept: dict[int, Cell] = {}
+
+    @property
+    def check(self) -> CheckMode:
+        """How closely the results are watched for changes."""
+        return check_mode(self.levels)
+
+    def cell(self, output: int) -> Cell:
+        """Return the cell of an output, which may be pending."""
+        held = self._cells[output]
+        cell = None if held is None else held()
+        if cell is None:
+            request = self.outputs[output]
+            shape = self.shape if request.shape is None else request.shape
+            kind = self.call.kind(request.result, self.library, self.weak)
+            cell = Cell(shape, kind, self.device, self.check, self)
+            self._cells[output] = weakref.ref(cell)
+        return cell
+
+    def traced(self, output: int) -> Tracer:
+        """Return an output as a tracer."""
+        return self.tracer_type(self.cell(output), Origin(self, output, self.levels))
+
+    def is_made(self, output: int) -> bool:
+        """Whether the array of an output is there."""
+        held = self._cells[output]
+        cell = None if held is None else held()
+        return cell is not None and cell.pending is None
+
+    def live(self) -> list[tuple[Cell, OutputRequest]]:
+        """Return the pending outputs that someone holds."""
+        found = []
+        for held, request in zip(self._cells, self.outputs, strict=False):
+            cell = None if held is None else held()
+            if cell is not None and cell.pending is not None:
+                found.append((cell, request))
+        return found
+
+    def force(self, cell: Cell) -> None:
+        """Make the array of one of the cells, unless another thread has meanwhile."""
+        with ExitStack() as locks:
+            for level in sorted(self.levels, key=lambda level: level.number):
+                locks.enter_context(level.lock)
+            if cell.pending is not None:
+                make(self)
+
+    def keep(self, output: int) -> Cell:
+        """Return the cell of an output, held for as long as the node is: others will read it."""
+        cell = self._kept.get(output)
+        if cell is None:
+            cell = self._kept[output] = self.cell(output)
+        return cell
+
+    def total(self, cell: Cell, shape: Shape) -> int | None:
+        """Add an output: the one in a cell, summed; return its index, None if it is summed itself.
+
+        Parameters
+        ----------
+        cell : Cell
+            Of one of the outputs.
+        shape : tuple of int
+            What it is summed to.
+        """
+        request = next(r for held, r in zip(self._cells, self.outputs, strict=False)
+                       if held is not None and held() is cell)
+        if request.shape is not None:
+            return None
+        self._cells.append(None)
+        self.outputs.append(OutputRequest(0, request.result, shape))
+        return len(self.outputs) - 1
+
+
+def record(
+    call: KernelCall,
+    arguments: Sequence[Any],
+    options: KernelOptions = DEFAULT_OPTIONS,
+    *,
+    residuals: bool = False,
+) -> tuple[KernelNode, ...]:
+    """Record a call of which an argument is traced; what cannot be is refused here.
+
+    Parameters
+    ----------
+    call : KernelCall
+        What to compute.
+    arguments : sequence
+        One for each param: an array or a tracer, of the param's type; for a uniform param a
+        Python number or a 0-d tracer.
+    options : KernelOptions
+        The user's overrides.
+    residuals : bool
+        Whether only transforms around the innermost differentiate what the call makes.
+
+    Returns
+    -------
+    tuple of KernelNode
+        One for each pass.
+    """
+    tracers = [a for a in arguments if isinstance(a, Tracer)]
+    levels = levels_of(tracers)
+    strong = [a for a in arguments if hasattr(a, "shape") and not _is_weak(a)]
+    library = common_library(call.name, strong or tracers)
+    device = next((a.device for a in strong if hasattr(a, "device")), tracers[0].device)
+    if strong and any(a.cell.weak and a.cell.library is not library for a in tracers):
+        arguments = [_moved(a, library, device) for a in arguments]
+    shape = _broadcast_shape(call, arguments)
+    if not residuals or len(levels) > 1:
+        active = tuple([i for i, a in enumerate(arguments) if isinstance(a, Tracer)])
+        call.check_differentiable(active, options)
+    rest = (
+        tuple([_source(a, levels) for a in arguments]),
+        tuple([a.origin if isinstance(a, Tracer) else None for a in arguments]),
+        shape,
+        levels,
+        library,
+        device,
+        not strong,
+        type(tracers[0]),
+        options,
+    )
+    nodes = tuple([KernelNode(part, *rest) for part in call.parts])
+    if len(nodes) > 1:
+        for node in nodes:
+            node.siblings = nodes
+    return nodes
+
+
+def _source(argument: Any, levels: frozenset[Level]) -> Any:
+    """Return an argument as nodes hold it."""
+    if not isinstance(argument, Tracer):
+        return kept(argument, levels)
+    cell, origin = argument.cell, argument.origin
+    if cell.pending is not origin.node:  # it is there, or comes through another transform
+        return cell
+    cell.pending.uses += 1
+    return origin
+
+
+def _broadcast_shape(call: KernelCall, arguments: Sequence[Any]) -> Shape:
+    shapes: list[Shape] = []
+    for param, argument in zip(call.passes[0].params, arguments, strict=True):
+        if param.kind == "lane":
+            shapes.append(tuple(argument.shape))
+        elif param.kind == "array" and isinstance(argument, Tracer):
+            raise KernelGradientError(
+                f"{call.name}: the gradient of the array {param.name!r}, which is indexed "
+                "inside the function, is not available yet",
+                hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
+            )
+        else:
+            shapes.append(())
+    return broadcast_shape(call.passes[0], shapes)
+
+
+def _moved(argument: Any, library: Library, device: Any) -> Any:
+    """Return what was a Python number as a 0-d array of the library beside it."""
+    if _is_weak(argument) and argument.cell.library is not library:
+        return _move(argument, (argument.cell.library, None), (library, device))
+    return argument
+
+
+def _move(x: Any, source: _Place, target: _Place) -> Any:
+    return apply_rule(_MOVE, x, source=source, target=target)
+
+
+_Place: TypeAlias = tuple[Library, Any]  # with the device
+_MOVE = Rule(
+    "a Python number",
+    lambda xp, x, source, target: target[0].asarray(float(x), F64, target[1]),
+    (lambda g, x, source, target: _move(g, target, source),),
+)
+
+
+def _is_weak(argument: Any) -> bool:
+    return isinstance(argument, Tracer) and argument.cell.weak
