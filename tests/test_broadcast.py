@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import special
+from mixad import special, specialise
 from mixad.errors import (
     BackendError,
     KernelError,
@@ -249,17 +249,14 @@ def test_instances_are_not_kept_alive() -> None:
 
 def count_parses(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that grows by one for each program that is made of a function."""
-    from mixad import broadcast as _  # noqa: F401  # the module is shadowed by the function
-
-    module = inspect.getmodule(type(scaled))
     made: list[Any] = []
-    original = module.parse
+    original = specialise.parse
 
     def counted(*args: Any) -> Any:
         made.append(args)
         return original(*args)
 
-    monkeypatch.setattr(module, "parse", counted)
+    monkeypatch.setattr(specialise, "parse", counted)
     return made
 
 
