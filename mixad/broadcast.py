@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 
+from mixad.duals import dual_arrays
 from mixad.errors import KernelGradientError, KernelSyntaxError
 from mixad.explain import Explanation, explain_kernel, kernel_source
-from mixad.kernel.options import KernelOptions, Placement, Strategy
-from mixad.scalar.dual import MAX_PARTIALS, DualChunk
-from mixad.scalar.ir import ArrayType, Program
+from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Placement, Strategy
+from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse import PYTHON_SCALARS, Parsed
-from mixad.scalar.pullback import even_chunks
-from mixad.scalar.pushforward import pushforward
 from mixad.scalar.types import ScalarType
 from mixad.specialise import Specialiser
 from mixad.tape.apply import apply_program
-from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
 
 __all__ = ["BroadcastFunction", "broadcast"]
@@ -28,7 +26,6 @@ __all__ = ["BroadcastFunction", "broadcast"]
 Names: TypeAlias = Sequence[str] | str | None
 """Parameters of a function; one name stands for itself."""
 
-_CHUNKS = range(1, MAX_PARTIALS + 1)
 _OPTIONS = tuple(field.name for field in fields(KernelOptions))
 
 _DIRECT = frozenset({np.ndarray, *PYTHON_SCALARS})
@@ -45,11 +42,13 @@ class BroadcastFunction:
     ----------
     function : callable
         A plain Python function of scalars.
-    options : KernelOptions
+    options : KernelOptions, optional
         Overrides of the choices that mixad makes.
     """
 
-    def __init__(self, function: Callable[..., Any], options: KernelOptions) -> None:
+    def __init__(
+        self, function: Callable[..., Any], options: KernelOptions = DEFAULT_OPTIONS
+    ) -> None:
         if hasattr(function, "__mixad_op__"):
             raise KernelSyntaxError(
                 f"{function.__name__} has no source to compile, it is one op",
@@ -121,15 +120,15 @@ class BroadcastFunction:
         ------
         TypeError
             If there is no such option.
-        ValueError
-            If a value is not one of those that `broadcast` takes.
+        ConfigurationError
+            If a value is not one of those that `broadcast` takes; it is a ValueError.
         """
         unknown = [name for name in changes if name not in _OPTIONS]
         if unknown:
             raise TypeError(
                 f"with_options takes {', '.join(_OPTIONS)}, not {', '.join(map(repr, unknown))}"
             )
-        return BroadcastFunction(self._function, _checked(replace(self._options, **changes)))
+        return BroadcastFunction(self._function, replace(self._options, **changes))
 
     def duals(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
         """Compute values and partial derivatives at every element.
@@ -173,12 +172,7 @@ class BroadcastFunction:
                 f"carries at most {MAX_PARTIALS} partials",
                 hint="call duals several times, with some names in wrt each time",
             )
-        passes = even_chunks(len(indices), self._options.chunk or MAX_PARTIALS) or (range(0),)
-        parts = [
-            self._dual_pass(parsed.program, values, [indices[slot] for slot in slots])
-            for slots in passes
-        ]
-        chunks = tuple(map(_joined, zip(*parts, strict=True)))
+        chunks = dual_arrays(parsed.program, values, indices, self._options)
         return chunks[0] if parsed.single else chunks
 
     def explain(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Explanation:
@@ -242,15 +236,6 @@ class BroadcastFunction:
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _dual_pass(
-        self, program: Program, values: Sequence[Any], wrt: Sequence[int]
-    ) -> list[DualChunk[Any]]:
-        """Return the outputs with their partials with respect to some params, from one pass."""
-        dual = pushforward(program, wrt)
-        arrays = apply_program(dual.program, values, self._options)
-        names = [program.params[i].name for i in wrt]
-        return [_dual_arrays(output, arrays, names) for output in dual.outputs]
-
     def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
         found, values = self._specialiser.bound(args, kwargs)
@@ -264,7 +249,7 @@ class BroadcastFunction:
             own = [n for n in self._source.parameters if n in floats]
             arrays = [n for n in own if params[floats[n]].kind == "lane"]
             return [floats[n] for n in arrays or own]
-        names = [wrt] if isinstance(wrt, str) else list(wrt)
+        names = _listed(wrt)
         unknown = [n for n in names if n not in floats]
         if unknown:
             raise KernelGradientError(
@@ -272,6 +257,14 @@ class BroadcastFunction:
                 f"{', '.join(map(repr, floats)) or 'none'}"
             )
         return [floats[n] for n in dict.fromkeys(names)]
+
+
+def _listed(wrt: Any) -> list[str]:
+    """Return the names in ``wrt``; one stands for itself."""
+    names = [wrt] if isinstance(wrt, str) or not isinstance(wrt, Iterable) else list(wrt)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"wrt must be the name of a parameter or a sequence of names, not {wrt!r}")
+    return names
 
 
 def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:
@@ -286,48 +279,6 @@ def _is_number(value: Any) -> bool:
 def _as_number(result: Any, values: Sequence[Any]) -> Any:
     """Return a result of no axes as a Python number if all arguments are such, else NumPy's."""
     return result.item() if all(type(v) in PYTHON_SCALARS for v in values) else result[()]
-
-
-def _dual_arrays(
-    positions: DualChunk[int], arrays: Sequence[Any], names: Sequence[str]
-) -> DualChunk[Any]:
-    """Return a dual chunk of arrays from one of positions; static zeros become arrays of zeros."""
-    primal = arrays[positions.primal]
-    values = plain(primal)
-    xp = library_beside(primal).xp
-    if not xp.isdtype(values.dtype, "real floating"):
-        return DualChunk(primal)
-    partials: dict[Hashable, Any] = {
-        name: arrays[at]
-        if (at := positions.partials.get(slot)) is not None
-        else xp.zeros_like(values)
-        for slot, name in enumerate(names)
-    }
-    return DualChunk(primal, partials)
-
-
-def _joined(parts: Sequence[DualChunk[Any]]) -> DualChunk[Any]:
-    """Return the dual chunks that several passes give for one output as one."""
-    return DualChunk(parts[0].primal, {n: p for part in parts for n, p in part.partials.items()})
-
-
-def _checked(options: KernelOptions) -> KernelOptions:
-    """Return the options if each is one that exists."""
-    for name, value, choices in (
-        ("strategy", options.strategy, ("auto", "forward")),
-        ("placement", options.placement, ("auto", "forward", "reverse")),
-    ):
-        if value not in choices:
-            listed = ", ".join(map(repr, choices))
-            raise ValueError(f"{name} must be one of {listed}, not {value!r}")
-    chunk = options.chunk
-    if chunk is not None and not (isinstance(chunk, int) and chunk in _CHUNKS):
-        raise ValueError(
-            f"chunk must be None or a whole number from 1 to {MAX_PARTIALS}, not {chunk!r}"
-        )
-    if not isinstance(options.backend, str | None):
-        raise ValueError(f"backend must be None or the name of one, not {options.backend!r}")
-    return options
 
 
 @overload
@@ -383,8 +334,8 @@ def broadcast(
     ------
     KernelSyntaxError
         If the function has no source, or it changed since it was imported.
-    ValueError
-        If an override is not one of those above.
+    ConfigurationError
+        If an override is not one of those above; it is a ValueError.
 
     Examples
     --------
@@ -397,7 +348,7 @@ def broadcast(
     >>> clipped(np.array([1.0, 2.0, 3.0]), 2.0)
     array([2., 2., 3.])
     """
-    options = _checked(KernelOptions(strategy, placement, chunk, backend))
+    options = KernelOptions(strategy, placement, chunk, backend)
     if function is None:
         return lambda f: BroadcastFunction(f, options)
     return BroadcastFunction(function, options)
