@@ -23,7 +23,7 @@ from mixad.scalar.parse import (
     parse,
     read_function,
 )
-from mixad.scalar.promotion import NUMPY, Rules
+from mixad.scalar.promotion_rules import NUMPY_RULES, Rules
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer
 
@@ -154,4 +154,4 @@ def _rules_for(values: Sequence[Any]) -> Rules:
     for value in values:
         if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
             return library_beside(value).rules
-    return NUMPY
+    return NUMPY_RULES
