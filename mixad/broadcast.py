@@ -3,116 +3,33 @@
 from __future__ import annotations
 
 import functools
-import weakref
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields, replace
-from types import CodeType
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from mixad.backends.arrays import is_array, scalar_type_of
-from mixad.backends.execute import Kernel, kernel_for
-from mixad.errors import KernelGradientError, KernelSyntaxError, KernelTypeError
+from mixad.duals import dual_arrays
+from mixad.errors import KernelGradientError, KernelSyntaxError
 from mixad.explain import Explanation, explain_kernel, kernel_source
-from mixad.kernel.options import KernelOptions, Placement, Strategy
-from mixad.kernel.spec import OutputRequest
-from mixad.scalar.dual import MAX_PARTIALS, DualChunk
-from mixad.scalar.ir import ArrayType, Program
-from mixad.scalar.parse import (
-    PYTHON_SCALARS,
-    Argument,
-    FunctionSource,
-    Parsed,
-    Snapshot,
-    parse,
-    read_function,
-)
-from mixad.scalar.promotion import NUMPY, Rules
-from mixad.scalar.pullback import even_chunks
-from mixad.scalar.pushforward import pushforward
+from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Placement, Strategy
+from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.ir import ArrayType
+from mixad.scalar.parse import PYTHON_SCALARS, Parsed
 from mixad.scalar.types import ScalarType
+from mixad.specialise import Specialiser
 from mixad.tape.apply import apply_program
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import plain
 
 __all__ = ["BroadcastFunction", "broadcast"]
 
 Names: TypeAlias = Sequence[str] | str | None
 """Parameters of a function; one name stands for itself."""
 
-_CHUNKS = range(1, MAX_PARTIALS + 1)
 _OPTIONS = tuple(field.name for field in fields(KernelOptions))
-
-
-def describe(value: Any) -> Argument | None:
-    """Return what the parser must know of a value; None for what is neither array nor number.
-
-    Parameters
-    ----------
-    value : object
-        An argument or a captured value: a Python or NumPy scalar, an array, a tracer.
-
-    Returns
-    -------
-    Argument or None
-        Type, and whether it varies over the broadcast.
-    """
-    weak = PYTHON_SCALARS.get(type(value))
-    if weak is not None:
-        return weak
-    if isinstance(value, Tracer) and value.cell.weak:
-        return Argument(value.cell.type, weak=True, kind="uniform")
-    if isinstance(value, np.generic):
-        return Argument(scalar_type_of(value.dtype), kind="uniform")
-    if not isinstance(value, Tracer) and not is_array(value):
-        return None
-    return Argument(scalar_type_of(value.dtype), kind="lane", rank=len(value.shape))
-
-
-_MOST_COMPILED = 256
-"""Combinations of types that one function remembers its programs for."""
-
-
-def _kind(value: Any) -> object:
-    """Return what the program for a value depends on: found and hashed in no time."""
-    kind = type(value)
-    if kind is np.ndarray:
-        return value.dtype
-    if kind in PYTHON_SCALARS:
-        return kind
-    if isinstance(value, Tracer):
-        cell = value.cell
-        return (cell.type, cell.weak, cell.library.name)
-    return (kind, getattr(value, "dtype", None))
-
 
 _DIRECT = frozenset({np.ndarray, *PYTHON_SCALARS})
 """Types of values that kernels take as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    """The program for some types of arguments and captures, and the kernel of its values."""
-
-    parsed: Parsed
-    kernel: Kernel
-
-
-_COMPILED: dict[int, dict[object, _Compiled]] = {}
-
-
-def _programs_of(code: CodeType) -> dict[object, _Compiled]:
-    """Return the programs of some code, by what they depend on.
-
-    They are shared by all functions with that code, such as the bound methods of a class or a
-    lambda that is made again at every call: what tells these apart is in the keys.
-    """
-    programs = _COMPILED.get(id(code))
-    if programs is None:
-        programs = _COMPILED[id(code)] = {}
-        weakref.finalize(code, _COMPILED.pop, id(code), None)
-    return programs
 
 
 class BroadcastFunction:
@@ -125,11 +42,13 @@ class BroadcastFunction:
     ----------
     function : callable
         A plain Python function of scalars.
-    options : KernelOptions
+    options : KernelOptions, optional
         Overrides of the choices that mixad makes.
     """
 
-    def __init__(self, function: Callable[..., Any], options: KernelOptions) -> None:
+    def __init__(
+        self, function: Callable[..., Any], options: KernelOptions = DEFAULT_OPTIONS
+    ) -> None:
         if hasattr(function, "__mixad_op__"):
             raise KernelSyntaxError(
                 f"{function.__name__} has no source to compile, it is one op",
@@ -138,8 +57,8 @@ class BroadcastFunction:
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._source: FunctionSource = read_function(function)
-        self._compiled = _programs_of(self._source.function.__code__)
+        self._specialiser = Specialiser(function)
+        self._source = self._specialiser.source
 
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
@@ -174,10 +93,10 @@ class BroadcastFunction:
         KernelTypeError
             If types do not fit, arrays do not broadcast, or are of several libraries.
         """
-        compiled, values = self._bound(args, kwargs)
-        parsed = compiled.parsed
+        found, values = self._specialiser.bound(args, kwargs)
+        parsed = found.parsed
         if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
-            outputs = compiled.kernel(values, self._options.backend)
+            outputs = found.kernel(values, self._options.backend)
         else:
             outputs = apply_program(parsed.program, values, self._options)
         if np.ndarray not in map(type, values) and all(map(_is_number, values)):
@@ -201,15 +120,15 @@ class BroadcastFunction:
         ------
         TypeError
             If there is no such option.
-        ValueError
-            If a value is not one of those that `broadcast` takes.
+        ConfigurationError
+            If a value is not one of those that `broadcast` takes; it is a ValueError.
         """
         unknown = [name for name in changes if name not in _OPTIONS]
         if unknown:
             raise TypeError(
                 f"with_options takes {', '.join(_OPTIONS)}, not {', '.join(map(repr, unknown))}"
             )
-        return BroadcastFunction(self._function, _checked(replace(self._options, **changes)))
+        return BroadcastFunction(self._function, replace(self._options, **changes))
 
     def duals(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
         """Compute values and partial derivatives at every element.
@@ -253,12 +172,7 @@ class BroadcastFunction:
                 f"carries at most {MAX_PARTIALS} partials",
                 hint="call duals several times, with some names in wrt each time",
             )
-        passes = even_chunks(len(indices), self._options.chunk or MAX_PARTIALS) or (range(0),)
-        parts = [
-            self._dual_pass(parsed.program, values, [indices[slot] for slot in slots])
-            for slots in passes
-        ]
-        chunks = tuple(map(_joined, zip(*parts, strict=True)))
+        chunks = dual_arrays(parsed.program, values, indices, self._options)
         return chunks[0] if parsed.single else chunks
 
     def explain(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Explanation:
@@ -322,59 +236,10 @@ class BroadcastFunction:
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _dual_pass(
-        self, program: Program, values: Sequence[Any], wrt: Sequence[int]
-    ) -> list[DualChunk[Any]]:
-        """Return the outputs with their partials with respect to some params, from one pass."""
-        dual = pushforward(program, wrt)
-        arrays = apply_program(dual.program, values, self._options)
-        names = [program.params[i].name for i in wrt]
-        return [_dual_arrays(output, arrays, names) for output in dual.outputs]
-
     def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
-        compiled, values = self._bound(args, kwargs)
-        return compiled.parsed, values
-
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Compiled, Any]:
-        """Return what the function is compiled to for these arguments, and all values it takes."""
-        try:
-            values = self._source.bind(args, kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self._source.name}() {error}") from None
-        try:
-            snapshot = self._source.snapshot(describe)
-        except KernelTypeError as error:
-            raise KernelTypeError(
-                f"{self._source.name}: a value from outside: {error.message}", hint=error.hint
-            ) from None
-        key = (*map(_kind, values), snapshot.key)
-        compiled = self._compiled.get(key)
-        if compiled is None:
-            if len(self._compiled) >= _MOST_COMPILED:
-                self._compiled.clear()
-            compiled = self._compiled[key] = self._compile(values, snapshot)
-        return compiled, (*values, *snapshot.values(compiled.parsed))
-
-    def _compile(self, values: Sequence[Any], snapshot: Snapshot) -> _Compiled:
-        arguments = tuple(map(self._described, self._source.parameters, values))
-        parsed = parse(self._source, arguments, snapshot, _rules_for(values))
-        requests = tuple(OutputRequest(0, k) for k in range(len(parsed.program.outputs)))
-        return _Compiled(parsed, kernel_for((parsed.program,), requests))
-
-    def _described(self, name: str, value: Any) -> Argument:
-        try:
-            argument = describe(value)
-        except KernelTypeError as error:
-            raise KernelTypeError(
-                f"{self._source.name}: argument {name!r}: {error.message}", hint=error.hint
-            ) from None
-        if argument is None:
-            raise KernelTypeError(
-                f"{self._source.name}: argument {name!r} is a {type(value).__name__}",
-                hint="pass an array, a tracer or a number",
-            )
-        return argument
+        found, values = self._specialiser.bound(args, kwargs)
+        return found.parsed, values
 
     def _differentiated(self, parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[int]:
         """Return the indices of the params that ``wrt`` names."""
@@ -384,7 +249,7 @@ class BroadcastFunction:
             own = [n for n in self._source.parameters if n in floats]
             arrays = [n for n in own if params[floats[n]].kind == "lane"]
             return [floats[n] for n in arrays or own]
-        names = [wrt] if isinstance(wrt, str) else list(wrt)
+        names = _listed(wrt)
         unknown = [n for n in names if n not in floats]
         if unknown:
             raise KernelGradientError(
@@ -394,17 +259,17 @@ class BroadcastFunction:
         return [floats[n] for n in dict.fromkeys(names)]
 
 
+def _listed(wrt: Any) -> list[str]:
+    """Return the names in ``wrt``; one stands for itself."""
+    names = [wrt] if isinstance(wrt, str) or not isinstance(wrt, Iterable) else list(wrt)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"wrt must be the name of a parameter or a sequence of names, not {wrt!r}")
+    return names
+
+
 def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:
     """Whether a param can be active: it is of floats, and no whole number taken as one."""
     return isinstance(kind, ScalarType) and kind.is_float and type(value) is not int
-
-
-def _rules_for(values: Sequence[Any]) -> Rules:
-    """Return the promotion policy of the library that the arrays are of."""
-    for value in values:
-        if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
-            return library_beside(value).rules
-    return NUMPY
 
 
 def _is_number(value: Any) -> bool:
@@ -414,48 +279,6 @@ def _is_number(value: Any) -> bool:
 def _as_number(result: Any, values: Sequence[Any]) -> Any:
     """Return a result of no axes as a Python number if all arguments are such, else NumPy's."""
     return result.item() if all(type(v) in PYTHON_SCALARS for v in values) else result[()]
-
-
-def _dual_arrays(
-    positions: DualChunk[int], arrays: Sequence[Any], names: Sequence[str]
-) -> DualChunk[Any]:
-    """Return a dual chunk of arrays from one of positions; static zeros become arrays of zeros."""
-    primal = arrays[positions.primal]
-    values = plain(primal)
-    xp = library_beside(primal).xp
-    if not xp.isdtype(values.dtype, "real floating"):
-        return DualChunk(primal)
-    partials: dict[Hashable, Any] = {
-        name: arrays[at]
-        if (at := positions.partials.get(slot)) is not None
-        else xp.zeros_like(values)
-        for slot, name in enumerate(names)
-    }
-    return DualChunk(primal, partials)
-
-
-def _joined(parts: Sequence[DualChunk[Any]]) -> DualChunk[Any]:
-    """Return the dual chunks that several passes give for one output as one."""
-    return DualChunk(parts[0].primal, {n: p for part in parts for n, p in part.partials.items()})
-
-
-def _checked(options: KernelOptions) -> KernelOptions:
-    """Return the options if each is one that exists."""
-    for name, value, choices in (
-        ("strategy", options.strategy, ("auto", "forward")),
-        ("placement", options.placement, ("auto", "forward", "reverse")),
-    ):
-        if value not in choices:
-            listed = ", ".join(map(repr, choices))
-            raise ValueError(f"{name} must be one of {listed}, not {value!r}")
-    chunk = options.chunk
-    if chunk is not None and not (isinstance(chunk, int) and chunk in _CHUNKS):
-        raise ValueError(
-            f"chunk must be None or a whole number from 1 to {MAX_PARTIALS}, not {chunk!r}"
-        )
-    if not isinstance(options.backend, str | None):
-        raise ValueError(f"backend must be None or the name of one, not {options.backend!r}")
-    return options
 
 
 @overload
@@ -511,8 +334,8 @@ def broadcast(
     ------
     KernelSyntaxError
         If the function has no source, or it changed since it was imported.
-    ValueError
-        If an override is not one of those above.
+    ConfigurationError
+        If an override is not one of those above; it is a ValueError.
 
     Examples
     --------
@@ -525,7 +348,7 @@ def broadcast(
     >>> clipped(np.array([1.0, 2.0, 3.0]), 2.0)
     array([2., 2., 3.])
     """
-    options = _checked(KernelOptions(strategy, placement, chunk, backend))
+    options = KernelOptions(strategy, placement, chunk, backend)
     if function is None:
         return lambda f: BroadcastFunction(f, options)
     return BroadcastFunction(function, options)

@@ -1,15 +1,16 @@
 """The functions that kernels call: the ops of the table by name, and some made of them.
 
 Inside a kernel they become ops; called with plain numbers they compute what the reference
-interpreter computes.
+interpreter computes.  Docstrings are made: of the op table's sentence, or of the one that is
+written here, and of the signature.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,96 +19,54 @@ from mixad.scalar.interpret import apply
 from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.types import BOOL, type_of_dtype
 
-__all__ = [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cbrt",
-    "ceil",
-    "copysign",
-    "cos",
-    "cosh",
-    "digamma",
-    "elu",
-    "erf",
-    "erfc",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "fma",
-    "fmod",
-    "gamma",
-    "gelu",
-    "hypot",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "leaky_relu",
-    "lgamma",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logaddexp",
-    "logit",
-    "maximum",
-    "minimum",
-    "nextafter",
-    "pow",
-    "relu",
-    "rint",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "signbit",
-    "silu",
-    "sin",
-    "sinc",
-    "sinh",
-    "softplus",
-    "softsign",
-    "sqrt",
-    "tan",
-    "tanh",
-    "trigamma",
-    "trunc",
-    "where",
-    "xlog1py",
-    "xlogy",
-]
+Number: TypeAlias = Any
+"""A Python or NumPy number; inside a kernel, a value of it."""
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _named(name: str) -> Callable[..., Any]:
+def _op(name: str) -> Callable[..., Number]:
     """Return the function that users call for an op."""
     op = BY_NAME[name]
     names = ("condition", "x", "y") if name == "where" else ("x", "y", "z")[: op.arity]
 
-    def function(*args: Any) -> Any:
+    def function(*args: Number) -> Number:
         return _evaluated(op, args)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = _documented(op, names)
-    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in names]
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__doc__ = op.doc
+    function.__annotations__ = dict.fromkeys((*names, "return"), "Number")
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY, annotation="Number")
+            for n in names
+        ],
+        return_annotation="Number",
+    )
     function.__mixad_op__ = name  # type: ignore[attr-defined]  # what the parser looks for
+    return _documented(function)
+
+
+def _documented(function: _F) -> _F:
+    """Complete a docstring of one sentence by the parameters and what is returned."""
+    parameters = inspect.signature(function).parameters.values()
+    result = "number\n    A Python number of Python numbers, else a NumPy scalar."
+    function.__doc__ = "\n".join([
+        f"{function.__doc__}\n",
+        *_section("Parameters", map(_parameter, parameters)),
+        *_section("Returns", [result]),
+    ])  # fmt: skip
     return function
 
 
-def _documented(op: Op, names: tuple[str, ...]) -> str:
-    """Return a docstring made of the table's entry."""
-    doc = op.doc.replace(
-        "y where the boolean x holds, else z", "x where the condition holds, else y"
-    )
-    parameters = "\n".join(f"{name} : number\n    Argument." for name in names)
-    return (
-        f"{doc[0].upper()}{doc[1:]}\n\nParameters\n----------\n{parameters}\n\n"
-        "Returns\n-------\nnumber\n    A Python number of Python numbers, else a NumPy scalar.\n"
-    )
+def _section(title: str, entries: Iterable[str]) -> list[str]:
+    return [title, "-" * len(title), *entries, ""]
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    if parameter.default is parameter.empty:
+        return f"{parameter.name} : number\n    Argument."
+    return f"{parameter.name} : number, optional\n    Argument, {parameter.default} by default."
 
 
 def _evaluated(op: Op, args: tuple[Any, ...]) -> Any:
@@ -134,241 +93,128 @@ def _evaluated(op: Op, args: tuple[Any, ...]) -> Any:
     return result if any(isinstance(v, np.generic) for v in args) else result.item()
 
 
-sin = _named("sin")
-cos = _named("cos")
-tan = _named("tan")
-asin = _named("asin")
-acos = _named("acos")
-atan = _named("atan")
-atan2 = _named("atan2")
-sinh = _named("sinh")
-cosh = _named("cosh")
-tanh = _named("tanh")
-asinh = _named("asinh")
-acosh = _named("acosh")
-atanh = _named("atanh")
-exp = _named("exp")
-exp2 = _named("exp2")
-expm1 = _named("expm1")
-log = _named("log")
-log2 = _named("log2")
-log10 = _named("log10")
-log1p = _named("log1p")
-logaddexp = _named("logaddexp")
-sqrt = _named("sqrt")
-cbrt = _named("cbrt")
-hypot = _named("hypot")
-pow = _named("pow")
-fma = _named("fma")
-fmod = _named("fmod")
-sigmoid = _named("sigmoid")
-relu = _named("relu")
-erf = _named("erf")
-erfc = _named("erfc")
-gamma = _named("gamma")
-lgamma = _named("lgamma")
-digamma = _named("digamma")
-trigamma = _named("trigamma")
-sign = _named("sign")
-copysign = _named("copysign")
-minimum = _named("minimum")
-maximum = _named("maximum")
-floor = _named("floor")
-ceil = _named("ceil")
-trunc = _named("trunc")
-rint = _named("rint")
-isnan = _named("isnan")
-isinf = _named("isinf")
-isfinite = _named("isfinite")
-signbit = _named("signbit")
-nextafter = _named("nextafter")
-where = _named("where")
-
+sin = _op("sin")
+cos = _op("cos")
+tan = _op("tan")
+asin = _op("asin")
+acos = _op("acos")
+atan = _op("atan")
+atan2 = _op("atan2")
+sinh = _op("sinh")
+cosh = _op("cosh")
+tanh = _op("tanh")
+asinh = _op("asinh")
+acosh = _op("acosh")
+atanh = _op("atanh")
+exp = _op("exp")
+exp2 = _op("exp2")
+expm1 = _op("expm1")
+log = _op("log")
+log2 = _op("log2")
+log10 = _op("log10")
+log1p = _op("log1p")
+logaddexp = _op("logaddexp")
+sqrt = _op("sqrt")
+cbrt = _op("cbrt")
+hypot = _op("hypot")
+pow = _op("pow")
+fma = _op("fma")
+fmod = _op("fmod")
+sigmoid = _op("sigmoid")
+relu = _op("relu")
+erf = _op("erf")
+erfc = _op("erfc")
+gamma = _op("gamma")
+lgamma = _op("lgamma")
+digamma = _op("digamma")
+trigamma = _op("trigamma")
+sign = _op("sign")
+copysign = _op("copysign")
+minimum = _op("minimum")
+maximum = _op("maximum")
+floor = _op("floor")
+ceil = _op("ceil")
+trunc = _op("trunc")
+rint = _op("rint")
+isnan = _op("isnan")
+isinf = _op("isinf")
+isfinite = _op("isfinite")
+signbit = _op("signbit")
+nextafter = _op("nextafter")
+where = _op("where")
 
 # -- made of ops: plain Python, compiled into a kernel like a function of the user ----------------
 
 
-def softplus(x: Any) -> Any:
-    """Return log(1 + exp(x)) without overflow.
-
-    Parameters
-    ----------
-    x : number
-        Argument.
-
-    Returns
-    -------
-    number
-        The value.
-
-    Examples
-    --------
-    >>> round(softplus(0.0), 12) == round(math.log(2), 12)
-    True
-    """
+@_documented
+def softplus(x: Number) -> Number:
+    """Return log(1 + exp(x)) without overflow."""
     return logaddexp(x, 0.0)
 
 
-def silu(x: Any) -> Any:
-    """Return x · sigmoid(x).
-
-    Parameters
-    ----------
-    x : number
-        Argument.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def silu(x: Number) -> Number:
+    """Return x · sigmoid(x)."""
     return x * sigmoid(x)
 
 
-def gelu(x: Any) -> Any:
-    """Return x · Φ(x), with the normal distribution function Φ (not its tanh approximation).
-
-    Parameters
-    ----------
-    x : number
-        Argument.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def gelu(x: Number) -> Number:
+    """Return x · Φ(x), with the normal distribution function Φ (not its tanh approximation)."""
     return 0.5 * x * erfc(x * (-1 / math.sqrt(2)))
 
 
-def elu(x: Any, alpha: Any = 1.0) -> Any:
-    """Return x where it is positive, else alpha · (exp(x) - 1).
-
-    Parameters
-    ----------
-    x : number
-        Argument.
-    alpha : number
-        What it tends to far left, negated.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def elu(x: Number, alpha: Number = 1.0) -> Number:
+    """Return x where it is positive, else alpha · (exp(x) - 1)."""
     return x if x > 0 else alpha * expm1(x)
 
 
-def leaky_relu(x: Any, slope: Any = 0.01) -> Any:
-    """Return x where it is positive, else slope · x.
-
-    Parameters
-    ----------
-    x : number
-        Argument.
-    slope : number
-        Derivative for negative arguments.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def leaky_relu(x: Number, slope: Number = 0.01) -> Number:
+    """Return x where it is positive, else slope · x."""
     return x if x > 0 else slope * x
 
 
-def softsign(x: Any) -> Any:
-    """Return x / (1 + |x|).
-
-    Parameters
-    ----------
-    x : number
-        Argument.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def softsign(x: Number) -> Number:
+    """Return x / (1 + |x|)."""
     return x / (1 + abs(x))
 
 
-def logit(x: Any) -> Any:
-    """Return log(x / (1 - x)), the inverse of sigmoid.
-
-    Parameters
-    ----------
-    x : number
-        Argument, between 0 and 1.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def logit(x: Number) -> Number:
+    """Return log(x / (1 - x)), the inverse of sigmoid."""
     return log(x) - log1p(-x)
 
 
-def rsqrt(x: Any) -> Any:
-    """Return 1 / √x.
-
-    Parameters
-    ----------
-    x : number
-        Argument.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def rsqrt(x: Number) -> Number:
+    """Return 1 / √x."""
     return 1 / sqrt(x)
 
 
-def sinc(x: Any) -> Any:
-    """Return sin(πx) / (πx), 1 at 0: the convention of NumPy.
-
-    Parameters
-    ----------
-    x : number
-        Argument.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def sinc(x: Number) -> Number:
+    """Return sin(πx) / (πx), 1 at 0: the convention of NumPy."""
     t = math.pi * x
     return 1.0 if t == 0 else sin(t) / t
 
 
-def xlogy(x: Any, y: Any) -> Any:
-    """Return x · log(y), 0 where x is 0 unless y is nan.
-
-    Parameters
-    ----------
-    x, y : number
-        Arguments.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def xlogy(x: Number, y: Number) -> Number:
+    """Return x · log(y), 0 where x is 0 unless y is nan."""
     return 0.0 if x == 0 and not isnan(y) else x * log(y)
 
 
-def xlog1py(x: Any, y: Any) -> Any:
-    """Return x · log(1 + y), 0 where x is 0 unless y is nan.
-
-    Parameters
-    ----------
-    x, y : number
-        Arguments.
-
-    Returns
-    -------
-    number
-        The value.
-    """
+@_documented
+def xlog1py(x: Number, y: Number) -> Number:
+    """Return x · log(1 + y), 0 where x is 0 unless y is nan."""
     return 0.0 if x == 0 and not isnan(y) else x * log1p(y)
+
+
+__all__ = sorted(
+    name
+    for name, value in vars().copy().items()
+    if inspect.isfunction(value) and value.__module__ == __name__ and not name.startswith("_")
+)

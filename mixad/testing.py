@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mixad.scalar.as_python import as_python_source
 from mixad.scalar.generate import (
     ALL_OPS,
     ARRAY_EXTENT,
@@ -36,7 +37,6 @@ from mixad.scalar.generate import (
 )
 from mixad.scalar.interpret import interpret, is_exact
 from mixad.scalar.ir import Equation, Program, walk_statements
-from mixad.scalar.source import as_python_source
 from mixad.scalar.types import ScalarType
 
 if TYPE_CHECKING:

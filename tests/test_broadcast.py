@@ -9,7 +9,6 @@ import gc
 import inspect
 import math
 import pickle
-import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +18,10 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import special
+from mixad import duals, special, specialise
 from mixad.errors import (
     BackendError,
+    ConfigurationError,
     KernelError,
     KernelGradientError,
     KernelSyntaxError,
@@ -249,17 +249,14 @@ def test_instances_are_not_kept_alive() -> None:
 
 def count_parses(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that grows by one for each program that is made of a function."""
-    from mixad import broadcast as _  # noqa: F401  # the module is shadowed by the function
-
-    module = inspect.getmodule(type(scaled))
     made: list[Any] = []
-    original = module.parse
+    original = specialise.parse
 
     def counted(*args: Any) -> Any:
         made.append(args)
         return original(*args)
 
-    monkeypatch.setattr(module, "parse", counted)
+    monkeypatch.setattr(specialise, "parse", counted)
     return made
 
 
@@ -447,6 +444,19 @@ def test_wrt_that_names_no_float_is_refused(wrt: Any) -> None:
             use(X, np.asarray([1, 2, 3]), wrt=wrt)
 
 
+@pytest.mark.parametrize("wrt", [0, (0,), ["x", 1], X, abs])
+def test_wrt_that_is_no_names_is_refused(wrt: Any) -> None:
+    kernel = mixad.broadcast(square)
+    for use in (kernel.duals, kernel.explain, kernel.source):
+        with pytest.raises(TypeError, match="wrt must be the name of a parameter or a sequence"):
+            use(X, wrt=wrt)
+
+
+def test_wrt_may_be_any_iterable_of_names() -> None:
+    for wrt in (["x"], {"x": None}, iter(["x"]), ("x", "x")):
+        assert list(mixad.broadcast(square).duals(X, wrt=wrt).partials) == ["x"]
+
+
 def test_more_names_than_a_chunk_carries_are_refused() -> None:
     kernel = mixad.broadcast(
         lambda a, b, c, d, e, f, g, h, i, j, k: a * b * c * d * e * f + g * h * i * j * k
@@ -466,14 +476,13 @@ def test_more_names_than_a_chunk_carries_are_refused() -> None:
 def test_duals_are_computed_in_passes_of_the_chunk_that_was_asked_for(
     chunk: int, widths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = sys.modules["mixad.broadcast"]
     seen: list[int] = []
 
     def recorded(program: Any, wrt: Any) -> Any:
         seen.append(len(wrt))
         return pushforward(program, wrt)
 
-    monkeypatch.setattr(module, "pushforward", recorded)
+    monkeypatch.setattr(duals, "pushforward", recorded)
     kernel = mixad.broadcast(chunk=chunk)(lambda a, b, c, d, e: (a * b * c * d * e, a > b, a - e))
     arguments = [X + k for k in range(5)]
     product, comparison, difference = kernel.duals(*arguments)
@@ -496,20 +505,32 @@ def test_duals_are_computed_in_passes_of_the_chunk_that_was_asked_for(
     [
         ({"strategy": "sideways"}, r"strategy must be one of 'auto', 'forward'.*'sideways'"),
         ({"strategy": None}, "strategy must be one of"),
+        ({"strategy": np.asarray(["auto"])}, "strategy must be one of"),
+        ({"placement": ["forward"]}, r"placement must be one of .*\['forward'\]"),
         ({"placement": "sideways"}, "placement must be one of 'auto', 'forward', 'reverse'"),
         ({"chunk": 0}, "chunk must be None or a whole number from 1 to 10, not 0"),
         ({"chunk": 11}, "from 1 to 10, not 11"),
         ({"chunk": 2.5}, "whole number.*2.5"),
         ({"chunk": 2.0}, "whole number.*2.0"),
         ({"chunk": "2"}, "whole number.*'2'"),
-        ({"backend": 3}, "backend must be None or the name of one, not 3"),
+        ({"chunk": True}, "chunk must be None or a whole number from 1 to 10, not True"),
+        ({"chunk": np.asarray(2)}, "whole number"),
+        ({"backend": 3}, "backend must be None or the name of a backend, such as 'cpu', not 3"),
+        ({"backend": ""}, "backend must be .* not ''"),
     ],
 )
 def test_bad_options_are_value_errors_at_once(option: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         mixad.broadcast(**option)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ConfigurationError, match=message) as caught:
         scaled.with_options(**option)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("chunk", [1, 10, np.int64(2), np.uint8(2)])
+def test_chunk_is_any_whole_number_from_1_to_10(chunk: Any) -> None:
+    explained = cell.with_options(chunk=chunk).explain(X, X, X, wrt=("c", "f"))
+    assert explained.chunks == ((1, 1) if chunk == 1 else (2,))
 
 
 def test_unknown_options_are_type_errors() -> None:

@@ -2,10 +2,14 @@
 
 import inspect
 import math
+import pydoc
+import tomllib
+from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
+from numpydoc.validate import validate
 
 from mixad import special
 from mixad.errors import KernelTypeError
@@ -15,6 +19,8 @@ from mixad.scalar.parse import Argument, parse, read_function
 from mixad.scalar.types import F64
 
 OPS = [name for name in special.__all__ if hasattr(getattr(special, name), "__mixad_op__")]
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+CHECKS = set(PROJECT["tool"]["numpydoc_validation"]["checks"])
 DERIVED = {
     "softplus": lambda x: mpmath.log(1 + mpmath.exp(x)),
     "silu": lambda x: x / (1 + mpmath.exp(-x)),
@@ -51,11 +57,32 @@ def test_every_function_is_an_op_or_derived():
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_ops_have_help_and_a_signature(name):
+def test_ops_take_as_many_arguments_as_the_table_says(name):
+    assert len(inspect.signature(getattr(special, name)).parameters) == BY_NAME[name].arity
+    assert BY_NAME[name].doc in getattr(special, name).__doc__
+
+
+@pytest.mark.parametrize("name", special.__all__)
+def test_help_is_complete(name):
     function = getattr(special, name)
-    assert function.__name__ == name
-    assert "Parameters\n----------\n" in function.__doc__
-    assert len(inspect.signature(function).parameters) == BY_NAME[name].arity
+    assert (function.__name__, function.__module__) == (name, "mixad.special")
+    signature = inspect.signature(function)
+    assert set(function.__annotations__) == {*signature.parameters, "return"}
+    assert all(p.annotation == "Number" for p in signature.parameters.values())
+    errors = {code for code, _ in validate(f"mixad.special.{name}")["errors"]}
+    assert not errors & CHECKS
+    shown = pydoc.render_doc(function, renderer=pydoc.plaintext)
+    assert f"\n{name}(" in shown
+    assert all(f"{parameter} : number" in shown for parameter in signature.parameters)
+
+
+def test_star_import_gives_functions_only():
+    assert all(inspect.isfunction(getattr(special, name)) for name in special.__all__)
+    assert special.__all__ == sorted(set(special.__all__))
+
+
+def test_parameters_with_defaults_are_said_to_be_optional():
+    assert "alpha : number, optional\n    Argument, 1.0 by default." in special.elu.__doc__
 
 
 @pytest.mark.parametrize("name", DERIVED)

@@ -16,7 +16,7 @@ import numpy as np
 
 from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
-from mixad.scalar import promotion
+from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES, TORCH_RULES, Rules
 from mixad.scalar.types import ALL_TYPES, ScalarType
 
 __all__ = ["NUMPY", "Array", "Library", "as_array", "device_name", "is_array", "is_scalar",
@@ -62,10 +62,10 @@ _DLPACK = _Memory(
     lambda xp, result: xp.asarray(result, copy=False),
 )
 _RULES = {
-    "numpy": promotion.NUMPY,
-    "cupy": promotion.NUMPY,
-    "dask": promotion.NUMPY,
-    "torch": promotion.TORCH,
+    "numpy": NUMPY_RULES,
+    "cupy": NUMPY_RULES,
+    "dask": NUMPY_RULES,
+    "torch": TORCH_RULES,
 }
 
 
@@ -86,9 +86,9 @@ class Library:
     _dtypes: dict[ScalarType, Any] = field(default_factory=dict, repr=False)
 
     @property
-    def rules(self) -> promotion.Rules:
+    def rules(self) -> Rules:
         """Its promotion policy; that of the standard where it is not known."""
-        return _RULES.get(self.name, promotion.STRICT)
+        return _RULES.get(self.name, STRICT_RULES)
 
     @property
     def memory(self) -> _Memory:

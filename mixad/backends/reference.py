@@ -12,8 +12,8 @@ from typing import Any
 
 from mixad.backends.arrays import NUMPY, library_of
 from mixad.backends.hookspecs import ANY, API_VERSION, BackendSpec, Capability, hookimpl
-from mixad.emit.array_run import run_procedure, sum_to
-from mixad.emit.arrays import Procedure, lowered, show
+from mixad.emit.array_run import run_procedure, sum_by_halves
+from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.scalar.types import ALL_TYPES
 
@@ -58,7 +58,7 @@ class ReferenceBackend:
         for k, program in enumerate(spec.passes):
             wanted = [o.source[1] for o in spec.outputs if o.source[0] == k]
             outputs = ", ".join(map(str, wanted)) or "none"
-            parts.append(f"# pass {k}; outputs used: {outputs}\n{show(lowered(program))}")
+            parts.append(f"# pass {k}; outputs used: {outputs}\n{show(procedure_of(program))}")
         return "\n\n".join(parts)
 
     def compile(self, spec: KernelSpec) -> ReferenceKernel:
@@ -74,7 +74,7 @@ class ReferenceBackend:
         ReferenceKernel
             What `bind` takes.
         """
-        return ReferenceKernel(spec, tuple(map(lowered, spec.passes)))
+        return ReferenceKernel(spec, tuple(map(procedure_of, spec.passes)))
 
     def bind(self, executable: ReferenceKernel, launch: Launch) -> BoundReference:
         """Return the kernel with its broadcast shape.
@@ -119,7 +119,7 @@ class ReferenceBackend:
         ]
         sources = [output.source for output in executable.spec.outputs]
         return tuple(
-            sum_to(results[k][i], shape, xp)
+            sum_by_halves(results[k][i], shape, xp)
             for (k, i), shape in zip(sources, launch.results, strict=True)
         )
 

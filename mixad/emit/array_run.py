@@ -21,7 +21,7 @@ from mixad.emit.arrays import (
     Scatter,
     Step,
     TypeName,
-    lowered,
+    procedure_of,
 )
 from mixad.errors import BackendError
 from mixad.scalar.expression import Name, Number
@@ -29,7 +29,7 @@ from mixad.scalar.interpret import apply
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
-__all__ = ["run_arrays", "run_procedure", "sum_to"]
+__all__ = ["run_arrays", "run_procedure", "sum_by_halves"]
 
 Array: TypeAlias = Any
 Namespace: TypeAlias = Any
@@ -76,10 +76,10 @@ def run_arrays(
     (array([1., 4.]),)
     """
     kinds = tuple((p.kind, p.var.type) for p in program.params)
-    return run_procedure(_lowered(program), kinds, arguments, shape, xp)
+    return run_procedure(_procedure_of(program), kinds, arguments, shape, xp)
 
 
-_lowered = functools.lru_cache(maxsize=256)(lowered)
+_procedure_of = functools.lru_cache(maxsize=256)(procedure_of)
 
 
 def run_procedure(
@@ -94,7 +94,7 @@ def run_procedure(
     Parameters
     ----------
     procedure : Procedure
-        What `mixad.emit.arrays.lowered` returned.
+        What `mixad.emit.arrays.procedure_of` returned.
     kinds : sequence of (str, ScalarType)
         Kind and type of each param.
     arguments, shape, xp
@@ -289,7 +289,7 @@ _SPECIAL: Mapping[str, Callable[[_Run, Sequence[Node]], Array]] = MappingProxyTy
 # -- sums ------------------------------------------------------------------------------------------
 
 
-def sum_to(array: Array, shape: tuple[int, ...], xp: Namespace) -> Array:
+def sum_by_halves(array: Array, shape: tuple[int, ...], xp: Namespace) -> Array:
     """Sum an array over the axes that a shape lacks or has with extent 1, by halves.
 
     The order of additions is a binary tree that depends on the shapes only: the same bits in every
@@ -312,7 +312,7 @@ def sum_to(array: Array, shape: tuple[int, ...], xp: Namespace) -> Array:
     Examples
     --------
     >>> import numpy as np
-    >>> sum_to(np.ones((2, 3)), (3,), np)
+    >>> sum_by_halves(np.ones((2, 3)), (3,), np)
     array([2., 2., 2.])
     """
     lead = array.ndim - len(shape)

@@ -1,6 +1,6 @@
 """Programs as array-API calls under masks: slow, obviously right, for any array library.
 
-`lowered` turns a program into a procedure, which `show` prints and `mixad.emit.array_run` runs::
+A program becomes a procedure (`procedure_of`), printed by `show`, run by `mixad.emit.array_run`::
 
     procedure ::= name*  step*  name*           -- params, steps, results
     step      ::= Assign   name*  <- expression*                  -- all at once
@@ -39,7 +39,7 @@ from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
 
 __all__ = ["Assign", "Literal", "Node", "Procedure", "Repeat", "Scatter", "Step", "TypeName",
-           "lowered", "show"]  # fmt: skip
+           "procedure_of", "show"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ _NARROWEST = 8
 # -- lowering --------------------------------------------------------------------------------------
 
 
-def lowered(program: Program) -> Procedure:
+def procedure_of(program: Program) -> Procedure:
     """Return the procedure that runs a program on arrays.
 
     Parameters
@@ -295,7 +295,7 @@ def show(procedure: Procedure) -> str:
     Parameters
     ----------
     procedure : Procedure
-        What `lowered` returned.
+        What `procedure_of` returned.
 
     Returns
     -------
@@ -308,7 +308,7 @@ def show(procedure: Procedure) -> str:
     >>> from mixad.scalar.types import F32
     >>> b = Builder("f")
     >>> x = b.param("x", F32)
-    >>> print(show(lowered(b.finish([b.op("exp", b.op("mul", x, b.const(2.0, F32)))]))))
+    >>> print(show(procedure_of(b.finish([b.op("exp", b.op("mul", x, b.const(2.0, F32)))]))))
     def procedure(v0):
         v1 = v0 * float32(2.0)
         v2 = exp(v1)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Integral
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from mixad.errors import ConfigurationError
+from mixad.scalar.dual import MAX_PARTIALS
 
 __all__ = ["DEFAULT_OPTIONS", "KernelOptions", "Placement", "Strategy"]
 
@@ -27,6 +33,11 @@ class KernelOptions:
         Most active inputs in one pass; None: as few passes as can be.
     backend : str or None
         Name of the backend; None: the best one for the arrays.
+
+    Raises
+    ------
+    ConfigurationError
+        If a field has another value; it is a ValueError.
     """
 
     strategy: Strategy = "auto"
@@ -34,5 +45,38 @@ class KernelOptions:
     chunk: int | None = None
     backend: str | None = None
 
+    def __post_init__(self) -> None:
+        for name, (allows, expects) in _ALLOWED.items():
+            value = getattr(self, name)
+            if not allows(value):
+                raise ConfigurationError(f"{name} must be {expects}, not {value!r}")
+
+
+def _one_of(choices: Any) -> tuple[Callable[[Any], bool], str]:
+    names = get_args(choices)
+
+    def is_name(value: Any) -> bool:
+        return isinstance(value, str) and value in names
+
+    return is_name, f"one of {', '.join(map(repr, names))}"
+
+
+def _is_chunk(value: Any) -> bool:
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    return value is None or (is_integer and 1 <= value <= MAX_PARTIALS)
+
+
+def _may_name_a_backend(value: Any) -> bool:
+    """Whether there can be such a backend; there need not be one before the first call."""
+    return value is None or (isinstance(value, str) and value != "")
+
+
+_ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType({
+    "strategy": _one_of(Strategy),
+    "placement": _one_of(Placement),
+    "chunk": (_is_chunk, f"None or a whole number from 1 to {MAX_PARTIALS}"),
+    "backend": (_may_name_a_backend, "None or the name of a backend, such as 'cpu'"),
+})  # fmt: skip
+"""For each field, what tells its values, and these in words."""
 
 DEFAULT_OPTIONS = KernelOptions()

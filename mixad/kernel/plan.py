@@ -50,36 +50,21 @@ def plan(
     """
     kinds = [p.kind for p in passes[0].params]
     strides = [
-        broadcast_strides(lay, shape) if lay is not None and kind == "lane" else None
+        None if lay is None or kind != "lane" else broadcast_strides(lay, shape)
         for lay, kind in zip(layouts, kinds, strict=True)
     ]
-    summed = [summed_axes(r.shape, shape) for r in requests]
     order = _loop_order(shape, [s for s in strides if s is not None])
-    nest = _merged(order, shape, strides, summed)
-    extents = tuple(axis.extent for axis in nest)
-    walks = tuple(
-        None if s is None else tuple(axis.strides[k] for axis in nest)
-        for k, s in enumerate(strides)
-    )
-    operands = tuple(_operand(lay, w, extents[-1]) for lay, w in zip(layouts, walks, strict=True))
-    outputs = tuple(
-        Output(
-            passes[r.pass_index].outputs[r.result].type,
-            (r.pass_index, r.result),
-            tuple(axis.summed[k] for axis in nest),
-        )
-        for k, r in enumerate(requests)
-    )
-    streams = _streams(extents, operands, outputs, cache_bytes)
+    nest = _nest(order, shape, strides, [summed_axes(r.shape, shape) for r in requests])
+    spec = _spec(passes, requests, layouts, nest, cache_bytes)
     return Launch(
-        spec=KernelSpec(passes, operands, outputs, len(extents), streams),
+        spec=spec,
         shape=shape,
         order=order,
-        extents=extents,
-        rows=tile_rows(extents, [o.reduced for o in outputs]),
-        strides=walks,
+        extents=nest.extents,
+        rows=tile_rows(nest.extents, [output.reduced for output in spec.outputs]),
+        strides=nest.strides,
         indexed=tuple(
-            (lay.shape, lay.strides) if lay is not None and kind == "array" else None
+            None if lay is None or kind != "array" else (lay.shape, lay.strides)
             for lay, kind in zip(layouts, kinds, strict=True)
         ),
         results=tuple(shape if r.shape is None else r.shape for r in requests),
@@ -125,7 +110,7 @@ def broadcast_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis of the loop nest: extent, every operand's stride, whether each output sums it."""
+    """An axis of the loop nest: extent, every param's stride, whether each output sums it."""
 
     extent: int
     strides: tuple[int, ...]
@@ -137,6 +122,15 @@ class _Axis:
         return outer.strides == steps and outer.summed == self.summed
 
 
+@dataclass(frozen=True)
+class _Nest:
+    """The merged axes, outermost first: extents, strides of each param, which each output sums."""
+
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...] | None, ...]
+    summed: tuple[tuple[bool, ...], ...]
+
+
 def _loop_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Order axes so that the innermost loop moves by the smallest strides; C order on ties."""
 
@@ -146,6 +140,23 @@ def _loop_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> t
         return max((abs(s[axis]) for s in strides), default=0)
 
     return tuple(sorted(range(len(shape)), key=lambda axis: -weight(axis)))
+
+
+def _nest(
+    order: Sequence[int],
+    shape: tuple[int, ...],
+    strides: Sequence[tuple[int, ...] | None],
+    summed: Sequence[tuple[bool, ...]],
+) -> _Nest:
+    axes = _merged(order, shape, strides, summed)
+    return _Nest(
+        tuple(axis.extent for axis in axes),
+        tuple(
+            None if s is None else tuple(axis.strides[k] for axis in axes)
+            for k, s in enumerate(strides)
+        ),
+        tuple(tuple(axis.summed[k] for axis in axes) for k in range(len(summed))),
+    )
 
 
 def _merged(
@@ -165,6 +176,26 @@ def _merged(
             axis = _Axis(axis.extent * nest.pop().extent, axis.strides, axis.summed)
         nest.append(axis)
     return nest or [_Axis(1, (0,) * len(strides), (False,) * len(summed))]
+
+
+def _spec(
+    passes: tuple[Program, ...],
+    requests: Sequence[OutputRequest],
+    layouts: Sequence[Layout | None],
+    nest: _Nest,
+    cache_bytes: int,
+) -> KernelSpec:
+    """Return what is static of a kernel over a loop nest."""
+    operands = tuple(
+        _operand(lay, strides, nest.extents[-1])
+        for lay, strides in zip(layouts, nest.strides, strict=True)
+    )
+    outputs = tuple(
+        Output(passes[r.pass_index].outputs[r.result].type, (r.pass_index, r.result), summed)
+        for r, summed in zip(requests, nest.summed, strict=True)
+    )
+    streams = _streams(nest.extents, operands, outputs, cache_bytes)
+    return KernelSpec(passes, operands, outputs, len(nest.extents), streams)
 
 
 def _operand(

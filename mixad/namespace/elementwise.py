@@ -12,7 +12,7 @@ from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, scalar_ty
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Kind, Program
-from mixad.scalar.promotion import Typed
+from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.apply import apply_program
 from mixad.tape.node import common_library

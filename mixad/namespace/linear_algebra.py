@@ -8,7 +8,7 @@ from mixad.backends.arrays import scalar_type_of
 from mixad.namespace.elementwise import convert
 from mixad.namespace.manipulation import matrix_transpose, reshape
 from mixad.namespace.promotion import promoted
-from mixad.scalar.promotion import Typed
+from mixad.scalar.promotion_rules import Typed
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.node import Rule, apply_rule, common_library
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mixad.backends.arrays import Library
 from mixad.errors import KernelTypeError
-from mixad.scalar.promotion import Typed
+from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import ScalarType
 
 __all__ = ["promoted"]

@@ -239,47 +239,7 @@ class Builder:
         ``names`` gains the variables of the block.  ``equation``, if given, builds each equation
         (from the old one and its new arguments) in place of copying it.
         """
-
-        def value(atom: Atom) -> Atom:
-            return names[atom] if isinstance(atom, Var) else atom
-
-        def values(atoms: Sequence[Atom]) -> tuple[Atom, ...]:
-            return tuple(map(value, atoms))
-
-        def nested(inner: Block) -> Callable[..., tuple[Atom, ...]]:
-            return lambda: self.copy(inner, names, equation)
-
-        for s in block.statements:
-            self.line = s.line or self.line
-            match s:
-                case Equation():
-                    args = values(s.args)
-                    names[s.out] = (
-                        equation(s, args) if equation else self.op(s.op, *args, type=s.out.type)
-                    )
-                case If():
-                    names.update(
-                        zip(
-                            s.outs,
-                            self.if_(value(s.cond), nested(s.then), nested(s.orelse)),
-                            strict=True,
-                        )
-                    )
-                case While():
-                    names.update(
-                        zip(
-                            s.outs,
-                            self._copied_while(s, values(s.inits), names, nested),
-                            strict=True,
-                        )
-                    )
-                case Load():
-                    names[s.out] = self.load(_as_var(value(s.array)), *values(s.indices))
-                case Accumulate():
-                    self.accumulate(
-                        _as_var(value(s.array)), *values(s.indices), value=value(s.value)
-                    )
-        return values(block.results)
+        return _Copier(self, names, equation).block(block)
 
     def finish(self, results: Sequence[Atom]) -> Program:
         """Return the program with these outputs."""
@@ -293,19 +253,6 @@ class Builder:
 
     def _append(self, statement: Statement) -> None:
         self._blocks[-1].append(statement)
-
-    def _copied_while(
-        self,
-        s: While,
-        inits: tuple[Atom, ...],
-        names: dict[Var, Atom],
-        nested: Callable[[Block], Callable[..., tuple[Atom, ...]]],
-    ) -> tuple[Atom, ...]:
-        def cond(*carries: Var) -> Atom:
-            names.update(zip(s.carries, carries, strict=True))
-            return nested(s.cond)()[0]
-
-        return self.while_(inits, cond, lambda *carries: nested(s.body)())
 
     def _simplified(self, name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
         """Return a value that equals the op's for every input, if there is a simpler one."""
@@ -410,6 +357,63 @@ def _other(args: tuple[Atom, ...], neutral: float) -> Atom | None:
 
 def _absorbing(args: tuple[Atom, ...], value: bool) -> Atom | None:
     return next((a for a in args if _is(a, value)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copier:
+    """Adds the statements of blocks to a program, with the variables that have ``names`` replaced.
+
+    Every copied statement adds the names of its own variables.
+    """
+
+    to: Builder
+    names: dict[Var, Atom]
+    equation: Callable[[Equation, tuple[Atom, ...]], Atom] | None
+
+    def block(self, block: Block) -> tuple[Atom, ...]:
+        for s in block.statements:
+            self.to.line = s.line or self.to.line
+            self._statement(s)
+        return self._values(block.results)
+
+    def _statement(self, s: Statement) -> None:
+        match s:
+            case Equation():
+                self.names[s.out] = self._equation(s, self._values(s.args))
+            case If():
+                self._name(s.outs, self._if(s))
+            case While():
+                self._name(s.outs, self._while(s))
+            case Load():
+                array = _as_var(self._value(s.array))
+                self.names[s.out] = self.to.load(array, *self._values(s.indices))
+            case Accumulate():
+                array, value = _as_var(self._value(s.array)), self._value(s.value)
+                self.to.accumulate(array, *self._values(s.indices), value=value)
+
+    def _equation(self, s: Equation, args: tuple[Atom, ...]) -> Atom:
+        return self.equation(s, args) if self.equation else self.to.op(s.op, *args, type=s.out.type)
+
+    def _if(self, s: If) -> tuple[Atom, ...]:
+        return self.to.if_(
+            self._value(s.cond), lambda: self.block(s.then), lambda: self.block(s.orelse)
+        )
+
+    def _while(self, s: While) -> tuple[Atom, ...]:
+        def cond(*carries: Var) -> Atom:
+            self._name(s.carries, carries)
+            return self.block(s.cond)[0]
+
+        return self.to.while_(self._values(s.inits), cond, lambda *_: self.block(s.body))
+
+    def _name(self, old: Sequence[Var], new: Sequence[Atom]) -> None:
+        self.names.update(zip(old, new, strict=True))
+
+    def _value(self, atom: Atom) -> Atom:
+        return self.names[atom] if isinstance(atom, Var) else atom
+
+    def _values(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+        return tuple(map(self._value, atoms))
 
 
 def _as_var(atom: Atom) -> Var:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mixad.emit import array_run
-from mixad.emit.array_run import run_arrays, sum_to
-from mixad.emit.arrays import Assign, Repeat, lowered, show
+from mixad.emit.array_run import run_arrays, sum_by_halves
+from mixad.emit.arrays import Assign, Repeat, procedure_of, show
 from mixad.errors import BackendError
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, While, walk_statements, written_vars
@@ -101,7 +101,7 @@ def test_every_intermediate_has_its_programs_dtype(monkeypatch):
         run_arrays(program, arguments, (3,), xnp)
         types = {f"v{v.id}": v.type.dtype for v in variables(program)}
         for name, dtypes in seen.items():
-            assert dtypes == {types.get(name, np.dtype(bool))}, (name, show(lowered(program)))
+            assert dtypes == {types.get(name, np.dtype(bool))}, (name, show(procedure_of(program)))
 
 
 def variables(program):
@@ -349,8 +349,8 @@ def test_procedures_are_shown_as_they_run():
         lambda n, y: [b.op("floordiv", n, b.const(2, I32)), b.op("erf", y)],
     )
     program = b.finish([b.convert(y, I8)])
-    assert show(lowered(program)) == SHOWN
-    steps = lowered(program).steps
+    assert show(procedure_of(program)) == SHOWN
+    steps = procedure_of(program).steps
     assert [type(s) for s in steps] == [Assign, Assign, Repeat, Assign, Assign]
 
 
@@ -373,7 +373,7 @@ def procedure(v0, v1):
 
 def test_text_is_the_same_for_equal_programs():
     for seed in range(20):
-        first, second = (show(lowered(random_program(seed))) for _ in range(2))
+        first, second = (show(procedure_of(random_program(seed))) for _ in range(2))
         assert first == second
 
 
@@ -384,23 +384,23 @@ def test_sums_to_a_shape_are_sums(shape, library):
     lead = 2 - len(shape)
     axes = tuple(k for k in range(2) if k < lead or shape[k - lead] == 1)
     expected = array.sum(axis=axes).reshape(shape)
-    summed = sum_to(xp.asarray(array), shape, xp)
+    summed = sum_by_halves(xp.asarray(array), shape, xp)
     np.testing.assert_array_equal(to_numpy(summed), expected)
     assert to_numpy(summed).dtype == np.float32
 
 
 def test_sums_over_nothing_are_zero(library):
     xp, to_numpy = library
-    np.testing.assert_array_equal(to_numpy(sum_to(xp.zeros((0, 3)), (3,), xp)), np.zeros(3))
+    np.testing.assert_array_equal(to_numpy(sum_by_halves(xp.zeros((0, 3)), (3,), xp)), np.zeros(3))
 
 
 def test_long_sums_keep_their_digits_and_do_not_depend_on_the_layout():
     ones = np.full((10_000_019,), 0.1, "f4")
-    total = sum_to(ones, (), xnp)
+    total = sum_by_halves(ones, (), xnp)
     assert abs(float(total) - 10_000_019 * float(np.float32(0.1))) < 0.5
     rows = np.random.default_rng(0).normal(size=(1000, 7)).astype("f4")
     columns = np.asfortranarray(rows)
-    assert sum_to(rows, (7,), xnp).tobytes() == sum_to(columns, (7,), xnp).tobytes()
+    assert sum_by_halves(rows, (7,), xnp).tobytes() == sum_by_halves(columns, (7,), xnp).tobytes()
 
 
 def test_all_types_run():

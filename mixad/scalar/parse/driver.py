@@ -20,7 +20,7 @@ from mixad.scalar.parse.ranges import run_for
 from mixad.scalar.parse.snapshot import FunctionSource, Snapshot
 from mixad.scalar.parse.statements import SIMPLE_STATEMENTS
 from mixad.scalar.parse.values import Bound, Scalar, Tuple, Value
-from mixad.scalar.promotion import NUMPY, Rules
+from mixad.scalar.promotion_rules import NUMPY_RULES, Rules
 from mixad.scalar.simplify import without_dead_code
 
 __all__ = ["Parsed", "parse"]
@@ -53,7 +53,7 @@ def parse(
     source: FunctionSource,
     arguments: Sequence[Argument],
     snapshot: Snapshot,
-    rules: Rules = NUMPY,
+    rules: Rules = NUMPY_RULES,
 ) -> Parsed:
     """Compile a function for given argument types.
 

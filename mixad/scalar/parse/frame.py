@@ -18,7 +18,7 @@ from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Bound, Captured, Helper, Object, Scalar, Tuple, Value, kind_of
-from mixad.scalar.promotion import Rules, Typed
+from mixad.scalar.promotion_rules import Rules, Typed
 from mixad.scalar.types import BOOL, F64, I64
 
 __all__ = ["Capture", "Exit", "Frame", "State", "Walk"]

@@ -22,7 +22,7 @@ from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.values import Object, Scalar, Tuple, Value, kind_of
-from mixad.scalar.promotion import Typed
+from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
 
 __all__ = ["Arguments", "Handler", "intrinsic"]

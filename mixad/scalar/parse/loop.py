@@ -28,7 +28,7 @@ from mixad.scalar.parse.unify import (
     types_in,
 )
 from mixad.scalar.parse.values import Bound, kind_of
-from mixad.scalar.promotion import Typed
+from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL
 
 __all__ = ["LoopPlan", "run_else", "run_loop", "run_while"]

@@ -11,7 +11,7 @@ from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
-from mixad.scalar.promotion import Typed
+from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, I64, ScalarType
 
 __all__ = ["apply", "binary", "compare", "power", "unary"]

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from mixad.scalar.ir import Atom
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.values import Captured, Scalar, Tuple, Value
-from mixad.scalar.promotion import Rules, Typed
+from mixad.scalar.promotion_rules import Rules, Typed
 
 __all__ = [
     "Fixed",

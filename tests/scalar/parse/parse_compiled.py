@@ -7,7 +7,7 @@ import numpy as np
 
 from mixad.scalar.interpret import interpret
 from mixad.scalar.parse import Argument, parse, read_function
-from mixad.scalar.promotion import NUMPY
+from mixad.scalar.promotion_rules import NUMPY_RULES
 from mixad.scalar.types import F64, type_of_dtype
 from mixad.scalar.verify import verify
 
@@ -21,7 +21,7 @@ def described(value):
     return None
 
 
-def parsed(function, *types, rules=NUMPY):
+def parsed(function, *types, rules=NUMPY_RULES):
     """Parse for types: a ScalarType is a lane, an Argument is itself; F64 throughout if none."""
     source = read_function(function)
     types = types or (F64,) * len(source.parameters)
@@ -32,7 +32,7 @@ def parsed(function, *types, rules=NUMPY):
     return result, snapshot
 
 
-def run(function, *values, types=(), rules=NUMPY, max_turns=10_000):
+def run(function, *values, types=(), rules=NUMPY_RULES, max_turns=10_000):
     """Compile a function for the types of its arguments and run it."""
     result, snapshot = parsed(function, *types, rules=rules)
     params = result.program.params[: len(values)]

@@ -12,7 +12,7 @@ import pytest
 from parse_compiled import parsed
 
 from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError
-from mixad.scalar.promotion import NUMPY, STRICT
+from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES
 from mixad.scalar.types import BOOL, F32, F64, I8, I32, I64, U8, U64
 
 EXPECTED = Path(__file__).parent / "expected"
@@ -34,7 +34,7 @@ TYPES = {
 def message_of(name, function):
     types = TYPES.get(name, (F64,) * (function.__code__.co_argcount))
     with pytest.raises(KernelError) as caught:
-        parsed(function, *types, rules=STRICT if "strict" in name else NUMPY)
+        parsed(function, *types, rules=STRICT_RULES if "strict" in name else NUMPY_RULES)
     assert isinstance(caught.value, KernelSyntaxError | KernelTypeError)
     path = str(Path(refused.__file__))
     return f"{type(caught.value).__name__}: {caught.value}\n".replace(path, "parse_refused.py")

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from mixad.scalar.as_python import as_python_source
 from mixad.scalar.build import Builder
 from mixad.scalar.generate import Recipe, random_program
 from mixad.scalar.interpret import interpret
 from mixad.scalar.ir import ArrayType
-from mixad.scalar.source import as_python_source
 from mixad.scalar.types import F32, F64, I32
 from mixad.testing import random_arguments, same_bits
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from mixad.scalar.types import BOOL, F32, F64, I64, U64, ScalarType, type_of_dtype
 
-__all__ = ["NUMPY", "STRICT", "TORCH", "Rules", "Typed"]
+__all__ = ["NUMPY_RULES", "STRICT_RULES", "TORCH_RULES", "Rules", "Typed"]
 
 
 class Typed(NamedTuple):
@@ -132,6 +132,6 @@ def _strict_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
     return None if joined is None or joined.is_float != a.is_float else joined
 
 
-NUMPY = Rules("numpy", F64, _numpy_strong, _numpy_floating, F64)
-TORCH = Rules("torch", F32, _torch_strong, lambda a: F32, F32)
-STRICT = Rules("strict", F64, _strict_strong, lambda a: None, None, mixed=False)
+NUMPY_RULES = Rules("numpy", F64, _numpy_strong, _numpy_floating, F64)
+TORCH_RULES = Rules("torch", F32, _torch_strong, lambda a: F32, F32)
+STRICT_RULES = Rules("strict", F64, _strict_strong, lambda a: None, None, mixed=False)

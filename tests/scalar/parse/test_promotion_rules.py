@@ -9,7 +9,7 @@ from parse_compiled import from_source, parsed
 
 from mixad.errors import KernelTypeError
 from mixad.scalar.parse import Argument
-from mixad.scalar.promotion import NUMPY, STRICT, TORCH
+from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES, TORCH_RULES
 from mixad.scalar.types import ALL_TYPES, BOOL, F32, F64, I16, I32, I64, U8, type_of_dtype
 
 OPERATORS = {
@@ -68,21 +68,21 @@ def test_functions_of_integers_give_numpys_float(name):
 
 
 def test_torch_keeps_the_float_of_a_mixture():
-    assert parsed(lambda x, y: x + y, I64, F32, rules=TORCH)[0].program.outputs[0].type == F32
-    assert parsed(lambda x, y: x / y, I64, I32, rules=TORCH)[0].program.outputs[0].type == F32
-    assert parsed(lambda x: x * 0.5, I16, rules=TORCH)[0].program.outputs[0].type == F32
-    assert parsed(lambda x, y: x + y, U8, I32, rules=TORCH)[0].program.outputs[0].type == I32
+    assert parsed(lambda x, y: x + y, I64, F32, rules=TORCH_RULES)[0].program.outputs[0].type == F32
+    assert parsed(lambda x, y: x / y, I64, I32, rules=TORCH_RULES)[0].program.outputs[0].type == F32
+    assert parsed(lambda x: x * 0.5, I16, rules=TORCH_RULES)[0].program.outputs[0].type == F32
+    assert parsed(lambda x, y: x + y, U8, I32, rules=TORCH_RULES)[0].program.outputs[0].type == I32
 
 
 def test_strict_takes_python_scalars_of_no_higher_kind():
-    assert parsed(lambda x: x * 2 + 0.5, F32, rules=STRICT)[0].program.outputs[0].type == F32
+    assert parsed(lambda x: x * 2 + 0.5, F32, rules=STRICT_RULES)[0].program.outputs[0].type == F32
     with pytest.raises(KernelTypeError):
-        parsed(lambda x: x * 0.5, I32, rules=STRICT)
+        parsed(lambda x: x * 0.5, I32, rules=STRICT_RULES)
     with pytest.raises(KernelTypeError):
-        parsed(lambda x, y: x + y, BOOL, I32, rules=STRICT)
+        parsed(lambda x, y: x + y, BOOL, I32, rules=STRICT_RULES)
 
 
-@pytest.mark.parametrize(("rules", "default"), [(NUMPY, F64), (TORCH, F32)])
+@pytest.mark.parametrize(("rules", "default"), [(NUMPY_RULES, F64), (TORCH_RULES, F32)])
 def test_an_all_weak_result_takes_the_default_type(rules, default):
     outputs = parsed(lambda x: (1.5, 2, True, x), F32, rules=rules)[0].program.outputs
     assert [o.type for o in outputs] == [default, I64, BOOL, F32]

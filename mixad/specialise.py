@@ -1,0 +1,157 @@
+"""What a scalar function is for some types of values: one program, and the kernel of its values."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import is_array, scalar_type_of
+from mixad.backends.execute import Kernel, kernel_for
+from mixad.errors import KernelTypeError
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.parse import (
+    PYTHON_SCALARS,
+    Argument,
+    FunctionSource,
+    Parsed,
+    Snapshot,
+    parse,
+    read_function,
+)
+from mixad.scalar.promotion_rules import NUMPY_RULES, Rules
+from mixad.tape.node import library_beside
+from mixad.tape.tracer import Tracer
+
+__all__ = ["Specialisation", "Specialiser"]
+
+_MOST_PROGRAMS = 256
+"""Combinations of types that one function remembers its programs for."""
+
+
+def describe(value: Any) -> Argument | None:
+    """Return what the parser must know of a value; None for what is neither array nor number.
+
+    Parameters
+    ----------
+    value : object
+        An argument or a captured value: a Python or NumPy scalar, an array, a tracer.
+
+    Returns
+    -------
+    Argument or None
+        Type, and whether it varies over the broadcast.
+    """
+    weak = PYTHON_SCALARS.get(type(value))
+    if weak is not None:
+        return weak
+    if isinstance(value, Tracer) and value.cell.weak:
+        return Argument(value.cell.type, weak=True, kind="uniform")
+    if isinstance(value, np.generic):
+        return Argument(scalar_type_of(value.dtype), kind="uniform")
+    if not isinstance(value, Tracer) and not is_array(value):
+        return None
+    return Argument(scalar_type_of(value.dtype), kind="lane", rank=len(value.shape))
+
+
+def _kind(value: Any) -> object:
+    """Return what the program for a value depends on: found and hashed in no time."""
+    kind = type(value)
+    if kind is np.ndarray:
+        return value.dtype
+    if kind in PYTHON_SCALARS:
+        return kind
+    if isinstance(value, Tracer):
+        cell = value.cell
+        return (cell.type, cell.weak, cell.library.name)
+    return (kind, getattr(value, "dtype", None))
+
+
+@dataclass(frozen=True, slots=True)
+class Specialisation:
+    """The program for some types of arguments and captures, and the kernel of its values."""
+
+    parsed: Parsed
+    kernel: Kernel
+
+
+_PROGRAMS: dict[int, dict[object, Specialisation]] = {}
+
+
+def _programs_of(code: CodeType) -> dict[object, Specialisation]:
+    """Return the programs of some code, by what they depend on.
+
+    They are shared by all functions with that code, such as the bound methods of a class or a
+    lambda that is made again at every call: what tells these apart is in the keys.
+    """
+    programs = _PROGRAMS.get(id(code))
+    if programs is None:
+        programs = _PROGRAMS[id(code)] = {}
+        weakref.finalize(code, _PROGRAMS.pop, id(code), None)
+    return programs
+
+
+class Specialiser:
+    """Specialises one function to the types of the values that it is called with.
+
+    Parameters
+    ----------
+    function : callable
+        A plain Python function of scalars.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.source: FunctionSource = read_function(function)
+        self._known = _programs_of(self.source.function.__code__)
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Specialisation, Any]:
+        """Return what the function is for the types of these arguments, and all values it takes."""
+        try:
+            values = self.source.bind(args, kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.source.name}() {error}") from None
+        try:
+            snapshot = self.source.snapshot(describe)
+        except KernelTypeError as error:
+            raise KernelTypeError(
+                f"{self.source.name}: a value from outside: {error.message}", hint=error.hint
+            ) from None
+        key = (*map(_kind, values), snapshot.key)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST_PROGRAMS:
+                self._known.clear()
+            found = self._known[key] = self._specialise(values, snapshot)
+        return found, (*values, *snapshot.values(found.parsed))
+
+    def _specialise(self, values: Sequence[Any], snapshot: Snapshot) -> Specialisation:
+        arguments = tuple(map(self._described, self.source.parameters, values))
+        parsed = parse(self.source, arguments, snapshot, _rules_for(values))
+        requests = tuple(OutputRequest(0, k) for k in range(len(parsed.program.outputs)))
+        return Specialisation(parsed, kernel_for((parsed.program,), requests))
+
+    def _described(self, name: str, value: Any) -> Argument:
+        try:
+            argument = describe(value)
+        except KernelTypeError as error:
+            raise KernelTypeError(
+                f"{self.source.name}: argument {name!r}: {error.message}", hint=error.hint
+            ) from None
+        if argument is None:
+            raise KernelTypeError(
+                f"{self.source.name}: argument {name!r} is a {type(value).__name__}",
+                hint="pass an array, a tracer or a number",
+            )
+        return argument
+
+
+def _rules_for(values: Sequence[Any]) -> Rules:
+    """Return the promotion policy of the library that the arrays are of."""
+    for value in values:
+        if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
+            return library_beside(value).rules
+    return NUMPY_RULES
