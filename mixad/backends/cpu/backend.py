@@ -11,7 +11,7 @@ import numpy as np
 
 from mixad.backends.arrays import NUMPY, library_of
 from mixad.backends.cpu import buffers, compiler, workers
-from mixad.backends.cpu.code_version import code_version
+from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
 from mixad.backends.cpu.launch import Binding, bind
 from mixad.backends.cpu.object_cache import default
@@ -85,7 +85,7 @@ class CpuBackend:
 
     def compile(self, spec: KernelSpec) -> CpuKernel:
         """Return a kernel ready to run, from the cache on disk if it is there."""
-        key = f"{code_version()} {spec.token}"
+        key = f"{CODE_VERSION} {spec.token}"
         module = compiler.cached_module(key, lambda: self.emit(spec), self.host)
         return CpuKernel(module, spec, module.address(ENTRY), any(map(_loops, spec.passes)))
 
