@@ -206,10 +206,10 @@ class BackendSpec:
     capability : Capability
         What it can do once loaded.
     load : callable
-        Returns the backend; imports what is heavy; raises BackendError with the reason where it
-        cannot serve on this machine.
+        Returns the backend; imports what is heavy. Where it cannot serve on this machine it raises:
+        BackendError with the reason, or whatever an import or a driver raises. All are reported.
     install_hint : str
-        How a user gets what is missing, for instance a pip command.
+        How a user gets what is missing, for instance a pip command: it ends what is reported.
     """
 
     name: str

@@ -1,25 +1,20 @@
-"""Which backends there are, and which one serves an array.
+"""Which backend serves an array: ranked by us, loaded when needed, kept when loaded.
 
-Plugins say what they can do; the ranking is ours. Nothing is imported until the first question,
-and a plugin that fails is kept as a `Failure`, for `mixad doctor` to show.
+Plugins say what they can do (`mixad.backends.plugins`); the ranking is ours. None is imported
+until the first question.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
-from types import ModuleType
-
-import pluggy
 
 from mixad import config
-from mixad.backends import hookspecs
-from mixad.backends.hookspecs import API_VERSION, ENTRY_POINT_GROUP, Backend, BackendSpec
+from mixad.backends.hookspecs import Backend, BackendSpec
+from mixad.backends.plugins import Failure, PluginSource, installed_plugins, read_plugins
 from mixad.errors import BackendError
 
 __all__ = [
@@ -34,55 +29,6 @@ __all__ = [
     "rank",
     "resolve",
 ]
-
-_BUILT_IN = {"cpu": "mixad.backends.cpu", "reference": "mixad.backends.reference"}
-
-
-@dataclass(frozen=True)
-class PluginSource:
-    """A plugin before it is imported.
-
-    Attributes
-    ----------
-    name : str
-        Name of the entry point.
-    origin : str or callable
-        Where it comes from, for messages, distribution and version; or what returns that, since
-        reading a distribution's metadata takes milliseconds.
-    load : callable
-        Imports it and returns the module, or any object with the hook.
-    """
-
-    name: str
-    origin: str | Callable[[], str]
-    load: Callable[[], object]
-
-    @property
-    def described_origin(self) -> str:  # numpydoc ignore=RT01
-        """Where it comes from, in words."""
-        return self.origin if isinstance(self.origin, str) else self.origin()
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A plugin, or one of its backends, that cannot be used.
-
-    Attributes
-    ----------
-    plugin : str
-        Name of the entry point.
-    origin : str
-        Distribution and version.
-    reason : str
-        Why, in one or more lines.
-    exception : BaseException or None
-        What was raised, if anything was.
-    """
-
-    plugin: str
-    origin: str
-    reason: str
-    exception: BaseException | None = None
 
 
 @dataclass(frozen=True)
@@ -102,34 +48,6 @@ class BackendStatus:
     spec: BackendSpec
     origin: str
     reason: str | None
-
-
-def installed_plugins() -> list[PluginSource]:
-    """Return the built-in plugins, then those that installed distributions announce.
-
-    Returns
-    -------
-    list of PluginSource
-        None of them imported yet.
-    """
-    return [_built_in(name, module) for name, module in _BUILT_IN.items()] + [
-        _announced(entry_point) for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP)
-    ]
-
-
-def _built_in(name: str, module: str) -> PluginSource:
-    def load() -> ModuleType:
-        return importlib.import_module(module)
-
-    return PluginSource(name, "mixad", load)
-
-
-def _announced(entry_point: metadata.EntryPoint) -> PluginSource:
-    def origin() -> str:
-        dist = entry_point.dist
-        return f"{dist.name} {dist.version}" if dist is not None else entry_point.value
-
-    return PluginSource(entry_point.name, origin, entry_point.load)
 
 
 def rank(spec: BackendSpec, array_module: str) -> tuple[bool, bool, str]:
@@ -175,23 +93,19 @@ class Registry:
         self._allow = allow
         self._block = block
         self._lock = threading.RLock()
-        self._specs: dict[str, BackendSpec] = {}
-        self._sources: dict[str, PluginSource] = {}
-        self._failures: list[Failure] = []
+        self._announced, self._failures = read_plugins(sources, block)
         self._loaded: dict[str, Backend | BackendError] = {}
         self._resolved: dict[tuple[str, str, frozenset[str]], Backend] = {}
-        for source in sources:
-            self._add(source)
 
     @property
     def specs(self) -> tuple[BackendSpec, ...]:  # numpydoc ignore=RT01
         """What is registered, by name; a blocked backend is among them."""
-        return tuple(self._specs[name] for name in sorted(self._specs))
+        return tuple(self._announced[name].spec for name in sorted(self._announced))
 
     @property
     def failures(self) -> tuple[Failure, ...]:  # numpydoc ignore=RT01
         """The plugins that could not be registered, in the order they were met."""
-        return tuple(self._failures)
+        return self._failures
 
     def resolve(self, array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
         """Return the best backend for kernels on arrays of a library, device and dtypes.
@@ -247,7 +161,7 @@ class Registry:
         refusal = self._refusal(name)
         if refusal is not None:
             raise BackendError(refusal)
-        outcome = self._load(self._specs[name])
+        outcome = self._load(self._announced[name].spec)
         if isinstance(outcome, BackendError):
             raise BackendError(str(outcome)) from outcome.__cause__
         return outcome
@@ -261,22 +175,20 @@ class Registry:
             By name.
         """
         return tuple(
-            BackendStatus(spec, self._sources[spec.name].described_origin, self._unusable(spec))
-            for spec in self.specs
+            BackendStatus(found.spec, found.plugin.described_origin, self._unusable(name))
+            for name, found in sorted(self._announced.items())
         )
 
-    def _unusable(self, spec: BackendSpec) -> str | None:
+    def _unusable(self, name: str) -> str | None:
         try:
-            self.backend(spec.name)
+            self.backend(name)
         except BackendError as error:
             return str(error)
         return None
 
     def _best(self, array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
         candidates = [
-            spec
-            for spec in self._specs.values()
-            if spec.capability.serves(array_module, device, dtypes)
+            spec for spec in self.specs if spec.capability.serves(array_module, device, dtypes)
         ]
         reasons = []
         for spec in sorted(candidates, key=lambda spec: rank(spec, array_module)):
@@ -311,12 +223,12 @@ class Registry:
             return f"backend {name!r} is blocked: take it out of {config.BACKEND_BLOCK.name}"
         if not self._permits(name):
             return f"backend {name!r} is not allowed: add it to {config.BACKEND_ALLOW.name}"
-        if name in self._specs:
+        if name in self._announced:
             return None
         for failure in self._failures:
             if failure.plugin == name:
                 return f"backend {name!r} ({failure.origin}) cannot be used: {failure.reason}"
-        known = ", ".join(sorted(self._specs)) or "none"
+        known = ", ".join(sorted(self._announced)) or "none"
         return f"no backend is named {name!r}: known are {known}; is its plugin installed?"
 
     def _load(self, spec: BackendSpec) -> Backend | BackendError:
@@ -324,59 +236,6 @@ class Registry:
             if spec.name not in self._loaded:
                 self._loaded[spec.name] = _loaded(spec)
             return self._loaded[spec.name]
-
-    def _add(self, source: PluginSource) -> None:
-        """Register the backends of one plugin; whatever it raises stays its own."""
-        if source.name in self._block:
-            self._fail(source, f"not imported: {config.BACKEND_BLOCK.name} names it")
-            return
-        try:
-            specs = _specs_of(source)
-        except (Exception, SystemExit) as error:
-            self._fail(source, f"{type(error).__name__}: {error}", error)
-            return
-        for spec in specs:
-            self._add_spec(source, spec)
-
-    def _add_spec(self, source: PluginSource, spec: BackendSpec) -> None:
-        refusal = _spec_refusal(spec)
-        if refusal is None and spec.name in self._specs:
-            first = self._sources[spec.name].described_origin
-            refusal = f"a backend named {spec.name!r} comes from {first} already"
-        if refusal is not None:
-            self._fail(source, refusal)
-            return
-        self._specs[spec.name] = spec
-        self._sources[spec.name] = source
-
-    def _fail(
-        self, source: PluginSource, reason: str, exception: BaseException | None = None
-    ) -> None:
-        self._failures.append(Failure(source.name, source.described_origin, reason, exception))
-
-
-def _specs_of(source: PluginSource) -> list[BackendSpec]:
-    """Import a plugin and call its hook, alone, so that its errors are its own."""
-    hooks = pluggy.PluginManager(ENTRY_POINT_GROUP)
-    hooks.add_hookspecs(hookspecs)
-    hooks.register(source.load(), name=source.name)
-    hooks.check_pending()
-    answers: list[Sequence[BackendSpec]] = hooks.hook.mixad_backends()
-    if not answers:
-        raise TypeError("it has no function `mixad_backends` marked with `hookimpl`")
-    return [spec for answer in answers for spec in answer]
-
-
-def _spec_refusal(spec: object) -> str | None:
-    if not isinstance(spec, BackendSpec):
-        return f"mixad_backends returned a {type(spec).__name__}, expected BackendSpec"
-    if spec.api_version != API_VERSION:
-        older = "the plugin" if spec.api_version < API_VERSION else "mixad"
-        return (
-            f"backend {spec.name!r} is written for plugin API {spec.api_version}, this mixad has "
-            f"{API_VERSION}: upgrade {older}"
-        )
-    return None
 
 
 def _loaded(spec: BackendSpec) -> Backend | BackendError:

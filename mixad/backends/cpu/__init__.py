@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+
 from mixad.backends.hookspecs import API_VERSION, Backend, BackendSpec, Capability, hookimpl
 
 __all__ = ["mixad_backends"]
 
 
+# The first kernel should not wait for llvmlite, so it is imported with mixad. Where it is missing
+# or broken, the other backends serve all the same, and `_load` fails again and is reported.
+with contextlib.suppress(ImportError, OSError):
+    importlib.import_module("mixad.backends.cpu.backend")
+
+
 def _load() -> Backend:
-    from mixad.backends.cpu.backend import CpuBackend  # llvmlite is imported with the first kernel
+    from mixad.backends.cpu.backend import CpuBackend
 
     return CpuBackend()
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from mixad.backends.arrays import NUMPY, library_of
 from mixad.backends.cpu import buffers, compiler, workers
-from mixad.backends.cpu.code_version import code_version
-from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect
+from mixad.backends.cpu.code_version import CODE_VERSION
+from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
 from mixad.backends.cpu.launch import Binding, bind
 from mixad.backends.cpu.object_cache import default
 from mixad.emit.llvm import ENTRY, GANG, Dialect, emit_kernel
@@ -68,7 +68,7 @@ class CpuBackend:
         library = host.vector_library or "none found: one call of libm per element"
         return {
             "vector width": f"{host.vector_bits} bits, gangs of {GANG} elements",
-            "threads": str(host.threads),
+            "threads": str(usable_cpus()),
             "last-level cache": f"{host.cache_bytes >> 20} MiB",
             "maths inlined": ", ".join(n for n in PROGRAMS if BY_NAME[n].c is not None),
             "other maths": library,
@@ -85,7 +85,7 @@ class CpuBackend:
 
     def compile(self, spec: KernelSpec) -> CpuKernel:
         """Return a kernel ready to run, from the cache on disk if it is there."""
-        key = f"{code_version()} {spec.token}"
+        key = f"{CODE_VERSION} {spec.token}"
         module = compiler.cached_module(key, lambda: self.emit(spec), self.host)
         return CpuKernel(module, spec, module.address(ENTRY), any(map(_loops, spec.passes)))
 

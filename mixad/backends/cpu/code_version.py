@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from mixad.version import __version__
 
-__all__ = ["code_version"]
+__all__ = ["CODE_VERSION"]
 
 _PARTS = ("scalar", "kernel", "emit", "backends/cpu")
 
 
-@functools.cache
-def code_version() -> str:
-    """Return a digest of name, size and time of every file that decides what a kernel is.
-
-    A file that is edited, as in a development tree, changes it at the next start of Python.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-    """
-    root = Path(__file__).parents[2]
-    facts = [__version__]
-    for part in _PARTS:
-        for folder, _, files in os.walk(root / part):
-            for name in files:
-                if name.endswith(".py"):
-                    path = os.path.join(folder, name)
-                    status = os.stat(path)
-                    where = os.path.relpath(path, root)
-                    facts.append(f"{where} {status.st_size} {status.st_mtime_ns}")
+def _version(root: Path) -> str:
+    facts = [__version__, *(fact for part in _PARTS for fact in _files(root, part))]
     return hashlib.sha256("\n".join(sorted(facts)).encode()).hexdigest()[:32]
+
+
+def _files(root: Path, part: str) -> Iterator[str]:
+    """Yield name, size and time of every Python file in a part of our code."""
+    with os.scandir(root / part) as entries:
+        for entry in entries:
+            name = f"{part}/{entry.name}"
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield f"{name} {status.st_size} {status.st_mtime_ns}"
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _files(root, name)
+
+
+CODE_VERSION = _version(Path(__file__).parents[2])
+"""A digest of name, size and time of every file that decides what a kernel is.
+
+Found when mixad is imported: a file that is edited later is not the code that runs. An edited one,
+as in a development tree, changes it at the next start of Python.
+"""

@@ -276,9 +276,11 @@ def load_object(object_code: bytes, allowed: frozenset[str] = KERNEL_SYMBOLS) ->
     host = detect()
     symbols = read_symbols(object_code)
     check_symbols(symbols, allowed)
-    with LLVM_LOCK:
-        # The engine takes the machine and the module; a machine serves one engine only.
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(host, 0))
+    with LLVM_LOCK, contextlib.closing(llvm.parse_assembly("")) as empty:
+        # The engine takes the machine, which serves one engine only, and wants a module, which
+        # finalising would compile: that took longer than all the rest.
+        engine = llvm.create_mcjit_compiler(empty, _machine(host, 0))
+        engine.remove_module(empty)
         engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
         engine.finalize_object()
     _free_discarded()

@@ -1,4 +1,4 @@
-"""What the machine is: its instruction set, caches, usable cores, and vector maths library."""
+"""What the machine is: its instruction set, caches and vector maths; how many cores we may use."""
 
 from __future__ import annotations
 
@@ -93,8 +93,6 @@ class Host:
         Width of a vector register: 128, 256 or 512.
     cache_bytes : int
         Size of the last-level cache.
-    threads : int
-        How many threads a kernel may use.
     vector_library : str or None
         The vector maths library, if there is one that kernels can call.
     triple : str
@@ -105,7 +103,6 @@ class Host:
     features: str
     vector_bits: int
     cache_bytes: int
-    threads: int
     vector_library: str | None
     triple: str
 
@@ -222,7 +219,6 @@ def _detect() -> Host:
         features=features.flatten(),
         vector_bits=_vector_bits(features),
         cache_bytes=_last_level_cache(),
-        threads=usable_cpus(),
         vector_library=_vector_library(),
         triple=llvm.get_process_triple(),
     )

@@ -10,7 +10,7 @@ import __future__
 
 import ast
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -55,12 +55,48 @@ def find_function(code: CodeType) -> FoundFunction:
             f"the source of {_shown(code)} is not available (it was defined in {code.co_filename})",
             hint="define it in a file or a notebook cell",
         )
+    source = SourceText(code.co_filename, tuple(text.split("\n")))
+    return _found_nearby(source, code) or _found_in_file(text, source, code)
+
+
+def _found_nearby(source: SourceText, code: CodeType) -> FoundFunction | None:
+    """Find a function where it should be: parsing a whole file takes 10 µs a line."""
     try:
-        module, source = _parsed(text, code.co_filename)
+        module = ast.parse(_statement_text(source.lines, code))
+    except SyntaxError:
+        return None
+    return _found_in(module.body, source, code)
+
+
+def _statement_text(lines: Sequence[str], code: CodeType) -> str:
+    """Return what seems to be the module's statement around some code, at its place in the file.
+
+    Lines of a string may look like statements; what is made of them does not parse, or has no such
+    function.
+    """
+    first = min(code.co_firstlineno, len(lines)) - 1
+    end = max((line for *_, line in code.co_lines() if line), default=first + 1)
+    while first > 0 and not _begins_statement(lines[first]):
+        first -= 1
+    while end < len(lines) and not _begins_statement(lines[end]):
+        end += 1
+    return "\n" * first + "\n".join(lines[first:end])
+
+
+def _begins_statement(line: str) -> bool:
+    return line[:1] not in _NOT_FIRST
+
+
+_NOT_FIRST = ("", *" \t\f#)]}")
+
+
+def _found_in_file(text: str, source: SourceText, code: CodeType) -> FoundFunction:
+    try:
+        module = _parsed(text)
     except SyntaxError:
         raise _edited(code) from None
-    found = _found_in(_statement_around(module, code.co_firstlineno), module, source, code)
-    found = found or _found_in(module.body, module, source, code)
+    found = _found_in(_statement_around(module, code.co_firstlineno), source, code)
+    found = found or _found_in(module.body, source, code)
     if found is None:
         raise _with_assert(module, source, code) or _edited(code)
     return found
@@ -83,8 +119,8 @@ def _with_assert(
 
 
 @lru_cache(maxsize=8)
-def _parsed(text: str, filename: str) -> tuple[ast.Module, SourceText]:
-    return ast.parse(text), SourceText(filename, tuple(text.splitlines()))
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def _shown(code: CodeType) -> str:
@@ -110,7 +146,7 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 def _found_in(
-    statements: list[ast.stmt], module: ast.Module, source: SourceText, code: CodeType
+    statements: list[ast.stmt], source: SourceText, code: CodeType
 ) -> FoundFunction | None:
     """Compile statements of a module and return the function whose code is ``code``."""
     part = ast.Module(statements, [])

@@ -1,24 +1,15 @@
 """The mixad backend for CUDA tensors of PyTorch: registered, refusing until it has kernels.
 
-Importing this module imports no torch; asking the registry for the backend does.
+Importing this module imports no torch; asking the registry for the backend does, and reports
+whatever that raises together with the hint below.
 """
 
 from __future__ import annotations
-
-import importlib
-from typing import Any
 
 from mixad.backends.hookspecs import API_VERSION, Backend, BackendSpec, Capability, hookimpl
 from mixad.errors import BackendError
 
 __all__ = ["mixad_backends"]
-
-_CAPABILITY = Capability(
-    array_modules=("torch",),
-    devices=("cuda",),
-    dtypes=frozenset({"bool", "int32", "int64", "float32", "float64"}),
-    native=True,
-)
 
 
 @hookimpl
@@ -30,26 +21,15 @@ def mixad_backends() -> list[BackendSpec]:
     list of BackendSpec
         One spec.
     """
-    return [
-        BackendSpec(
-            name="torch",
-            api_version=API_VERSION,
-            capability=_CAPABILITY,
-            load=_load,
-            install_hint="it needs a CUDA device and a build of torch for it",
-        )
-    ]
+    dtypes = frozenset({"bool", "int32", "int64", "float32", "float64"})
+    capability = Capability(("torch",), ("cuda",), dtypes, native=True)
+    hint = "it needs a CUDA device and a build of torch for it"
+    return [BackendSpec("torch", API_VERSION, capability, _load, hint)]
 
 
 def _load() -> Backend:
-    torch = _import_torch()
+    import torch
+
     if not torch.cuda.is_available():
         raise BackendError(f"torch {torch.__version__} finds no CUDA device")
     raise BackendError("mixad-torch has no kernels in this version")
-
-
-def _import_torch() -> Any:
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise BackendError(f"torch cannot be imported ({error})") from error

@@ -9,7 +9,7 @@ import pytest
 from parse_compiled import from_source, parsed, run
 
 from mixad.errors import KernelSyntaxError
-from mixad.scalar.parse import read_function
+from mixad.scalar.parse import code, read_function
 
 PAIR = (lambda x: x + 1, lambda x: x + 2)
 NESTED = lambda x: (lambda y: y * 2)(x) + 1  # noqa: E731
@@ -112,6 +112,41 @@ def test_a_function_that_moved_is_found(module_file):
     module, path = module_file(text)
     path.write_text("# a comment\n\n\nK = 1\n" + text)
     assert run(module.f, 1.0) == 2.0
+
+
+SURROUNDED = {
+    "alone": "def f(x):\n    return x + 1.0\n",
+    "between statements": "K = (1,\n)\ndef f(x):\n\n# more\n    return x + 1.0\nL = 2\n",
+    "decorated": "from functools import cache\n@cache\n@cache\ndef f(x):\n    return x + 1.0\n",
+    "lambda of several lines": "f = (\n    lambda x:\n    x + 1.0\n)\nK = 1\n",
+    "nested": "def g():\n    def f(x):\n        return x + 1.0\n    return f\nf = g()\n",
+    "in a class": "class A:\n    @staticmethod\n    def f(x):\n        return x + 1.0\nf = A.f\n",
+    "after a text": 'K = """\ndef f(x):\n"""\ndef f(x):\n    return x + 1.0\n',
+}
+BESIDE = {  # where the lines nearby are no statement, so that the whole file is parsed
+    "else": "if 0:\n    pass\nelse:\n    def f(x):\n        return x + 1.0\n",
+    "text that is no code": 'def f(x):\n    """Of\nmany.\n"""\n    return x + 1.0\n',
+    "text like code": 'def g():\n    K = """\nL = 1\n"""\n    return lambda x: x + 1.0\nf = g()\n',
+}
+
+
+@pytest.mark.parametrize("text", [*SURROUNDED.values(), *BESIDE.values()])
+def test_functions_are_found_whatever_is_around_them(module_file, text):
+    assert run(module_file(text)[0].f, 2.0) == 3.0
+
+
+@pytest.mark.parametrize("text", SURROUNDED.values(), ids=SURROUNDED)
+def test_a_long_file_is_not_parsed_for_one_function(module_file, monkeypatch, text):
+    module, _ = module_file(text)
+    monkeypatch.setattr(code, "_found_in_file", None)
+    assert read_function(module.f).parameters == ("x",)
+
+
+def test_lines_are_counted_as_python_does(module_file):
+    module, _ = module_file('K = "\x0c \u2028"\n\x0c\ndef f(x):\n    return x @ 1.0\n')
+    with pytest.raises(KernelSyntaxError) as caught:
+        parsed(module.f)
+    assert (caught.value.location.line, caught.value.location.text) == (4, "    return x @ 1.0")
 
 
 def test_zero_and_minus_zero_are_different_sources(module_file):
