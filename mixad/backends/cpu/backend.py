@@ -25,6 +25,10 @@ from mixad.scalar.ops import BY_NAME
 __all__ = ["BoundKernel", "CpuBackend", "CpuKernel"]
 
 
+_QUIET = (0, 0)
+"""Nobody asks a kernel to stop, and it has read nothing outside."""
+
+
 @dataclass(frozen=True)
 class CpuKernel:
     """A compiled kernel."""
@@ -96,27 +100,28 @@ class CpuBackend:
     def launch(self, bound: BoundKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results."""
         executable, binding = bound.kernel, bound.binding
-        like = arguments[binding.arrays[0][0]] if binding.arrays else None
-        library = NUMPY if like is None else library_of(like)
-        views = [library.numpy_view(arguments[k]) for k, _ in binding.arrays]
-        aligned = executable.spec.streaming
-        results = [buffers.empty(o.memory, o.dtype, aligned=aligned) for o in binding.outputs]
-        status = array("i", (0, 0))
-        if binding.tiles:
+        library = library_of(arguments[binding.arrays[0][0]]) if binding.arrays else NUMPY
+        given = [arguments[k] for k, _ in binding.arrays]
+        views = [a if type(a) is np.ndarray else library.numpy_view(a) for a in given]
+        if not binding.tiles:
+            results = [np.zeros(o.memory, o.dtype) for o in binding.outputs]
+        else:
+            aligned = executable.spec.streaming
+            results = [buffers.empty(o.memory, o.dtype, aligned=aligned) for o in binding.outputs]
+            status = array("i", _QUIET)
             words = binding.filled(views, arguments, results, status)
             stop_flag = status.buffer_info()[0] if executable.may_not_end else None
             workers.run(executable.address, words.buffer_info()[0], binding.tiles, stop_flag)
-        else:
-            results = [np.zeros(o.memory, o.dtype) for o in binding.outputs]
-        if status[1]:
-            raise IndexError(_outside(executable.spec, status[1] - 1, bound.launch))
-        finished = (
-            o.finished(memory, output.type.dtype, binding.axes)
-            for o, output, memory in zip(
-                binding.outputs, executable.spec.outputs, results, strict=True
-            )
-        )
-        return tuple(library.wrapped(r) for r in finished)
+            if status[1]:
+                raise IndexError(_outside(executable.spec, status[1] - 1, bound.launch))
+        if not binding.is_finished:
+            results = [
+                o.finished(memory, binding.axes)
+                for o, memory in zip(binding.outputs, results, strict=True)
+            ]
+        if library is NUMPY:
+            return tuple(results)
+        return tuple([library.wrapped(r) for r in results])
 
 
 def _dialect(host: Host) -> Dialect:

@@ -43,6 +43,8 @@ class Result:
         Its shape with the axes in the order of the loops, summed ones of extent 1.
     final : tuple of int
         The shape that was asked for.
+    type : ScalarType
+        Of the output.
     """
 
     position: int
@@ -51,9 +53,15 @@ class Result:
     summed: tuple[int, ...] | None
     shape: tuple[int, ...]
     final: tuple[int, ...]
+    type: ScalarType
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether what the kernel writes is the output, up to the order of the axes."""
+        return self.summed is None and self.memory == self.final
 
     def finished(
-        self, memory: np.ndarray[Any, Any], dtype: np.dtype[Any], axes: tuple[int, ...] | None
+        self, memory: np.ndarray[Any, Any], axes: tuple[int, ...] | None
     ) -> np.ndarray[Any, Any]:
         """Return the output from what the kernel left.
 
@@ -61,15 +69,13 @@ class Result:
         ----------
         memory : ndarray
             What the kernel wrote.
-        dtype : dtype
-            The output's.
         axes : tuple of int or None
             The permutation from the order of the loops to the caller's.
         """
         if self.summed is not None:
             for axis in self.summed:
                 memory = tree_sum(memory, axis)
-            memory = memory.astype(dtype, copy=False).reshape(self.shape)
+            memory = memory.astype(self.type.dtype, copy=False).reshape(self.shape)
         if axes is not None:
             memory = memory.transpose(axes)
         return memory if memory.shape == self.final else memory.reshape(self.final)
@@ -110,6 +116,8 @@ class Binding:
         Name of the program and of its params, for messages.
     outputs : tuple of Result
         How each output is allocated and finished.
+    is_finished : bool
+        Whether what the kernel writes is the outputs: then there is nothing to finish.
     """
 
     words: array[int]
@@ -119,6 +127,7 @@ class Binding:
     uniforms: tuple[tuple[int, int, ScalarType], ...]
     names: tuple[str, tuple[str, ...]]
     outputs: tuple[Result, ...]
+    is_finished: bool
 
     def filled(
         self,
@@ -192,14 +201,17 @@ def bind(launch: Launch) -> Binding:
         else:
             _fill_strides(words, block, launch, k, operand)
     order = launch.order
+    axes = None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order)))
+    outputs = tuple(_result(launch, k, at) for k, at in enumerate(block.outputs))
     return Binding(
         words=words,
         tiles=tile_count(launch),
-        axes=None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order))),
+        axes=axes,
         arrays=tuple(arrays),
         uniforms=tuple(uniforms),
         names=(program.name, tuple(p.name for p in program.params)),
-        outputs=tuple(_result(launch, k, at) for k, at in enumerate(block.outputs)),
+        outputs=outputs,
+        is_finished=axes is None and all(o.is_finished for o in outputs),
     )
 
 
@@ -208,7 +220,9 @@ def _result(launch: Launch, index: int, position: int) -> Result:
     output = launch.spec.outputs[index]
     if not any(output.reduced):
         stored = tuple(launch.shape[a] for a in launch.order)
-        return Result(position, output.type.dtype, stored, None, stored, launch.results[index])
+        return Result(
+            position, output.type.dtype, stored, None, stored, launch.results[index], output.type
+        )
     padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
     shape = tuple(padded[a] for a in launch.order)
     is_empty = 0 in launch.shape  # nothing runs: the sums are zeros of their own shape
@@ -219,6 +233,7 @@ def _result(launch: Launch, index: int, position: int) -> Result:
         summed=() if is_empty else tuple(a for a, is_sum in enumerate(output.reduced) if is_sum),
         shape=shape,
         final=launch.results[index],
+        type=output.type,
     )
 
 
