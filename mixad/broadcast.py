@@ -67,7 +67,8 @@ def describe(value: Any) -> Argument | None:
         return Argument(scalar_type_of(value.dtype), kind="uniform")
     if not isinstance(value, Tracer) and not is_array(value):
         return None
-    return Argument(scalar_type_of(value.dtype), kind="lane", rank=len(value.shape))
+    typed = library_beside(value).rules.array(scalar_type_of(value.dtype), len(value.shape))
+    return Argument(*typed, kind="lane", rank=len(value.shape))
 
 
 _MOST_COMPILED = 256
@@ -83,8 +84,8 @@ def _kind(value: Any) -> object:
         return kind
     if isinstance(value, Tracer):
         cell = value.cell
-        return (cell.type, cell.weak, cell.library.name)
-    return (kind, getattr(value, "dtype", None))
+        return (cell.type, cell.weak, cell.library.name, not cell.shape)
+    return (kind, getattr(value, "dtype", None), not getattr(value, "shape", ()))
 
 
 _DIRECT = frozenset({np.ndarray, *PYTHON_SCALARS})
@@ -403,7 +404,9 @@ def _rules_for(values: Sequence[Any]) -> Rules:
     """Return the promotion policy of the library that the arrays are of."""
     for value in values:
         if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
-            return library_beside(value).rules
+            rules = library_beside(value).rules
+            if rules is not NUMPY:  # a traced Python number has NumPy's, whatever is beside it
+                return rules
     return NUMPY
 
 

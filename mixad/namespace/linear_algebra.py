@@ -56,7 +56,7 @@ def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
     types = [scalar_type_of(x.dtype) for x in (a, b)]
     if types[0] == types[1]:
         return a, b
-    common = promoted(library, "matmul", [(Typed(t, False), 1) for t in types])
+    common = promoted(library, "matmul", [Typed(t, False) for t in types])
     return _converted(a, common), _converted(b, common)
 
 
