@@ -18,7 +18,7 @@ from mixad.tape.apply import apply_program
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer
 
-__all__ = ["convert", "elementwise", "is_operand", "square"]
+__all__ = ["convert", "elementwise", "is_operand", "power", "square"]
 
 
 def is_operand(value: object) -> bool:
@@ -45,6 +45,11 @@ def elementwise(op: str, *operands: Any) -> Any:
     values = [_without_numpy_scalar(o, library) for o in operands]
     params = tuple(_described(v, library) for v in values)
     return apply_program(_program(op, library, params), values)[0]
+
+
+def power(x: Any, y: Any) -> Any:
+    """Return ``x`` to the power ``y``; squares are products, as libraries compute them."""
+    return square(x) if is_scalar(y) and y == 2 else elementwise("pow", x, y)
 
 
 def square(x: Any) -> Any:
