@@ -12,7 +12,7 @@ import numpy as np
 
 from mixad.backends.arrays import is_array, scalar_type_of
 from mixad.backends.execute import Kernel, kernel_for
-from mixad.errors import KernelTypeError
+from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.parse import (
     PYTHON_SCALARS,
@@ -55,7 +55,8 @@ def describe(value: Any) -> Argument | None:
         return Argument(scalar_type_of(value.dtype), kind="uniform")
     if not isinstance(value, Tracer) and not is_array(value):
         return None
-    return Argument(scalar_type_of(value.dtype), kind="lane", rank=len(value.shape))
+    typed = library_beside(value).rules.array(scalar_type_of(value.dtype), len(value.shape))
+    return Argument(*typed, kind="lane", rank=len(value.shape))
 
 
 def _kind(value: Any) -> object:
@@ -66,9 +67,8 @@ def _kind(value: Any) -> object:
     if kind in PYTHON_SCALARS:
         return kind
     if isinstance(value, Tracer):
-        cell = value.cell
-        return (cell.type, cell.weak, cell.library.name)
-    return (kind, getattr(value, "dtype", None))
+        return (value.cell.kind, not value.cell.shape)
+    return (kind, getattr(value, "dtype", None), not getattr(value, "ndim", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +116,8 @@ class Specialiser:
             raise TypeError(f"{self.source.name}() {error}") from None
         try:
             snapshot = self.source.snapshot(describe)
-        except KernelTypeError as error:
-            raise KernelTypeError(
-                f"{self.source.name}: a value from outside: {error.message}", hint=error.hint
-            ) from None
+        except (KernelTypeError, TracerError) as error:
+            raise error.about(f"{self.source.name}: a value from outside") from None
         key = (*map(_kind, values), snapshot.key)
         found = self._known.get(key)
         if found is None:
@@ -137,10 +135,8 @@ class Specialiser:
     def _described(self, name: str, value: Any) -> Argument:
         try:
             argument = describe(value)
-        except KernelTypeError as error:
-            raise KernelTypeError(
-                f"{self.source.name}: argument {name!r}: {error.message}", hint=error.hint
-            ) from None
+        except (KernelTypeError, TracerError) as error:
+            raise error.about(f"{self.source.name}: argument {name!r}") from None
         if argument is None:
             raise KernelTypeError(
                 f"{self.source.name}: argument {name!r} is a {type(value).__name__}",
@@ -153,5 +149,7 @@ def _rules_for(values: Sequence[Any]) -> Rules:
     """Return the promotion policy of the library that the arrays are of."""
     for value in values:
         if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
-            return library_beside(value).rules
+            rules = library_beside(value).rules
+            if rules is not NUMPY_RULES:  # a traced Python number has NumPy's, whatever is beside
+                return rules
     return NUMPY_RULES

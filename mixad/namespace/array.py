@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import is_array, is_scalar, scalar_type_of
-from mixad.errors import TracerError
-from mixad.namespace import statistical
-from mixad.namespace.elementwise import convert, elementwise, is_operand, square
+from mixad.backends import arrays
+from mixad.backends.arrays import Library, is_array
+from mixad.errors import MixadError, TracerError
+from mixad.namespace.elementwise import elementwise, is_operand, power
 from mixad.namespace.indexing import getitem
 from mixad.namespace.linear_algebra import matmul
-from mixad.namespace.manipulation import matrix_transpose, permute_dims, reshape
-from mixad.namespace.statistical import Axis
-from mixad.tape.tracer import Tracer, plain
+from mixad.namespace.manipulation import matrix_transpose, permute_dims
+from mixad.namespace.spellings import NUMPY, TORCH, Spelling, spelling_of
+from mixad.namespace.statistical import total
+from mixad.tape.tracer import Tracer, plain, retire
 
 __all__ = ["ArrayTracer"]
 
@@ -46,23 +47,25 @@ def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
     return method
 
 
-_OPERATORS = {
-    np.add: ("__add__", "__radd__"),
-    np.subtract: ("__sub__", "__rsub__"),
-    np.multiply: ("__mul__", "__rmul__"),
-    np.divide: ("__truediv__", "__rtruediv__"),
-    np.floor_divide: ("__floordiv__", "__rfloordiv__"),
-    np.remainder: ("__mod__", "__rmod__"),
-    np.power: ("__pow__", "__rpow__"),
-    np.matmul: ("__matmul__", "__rmatmul__"),
-    np.less: ("__lt__", "__gt__"),
-    np.less_equal: ("__le__", "__ge__"),
-    np.greater: ("__gt__", "__lt__"),
-    np.greater_equal: ("__ge__", "__le__"),
-    np.equal: ("__eq__", "__eq__"),
-    np.not_equal: ("__ne__", "__ne__"),
-}
-"""The operators that NumPy arrays call ufuncs for, with the one that has its operands exchanged."""
+def _in_place(symbol: str, compute: _Method) -> _Method:
+    """Arrays are not changed, for views of them would have to change too; numbers are bound anew.
+
+    A 0-d NumPy result is a scalar, which is bound anew.  Of other libraries it is an array that
+    may have further names: using it under one of those raises.
+    """
+
+    def method(self: Any, other: Any) -> Any:
+        if self.ndim:
+            raise TracerError(
+                f"x {symbol}= y would change an array that is being differentiated in place: "
+                f"write x = x {symbol} y"
+            )
+        result = compute(self, other)
+        if self.cell.library is not arrays.NUMPY:
+            retire(self)
+        return result
+
+    return method
 
 
 class ArrayTracer(Tracer):
@@ -81,6 +84,11 @@ class ArrayTracer(Tracer):
     __mod__, __rmod__ = _binary("mod"), _reflected("mod")
     __rpow__ = _reflected("pow")
 
+    __iadd__, __isub__ = _in_place("+", operator.add), _in_place("-", operator.sub)
+    __imul__, __itruediv__ = _in_place("*", operator.mul), _in_place("/", operator.truediv)
+    __ifloordiv__, __imod__ = _in_place("//", operator.floordiv), _in_place("%", operator.mod)
+    __ipow__, __imatmul__ = _in_place("**", operator.pow), _in_place("@", operator.matmul)
+
     __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
     __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
     __eq__ = _compared(operator.eq)
@@ -88,11 +96,7 @@ class ArrayTracer(Tracer):
     __hash__ = None
 
     def __pow__(self, other: Any) -> Any:
-        if not is_operand(other):
-            return NotImplemented
-        if is_scalar(other) and other == 2:
-            return square(self)
-        return elementwise("pow", self, other)
+        return power(self, other) if is_operand(other) else NotImplemented
 
     def __neg__(self) -> Any:
         return elementwise("neg", self)
@@ -110,81 +114,111 @@ class ArrayTracer(Tracer):
         return matmul(other, self) if _is_matrix(other) else NotImplemented
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
-        """Take the operators of NumPy arrays over; refuse what would lose the derivative."""
-        if method == "__call__" and not options and ufunc in _OPERATORS:
-            left, right = operands
-            ours, exchanged = _OPERATORS[ufunc]
-            if isinstance(left, ArrayTracer):
-                return getattr(left, ours)(right)
-            return getattr(right, exchanged)(left)
-        raise TracerError(_refusal(ufunc.__name__, method, options))
+        if "out" in options:
+            raise TracerError(_CHANGED)
+        if method != "__call__":
+            raise TracerError(
+                f"numpy.{ufunc.__name__}.{method}() of a value that is being differentiated is not "
+                "available: use the array's operators, sum() and mean()"
+            )
+        return NUMPY.call(ufunc, operands, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return NUMPY.call(function, args, kwargs)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = function.__name__
+        if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+            raise MixadError(_CHANGED)  # torch takes a TypeError for "try the reflected operator"
+        return TORCH.call(function, args, kwargs or {})
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse with what to do; only names that are not there come here."""
-        message = f"{type(self).__name__!r} object has no attribute {name!r}"
-        if hasattr(np.ndarray, name) and not name.startswith("__"):
-            message = (
-                f"{name!r} of a value that is being differentiated is not available yet: write it "
-                "with operators, indexing, sum, mean and functions decorated with "
-                f"@mixad.broadcast, or say mixad.stop_gradient(x).{name} if no derivative is meant"
-            )
-        raise AttributeError(message, name=name, obj=self)
+        """Return methods that arrays of the library have; refuse others with a way out."""
+        if name.startswith("__"):
+            raise AttributeError(f"a traced array has no attribute {name!r}", name=name, obj=self)
+        library, spelling = self.cell.library, self._spelling
+        if hasattr(_array_class(library), name):
+            if name in spelling.constant:
+                return getattr(plain(self), name)
+            if name in spelling.functions:
+                return lambda *args, **options: spelling.call_method(name, (self, *args), options)
+        raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     def __getitem__(self, key: Any) -> Any:
         return getitem(self, key)
 
     def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        equal = self == value
+        return equal if isinstance(equal, bool) else bool(self.cell.library.xp.any(equal))
 
     @property
     def T(self) -> Any:  # noqa: N802
         """The array with its axes in reverse order."""
-        return permute_dims(self, tuple(reversed(range(self.ndim))))
+        return permute_dims(self)
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """The array with its last two axes exchanged."""
         return matrix_transpose(self)
 
-    def reshape(self, *shape: Any) -> Any:
+    def reshape(self, *shape: Any, **options: Any) -> Any:
         """Return the elements in another shape, given as a tuple or as several numbers."""
-        return reshape(self, shape if len(shape) != 1 or isinstance(shape[0], int) else shape[0])
+        return self._spelling.call_method("reshape", (self, *shape), options)
 
-    def sum(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
-        """Return the sum over axes."""
-        return statistical.total(self, axis, keepdims=keepdims)
+    def sum(self, *args: Any, **options: Any) -> Any:
+        """Return the sum over axes; arguments are those of the array's library."""
+        if not args and not options:
+            return total(self)
+        return self._spelling.call_method("sum", (self, *args), options)
 
-    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
-        """Return the arithmetic mean over axes."""
-        return statistical.mean(self, axis, keepdims=keepdims)
+    def mean(self, *args: Any, **options: Any) -> Any:
+        """Return the arithmetic mean over axes; arguments are those of the array's library."""
+        return self._spelling.call_method("mean", (self, *args), options)
 
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         """Return the elements as another dtype; what is no float has no derivative."""
-        library = self.cell.library
-        target = scalar_type_of(library.xp.empty(0, dtype=dtype).dtype)
-        if not target.is_float:
-            return library.xp.astype(plain(self), dtype)
-        return self if target == self.cell.type else convert(self, target)
+        return self._spelling.call_method("astype", (self, dtype, *args), options)
+
+    @property
+    def _spelling(self) -> Spelling:
+        return spelling_of(self.cell.library)
 
 
-def _refusal(name: str, method: str, options: dict[str, Any]) -> str:
-    """Return why a ufunc is not applied to a tracer, and what to write instead."""
-    if "out" in options:
+_CHANGED = (
+    "writing a value that is being differentiated into an array (+=, out=, a[i] = x, methods that "
+    "end in _) would lose its derivative: make a new array, total = total + x instead of total += x"
+)
+
+
+def _array_class(library: Library) -> type:
+    """Return the class of a library's arrays; NumPy's stands for those without one of their own."""
+    found: type = getattr(library.xp, "Tensor", np.ndarray)
+    return found
+
+
+def _no_attribute(library: Library, name: str) -> str:
+    """Return why an attribute is not there, and what to do where arrays of the library have it."""
+    if hasattr(_array_class(library), name):
         return (
-            "writing a value that is being differentiated into a NumPy array (+=, out=) would lose "
-            "its derivative: make a new array, total = total + x instead of total += x"
+            f"{name!r} of a value that is being differentiated is not available yet: write it with "
+            "operators, indexing, sum, mean and functions decorated with @mixad.broadcast, or say "
+            f"mixad.stop_gradient(x).{name} if no derivative is meant"
         )
-    if method != "__call__" or options:
-        call = name if method == "__call__" else f"{name}.{method}"
+    if name.startswith("_"):
         return (
-            f"numpy.{call}({', '.join(f'{option}=...' for option in options)}) of a value that is "
-            "being differentiated is not available: use the array's operators, sum() and mean()"
+            f"functions of {library.name} do not take a value that is being differentiated: write "
+            "it with the value's own operators and methods, or functions decorated with "
+            "@mixad.broadcast"
         )
-    return (
-        f"numpy.{name} of a value that is being differentiated is not available: call it on "
-        "numbers, in a function decorated with @mixad.broadcast, or on mixad.stop_gradient(x) if "
-        "no derivative is meant"
-    )
+    return f"a traced array has no attribute {name!r}"
 
 
 def _is_matrix(value: object) -> bool:

@@ -18,7 +18,7 @@ from mixad.tape.apply import apply_program
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer
 
-__all__ = ["convert", "elementwise", "is_operand", "square"]
+__all__ = ["convert", "elementwise", "is_operand", "power", "square"]
 
 
 def is_operand(value: object) -> bool:
@@ -47,6 +47,11 @@ def elementwise(op: str, *operands: Any) -> Any:
     return apply_program(_program(op, library, params), values)[0]
 
 
+def power(x: Any, y: Any) -> Any:
+    """Return ``x`` to the power ``y``; squares are products, as libraries compute them."""
+    return square(x) if is_scalar(y) and y == 2 else elementwise("pow", x, y)
+
+
 def square(x: Any) -> Any:
     """Return the square of each element."""
     return apply_program(_square(_element_type(x)), (x,))[0]
@@ -57,19 +62,18 @@ def convert(x: Any, type: ScalarType) -> Any:
     return apply_program(_conversion(_element_type(x), type), (x,))[0]
 
 
-# A described operand: its type with its weakness, 0 or 1 for rank 0 or more, whether it is a
-# Python number.
-_Described = tuple[Typed, int, bool]
+# A described operand: its type, and whether it is a Python number.
+_Described = tuple[Typed, bool]
 
 
 @cache
 def _program(op: str, library: Library, params: tuple[_Described, ...]) -> Program:
     """Return the program of one op: operands are converted to their common type, then used."""
-    common = promoted(library, op, [(typed, rank) for typed, rank, _ in params])
-    strong = any(not typed.weak for typed, _, _ in params)
+    common = promoted(library, op, [typed for typed, _ in params])
+    strong = any(not typed.weak for typed, _ in params)
     builder = Builder(op)
     args = []
-    for name, (typed, _, number) in zip("xyz", params, strict=False):
+    for name, (typed, number) in zip("xyz", params, strict=False):
         kind: Kind = "uniform" if number or (typed.weak and strong) else "lane"
         var = builder.param(name, common if number else typed.type, kind)
         args.append(builder.convert(var, common))
@@ -108,11 +112,11 @@ def _without_numpy_scalar(operand: Any, library: Library) -> Any:
 
 
 def _described(operand: Any, library: Library) -> _Described:
-    if isinstance(operand, Tracer):
-        return Typed(operand.cell.type, operand.cell.weak), min(operand.ndim, 1), False
     if is_scalar(operand):
-        return Typed(_weak_type(operand), True), 0, True
-    return Typed(scalar_type_of(operand.dtype), False), min(operand.ndim, 1), False
+        return Typed(_weak_type(operand), True), True
+    if isinstance(operand, Tracer) and operand.cell.weak:
+        return Typed(operand.cell.type, True), False
+    return library.rules.array(_element_type(operand), operand.ndim), False
 
 
 def _weak_type(number: bool | int | float) -> ScalarType:

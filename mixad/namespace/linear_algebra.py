@@ -28,7 +28,7 @@ def matmul(a: Any, b: Any) -> Any:
     array or Tracer
         The product.
     """
-    if not a.ndim or not b.ndim:
+    if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
         raise ValueError("matmul takes arrays with at least one axis: use * to scale")
     a, b = _of_one_type(a, b)
     rows = reshape(a, (1, *a.shape)) if a.ndim == 1 else a
@@ -56,7 +56,7 @@ def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
     types = [scalar_type_of(x.dtype) for x in (a, b)]
     if types[0] == types[1]:
         return a, b
-    common = promoted(library, "matmul", [(Typed(t, False), 1) for t in types])
+    common = promoted(library, "matmul", [Typed(t, False) for t in types])
     return _converted(a, common), _converted(b, common)
 
 

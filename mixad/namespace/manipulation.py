@@ -3,35 +3,70 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from numpy.exceptions import AxisError
 
+from mixad.errors import TracerError
 from mixad.tape.node import Rule, apply_rule
 
 __all__ = ["matrix_transpose", "normalized_axes", "permute_dims", "reshape"]
 
 
-def reshape(x: Any, shape: Sequence[int]) -> Any:
-    """Return the elements of ``x``, in order, in another shape; one length may be -1."""
-    shape = tuple(map(int, shape))
-    if shape.count(-1) == 1:
-        rest = -math.prod(shape)
-        size = math.prod(x.shape)
-        shape = tuple(size // rest if n == -1 and rest else n for n in shape)
-    return x if tuple(x.shape) == shape else apply_rule(_RESHAPE, x, shape=shape)
+def reshape(
+    x: Any, shape: int | Sequence[int], *, order: str = "C", copy: bool | None = None
+) -> Any:
+    """Return the elements of an array in another shape.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        The elements, taken row by row.
+    shape : int or sequence of int
+        One length may be -1.
+    order : str
+        ``"C"``; no other is available.
+    copy : bool, optional
+        As for the array's library; False raises where the elements would have to be copied.
+
+    Returns
+    -------
+    array or Tracer
+        Of that shape.
+    """
+    if order != "C":
+        raise TracerError(
+            f"reshape(order={order!r}) of a value that is being differentiated is not available: "
+            "write x.T.reshape(shape[::-1]).T for the order of Fortran"
+        )
+    lengths = _lengths(shape, math.prod(x.shape))
+    if tuple(x.shape) == lengths:
+        return x
+    return apply_rule(_RESHAPE, x, shape=lengths, **({} if copy is None else {"copy": copy}))
+
+
+def _lengths(shape: int | Sequence[int], size: int) -> tuple[int, ...]:
+    """Return the lengths of a shape, with that of -1 filled in."""
+    lengths = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
+    if lengths.count(-1) == 1:
+        rest = -math.prod(lengths)
+        lengths = tuple(size // rest if n == -1 and rest else n for n in lengths)
+    return lengths
 
 
 _RESHAPE = Rule(
     "reshape",
-    lambda xp, x, shape: xp.reshape(x, shape),
-    (lambda g, x, shape: reshape(g, x.shape),),
+    lambda xp, x, shape, **copy: xp.reshape(x, shape, **copy),
+    (lambda g, x, shape, **copy: reshape(g, x.shape),),
 )
 
 
-def permute_dims(x: Any, axes: Sequence[int]) -> Any:
-    """Return ``x`` with its axes in another order."""
+def permute_dims(x: Any, axes: Sequence[int] | None = None) -> Any:
+    """Return ``x`` with its axes in another order; in reverse order for None."""
+    if axes is None:
+        axes = range(x.ndim)[::-1]
     return apply_rule(_PERMUTE_DIMS, x, axes=normalized_axes(tuple(axes), x.ndim))
 
 
@@ -61,7 +96,7 @@ def normalized_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, .
     """
     if axis is None:
         return tuple(range(ndim))
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = tuple(map(operator.index, axis if isinstance(axis, Sequence) else (axis,)))
     for a in given:
         if not -ndim <= a < ndim:
             raise AxisError(a, ndim)

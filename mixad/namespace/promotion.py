@@ -12,43 +12,21 @@ from mixad.scalar.types import ScalarType
 __all__ = ["promoted"]
 
 
-def promoted(library: Library, what: str, operands: Sequence[tuple[Typed, int]]) -> ScalarType:
-    """Return the type that an operation on values of these types and ranks is carried out in.
-
-    torch lets an array of rank 0 decide only where its kind is higher (bool, whole numbers,
-    floats); the other libraries look at dtypes alone.
-
-    Parameters
-    ----------
-    library : Library
-        Of the arrays.
-    what : str
-        The operation, for messages.
-    operands : sequence of (Typed, int)
-        Types and ranks.
+def promoted(library: Library, what: str, operands: Sequence[Typed]) -> ScalarType:
+    """Return the type that an operation on values of these types is carried out in.
 
     Raises
     ------
     KernelTypeError
         If the library does not mix these types.
     """
-    ranked = [t for t, rank in operands if rank > 0 and not t.weak]
-    if library.name == "torch" and ranked:
-        highest = max(_kind_rank(t.type) for t in ranked)
-        deciding = [t for t, _ in operands if t in ranked or _kind_rank(t.type) > highest]
-        return _joined(library, what, deciding)
-    return _joined(library, what, [t for t, _ in operands])
-
-
-def _joined(library: Library, what: str, types: Sequence[Typed]) -> ScalarType:
-    joined = types[0]
-    for other in types[1:]:
+    joined = operands[0]
+    for other in operands[1:]:
         found = library.rules.join(joined, other)
         if found is None:
-            raise KernelTypeError(f"{what} of {joined} and {other} is refused by {library.name}")
+            raise KernelTypeError(
+                f"{what} of {joined} and {other} is refused by {library.name}",
+                hint="convert one of them: x.astype(dtype)",
+            )
         joined = found
     return joined.type
-
-
-def _kind_rank(type: ScalarType) -> int:
-    return 2 if type.is_float else 1 if type.is_integer else 0

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from mixad.backends.arrays import library_of, scalar_type_of
+from mixad.errors import TracerError
+from mixad.namespace.data_types import astype
 from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.tape.broadcasting import sum_to
 
@@ -14,7 +17,7 @@ __all__ = ["mean", "total"]
 Axis = int | Sequence[int] | None
 
 
-def total(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+def total(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
     """Return the sum over axes, all of them for None.
 
     Parameters
@@ -23,14 +26,21 @@ def total(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
         Of floats.
     axis : int or sequence of int, optional
         What to sum over.
+    dtype : dtype, optional
+        What the elements are converted to first.
     keepdims : bool
         Whether summed axes stay, with length 1.
 
     Returns
     -------
     array or Tracer
-        The sums.
+        The sums; a plain array if the dtype is no float: then there is no derivative.
     """
+    if dtype is not None:
+        x = astype(x, dtype)
+        if not scalar_type_of(x.dtype).is_float:
+            axes = normalized_axes(axis, x.ndim)
+            return library_of(x).xp.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
     if axis is None and not keepdims:
         return sum_to(x, ())
     axes = normalized_axes(axis, x.ndim)
@@ -42,7 +52,17 @@ def total(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return sum_to(x, shape) if leading else reshape(sum_to(x, kept), shape)
 
 
-def mean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """Return the arithmetic mean over axes: see `total`."""
+def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+    """Return the arithmetic mean over axes: see `total`.
+
+    Raises
+    ------
+    TracerError
+        If the dtype is no float.
+    """
+    if dtype is not None:
+        x = astype(x, dtype)
+        if not scalar_type_of(x.dtype).is_float:
+            raise TracerError(f"mean(dtype={dtype!r}): a mean is computed in a float dtype")
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     return total(x, axis, keepdims=keepdims) / count

@@ -2,28 +2,42 @@
 
 A policy is what the base library does: NumPy's rules (NEP 50), PyTorch's, or the array-API
 standard's, which refuse mixed kinds.  *Weak* types are those of Python literals and Python scalars:
-they adopt the other operand's type.
+they adopt the other operand's type.  *Rankless* ones are those of PyTorch's tensors without axes:
+beside a tensor with axes they decide only where their kind (bool, integer, float) is higher.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mixad.scalar.types import BOOL, F32, F64, I64, U64, ScalarType, type_of_dtype
+from mixad.scalar.types import BOOL, F32, F64, I64, U16, U32, U64, ScalarType, type_of_dtype
 
-__all__ = ["NUMPY_RULES", "STRICT_RULES", "TORCH_RULES", "Rules", "Typed"]
+__all__ = ["NUMPY_RULES", "RANKLESS", "STRICT_RULES", "TORCH_RULES", "Rules", "Typed", "Weak"]
+
+
+class _Rankless(Enum):
+    RANKLESS = "rankless"
+
+    def __bool__(self) -> bool:
+        """Be false: what is asked of ``weak`` is nearly always whether it is a Python number."""
+        return False
+
+
+RANKLESS: Literal[_Rankless.RANKLESS] = _Rankless.RANKLESS
+Weak: TypeAlias = bool | Literal[_Rankless.RANKLESS]
 
 
 class Typed(NamedTuple):
-    """A type, and whether it is weak."""
+    """A type, and whether it is weak: True, False or `RANKLESS`."""
 
     type: ScalarType
-    weak: bool
+    weak: Weak
 
     def __str__(self) -> str:
         return _WEAK_NAMES[self.type] if self.weak else self.type.name
@@ -50,6 +64,8 @@ class Rules:
         Float type of ``integer / integer``, or None.
     mixed : bool
         Whether kinds mix at all: weak floats with integers, booleans with numbers.
+    by_rank : bool
+        Whether arrays without axes are rankless.
     """
 
     name: str
@@ -58,6 +74,7 @@ class Rules:
     floating_integer: Callable[[ScalarType], ScalarType | None]
     quotient: ScalarType | None
     mixed: bool = True
+    by_rank: bool = False
 
     def join(self, a: Typed, b: Typed) -> Typed | None:
         """Return the type of an operation between two values, or None where it is refused."""
@@ -66,9 +83,16 @@ class Rules:
         if a.weak or b.weak:
             weak, strong = (a.type, b.type) if a.weak else (b.type, a.type)
             adopted = self._adopted(weak, strong)
-            return Typed(adopted, False) if adopted else None
+            return Typed(adopted, b.weak if a.weak else a.weak) if adopted else None
+        if a.weak != b.weak:
+            ranked, rankless = (a.type, b.type) if b.weak is RANKLESS else (b.type, a.type)
+            return self._beside_rankless(ranked, rankless)
         joined = self.strong(a.type, b.type)
-        return Typed(joined, False) if joined else None
+        return Typed(joined, a.weak) if joined else None
+
+    def array(self, type: ScalarType, rank: int) -> Typed:
+        """Return how an array of a type and rank takes part in operations."""
+        return Typed(type, RANKLESS if self.by_rank and not rank else False)
 
     def floating(self, a: Typed) -> Typed | None:
         """Return the float type in which ``sin`` of a value is computed, or None."""
@@ -77,7 +101,7 @@ class Rules:
         if a.weak:
             return Typed(F64, True)
         found = self.floating_integer(a.type)
-        return Typed(found, False) if found else None
+        return Typed(found, a.weak) if found else None
 
     def divided(self, a: Typed) -> Typed | None:
         """Return the type of a true quotient of two values of one type, or None."""
@@ -85,7 +109,7 @@ class Rules:
             return a
         if a.weak:
             return Typed(F64, True)
-        return Typed(self.quotient, False) if self.quotient else None
+        return Typed(self.quotient, a.weak) if self.quotient else None
 
     def default(self, a: Typed) -> ScalarType:
         """Return the type of a value as a result: the library's default for a weak one."""
@@ -98,6 +122,13 @@ class Rules:
         if not self.mixed:
             return None
         return self.default_float if weak.is_float else I64
+
+    def _beside_rankless(self, ranked: ScalarType, rankless: ScalarType) -> Typed | None:
+        """Promote as combine_categories does (PyTorch: aten/src/ATen/native/TypeProperties.cpp)."""
+        if ranked.is_bool or (rankless.is_float and not ranked.is_float):
+            joined = self.strong(ranked, rankless)
+            return Typed(joined, False) if joined else None
+        return Typed(ranked, False)
 
 
 _KIND_RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2}
@@ -120,9 +151,12 @@ def _numpy_floating(a: ScalarType) -> ScalarType | None:
 def _torch_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
     if a.is_float != b.is_float:
         return a if a.is_float else b
-    if U64 in (a, b) and a != b and not a.is_float:
-        return a if b.is_bool else b if a.is_bool else None
+    if a != b and (a in _TORCH_UNMIXED or b in _TORCH_UNMIXED):
+        return None
     return _numpy_strong(a, b)
+
+
+_TORCH_UNMIXED = (U16, U32, U64)  # "Promotion for uint16, uint32, uint64 types is not supported"
 
 
 def _strict_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
@@ -133,5 +167,5 @@ def _strict_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
 
 
 NUMPY_RULES = Rules("numpy", F64, _numpy_strong, _numpy_floating, F64)
-TORCH_RULES = Rules("torch", F32, _torch_strong, lambda a: F32, F32)
+TORCH_RULES = Rules("torch", F32, _torch_strong, lambda a: F32, F32, by_rank=True)
 STRICT_RULES = Rules("strict", F64, _strict_strong, lambda a: None, None, mixed=False)

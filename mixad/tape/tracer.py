@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mixad.tape.node import Node
 
 __all__ = ["Level", "Origin", "Tracer", "check_alive", "check_mode", "kept", "levels_of", "outside",
-           "plain", "stripped"]  # fmt: skip
+           "plain", "retire", "stripped"]  # fmt: skip
 
 
 class Level:
@@ -68,6 +68,31 @@ class Level:
         tb: TracebackType | None,
     ) -> None:
         self.alive = False
+
+    @property
+    def over(self) -> str:
+        """What to say of a value that is used when the transform is over."""
+        return (
+            f"a value from inside mixad.{self.name} is used after that call has ended: return it "
+            "from the function (with has_aux=True if it is not the result)"
+        )
+
+
+class _Retired(Level):
+    """What a tracer depends on that may not be used any more: a transform that never ran."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("+=")
+        self.alive = False
+
+    @property
+    def over(self) -> str:
+        return (
+            "a 0-d array that was changed in place while it was being differentiated is used "
+            "under another name: write x = x + y instead of x += y, and so for other operators"
+        )
 
 
 _NUMBERS = count()
@@ -150,7 +175,7 @@ class Tracer:
         )
 
     def __float__(self) -> float:
-        self._leak("float()", "keep it as an array, 0-d arrays work as numbers do")
+        self._leak("float()", "keep it as an array, and use np.exp(x) for math.exp(x)")
 
     def __complex__(self) -> complex:
         self._leak("complex()", "keep it as an array")
@@ -160,6 +185,18 @@ class Tracer:
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._leak("DLPack export", "use the tracer's own operators and methods")
+
+    def __dlpack_device__(self) -> NoReturn:
+        self._leak("DLPack export", "use the tracer's own operators and methods")
+
+    def __copy__(self) -> Tracer:
+        return self  # nothing changes it
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self._leak("pickling", "return it from the function that is differentiated")
 
     def item(self) -> float:
         """Refuse: a Python number has no derivative."""
@@ -188,10 +225,12 @@ def check_alive(tracer: Tracer) -> None:
     """Raise if a tracer is used after a transform that it belongs to."""
     for level in tracer.origin.levels:
         if not level.alive:
-            raise TracerError(
-                f"a value from inside mixad.{level.name} is used after that call has ended: return "
-                "it from the function (with has_aux=True if it is not the result)"
-            )
+            raise TracerError(level.over)
+
+
+def retire(tracer: Tracer) -> None:
+    """Let every further use of a tracer raise: what it stood for was changed in place."""
+    tracer.origin = tracer.origin._replace(levels=tracer.origin.levels | {_Retired()})
 
 
 def levels_of(tracers: list[Tracer]) -> frozenset[Level]:

@@ -64,10 +64,9 @@ def test_numpy_array_on_the_left_of_a_comparison(compare: Any) -> None:
 @pytest.mark.parametrize(
     ("f", "match"),
     [
-        (lambda x: np.exp(x), r"numpy\.exp of .*mixad\.broadcast"),
-        (lambda x: np.arctan2(A, x), r"numpy\.arctan2 of .*mixad\.broadcast"),
+        (lambda x: np.spacing(x), r"numpy\.spacing\(\) of .*mixad\.broadcast"),
         (lambda x: np.add.reduce(x), r"numpy\.add\.reduce\(\) of .*sum\(\)"),
-        (lambda x: np.add(X, x, dtype="f4"), r"numpy\.add\(dtype=\.\.\.\)"),
+        (lambda x: np.add(X, x, dtype="f4"), r"numpy\.add\(\) .* no argument 'dtype'"),
         (lambda x: np.add(X, X, out=x), "out="),
         (lambda x: operator.iadd(np.zeros(2), x), r"total = total \+ x"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from mixad.scalar.promotion_rules import Weak
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 
 __all__ = ["PYTHON_SCALARS", "Argument"]
@@ -18,8 +19,9 @@ class Argument:
     ----------
     type : ScalarType
         Type of the value, or of an array's elements.
-    weak : bool
-        Whether it is a Python scalar, which adopts the type of what it meets.
+    weak : bool or RANKLESS
+        Whether it is a Python scalar, which adopts the type of what it meets; or a tensor of torch
+        without axes, which does so among types of its kind.
     kind : str
         ``"lane"``: one value per element of the broadcast; ``"uniform"``: one for the whole call.
     rank : int
@@ -27,7 +29,7 @@ class Argument:
     """
 
     type: ScalarType
-    weak: bool = False
+    weak: Weak = False
     kind: Literal["lane", "uniform"] = "lane"
     rank: int = 0
 

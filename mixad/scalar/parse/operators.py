@@ -133,7 +133,8 @@ def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:
     cond, *choices = scalars
     typed = join(frame, node, choices)
     atoms = converted(frame, node, choices, typed)
-    return Scalar(frame.builder.op("where", frame.truth_of(cond), *atoms), typed.weak)
+    weak = typed.weak if typed.weak or cond.weak is not False else False  # a condition has axes
+    return Scalar(frame.builder.op("where", frame.truth_of(cond), *atoms), weak)
 
 
 def _floating_type(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:

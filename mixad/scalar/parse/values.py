@@ -9,7 +9,7 @@ from mixad.scalar.ir import Atom
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.code import FunctionNode
 from mixad.scalar.parse.snapshot import Address
-from mixad.scalar.promotion_rules import Typed
+from mixad.scalar.promotion_rules import Typed, Weak
 
 if TYPE_CHECKING:
     from mixad.scalar.parse.frame import Frame
@@ -32,7 +32,7 @@ class Scalar:
     """A number that the program computes, receives or contains."""
 
     atom: Atom
-    weak: bool
+    weak: Weak
 
     @property
     def typed(self) -> Typed:

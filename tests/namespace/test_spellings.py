@@ -1,0 +1,287 @@
+"""Functions of NumPy and torch on values that are differentiated: answered or refused by name."""
+
+from __future__ import annotations
+
+import importlib.util
+import operator
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import MixadError, TracerError
+from mixad.namespace.spellings import NUMPY, TORCH
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+
+X = np.asarray([[0.3, 0.55, 0.8], [0.9, 0.35, 0.6]])
+ABOVE_ONE = ("acosh", "arccosh")
+NOT_ELEMENTWISE = (
+    "sum mean reshape transpose matrix_transpose permute astype matmul positive".split()
+)
+
+
+def of_two(spelling: Any, name: str) -> bool:
+    return spelling.functions[name].parameters == ("x", "y")
+
+
+def elementwise_names(spelling: Any) -> list[str]:
+    return sorted(n for n in spelling.functions if n not in NOT_ELEMENTWISE)
+
+
+def points(name: str) -> Any:
+    return X + 1.1 if name in ABOVE_ONE else X
+
+
+@pytest.mark.parametrize("name", elementwise_names(NUMPY))
+def test_numpys_elementwise_functions(name: str) -> None:
+    function = getattr(np, name)
+    x, a = points(name), np.asarray([1.7, 2.23, 0.44])
+    calls = [lambda x: function(x)]
+    if of_two(NUMPY, name):
+        calls = [lambda x: function(x, a), lambda x: function(a, x), lambda x: function(x, 2.0)]
+    for call in calls:
+        want, found = call(x), []
+
+        def loss(x: Any, call: Any = call, found: Any = found) -> Any:
+            found.append(call(x))
+            return (found[0] * np.cos(np.arange(6.0)).reshape(2, 3)).sum() + 0.0 * x.sum()
+
+        value, gradient = mixad.value_and_grad(loss)(x)
+        np.testing.assert_allclose(value, loss(x, call, []), rtol=1e-13)
+        if want.dtype == bool:
+            assert type(found[0]) is np.ndarray
+            np.testing.assert_array_equal(found[0], want)
+        else:
+            differences = slopes(lambda x: loss(x, call, []), x)  # noqa: B023
+            np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-8)
+
+
+def slopes(f: Any, x: Any, step: float = 1e-6) -> Any:
+    found = np.zeros_like(x)
+    for index in np.ndindex(x.shape):
+        offset = np.zeros_like(x)
+        offset[index] = step
+        found[index] = (f(x + offset) - f(x - offset)) / (2 * step)
+    return found
+
+
+@pytest.mark.torch
+@needs_torch
+@pytest.mark.parametrize("name", elementwise_names(TORCH))
+def test_torchs_elementwise_functions_and_methods(name: str) -> None:
+    import torch
+
+    function = getattr(torch, name, None) or getattr(torch.Tensor, name)
+    a = torch.tensor([1.7, 2.23, 0.44], dtype=torch.float64)
+    method = operator.methodcaller
+    calls = [function, method(name)]
+    if of_two(TORCH, name):
+        calls = [
+            lambda x: function(x, a),
+            lambda x: function(a, x),
+            method(name, a),
+            lambda x: getattr(a, name)(x),
+        ]
+    if name == "__floordiv__":
+        calls = [lambda x: a // x]
+    differentiable = "floor" not in name or name == "floor"  # torch refuses floor_divide's zero
+    digits = 1e-9 if name == "digamma" else 1e-12  # torch's trigamma has no more (mpmath says)
+    for call in calls:
+        x = torch.from_numpy(points(name)).requires_grad_()
+        weights = torch.cos(torch.arange(6.0, dtype=torch.float64)).reshape(2, 3)
+        want = call(x)
+        theirs = ((want if differentiable else want.detach()) * weights).sum() + 0.0 * x.sum()
+        (slope,) = torch.autograd.grad(theirs, x)
+
+        def loss(x: Any, call: Any = call, weights: Any = weights, want: Any = want) -> Any:
+            got = call(x)
+            assert got.dtype == want.dtype
+            return (got * weights).sum() + 0.0 * x.sum()
+
+        value, gradient = mixad.value_and_grad(loss)(x.detach())
+        torch.testing.assert_close(value, theirs.detach(), rtol=1e-12, atol=0)
+        torch.testing.assert_close(gradient, slope, rtol=digits, atol=1e-15)
+
+
+# -- sums and shapes -----------------------------------------------------------------------------
+
+CALLS_OF_NUMPY = {
+    "np.sum": lambda x: np.sum(x),
+    "axis": lambda x: np.sum(x, axis=0),
+    "numpy integer": lambda x: np.sum(x, axis=np.int64(1)),
+    "axis in place": lambda x: np.sum(x, (0, 1)),
+    "keepdims": lambda x: np.sum(x, axis=1, keepdims=True) * x,
+    "dtype": lambda x: np.sum(x, dtype="f8") * np.sum(x, 0, np.float64),
+    "no output": lambda x: np.sum(x, out=None),
+    "by its name": lambda x: np.sum(a=x),
+    "np.mean": lambda x: np.mean(x, axis=-1) * np.mean(x),
+    "method": lambda x: x.sum(0) * x.sum(axis=0, dtype=np.float64) + x.mean(0, dtype=float),
+    "reshape": lambda x: np.reshape(x, (3, 2)) * np.reshape(x, 6).reshape(3, -1),
+    "copies": lambda x: x.reshape(6, copy=True) + np.reshape(x, -1, order="C", copy=None),
+    "shape by name": lambda x: np.reshape(x, shape=(6,)),
+    "transpose": lambda x: np.transpose(x) * np.permute_dims(x, (1, 0)) * np.matrix_transpose(x),
+    "matmul": lambda x: np.matmul(x, X.T) @ np.matmul(X, np.transpose(x)),
+    "astype": lambda x: np.astype(x, np.float64) * x.astype("f8", copy=False),
+    "ufuncs of lists are not needed": lambda x: np.add(2, x) / np.subtract(x, np.float64(3)),
+    "shapes": lambda x: np.ones(np.shape(x)) * np.size(x) * x + np.ndim(x) * np.zeros_like(x),
+    "choices": lambda x: x[np.argmax(x[:, 0])] * np.any(x > 0) * np.count_nonzero(x),
+}
+
+
+@pytest.mark.parametrize("call", CALLS_OF_NUMPY.values(), ids=CALLS_OF_NUMPY.keys())
+def test_numpys_functions_of_whole_arrays(call: Any) -> None:
+    weights = np.cos(np.arange(np.size(call(X)))).reshape(np.shape(call(X)))
+    value, gradient = mixad.value_and_grad(lambda x: np.sum(call(x) * weights))(X)
+    np.testing.assert_allclose(value, np.sum(call(X) * weights), rtol=1e-14)
+    differences = slopes(lambda x: np.sum(call(x) * weights), X)
+    np.testing.assert_allclose(gradient, differences, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.torch
+@needs_torch
+def test_torchs_functions_of_whole_arrays() -> None:
+    import torch
+
+    a = torch.from_numpy(X.T.copy())
+
+    def loss(x: Any) -> Any:
+        y = torch.sum(x, 0, True) * x + torch.sum(x, dim=1, keepdim=True) - x.sum(axis=0)
+        y = y * torch.mean(x, dim=(0, 1)) * x.mean(1, keepdim=True) * x.sum(dim=-1).mean()
+        y = torch.matmul(y, a) + y @ a - torch.reshape(x, (3, 2)).T @ x.permute(1, 0)
+        y = y + torch.permute(y, (1, 0)) * x.numel() + torch.zeros_like(y) + torch.ones(y.shape)
+        assert y.dtype == torch.float64
+        y = torch.nn.functional.relu(torch.add(y, 1.0, alpha=1))
+        return torch.sum(y.reshape(4), dtype=torch.float64) + (2 * a).matmul(x).sum()
+
+    x = torch.from_numpy(X).requires_grad_()
+    (theirs,) = torch.autograd.grad(loss(x), x)
+    torch.testing.assert_close(mixad.grad(loss)(x.detach()), theirs, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_in_another_float_type(dtype: str) -> None:
+    x = np.asarray([1e8, 1.0, -1e8], "f4")
+    found = []
+
+    def loss(x: Any) -> Any:
+        found.extend([x.sum(dtype=dtype), np.mean(x, dtype=dtype)])
+        return found[0]
+
+    gradient = mixad.grad(loss)(x)
+    assert gradient.dtype == np.float32
+    assert [f.dtype for f in found] == [np.dtype(dtype)] * 2
+    if dtype == "float64":
+        assert mixad.value_and_grad(lambda x: x.sum(dtype=dtype))(x)[0] == 1.0
+
+
+def test_sums_as_whole_numbers_have_no_derivative() -> None:
+    def loss(x: Any) -> Any:
+        count = np.sum(x, axis=0, dtype=np.int64)
+        assert type(count) is np.ndarray
+        np.testing.assert_array_equal(count, np.sum(X * 10, axis=0, dtype=np.int64))
+        return (x * count).sum()
+
+    mixad.grad(loss)(X * 10)
+    with pytest.raises(TracerError, match=r"mean\(dtype=.*float dtype"):
+        mixad.grad(lambda x: x.mean(dtype=int))(X)
+
+
+# -- refused -------------------------------------------------------------------------------------
+
+REFUSED_OF_NUMPY = {
+    "cumsum": (lambda x: np.cumsum(x), r"numpy\.cumsum\(\) of .*mixad\.broadcast.*stop_gradient"),
+    "stack": (lambda x: np.stack([x, x]), r"numpy\.stack\(\) of .*mixad\.broadcast"),
+    "linalg": (lambda x: np.linalg.norm(x), r"numpy\.linalg\.norm\(\) of"),
+    "complex": (lambda x: np.emath.sqrt(x), r"sqrt\(\) of"),
+    "a number": (lambda x: np.matmul(x, 2.0), r"at least one axis"),
+    "ufunc": (lambda x: np.spacing(x), r"numpy\.spacing\(\) of"),
+    "reduce": (lambda x: np.add.reduce(x), r"numpy\.add\.reduce\(\) of .*sum\(\)"),
+    "dtype": (lambda x: np.add(X, x, dtype="f4"), r"add\(\) .* 'dtype': .*convert"),
+    "where": (lambda x: np.sum(x, where=X > 0), r"sum\(\) .* no argument 'where'.*multiply"),
+    "initial": (lambda x: x.sum(initial=2.0), r"sum\(\) .* no argument 'initial'.*add it"),
+    "out": (lambda x: np.sum(x, out=np.zeros(())), r"no argument 'out': .*result that it returns"),
+    "torch's": (lambda x: x.sum(dim=0), r"'dim': it takes axis, dtype, keepdims; write axis="),
+    "order": (lambda x: x.reshape(6, order="F"), r"order='F'.*x\.T\.reshape"),
+    "unknown": (lambda x: x.mean(colour=1), r"mean\(\) .* no argument 'colour': it takes axis"),
+    "casting": (lambda x: x.astype("f4", casting="no"), r"astype\(\) .*'casting'"),
+    "too many": (lambda x: x.sum(0, None, None, True, 0, True, 8), "at most 7 .* 8 were"),
+    "output": (lambda x: np.add(X, X, out=x), "out="),
+    "in an array": (lambda x: operator.iadd(np.zeros(2), x), r"total = total \+ x"),
+    "a list": (lambda x: np.add(x, [1.0, 2.0]), "a list beside a value"),
+    "axis": (lambda x: np.sum(x, axis=1.0), "integer"),
+    "dtype of text": (lambda x: np.sum(x, dtype="U3"), "dtype <U3"),
+}
+
+
+@pytest.mark.parametrize(("f", "match"), REFUSED_OF_NUMPY.values(), ids=REFUSED_OF_NUMPY.keys())
+def test_what_numpy_has_and_mixad_lacks_is_refused(f: Any, match: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=match):
+        mixad.grad(lambda x: f(x).sum())(X)
+
+
+REFUSED_OF_TORCH = {
+    "cumsum": (lambda t, x, a: t.cumsum(x, 0), r"torch\.cumsum\(\) of .*mixad\.broadcast"),
+    "stack": (lambda t, x, a: t.stack([x, a]), r"torch\.stack\(\) of"),
+    "where": (lambda t, x, a: t.where(a > 0, x, a), r"torch\.where\(\) of"),
+    "relu_": (lambda t, x, a: t.relu_(x), r"methods that end in _"),
+    "add_": (lambda t, x, a: a.clone().add_(x), r"methods that end in _"),
+    "+=": (lambda t, x, a: operator.iadd(a.clone(), x), r"total = total \+ x"),
+    "a[0] = x": (lambda t, x, a: a.clone().__setitem__(0, x[0]), r"make a new array"),
+    "index": (lambda t, x, a: a[x], r"torch\.__getitem__\(\) of"),
+    "alpha": (lambda t, x, a: t.add(a, x, alpha=2), r"torch\.add\(\) .*'alpha'.*multiply first"),
+    "rounding": (lambda t, x, a: t.div(x, a, rounding_mode="floor"), r"'rounding_mode'.*use //"),
+    "out": (lambda t, x, a: t.sum(x, 0, out=a), r"no argument 'out'"),
+    "order": (lambda t, x, a: x.sum(order=0), r"'order': it takes dim, keepdim, dtype"),
+    "bits": (lambda t, x, a: a & x, r"unsupported operand type\(s\) for &"),
+    "tensor": (lambda t, x, a: t.tensor(x), r"DLPack"),
+    "as_tensor": (lambda t, x, a: t.as_tensor(x), r"DLPack"),
+    "from_dlpack": (lambda t, x, a: t.from_dlpack(x), r"DLPack"),
+    "linear": (
+        lambda t, x, a: t.nn.functional.linear(x, a),
+        r"torch\.nn\.functional\.linear\(\) of|_nn\.linear\(\) of",
+    ),
+    "masked": (lambda t, x, a: t.special.expit(x), r"special_expit\(\) of"),
+    "einsum": (lambda t, x, a: t.einsum("ij,ij", a, x), r"einsum\(\) of"),
+}
+
+
+@pytest.mark.torch
+@needs_torch
+@pytest.mark.parametrize(("f", "match"), REFUSED_OF_TORCH.values(), ids=REFUSED_OF_TORCH.keys())
+def test_what_torch_has_and_mixad_lacks_is_refused(f: Any, match: str) -> None:
+    import torch
+
+    a = torch.ones(2, 3, dtype=torch.float64)
+    with pytest.raises((TypeError, MixadError), match=match):
+        mixad.grad(lambda x: f(torch, x, a).sum())(torch.from_numpy(X))
+
+
+@pytest.mark.torch
+@needs_torch
+@pytest.mark.parametrize("name", ["detach", "numpy", "backward", "clamp", "clone"])
+def test_methods_of_torch_that_are_missing_say_what_to_do(name: str) -> None:
+    import torch
+
+    with pytest.raises(AttributeError, match=rf"{name}.*stop_gradient\(x\)\.{name}"):
+        mixad.grad(lambda x: getattr(x, name)())(torch.ones(3))
+
+
+def test_functions_of_a_strict_library_are_refused() -> None:
+    with pytest.raises(AttributeError, match=r"array_api_strict do not take .*mixad\.broadcast"):
+        mixad.grad(array_api_strict.sum)(array_api_strict.ones(3))
+    with pytest.raises(TypeError, match="Only Array objects are allowed"):  # its own check
+        mixad.grad(array_api_strict.sin)(array_api_strict.ones(3))
+
+
+def test_methods_of_a_strict_library_take_what_the_standard_has() -> None:
+    xp = array_api_strict
+    x = xp.asarray(X)
+    gradient = mixad.grad(lambda x: (x.sum(axis=0, dtype=xp.float64) * x.mean(axis=0)).sum())(x)
+    want = slopes(lambda x: (x.sum(0) * x.mean(0)).sum(), X)
+    np.testing.assert_allclose(np.from_dlpack(gradient), want, rtol=1e-8)
+    with pytest.raises(TracerError, match=r"'dim': it takes axis, dtype, keepdims"):
+        mixad.grad(lambda x: x.sum(dim=0))(x)

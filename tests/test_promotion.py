@@ -1,0 +1,166 @@
+"""Types of results: what the library of the arguments gives for the same operation."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import mixad
+
+FLOATS = ("float32", "float64")
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", *FLOATS)
+SHAPES = ((), (1,), (2, 1))
+NUMBERS = (True, 3, 2.5)
+
+
+@mixad.broadcast
+def add(x, y):
+    return x + y
+
+
+class Numpy:
+    name = "numpy"
+    xp: Any = np
+
+    def array(self, dtype: str, shape: tuple[int, ...]) -> Any:
+        return self.xp.ones(shape, dtype=getattr(self.xp, dtype))
+
+    def sum_type(self, x: Any, y: Any) -> Any:
+        return np.result_type(x, y)
+
+
+class Strict(Numpy):
+    name = "array_api_strict"
+    xp = array_api_strict
+
+    def sum_type(self, x: Any, y: Any) -> Any:
+        return (x + y).dtype
+
+
+class Torch(Numpy):
+    name = "torch"
+
+    def __init__(self) -> None:
+        self.xp = pytest.importorskip("torch")
+
+    def sum_type(self, x: Any, y: Any) -> Any:
+        return self.xp.result_type(x, y)
+
+
+_skip = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
+_LIBRARIES = [Numpy, Strict, pytest.param(Torch, marks=[pytest.mark.torch, _skip])]
+
+
+@pytest.fixture(params=_LIBRARIES, ids=["numpy", "strict", "torch"])
+def library(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+def sum_type(library: Any, x: Any, y: Any) -> Any:
+    """Return the dtype of ``x + y``; None where the library refuses it, or we do."""
+    dtypes = [getattr(v, "dtype", "bool" if isinstance(v, bool) else None) for v in (x, y)]
+    if all("bool" in str(dtype) for dtype in dtypes):
+        return None  # `+` of booleans: libraries disagree, so kernels refuse it
+    try:
+        return library.sum_type(x, y)
+    except (TypeError, RuntimeError):
+        return None
+
+
+def added_type(x: Any, y: Any) -> Any:
+    try:
+        return add(x, y).dtype
+    except TypeError:
+        return None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_of_any_dtypes_and_ranks(library: Any, dtype: str) -> None:
+    for other, *shapes in itertools.product(DTYPES, SHAPES, SHAPES):
+        x, y = (library.array(d, s) for d, s in zip((dtype, other), shapes, strict=True))
+        assert added_type(x, y) == sum_type(library, x, y), (dtype, other, shapes)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_python_numbers_beside_arrays(library: Any, number: Any) -> None:
+    for dtype, shape in itertools.product(DTYPES, SHAPES):
+        x = library.array(dtype, shape)
+        want = sum_type(library, x, number)
+        assert added_type(x, number) == want, (dtype, shape)
+        assert added_type(number, x) == want, (dtype, shape)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_values_that_are_differentiated(library: Any, dtype: str) -> None:
+    """Operators and kernels, with arrays and numbers on the right."""
+    others = [library.array(d, s) for d, s in itertools.product(DTYPES, SHAPES)]
+    for other, shape in itertools.product((*others, *NUMBERS), SHAPES):
+        x, found = library.array(dtype, shape), []
+
+        def loss(x: Any, other: Any = other, found: Any = found) -> Any:
+            sums = x + other, add(x, other)
+            found += [s.dtype for s in sums]
+            return sums[0].sum() + sums[1].sum()
+
+        want = sum_type(library, x, other)
+        if want is None:
+            with pytest.raises(TypeError):
+                mixad.grad(loss)(x)
+        else:
+            assert mixad.grad(loss)(x).dtype == x.dtype
+            assert found == [want, want], (dtype, shape, other)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_python_float_that_is_differentiated(library: Any, dtype: str) -> None:
+    for shape in SHAPES:
+        x, found = library.array(dtype, shape), []
+
+        def loss(s: Any, x: Any = x, found: Any = found) -> Any:
+            found += [(s + x).dtype, add(s, x).dtype]
+            return (s + x).sum()
+
+        want = sum_type(library, x, 2.5)
+        if want is None:
+            with pytest.raises(TypeError):
+                mixad.grad(loss)(2.5)
+        else:
+            mixad.grad(loss)(2.5)
+            assert found == [want, want], (dtype, shape)
+
+
+@pytest.mark.torch
+@_skip
+def test_tensors_without_axes_are_computed_with_in_their_own_type() -> None:
+    """As torch does: what has no axes is added in f64, the sum is rounded once."""
+    import torch
+
+    x = torch.ones(3, dtype=torch.float32)
+    s, t = torch.tensor(1e9, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)
+    got = mixad.broadcast(lambda x, s, t: x * (s + t - s))(x, s, t)
+    assert got.dtype == torch.float32
+    assert torch.equal(got, x * (s + t - s))
+    condition = x > 0
+    chosen = mixad.broadcast(lambda c, s, x: np.where(c, s, 0.0) * x)(condition, s, x)
+    assert chosen.dtype == (torch.where(condition, s, 0.0) * x).dtype == torch.float64
+    captured = mixad.broadcast(lambda x: x * (s + t - s))(x)
+    assert captured.dtype == torch.float32
+
+
+@pytest.mark.torch
+@_skip
+def test_the_gradient_of_a_tensor_without_axes_has_its_type() -> None:
+    import torch
+
+    x = torch.arange(3, dtype=torch.float32)
+    s = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    (x * s).sum().backward()
+    for f in (lambda s: (x * s).sum(), lambda s: mixad.broadcast(lambda x, s: x * s)(x, s).sum()):
+        gradient = mixad.grad(f)(s.detach())
+        assert gradient.dtype == s.grad.dtype == torch.float64
+        assert gradient == s.grad
