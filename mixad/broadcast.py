@@ -13,7 +13,7 @@ import numpy as np
 
 from mixad.backends.arrays import is_array, scalar_type_of
 from mixad.backends.execute import Kernel, kernel_for
-from mixad.errors import KernelGradientError, KernelSyntaxError, KernelTypeError
+from mixad.errors import KernelGradientError, KernelSyntaxError, KernelTypeError, TracerError
 from mixad.explain import Explanation, explain_kernel, kernel_source
 from mixad.kernel.options import KernelOptions, Placement, Strategy
 from mixad.kernel.spec import OutputRequest
@@ -85,7 +85,7 @@ def _kind(value: Any) -> object:
     if isinstance(value, Tracer):
         cell = value.cell
         return (cell.type, cell.weak, cell.library.name, not cell.shape)
-    return (kind, getattr(value, "dtype", None), not getattr(value, "shape", ()))
+    return (kind, getattr(value, "dtype", None), not getattr(value, "ndim", 0))
 
 
 _DIRECT = frozenset({np.ndarray, *PYTHON_SCALARS})
@@ -345,10 +345,8 @@ class BroadcastFunction:
             raise TypeError(f"{self._source.name}() {error}") from None
         try:
             snapshot = self._source.snapshot(describe)
-        except KernelTypeError as error:
-            raise KernelTypeError(
-                f"{self._source.name}: a value from outside: {error.message}", hint=error.hint
-            ) from None
+        except (KernelTypeError, TracerError) as error:
+            raise error.about(f"{self._source.name}: a value from outside") from None
         key = (*map(_kind, values), snapshot.key)
         compiled = self._compiled.get(key)
         if compiled is None:
@@ -366,10 +364,8 @@ class BroadcastFunction:
     def _described(self, name: str, value: Any) -> Argument:
         try:
             argument = describe(value)
-        except KernelTypeError as error:
-            raise KernelTypeError(
-                f"{self._source.name}: argument {name!r}: {error.message}", hint=error.hint
-            ) from None
+        except (KernelTypeError, TracerError) as error:
+            raise error.about(f"{self._source.name}: argument {name!r}") from None
         if argument is None:
             raise KernelTypeError(
                 f"{self._source.name}: argument {name!r} is a {type(value).__name__}",
