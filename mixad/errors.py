@@ -105,6 +105,21 @@ def _underlined(location: SourceLocation) -> list[str]:
 class MixadError(Exception):
     """Base of every exception that mixad raises on purpose."""
 
+    def about(self, what: str) -> Self:
+        """Return the same error with what it is about in front.
+
+        Parameters
+        ----------
+        what : str
+            Such as the function and its argument.
+
+        Returns
+        -------
+        MixadError
+            Of the same class, to be raised.
+        """
+        return type(self)(f"{what}: {self}")
+
 
 class ConfigurationError(MixadError, ValueError):
     """An environment variable or an option has a value that mixad cannot use."""
@@ -154,6 +169,21 @@ class KernelError(MixadError):
             An instance of the class this is called on, to be raised.
         """
         return cls(message, location=location, hint=hint)
+
+    def about(self, what: str) -> Self:
+        """Return the same error with what it is about in front.
+
+        Parameters
+        ----------
+        what : str
+            Such as the function and its argument.
+
+        Returns
+        -------
+        KernelError
+            Of the same class, to be raised.
+        """
+        return type(self)(f"{what}: {self.message}", location=self.location, hint=self.hint)
 
     def __str__(self) -> str:
         if self.location is not None:

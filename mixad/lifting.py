@@ -11,12 +11,12 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import is_array, scalar_type_of
-from mixad.errors import TracerError
+from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
-from mixad.tape.node import ConstantNode, InputNode
+from mixad.tape.node import ConstantNode, InputNode, library_beside
 from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, stripped
 
 __all__ = ["Inputs", "Outputs", "called", "check_scalar", "lifted", "returned_aux",
@@ -67,13 +67,14 @@ class Outputs:
     def seeds(self, cotangent: Any, level: Level) -> list[tuple[Origin, Any]]:
         """Return where the backward pass begins, with which cotangents."""
         found, structure = pytree.flatten(cotangent)
+        what = f"mixad.{level.name}: the cotangent"
         if structure != self.structure:
             raise TracerError(
-                f"the cotangent has the structure {structure}, the value of the function has "
+                f"{what} has the structure {structure}, the value of the function has "
                 f"{self.structure}"
             )
         return [
-            (leaf.origin, _seed(leaf, given))
+            (leaf.origin, _seed(leaf, given, what))
             for leaf, given in zip(self.leaves, found, strict=True)
             if _depends(leaf, level)
         ]
@@ -116,7 +117,10 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
             f"{where} contains a {type(leaf).__name__}: gradients are with respect to arrays and "
             "floats; close over other values, or see mixad.pytree.register"
         )
-    cell = Cell.of(leaf, level.check)
+    try:
+        cell = Cell.of(leaf, level.check)
+    except (KernelTypeError, TracerError) as error:
+        raise error.about(where) from None
     if not cell.type.is_float:
         raise TracerError(
             f"{where} contains an array of dtype {leaf.dtype}: convert it to a float dtype, or "
@@ -184,18 +188,27 @@ def check_scalar(name: str, outputs: Outputs) -> None:
         )
 
 
-def _seed(leaf: Tracer, given: Any) -> Any:
+def _seed(leaf: Tracer, given: Any, what: str) -> Any:
     """Return the cotangent of an output as an array of its shape and dtype."""
     cell = leaf.cell
     if isinstance(given, (bool, int, float)):
         one = cell.library.asarray(given, cell.type, cell.device)
         return broadcast_to(one, cell.shape)
     if not isinstance(given, Tracer) and not is_array(given):
-        raise TracerError(f"a cotangent is an array or a number, not a {type(given).__name__}")
+        raise TracerError(f"{what} is a {type(given).__name__}, not an array or a number")
+    try:
+        library = library_beside(given)
+    except (KernelTypeError, TracerError) as error:
+        raise error.about(what) from None
+    if library is not cell.library:
+        raise TracerError(
+            f"{what} is an array of {library.name}, the value is one of {cell.library.name}: "
+            "convert it"
+        )
     if tuple(given.shape) != cell.shape or given.dtype != leaf.dtype:
         raise TracerError(
-            f"the cotangent has shape {tuple(given.shape)} and dtype {given.dtype}, the value has "
-            f"shape {cell.shape} and dtype {leaf.dtype}"
+            f"{what} has shape {tuple(given.shape)} and dtype {given.dtype}, the value has "
+            f"shape {cell.shape} and dtype {leaf.dtype}: reshape or convert it"
         )
     return given
 

@@ -506,9 +506,7 @@ def test_other_byte_order_is_refused_with_the_conversion(dtype: str) -> None:
         mixad.grad(lambda y: blend(1.0, y).sum())(x)
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float16", "complex64", "complex128", "longdouble", "object", "U3", "M8[s]", "i4,i4"]
-)
+@pytest.mark.parametrize("dtype", ["float16", "longdouble", "object", "U3", "M8[s]", "i4,i4"])
 def test_types_that_are_not_computed_in_are_refused_by_name(dtype: str) -> None:
     x = np.zeros(3, dtype)
     with pytest.raises(KernelTypeError, match=r"blend: argument 'x'.*dtype .*\n.*Instead.*float64"):

@@ -135,15 +135,32 @@ def library_of(array: Array) -> Library:
     TracerError
         For a torch tensor that a transform of torch follows: it would not see what happens here.
     KernelTypeError
-        For subclasses of arrays whose operations mean something else.
+        For subclasses of arrays whose operations mean something else, and for torch tensors that
+        are not dense.
     """
     kind = type(array)
     if kind is np.ndarray:
         return NUMPY
     library = _LIBRARIES.get(kind) or _met(kind, array)
     if library.name == "torch":
+        _check_dense(array)
         _check_untracked(array)
     return library
+
+
+def _check_dense(tensor: Array) -> None:
+    """Refuse a tensor that is no block of memory with a stride for each axis."""
+    if tensor.is_nested or tensor.layout is not sys.modules["torch"].strided:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        raise KernelTypeError(
+            f"a torch tensor of the kind {kind} is not supported: kernels take dense tensors",
+            hint="convert it: x.to_padded_tensor(0.0)" if tensor.is_nested else "pass x.to_dense()",
+        )
+    if tensor.is_meta:
+        raise KernelTypeError(
+            "a torch tensor on the device 'meta' has a shape but no elements",
+            hint="pass a tensor with elements: torch.empty_like(x, device='cpu')",
+        )
 
 
 def _check_untracked(tensor: Array) -> None:
@@ -170,17 +187,23 @@ def _check_untracked(tensor: Array) -> None:
 def _met(kind: type, array: Array) -> Library:
     """Return, and remember, the library of a type of arrays that was not seen before."""
     if issubclass(kind, np.ndarray) and kind is not np.memmap:
-        raise KernelTypeError(
-            f"{kind.__module__}.{kind.__name__} is not supported: it is more than an array, and "
-            "results would be plain arrays",
-            hint="convert it with numpy.asarray",
-        )
+        raise _more_than_an_array(kind, "convert it with numpy.asarray")
     if issubclass(kind, (np.ndarray, np.generic)):
         return _LIBRARIES.setdefault(kind, NUMPY)
     xp = array_api_compat.array_namespace(array)
     name = xp.__name__.removeprefix("array_api_compat.").partition(".")[0]
+    if name == "torch" and kind not in (xp.Tensor, sys.modules["torch"].nn.Parameter):
+        raise _more_than_an_array(kind, "pass a plain tensor, such as x.as_subclass(torch.Tensor)")
     library = _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
     return _LIBRARIES.setdefault(kind, library)
+
+
+def _more_than_an_array(kind: type, hint: str) -> KernelTypeError:
+    return KernelTypeError(
+        f"{kind.__module__}.{kind.__qualname__} is not supported: it is more than an array, and "
+        "results would be plain arrays",
+        hint=hint,
+    )
 
 
 def is_scalar(value: object) -> bool:
@@ -190,7 +213,7 @@ def is_scalar(value: object) -> bool:
 
 def is_array(value: object) -> bool:
     """Whether a value is an array of some library (a tracer is not) or a NumPy scalar."""
-    if type(value) in _LIBRARIES:
+    if type(value) in _LIBRARIES or isinstance(value, np.ndarray):
         return True
     return bool(array_api_compat.is_array_api_obj(value)) and not hasattr(value, "__mixad_tracer__")
 
@@ -229,8 +252,10 @@ def scalar_type_of(dtype: Any) -> ScalarType:
 
 
 def _instead(dtype: Any) -> str:
-    if isinstance(dtype, np.dtype) and dtype.newbyteorder("=").name in _TYPE_NAMES:
+    if isinstance(dtype, np.dtype) and dtype.byteorder in "<>" and dtype.name in _TYPE_NAMES:
         return f"convert it to the byte order of this machine: x.astype({dtype.name!r})"
+    if "complex" in str(dtype):
+        return "compute with its real and its imaginary part: x.real, x.imag"
     return f"convert it to one of {', '.join(_TYPE_NAMES)}"
 
 

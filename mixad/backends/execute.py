@@ -20,7 +20,7 @@ from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
 from mixad.backends.hookspecs import Backend, Bound, Executable
 from mixad.backends.slow import warn_if_large
-from mixad.errors import KernelTypeError
+from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
@@ -90,6 +90,7 @@ class Kernel:
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
         """Return what a plan depends on: library, device, dtype, shape, strides of every array."""
+<<<<<<< HEAD
         key: list[object] = [backend]
         for a, is_array in zip(arguments, self._is_array, strict=True):
             if type(a) is np.ndarray:  # on the CPU, with strides: told in a third of the time
@@ -97,6 +98,17 @@ class Kernel:
             elif is_array:
                 key += (a.__class__, getattr(a, "device", None), a.dtype, a.shape, strides_of(a))
         return tuple(key)
+=======
+        return (
+            backend,
+            *[
+                # strides first: what is no dense array is refused there
+                (strides_of(a), a.shape, a.dtype, getattr(a, "device", None), a.__class__)
+                for a, is_array in zip(arguments, self._is_array, strict=True)
+                if is_array
+            ],
+        )
+>>>>>>> s2-names
 
     def is_prepared(self, arguments: Sequence[Any], backend: str | None = None) -> bool:
         """Whether a call with such arguments was planned and compiled before."""
@@ -104,7 +116,11 @@ class Kernel:
 
     def prepared(self, arguments: Sequence[Any], backend: str | None = None) -> Prepared:
         """Return plan, backend and executable for the layouts of some arguments."""
-        key = self._key(arguments, backend)
+        try:
+            key = self._key(arguments, backend)
+        except (KernelTypeError, TracerError):
+            _check_arguments(self.passes[0], arguments)
+            raise
         found = self._prepared.get(key)
         if found is None:
             found = self._prepare(arguments, backend)
@@ -149,6 +165,16 @@ def _dtypes(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) ->
     arguments = [p.var.type for p in passes[0].params]
     results = [passes[r.pass_index].outputs[r.result].type for r in requests]
     return frozenset(type.dtype.name for type in (*arguments, *results))
+
+
+def _check_arguments(program: Program, arguments: Sequence[Any]) -> None:
+    """Name the argument that kernels do not take."""
+    for param, argument in zip(program.params, arguments, strict=True):
+        try:
+            if param.kind != "uniform":
+                library_of(argument)
+        except (KernelTypeError, TracerError) as error:
+            raise error.about(f"{program.name}: argument {param.name!r}") from None
 
 
 def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, scalar_type_of
+from mixad.errors import KernelTypeError
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Kind, Program
@@ -43,7 +44,7 @@ def elementwise(op: str, *operands: Any) -> Any:
     """
     library = _library_beside(op, operands)
     values = [_without_numpy_scalar(o, library) for o in operands]
-    params = tuple(_described(v, library) for v in values)
+    params = tuple([_described(op, v, library) for v in values])
     return apply_program(_program(op, library, params), values)[0]
 
 
@@ -111,12 +112,15 @@ def _without_numpy_scalar(operand: Any, library: Library) -> Any:
     return operand
 
 
-def _described(operand: Any, library: Library) -> _Described:
+def _described(op: str, operand: Any, library: Library) -> _Described:
     if is_scalar(operand):
         return Typed(_weak_type(operand), True), True
     if isinstance(operand, Tracer) and operand.cell.weak:
         return Typed(operand.cell.type, True), False
-    return library.rules.array(_element_type(operand), operand.ndim), False
+    try:
+        return library.rules.array(_element_type(operand), operand.ndim), False
+    except KernelTypeError as error:
+        raise error.about(f"{op}: an operand") from None
 
 
 def _weak_type(number: bool | int | float) -> ScalarType:
