@@ -90,25 +90,13 @@ class Kernel:
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
         """Return what a plan depends on: library, device, dtype, shape, strides of every array."""
-<<<<<<< HEAD
         key: list[object] = [backend]
         for a, is_array in zip(arguments, self._is_array, strict=True):
             if type(a) is np.ndarray:  # on the CPU, with strides: told in a third of the time
                 key += (a.dtype, a.shape, a.strides)
-            elif is_array:
-                key += (a.__class__, getattr(a, "device", None), a.dtype, a.shape, strides_of(a))
+            elif is_array:  # strides first: what is no dense array is refused there
+                key += (strides_of(a), a.shape, a.dtype, getattr(a, "device", None), a.__class__)
         return tuple(key)
-=======
-        return (
-            backend,
-            *[
-                # strides first: what is no dense array is refused there
-                (strides_of(a), a.shape, a.dtype, getattr(a, "device", None), a.__class__)
-                for a, is_array in zip(arguments, self._is_array, strict=True)
-                if is_array
-            ],
-        )
->>>>>>> s2-names
 
     def is_prepared(self, arguments: Sequence[Any], backend: str | None = None) -> bool:
         """Whether a call with such arguments was planned and compiled before."""
