@@ -15,7 +15,8 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import Kind, Program
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
-from mixad.tape.apply import apply_program
+from mixad.tape.apply import apply_call, apply_program
+from mixad.tape.kernel_call import KernelCall
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer
 
@@ -42,10 +43,27 @@ def elementwise(op: str, *operands: Any) -> Any:
     array or Tracer
         Of the broadcast shape.
     """
-    library = _library_beside(op, operands)
-    values = [_without_numpy_scalar(o, library) for o in operands]
-    params = tuple([_described(op, v, library) for v in values])
-    return apply_program(_program(op, library, params), values)[0]
+    key = (op, *map(_kind, operands))
+    call = _CALLS.get(key)
+    if call is None:
+        library = _library_beside(op, operands)
+        operands = tuple([_without_numpy_scalar(o, library) for o in operands])
+        call = _call(op, library, tuple([_described(op, o, library) for o in operands]))
+        if None not in key:
+            _CALLS[key] = call
+    return apply_call(call, operands)[0]
+
+
+_CALLS: dict[object, KernelCall] = {}
+"""The calls of ops on tracers and numbers, by what they depend on."""
+
+
+def _kind(operand: Any) -> object:
+    """Return what the call of an op depends on; None where that takes a closer look."""
+    if isinstance(operand, Tracer):
+        return (operand.cell.kind, not operand.cell.shape)
+    kind = type(operand)
+    return kind if kind is float or kind is int or kind is bool else None
 
 
 def power(x: Any, y: Any) -> Any:
@@ -68,8 +86,8 @@ _Described = tuple[Typed, bool]
 
 
 @cache
-def _program(op: str, library: Library, params: tuple[_Described, ...]) -> Program:
-    """Return the program of one op: operands are converted to their common type, then used."""
+def _call(op: str, library: Library, params: tuple[_Described, ...]) -> KernelCall:
+    """Return the call of one op: operands are converted to their common type, then used."""
     common = promoted(library, op, [typed for typed, _ in params])
     strong = any(not typed.weak for typed, _ in params)
     builder = Builder(op)
@@ -78,7 +96,7 @@ def _program(op: str, library: Library, params: tuple[_Described, ...]) -> Progr
         kind: Kind = "uniform" if number or (typed.weak and strong) else "lane"
         var = builder.param(name, common if number else typed.type, kind)
         args.append(builder.convert(var, common))
-    return builder.finish([builder.op(op, *args)])
+    return KernelCall.storing(builder.finish([builder.op(op, *args)]))
 
 
 @cache

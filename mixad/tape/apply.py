@@ -37,11 +37,7 @@ def apply_program(
         One array for each output; a pending tracer where an argument is traced.  Outputs that are
         no floats have no derivative and are plain arrays.
     """
-    if not any(isinstance(a, Tracer) for a in arguments):
-        return KernelCall.storing(program).kernel(
-            kernel_values(program, arguments), options.backend
-        )
-    if options.placement == "forward":
+    if options.placement == "forward" and any(isinstance(a, Tracer) for a in arguments):
         return record_forward(program, arguments, options)
     return apply_call(KernelCall.storing(program), arguments, options)
 
@@ -49,7 +45,12 @@ def apply_program(
 def apply_call(
     call: KernelCall, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
 ) -> tuple[Any, ...]:
-    """Record a call of one pass, of which an argument is traced: see `apply_program`."""
+    """Make a call of one pass, or record it: see `apply_program`."""
+    for argument in arguments:
+        if isinstance(argument, Tracer):
+            break
+    else:
+        return call.kernel(kernel_values(call.passes[0], arguments), options.backend)
     node = record(call, arguments, options)[0]
     outputs = [node.traced(k) for k in range(len(node.outputs))]
-    return tuple([o if o.cell.type.is_float else o.cell.array for o in outputs])
+    return tuple([o if o.cell.kind.type.is_float else o.cell.array for o in outputs])

@@ -12,7 +12,8 @@ from mixad.backends.execute import Kernel, kernel_for
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
-from mixad.scalar.ir import Program
+from mixad.scalar.ir import Equation, Program, walk_statements
+from mixad.scalar.ops import BY_NAME
 from mixad.tape.cell import Kind, kind_of
 from mixad.tape.pullback_plan import plan_pullback
 
@@ -96,6 +97,15 @@ class KernelCall:
     @cached_property
     def _checked(self) -> set[tuple[tuple[int, ...], int | None]]:
         return set()
+
+    @cached_property
+    def lacks_derivatives(self) -> bool:
+        """Whether the programs use an op that has no derivative with respect to some argument."""
+        return any(
+            isinstance(s, Equation) and None in BY_NAME[s.op].partials
+            for program in self.passes
+            for s in walk_statements(program.body)
+        )
 
     def check_differentiable(self, active: tuple[int, ...], options: KernelOptions) -> None:
         """Raise if a derivative is missing that a pullback to ``active`` params would need."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, TypeAlias
 
-from mixad.backends.arrays import Library
+from mixad.backends.arrays import Library, is_scalar
 from mixad.backends.execute import broadcast_shape
 from mixad.config import CheckMode
 from mixad.errors import KernelGradientError
@@ -24,7 +24,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.fusion import make
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.node import Rule, apply_rule, common_library
-from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of
+from mixad.tape.tracer import Level, Origin, Tracer, check_levels, check_mode, kept
 
 __all__ = ["KernelNode", "record"]
 
@@ -193,33 +193,52 @@ def record(
     tuple of KernelNode
         One for each pass.
     """
-    tracers = [a for a in arguments if isinstance(a, Tracer)]
-    levels = levels_of(tracers)
-    strong = [a for a in arguments if hasattr(a, "shape") and not _is_weak(a)]
-    library = common_library(call.name, strong or tracers)
-    device = next((a.device for a in strong if hasattr(a, "device")), tracers[0].device)
-    if strong and any(a.cell.weak and a.cell.library is not library for a in tracers):
-        arguments = [_moved(a, library, device) for a in arguments]
-    shape = _broadcast_shape(call, arguments)
-    if not residuals or len(levels) > 1:
-        active = tuple([i for i, a in enumerate(arguments) if isinstance(a, Tracer)])
-        call.check_differentiable(active, options)
-    rest = (
+    if "array" in call.kinds:
+        _check_indexed(call, arguments)
+    levels: frozenset[Level] = _NO_LEVELS
+    parents: list[Origin | None] = []
+    shapes: list[Shape] = []
+    strong: list[Any] = []
+    tracer: Any = None
+    for kind, argument in zip(call.kinds, arguments, strict=True):
+        if isinstance(argument, Tracer):
+            tracer, origin = argument, argument.origin
+            parents.append(origin)
+            levels = origin.levels if origin.levels >= levels else levels | origin.levels
+            if not argument.cell.kind.weak:
+                strong.append(argument)
+        else:
+            parents.append(None)
+            if not is_scalar(argument):
+                strong.append(argument)
+        shapes.append(tuple(argument.shape) if kind == "lane" else ())
+    check_levels(levels)
+    first = strong[0] if strong else tracer
+    library = common_library(call.name, strong or (first,))
+    if strong and len(strong) < len(shapes):
+        arguments = _moved(arguments, library, first)
+    if call.lacks_derivatives and (not residuals or len(levels) > 1):
+        call.check_differentiable(tuple([i for i, p in enumerate(parents) if p]), options)
+    recorded = (
         tuple([_source(a, levels) for a in arguments]),
-        tuple([a.origin if isinstance(a, Tracer) else None for a in arguments]),
-        shape,
+        tuple(parents),
+        broadcast_shape(call.passes[0], shapes),
         levels,
         library,
-        device,
+        getattr(first, "device", None),
         not strong,
-        type(tracers[0]),
+        type(tracer),
         options,
     )
-    nodes = tuple([KernelNode(part, *rest) for part in call.parts])
-    if len(nodes) > 1:
-        for node in nodes:
-            node.siblings = nodes
+    if len(call.passes) == 1:
+        return (KernelNode(call, *recorded),)
+    nodes = tuple([KernelNode(part, *recorded) for part in call.parts])
+    for node in nodes:
+        node.siblings = nodes
     return nodes
+
+
+_NO_LEVELS: frozenset[Level] = frozenset()
 
 
 def _source(argument: Any, levels: frozenset[Level]) -> Any:
@@ -233,27 +252,24 @@ def _source(argument: Any, levels: frozenset[Level]) -> Any:
     return origin
 
 
-def _broadcast_shape(call: KernelCall, arguments: Sequence[Any]) -> Shape:
-    shapes: list[Shape] = []
+def _check_indexed(call: KernelCall, arguments: Sequence[Any]) -> None:
     for param, argument in zip(call.passes[0].params, arguments, strict=True):
-        if param.kind == "lane":
-            shapes.append(tuple(argument.shape))
-        elif param.kind == "array" and isinstance(argument, Tracer):
+        if param.kind == "array" and isinstance(argument, Tracer):
             raise KernelGradientError(
                 f"{call.name}: the gradient of the array {param.name!r}, which is indexed "
                 "inside the function, is not available yet",
                 hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
             )
-        else:
-            shapes.append(())
-    return broadcast_shape(call.passes[0], shapes)
 
 
-def _moved(argument: Any, library: Library, device: Any) -> Any:
-    """Return what was a Python number as a 0-d array of the library beside it."""
-    if _is_weak(argument) and argument.cell.library is not library:
-        return _move(argument, (argument.cell.library, None), (library, device))
-    return argument
+def _moved(arguments: Sequence[Any], library: Library, beside: Any) -> list[Any]:
+    """Return what were Python numbers as 0-d arrays of the library of the arrays beside them."""
+    return [
+        _move(a, (a.cell.library, None), (library, beside.device))
+        if isinstance(a, Tracer) and a.cell.weak and a.cell.library is not library
+        else a
+        for a in arguments
+    ]
 
 
 def _move(x: Any, source: _Place, target: _Place) -> Any:
@@ -266,7 +282,3 @@ _MOVE = Rule(
     lambda xp, x, source, target: target[0].asarray(float(x), F64, target[1]),
     (lambda g, x, source, target: _move(g, target, source),),
 )
-
-
-def _is_weak(argument: Any) -> bool:
-    return isinstance(argument, Tracer) and argument.cell.weak

@@ -25,7 +25,7 @@ from mixad.tape.held import Held
 if TYPE_CHECKING:
     from mixad.tape.node import Node
 
-__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_mode", "kept", "levels_of", "outside",
+__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode", "kept", "levels_of", "outside",
            "plain", "retire", "stripped"]  # fmt: skip
 
 
@@ -223,7 +223,12 @@ def plain(value: Any) -> Any:
 
 def check_alive(tracer: Tracer) -> None:
     """Raise if a tracer is used after a transform that it belongs to."""
-    for level in tracer.origin.levels:
+    check_levels(tracer.origin.levels)
+
+
+def check_levels(levels: frozenset[Level]) -> None:
+    """Raise if one of some transforms is over."""
+    for level in levels:
         if not level.alive:
             raise TracerError(level.over)
 
