@@ -122,34 +122,37 @@ class _Walk:
 
     def _join(self, node: KernelNode) -> None:
         """Let a kernel node join the group that reads it, or one that reads what it reads."""
-        readers = [each for each in self._readers.pop(id(node), ()) if each[0].members]
-        group = self._open_group(node, readers)
-        if any(reader is not group for reader, _ in readers):
+        readers = self._readers.pop(id(node), None)
+        if readers is not None:
+            readers = [each for each in readers if each[0].members]
+        active = [p for p in node.parents if p is not None and self._level in p.levels]
+        group = self._open_group(node, readers, active)
+        if readers and any(reader is not group for reader, _ in readers):
             self._readers[id(node)] = readers
             self._others.append(node)  # what it needs is not there yet
             return
         if group is None:
-            group = Group(self._level, node)
+            group = Group(self._level, node, active)
             self._groups.append(group)
-        else:
-            group.add(node)
-        for parent in node.parents:
-            if parent is not None and self._level in parent.levels:
-                self.arrive(parent, group)
+        for parent in active:
+            self.arrive(parent, group)
 
     def _open_group(
-        self, node: KernelNode, readers: Sequence[tuple[Group, Origin]]
+        self,
+        node: KernelNode,
+        readers: Sequence[tuple[Group, Origin]] | None,
+        active: Sequence[Origin],
     ) -> Group | None:
-        """Return the open group that a node joins; None if it opens one."""
+        """Return the open group that a node has joined; None if it opens one."""
         if node.siblings:
             return None
-        if readers and all(_is_read_inside(group, origin, node) for group, origin in readers):
+        if readers:
             group = readers[0][0]
-            return group if group.admits(node) else None
-        if not readers:
-            for group in self._groups:
-                if group.shape == node.shape and group.reads(node) and group.admits(node):
-                    return group
+            is_inside = all(_is_read_inside(reader, origin, node) for reader, origin in readers)
+            return group if is_inside and group.join(node, active) else None
+        for group in self._groups:
+            if group.shape == node.shape and group.reads(active) and group.join(node, active):
+                return group
         return None
 
     def _pull(self, node: Node) -> None:
@@ -204,18 +207,18 @@ def _count_consumers(level: Level, roots: list[Node]) -> dict[int, int]:
     """Return how often each node (by id) will be given a cotangent."""
     counts: dict[int, int] = {}
     stack: list[Node] = []
-
-    def count(node: Node) -> None:
-        key = id(node)
-        known = counts.get(key, 0)
-        counts[key] = known + 1
+    for node in roots:
+        known = counts.get(id(node), 0)
+        counts[id(node)] = known + 1
         if not known:
             stack.append(node)
-
-    for root in roots:
-        count(root)
     while stack:
         for parent in stack.pop().parents:
             if parent is not None and level in parent.levels:
-                count(parent.node)
+                key = id(parent.node)
+                if key in counts:
+                    counts[key] += 1
+                else:
+                    counts[key] = 1
+                    stack.append(parent.node)
     return counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mixad.backends.execute import broadcast_shape
 from mixad.kernel.options import KernelOptions
@@ -17,7 +17,7 @@ from mixad.tape.kernel_node import record
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Tracer
 
-__all__ = ["GradientPlan", "plan_gradients", "planned"]
+__all__ = ["Asked", "GradientPlan", "plan_gradients", "planned"]
 
 Place: TypeAlias = tuple[Literal["array", "cotangent", "zero"], int]
 """Where a gradient is: an ``"array"`` that the kernel makes, one of the ``"cotangent"``s itself, or
@@ -62,9 +62,9 @@ class GradientPlan:
         if self.call is None:
             return ()
         program = self.call.passes[0]
-        if not any(v.shape == shape for v in kept if hasattr(v, "shape")):
+        if not any([getattr(v, "shape", None) == shape for v in kept]):
             kept = _in_shape(program, kept, shape)
-        if any(isinstance(v, Tracer) for v in kept):
+        if any([isinstance(v, Tracer) for v in kept]):
             nodes = record(self.call, kept, options)
             return [node.traced(k) for node in nodes for k in range(len(node.outputs))]
         return self.call.kernel(kernel_values(program, kept), options.backend)
@@ -81,28 +81,39 @@ def _in_shape(program: Program, kept: list[Any], shape: Shape) -> list[Any]:
     return kept
 
 
-def plan_gradients(
-    fused: FusedProgram,
-    wrt: tuple[int, ...],
-    cotangents: tuple[int, ...],
-    primals: tuple[OutputRequest, ...],
-    shapes: tuple[Shape | None, ...],
-    options: KernelOptions,
-) -> GradientPlan:
+class Asked(NamedTuple):
+    """What is wanted of a fused program.
+
+    Attributes
+    ----------
+    wrt : tuple of int
+        Leaves whose gradients are wanted.
+    cotangents : tuple of int
+        Results that have a cotangent.
+    primals : tuple of (int, and tuple of int or None)
+        Results that are wanted too, with the shape that they are summed to.
+    shapes : tuple of (tuple of int, or None)
+        For each of ``wrt``, the shape that its gradient is summed to; None: nothing is summed.
+    chunk : int or None
+        Most active inputs in one pass.
+    """
+
+    wrt: tuple[int, ...]
+    cotangents: tuple[int, ...]
+    primals: tuple[tuple[int, Shape | None], ...]
+    shapes: tuple[Shape | None, ...]
+    chunk: int | None
+
+
+def plan_gradients(fused: FusedProgram, asked: Asked, options: KernelOptions) -> GradientPlan:
     """Return how gradients, and some results on the way, are computed.
 
     Parameters
     ----------
     fused : FusedProgram
         The program.
-    wrt : tuple of int
-        Leaves whose gradients are wanted.
-    cotangents : tuple of int
-        Results that have a cotangent.
-    primals : tuple of OutputRequest
-        Results that are wanted too.
-    shapes : tuple of (tuple of int, or None)
-        For each of ``wrt``, the shape that its gradient is summed to; None: nothing is summed.
+    asked : Asked
+        What is wanted.
     options : KernelOptions
         The user's overrides.
 
@@ -111,13 +122,13 @@ def plan_gradients(
     GradientPlan
         The same object for equal arguments.
     """
-    key = (wrt, cotangents, primals, shapes, options.chunk)
-    found = fused.plans.get(key)
+    found = fused.plans.get(asked)
     if found is None:
         pullback = plan_pullback(
-            fused.program, wrt, cotangents, options, with_primals=bool(primals)
+            fused.program, asked.wrt, asked.cotangents, options, with_primals=bool(asked.primals)
         )
-        found = fused.plans[key] = planned(fused.program, pullback, primals, shapes)
+        found = planned(fused.program, pullback, asked.primals, asked.shapes)
+        fused.plans[asked] = found
     plan: GradientPlan = found
     return plan
 
@@ -125,7 +136,7 @@ def plan_gradients(
 def planned(
     program: Program,
     pullback: PullbackPlan,
-    primals: Sequence[OutputRequest],
+    primals: Sequence[tuple[int, Shape | None]],
     shapes: Sequence[Shape | None],
     *,
     copies: bool = False,
@@ -134,7 +145,7 @@ def planned(
 
     ``copies`` says that a gradient which is a cotangent, unchanged, is to be an array of its own.
     """
-    outputs = [OutputRequest(*pullback.primals[r.result], r.shape) for r in primals]
+    outputs = [OutputRequest(*pullback.primals[result], shape) for result, shape in primals]
     places: list[Place] = []
     for at, shape in zip(pullback.gradients, shapes, strict=True):
         is_free = at is not None and shape is None and not copies

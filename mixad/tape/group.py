@@ -10,7 +10,7 @@ from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.tape.cell import Cell
 from mixad.tape.fusion import MOST_NODES, Fusion, common_options, fuse, value_of
-from mixad.tape.gradient_plan import GradientPlan, plan_gradients
+from mixad.tape.gradient_plan import Asked, GradientPlan, plan_gradients
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.tracer import Level, Origin, Tracer, outside
 
@@ -23,14 +23,6 @@ class Gradient(NamedTuple):
     parent: Origin
     value: Any
     fresh: bool
-
-
-class _Live(NamedTuple):
-    """A pending result that someone holds: its member, its cell, what is wanted of it."""
-
-    member: int
-    cell: Cell
-    request: OutputRequest
 
 
 class Group:
@@ -53,39 +45,41 @@ class Group:
 
     __slots__ = ("_active", "_level", "_options", "members", "shape")
 
-    def __init__(self, level: Level, node: KernelNode) -> None:
+    def __init__(self, level: Level, node: KernelNode, active: Sequence[Origin]) -> None:
         self.shape = node.shape
         self.members = [node]
         self._level = level
         self._options = node.options
-        self._active = self._active_parents(node)
+        self._active = {(id(p.node), p.output) for p in active}
 
-    def admits(self, node: KernelNode) -> bool:
-        """Whether a node may join; its results are not read by others that are still to come.
+    def join(self, node: KernelNode, active: Sequence[Origin]) -> bool:
+        """Let a node join whose cotangents are there or come from members; tell whether it did.
 
         More inputs than one dual chunk holds would be paid for with a second evaluation of all.
+
+        Parameters
+        ----------
+        node : KernelNode
+            Over the same shape.
+        active : sequence of Origin
+            Its parents that carry the level.
         """
-        if len(self.members) >= MOST_NODES or common_options(self._options, node.options) is None:
+        options = common_options(self._options, node.options)
+        if options is None or len(self.members) >= MOST_NODES:
             return False
-        return len(self._with(node)) <= max(MAX_PARTIALS, len(self._active))
-
-    def reads(self, node: KernelNode) -> bool:
-        """Whether a node reads a value that the group reads as well."""
-        return not self._active.isdisjoint(self._active_parents(node))
-
-    def add(self, node: KernelNode) -> None:
-        """Let a node join that is admitted."""
-        self._active = self._with(node)
-        self._options = common_options(self._options, node.options) or self._options
+        key = id(node)
+        inputs = {value for value in self._active if value[0] != key}
+        inputs.update([(id(p.node), p.output) for p in active])
+        if len(inputs) > max(MAX_PARTIALS, len(self._active)):
+            return False
+        self._active = inputs
+        self._options = options
         self.members.append(node)
+        return True
 
-    def _with(self, node: KernelNode) -> set[tuple[int, int]]:
-        rest = {value for value in self._active if value[0] != id(node)}
-        return rest | self._active_parents(node)
-
-    def _active_parents(self, node: KernelNode) -> set[tuple[int, int]]:
-        level = self._level
-        return {(id(p.node), p.output) for p in node.parents if p and level in p.levels}
+    def reads(self, values: Sequence[Origin]) -> bool:
+        """Whether the group reads one of some values."""
+        return any((id(v.node), v.output) in self._active for v in values)
 
     def pull(self, cotangents: Mapping[int, Mapping[int, Any]]) -> list[Gradient]:
         """Return the gradients of what the group reads from outside.
@@ -101,18 +95,22 @@ class Group:
             Those that are not zero.
         """
         members = self.members[::-1]
-        given = [
-            (at, node.outputs[output].result, value)
-            for at, node in enumerate(members)
-            for output, value in cotangents.get(id(node), _NONE).items()
-        ]
+        given: list[Any] = []
+        places: list[tuple[int, int]] = []
+        for at, node in enumerate(members):
+            found = cotangents.get(id(node))
+            if found is not None:
+                places += [(at, node.outputs[k].result) for k in found]
+                given += found.values()
         if not given:
             return []
-        if self._is_inner(members) or any(isinstance(value, Tracer) for _, _, value in given):
-            return self._pulled(members, given, [])
+        if self._is_inner(members) or any(isinstance(value, Tracer) for value in given):
+            return self._pulled(members, places, given, [])
         with self._level.lock:
-            live = [_Live(at, *each) for at, node in enumerate(members) for each in node.live()]
-            return self._pulled(members, given, live)
+            live = [
+                (at, cell, request) for at, node in enumerate(members) for cell, request in node.live()
+            ]
+            return self._pulled(members, places, given, live)
 
     def _is_inner(self, members: Sequence[KernelNode]) -> bool:
         """Whether a running transform around the level follows a member; it records all results."""
@@ -127,57 +125,59 @@ class Group:
     def _pulled(
         self,
         members: Sequence[KernelNode],
-        given: Sequence[tuple[int, int, Any]],
-        live: Sequence[_Live],
+        places: Sequence[tuple[int, int]],
+        given: Sequence[Any],
+        live: Sequence[tuple[int, Cell, OutputRequest]],
     ) -> list[Gradient]:
-        """Make the gradients, and pending results where one kernel can make both."""
-        results = list(dict.fromkeys([(at, result) for at, result, _ in given]))
-        if live:
-            results = list(dict.fromkeys([*results, *((e.member, e.request.result) for e in live)]))
+        """Make the gradients, and pending results where one kernel can make both.
+
+        Parameters
+        ----------
+        members : sequence of KernelNode
+            Each after those that it reads.
+        places : sequence of (int, int)
+            For each cotangent, the member and the result of its program that it belongs to.
+        given : sequence of array or Tracer
+            The cotangents.
+        live : sequence of (int, Cell, OutputRequest)
+            Pending results that someone holds: the member, the cell, what is wanted.
+        """
+        results = list(dict.fromkeys([*places, *[(at, r.result) for at, _, r in live]]))
         fusion = fuse(members, results)
-        cotangents = tuple([results.index((at, result)) for at, result, _ in given])
-        primals = tuple(
-            [
-                OutputRequest(0, results.index((e.member, e.request.result)), e.request.shape)
-                for e in live
-            ]
+        level = self._level
+        wrt = tuple([i for i, p in enumerate(fusion.parents) if p is not None and level in p.levels])
+        shape = self.shape
+        shapes = [fusion.shapes[i] for i in wrt]
+        asked = Asked(
+            wrt,
+            tuple([results.index(place) for place in places]),
+            tuple([(results.index((at, r.result)), r.shape) for at, _, r in live]),
+            tuple([None if own == shape else own for own in shapes]),
+            self._options.chunk,
         )
-        wrt = tuple([i for i, p in enumerate(fusion.parents) if p and self._level in p.levels])
-        plan = self._plan(fusion, wrt, cotangents, primals)
-        if primals and not self._shares(fusion, plan, wrt, cotangents):
-            live, plan = [], self._plan(fusion, wrt, cotangents, ())
-        count = len(fusion.sources)
+        plan = plan_gradients(fusion.fused, asked, self._options)
+        if live and not self._shares(fusion, plan, asked):
+            live, plan = [], plan_gradients(fusion.fused, asked._replace(primals=()), self._options)
         kept = [
-            self._outer(fusion.sources[i], fusion.parents[i]) if i < count else given[i - count][2]
+            self._outer(fusion.sources[i], fusion.parents[i])
+            if i < len(fusion.sources)
+            else given[i - len(fusion.sources)]
             for i in plan.kept
         ]
-        arrays = plan.arrays(kept, self.shape, self._options)
-        for made, array in zip(live, arrays, strict=False):
-            made.cell.fill(array)
+        arrays = plan.arrays(kept, shape, self._options)
+        for (_, cell, _), array in zip(live, arrays, strict=False):
+            cell.fill(array)
         return [
             Gradient(
                 fusion.parents[i],  # type: ignore[arg-type]  # is active
-                arrays[at] if kind == "array" else given[at][2],
+                arrays[at] if kind == "array" else given[at],
                 kind == "array",
             )
             for i, (kind, at) in zip(wrt, plan.places, strict=True)
             if kind != "zero"
         ]
 
-    def _plan(
-        self,
-        fusion: Fusion,
-        wrt: tuple[int, ...],
-        cotangents: tuple[int, ...],
-        primals: tuple[OutputRequest, ...],
-    ) -> GradientPlan:
-        own = map(fusion.shapes.__getitem__, wrt)
-        shapes = tuple([None if shape == self.shape else shape for shape in own])
-        return plan_gradients(fusion.fused, wrt, cotangents, primals, shapes, self._options)
-
-    def _shares(
-        self, fusion: Fusion, plan: GradientPlan, wrt: tuple[int, ...], cotangents: tuple[int, ...]
-    ) -> bool:
+    def _shares(self, fusion: Fusion, plan: GradientPlan, asked: Asked) -> bool:
         """Whether the kernel of the gradients should make primal results too.
 
         Not where there is no such kernel; and where the primal alone reads what is pending, that
@@ -188,7 +188,7 @@ class Group:
         waits = [i for i, s in enumerate(fusion.sources) if type(s) is Cell and s.pending]
         if not waits:
             return True
-        alone = self._plan(fusion, wrt, cotangents, ())
+        alone = plan_gradients(fusion.fused, asked._replace(primals=()), self._options)
         return all(i in alone.kept or i not in plan.kept for i in waits)
 
     def _outer(self, source: Any, parent: Origin | None) -> Any:
@@ -202,5 +202,3 @@ class Group:
                     return self.members[0].tracer_type(source, origin)
         return value_of(source)
 
-
-_NONE: Mapping[int, Any] = {}

@@ -126,12 +126,11 @@ class KernelNode:
 
     def live(self) -> list[tuple[Cell, OutputRequest]]:
         """Return the pending outputs that someone holds."""
-        found = []
-        for held, request in zip(self._cells, self.outputs, strict=False):
-            cell = None if held is None else held()
-            if cell is not None and cell.pending is not None:
-                found.append((cell, request))
-        return found
+        return [
+            (cell, request)
+            for held, request in zip(self._cells, self.outputs, strict=False)
+            if held is not None and (cell := held()) is not None and cell.pending is not None
+        ]
 
     def force(self, cell: Cell) -> None:
         """Make the array of one of the cells, unless another thread has meanwhile."""
