@@ -98,9 +98,9 @@ class Variable(Generic[T]):
         >>> NUM_THREADS.read({"MIXAD_NUM_THREADS": "3"})
         3
         """
-        if not self.is_set(environ):
+        text = (os.environ if environ is None else environ).get(self.name, "").strip()
+        if not text:
             return self.default()
-        text = (os.environ if environ is None else environ)[self.name].strip()
         try:
             return self.parse(text)
         except ValueError:

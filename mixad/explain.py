@@ -19,8 +19,8 @@ from mixad.scalar.math import expand
 from mixad.scalar.pullback import even_chunks
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.types import ScalarType
-from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.forward_plan import plan_contraction, plan_forward
+from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 
 __all__ = ["Explanation", "explain_kernel", "kernel_source"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import is_array, scalar_type_of
+from mixad.backends.arrays import is_array, is_scalar, scalar_type_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
@@ -97,19 +97,18 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
 
 def _traced(level: Level, leaf: Any, position: int) -> Tracer:
     """Return the tracer of one input."""
-    outer = leaf.origin if isinstance(leaf, Tracer) else None
-    levels = frozenset({level}) | (outer.levels if outer else frozenset())
-    origin = Origin(InputNode(level, outer), 0, levels)
-    return ArrayTracer(_input_cell(level, leaf, position), origin)
+    if isinstance(leaf, Tracer):
+        check_alive(leaf)
+        origin = Origin(InputNode(level, leaf.origin), 0, frozenset((level,)) | leaf.origin.levels)
+        return ArrayTracer(leaf.cell, origin)
+    cell = _input_cell(level, leaf, position)
+    return ArrayTracer(cell, Origin(InputNode(level, None), 0, frozenset((level,))))
 
 
 def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
-    where = f"mixad.{level.name}: argument {position}"
-    if isinstance(leaf, Tracer):
-        check_alive(leaf)
-        return leaf.cell
-    if isinstance(leaf, float) and not isinstance(leaf, np.generic):
+    if type(leaf) is not np.ndarray and is_scalar(leaf) and isinstance(leaf, float):
         return Cell.of(np.asarray(leaf), level.check, weak=True)
+    where = f"mixad.{level.name}: argument {position}"
     if isinstance(leaf, (bool, int)):
         raise TracerError(f"{where} is the whole number {leaf!r}: write {float(leaf)!r}")
     if not is_array(leaf):
@@ -169,7 +168,7 @@ def warn_if_constant(f: Function, outputs: Outputs, level: Level) -> None:
 
 def check_scalar(name: str, outputs: Outputs) -> None:
     """Raise if a function did not return one number of floats."""
-    if outputs.structure != pytree.LEAF:
+    if outputs.structure is not pytree.LEAF:
         raise TracerError(
             f"mixad.{name}: the function returned {outputs.structure}, a gradient needs one "
             "number: use has_aux=True for further results, or mixad.vjp"
@@ -181,7 +180,7 @@ def check_scalar(name: str, outputs: Outputs) -> None:
             f"mixad.{name}: the function returned an array of shape {shape}, a gradient needs one "
             "number: return its .sum(), or use mixad.vjp"
         )
-    if is_array(leaf) and not scalar_type_of(leaf.dtype).is_float:
+    if not isinstance(leaf, Tracer) and is_array(leaf) and not scalar_type_of(leaf.dtype).is_float:
         raise TracerError(
             f"mixad.{name}: the function returned a value of dtype {leaf.dtype}, which has no "
             "gradient"

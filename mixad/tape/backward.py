@@ -7,13 +7,13 @@ group joins it; the group is pulled back, by one kernel, when something else nee
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import is_readable_inside
 from mixad.tape.group import Group
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import InputNode, Node, RuleNode
+from mixad.tape.node import InputNode, Node, PulledNode, RuleNode
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["Cotangent", "backward"]
@@ -74,7 +74,7 @@ class _Walk:
         self._level = level
         self._waiting = _count_consumers(level, [origin.node for origin, _ in outputs])
         self._kernels: list[KernelNode] = []  # ready, may join a group
-        self._others: list[Node] = []  # ready, need what open groups give
+        self._others: list[KernelNode | PulledNode] = []  # ready, need what open groups give
         self._groups: list[Group] = []  # open
         self._readers: dict[int, list[tuple[Group, Origin]]] = {}  # open groups that read a node
         while outputs:
@@ -118,7 +118,7 @@ class _Walk:
             if isinstance(node, KernelNode):
                 self._kernels.append(node)
             elif not (isinstance(node, InputNode) and node.level is self._level):
-                self._others.append(node)
+                self._others.append(cast("PulledNode", node))
 
     def _join(self, node: KernelNode) -> None:
         """Let a kernel node join the group that reads it, or one that reads what it reads."""
@@ -155,7 +155,7 @@ class _Walk:
                 return group
         return None
 
-    def _pull(self, node: Node) -> None:
+    def _pull(self, node: KernelNode | PulledNode) -> None:
         """Visit a node that needs its cotangents now."""
         for group, _ in self._readers.pop(id(node), ()):
             self._close(group)
@@ -193,7 +193,7 @@ def _is_read_inside(group: Group, origin: Origin, node: KernelNode) -> bool:
     )
 
 
-def _pulled(node: Node, found: dict[int, Cotangent], level: Level) -> Sequence[Any]:
+def _pulled(node: PulledNode, found: dict[int, Cotangent], level: Level) -> Sequence[Any]:
     """Return the cotangents of a node's parents; all None if it has none itself."""
     if not found:
         return [None] * len(node.parents)

@@ -94,15 +94,14 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
     key: list[object] = []
     for node in members:
         key.append(node.call)
-        for source, parent, kind in zip(
-            node.arguments, node.parents, node.call.kinds, strict=True
-        ):
+        for source, parent, kind in zip(node.arguments, node.parents, node.call.kinds, strict=True):
             if type(source) is Origin:
-                at = position.get(id(source.node))
+                producer = _producer(source)
+                at = position.get(id(producer))
                 if at is not None and is_readable_inside(source):
-                    key.append(_internal(at, source.node.outputs[source.output].result))
+                    key.append(_internal(at, producer.outputs[source.output].result))
                     continue
-                source = source.node.keep(source.output)  # noqa: PLW2901
+                source = producer.keep(source.output)
             key.append(_leaf(leaves, known, source, parent, kind))
     key.extend(wanted)
     return leaves._replace(fused=_fused_program(tuple(key), members, wanted))
@@ -181,8 +180,13 @@ def _composed(
 
 def is_readable_inside(source: Origin) -> bool:
     """Whether a value that is read by a node could be computed in the same kernel as the node."""
-    node: Any = source.node
+    node = _producer(source)
     return node.outputs[source.output].shape is None and not node.siblings
+
+
+def _producer(source: Origin) -> KernelNode:
+    """Return what makes a value that was pending when it was read: always a kernel node."""
+    return source.node  # type: ignore[return-value]
 
 
 def common_options(one: KernelOptions, other: KernelOptions) -> KernelOptions | None:
@@ -216,7 +220,7 @@ def _pending_leaves(members: Sequence[KernelNode]) -> list[KernelNode]:
             elif type(source) is Origin and not (
                 id(source.node) in inside and is_readable_inside(source)
             ):
-                pending = source.node.keep(source.output).pending
+                pending = _producer(source).keep(source.output).pending
             else:
                 continue
             if pending is not None:
@@ -254,7 +258,9 @@ def _run_passes(siblings: Sequence[KernelNode]) -> None:
         return
     passes = tuple(node.call.passes[0] for node in siblings)
     requests = tuple(OutputRequest(at, r.result, r.shape) for at, _, r in live)
-    sources = [s.node.cell(s.output) if type(s) is Origin else s for s in siblings[0].arguments]
+    sources = [
+        _producer(s).cell(s.output) if type(s) is Origin else s for s in siblings[0].arguments
+    ]
     values = kernel_values(passes[0], [value_of(s) for s in sources])
     arrays = kernel_for(passes, requests)(values, siblings[0].options.backend)
     for (_, cell, _), array in zip(live, arrays, strict=True):
@@ -295,11 +301,11 @@ def _with_ancestors(root: KernelNode) -> list[KernelNode]:
     if root.siblings:
         return [root]
     options = root.options
-    found: dict[int, KernelNode | None] = {id(root): None}
+    found = {id(root)}
     order: list[KernelNode] = []
     stack: list[tuple[KernelNode, Iterator[Any]]] = [(root, iter(root.arguments))]
     while stack:
-        node, arguments = stack[-1]
+        arguments = stack[-1][1]
         for source in arguments:
             if (
                 type(source) is not Origin
@@ -308,12 +314,13 @@ def _with_ancestors(root: KernelNode) -> list[KernelNode]:
                 or not _fuses(source, root)
             ):
                 continue
-            shared = common_options(options, source.node.options)
+            producer = _producer(source)
+            shared = common_options(options, producer.options)
             if shared is None:
                 continue
             options = shared
-            found[id(source.node)] = None
-            stack.append((source.node, iter(source.node.arguments)))
+            found.add(id(producer))
+            stack.append((producer, iter(producer.arguments)))
             break
         else:
             order.append(stack.pop()[0])
@@ -321,7 +328,7 @@ def _with_ancestors(root: KernelNode) -> list[KernelNode]:
 
 
 def _fuses(source: Origin, root: KernelNode) -> bool:
-    node: Any = source.node
+    node = _producer(source)
     return (
         node.shape == root.shape
         and is_readable_inside(source)

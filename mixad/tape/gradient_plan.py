@@ -10,8 +10,8 @@ from mixad.backends.execute import broadcast_shape
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
-from mixad.tape.fusion import FusedProgram
 from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.fusion import FusedProgram
 from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
 from mixad.tape.kernel_node import record
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
@@ -62,9 +62,9 @@ class GradientPlan:
         if self.call is None:
             return ()
         program = self.call.passes[0]
-        if not any([getattr(v, "shape", None) == shape for v in kept]):
+        if not any(getattr(v, "shape", None) == shape for v in kept):
             kept = _in_shape(program, kept, shape)
-        if any([isinstance(v, Tracer) for v in kept]):
+        if any(isinstance(v, Tracer) for v in kept):
             nodes = record(self.call, kept, options)
             return [node.traced(k) for node in nodes for k in range(len(node.outputs))]
         return self.call.kernel(kernel_values(program, kept), options.backend)

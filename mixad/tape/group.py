@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.tape.cell import Cell
@@ -108,7 +107,9 @@ class Group:
             return self._pulled(members, places, given, [])
         with self._level.lock:
             live = [
-                (at, cell, request) for at, node in enumerate(members) for cell, request in node.live()
+                (at, cell, request)
+                for at, node in enumerate(members)
+                for cell, request in node.live()
             ]
             return self._pulled(members, places, given, live)
 
@@ -145,7 +146,9 @@ class Group:
         results = list(dict.fromkeys([*places, *[(at, r.result) for at, _, r in live]]))
         fusion = fuse(members, results)
         level = self._level
-        wrt = tuple([i for i, p in enumerate(fusion.parents) if p is not None and level in p.levels])
+        wrt = tuple(
+            [i for i, p in enumerate(fusion.parents) if p is not None and level in p.levels]
+        )
         shape = self.shape
         shapes = [fusion.shapes[i] for i in wrt]
         asked = Asked(
@@ -201,4 +204,3 @@ class Group:
                     origin = outside(parent, self._level)._replace(levels=around)
                     return self.members[0].tracer_type(source, origin)
         return value_of(source)
-

@@ -66,7 +66,6 @@ class KernelNode:
     __slots__ = ("__weakref__", "_cells", "_kept", "arguments", "call", "device", "levels",
                  "library", "options", "outputs", "parents", "shape", "siblings", "tracer_type",
                  "uses", "weak")  # fmt: skip
-    fresh = True
 
     def __init__(
         self,
@@ -157,8 +156,11 @@ class KernelNode:
         shape : tuple of int
             What it is summed to.
         """
-        request = next(r for held, r in zip(self._cells, self.outputs, strict=False)
-                       if held is not None and held() is cell)
+        request = next(
+            r
+            for held, r in zip(self._cells, self.outputs, strict=False)
+            if held is not None and held() is cell
+        )
         if request.shape is not None:
             return None
         self._cells.append(None)

@@ -1,6 +1,6 @@
 """Nodes: what was done to which values, as data, and how cotangents go back through it.
 
-Kernels have a node of their own (`mixad.tape.broadcast_node`).  Everything else that is recorded
+Kernels have a node of their own (`mixad.tape.kernel_node`).  Everything else that is recorded
 is a `Rule` applied to arrays: one line that says how the value is made and one for each argument
 that says what its cotangent is, written with functions that are recorded again.
 """
@@ -16,8 +16,8 @@ from mixad.errors import TracerError
 from mixad.tape.cell import Cell
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, plain, stripped
 
-__all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "Rule", "RuleNode", "Shaped",
-           "apply_rule", "common_library", "library_beside"]  # fmt: skip
+__all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Rule", "RuleNode",
+           "Shaped", "apply_rule", "common_library", "library_beside"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
@@ -31,6 +31,10 @@ class Node(Protocol):
     def parents(self) -> tuple[Origin | None, ...]:
         """Where the arguments came from; None for those that nobody differentiates."""
         ...
+
+
+class PulledNode(Node, Protocol):
+    """A node that is pulled back by itself; kernel nodes are in groups."""
 
     @property
     def fresh(self) -> bool:

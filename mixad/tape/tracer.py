@@ -25,8 +25,8 @@ from mixad.tape.held import Held
 if TYPE_CHECKING:
     from mixad.tape.node import Node
 
-__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode", "kept", "levels_of", "outside",
-           "plain", "retire", "stripped"]  # fmt: skip
+__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode", "kept",
+           "levels_of", "outside", "plain", "retire", "stripped"]  # fmt: skip
 
 
 class Level:
