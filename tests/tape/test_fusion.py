@@ -1,0 +1,228 @@
+"""Pending nodes become one kernel: the same gradients, fewer launches, whatever is asked when."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mixad
+from mixad.tape.tracer import Tracer
+
+EXAMPLES = 150
+SHAPES = ((), (3,), (4, 1), (4, 3), (2, 4, 3))
+STEP = 1e-30
+
+
+# -- random programs over arrays, which NumPy runs on complex numbers too -------------------------
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "sin": np.sin,
+    "tanh": np.tanh,
+    "exp": lambda x: np.exp(-0.1 * x * x),
+    "neg": lambda x: -x,
+    "scaled": lambda x: 0.5 * x,
+    "square": lambda x: x**2,
+    "half": lambda x: x / 2.0,
+    "total": lambda x: x.sum(),
+    "mean": lambda x: x.mean(),
+    "rows": lambda x: x.sum(axis=0) if x.ndim else x,
+    "columns": lambda x: x.sum(axis=-1, keepdims=True) if x.ndim else x,
+    "flat": lambda x: x.reshape((-1,)).sum(),
+    "turned": lambda x: (x.T * 1.5).T,
+}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / (2.0 + y * y),
+}
+
+_instruction = st.tuples(
+    st.sampled_from([*UNARY, *BINARY]),
+    st.integers(0, 99),
+    st.integers(0, 99),
+    st.sampled_from(["keep", "drop", "force"]),
+)
+
+
+def run(program: list[Any], inputs: tuple[Any, ...]) -> Any:
+    """Run a program: each instruction reads two earlier values; the last ones are summed."""
+    values = list(inputs)
+    for name, left, right, what in program:
+        # The nearest values are read most, so that chains are long.
+        x, y = values[-1 - left % min(4, len(values))], values[right % len(values)]
+        value = UNARY[name](x) if name in UNARY else BINARY[name](x, y)
+        if what == "force" and isinstance(value, Tracer):
+            mixad.stop_gradient(value)
+        if what == "drop" and len(values) > len(inputs):
+            values.pop()
+        values.append(value)
+    return sum((v.sum() for v in values[-3:]), start=0.0)
+
+
+def derivative(f: Callable[..., Any], inputs: tuple[Any, ...], along: tuple[Any, ...]) -> float:
+    """Return the directional derivative of an analytic function by a complex step."""
+    moved = (x + 1j * STEP * d for x, d in zip(inputs, along, strict=True))
+    return float(np.imag(f(*moved)) / STEP)
+
+
+@given(
+    st.lists(_instruction, min_size=1, max_size=14),
+    st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3),
+    st.integers(0, 2**16),
+)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_gradients_of_random_programs(program: list[Any], shapes: list[Any], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs = tuple(rng.uniform(-1, 1, shape) for shape in shapes)
+    along = tuple(rng.uniform(-1, 1, shape) for shape in shapes)
+
+    def f(*xs: Any) -> Any:
+        return run(program, xs)
+
+    value, gradients = mixad.value_and_grad(f, tuple(range(len(shapes))))(*inputs)
+    np.testing.assert_allclose(value, f(*inputs), rtol=1e-11, atol=1e-11)
+    found = sum(float((g * d).sum()) for g, d in zip(gradients, along, strict=True))
+    np.testing.assert_allclose(found, derivative(f, inputs, along), rtol=1e-9, atol=1e-9)
+    for gradient, x in zip(gradients, inputs, strict=True):
+        assert gradient.shape == x.shape
+
+
+@given(st.lists(_instruction, min_size=1, max_size=8), st.integers(0, 2**16))
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_second_derivatives_of_random_programs(program: list[Any], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, v, w = rng.uniform(-1, 1, (3, 4, 3))
+
+    def slope(x: Any) -> Any:
+        return (mixad.grad(lambda x: run(program, (x,)))(x) * v).sum()
+
+    def gradient(x: Any) -> Any:
+        return float((mixad.grad(lambda x: run(program, (x,)))(x) * v).sum())
+
+    found = float((mixad.grad(slope)(x) * w).sum())
+    h = 1e-5
+    expected = (gradient(x + h * w) - gradient(x - h * w)) / (2 * h)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+# -- how many kernels ----------------------------------------------------------------------------
+
+X = np.linspace(0.2, 1.4, 24).reshape(4, 6)
+
+
+def chain(x: Any) -> Any:
+    for _ in range(4):
+        x = np.sin(x) * 1.5 + x
+    return x
+
+
+def test_value_and_gradient_of_a_chain_are_one_kernel(launches: list[Any]) -> None:
+    mixad.value_and_grad(lambda x: chain(x).sum())(X)
+    assert len(launches) == 1
+
+
+def test_decorated_functions_fuse_with_operators(launches: list[Any]) -> None:
+    clipped = mixad.broadcast(lambda x: x if x < 1.0 else 1.0 + 0.1 * (x - 1.0))
+    value, gradient = mixad.value_and_grad(lambda x: (clipped(2.0 * x) ** 2).sum())(X)
+    assert len(launches) == 1
+    inner = np.where(2 * X < 1, 2 * X, 1 + 0.1 * (2 * X - 1))
+    np.testing.assert_allclose(value, (inner**2).sum(), rtol=1e-14)
+    np.testing.assert_allclose(gradient, 2 * inner * np.where(2 * X < 1, 2, 0.2), rtol=1e-13)
+
+
+def test_terms_of_a_loss_that_share_a_residual_are_one_kernel(launches: list[Any]) -> None:
+    def loss(x: Any) -> Any:
+        r = x - 1.0
+        return (r * r).sum() + np.sin(r).sum()
+
+    np.testing.assert_allclose(mixad.grad(loss)(X), 2 * (X - 1) + np.cos(X - 1), rtol=1e-13)
+    assert len(launches) == 1
+
+
+def test_a_hessian_vector_product_is_one_kernel(launches: list[Any]) -> None:
+    v = np.ones_like(X)
+    found = mixad.grad(lambda x: (mixad.grad(lambda x: (x**2 * x).sum())(x) * v).sum())(X)
+    np.testing.assert_allclose(found, 6 * X * v, rtol=1e-14)
+    assert len(launches) == 1
+
+
+def test_what_only_sums_are_read_of_is_not_stored(launches: list[Any]) -> None:
+    mixad.grad(lambda x: chain(x).sum())(X)
+    [(_, requests)] = launches
+    assert len(requests) == 1  # the gradient
+
+
+def test_a_chain_of_linear_operations_hands_the_cotangent_on(launches: list[Any]) -> None:
+    gradient = mixad.grad(lambda x, y: (x + y - 3.0).sum())(X, X)
+    np.testing.assert_array_equal(gradient, np.ones_like(X))
+    assert not launches
+
+
+def test_a_row_is_computed_once_not_at_every_row(launches: list[Any]) -> None:
+    def loss(row: Any) -> Any:
+        return (np.exp(row) * X).sum()
+
+    row = np.linspace(0, 1, 6)
+    np.testing.assert_allclose(mixad.grad(loss)(row), np.exp(row) * X.sum(axis=0), rtol=1e-13)
+    shapes = [[p.kind for p in passes[0].params] for passes, _ in launches]
+    assert len(shapes) == 2  # the sum over rows, then the six elements of the row
+
+
+def test_a_dear_value_that_two_kernels_read_is_computed_once(launches: list[Any]) -> None:
+    def loss(x: Any) -> Any:
+        y = np.exp(np.sin(x))
+        first = (y * 2.0) @ np.ones(6)  # runs now
+        return first.sum() + (y * y).sum()
+
+    y = np.exp(np.sin(X))
+    expected = (2 + 2 * y) * y * np.cos(X)
+    np.testing.assert_allclose(mixad.grad(loss)(X), expected, rtol=1e-12)
+    dear = [p for passes, _ in launches for p in passes if "sin" in str(p)]
+    assert len(dear) <= 2  # once forward; once more for the derivative
+
+
+@pytest.mark.parametrize("length", [100, 10_000])
+def test_long_chains_are_cut_into_kernels(length: int, launches: list[Any]) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(length):
+            x = x * 1.0001 + 1e-5
+        return (x * x).sum()
+
+    x = np.asarray([0.5, -1.5])
+    value, gradient = mixad.value_and_grad(f)(x)
+    y, slope = x, np.ones(2)
+    for _ in range(length):
+        y, slope = y * 1.0001 + 1e-5, slope * 1.0001
+    np.testing.assert_allclose(value, (y * y).sum(), rtol=1e-10)
+    np.testing.assert_allclose(gradient, 2 * y * slope, rtol=1e-10)
+    assert len(launches) < length / 8
+    assert len({passes[0].token for passes, _ in launches}) < 12  # the cuts repeat
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the resource module is POSIX")
+def test_a_sum_of_a_broadcast_writes_no_array_of_its_size() -> None:
+    """Peak memory of a process that differentiates a sum over 8192² elements of a row and a column.
+
+    The broadcast array alone would take 512 MB.
+    """
+    code = """
+import resource
+import numpy as np, mixad
+loss = lambda c, r: (np.sin(c) * r + c * r * r).sum()
+c, r = np.linspace(0, 1, 8192)[:, None], np.linspace(1, 2, 8192)
+small = mixad.value_and_grad(loss, (0, 1))(c[:8], r[:8])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+mixad.value_and_grad(loss, (0, 1))(c, r)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    per_unit = 1 if sys.platform == "darwin" else 1024
+    assert int(found.stdout) * per_unit < 64 << 20
