@@ -11,13 +11,14 @@ import numpy as np
 
 from mixad.duals import dual_arrays
 from mixad.errors import KernelGradientError, KernelSyntaxError
-from mixad.explain import Explanation, explain_kernel, kernel_source
+from mixad.explain import Explanation, explain_call
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Placement, Strategy
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse import PYTHON_SCALARS, Parsed
 from mixad.scalar.types import ScalarType
 from mixad.specialise import Specialiser
+from mixad.stages import stage_text
 from mixad.tape.apply import apply_program
 from mixad.tape.tracer import plain
 
@@ -194,7 +195,7 @@ class BroadcastFunction:
         """
         parsed, values = self._parsed(args, kwargs)
         indices = self._differentiated(parsed, values, wrt)
-        return explain_kernel(parsed.program, tuple(map(plain, values)), indices, self._options)
+        return explain_call(parsed.program, tuple(map(plain, values)), indices, self._options)
 
     def source(
         self,
@@ -230,9 +231,7 @@ class BroadcastFunction:
         """
         parsed, values = self._parsed(args, kwargs)
         indices = self._differentiated(parsed, values, wrt)
-        return kernel_source(
-            parsed.program, tuple(map(plain, values)), indices, self._options, stage
-        )
+        return stage_text(parsed.program, tuple(map(plain, values)), indices, self._options, stage)
 
     # -- internals -------------------------------------------------------------------------------
 
