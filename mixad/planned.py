@@ -26,7 +26,7 @@ from mixad.scalar.simplify import read_params
 from mixad.scalar.types import ScalarType
 from mixad.tape.cell import kernel_values
 from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
-from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
+from mixad.tape.pullback_plan import PullbackPlan, derive_pullback
 
 __all__ = ["PlannedCall", "PlannedKernel", "planned_call"]
 
@@ -38,7 +38,7 @@ class PlannedKernel:
     Attributes
     ----------
     passes : tuple of Program
-        With the same params.
+        With the same params, and the function's own names and lines.
     launch : Launch
         The loop nest.
     backend : Backend
@@ -143,7 +143,8 @@ class _Call:
 
     def reverse(self) -> PlannedCall:
         """One kernel makes everything; the program itself where all gradients are zero."""
-        plan = plan_pullback(self.program, self.wrt, self.floats, self.options, with_primals=True)
+        chunk = self.options.chunk or MAX_PARTIALS
+        plan = derive_pullback(self.program, self.wrt, self.floats, chunk, True)
         places = [place for place in plan.gradients if place is not None]
         if not places:
             return self.planned([self.storing(self.program)], (), self.wrt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mixad.kernel.options import KernelOptions
@@ -90,7 +91,7 @@ def _returning(results: Sequence[str], program: Program) -> str:
 
 def _emitted(kernel: PlannedKernel, stage: str) -> str:
     """Return what the backend makes of a kernel, in the language of the stage."""
-    spec, backend = kernel.launch.spec, kernel.backend
+    spec, backend = replace(kernel.launch.spec, passes=kernel.passes), kernel.backend
     if stage == "llvm":
         return backend.emit(spec)
     assembly = getattr(backend, "assembly", None)

@@ -188,3 +188,21 @@ def kernel(x, y):
         assert shown.splitlines() == shown.split("\n")
         assert re.search(r"^\s*[#;] 8: a = x \* \\", shown, re.M)
         assert "docstring" not in shown
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_equal_functions_have_texts_of_their_own(stage: str) -> None:
+    @mixad.broadcast
+    def one(x, y):
+        first = x * y
+        return first + x
+
+    @mixad.broadcast
+    def other(u, v):
+        second = u * v
+        return second + u
+
+    shown = [f.source(X, X, stage=stage) for f in (one, other)]
+    for text, name, foreign in zip(shown, ("first", "second"), ("second", "first"), strict=True):
+        assert f"{name} = " in text
+        assert foreign not in text
