@@ -1,5 +1,6 @@
 """For tests and doctests: a cache of their own, and no deadline for generated examples."""
 
+import importlib
 import os
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ def pytest_configure(config):
     """Keep the user's cache of kernels out of the tests, and the tests' kernels out of it."""
     config.mixad_cache = tempfile.mkdtemp(prefix="mixad-tests-")
     os.environ["MIXAD_CACHE_DIR"] = config.mixad_cache
+    importlib.import_module("mixad")  # first, so that mixad.broadcast is the function, not the file
 
 
 def pytest_unconfigure(config):

@@ -1,6 +1,12 @@
-"""mixad: reverse mode over the program, forward mode inside every broadcast."""
+"""mixad: reverse mode over the program, forward mode inside every broadcast.
 
-from mixad import pytree, special
+`broadcast` makes a kernel of a scalar function; `grad`, `value_and_grad`, `vjp` and `value_and_vjp`
+differentiate functions that call kernels; `stop_gradient` takes a value out of them.  `special` has
+functions to call in kernels, `errors` what may be raised, `pytree` the containers that arguments
+may be.
+"""
+
+from mixad import errors, pytree, special
 from mixad.api import grad, stop_gradient, value_and_grad, value_and_vjp, vjp
 from mixad.broadcast import BroadcastFunction, broadcast
 from mixad.scalar.dual import DualChunk
@@ -11,6 +17,7 @@ __all__ = [
     "DualChunk",
     "__version__",
     "broadcast",
+    "errors",
     "grad",
     "pytree",
     "special",
@@ -19,3 +26,8 @@ __all__ = [
     "value_and_vjp",
     "vjp",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the names that users import; modules of the inside are not among them."""
+    return __all__

@@ -129,6 +129,12 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     aux : object
         Only with ``has_aux``.
 
+    Raises
+    ------
+    TracerError
+        If a leaf of a primal is no float, or a cotangent has another structure or shape than the
+        value.
+
     Examples
     --------
     >>> import mixad, numpy as np
@@ -161,7 +167,7 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     f : callable
         Takes arrays or pytrees of them, returns one.
     primals : sequence
-        Its arguments; every leaf a float array or a float.
+        Its arguments, a tuple or a list; every leaf a float array or a float.
     cotangent : array or pytree
         Of the structure and shapes of the value; a Python number stands for a constant array.
 
@@ -172,6 +178,12 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     cotangents : tuple
         One for each primal.
 
+    Raises
+    ------
+    TracerError
+        If ``primals`` is no sequence, a leaf of one is no float, or the cotangent has another
+        structure or shape than the value.
+
     Examples
     --------
     >>> import mixad, numpy as np
@@ -179,6 +191,11 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     >>> mixad.value_and_vjp(lambda x: x * x, (x,), np.asarray([1.0, 10.0]))
     (array([1., 4.]), (array([ 2., 40.]),))
     """
+    if not isinstance(primals, Sequence):
+        raise TracerError(
+            f"mixad.value_and_vjp: primals is a {type(primals).__name__}, it must be a sequence of "
+            "the function's arguments, such as (x,)"
+        )
     with Level("value_and_vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
         outputs, _ = called(f, inputs.arguments, {}, False, level)

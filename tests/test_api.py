@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import array_api_strict
@@ -375,3 +376,16 @@ def _finite_differences(f: Any, x: Any, step: float = 1e-6) -> Any:
         offset[index] = step
         gradient[index] = (f(x + offset) - f(x - offset)) / (2 * step)
     return gradient
+
+
+@pytest.mark.parametrize("primals", [np.ones(3), 2.0, {"x": np.ones(3)}, None])
+def test_primals_that_are_no_sequence_are_refused(primals):
+    with pytest.raises(TracerError, match=r"primals is a \w+, it must be a sequence.*\(x,\)"):
+        mixad.value_and_vjp(lambda *x: x[0], primals, 1.0)
+
+
+def test_dir_shows_what_users_import_and_no_modules_of_the_inside() -> None:
+    assert dir(mixad) == sorted(mixad.__all__)
+    modules = {name for name in dir(mixad) if isinstance(getattr(mixad, name), types.ModuleType)}
+    assert modules == {"errors", "pytree", "special"}
+    assert all(getattr(mixad, name).__doc__ for name in modules)

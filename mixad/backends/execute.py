@@ -98,9 +98,12 @@ class Kernel:
                 key += (strides_of(a), a.shape, a.dtype, getattr(a, "device", None), a.__class__)
         return tuple(key)
 
-    def is_prepared(self, arguments: Sequence[Any], backend: str | None = None) -> bool:
-        """Whether a call with such arguments was planned and compiled before."""
-        return self._key(arguments, backend) in self._prepared
+    def is_compiled(self, arguments: Sequence[Any], backend: str | None = None) -> bool:
+        """Whether a call with such arguments finds its kernel compiled, for whatever extents."""
+        if self._key(arguments, backend) in self._prepared:
+            return True
+        chosen, launch = self._planned(arguments, backend)
+        return (chosen.name, launch.spec) in self._executables
 
     def prepared(self, arguments: Sequence[Any], backend: str | None = None) -> Prepared:
         """Return plan, backend and executable for the layouts of some arguments."""
@@ -121,6 +124,11 @@ class Kernel:
 
     def _prepare(self, arguments: Sequence[Any], backend: str | None) -> Prepared:
         """Plan and compile."""
+        chosen, launch = self._planned(arguments, backend)
+        return Prepared(chosen, launch, chosen.bind(self._executable(chosen, launch.spec), launch))
+
+    def _planned(self, arguments: Sequence[Any], backend: str | None) -> tuple[Backend, Launch]:
+        """Choose the backend and plan the launch."""
         arrays = [
             a if is_array else None for a, is_array in zip(arguments, self._is_array, strict=True)
         ]
@@ -136,9 +144,7 @@ class Kernel:
         if backend is None and not registry.compiles(chosen.name):
             warn_if_large(math.prod(shape), library.name, device)
         cache_bytes = getattr(chosen, "cache_bytes", DEFAULT_CACHE_BYTES)
-        launch = plan(self.passes, self.requests, layouts, shape, cache_bytes)
-        bound = chosen.bind(self._executable(chosen, launch.spec), launch)
-        return Prepared(chosen, launch, bound)
+        return chosen, plan(self.passes, self.requests, layouts, shape, cache_bytes)
 
     def _executable(self, backend: Backend, spec: KernelSpec) -> Executable:
         key = (backend.name, spec)

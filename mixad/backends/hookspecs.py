@@ -114,7 +114,7 @@ class Backend(Protocol):
     name: str
 
     def emit(self, spec: KernelSpec) -> str:
-        """Return the source of the kernel: the same text for equal specs.
+        """Return the source of the kernel: the same for equal specs, comments aside.
 
         Parameters
         ----------

@@ -15,6 +15,7 @@ from mixad.backends.hookspecs import ANY, API_VERSION, BackendSpec, Capability, 
 from mixad.emit.array_run import run_procedure, sum_by_halves
 from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
+from mixad.scalar.ir import source_lines
 from mixad.scalar.types import ALL_TYPES
 
 __all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel", "mixad_backends"]
@@ -58,7 +59,9 @@ class ReferenceBackend:
         for k, program in enumerate(spec.passes):
             wanted = [o.source[1] for o in spec.outputs if o.source[0] == k]
             outputs = ", ".join(map(str, wanted)) or "none"
-            parts.append(f"# pass {k}; outputs used: {outputs}\n{show(procedure_of(program))}")
+            comments = [f"pass {k}; outputs used: {outputs}"]
+            comments += [line.shown for line in source_lines(program)]
+            parts.append("".join(f"# {c}\n" for c in comments) + show(procedure_of(program)))
         return "\n\n".join(parts)
 
     def compile(self, spec: KernelSpec) -> ReferenceKernel:

@@ -1,14 +1,14 @@
-"""What statements cost, in units of one vector instruction: a model, for choices between equals."""
+"""What statements cost: a model in vector instructions, for choices between equals, and flops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from mixad.scalar.ir import Block, Equation, If, Statement, While
+from mixad.scalar.ir import Accumulate, Block, Equation, If, Statement, Var, While
 from mixad.scalar.ops import BY_NAME
 
-__all__ = ["BRANCH_COST", "block_cost", "statement_cost"]
+__all__ = ["BRANCH_COST", "block_cost", "flops", "statement_cost"]
 
 BRANCH_COST = 24
 """A side of a varying condition that costs less than this is computed without asking whether."""
@@ -37,3 +37,31 @@ def statement_cost(statement: Statement) -> int:
 def block_cost(block: Block) -> int:
     """Return the cost of all statements of a block."""
     return sum(map(statement_cost, block.statements))
+
+
+_FLOPS: Mapping[str, int] = MappingProxyType(
+    {"add": 1, "sub": 1, "mul": 1, "div": 1, "sqrt": 1, "fma": 2, "floordiv": 1, "mod": 1}
+)
+
+
+def flops(block: Block) -> int:
+    """Return how many floating-point operations a block carries out for one element.
+
+    An fma is two, a call of the maths library as many as a cheap one takes; comparisons, selections
+    and conversions are none.  Both sides of a condition count, since some element may take each.
+    """
+    return sum(map(_flops, block.statements))
+
+
+def _flops(statement: Statement) -> int:
+    match statement:
+        case Equation(out=Var(type=type), op=op) if type.is_float:
+            is_call = BY_NAME[op].lowering == "libm"
+            return _LIBRARY_CALL if is_call else _FLOPS.get(op, 0)
+        case If():
+            return flops(statement.then) + flops(statement.orelse)
+        case While():
+            return _TURNS * (flops(statement.cond) + flops(statement.body))
+        case Accumulate():
+            return 1
+    return 0

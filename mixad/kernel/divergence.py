@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from mixad.kernel.cost import BRANCH_COST, statement_cost
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import Atom, Block, Const, Equation, If, Program, Statement, Var, While
+from mixad.scalar.ir import Atom, Block, Const, Equation, If, Line, Program, Statement, Var, While
 from mixad.scalar.types import ScalarType
 
 __all__ = ["flatten_divergence"]
@@ -65,12 +65,16 @@ class _Arm:
 
 @dataclass(eq=False)
 class _Node:
-    """An equation of a tree, met once or more often; ``arms`` are the sides that need it."""
+    """An equation of a tree, met once or more often; ``arms`` are the sides that need it.
+
+    Its line is the first one that it was met on.
+    """
 
     op: str
     args: tuple[_Node | Atom, ...]
     type: ScalarType
     cost: int
+    line: Line | None
     arms: set[_Arm] = field(default_factory=set)
 
 
@@ -101,7 +105,7 @@ class _Tree:
         ones, others = self.add_block(s.then, then), self.add_block(s.orelse, orelse)
         self._ifs.append((s, arm, slice(first, len(self.conditions))))
         for out, a, b in zip(s.outs, ones, others, strict=True):
-            self._values[out] = self.node("where", (cond, a, b), out.type, 1, arm)
+            self._values[out] = self.node("where", (cond, a, b), out.type, 1, s.line, arm)
 
     def add_block(self, block: Block, arm: _Arm) -> list[_Node | Atom]:
         for s in block.statements:
@@ -109,15 +113,22 @@ class _Tree:
                 self.add_if(s, arm)
             elif isinstance(s, Equation):
                 args = tuple(map(self.value, s.args))
-                self._values[s.out] = self.node(s.op, args, s.out.type, statement_cost(s), arm)
+                cost = statement_cost(s)
+                self._values[s.out] = self.node(s.op, args, s.out.type, cost, s.line, arm)
         return list(map(self.value, block.results))
 
     def node(
-        self, op: str, args: tuple[_Node | Atom, ...], type: ScalarType, cost: int, arm: _Arm
+        self,
+        op: str,
+        args: tuple[_Node | Atom, ...],
+        type: ScalarType,
+        cost: int,
+        line: Line | None,
+        arm: _Arm,
     ) -> _Node:
         node = self._known.get((op, args, type))
         if node is None:
-            node = self._known[op, args, type] = _Node(op, args, type, cost)
+            node = self._known[op, args, type] = _Node(op, args, type, cost, line)
             self.nodes.append(node)
         node.arms.add(arm)
         return node
@@ -274,6 +285,7 @@ class _Flattening:
 
         def emit() -> list[Atom]:
             for node in run:
+                self.builder.line = node.line or self.builder.line
                 args = (atoms[a] if isinstance(a, _Node) else a for a in node.args)
                 atoms[node] = self.builder.op(node.op, *args, type=node.type)
             return [atoms[n] for n in wanted]

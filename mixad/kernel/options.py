@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -62,8 +61,7 @@ def _one_of(choices: Any) -> tuple[Callable[[Any], bool], str]:
 
 
 def _is_chunk(value: Any) -> bool:
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    return value is None or (is_integer and 1 <= value <= MAX_PARTIALS)
+    return value is None or (type(value) is int and 1 <= value <= MAX_PARTIALS)
 
 
 def _may_name_a_backend(value: Any) -> bool:
@@ -74,7 +72,7 @@ def _may_name_a_backend(value: Any) -> bool:
 _ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType({
     "strategy": _one_of(Strategy),
     "placement": _one_of(Placement),
-    "chunk": (_is_chunk, f"None or a whole number from 1 to {MAX_PARTIALS}"),
+    "chunk": (_is_chunk, f"None or an int from 1 to {MAX_PARTIALS}"),
     "backend": (_may_name_a_backend, "None or the name of a backend, such as 'cpu'"),
 })  # fmt: skip
 """For each field, what tells its values, and these in words."""

@@ -39,7 +39,7 @@ from mixad.scalar.types import ScalarType
 
 __all__ = ["Accumulate", "ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line",
            "Load", "Param", "Program", "Statement", "Var", "While", "nested_blocks", "read_atoms",
-           "walk_statements", "written_vars"]  # fmt: skip
+           "source_lines", "walk_statements", "written_vars"]  # fmt: skip
 
 Kind = Literal["lane", "uniform", "array"]
 
@@ -62,6 +62,12 @@ class Line:
     filename: str
     number: int
     text: str
+
+    @property
+    def shown(self) -> str:
+        """The number and the text, on one line whatever the text holds: for comments."""
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in self.text.strip())
+        return f"{self.number}: {text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +272,12 @@ def walk_statements(block: Block) -> Iterator[Statement]:
             yield from walk_statements(nested)
 
 
+def source_lines(program: Program) -> list[Line]:
+    """Return the user's lines that a program comes from, in the order they first appear."""
+    lines = (statement.line for statement in walk_statements(program.body))
+    return list(dict.fromkeys(line for line in lines if line is not None))
+
+
 def _canonical_text(program: Program) -> str:
     """Spell a program with variables numbered by first appearance: equal text, equal program."""
     names: dict[int, str] = {}
@@ -304,7 +316,7 @@ def _shown(block: Block, ending: str) -> list[str]:
     for statement in block.statements:
         if statement.line is not None and statement.line != line:
             line = statement.line
-            rows.append(f"  # {line.number}: {line.text.strip()}")
+            rows.append(f"  # {line.shown}")
         rows += [f"  {row}" for row in _shown_statement(statement)]
     return [*rows, f"  {ending} {_listed(block.results)}"]
 

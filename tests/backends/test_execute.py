@@ -374,10 +374,12 @@ def test_equal_layouts_share_a_plan_and_others_do_not():
 def test_kernel_says_whether_a_call_is_cold():
     kernel = Kernel((WEIGHTED_SUM,), STORED)
     a, b = numbers(3), numbers(4)
-    assert not kernel.is_prepared([a, a, a])
+    assert not kernel.is_compiled([a, a, a])
     kernel([a, a, a])
-    assert kernel.is_prepared([a, a, a])
-    assert not kernel.is_prepared([b, b, b])
+    assert kernel.is_compiled([a, a, a])
+    assert kernel.is_compiled([b, b, b])  # one executable serves all extents
+    assert not kernel.is_compiled([a, a, a[:1]])
+    assert not kernel.is_compiled([a, a, a], "reference")
 
 
 def test_many_layouts_do_not_fill_the_memory():

@@ -1,9 +1,9 @@
 """The cost model keeps the order that choices depend on."""
 
-from mixad.kernel.cost import BRANCH_COST, block_cost, statement_cost
+from mixad.kernel.cost import BRANCH_COST, block_cost, flops, statement_cost
 from mixad.scalar.build import Builder
 from mixad.scalar.ops import TABLE
-from mixad.scalar.types import BOOL, F64
+from mixad.scalar.types import BOOL, F64, I64
 
 
 def cost_of(name):
@@ -63,3 +63,25 @@ def test_block_costs_the_sum_of_its_statements():
     x = b.param("x", F64)
     block = b.finish([b.op("sqrt", b.op("div", x, b.param("y", F64)))]).body
     assert block_cost(block) == cost_of("sqrt") + cost_of("div")
+
+
+def test_flops_of_each_kind_of_statement():
+    b = Builder("all")
+    x, y, c = b.param("x", F64), b.param("y", F64), b.param("c", BOOL)
+    b.op("fma", x, y, x)  # 2
+    b.op("neg", b.op("where", c, b.op("div", x, y), y))  # 1
+    b.op("lt", x, y)
+    b.op("add", b.convert(x, I64), b.convert(y, I64))  # of integers
+    b.if_(c, lambda: [b.op("mul", x, y)], lambda: [b.op("sub", x, y)])  # 1 + 1
+    b.while_([x], lambda v: b.op("lt", v, y), lambda v: [b.op("add", v, y)])  # 1 a turn
+    turns = 8
+    assert flops(b.finish([]).body) == 2 + 1 + 2 + turns
+
+
+def test_flops_of_a_library_call_are_more_than_of_any_instruction():
+    def of(name, arity):
+        b = Builder(name)
+        x = b.param("x", F64)
+        return flops(b.finish([b.op(name, *[x] * arity)]).body)
+
+    assert of("tan", 1) > of("fma", 3) > of("sqrt", 1) > of("abs", 1) == 0

@@ -1,0 +1,107 @@
+"""The text of a function at each stage of its way to the kernel for values and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mixad.kernel.options import KernelOptions
+from mixad.planned import PlannedKernel, planned_call
+from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.ir import Program, source_lines
+from mixad.scalar.pullback import even_chunks
+from mixad.scalar.pushforward import DualProgram, pushforward
+
+__all__ = ["STAGES", "stage_text"]
+
+STAGES = ("program", "pushforward", "pullback", "llvm", "asm")
+
+
+def stage_text(
+    program: Program,
+    values: Sequence[Any],
+    wrt: Sequence[int],
+    options: KernelOptions,
+    stage: str,
+) -> str:
+    """Return one stage of the way from a program to its kernel for values and gradients.
+
+    Parameters
+    ----------
+    program : Program
+        What is called.
+    values : sequence
+        One per param.
+    wrt : sequence of int
+        Params to differentiate with respect to.
+    options : KernelOptions
+        The function's overrides.
+    stage : str
+        One of `STAGES`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such stage, or the backend has none.
+    """
+    if stage not in STAGES:
+        raise ValueError(f"stage must be one of {', '.join(map(repr, STAGES))}, not {stage!r}")
+    if stage == "program":
+        return str(program)
+    if stage == "pushforward":
+        slots = even_chunks(len(wrt), options.chunk or MAX_PARTIALS) or (range(0),)
+        return "\n\n".join(_pushed(program, [wrt[slot] for slot in chunk]) for chunk in slots)
+    kernels = planned_call(program, values, wrt, options).kernels
+    if stage == "pullback":
+        return "\n\n".join(_passes(kernels[-1]))
+    return "\n\n".join(_emitted(kernel, stage).rstrip("\n") for kernel in kernels)
+
+
+def _pushed(program: Program, wrt: Sequence[int]) -> str:
+    dual = pushforward(program, wrt)
+    names = [program.params[index].name for index in wrt]
+    return _returning(_places(dual, dict(enumerate(names))), dual.program)
+
+
+def _places(dual: DualProgram, names: Mapping[Any, str]) -> list[str]:
+    """Return what each output of a dual program is: they follow each other output by output."""
+    places = {chunk.primal: f"output {m}" for m, chunk in enumerate(dual.outputs)}
+    for m, chunk in enumerate(dual.outputs):
+        places |= {at: f"d(output {m})/d({names[slot]})" for slot, at in chunk.partials.items()}
+    return [places[at] for at in sorted(places)]
+
+
+def _passes(kernel: PlannedKernel) -> Iterator[str]:
+    outputs = kernel.launch.spec.outputs
+    for at, program in enumerate(kernel.passes):
+        yield _returning(
+            [
+                result
+                for result, output in zip(kernel.results, outputs, strict=True)
+                if output.source[0] == at
+            ],
+            program,
+        )
+
+
+def _returning(results: Sequence[str], program: Program) -> str:
+    return f"# returns {', '.join(results)}\n{program}"
+
+
+def _emitted(kernel: PlannedKernel, stage: str) -> str:
+    """Return what the backend makes of a kernel, in the language of the stage."""
+    spec, backend = replace(kernel.launch.spec, passes=kernel.passes), kernel.backend
+    if stage == "llvm":
+        return backend.emit(spec)
+    assembly = getattr(backend, "assembly", None)
+    if assembly is None:
+        raise ValueError(f"the backend {backend.name!r} has no stage {stage!r}")
+    return f"{_commented(kernel.passes)}{assembly(spec)}"
+
+
+def _commented(passes: Sequence[Program]) -> str:
+    """Return the user's lines as an assembler's comments, all at once: instructions mix them."""
+    lines = dict.fromkeys(line.shown for p in passes for line in source_lines(p))
+    shown = (line.encode("ascii", "backslashreplace").decode("ascii") for line in lines)
+    return "".join(f"# {line}\n" for line in shown)
