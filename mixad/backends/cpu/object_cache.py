@@ -214,8 +214,8 @@ class ObjectCache:
             return
         self._has_warned = True
         warnings.warn(
-            f"compiled kernels are not kept on disk: {error}. Set {config.CACHE_DIR.name} to a "
-            f"folder that only you can write",
+            f"compiled kernels are not kept on disk, in {self.folder}: {error}. "
+            f"Set {config.CACHE_DIR.name} to a folder that only you can write",
             RuntimeWarning,
             stacklevel=2,
         )
