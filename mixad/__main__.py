@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 
 from mixad.cli import cache, demo, doctor
+from mixad.errors import ConfigurationError
 
 __all__ = ["main"]
 
@@ -24,6 +27,14 @@ def main(arguments: list[str] | None = None) -> int:
         The exit status: 0 where all is well.
     """
     options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except ConfigurationError as error:  # the user's to set right: where it was met tells nothing
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.command == "demo":
         return demo.main()
     if options.command == "doctor":
@@ -41,5 +52,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _main_of_a_program() -> int:
+    """Run one command, whatever is at the other end of the output."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # paths may have any characters
+    try:
+        status = main()
+        print(end="", flush=True)
+    except BrokenPipeError:  # a reader such as `head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_main_of_a_program())

@@ -7,6 +7,7 @@ on the launch path keeps the value it read when it was compiled.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 CheckMode = Literal["off", "sample", "full"]
 _CHECK_MODES: tuple[CheckMode, ...] = ("off", "sample", "full")
+
+_MOST_THREADS = 4096  # more is a slip of the keyboard, and would start as many
 
 
 @dataclass(frozen=True)
@@ -123,15 +126,29 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _positive_int(text: str) -> int:
+def _thread_count(text: str) -> int:
     value = int(text)
-    if value < 1:
+    if not 1 <= value <= _MOST_THREADS:
         raise ValueError(text)
     return value
 
 
 def _absolute_path(text: str) -> Path:
-    return Path(text).expanduser().absolute()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:  # ~someone, and there is no such user
+        raise ValueError(text) from None
+
+
+def _user_cache() -> Path:
+    """Return the folder for caches in the user's home, or one of the user's own if there is none.
+
+    What another user may have put there is refused by whoever reads it.
+    """
+    try:
+        return platformdirs.user_cache_path("mixad", appauthor=False).expanduser()
+    except RuntimeError:  # a container's user without HOME and without an account
+        return Path(tempfile.gettempdir()) / f"mixad-{os.getuid()}"
 
 
 def _check_mode(text: str) -> CheckMode:
@@ -151,16 +168,16 @@ def _names(text: str) -> frozenset[str]:
 NUM_THREADS: Variable[int] = Variable(
     name="MIXAD_NUM_THREADS",
     meaning="How many threads a CPU kernel may use; results have the same bits for any number.",
-    expects="a whole number, 1 or more",
+    expects=f"a whole number from 1 to {_MOST_THREADS}",
     default=available_cores,
-    parse=_positive_int,
+    parse=_thread_count,
 )
 
 CACHE_DIR: Variable[Path] = Variable(
     name="MIXAD_CACHE_DIR",
     meaning="Folder in which compiled kernels are kept from process to process.",
     expects="the path of a folder, made when first needed",
-    default=lambda: platformdirs.user_cache_path("mixad", appauthor=False),
+    default=_user_cache,
     parse=_absolute_path,
 )
 

@@ -1,5 +1,7 @@
 """The commands of ``python -m mixad``: what they print, and when they fail."""
 
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -125,7 +127,7 @@ def test_relative_error(got, error):
 def test_doctor_reports_each_part_and_a_gradient_that_is_right(cache_folder, capsys):
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
-    for part in ["versions", "processor", "environment", "cache", "backends", "self-test"]:
+    for part in ["versions", "machine", "environment", "cache", "backends", "self-test"]:
         assert f"\n{part}\n" in f"\n{printed}"
     assert str(cache_folder) in printed
     assert "  gradient             ok\n" in printed
@@ -135,6 +137,51 @@ def test_doctor_fails_on_a_wrong_setting_and_names_it(monkeypatch, capsys):
     monkeypatch.setenv("MIXAD_NUM_THREADS", "many")
     assert main(["doctor"]) == 1
     assert "MIXAD_NUM_THREADS='many'" in capsys.readouterr().out
+
+
+def test_a_wrong_setting_is_told_without_a_traceback(monkeypatch, capsys):
+    monkeypatch.setenv("MIXAD_CHECK", "maybe")
+    assert main(["demo"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("environment variable MIXAD_CHECK='maybe': expected one of off")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("problem", ["ModuleNotFoundError", "OSError"])
+def test_without_llvmlite_doctor_names_it_and_gradients_are_right(tmp_path, problem):
+    (tmp_path / "llvmlite").mkdir()
+    (tmp_path / "llvmlite/__init__.py").write_text(f"raise {problem}('no llvmlite here')")
+    done = program("doctor", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0
+    assert f"{problem}: no llvmlite here; pip install llvmlite" in done.stdout
+    assert "  gradient             ok\n" in done.stdout
+
+
+def program(command, **environment):
+    """Run a command as a program, with some variables set."""
+    return subprocess.run(
+        [sys.executable, "-m", "mixad", command],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_what_the_output_cannot_show_is_written_in_ascii(tmp_path):
+    folder = str(tmp_path / "dé\u2028j\udcff")
+    done = program("doctor", MIXAD_CACHE_DIR=folder, PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "d\\xe9\\u2028j\\udcff" in done.stdout
+
+
+def test_a_reader_that_has_seen_enough_gets_no_traceback():
+    command = [sys.executable, "-u", "-m", "mixad", "doctor"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 1
 
 
 def test_doctor_points_at_a_misspelt_variable(monkeypatch, capsys):

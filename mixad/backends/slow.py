@@ -9,7 +9,11 @@ __all__ = ["LARGE", "warn_if_large"]
 LARGE = 10_000
 """Elements above which running without a compiled kernel is worth a warning."""
 
-_PACKAGES = {"cupy": "mixad-cupy", "torch": "mixad-torch"}
+_WAYS_OUT = {
+    "cupy": "install mixad-cupy",
+    "torch": "install mixad-torch",
+    "numpy": "`python -m mixad doctor` says why",
+}
 _warned: set[tuple[str, str]] = set()
 
 
@@ -28,8 +32,7 @@ def warn_if_large(size: int, library: str, device: str) -> None:
     if size <= LARGE or (library, device) in _warned:
         return
     _warned.add((library, device))
-    package = _PACKAGES.get(library)
-    way_out = f"install {package}" if package else "convert them to NumPy arrays"
+    way_out = _WAYS_OUT.get(library, "convert them to NumPy arrays")
     warnings.warn(
         f"{size} elements of {library} on {device} are computed op by op with array functions, "
         f"which is slow: no backend that compiles serves them; {way_out}, or name a backend to "

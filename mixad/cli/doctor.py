@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from importlib import metadata
 
 import numpy as np
-from llvmlite import binding as llvm
 
 import mixad
 from mixad import config
@@ -29,7 +28,6 @@ _OPTIONAL = (
     *("mixad-cupy", "cupy-cuda12x", "cupy-cuda13x", "mixad-torch", "torch", "jax"),
     *("array-api-strict",),
 )
-_TELLING_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "neon", "sve", "sve2")
 
 
 def main() -> int:
@@ -41,7 +39,7 @@ def main() -> int:
         The exit status: 1 where the self-test fails or a setting is wrong.
     """
     _section("versions", _versions())
-    _section("processor", _processor())
+    _section("machine", _machine())
     _section("environment", _environment())
     if _wrong_settings():
         print("\nset the variables marked WRONG right, or unset them, and run this again")
@@ -62,7 +60,6 @@ def _section(title: str, rows: Rows) -> None:
 def _versions() -> Rows:
     yield "mixad", mixad.__version__
     yield "python", f"{platform.python_version()} {platform.python_implementation()}"
-    yield "system", platform.platform()
     for name in (*_REQUIRED, *_OPTIONAL):
         version = _version(name)
         if version is not None or name in _REQUIRED:
@@ -76,11 +73,9 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _processor() -> Rows:
-    features = llvm.get_host_cpu_features()
-    telling = [name for name in _TELLING_FEATURES if features.get(name)]
-    yield "name", f"{llvm.get_host_cpu_name()} ({platform.machine()})"
-    yield "features", " ".join(telling) or "none of those that matter here"
+def _machine() -> Rows:
+    yield "system", platform.platform()
+    yield "processor", platform.machine()
     yield "cores", str(os.cpu_count())
 
 
@@ -133,10 +128,10 @@ def _details(backend: Backend) -> Rows:
 
 
 def _failed(failure: Failure) -> str:
-    where = ""
-    if failure.exception is not None:
-        frames = traceback.extract_tb(failure.exception.__traceback__)
-        where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    if failure.exception is None:
+        return f"REFUSED ({failure.origin}): {failure.reason}"
+    frames = traceback.extract_tb(failure.exception.__traceback__)
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return f"FAILED ({failure.origin}): {failure.reason}{where}"
 
 

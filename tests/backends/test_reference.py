@@ -130,5 +130,7 @@ def test_large_work_is_warned_about_once_for_each_library(monkeypatch):
         warnings.simplefilter("error")
         warn_if_large(LARGE + 1, "cupy", "cuda:0")
         warn_if_large(LARGE, "jax", "cpu")
-    with pytest.warns(RuntimeWarning, match="jax"):
+    with pytest.warns(RuntimeWarning, match="jax .* convert them to NumPy arrays"):
         warn_if_large(LARGE + 1, "jax", "cpu")
+    with pytest.warns(RuntimeWarning, match="numpy .* `python -m mixad doctor` says why"):
+        warn_if_large(LARGE + 1, "numpy", "cpu")

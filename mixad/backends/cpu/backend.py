@@ -24,6 +24,8 @@ from mixad.scalar.ops import BY_NAME
 
 __all__ = ["BoundKernel", "CpuBackend", "CpuKernel"]
 
+_TELLING_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "neon", "sve", "sve2")
+
 
 _QUIET = (0, 0)
 """Nobody asks a kernel to stop, and it has read nothing outside."""
@@ -70,7 +72,9 @@ class CpuBackend:
         cache = default()
         problem = cache.problem()
         library = host.vector_library or "none found: one call of libm per element"
+        features = [name for name in _TELLING_FEATURES if f"+{name}" in host.features.split(",")]
         return {
+            "processor": f"{host.cpu}: {' '.join(features) or 'no feature that matters here'}",
             "vector width": f"{host.vector_bits} bits, gangs of {GANG} elements",
             "threads": str(usable_cpus()),
             "last-level cache": f"{host.cache_bytes >> 20} MiB",

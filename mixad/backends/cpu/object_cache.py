@@ -37,7 +37,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
 
 _HOUR = 3600.0
-_STORES_BETWEEN_TRIMS = 64
+_TRIMMING_KEYS = "08"  # those less than this: one in 32, whatever processes store them
 
 
 def digest(*parts: str | bytes) -> str:
@@ -85,7 +85,6 @@ class ObjectCache:
     def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT) -> None:
         self.folder = folder
         self._limit = limit
-        self._stores = 0
         self._has_warned = False
 
     def load(self, key: str) -> bytes | None:
@@ -134,9 +133,8 @@ class ObjectCache:
         except OSError as error:
             self._warn(error)
             return
-        if self._stores % _STORES_BETWEEN_TRIMS == 0:
+        if key < _TRIMMING_KEYS:
             self._trim()
-        self._stores += 1
 
     def size(self) -> tuple[int, int]:
         """Return how many files there are, and how many bytes they have.
@@ -214,8 +212,8 @@ class ObjectCache:
             return
         self._has_warned = True
         warnings.warn(
-            f"compiled kernels are not kept on disk: {error}. Set {config.CACHE_DIR.name} to a "
-            f"folder that only you can write",
+            f"compiled kernels are not kept on disk, in {self.folder}: {error}. "
+            f"Set {config.CACHE_DIR.name} to a folder that only you can write",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -213,9 +213,12 @@ def test_least_recently_used_go_first(tmp_path):
 
 def test_cache_does_not_grow_beyond_its_limit(tmp_path):
     cache = ObjectCache(tmp_path / "objects", limit=100_000)
-    for k in range(300):
+    for k in range(500):
         cache.store(digest(str(k)), ENTRY)
-    assert cache.size()[1] <= 100_000 + 64 * 11_000
+    trims = sum(digest(str(k)) < object_cache._TRIMMING_KEYS for k in range(500))
+    assert 500 / 64 < trims < 500 / 16
+    cache.store("0" * 64, ENTRY)
+    assert cache.size()[1] <= 100_000
 
 
 def test_what_killed_writers_left_is_removed_in_time(stored):
@@ -253,7 +256,7 @@ def test_killed_writers_leave_no_broken_entry(cache):
 
 
 def use_shared_cache(folder, seed, results):
-    cache = ObjectCache(Path(folder), limit=400_000)
+    cache = ObjectCache(Path(folder), limit=100_000)  # a third of what is stored
     wrong = 0
     for k in range(300):
         name = str((k * 7 + seed) % 40)
