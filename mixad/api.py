@@ -48,7 +48,9 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     callable
         Takes what ``f`` takes; returns the gradient, in the structure, library, dtype and device
         of the argument (a tuple of gradients if ``argnums`` is a sequence), or
-        ``(gradient, aux)``.
+        ``(gradient, aux)``.  Each leaf comes back as what it is in the argument: a Python float
+        for a Python float, a NumPy scalar for a NumPy scalar, else an array, with no axes for one
+        with no axes.
 
     Raises
     ------
@@ -61,8 +63,10 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     >>> import mixad, numpy as np
     >>> mixad.grad(lambda x: (x * x).sum())(np.asarray([1.0, 2.0, 3.0]))
     array([2., 4., 6.])
-    >>> mixad.grad(lambda x: x**3 - x)(2.0)
-    np.float64(11.0)
+    >>> mixad.grad(lambda x: x**3 - x)(2.0), mixad.grad(lambda x: x**3 - x)(np.float32(2.0))
+    (11.0, np.float32(11.0))
+    >>> mixad.grad(lambda x: x**3 - x)(np.asarray(2.0))
+    array(11.)
     """
 
     @functools.wraps(f)
@@ -88,7 +92,9 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     Returns
     -------
     callable
-        Returns ``(value, gradient)``, or ``((value, aux), gradient)``.
+        Returns ``(value, gradient)``, or ``((value, aux), gradient)``.  Gradients are as from
+        `grad`; a value without axes is what operations of its library return: a Python float if
+        all that made it are Python numbers, a NumPy scalar, or an array without axes.
 
     Examples
     --------
@@ -125,7 +131,8 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
         The value of ``f``.
     pullback : callable
         Takes a cotangent of the structure and shapes of ``value``, returns a tuple with one
-        cotangent for each primal; may be called any number of times.
+        cotangent for each primal, in the forms that `grad` returns; may be called any number of
+        times.
     aux : object
         Only with ``has_aux``.
 
@@ -170,7 +177,7 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     value : array or pytree
         The value of ``f``.
     cotangents : tuple
-        One for each primal.
+        One for each primal, in the forms that `grad` returns.
 
     Examples
     --------
@@ -206,7 +213,7 @@ def stop_gradient(tree: Any) -> Any:
     --------
     >>> import mixad
     >>> mixad.grad(lambda x: x * mixad.stop_gradient(x))(3.0)
-    np.float64(3.0)
+    3.0
     """
     return pytree.tree_map(plain, tree)
 

@@ -65,7 +65,7 @@ def test_python_numbers_adapt_to_the_arrays_beside_them(xp: Any) -> None:
 
     assert mixad.grad(f)(3.0) == 4 * 7 * 14
     assert mixad.grad(mixad.grad(f))(3.0) == 8 * 14
-    assert type(mixad.grad(f)(3.0)) is np.float64
+    assert type(mixad.grad(f)(3.0)) is float
 
 
 def test_every_operator_with_arrays_on_either_side(xp: Any) -> None:
@@ -196,6 +196,97 @@ def test_python_control_flow_on_values() -> None:
         return total[0]
 
     np.testing.assert_array_equal(mixad.grad(f)(X), [1.0, 0.0, 4.0])
+
+
+# -- what comes back for one number --------------------------------------------------------------
+
+SCALARS = {
+    "Python float": 2.0,
+    "float64": np.float64(2.0),
+    "float32": np.float32(2.0),
+    "0-d float64": np.asarray(2.0),
+    "0-d float32": np.asarray(2.0, "f4"),
+    "0-d strict": array_api_strict.asarray(2.0),
+}
+FUNCTIONS = {
+    "product": lambda x: x * x * 3.0,
+    "kernel": lambda x: tripled_square(x),
+    "matrix": lambda x: (x * 3.0 * x + 0.0 * x.reshape((1,)).sum()).reshape(()),
+    "used twice": lambda x: x * x + (x + x) * x,
+}
+
+
+@mixad.broadcast
+def tripled_square(x):
+    return 3.0 * x * x
+
+
+def scalar_gradients(f: Any, x: Any) -> dict[str, Any]:
+    """Return d(3 x²)/dx at 2 in every way."""
+    values, (pulled,) = mixad.value_and_vjp(f, (x,), 1.0)
+    value, gradient = mixad.value_and_grad(f)(x)
+    other_value, pullback = mixad.vjp(f, x)
+    assert values == value == other_value == 12.0
+    return {
+        "grad": mixad.grad(f)(x),
+        "value_and_grad": gradient,
+        "value_and_vjp": pulled,
+        "vjp": pullback(1.0)[0],
+        "vjp again": pullback(value * 0 + 1)[0],
+        "tuple": mixad.grad(lambda y, x: f(x) + 0.0 * y, (1, 0))(1.0, x)[0],
+        "tree": mixad.grad(lambda tree: f(tree["x"]))({"x": x})["x"],
+        "nested": mixad.grad(lambda x: mixad.value_and_vjp(f, (x,), 1.0)[0])(x),
+    }
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("kind", SCALARS)
+def test_the_gradient_of_a_number_is_what_the_number_is(kind: str, function: str) -> None:
+    x = SCALARS[kind]
+    for name, gradient in scalar_gradients(FUNCTIONS[function], x).items():
+        assert type(gradient) is type(x), name
+        assert getattr(gradient, "dtype", None) == getattr(x, "dtype", None), name
+        assert getattr(gradient, "shape", ()) == (), name
+        assert gradient == 12.0, name
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_gradient_of_a_tensor_without_axes_is_one(dtype: str, function: str) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(2.0, dtype=getattr(torch, dtype))
+    for name, gradient in scalar_gradients(FUNCTIONS[function], x).items():
+        assert type(gradient) is torch.Tensor, name
+        assert gradient.dtype == x.dtype, name
+        assert gradient.shape == (), name
+        assert gradient == 12.0, name
+
+
+@pytest.mark.parametrize("kind", SCALARS)
+def test_a_zero_gradient_is_what_the_number_is(kind: str) -> None:
+    x = SCALARS[kind]
+    _, zero = mixad.grad(lambda y, x: y * y, (0, 1))(3.0, x)
+    assert type(zero) is type(x)
+    assert zero == 0.0
+
+
+@pytest.mark.parametrize("kind", SCALARS)
+def test_second_derivatives_of_a_number_are_what_the_number_is(kind: str) -> None:
+    x = SCALARS[kind]
+    for f in (lambda x: x * x * x, tripled_square, lambda x: x * 4.0):
+        second = mixad.grad(mixad.grad(f))(x)
+        assert type(second) is type(x)
+        assert getattr(second, "dtype", None) == getattr(x, "dtype", None)
+
+
+@pytest.mark.parametrize("kind", ["Python float", "float64", "float32", "0-d float32"])
+def test_the_value_of_a_function_of_a_number_is_what_the_function_returns(kind: str) -> None:
+    x = SCALARS[kind]
+    for f in (lambda x: x * x, lambda x: 2.0 - x / 3, lambda x: -x):
+        assert type(mixad.value_and_grad(f)(x)[0]) is type(f(x))
+        assert type(mixad.vjp(f, x)[0]) is type(f(x))
+        assert type(mixad.grad(lambda x, f=f: (x, f(x)), has_aux=True)(x)[1]) is type(f(x))
 
 
 # -- vjp -----------------------------------------------------------------------------------------
