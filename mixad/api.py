@@ -55,8 +55,8 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     Raises
     ------
     TracerError
-        If ``f`` returns no scalar of floats, an argument in ``argnums`` is not made of floats, or
-        ``argnums`` does not name positions of the call, each once.
+        If ``f`` is no function or returns no scalar of floats, an argument in ``argnums`` is not
+        made of floats, or ``argnums`` does not name positions of the call, each once.
 
     Examples
     --------
@@ -68,6 +68,7 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     >>> mixad.grad(lambda x: x**3 - x)(np.asarray(2.0))
     array(11.)
     """
+    _check_callable("grad", f)
 
     @functools.wraps(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -102,6 +103,7 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     >>> mixad.value_and_grad(lambda x, y: (x * y).sum(), argnums=1)(np.ones(2), np.full(2, 3.0))
     (np.float64(6.0), array([1., 1.]))
     """
+    _check_callable("value_and_grad", f)
 
     @functools.wraps(f)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -143,6 +145,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     >>> pullback(np.asarray([1.0, 10.0]))
     (array([ 2., 40.]),)
     """
+    _check_callable("vjp", f)
     with Level("vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
         outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
@@ -186,6 +189,12 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     >>> mixad.value_and_vjp(lambda x: x * x, (x,), np.asarray([1.0, 10.0]))
     (array([1., 4.]), (array([ 2., 40.]),))
     """
+    _check_callable("value_and_vjp", f)
+    if not isinstance(primals, Sequence):
+        raise TracerError(
+            f"mixad.value_and_vjp: primals is a {type(primals).__name__}, not a sequence of "
+            "arguments: write (x,) for one"
+        )
     with Level("value_and_vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
         outputs, _ = called(f, inputs.arguments, {}, False, level)
@@ -216,6 +225,14 @@ def stop_gradient(tree: Any) -> Any:
     3.0
     """
     return pytree.tree_map(plain, tree)
+
+
+def _check_callable(name: str, f: Any) -> None:
+    if not callable(f):
+        raise TracerError(
+            f"mixad.{name}: f is a {type(f).__name__}, not a function: pass the function itself, "
+            f"mixad.{name}(f, ...), not what it returns"
+        )
 
 
 def _scalar_vjp(

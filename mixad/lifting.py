@@ -147,6 +147,9 @@ def called(
     outputs = Outputs(*pytree.flatten(result))
     for leaf in outputs.leaves:
         _check_output(f, leaf, level)
+    for leaf in pytree.leaves(aux):
+        if isinstance(leaf, Tracer):
+            check_alive(leaf)
     return outputs, aux
 
 
@@ -173,9 +176,12 @@ def warn_if_constant(f: Function, outputs: Outputs, level: Level) -> None:
 def check_scalar(name: str, outputs: Outputs) -> None:
     """Raise if a function did not return one number of floats."""
     if outputs.structure != pytree.LEAF:
+        instead = "use has_aux=True for further results, or mixad.vjp"
+        if outputs.structure.kind is type(None):
+            instead = "is a return statement missing?"
         raise TracerError(
             f"mixad.{name}: the function returned {outputs.structure}, a gradient needs one "
-            "number: use has_aux=True for further results, or mixad.vjp"
+            f"number: {instead}"
         )
     leaf = outputs.leaves[0]
     shape = tuple(getattr(leaf, "shape", ()))
@@ -184,11 +190,18 @@ def check_scalar(name: str, outputs: Outputs) -> None:
             f"mixad.{name}: the function returned an array of shape {shape}, a gradient needs one "
             "number: return its .sum(), or use mixad.vjp"
         )
-    if is_array(leaf) and not scalar_type_of(leaf.dtype).is_float:
+    if is_array(leaf) and not _is_float(leaf):
         raise TracerError(
             f"mixad.{name}: the function returned a value of dtype {leaf.dtype}, which has no "
-            "gradient"
+            "gradient: return a float computed from the arguments"
         )
+
+
+def _is_float(array: Any) -> bool:
+    try:
+        return scalar_type_of(array.dtype).is_float
+    except KernelTypeError:  # kernels do not compute in it: complex numbers, text
+        return False
 
 
 def _seed(leaf: Tracer, given: Any, what: str) -> Any:

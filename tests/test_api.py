@@ -367,10 +367,37 @@ def test_argument_named_twice_is_refused(transform: Any, argnums: Any) -> None:
         transform(lambda x, y: x * y, argnums)(2.0, 3.0)
 
 
+@pytest.mark.parametrize("argnums", [2, -3, (0, 2), [-3]])
+@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+def test_argnums_out_of_range_are_refused(transform: Any, argnums: Any) -> None:
+    with refused(r"argnums names argument -?\d, the call has 2 .*keyword arguments are not"):
+        transform(lambda x, y: x * y, argnums)(2.0, 3.0)
+    with refused(r"argnums names argument 1, the call has 1"):
+        transform(lambda x, y: x * y, 1)(2.0, y=3.0)
+
+
+def test_what_is_no_function_is_refused_at_once() -> None:
+    f: Any = lambda x: x * x  # noqa: E731
+    with refused(r"mixad\.grad: f is a float, not a function.*not what it returns"):
+        mixad.grad(f(2.0))
+    with refused(r"mixad\.value_and_grad: f is a NoneType"):
+        mixad.value_and_grad(None)
+    with refused(r"mixad\.vjp: f is a ndarray"):
+        mixad.vjp(f(X), X)
+    with refused(r"mixad\.value_and_vjp: f is a ndarray"):
+        mixad.value_and_vjp(f(X), (X,), 1.0)
+
+
+@pytest.mark.parametrize("primals", [X, 2.0, {"x": X}])
+def test_primals_that_are_no_sequence_are_refused(primals: Any) -> None:
+    with refused(r"primals is a \w+, not a sequence of arguments: write \(x,\)"):
+        mixad.value_and_vjp(lambda x: x * x, primals, 1.0)
+
+
 def test_wrong_outputs_are_refused() -> None:
     with refused(r"array of shape \(3,\).*return its .sum"):
         mixad.grad(lambda x: x)(X)
-    with refused("returned None, a gradient needs one number"):
+    with refused("returned None, a gradient needs one number: is a return statement missing"):
         mixad.grad(lambda x: None)(X)
     with refused("returned tuple.*has_aux"):
         mixad.grad(lambda x: (x.sum(), x))(X)
@@ -380,6 +407,19 @@ def test_wrong_outputs_are_refused() -> None:
         mixad.vjp(lambda x: "text", X)
     with refused("dtype bool"):
         mixad.grad(lambda x: (x > 0).all())(X)
+    with refused("dtype complex128"):
+        mixad.grad(lambda x: np.complex128(1j))(X)
+    with refused("dtype <U1"):
+        mixad.grad(lambda x: np.str_("a"))(X)
+    for other in ("text", 1j, object(), (i for i in X)):
+        with refused(r"returned an? \w+, which is no array"):
+            mixad.grad(lambda x, other=other: other)(X)
+    for other in ([1.0], (1.0,), {"a": 1.0}):
+        with refused(r"a gradient needs one number: use has_aux"):
+            mixad.grad(lambda x, other=other: other)(X)
+    for pair in ((1.0, 2.0, 3.0), [1.0, 2.0], X[:2]):
+        with refused(r"must return a pair \(value, aux\), it returned an? \w+"):
+            mixad.grad(lambda x, pair=pair: pair, has_aux=True)(X)
 
 
 def test_a_wrong_cotangent_is_refused() -> None:
@@ -390,6 +430,14 @@ def test_a_wrong_cotangent_is_refused() -> None:
         pullback(np.ones(3, "f4"))
     with refused("structure"):
         pullback((np.ones(3),))
+    with refused("structure None"):
+        pullback(None)
+    with refused("an array of array_api_strict, the value is one of numpy: convert it"):
+        pullback(array_api_strict.ones(3))
+    for other in (1j, "text"):
+        with refused(r"cotangent is a \w+, not an array or a number"):
+            pullback(other)
+    np.testing.assert_array_equal(pullback(np.ones(3))[0], 2 * X)  # and it works on
 
 
 @pytest.mark.parametrize(
@@ -412,11 +460,21 @@ def test_a_value_does_not_leak_out_of_its_derivative(leak: Any, what: str) -> No
 def test_a_tracer_that_outlives_its_transform_raises() -> None:
     kept: list[Any] = []
     mixad.grad(lambda x: kept.append(x * 2.0) or x.sum())(X)
-    for use in (lambda t: t + 1.0, bool, lambda t: t > 0, lambda t: t.sum(), lambda t: t[0]):
+    kernel = mixad.broadcast(lambda y: y * 2.0)
+    _, pullback = mixad.vjp(lambda x: x * x, X)
+    for use in (
+        lambda t: t + 1.0, bool, lambda t: t > 0, lambda t: t.sum(), lambda t: t[0], list,
+        lambda t: t.T, lambda t: X @ t, lambda t: X * t, np.sin, kernel, np.zeros_like,
+        mixad.grad(lambda x: x.sum()), mixad.stop_gradient, pullback, lambda t: 1.0 in t,
+        lambda t: mixad.grad(lambda x: (x * t).sum())(X),
+        lambda t: mixad.grad(lambda x: t.sum())(X),
+        lambda t: mixad.grad(lambda x: t[0])(X),
+        lambda t: mixad.grad(lambda x: (x.sum(), {"t": t}), has_aux=True)(X),
+    ):  # fmt: skip
         with pytest.raises(TracerError, match=r"mixad\.grad is used after that call has ended"):
             use(kept[0])
-    with pytest.raises(TracerError, match="has ended"):
-        mixad.grad(lambda x: (x * kept[0]).sum())(X)
+    assert kept[0].shape == (3,)
+    assert "inside=grad" in repr(kept[0])
 
 
 def test_assignment_is_refused_with_a_hint() -> None:
