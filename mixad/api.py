@@ -251,7 +251,7 @@ def _scalar_vjp(
         inputs = lifted(level, list(args), positions)
         outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
     check_scalar(name, outputs)
-    warn_if_constant(f, outputs, level)
+    warn_if_constant(f, outputs, level, stacklevel=4)
     seeds, around = outputs.seeds(1.0, level), outputs.around(level)
     if not value:
         outputs.leaves.clear()  # then no kernel computes the value

@@ -162,14 +162,17 @@ def _check_output(f: Function, leaf: Any, level: Level) -> None:
         )
 
 
-def warn_if_constant(f: Function, outputs: Outputs, level: Level) -> None:
-    """Warn where no output depends on the level: the user differentiates what is not there."""
+def warn_if_constant(f: Function, outputs: Outputs, level: Level, stacklevel: int = 3) -> None:
+    """Warn where no output depends on the level: the user differentiates what is not there.
+
+    ``stacklevel`` is how far up the user's call is, as `warnings.warn` counts.
+    """
     if not any(_depends(leaf, level) for leaf in outputs.leaves):
         warnings.warn(
             f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
             "it is differentiated with respect to; the gradient is zero",
             UserWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 

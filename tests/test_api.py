@@ -140,6 +140,27 @@ def test_a_result_that_depends_on_nothing_warns() -> None:
         np.testing.assert_array_equal(mixad.grad(lambda x: X.sum())(X), np.zeros(3))
 
 
+def test_the_warning_shows_the_users_line() -> None:
+    for call in (
+        lambda: mixad.grad(lambda x: 3.0)(X),
+        lambda: mixad.value_and_grad(lambda x: mixad.stop_gradient(x).sum())(X),
+        lambda: mixad.vjp(lambda x: X, X),
+        lambda: mixad.value_and_vjp(lambda x: X > 0, (X,), 1.0),
+    ):
+        with pytest.warns(UserWarning, match=r"the result of <lambda> does not depend") as caught:
+            call()
+        assert [w.filename for w in caught] == [__file__]
+
+
+def test_leaves_that_are_not_used_have_zero_gradients() -> None:
+    tree = {"used": X, "array": np.ones((2, 2), "f4"), "number": 2.0, "none": None}
+    gradient = mixad.grad(lambda tree: (tree["used"] ** 2).sum())(tree)
+    np.testing.assert_array_equal(gradient["array"], np.zeros((2, 2)))
+    assert gradient["array"].dtype == np.float32
+    assert (gradient["number"], type(gradient["number"])) == (0.0, float)
+    assert gradient["none"] is None
+
+
 @pytest.mark.parametrize(
     ("f", "second"),
     [
