@@ -48,22 +48,27 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     callable
         Takes what ``f`` takes; returns the gradient, in the structure, library, dtype and device
         of the argument (a tuple of gradients if ``argnums`` is a sequence), or
-        ``(gradient, aux)``.
+        ``(gradient, aux)``.  Each leaf comes back as what it is in the argument: a Python float
+        for a Python float, a NumPy scalar for a NumPy scalar, else an array, with no axes for one
+        with no axes.
 
     Raises
     ------
     TracerError
-        If ``f`` returns no scalar of floats, an argument in ``argnums`` is not made of floats, or
-        ``argnums`` does not name positions of the call, each once.
+        If ``f`` is no function or returns no scalar of floats, an argument in ``argnums`` is not
+        made of floats, or ``argnums`` does not name positions of the call, each once.
 
     Examples
     --------
     >>> import mixad, numpy as np
     >>> mixad.grad(lambda x: (x * x).sum())(np.asarray([1.0, 2.0, 3.0]))
     array([2., 4., 6.])
-    >>> mixad.grad(lambda x: x**3 - x)(2.0)
-    np.float64(11.0)
+    >>> mixad.grad(lambda x: x**3 - x)(2.0), mixad.grad(lambda x: x**3 - x)(np.float32(2.0))
+    (11.0, np.float32(11.0))
+    >>> mixad.grad(lambda x: x**3 - x)(np.asarray(2.0))
+    array(11.)
     """
+    _check_callable("grad", f)
 
     @functools.wraps(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -88,7 +93,9 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     Returns
     -------
     callable
-        Returns ``(value, gradient)``, or ``((value, aux), gradient)``.
+        Returns ``(value, gradient)``, or ``((value, aux), gradient)``.  Gradients are as from
+        `grad`; a value without axes is what operations of its library return: a Python float if
+        all that made it are Python numbers, a NumPy scalar, or an array without axes.
 
     Examples
     --------
@@ -96,6 +103,7 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     >>> mixad.value_and_grad(lambda x, y: (x * y).sum(), argnums=1)(np.ones(2), np.full(2, 3.0))
     (np.float64(6.0), array([1., 1.]))
     """
+    _check_callable("value_and_grad", f)
 
     @functools.wraps(f)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -125,7 +133,8 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
         The value of ``f``.
     pullback : callable
         Takes a cotangent of the structure and shapes of ``value``, returns a tuple with one
-        cotangent for each primal; may be called any number of times.
+        cotangent for each primal, in the forms that `grad` returns; may be called any number of
+        times.
     aux : object
         Only with ``has_aux``.
 
@@ -142,6 +151,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     >>> pullback(np.asarray([1.0, 10.0]))
     (array([ 2., 40.]),)
     """
+    _check_callable("vjp", f)
     with Level("vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
         outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
@@ -176,7 +186,7 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     value : array or pytree
         The value of ``f``.
     cotangents : tuple
-        One for each primal.
+        One for each primal, in the forms that `grad` returns.
 
     Raises
     ------
@@ -191,10 +201,11 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     >>> mixad.value_and_vjp(lambda x: x * x, (x,), np.asarray([1.0, 10.0]))
     (array([1., 4.]), (array([ 2., 40.]),))
     """
+    _check_callable("value_and_vjp", f)
     if not isinstance(primals, Sequence):
         raise TracerError(
-            f"mixad.value_and_vjp: primals is a {type(primals).__name__}, it must be a sequence of "
-            "the function's arguments, such as (x,)"
+            f"mixad.value_and_vjp: primals is a {type(primals).__name__}, not a sequence of "
+            "arguments: write (x,) for one"
         )
     with Level("value_and_vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
@@ -223,9 +234,17 @@ def stop_gradient(tree: Any) -> Any:
     --------
     >>> import mixad
     >>> mixad.grad(lambda x: x * mixad.stop_gradient(x))(3.0)
-    np.float64(3.0)
+    3.0
     """
     return pytree.tree_map(plain, tree)
+
+
+def _check_callable(name: str, f: Any) -> None:
+    if not callable(f):
+        raise TracerError(
+            f"mixad.{name}: f is a {type(f).__name__}, not a function: pass the function itself, "
+            f"mixad.{name}(f, ...), not what it returns"
+        )
 
 
 def _scalar_vjp(
@@ -244,7 +263,7 @@ def _scalar_vjp(
         inputs = lifted(level, list(args), positions)
         outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
     check_scalar(name, outputs)
-    warn_if_constant(f, outputs, level)
+    warn_if_constant(f, outputs, level, stacklevel=4)
     seeds, around = outputs.seeds(1.0, level), outputs.around(level)
     if not value:
         outputs.leaves.clear()  # then no kernel computes the value

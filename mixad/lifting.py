@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import is_array, is_scalar, scalar_type_of
+from mixad.backends.arrays import as_array, is_array, is_scalar, scalar_type_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
@@ -32,6 +32,7 @@ class Inputs:
     arguments: list[Any]
     nodes: list[InputNode]
     cells: list[Cell]
+    kinds: list[type]
     structures: list[pytree.Structure]
 
     def gradients(
@@ -42,8 +43,8 @@ class Inputs:
         ``around`` are the transforms around that the function's value depends on.
         """
         finished = (
-            _traced_around(_finished(cell, cotangent), cell, around)
-            for cell, cotangent in zip(self.cells, cotangents, strict=True)
+            _as_given(_traced_around(_finished(cell, cotangent), cell, around), cell, kind)
+            for cell, cotangent, kind in zip(self.cells, cotangents, self.kinds, strict=True)
         )
         return [pytree.unflatten(structure, finished) for structure in self.structures]
 
@@ -84,6 +85,7 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
     """Put tracers of a level in place of the leaves of some arguments."""
     nodes: list[InputNode] = []
     cells: list[Cell] = []
+    kinds: list[type] = []
     structures = []
     for position in positions:
         found, structure = pytree.flatten(arguments[position])
@@ -91,8 +93,9 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
         arguments[position] = pytree.unflatten(structure, traced)
         nodes += [t.origin.node for t in traced if isinstance(t.origin.node, InputNode)]
         cells += [t.cell for t in traced]
+        kinds += map(type, found)
         structures.append(structure)
-    return Inputs(arguments, nodes, cells, structures)
+    return Inputs(arguments, nodes, cells, kinds, structures)
 
 
 def _traced(level: Level, leaf: Any, position: int) -> Tracer:
@@ -143,6 +146,9 @@ def called(
     outputs = Outputs(*pytree.flatten(result))
     for leaf in outputs.leaves:
         _check_output(f, leaf, level)
+    for leaf in pytree.leaves(aux):
+        if isinstance(leaf, Tracer):
+            check_alive(leaf)
     return outputs, aux
 
 
@@ -155,23 +161,29 @@ def _check_output(f: Function, leaf: Any, level: Level) -> None:
         )
 
 
-def warn_if_constant(f: Function, outputs: Outputs, level: Level) -> None:
-    """Warn where no output depends on the level: the user differentiates what is not there."""
+def warn_if_constant(f: Function, outputs: Outputs, level: Level, stacklevel: int = 3) -> None:
+    """Warn where no output depends on the level: the user differentiates what is not there.
+
+    ``stacklevel`` is how far up the user's call is, as `warnings.warn` counts.
+    """
     if not any(_depends(leaf, level) for leaf in outputs.leaves):
         warnings.warn(
             f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
             "it is differentiated with respect to; the gradient is zero",
             UserWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 
 def check_scalar(name: str, outputs: Outputs) -> None:
     """Raise if a function did not return one number of floats."""
     if outputs.structure is not pytree.LEAF:
+        instead = "use has_aux=True for further results, or mixad.vjp"
+        if outputs.structure.kind is type(None):
+            instead = "is a return statement missing?"
         raise TracerError(
             f"mixad.{name}: the function returned {outputs.structure}, a gradient needs one "
-            "number: use has_aux=True for further results, or mixad.vjp"
+            f"number: {instead}"
         )
     leaf = outputs.leaves[0]
     shape = tuple(getattr(leaf, "shape", ()))
@@ -180,11 +192,18 @@ def check_scalar(name: str, outputs: Outputs) -> None:
             f"mixad.{name}: the function returned an array of shape {shape}, a gradient needs one "
             "number: return its .sum(), or use mixad.vjp"
         )
-    if not isinstance(leaf, Tracer) and is_array(leaf) and not scalar_type_of(leaf.dtype).is_float:
+    if not isinstance(leaf, Tracer) and is_array(leaf) and not _is_float(leaf):
         raise TracerError(
             f"mixad.{name}: the function returned a value of dtype {leaf.dtype}, which has no "
-            "gradient"
+            "gradient: return a float computed from the arguments"
         )
+
+
+def _is_float(array: Any) -> bool:
+    try:
+        return scalar_type_of(array.dtype).is_float
+    except KernelTypeError:  # kernels do not compute in it: complex numbers, text
+        return False
 
 
 def _seed(leaf: Tracer, given: Any, what: str) -> Any:
@@ -224,7 +243,16 @@ def _finished(cell: Cell, cotangent: Cotangent | None) -> Any:
         gradient = cotangent.value
     else:
         gradient = xp.asarray(xp.broadcast_to(cotangent.value, cell.shape), copy=True)
-    return np.float64(gradient) if cell.weak else gradient
+    return gradient
+
+
+def _as_given(gradient: Any, cell: Cell, kind: type) -> Any:
+    """Return a gradient as what its input was: a Python float, a NumPy scalar or an array."""
+    if isinstance(gradient, Tracer):
+        return gradient
+    if cell.weak:
+        return float(gradient)
+    return gradient[()] if issubclass(kind, np.generic) else as_array(gradient)
 
 
 def _traced_around(gradient: Any, cell: Cell, around: frozenset[Level]) -> Any:
@@ -240,13 +268,20 @@ def _traced_around(gradient: Any, cell: Cell, around: frozenset[Level]) -> Any:
 
 def returned_aux(aux: Any, level: Level) -> Any:
     """Return what the function handed over beside its value, without tracers of the level."""
-    return pytree.tree_map(lambda leaf: stripped(leaf, level), aux)
+    return pytree.tree_map(lambda leaf: _value(leaf, level), aux)
 
 
 def _value(leaf: Any, level: Level) -> Any:
-    """Return an output to the caller; 0-d NumPy arrays become scalars, as NumPy's results are."""
+    """Return a leaf to the caller as operations of its library do.
+
+    NumPy's results without axes are scalars, those of Python numbers only are Python numbers.
+    """
     value = stripped(leaf, level)
-    return value[()] if isinstance(value, np.ndarray) else value
+    if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
+        return value
+    if leaf.cell.weak:
+        return float(value)
+    return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
 
 
 def _depends(leaf: Any, level: Level) -> bool:

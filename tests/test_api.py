@@ -66,7 +66,7 @@ def test_python_numbers_adapt_to_the_arrays_beside_them(xp: Any) -> None:
 
     assert mixad.grad(f)(3.0) == 4 * 7 * 14
     assert mixad.grad(mixad.grad(f))(3.0) == 8 * 14
-    assert type(mixad.grad(f)(3.0)) is np.float64
+    assert type(mixad.grad(f)(3.0)) is float
 
 
 def test_every_operator_with_arrays_on_either_side(xp: Any) -> None:
@@ -141,6 +141,27 @@ def test_a_result_that_depends_on_nothing_warns() -> None:
         np.testing.assert_array_equal(mixad.grad(lambda x: X.sum())(X), np.zeros(3))
 
 
+def test_the_warning_shows_the_users_line() -> None:
+    for call in (
+        lambda: mixad.grad(lambda x: 3.0)(X),
+        lambda: mixad.value_and_grad(lambda x: mixad.stop_gradient(x).sum())(X),
+        lambda: mixad.vjp(lambda x: X, X),
+        lambda: mixad.value_and_vjp(lambda x: X > 0, (X,), 1.0),
+    ):
+        with pytest.warns(UserWarning, match=r"the result of <lambda> does not depend") as caught:
+            call()
+        assert [w.filename for w in caught] == [__file__]
+
+
+def test_leaves_that_are_not_used_have_zero_gradients() -> None:
+    tree = {"used": X, "array": np.ones((2, 2), "f4"), "number": 2.0, "none": None}
+    gradient = mixad.grad(lambda tree: (tree["used"] ** 2).sum())(tree)
+    np.testing.assert_array_equal(gradient["array"], np.zeros((2, 2)))
+    assert gradient["array"].dtype == np.float32
+    assert (gradient["number"], type(gradient["number"])) == (0.0, float)
+    assert gradient["none"] is None
+
+
 @pytest.mark.parametrize(
     ("f", "second"),
     [
@@ -197,6 +218,97 @@ def test_python_control_flow_on_values() -> None:
         return total[0]
 
     np.testing.assert_array_equal(mixad.grad(f)(X), [1.0, 0.0, 4.0])
+
+
+# -- what comes back for one number --------------------------------------------------------------
+
+SCALARS = {
+    "Python float": 2.0,
+    "float64": np.float64(2.0),
+    "float32": np.float32(2.0),
+    "0-d float64": np.asarray(2.0),
+    "0-d float32": np.asarray(2.0, "f4"),
+    "0-d strict": array_api_strict.asarray(2.0),
+}
+FUNCTIONS = {
+    "product": lambda x: x * x * 3.0,
+    "kernel": lambda x: tripled_square(x),
+    "matrix": lambda x: (x * 3.0 * x + 0.0 * x.reshape((1,)).sum()).reshape(()),
+    "used twice": lambda x: x * x + (x + x) * x,
+}
+
+
+@mixad.broadcast
+def tripled_square(x):
+    return 3.0 * x * x
+
+
+def scalar_gradients(f: Any, x: Any) -> dict[str, Any]:
+    """Return d(3 x²)/dx at 2 in every way."""
+    values, (pulled,) = mixad.value_and_vjp(f, (x,), 1.0)
+    value, gradient = mixad.value_and_grad(f)(x)
+    other_value, pullback = mixad.vjp(f, x)
+    assert values == value == other_value == 12.0
+    return {
+        "grad": mixad.grad(f)(x),
+        "value_and_grad": gradient,
+        "value_and_vjp": pulled,
+        "vjp": pullback(1.0)[0],
+        "vjp again": pullback(value * 0 + 1)[0],
+        "tuple": mixad.grad(lambda y, x: f(x) + 0.0 * y, (1, 0))(1.0, x)[0],
+        "tree": mixad.grad(lambda tree: f(tree["x"]))({"x": x})["x"],
+        "nested": mixad.grad(lambda x: mixad.value_and_vjp(f, (x,), 1.0)[0])(x),
+    }
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("kind", SCALARS)
+def test_the_gradient_of_a_number_is_what_the_number_is(kind: str, function: str) -> None:
+    x = SCALARS[kind]
+    for name, gradient in scalar_gradients(FUNCTIONS[function], x).items():
+        assert type(gradient) is type(x), name
+        assert getattr(gradient, "dtype", None) == getattr(x, "dtype", None), name
+        assert getattr(gradient, "shape", ()) == (), name
+        assert gradient == 12.0, name
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_gradient_of_a_tensor_without_axes_is_one(dtype: str, function: str) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(2.0, dtype=getattr(torch, dtype))
+    for name, gradient in scalar_gradients(FUNCTIONS[function], x).items():
+        assert type(gradient) is torch.Tensor, name
+        assert gradient.dtype == x.dtype, name
+        assert gradient.shape == (), name
+        assert gradient == 12.0, name
+
+
+@pytest.mark.parametrize("kind", SCALARS)
+def test_a_zero_gradient_is_what_the_number_is(kind: str) -> None:
+    x = SCALARS[kind]
+    _, zero = mixad.grad(lambda y, x: y * y, (0, 1))(3.0, x)
+    assert type(zero) is type(x)
+    assert zero == 0.0
+
+
+@pytest.mark.parametrize("kind", SCALARS)
+def test_second_derivatives_of_a_number_are_what_the_number_is(kind: str) -> None:
+    x = SCALARS[kind]
+    for f in (lambda x: x * x * x, tripled_square, lambda x: x * 4.0):
+        second = mixad.grad(mixad.grad(f))(x)
+        assert type(second) is type(x)
+        assert getattr(second, "dtype", None) == getattr(x, "dtype", None)
+
+
+@pytest.mark.parametrize("kind", ["Python float", "float64", "float32", "0-d float32"])
+def test_the_value_of_a_function_of_a_number_is_what_the_function_returns(kind: str) -> None:
+    x = SCALARS[kind]
+    for f in (lambda x: x * x, lambda x: 2.0 - x / 3, lambda x: -x):
+        assert type(mixad.value_and_grad(f)(x)[0]) is type(f(x))
+        assert type(mixad.vjp(f, x)[0]) is type(f(x))
+        assert type(mixad.grad(lambda x, f=f: (x, f(x)), has_aux=True)(x)[1]) is type(f(x))
 
 
 # -- vjp -----------------------------------------------------------------------------------------
@@ -277,10 +389,37 @@ def test_argument_named_twice_is_refused(transform: Any, argnums: Any) -> None:
         transform(lambda x, y: x * y, argnums)(2.0, 3.0)
 
 
+@pytest.mark.parametrize("argnums", [2, -3, (0, 2), [-3]])
+@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+def test_argnums_out_of_range_are_refused(transform: Any, argnums: Any) -> None:
+    with refused(r"argnums names argument -?\d, the call has 2 .*keyword arguments are not"):
+        transform(lambda x, y: x * y, argnums)(2.0, 3.0)
+    with refused(r"argnums names argument 1, the call has 1"):
+        transform(lambda x, y: x * y, 1)(2.0, y=3.0)
+
+
+def test_what_is_no_function_is_refused_at_once() -> None:
+    f: Any = lambda x: x * x  # noqa: E731
+    with refused(r"mixad\.grad: f is a float, not a function.*not what it returns"):
+        mixad.grad(f(2.0))
+    with refused(r"mixad\.value_and_grad: f is a NoneType"):
+        mixad.value_and_grad(None)
+    with refused(r"mixad\.vjp: f is a ndarray"):
+        mixad.vjp(f(X), X)
+    with refused(r"mixad\.value_and_vjp: f is a ndarray"):
+        mixad.value_and_vjp(f(X), (X,), 1.0)
+
+
+@pytest.mark.parametrize("primals", [X, 2.0, {"x": X}])
+def test_primals_that_are_no_sequence_are_refused(primals: Any) -> None:
+    with refused(r"primals is a \w+, not a sequence of arguments: write \(x,\)"):
+        mixad.value_and_vjp(lambda x: x * x, primals, 1.0)
+
+
 def test_wrong_outputs_are_refused() -> None:
     with refused(r"array of shape \(3,\).*return its .sum"):
         mixad.grad(lambda x: x)(X)
-    with refused("returned None, a gradient needs one number"):
+    with refused("returned None, a gradient needs one number: is a return statement missing"):
         mixad.grad(lambda x: None)(X)
     with refused("returned tuple.*has_aux"):
         mixad.grad(lambda x: (x.sum(), x))(X)
@@ -290,6 +429,19 @@ def test_wrong_outputs_are_refused() -> None:
         mixad.vjp(lambda x: "text", X)
     with refused("dtype bool"):
         mixad.grad(lambda x: (x > 0).all())(X)
+    with refused("dtype complex128"):
+        mixad.grad(lambda x: np.complex128(1j))(X)
+    with refused("dtype <U1"):
+        mixad.grad(lambda x: np.str_("a"))(X)
+    for other in ("text", 1j, object(), (i for i in X)):
+        with refused(r"returned an? \w+, which is no array"):
+            mixad.grad(lambda x, other=other: other)(X)
+    for other in ([1.0], (1.0,), {"a": 1.0}):
+        with refused(r"a gradient needs one number: use has_aux"):
+            mixad.grad(lambda x, other=other: other)(X)
+    for pair in ((1.0, 2.0, 3.0), [1.0, 2.0], X[:2]):
+        with refused(r"must return a pair \(value, aux\), it returned an? \w+"):
+            mixad.grad(lambda x, pair=pair: pair, has_aux=True)(X)
 
 
 def test_a_wrong_cotangent_is_refused() -> None:
@@ -300,6 +452,14 @@ def test_a_wrong_cotangent_is_refused() -> None:
         pullback(np.ones(3, "f4"))
     with refused("structure"):
         pullback((np.ones(3),))
+    with refused("structure None"):
+        pullback(None)
+    with refused("an array of array_api_strict, the value is one of numpy: convert it"):
+        pullback(array_api_strict.ones(3))
+    for other in (1j, "text"):
+        with refused(r"cotangent is a \w+, not an array or a number"):
+            pullback(other)
+    np.testing.assert_array_equal(pullback(np.ones(3))[0], 2 * X)  # and it works on
 
 
 @pytest.mark.parametrize(
@@ -322,11 +482,21 @@ def test_a_value_does_not_leak_out_of_its_derivative(leak: Any, what: str) -> No
 def test_a_tracer_that_outlives_its_transform_raises() -> None:
     kept: list[Any] = []
     mixad.grad(lambda x: kept.append(x * 2.0) or x.sum())(X)
-    for use in (lambda t: t + 1.0, bool, lambda t: t > 0, lambda t: t.sum(), lambda t: t[0]):
+    kernel = mixad.broadcast(lambda y: y * 2.0)
+    _, pullback = mixad.vjp(lambda x: x * x, X)
+    for use in (
+        lambda t: t + 1.0, bool, lambda t: t > 0, lambda t: t.sum(), lambda t: t[0], list,
+        lambda t: t.T, lambda t: X @ t, lambda t: X * t, np.sin, kernel, np.zeros_like,
+        mixad.grad(lambda x: x.sum()), mixad.stop_gradient, pullback, lambda t: 1.0 in t,
+        lambda t: mixad.grad(lambda x: (x * t).sum())(X),
+        lambda t: mixad.grad(lambda x: t.sum())(X),
+        lambda t: mixad.grad(lambda x: t[0])(X),
+        lambda t: mixad.grad(lambda x: (x.sum(), {"t": t}), has_aux=True)(X),
+    ):  # fmt: skip
         with pytest.raises(TracerError, match=r"mixad\.grad is used after that call has ended"):
             use(kept[0])
-    with pytest.raises(TracerError, match="has ended"):
-        mixad.grad(lambda x: (x * kept[0]).sum())(X)
+    assert kept[0].shape == (3,)
+    assert "inside=grad" in repr(kept[0])
 
 
 def test_assignment_is_refused_with_a_hint() -> None:

@@ -22,7 +22,7 @@ F = np.asarray([1.0, 2.0, 3.0])
 
 @mixad.broadcast
 def product(x, y):
-    return x * y
+    return x * y if x < 1e100 else y
 
 
 def _entries(one: Any, odd: Any) -> dict[str, tuple[Callable[[], Any], str]]:

@@ -43,7 +43,10 @@ def _place(g: Any, shape: tuple[int, ...], key: _Key) -> Any:
 
 def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
     whole = xp.zeros(shape, dtype=g.dtype, device=device(g))
-    whole[key] = g
+    axes = tuple(k for k in key if k is not None)  # the standard assigns to no new axes
+    if Ellipsis not in axes:
+        axes = (*axes, Ellipsis)
+    whole[axes] = xp.reshape(g, whole[axes].shape)
     return whole
 
 

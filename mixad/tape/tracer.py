@@ -168,6 +168,12 @@ class Tracer:
         names = ", ".join(sorted(level.name for level in self.origin.levels))
         return f"Tracer({self.cell.array!r}, inside={names})"
 
+    def __format__(self, spec: str) -> str:
+        """Text has no derivative, as in `__repr__`: a number is printed as numbers are."""
+        if not spec or self.shape:
+            return super().__format__(spec)
+        return format(float(plain(self)), spec)
+
     def _leak(self, what: str, instead: str) -> NoReturn:
         raise TracerError(
             f"{what} of a value that is being differentiated would lose its derivative: {instead}, "

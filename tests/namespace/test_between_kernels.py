@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -111,6 +112,17 @@ def test_basic_indexing(data: Any) -> None:
 
 def test_indexing_is_differentiated_twice() -> None:
     check(lambda x: x[0, ::-1] * x[1, 1:2] + x[..., 2][:, None], X)
+
+
+@pytest.mark.parametrize(
+    "key", [(slice(None, None, 2), None, 1), (None, slice(1, None), ...), (None, ..., None), ...]
+)
+def test_indexing_with_new_axes_by_the_standard(key: Any) -> None:
+    x = array_api_strict.asarray(X)
+    gradient = mixad.grad(lambda x: (x[key] ** 3).sum())(x)
+    expected = np.zeros_like(X)
+    expected[tuple(k for k in np.index_exp[key] if k is not None)] = 1.0
+    np.testing.assert_allclose(np.from_dlpack(gradient), expected * 3 * X**2, rtol=1e-14)
 
 
 def test_iteration_and_unpacking() -> None:

@@ -1,0 +1,239 @@
+"""Tracers as Python objects: what they are to bool, len, in, copy and the like."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import math
+import operator
+import pickle
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import MixadError, TracerError
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+X = np.asarray([0.5, -1.5, 2.0])
+
+
+def inside(use: Any, x: Any = X) -> Any:
+    """Return what ``use`` returns for a tracer inside of a gradient."""
+    found = []
+    mixad.grad(lambda x: [found.append(use(x)), x.sum()][1])(x)
+    return found[0]
+
+
+# -- what looks at values ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        len,
+        lambda x: bool(x[0]),
+        lambda x: bool(x[1] - x[1]),
+        lambda x: int(x[2]),
+        lambda x: int(x[1]),
+        lambda x: 2.0 in x,
+        lambda x: 7.0 in x,
+        lambda x: 2.0 in x.reshape((3, 1)),
+        lambda x: X[1] in x,
+        lambda x: x[0] in [1.0, 0.5],
+        lambda x: [a > 0 for a in x],
+        lambda x: (x == X).all(),
+        lambda x: (x == [0.5, 0.0, 2.0]).tolist(),
+        lambda x: (x != None).tolist(),  # noqa: E711
+        lambda x: (x < x[::-1]).tolist(),
+        lambda x: x[0] < 1 < x[2],
+        lambda x: 1 if x[0] else 2,
+        lambda x: not x[0],
+        lambda x: f"{x[0]:.2f} {x[1]:>8.1e}",
+        lambda x: x.ndim + x.size + len(x.shape),
+    ],
+)
+def test_what_looks_at_values_sees_those_of_the_array(use: Any) -> None:
+    found = inside(use)
+    assert found == use(X)
+    assert not hasattr(found, "cell")
+
+
+@pytest.mark.parametrize("use", [max, min, sum, lambda x: sorted(x)[1], lambda x: x[0] and x[1]])
+def test_python_functions_that_compare_and_add_keep_the_derivative(use: Any) -> None:
+    kept = inside(lambda x: mixad.value_and_grad(lambda y: use(y * y))(mixad.stop_gradient(x)))
+    weights = {max: [0, 0, 4], min: [1, 0, 0], sum: [1, -3, 4]}.get(use, [0, -3, 0])
+    np.testing.assert_array_equal(kept[1], weights)
+
+
+def test_equal_to_what_is_no_number_is_what_the_library_says() -> None:
+    assert not inside(lambda x: x == "text").any()
+    assert inside(lambda x: x != object()).all()
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "match"),
+    [
+        (bool, ValueError, "ambiguous"),
+        (lambda x: len(x.sum()), TypeError, r"len\(\) of a 0-d array"),
+        (lambda x: iter(x.sum()), TypeError, "iteration over a 0-d array"),
+        (hash, TypeError, "unhashable"),
+        (lambda x: {x[0]: 1}, TypeError, "unhashable"),
+        (lambda x: [1, 2, 3][x[2]], TypeError, "integers or slices"),
+        (lambda x: range(x[2]), TypeError, "integer"),
+        (lambda x: X[x[2]], TypeError, "conversion to a NumPy array"),
+        (lambda x: f"{x:.2f}", TypeError, "format"),
+        (lambda x: x < None, TypeError, "not supported"),
+        (lambda x: x + "text", TypeError, "unsupported operand"),
+        (lambda x: x + None, TypeError, "unsupported operand"),
+        (lambda x: x * 1j, TypeError, "unsupported operand"),
+        (lambda x: ~x, TypeError, "bad operand"),
+        (lambda x: x & 1, TypeError, "unsupported operand"),
+        (lambda x: x @ 2.0, TypeError, "unsupported operand"),
+        (lambda x: x[5], IndexError, "out of bounds"),
+        (lambda x: x[0, 0], IndexError, "too many indices"),
+        (lambda x: setattr(x, "shape", (3, 1)), AttributeError, "shape"),
+        (memoryview, TypeError, "bytes-like"),
+    ],
+)
+def test_what_arrays_refuse_tracers_refuse(use: Any, error: Any, match: str) -> None:
+    with pytest.raises(error, match=match):
+        inside(use)
+
+
+# -- what would lose the derivative --------------------------------------------------------------
+
+LEAKS = {
+    "float": (lambda x: float(x[0]), r"float\(\)"),
+    "complex": (lambda x: complex(x[0]), r"complex\(\)"),
+    "item": (lambda x: x[0].item(), r"item\(\)"),
+    "tolist": (lambda x: x.tolist(), r"tolist\(\)"),
+    "math": (lambda x: math.sin(x[0]), r"np\.exp\(x\) for math\.exp\(x\)"),
+    "percent": (lambda x: "%f" % x[0], r"float\(\)"),  # noqa: UP031
+    "array": (np.asarray, "conversion to a NumPy array"),
+    "array of objects": (lambda x: np.asarray(x, dtype=object), "conversion to a NumPy array"),
+    "array of a list": (lambda x: np.asarray([x[0], x[1]]), "conversion to a NumPy array"),
+    "numpy scalar": (lambda x: np.float64(x[0]), "conversion to a NumPy array"),
+    "fill": (lambda x: np.full(3, x[0]), "conversion|NumPy array|float"),
+    "dlpack": (np.from_dlpack, "DLPack"),
+    "strict": (array_api_strict.asarray, "conversion to a NumPy array"),
+    "pickle": (pickle.dumps, "pickling"),
+}
+
+
+@pytest.mark.parametrize(("leak", "match"), LEAKS.values(), ids=LEAKS.keys())
+def test_what_would_lose_the_derivative_is_refused(leak: Any, match: str) -> None:
+    with pytest.raises(TracerError, match=rf"{match}[^$]*stop_gradient\(x\)"):
+        inside(leak)
+
+
+def test_copies_carry_the_derivative() -> None:
+    for copied in (copy.copy, copy.deepcopy, lambda x: copy.deepcopy({"x": [x]})["x"][0]):
+        gradient = mixad.grad(lambda x, copied=copied: (copied(x) * x).sum())(X)
+        np.testing.assert_array_equal(gradient, 2 * X)
+
+
+def test_a_model_that_is_copied_is_differentiated() -> None:
+    def loss(weights: Any) -> Any:
+        other = copy.deepcopy(weights)
+        return (weights["w"] * other["w"]).sum() + other["b"]
+
+    gradient = mixad.grad(loss)({"w": X, "b": 1.0})
+    np.testing.assert_array_equal(gradient["w"], 2 * X)
+    assert gradient["b"] == 1.0
+
+
+# -- in place ------------------------------------------------------------------------------------
+
+IN_PLACE = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,
+    "//": operator.ifloordiv, "%": operator.imod, "**": operator.ipow, "@": operator.imatmul,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("symbol", IN_PLACE)
+def test_arrays_are_not_changed_in_place(symbol: str) -> None:
+    with pytest.raises(TracerError) as caught:
+        inside(lambda x: IN_PLACE[symbol](x, X))
+    assert f"x = x {symbol} y" in str(caught.value)
+
+
+@pytest.mark.parametrize("symbol", [s for s in IN_PLACE if s != "@"])
+def test_numbers_are_bound_anew(symbol: str) -> None:
+    def f(x: Any) -> Any:
+        total = y = x * 1.5
+        total = IN_PLACE[symbol](total, x)
+        return total * y  # `y` keeps its value, as NumPy's scalars do
+
+    for x in (1.75, np.float64(1.75)):
+        value, gradient = mixad.value_and_grad(f)(x)
+        np.testing.assert_allclose(value, f(x), rtol=1e-15)
+        np.testing.assert_allclose(gradient, (f(x + 1e-7) - f(x - 1e-7)) / 2e-7, rtol=1e-6)
+
+
+def test_a_sum_is_accumulated_in_a_loop() -> None:
+    def loss(x: Any) -> Any:
+        total = 0
+        for row in x:
+            total += row * row
+        return total
+
+    np.testing.assert_array_equal(mixad.grad(loss)(X), 2 * X)
+    strict = array_api_strict.asarray(X)
+    np.testing.assert_array_equal(np.from_dlpack(mixad.grad(loss)(strict)), 2 * X)
+
+
+def test_a_0d_array_of_another_library_is_not_used_under_an_old_name() -> None:
+    """There ``total += x`` changes the array, whatever it is called; here only one name follows."""
+
+    def loss(x: Any) -> Any:
+        total = first = x[0] * 2.0
+        total += x[1]
+        return total * first
+
+    with pytest.raises(TracerError, match=r"under another name: write x = x \+ y"):
+        mixad.grad(loss)(array_api_strict.asarray(X))
+
+
+def test_assignment_names_the_way_out() -> None:
+    with pytest.raises(TracerError, match="build the new array from its parts"):
+        inside(lambda x: x.__setitem__(0, 1.0))
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+def test_numbers_in_place_are_what_torch_computes() -> None:
+    import torch
+
+    def loss(x: Any) -> Any:
+        total = x.sum()
+        for row in x:
+            total += row * row
+            total *= 1.0 + row
+        return total
+
+    x = torch.tensor([0.5, -1.5, 2.0], dtype=torch.float64)
+    value, gradient = mixad.value_and_grad(loss)(x)
+    x.requires_grad_()
+    want = loss(x)
+    (slope,) = torch.autograd.grad(want, x)
+    torch.testing.assert_close(value, want.detach())
+    torch.testing.assert_close(gradient, slope)
+
+    def aliased(x: Any) -> Any:
+        total = first = x.sum()
+        total *= x[0]
+        return total + first
+
+    with pytest.raises(TracerError, match="under another name"):
+        mixad.grad(aliased)(x.detach())
+    for change in (
+        lambda a, x: operator.iadd(a, x),
+        lambda a, x: a.mul_(x),
+        lambda a, x: a[0].copy_(x[0]),
+        lambda a, x: a.__setitem__(slice(2), x[:2]),
+    ):
+        with pytest.raises(MixadError, match="would lose its derivative: make a new array"):
+            inside(lambda x, change=change: change(torch.ones(3, dtype=x.dtype), x), x.detach())
