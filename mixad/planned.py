@@ -24,8 +24,8 @@ from mixad.scalar.math import expand
 from mixad.scalar.pullback import even_chunks
 from mixad.scalar.simplify import read_params
 from mixad.scalar.types import ScalarType
-from mixad.tape.kernel_call import kernel_values
 from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
+from mixad.tape.kernel_call import kernel_values
 from mixad.tape.pullback_plan import PullbackPlan, derive_pullback
 
 __all__ = ["PlannedCall", "PlannedKernel", "planned_call"]
