@@ -231,7 +231,7 @@ class BroadcastFunction:
         moves:        8.0 MB read, 8.0 MB written
         floor:        16.0 MB at the bandwidth of a copy
         arithmetic:   1.5 Mflop, 0.094 per byte
-        kernel:       ..., new in this process
+        kernel:       ...
         """
         parsed, values = self._parsed(args, kwargs)
         indices = self._differentiated(parsed, values, wrt)

@@ -17,7 +17,7 @@ import numpy as np
 from mixad.errors import KernelTypeError
 from mixad.scalar.interpret import apply
 from mixad.scalar.ops import BY_NAME, Op
-from mixad.scalar.types import BOOL, type_of_dtype
+from mixad.scalar.types import BOOL, ScalarType, type_of_dtype
 
 Number: TypeAlias = Any
 """A Python or NumPy number; inside a kernel, a value of it."""
@@ -71,6 +71,16 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 def _evaluated(op: Op, args: tuple[Any, ...]) -> Any:
     """Compute an op on plain numbers, as the interpreter does."""
+    _check_numbers(op, args)
+    count = 1 if op.name == "where" else 0
+    conditions, numbers = map(np.bool_, args[:count]), args[count:]
+    type = _type_for(op, numbers)
+    values = (*conditions, *map(type.dtype.type, numbers))
+    result = apply(op.name, values, type if op.result == "same" else BOOL)
+    return result if any(isinstance(v, np.generic) for v in args) else result.item()
+
+
+def _check_numbers(op: Op, args: tuple[Any, ...]) -> None:
     if len(args) != op.arity:
         raise KernelTypeError(f"{op.name} takes {op.arity} arguments, got {len(args)}")
     for value in args:
@@ -79,18 +89,16 @@ def _evaluated(op: Op, args: tuple[Any, ...]) -> Any:
                 f"mixad.special.{op.name} takes numbers, got {type(value).__name__}",
                 hint="call it in a function decorated with @mixad.broadcast",
             )
-    first = 1 if op.name == "where" else 0
-    dtype = np.result_type(*args[first:])
-    found = type_of_dtype(np.float64 if op.domain == "float" and dtype.kind in "biu" else dtype)
+
+
+def _type_for(op: Op, numbers: tuple[Any, ...]) -> ScalarType:
+    """Return the type in which an op of numbers is carried out."""
+    dtype = np.result_type(*numbers)
+    is_whole = op.domain == "float" and dtype.kind in "biu"
+    found = type_of_dtype(np.float64 if is_whole else dtype)
     if found is None:
         raise KernelTypeError(f"mixad.special.{op.name} does not take {dtype}")
-    numbers = tuple(found.dtype.type(v) for v in args[first:])
-    result = apply(
-        op.name,
-        (*(np.bool_(c) for c in args[:first]), *numbers),
-        found if op.result == "same" else BOOL,
-    )
-    return result if any(isinstance(v, np.generic) for v in args) else result.item()
+    return found
 
 
 sin = _op("sin")
