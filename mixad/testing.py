@@ -286,7 +286,12 @@ class _Witness:
 
 
 def _displaced(name: str, value: Scalar, units: int) -> Scalar:
-    """Move a value by units in the last place; what has no neighbours stays."""
+    """Move a value by units in the last place; what has no neighbours stays.
+
+    The sign of a nan, which `signbit` and `copysign` read, is the processor's or the library's.
+    """
+    if np.isnan(value) and units:
+        return np.copysign(value, value.dtype.type(units))
     if not np.isfinite(value) or (value == 0 and name not in _CANCELLING):
         return value
     size = np.maximum(abs(value), value.dtype.type(1)) if name in _CANCELLING else abs(value)

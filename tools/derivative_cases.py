@@ -195,6 +195,11 @@ def _sigmoid(x: mpf) -> tuple[Any, Any, Any]:
     return 1 / (1 + mp.exp(-x)), first, -first * mp.tanh(x / 2)
 
 
+def _logistic_density(x: mpf) -> tuple[Any, Any, Any]:
+    value, slope = 1 / (4 * mp.cosh(x / 2) ** 2), -mp.tanh(x / 2)
+    return value, value * slope, value * (slope**2 - 2 * value)
+
+
 def _sqrt(x: mpf) -> tuple[Any, Any, Any]:
     r = mp.sqrt(x)
     return r, 1 / (2 * r), -1 / (4 * x * r)
@@ -479,6 +484,9 @@ CASES: Mapping[str, Case] = MappingProxyType({
                    domain=lambda x: x > -1),
     "sigmoid": _case(_unary(_sigmoid), _EXPONENTS, f32=(1.5, 2.5, 4),
                      scale=_logistic_scale(_sigmoid), why="second: the first derivative"),
+    "logistic_density": _case(_unary(_logistic_density), _EXPONENTS, f32=(2.5, 4, 4),
+                              scale=lambda x: (0, *((_logistic_density(x)[0],),) * 2),
+                              why="derivatives: the value"),
     "relu": _case(_unary(lambda x: (max(x, 0), int(x > 0), 0)), _WIDE, f32=_EXACT),
     "logaddexp": _case(_logaddexp, between(-60, 60), between(-60, 60), f32=(1, 3, 4),
                        scale=_logaddexp_scale, why="derivatives: themselves times 1 + |x - y|"),

@@ -63,8 +63,9 @@ _SMOOTH: Mapping[str, Callable[..., Value]] = MappingProxyType({
     "log1p": mp.log1p, "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "tanh": mp.tanh,
     "sinh": _small(mp.sinh), "cosh": _small(mp.cosh), "asin": mp.asin, "acos": mp.acos,
     "atan": mp.atan, "asinh": mp.asinh, "acosh": mp.acosh, "atanh": mp.atanh,
-    "sigmoid": _small(lambda x: 1 / (1 + mp.exp(-x))), "pow": _pow, "hypot": mp.hypot,
-    "atan2": mp.atan2,
+    "sigmoid": _small(lambda x: 1 / (1 + mp.exp(-x))),
+    "logistic_density": _small(lambda x: 1 / (2 * mp.cosh(x / 2)) ** 2),
+    "pow": _pow, "hypot": mp.hypot, "atan2": mp.atan2,
 })  # fmt: skip
 
 _DECIDING: Mapping[str, Callable[..., Value]] = MappingProxyType({
@@ -145,7 +146,7 @@ class _Run:
             case "where":
                 return args[1] if x else args[2]
             case "mul_zero":
-                return x if x == 0 else _real(_SMOOTH["mul"])(*args)
+                return mpf(0) if x == 0 else _real(_SMOOTH["mul"])(*args)
             case "minimum" | "maximum":
                 below = self.decided(x < args[1]), self.decided(x > args[1])
                 return self.larger(s.op == "minimum", below, *args)

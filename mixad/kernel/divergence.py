@@ -4,7 +4,8 @@ When neighbouring elements take different branches, a gang goes through both.  W
 have in common is then done once, under the union of their masks.  A tree of nested conditions is
 taken apart into its pure equations, equal ones become one, and each is given the set of branches
 that need it.  Dear equations with the same set stay under a condition of their own, which skips
-them when no lane needs them; cheap ones are computed always; selections put the results together.
+them when no lane needs them, and lesser work inside it goes along; cheap ones are computed always;
+selections put the results together.
 
 The result is an ordinary program that computes the same values.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from mixad.kernel.cost import BRANCH_COST, statement_cost
@@ -57,10 +58,13 @@ class _Arm:
     cond: _Node | Atom | None
     taken: bool
     sibling: _Arm | None = None
+    inner: list[_Arm] = field(default_factory=list)
     depth: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.depth = 0 if self.parent is None else 1 + self.parent.depth
+        if self.parent is not None:
+            self.parent.inner.append(self)
 
 
 @dataclass(eq=False)
@@ -270,16 +274,16 @@ class _Flattening:
     def emit_tree(self, s: If, tree: _Tree) -> None:
         tree.settle(s.outs)
         atoms: dict[_Node, Atom] = {}
-        for run in _runs(tree.nodes):
-            self.emit_run(run, tree, atoms)
+        for arms, run in _runs(tree.nodes):
+            self.emit_run(arms, run, tree, atoms)
         for out in s.outs:
             value = tree.value(out)
             self.names[out] = atoms[value] if isinstance(value, _Node) else value
 
-    def emit_run(self, run: Sequence[_Node], tree: _Tree, atoms: dict[_Node, Atom]) -> None:
-        """Emit nodes that the same arms need: under their condition if that can save something."""
-
-        arms = run[0].arms
+    def emit_run(
+        self, arms: Set[_Arm], run: Sequence[_Node], tree: _Tree, atoms: dict[_Node, Atom]
+    ) -> None:
+        """Emit nodes that arms need: under their condition if that can save something."""
         members = set(run)
         wanted = [n for n in run if tree.is_used_outside(n, members)]
 
@@ -290,14 +294,14 @@ class _Flattening:
                 atoms[node] = self.builder.op(node.op, *args, type=node.type)
             return [atoms[n] for n in wanted]
 
-        if tree.root in arms or sum(n.cost for n in run) < BRANCH_COST:
+        if not _is_skipped(arms, run):
             emit()
             return
         zeros = [self.builder.const(0, n.type) for n in wanted]
         outs = self.builder.if_(self.guard(arms, atoms), emit, lambda: zeros)
         atoms.update(zip(wanted, outs, strict=True))
 
-    def guard(self, arms: set[_Arm], atoms: dict[_Node, Atom]) -> Atom:
+    def guard(self, arms: Set[_Arm], atoms: dict[_Node, Atom]) -> Atom:
         """Return the condition that some arm is taken."""
         paths = [self.path(arm, atoms) for arm in sorted(arms, key=lambda a: a.index)]
         guard = paths[0]
@@ -325,23 +329,71 @@ def _is_tree(s: If) -> bool:
     )
 
 
-def _runs(nodes: Sequence[_Node]) -> Iterable[list[_Node]]:
-    """Yield the nodes in runs that the same arms need, each after what it is computed from."""
-    waiting = _widest_first(nodes)
+def _runs(nodes: Sequence[_Node]) -> Iterator[tuple[Set[_Arm], list[_Node]]]:
+    """Yield the nodes in runs, each after what it is computed from, with the arms that need it.
+
+    Runs are the nodes that the same arms need.  With a run that is skipped where no lane needs it
+    goes less work that only some of its lanes need: one branch saves most of what two would, and
+    what stays together can be computed side by side.
+    """
     alike: defaultdict[frozenset[_Arm], list[_Node]] = defaultdict(list)
     for node in nodes:
         alike[frozenset(node.arms)].append(node)
+    waiting = _widest_first(nodes)
     done: set[_Node] = set()
+
+    def taken(candidates: Iterable[_Node]) -> Iterator[_Node]:
+        for node in candidates:
+            if node not in done and _is_ready(node, done):
+                done.add(node)
+                yield node
+
     while waiting:
         arms = frozenset(next(n for n in waiting if _is_ready(n, done)).arms)
-        run = []
-        for node in alike[arms]:
-            if _is_ready(node, done):
-                run.append(node)
-                done.add(node)
+        run = list(taken(alike[arms]))
         alike[arms] = [n for n in alike[arms] if n not in done]
+        if _is_skipped(arms, run):
+            joining = _joining(arms, _cost(run), alike)
+            run += taken(n for n in nodes if n.arms in joining)
         waiting = [n for n in waiting if n not in done]
-        yield run
+        yield arms, run
+
+
+def _is_skipped(arms: Set[_Arm], run: Sequence[_Node]) -> bool:
+    """Whether a run gets a condition: some lanes may not need it, and it is dear."""
+    return all(arm.parent is not None for arm in arms) and _cost(run) >= BRANCH_COST
+
+
+def _joining(
+    arms: Set[_Arm], budget: int, alike: Mapping[frozenset[_Arm], Sequence[_Node]]
+) -> set[frozenset[_Arm]]:
+    """Return which nodes inside arms go with a run, by the arms that need them.
+
+    Their cost is at most ``budget``.  What a single op makes dear stays on its own, so that lanes
+    that do not need it hand harmless arguments to the maths library.
+    """
+    inside, joining = _with_inner(arms), set()
+    for others, nodes in alike.items():
+        cost = _cost(nodes)
+        if others <= inside and cost <= budget and all(n.cost < BRANCH_COST for n in nodes):
+            joining.add(others)
+            budget -= cost
+    return joining
+
+
+def _cost(nodes: Iterable[_Node]) -> int:
+    return sum(n.cost for n in nodes)
+
+
+def _with_inner(arms: Iterable[_Arm]) -> set[_Arm]:
+    """Return arms and all arms inside them."""
+    found: set[_Arm] = set()
+    waiting = list(arms)
+    while waiting:
+        arm = waiting.pop()
+        found.add(arm)
+        waiting += arm.inner
+    return found
 
 
 def _widest_first(nodes: Sequence[_Node]) -> list[_Node]:

@@ -328,6 +328,18 @@ class Builder:
             return yes
         if yes.type == BOOL and isinstance(yes, Const) and isinstance(no, Const):
             return cond if yes.value else self.op("not", cond)
+        return self._simplified_chain(cond, yes, no)
+
+    def _simplified_chain(self, cond: Atom, yes: Atom, no: Atom) -> Atom | None:
+        """Choose x in where(p, x, where(q, y, x)) and where(p, x, where(q, x, y)) once."""
+        inner = self._definition(no)
+        if inner is None or inner.op != "where":
+            return None
+        also, first, second = inner.args
+        if second == yes:
+            return self.op("where", self.op("or", cond, self.op("not", also)), yes, first)
+        if first == yes:
+            return self.op("where", self.op("or", cond, also), yes, second)
         return None
 
 

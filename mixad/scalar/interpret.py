@@ -219,6 +219,11 @@ def _sigmoid(x: Scalar) -> Scalar:
     return (small if x < 0 else 1.0) / (1.0 + small)
 
 
+def _logistic_density(x: Scalar) -> Scalar:
+    small = np.exp(-abs(x))
+    return small / (1.0 + small) / (1.0 + small)
+
+
 def _gamma(x: Scalar) -> Scalar:
     if x == 0:
         return math.copysign(math.inf, x)
@@ -252,14 +257,14 @@ EXACT = frozenset({"mul_zero", "sign", "minimum", "maximum", "nextafter", "isnan
 """Ops that are no instructions but have one right result; computed in the arguments' dtype."""
 
 FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
-    "mul_zero": lambda x, y: x if x == 0 else x * y,
+    "mul_zero": lambda x, y: x * y if x != 0 else x.dtype.type(0),
     "sign": np.sign, "minimum": _minimum, "maximum": _maximum, "nextafter": np.nextafter,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "relu": lambda x: _maximum(x.dtype.type(0), x),
     "powi": _powi, "fmod": np.fmod,
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
     "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
-    "sigmoid": _sigmoid, "logaddexp": np.logaddexp,
+    "sigmoid": _sigmoid, "logistic_density": _logistic_density, "logaddexp": np.logaddexp,
     "pow": np.float_power,  # np.power takes a square root for y = 0.5: nan for x = -inf
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "tanh": np.tanh,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,

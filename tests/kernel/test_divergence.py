@@ -104,6 +104,27 @@ def test_cell_skips_what_no_lane_needs():
     assert sorted(sum(c[name] for name in ("sigmoid", "tanh")) for c in guarded) == [1, 2]
 
 
+def test_lesser_work_inside_a_skipped_run_goes_with_it():
+    """Two exponentials are FLUSH's and UPDATE's, the third is UPDATE's alone: one condition."""
+    flat = flattened(expand(cell()))
+    (guard,) = conditions(flat.body)
+    assert op_counts(guard.then)["div"] == 3
+    assert "div" not in outermost_ops(flat)
+
+
+@pytest.mark.parametrize(("inner", "count"), [(BRANCH_COST, 1), (3 * BRANCH_COST, 2)])
+def test_dearer_work_inside_a_run_keeps_a_condition_of_its_own(inner, count):
+    b = Builder("inner")
+    c, d, x = b.param("c", BOOL), b.param("d", BOOL), b.param("x", F64)
+
+    def outer():
+        y = added(b, x, 2 * BRANCH_COST)
+        return b.if_(d, lambda: [added(b, y, inner)], lambda: [y])
+
+    flat = flattened(b.finish(b.if_(c, outer, lambda: [x])))
+    assert len(conditions(flat.body)) == count
+
+
 def test_only_conditions_that_vary_are_flattened():
     flags = [0, 1]
     everything_but_flags = [k for k in range(6) if k not in flags]
@@ -127,6 +148,13 @@ def dear(b, x, count):
     for _ in range(count):
         x = b.op("tan", x)
     return b.op("lt", x, b.const(0.5, F64))
+
+
+def added(b, x, count):
+    """Add so many numbers to x, one after the other."""
+    for k in range(count):
+        x = b.op("add", x, b.const(float(k + 1), F64))
+    return x
 
 
 def with_inner_condition(calls):
@@ -173,13 +201,7 @@ def test_many_cheap_equations_are_worth_a_condition():
     b = Builder("many")
     c, x = b.param("c", BOOL), b.param("x", F64)
 
-    def chain():
-        y = x
-        for k in range(BRANCH_COST + 1):
-            y = b.op("add", y, b.const(float(k + 1), F64))
-        return [y]
-
-    flat = flattened(b.finish(b.if_(c, chain, lambda: [x])))
+    flat = flattened(b.finish(b.if_(c, lambda: [added(b, x, BRANCH_COST + 1)], lambda: [x])))
     (guard,) = conditions(flat.body)
     assert op_counts(guard.then)["add"] == BRANCH_COST + 1
 

@@ -10,6 +10,7 @@ from mixad.scalar.generate import EXACT_OPS, random_program, special_values
 from mixad.scalar.interpret import apply, interpret
 from mixad.scalar.ir import ArrayType, Const, Equation, If, Line, Var, walk_statements
 from mixad.scalar.ops import BY_NAME
+from mixad.scalar.simplify import without_dead_code
 from mixad.scalar.types import BOOL, F32, F64, I8, I32, U8, ScalarType
 from mixad.scalar.verify import VerificationError, result_type, verify
 from mixad.testing import random_arguments, same_bits
@@ -174,6 +175,21 @@ def test_inverse_of_inverse_is_the_variable(name):
     b = Builder("f")
     x = b.param("x", I32)
     assert b.op(name, b.op(name, x)) is x
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_choosing_one_value_for_two_reasons_is_one_selection(mirrored):
+    """where(p, x, where(q, y, x)) and where(p, x, where(q, x, y))."""
+    b = Builder("f")
+    p, q = (b.param(name, BOOL) for name in "pq")
+    x, y = (b.param(name, F64) for name in "xy")
+    first, second = (x, y) if mirrored else (y, x)
+    out = b.op("where", p, x, b.op("where", q, first, second))
+    program = without_dead_code(b.finish([out]))
+    assert [s.op for s in walk_statements(program.body)].count("where") == 1
+    for flags in itertools.product((False, True), repeat=2):
+        expected = 1.0 if flags[0] or flags[1] == mirrored else 2.0
+        assert interpret(program, [*map(np.bool_, flags), 1.0, 2.0]) == (expected,)
 
 
 def test_mul_zero_by_a_finite_constant_is_a_plain_product():

@@ -42,7 +42,7 @@ PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
     name: getattr(module, name)
     for module, names in (
         (simple, "isfinite isinf isnan maximum minimum mul_zero nextafter powi relu sign"),
-        (exponential, "exp exp2 expm1 sigmoid tanh"),
+        (exponential, "exp exp2 expm1 logistic_density sigmoid tanh"),
         (logarithm, "log log1p log2 log10 logaddexp"),
         (power, "pow"),
         (trigonometric, "sin cos"),

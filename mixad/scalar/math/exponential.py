@@ -124,10 +124,22 @@ def expm1(x: Term) -> Term:
 
 def sigmoid(x: Term) -> Term:
     """1/(1 + exp(-x)): p = e/(1 + e) for x < 0 and 1 - p for x >= 0, with e = exp(-|x|)."""
+    smaller, larger = _tails(x)
+    return where(x < 0, smaller, larger)
+
+
+def logistic_density(x: Term) -> Term:
+    """Derivative of sigmoid as p - p², p <= ½: where that cancels, an error in p counts little."""
+    p, _ = _tails(x)
+    return fma(-p, p, p)
+
+
+def _tails(x: Term) -> tuple[Term, Term]:
+    """Return sigmoid(-|x|) and sigmoid(|x|)."""
     e, p = _logistic(x)
     d = 1 - p
     lost = fma(-p, e, e - p)  # e - p(1 + e): what rounding 1 + e and the quotient left over
-    return where(x < 0, fma(lost, d, p), d)
+    return fma(lost, d, p), d
 
 
 def tanh(x: Term) -> Term:

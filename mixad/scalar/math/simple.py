@@ -52,8 +52,8 @@ def _first_loses(beaten: Term, y: Term) -> Term:
 
 
 def mul_zero(x: Term, y: Term) -> Term:
-    """x·y, and x itself where x is zero, whatever y is."""
-    return where(x == 0, x, x * y)
+    """x·y, and 0 where x is zero, whatever y is."""
+    return where(x != 0, x * y, 0)
 
 
 def nextafter(x: Term, y: Term) -> Term:

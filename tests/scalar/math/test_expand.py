@@ -30,10 +30,11 @@ def test_only_instructions_and_libm_are_left(name):
         assert not left & set(PROGRAMS)
 
 
-def test_sigmoid_of_both_signs_and_tanh_cost_one_exponential_and_one_division():
+def test_tanh_and_all_of_the_logistic_function_cost_one_exponential_and_one_division():
     def gates(x):
         twice = 2 * x
-        return [call("tanh", x), call("sigmoid", twice) * call("sigmoid", -twice)]
+        both = call("sigmoid", twice) * call("sigmoid", -twice)
+        return [call("tanh", x), both, call("logistic_density", twice)]
 
     program = expand(built(gates))
     assert count(program, "div") == 1

@@ -1,0 +1,98 @@
+"""The order of a program's statements: what the end waits for longest comes first.
+
+The chains of a program that do not depend on one another (two sigmoids, say) stand one after the
+other as they were written, each operation waiting for the one before.  A processor finds work in
+the other chains only as far as it looks ahead, which is less than a gang of a large kernel.  So
+statements are sorted by their *height*, the time from their start to the end of the block (Hu,
+"Parallel sequencing and assembly line problems", Oper. Res. 9, 1961): chains take turns, and what
+is needed late is computed late.  No value changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from mixad.kernel.cost import statement_cost
+from mixad.scalar.ir import (
+    Block,
+    Equation,
+    If,
+    Program,
+    Statement,
+    Var,
+    While,
+    nested_blocks,
+    read_atoms,
+    written_vars,
+)
+
+__all__ = ["order_by_height"]
+
+_LATENCY: Mapping[str, int] = MappingProxyType({
+    "add": 4, "sub": 4, "mul": 4, "fma": 4, "div": 12, "sqrt": 16,
+    "lt": 4, "le": 4, "gt": 4, "ge": 4, "eq": 4, "ne": 4, "where": 2,
+})  # fmt: skip
+"""Cycles from an op's arguments to its result, as recent x86 processors take them."""
+
+
+def order_by_height(program: Program) -> Program:
+    """Return a program with the statements of each block in the order of their heights.
+
+    Parameters
+    ----------
+    program : Program
+        Any program that accumulates into no array.
+
+    Returns
+    -------
+    Program
+        Computes the same values.
+    """
+    return replace(program, body=_ordered(program.body))
+
+
+def _ordered(block: Block) -> Block:
+    """Sort a block and the blocks inside it; equal heights stay in the order they were in."""
+    heights = _heights(block)
+    order = sorted(range(len(heights)), key=lambda i: -heights[i])
+    return Block(tuple(_inside(block.statements[i]) for i in order), block.results)
+
+
+def _heights(block: Block) -> list[int]:
+    """Return for each statement the time from its start until all that need it are done."""
+    after: defaultdict[Var, int] = defaultdict(int)
+    heights = []
+    for s in reversed(block.statements):
+        height = _latency(s) + max((after[v] for v in written_vars(s)), default=0)
+        for var in _reads(s):
+            after[var] = max(after[var], height)
+        heights.append(height)
+    return heights[::-1]
+
+
+def _latency(s: Statement) -> int:
+    """Return the time that a statement takes; what holds others is as long as it is dear."""
+    known = _LATENCY.get(s.op) if isinstance(s, Equation) else None
+    return known or statement_cost(s)
+
+
+def _reads(s: Statement) -> Iterator[Var]:
+    """Yield the variables that a statement reads, also inside its blocks."""
+    yield from (a for a in read_atoms(s) if isinstance(a, Var))
+    for block in nested_blocks(s):
+        yield from (a for a in block.results if isinstance(a, Var))
+        for inner in block.statements:
+            yield from _reads(inner)
+
+
+def _inside(s: Statement) -> Statement:
+    """Sort the blocks inside a statement."""
+    match s:
+        case If():
+            return replace(s, then=_ordered(s.then), orelse=_ordered(s.orelse))
+        case While():
+            return replace(s, cond=_ordered(s.cond), body=_ordered(s.body))
+    return s
