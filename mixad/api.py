@@ -192,6 +192,8 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
 def stop_gradient(tree: Any) -> Any:
     """Return the values of a pytree without their derivatives, for every transform around.
 
+    Inside a kernel, its argument is a number or a tuple of them.
+
     Parameters
     ----------
     tree : array or pytree
@@ -209,6 +211,9 @@ def stop_gradient(tree: Any) -> Any:
     np.float64(3.0)
     """
     return pytree.tree_map(plain, tree)
+
+
+stop_gradient.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # for the parser
 
 
 def _scalar_vjp(

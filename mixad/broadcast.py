@@ -19,6 +19,7 @@ from mixad.kernel.options import KernelOptions, Placement, Strategy
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
 from mixad.scalar.ir import ArrayType, Program
+from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.parse import (
     PYTHON_SCALARS,
     Argument,
@@ -253,6 +254,9 @@ class BroadcastFunction:
                 f"carries at most {MAX_PARTIALS} partials",
                 hint="call duals several times, with some names in wrt each time",
             )
+        warn_of_decided_results(
+            parsed.program, tuple(indices), tuple(range(len(parsed.program.outputs)))
+        )
         passes = even_chunks(len(indices), self._options.chunk or MAX_PARTIALS) or (range(0),)
         parts = [
             self._dual_pass(parsed.program, values, [indices[slot] for slot in slots])

@@ -10,6 +10,9 @@
     │   └── KernelGradientError TypeError       its gradient needs what mixad cannot give
     ├── TracerError             TypeError       a traced value was used as a plain one, or too late
     └── BackendError            RuntimeError    no backend can serve, or one failed
+
+    MixadWarning                UserWarning
+    └── ZeroDerivativeWarning                   a derivative is zero where it is hardly meant to be
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ __all__ = [
     "KernelSyntaxError",
     "KernelTypeError",
     "MixadError",
+    "MixadWarning",
     "SourceLocation",
     "TracerError",
+    "ZeroDerivativeWarning",
     "format_at",
 ]
 
@@ -218,3 +223,15 @@ class TracerError(MixadError, TypeError):
 
 class BackendError(MixadError, RuntimeError):
     """No backend can serve a request, or the one asked for failed; the message has the reason."""
+
+
+class MixadWarning(UserWarning):
+    """Base of the warnings that tell of something in the user's function."""
+
+
+class ZeroDerivativeWarning(MixadWarning):
+    """The result of a loop depends on an input through comparisons only, as that of bisection does.
+
+    Its derivative is zero.  One step of Newton's method from the result has the derivative of the
+    root; ``mixad.stop_gradient`` around the result says that a constant is meant.
+    """

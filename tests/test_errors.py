@@ -29,6 +29,11 @@ def test_each_error_is_a_mixad_error_and_a_builtin(name, builtin):
     assert isinstance(caught.value, MixadError)
 
 
+def test_warnings_are_user_warnings():
+    assert issubclass(errors.ZeroDerivativeWarning, errors.MixadWarning)
+    assert issubclass(errors.MixadWarning, UserWarning)
+
+
 KERNEL_ERRORS = [errors.KernelSyntaxError, errors.KernelTypeError, errors.KernelGradientError]
 
 

@@ -165,13 +165,14 @@ class Builder:
         inits: Sequence[Atom],
         cond: Callable[..., Atom],
         body: Callable[..., Sequence[Atom]],
+        names: tuple[str, ...] = (),
     ) -> tuple[Atom, ...]:
         """Add a ``While``; ``cond`` and ``body`` are called with the carries' variables."""
         line = self.line
         carries = tuple(self.fresh(a.type) for a in inits)
         test = self.block(lambda: (cond(*carries),))
         turn = self.block(lambda: body(*carries))
-        return self.add_while(carries, inits, test, turn, line)
+        return self.add_while(carries, inits, test, turn, line, names)
 
     def add_while(
         self,
@@ -180,10 +181,11 @@ class Builder:
         cond: Block,
         body: Block,
         line: Line | None,
+        names: tuple[str, ...] = (),
     ) -> tuple[Var, ...]:
         """Add a ``While`` of two finished blocks over ``carries``, and return its results."""
         outs = tuple(self.fresh(a.type) for a in inits)
-        self._append(While(outs, tuple(carries), tuple(inits), cond, body, line))
+        self._append(While(outs, tuple(carries), tuple(inits), cond, body, line, names))
         return outs
 
     def load(self, array: Var, *indices: Atom) -> Atom:
@@ -305,7 +307,7 @@ class Builder:
             names.update(zip(s.carries, carries, strict=True))
             return nested(s.cond)()[0]
 
-        return self.while_(inits, cond, lambda *carries: nested(s.body)())
+        return self.while_(inits, cond, lambda *carries: nested(s.body)(), s.names)
 
     def _simplified(self, name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
         """Return a value that equals the op's for every input, if there is a simpler one."""

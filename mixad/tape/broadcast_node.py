@@ -17,6 +17,7 @@ from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
+from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.types import ScalarType
 from mixad.tape.cell import Cell, PendingCall, kernel_values
 from mixad.tape.node import Cotangents, Rule, apply_rule
@@ -136,6 +137,7 @@ class KernelNode:
         """Run, or record, the pullback program; it makes pending outputs on its way."""
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
         given = {r: g for r, g in zip(self.results, cotangents, strict=False) if g is not None}
+        warn_of_decided_results(self.program, wrt, tuple(given))
         gradients: list[Any] = [None] * len(self.parents)
         found = self._with_primals(wrt, given, level)
         if found is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
+from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.broadcast_node import KernelNode, apply_plan
 from mixad.tape.cell import Cell, PendingCall
 from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
@@ -64,6 +65,7 @@ class ForwardNode:
         """Run, or record, the contraction of the partials with the cotangents."""
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
         given = {m: g for m, g in enumerate(cotangents) if g is not None}
+        warn_of_decided_results(self.plan.program, wrt, tuple(given))
         plan = plan_contraction(self.plan, wrt, tuple(given))
         values = [*self.residuals, *given.values()]
         for i in plan.kept:

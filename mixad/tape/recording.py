@@ -38,13 +38,9 @@ class KernelCall:
     outputs: tuple[OutputRequest, ...]
 
     @staticmethod
-    @lru_cache(maxsize=4096)
     def storing(*passes: Program) -> KernelCall:
         """Return the call that stores every output of some programs."""
-        outputs = (
-            OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs))
-        )
-        return KernelCall(passes, tuple(outputs))
+        return _storing(passes, passes[0].origin if passes else "")
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -63,6 +59,13 @@ class KernelCall:
             tuple(r.result for r in self.outputs if r.pass_index == at)
             for at in range(len(self.passes))
         )
+
+
+# Of equal programs, each has errors and warnings of its own: the origin is in the key.
+@lru_cache(maxsize=4096)
+def _storing(passes: tuple[Program, ...], origin: str) -> KernelCall:
+    outputs = (OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs)))
+    return KernelCall(passes, tuple(outputs))
 
 
 class Recording(NamedTuple):

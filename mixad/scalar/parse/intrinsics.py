@@ -16,14 +16,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mixad.scalar.ir import Const
+from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.values import Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion import Typed
-from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
+from mixad.scalar.types import ALL_TYPES, BOOL, F64, I32, I64
 
 __all__ = ["Arguments", "Handler", "intrinsic"]
 
@@ -44,6 +44,8 @@ def intrinsic(function: Any) -> Handler | None:
     name = op_name(function)
     if name is not None and name in BY_NAME:
         return partial(_op, name)
+    if name is not None:
+        return _MARKED[name]
     try:
         return _KNOWN.get(function)
     except TypeError:  # not hashable
@@ -210,6 +212,23 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
     return Scalar(atom, to.weak)
 
 
+def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    if len(arguments.positional) == 1 and isinstance(arguments.positional[0], Tuple):
+        items = arguments.positional[0].items
+        return Tuple(tuple(_stop_gradient(frame, node, Arguments([i], {})) for i in items))
+    (x,) = numbers(frame, node, arguments, (1,))
+    return Scalar(_constant(frame, x.atom), x.weak)
+
+
+def _constant(frame: Frame, atom: Atom) -> Atom:
+    """Take a float through its bits: the same number, and no derivative follows."""
+    type_ = atom.type
+    if not type_.is_float:
+        return atom
+    bits = frame.builder.op("bitcast", atom, type=I64 if type_.bits == I64.bits else I32)
+    return frame.builder.op("bitcast", bits, type=type_)
+
+
 def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`math.log(x)`, or to a base."""
     x, *base = numbers(frame, node, arguments, (1, 2))
@@ -235,6 +254,9 @@ def _python_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     x, y = numbers(frame, node, arguments, (2,))
     return operators.power(frame, node, x, y)
 
+
+_MARKED: dict[str, Handler] = {"stop_gradient": _stop_gradient}
+"""Functions of mixad that are no ops, by their mark."""
 
 _SPELLED = ("inf", "-inf", "nan", "infinity", "-infinity")
 
