@@ -127,6 +127,37 @@ def test_loop_that_runs_a_different_number_of_times_in_each_lane() -> None:
     np.testing.assert_allclose(dx, n * x ** (n - 1), rtol=1e-14)
 
 
+LARGEST, LEAST = 2**63 - 1, -(2**63)
+RANGES_AT_THE_EDGE = [
+    (LARGEST - 5, LARGEST, 2), (LARGEST - 1, LARGEST, LARGEST), (LEAST, LARGEST, LARGEST),
+    (LEAST, LARGEST, 2**62), (LEAST + 5, LEAST, -2), (LARGEST, LEAST, LEAST),
+    (LARGEST, LEAST, -(2**62)), (LARGEST - 2, LARGEST, 1), (LEAST + 2, LEAST, -1), (5, 3, LARGEST),
+    (0, -1, LEAST), (-1, LEAST, LEAST),
+]  # fmt: skip
+
+
+def runs(start: Any, stop: Any, step: Any) -> Any:
+    turns, last = 0, -7
+    for i in range(start, stop, step):
+        turns += 1
+        last = i
+        if turns > 100:
+            break
+    return turns, last
+
+
+@pytest.mark.parametrize("bounds", RANGES_AT_THE_EDGE)
+def test_range_ends_where_the_next_step_would_overflow(bounds: tuple[int, int, int]) -> None:
+    start, stop, step = bounds
+    kernel = mixad.broadcast(runs)
+    assert kernel(*bounds) == runs(*bounds)  # one number for all lanes
+    got = kernel(*(np.asarray([b]) for b in bounds))
+    assert tuple(g.item() for g in got) == runs(*bounds)
+    two = {2: lambda a, b: runs(a, b, 2), -2: lambda a, b: runs(a, b, -2)}.get(step)
+    if two is not None:  # a literal step
+        assert mixad.broadcast(two)(start, stop) == runs(*bounds)
+
+
 def test_an_inactive_lane_computes_nothing_that_is_seen() -> None:
     def f(n: Any, d: Any) -> Any:
         return n // d if d != 0 else -1

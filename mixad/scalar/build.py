@@ -31,7 +31,7 @@ from mixad.scalar.ir import (
     While,
 )
 from mixad.scalar.ops import BY_NAME
-from mixad.scalar.types import BOOL, ScalarType
+from mixad.scalar.types import BOOL, ScalarType, integer_bounds
 from mixad.scalar.verify import VerificationError, result_type
 
 __all__ = ["Builder", "Draft"]
@@ -133,6 +133,17 @@ class Builder:
     def convert(self, atom: Atom, type: ScalarType) -> Atom:
         """Return ``atom`` as a value of another type."""
         return atom if atom.type == type else self.op("convert", atom, type=type)
+
+    def bounds(self, atom: Atom) -> tuple[int, int]:
+        """Return the least and the largest value that an integer can have, as far as is known."""
+        if isinstance(atom, Const):
+            return int(atom.value), int(atom.value)
+        found = self._definition(atom)
+        own = integer_bounds(atom.type)
+        if found is None or found.op != "convert" or found.args[0].type.is_float:
+            return own
+        before = self.bounds(found.args[0])
+        return before if own[0] <= before[0] and before[1] <= own[1] else own
 
     def if_(
         self,

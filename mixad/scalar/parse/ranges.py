@@ -13,7 +13,7 @@ from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
 from mixad.scalar.parse.names import walk_scope
 from mixad.scalar.parse.statements import assign_target
 from mixad.scalar.parse.values import Bound, Object, Scalar, Tuple, Value, kind_of
-from mixad.scalar.types import I64
+from mixad.scalar.types import I64, integer_bounds
 
 __all__ = ["run_for"]
 
@@ -108,11 +108,32 @@ def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
         assign_target(frame, s.target, Scalar(here, True))
         run_block(frame, s.body)
         frame.passed("continue")
-        following = builder.op("add", here, step)
+        following = _following(frame, here, stop, step)
         frame.state.names[counter] = Bound(Scalar(following, True), s.lineno)
 
     frame.state.names[counter] = Bound(Scalar(start, True), s.lineno)
     run_loop(frame, LoopPlan(s, test, turn, (counter,)))
+
+
+def _following(frame: Frame, here: Atom, stop: Atom, step: Atom) -> Atom:
+    """Return the counter of the next turn: the stop where a step from here would overflow."""
+    builder = frame.builder
+    following = builder.op("add", here, step)
+    if not isinstance(step, Const):
+        falling = builder.op("lt", step, builder.const(0, I64))
+        overflows = builder.op("ne", falling, builder.op("lt", following, here))
+    elif _stays(frame, stop, int(step.value)):
+        return following
+    else:
+        overflows = builder.op("lt" if step.value > 0 else "gt", following, here)
+    return builder.op("where", overflows, stop, following)
+
+
+def _stays(frame: Frame, stop: Atom, step: int) -> bool:
+    """Whether one step from any number before the stop stays within 64 bits."""
+    low, high = frame.builder.bounds(stop)
+    least, largest = integer_bounds(I64)
+    return high - 1 + step <= largest if step > 0 else low + 1 + step >= least
 
 
 def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:
