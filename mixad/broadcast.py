@@ -26,6 +26,7 @@ from mixad.scalar.parse import (
     FunctionSource,
     Parsed,
     Snapshot,
+    check_limits,
     parse,
     read_function,
 )
@@ -358,7 +359,10 @@ class BroadcastFunction:
             if len(self._compiled) >= _MOST_COMPILED:
                 self._compiled.clear()
             compiled = self._compiled[key] = self._compile(values, snapshot)
-        return compiled, (*values, *snapshot.values(compiled.parsed))
+        values = (*values, *snapshot.values(compiled.parsed))
+        if compiled.parsed.limits:
+            check_limits(compiled.parsed, values)
+        return compiled, values
 
     def _compile(self, values: Sequence[Any], snapshot: Snapshot) -> _Compiled:
         arguments = tuple(map(self._described, self._source.parameters, values))

@@ -7,6 +7,7 @@
     ├── KernelError                             something about the user's scalar function
     │   ├── KernelSyntaxError   SyntaxError     the function uses what cannot be compiled
     │   ├── KernelTypeError     TypeError       its types do not fit
+    │   ├── KernelOverflowError OverflowError   a Python integer does not fit the array beside it
     │   └── KernelGradientError TypeError       its gradient needs what mixad cannot give
     ├── TracerError             TypeError       a traced value was used as a plain one, or too late
     └── BackendError            RuntimeError    no backend can serve, or one failed
@@ -25,6 +26,7 @@ __all__ = [
     "ConfigurationError",
     "KernelError",
     "KernelGradientError",
+    "KernelOverflowError",
     "KernelSyntaxError",
     "KernelTypeError",
     "MixadError",
@@ -211,6 +213,10 @@ class KernelSyntaxError(KernelError, SyntaxError):
 
 class KernelTypeError(KernelError, TypeError):
     """The types or dtypes in the function, or those of its arguments, do not fit."""
+
+
+class KernelOverflowError(KernelError, OverflowError):
+    """A Python integer from outside does not fit the integer type of the array that it meets."""
 
 
 class KernelGradientError(KernelError, TypeError):

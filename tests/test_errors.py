@@ -19,6 +19,7 @@ PLACE = SourceLocation("cell.py", 3, 11, 16, "    return a @ b")
         ("KernelSyntaxError", SyntaxError),
         ("KernelTypeError", TypeError),
         ("KernelGradientError", TypeError),
+        ("KernelOverflowError", OverflowError),
         ("TracerError", TypeError),
         ("BackendError", RuntimeError),
     ],

@@ -403,6 +403,109 @@ def test_integers_wrap_at_their_dtype(dtype: str) -> None:
         np.testing.assert_array_equal(got, want)
 
 
+MEETINGS = {
+    "+": lambda x, k: x + k,
+    "-": lambda x, k: k - x,
+    "*=": lambda x, k: times_in_place(x, k),
+    "//": lambda x, k: x // k,
+    "&": lambda x, k: x & k,
+    "minimum": lambda x, k: np.minimum(x, k),
+}
+NARROW = ["i1", "i2", "i4", "u1", "u2", "u4", "u8"]
+
+
+def times_in_place(x: Any, k: Any) -> Any:
+    x *= k
+    return x
+
+
+def outcome(function: Any, *arguments: Any) -> Any:
+    """Return the dtype and elements that a function gives, or that a number does not fit."""
+    try:
+        result = function(*arguments)
+    except OverflowError as error:
+        return f"{error}".splitlines()[0].rsplit(" out of bounds for ", 1)[-1]
+    return result.dtype, result.tolist()
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("f", MEETINGS.values(), ids=MEETINGS.keys())
+def test_python_integers_that_do_not_fit_are_refused_as_by_numpy(f: Any, dtype: str) -> None:
+    kernel, info = mixad.broadcast(f), np.iinfo(dtype)
+    x = np.asarray([1, 2, info.max], dtype)
+    captured = 0
+    beside = mixad.broadcast(lambda x: f(x, captured))
+    for k in (1, 100, int(info.max), int(info.min), int(info.max) + 1, int(info.min) - 1, -1):
+        if k >= 2**63:
+            continue
+        captured = k
+        with np.errstate(all="ignore"):
+            want = outcome(f, x.copy(), k)
+        assert outcome(kernel, x, k) == want, k
+        assert outcome(beside, x) == want, k
+
+
+@pytest.mark.parametrize(
+    ("f", "text"),
+    [
+        (lambda x, k: x + k, "x + k"),
+        (lambda x, k: x if x < k else k, "x if x < k else k"),
+        (lambda x, k: np.where(x < k, x, k), "np.where(x < k, x, k)"),
+    ],
+)
+def test_python_integer_that_does_not_fit_is_named_with_its_place(f: Any, text: str) -> None:
+    with pytest.raises(KernelError) as caught:
+        mixad.broadcast(f)(np.ones(2, np.int8), 300)
+    message = str(caught.value)
+    assert message.startswith("Python integer 300, the value of 'k', out of bounds for int8\n")
+    assert f"(lambda x, k: {text}," in message
+    assert message.endswith("  Instead: np.int16(300), for a result that is wide enough")
+
+
+def test_literal_that_does_not_fit_is_refused_in_every_place() -> None:
+    for f in (
+        lambda x: x + 300,
+        lambda x: x if x > 0 else 300,
+        lambda x: np.where(x > 0, x, 300),
+        lambda x: summed(300, x),
+    ):
+        with pytest.raises(OverflowError, match="Python integer 300 out of bounds for int8"):
+            mixad.broadcast(f)(np.ones(2, np.int8))
+
+
+def summed(start: Any, x: Any) -> Any:
+    for _ in range(3):
+        start += x
+    return start
+
+
+def test_python_integers_computed_in_a_kernel_wrap_at_the_type_beside_them() -> None:
+    kernel = mixad.broadcast(lambda x, k: x + (k + 1))
+    np.testing.assert_array_equal(kernel(np.asarray([1], np.int8), 299), [1 + 300 - 256])
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u4", "u8"])
+def test_comparisons_with_python_integers_are_exact(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = np.asarray([info.min, 0, 1, info.max], dtype)
+    kernel = mixad.broadcast(
+        lambda x, k: (x < k, x <= k, x > k, x >= k, x == k, x != k, k < x, k >= x, k == x)
+    )
+    for k in (0, -1, 1, 300, -300, 2**31, -(2**63), 2**63 - 1):
+        want = x < k, x <= k, x > k, x >= k, x == k, x != k, k < x, k >= x, k == x
+        for got, expected in zip(kernel(x, k), want, strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "u8"])
+def test_comparisons_with_literals_that_do_not_fit_are_known(dtype: str) -> None:
+    x = np.asarray([0, 1, 100], dtype)
+    f = lambda x: (x < 300, x >= -300, x == -300, x != 300, x > 300, x > -300)  # noqa: E731
+    want = (x < 300, x >= -300, -300 == x, 300 != x, x > 300, -300 < x)  # noqa: SIM300
+    for got, expected in zip(mixad.broadcast(f)(x), want, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u8"])
 def test_integer_division_never_traps(dtype: str) -> None:
     info = np.iinfo(dtype)

@@ -33,7 +33,7 @@ class Path:
             work()
             self.state: State = frame.state
 
-    def give(self, value: Value | None, shape: Shape) -> None:
+    def give(self, value: Value | None, shape: Shape, node: Located) -> None:
         """Add a value, in the types of a shape, to the block's results."""
         if value is None:
             self.atoms += [None] * len(list(types_in(shape)))
@@ -42,7 +42,7 @@ class Path:
             self.atoms.append(value.atom)
             return
         with self.frame.builder.writing(self.draft):
-            self.atoms += atoms_of(self.frame, value, shape)
+            self.atoms += atoms_of(self.frame, value, shape, node)
 
 
 def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
@@ -136,8 +136,8 @@ def _meet(
     ]
     for (a, b), shape in zip(bound, shapes, strict=True):
         if shape is not None:
-            yes.give(a and a.value, shape)
-            no.give(b and b.value, shape)
+            yes.give(a and a.value, shape, node)
+            no.give(b and b.value, shape, node)
     kinds = list({**yes.state.exits, **no.state.exits})
     for path in (yes, no):
         path.atoms += [path.state.exits.get(k) or Const(False, BOOL) for k in kinds]

@@ -14,7 +14,7 @@ from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.branch import run_block
 from mixad.scalar.parse.calls import inline
 from mixad.scalar.parse.expressions import EXPRESSIONS
-from mixad.scalar.parse.frame import Capture, Frame, State, Walk
+from mixad.scalar.parse.frame import Capture, Frame, Limit, State, Walk, fits, overflow
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
 from mixad.scalar.parse.snapshot import FunctionSource, Snapshot
@@ -23,7 +23,7 @@ from mixad.scalar.parse.values import Bound, Scalar, Tuple, Value
 from mixad.scalar.promotion import NUMPY, Rules
 from mixad.scalar.simplify import without_dead_code
 
-__all__ = ["Parsed", "parse"]
+__all__ = ["Parsed", "check_limits", "parse"]
 
 _STATEMENTS: Mapping[type, Callable[[Frame, Any], None]] = MappingProxyType(
     {**SIMPLE_STATEMENTS, ast.While: run_while, ast.For: run_for}
@@ -42,11 +42,14 @@ class Parsed:
         What the program takes from outside; `Snapshot.values` has their values.
     single : bool
         False if the function returns a tuple.
+    limits : tuple of Limit
+        Which Python integers must fit which types; `check_limits` looks at their values.
     """
 
     program: Program
     captures: tuple[Capture, ...]
     single: bool
+    limits: tuple[Limit, ...] = ()
 
 
 def parse(
@@ -92,7 +95,41 @@ def parse(
     result = inline(frame)
     outputs = result.items if isinstance(result, Tuple) else (result,)
     program = without_dead_code(builder.finish([_output(frame, value) for value in outputs]))
-    return Parsed(program, tuple(walk.captures), not isinstance(result, Tuple))
+    return Parsed(
+        program, tuple(walk.captures), not isinstance(result, Tuple), _limits(walk, program)
+    )
+
+
+def _limits(walk: Walk, program: Program) -> tuple[Limit, ...]:
+    """Return where Python integers from outside meet others; those computed inside wrap."""
+    at = {param.var: i for i, param in enumerate(program.params)}
+    return tuple(
+        Limit(at[var], type_, location)
+        for (var, type_), location in walk.adopted.items()
+        if var in at
+    )
+
+
+def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
+    """Refuse a Python integer that does not fit the array beside it, as NumPy does.
+
+    Parameters
+    ----------
+    parsed : Parsed
+        The function.
+    values : sequence
+        One for each param of its program.
+
+    Raises
+    ------
+    KernelOverflowError
+        If one does not fit.
+    """
+    for limit in parsed.limits:
+        value = values[limit.param]
+        if not fits(value, limit.type):
+            name = parsed.program.params[limit.param].name
+            raise overflow(limit.location, value, limit.type, name)
 
 
 def _refuse_variadic(frame: Frame) -> None:

@@ -144,7 +144,7 @@ def _meet(
             "give both values one type",
         ) from None
     for path, value in (yes, no):
-        path.give(value, shape)
+        path.give(value, shape, node)
     return rebuilt(shape, iter(select(frame, cond, yes[0], no[0], frame.builder.line)))
 
 

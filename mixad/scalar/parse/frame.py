@@ -8,7 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError
+from mixad.errors import (
+    KernelError,
+    KernelOverflowError,
+    KernelSyntaxError,
+    KernelTypeError,
+    SourceLocation,
+)
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Var
 from mixad.scalar.parse.argument import Argument
@@ -19,9 +25,9 @@ from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Bound, Captured, Helper, Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion import Rules, Typed
-from mixad.scalar.types import BOOL, F64, I64
+from mixad.scalar.types import BOOL, F64, I16, I32, I64, U64, ScalarType, integer_bounds
 
-__all__ = ["Capture", "Exit", "Frame", "State", "Walk"]
+__all__ = ["Capture", "Exit", "Frame", "Limit", "State", "Walk"]
 
 # A function may be active in itself so often, by way of functions passed as arguments.
 _MOST_NESTED = 4
@@ -46,6 +52,25 @@ class Capture:
     name: str
     address: Address
     indexed: bool = False
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A Python integer from outside that meets integers of another type.
+
+    Attributes
+    ----------
+    param : int
+        Which parameter of the program it is.
+    type : ScalarType
+        What it must fit.
+    location : SourceLocation
+        Where they meet.
+    """
+
+    param: int
+    type: ScalarType
+    location: SourceLocation
 
 
 @dataclass
@@ -76,6 +101,7 @@ class Walk:
     statements: Mapping[type, Callable[[Frame, Any], None]]
     run: Callable[[Frame, Sequence[ast.stmt]], None]
     captures: dict[Capture, Var] = field(default_factory=dict)
+    adopted: dict[tuple[Var, ScalarType], SourceLocation] = field(default_factory=dict)
     active: list[object] = field(default_factory=list)
 
     def capture(self, name: str, address: Address, argument: Argument) -> Scalar:
@@ -170,6 +196,19 @@ class Frame:
     def convert(self, scalar: Scalar, to: Typed) -> Scalar:
         """Return a number in another type."""
         return Scalar(self.builder.convert(scalar.atom, to.type), to.weak)
+
+    def adopt(self, scalar: Scalar, type_: ScalarType, node: Located) -> Atom:
+        """Return a number in the type that it takes beside others.
+
+        A Python integer must fit: a literal is checked now, one from outside at every call.
+        """
+        atom = scalar.atom
+        if scalar.weak and type_.is_integer and atom.type == I64 != type_:
+            if isinstance(atom, Var):
+                self.walk.adopted.setdefault((atom, type_), self.info.text.locate(node))
+            elif not fits(int(atom.value), type_):
+                raise overflow(self.info.text.locate(node), int(atom.value), type_)
+        return self.builder.convert(atom, type_)
 
     def constant(self, value: bool | int | float) -> Scalar:
         """Return a Python number as a weak constant."""
@@ -310,6 +349,25 @@ class Frame:
         return self.type_error(
             node, f"`{spelled}` is a {kind_of(value)}, a number is needed here", hint
         )
+
+
+def fits(value: int, type_: ScalarType) -> bool:
+    """Whether an integer type holds a value."""
+    low, high = integer_bounds(type_)
+    return low <= value <= high
+
+
+def overflow(
+    location: SourceLocation, value: int, type_: ScalarType, name: str | None = None
+) -> KernelOverflowError:
+    """Return the error for a Python integer that its neighbour's type does not hold."""
+    given = "" if name is None else f", the value of {name!r},"
+    message = f"Python integer {value}{given} out of bounds for {type_.dtype}"
+    wider = next((t for t in (I16, I32, I64) if fits(value, t)), None)
+    if wider is None or type_ == U64:
+        return KernelOverflowError.at(location, message, f"float({value}), for a result of floats")
+    hint = f"np.{wider.dtype}({value}), for a result that is wide enough"
+    return KernelOverflowError.at(location, message, hint)
 
 
 def is_true(atom: Atom) -> bool:

@@ -202,7 +202,9 @@ def _ends(frame: Frame, plan: LoopPlan, flags: Sequence[str]) -> list[Atom]:
         if name in plan.shapes:
             bound = ends.get(name)
             shape = plan.shapes[name]
-            atoms += atoms_of(frame, bound.value, shape) if bound else filler(frame, shape)
+            atoms += (
+                atoms_of(frame, bound.value, shape, plan.node) if bound else filler(frame, shape)
+            )
     returned = frame.exit("return")
     left = frame.builder.op("or", frame.exit("break"), returned)
     by_flag = {"going": lambda: frame.builder.op("not", left), "returned": lambda: returned}
@@ -273,7 +275,7 @@ def _inits(frame: Frame, plan: LoopPlan) -> list[Atom]:
         for name in plan.names
         if name in plan.shapes
         for atom in (
-            atoms_of(frame, start[name].value, plan.shapes[name])
+            atoms_of(frame, start[name].value, plan.shapes[name], plan.node)
             if name in start
             else filler(frame, plan.shapes[name])
         )

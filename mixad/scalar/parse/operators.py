@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from mixad.scalar.interpret import apply as evaluate
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
-from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.frame import Frame, fits
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion import Typed
-from mixad.scalar.types import BOOL, I64, ScalarType
+from mixad.scalar.types import BOOL, I64, U64, ScalarType
 
 __all__ = ["apply", "binary", "compare", "power", "unary"]
 
@@ -86,20 +86,8 @@ def join(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Typed:
 
 
 def converted(frame: Frame, node: Located, scalars: Sequence[Scalar], typed: Typed) -> list[Atom]:
-    """Return numbers in one type; a literal that does not fit is refused."""
-    return [_converted(frame, node, s, typed.type) for s in scalars]
-
-
-def _converted(frame: Frame, node: Located, scalar: Scalar, type_: ScalarType) -> Atom:
-    atom = scalar.atom
-    if scalar.weak and isinstance(atom, Const) and type_.is_integer and type_ != atom.type:
-        low = 0 if type_.kind == "uint" else -(1 << (type_.bits - 1))
-        high = low + (1 << type_.bits)
-        if not low <= int(atom.value) < high:
-            raise frame.type_error(
-                node, f"{atom.value} does not fit into {type_}", "convert the other operand"
-            )
-    return frame.builder.convert(atom, type_)
+    """Return numbers in one type; a Python integer that does not fit is refused."""
+    return [frame.adopt(s, typed.type, node) for s in scalars]
 
 
 def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> Scalar:
@@ -205,7 +193,39 @@ def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) ->
             "u64 and signed integers would be compared as floats, which loses digits",
             "convert one of them, for instance with np.int64(...)",
         )
+    if typed.type.is_integer:
+        return Scalar(_of_integers(frame, name, x, y, typed.type), typed.weak)
     return Scalar(frame.builder.op(name, *converted(frame, node, (x, y), typed)), typed.weak)
+
+
+def _of_integers(frame: Frame, name: str, x: Scalar, y: Scalar, type_: ScalarType) -> Atom:
+    """Compare integers by value; a Python integer may be one that the other's type does not hold.
+
+    A literal that it does not hold has been compared when the function is compiled.
+    """
+    builder = frame.builder
+
+    def compared(common: ScalarType) -> Atom:
+        return builder.op(name, *(builder.convert(s.atom, common) for s in (x, y)))
+
+    weak = x if x.weak else y
+    if bool(x.weak) == bool(y.weak) or weak.atom.type.is_bool:
+        return compared(type_)
+    if isinstance(weak.atom, Const):
+        if fits(int(weak.atom.value), type_):
+            return compared(type_)
+        return builder.const(_beside(name, less=(weak.atom.value > 0) == (weak is y)), BOOL)
+    if type_ != U64:
+        return compared(I64)
+    negative = builder.op("lt", weak.atom, builder.const(0, I64))
+    return builder.op(
+        "where", negative, builder.const(_beside(name, less=weak is x), BOOL), compared(U64)
+    )
+
+
+def _beside(name: str, *, less: bool) -> bool:
+    """Return what a comparison gives where its left side is less than the right, or greater."""
+    return name in (("lt", "le", "ne") if less else ("gt", "ge", "ne"))
 
 
 def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:

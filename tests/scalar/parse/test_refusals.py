@@ -11,7 +11,7 @@ import parse_refused as refused
 import pytest
 from parse_compiled import parsed
 
-from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError
+from mixad.errors import KernelError, KernelOverflowError, KernelSyntaxError, KernelTypeError
 from mixad.scalar.promotion import NUMPY, STRICT
 from mixad.scalar.types import BOOL, F32, F64, I8, I32, I64, U8, U64
 
@@ -35,7 +35,7 @@ def message_of(name, function):
     types = TYPES.get(name, (F64,) * (function.__code__.co_argcount))
     with pytest.raises(KernelError) as caught:
         parsed(function, *types, rules=STRICT if "strict" in name else NUMPY)
-    assert isinstance(caught.value, KernelSyntaxError | KernelTypeError)
+    assert isinstance(caught.value, KernelSyntaxError | KernelTypeError | KernelOverflowError)
     path = str(Path(refused.__file__))
     return f"{type(caught.value).__name__}: {caught.value}\n".replace(path, "parse_refused.py")
 
