@@ -33,7 +33,7 @@ from mixad.scalar.parse import (
 from mixad.scalar.promotion import NUMPY, Rules
 from mixad.scalar.pullback import even_chunks
 from mixad.scalar.pushforward import pushforward
-from mixad.scalar.types import ScalarType
+from mixad.scalar.types import I64, ScalarType
 from mixad.tape.apply import apply_program
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
@@ -182,6 +182,8 @@ class BroadcastFunction:
             outputs = compiled.kernel(values, self._options.backend)
         else:
             outputs = apply_program(parsed.program, values, self._options)
+        if parsed.positions:
+            values = [v for i, v in enumerate(values) if i not in parsed.positions]
         if np.ndarray not in map(type, values) and all(map(_is_number, values)):
             outputs = tuple(_as_number(out, values) for out in outputs)
         return outputs[0] if parsed.single else tuple(outputs)
@@ -362,6 +364,8 @@ class BroadcastFunction:
         values = (*values, *snapshot.values(compiled.parsed))
         if compiled.parsed.limits:
             check_limits(compiled.parsed, values)
+        if compiled.parsed.positions:
+            values = _in_one_library(values, compiled.parsed.positions)
         return compiled, values
 
     def _compile(self, values: Sequence[Any], snapshot: Snapshot) -> _Compiled:
@@ -413,6 +417,21 @@ def _rules_for(values: Sequence[Any]) -> Rules:
         if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
             return library_beside(value).rules
     return NUMPY
+
+
+_NUMPY = (np.ndarray, np.generic)
+
+
+def _in_one_library(values: Sequence[Any], positions: frozenset[int]) -> tuple[Any, ...]:
+    """Return values with the positions in tuples as arrays of the library of the others."""
+    arrays = (v for v in values if hasattr(v, "shape") and not isinstance(v, _NUMPY))
+    beside = next((v for v in arrays if not isinstance(v, Tracer) or not v.cell.weak), None)
+    if beside is None or library_beside(beside).xp is np:
+        return tuple(values)
+    placed = library_beside(beside).asarray
+    return tuple(
+        placed(v, I64, beside.device) if i in positions else v for i, v in enumerate(values)
+    )
 
 
 def _is_number(value: Any) -> bool:

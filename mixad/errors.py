@@ -8,6 +8,7 @@
     │   ├── KernelSyntaxError   SyntaxError     the function uses what cannot be compiled
     │   ├── KernelTypeError     TypeError       its types do not fit
     │   ├── KernelOverflowError OverflowError   a Python integer does not fit the array beside it
+    │   ├── KernelIndexError    IndexError      an element reads outside an array or a tuple
     │   └── KernelGradientError TypeError       its gradient needs what mixad cannot give
     ├── TracerError             TypeError       a traced value was used as a plain one, or too late
     └── BackendError            RuntimeError    no backend can serve, or one failed
@@ -26,6 +27,7 @@ __all__ = [
     "ConfigurationError",
     "KernelError",
     "KernelGradientError",
+    "KernelIndexError",
     "KernelOverflowError",
     "KernelSyntaxError",
     "KernelTypeError",
@@ -217,6 +219,10 @@ class KernelTypeError(KernelError, TypeError):
 
 class KernelOverflowError(KernelError, OverflowError):
     """A Python integer from outside does not fit the integer type of the array that it meets."""
+
+
+class KernelIndexError(KernelError, IndexError):
+    """An element reads an array or a tuple from outside at an index that it does not have."""
 
 
 class KernelGradientError(KernelError, TypeError):

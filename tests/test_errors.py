@@ -20,6 +20,7 @@ PLACE = SourceLocation("cell.py", 3, 11, 16, "    return a @ b")
         ("KernelTypeError", TypeError),
         ("KernelGradientError", TypeError),
         ("KernelOverflowError", OverflowError),
+        ("KernelIndexError", IndexError),
         ("TracerError", TypeError),
         ("BackendError", RuntimeError),
     ],

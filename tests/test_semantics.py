@@ -473,6 +473,95 @@ def test_literal_that_does_not_fit_is_refused_in_every_place() -> None:
             mixad.broadcast(f)(np.ones(2, np.int8))
 
 
+TABLE_OF_TWO = np.asarray([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0]])
+WEIGHTS = (0.5, 1.5, 2.5)
+PAIRS = ((1.0, 2.0), (3.0, 4.0))
+
+
+def from_table(i: Any, j: Any, x: Any) -> Any:
+    value = TABLE_OF_TWO[i, j]  # the line of the read
+    return value * x
+
+
+def from_tuple(i: Any, x: Any) -> Any:
+    if x < 0:
+        return -x
+    return WEIGHTS[i] * x
+
+
+BACKENDS = ["cpu", "reference"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("run", ["plain", "gradient", "duals", "pending sum"])
+def test_index_outside_an_array_is_named_with_its_element_and_line(backend: str, run: str) -> None:
+    kernel = mixad.broadcast(backend=backend)(from_table)
+    rows, columns = np.zeros((40, 1), int), np.arange(70) % 3
+    x = np.ones((40, 70))
+    calls: dict[str, Any] = {
+        "plain": lambda: kernel(rows, columns, x),
+        "gradient": lambda: mixad.grad(lambda x: kernel(rows, columns, x).sum())(x),
+        "duals": lambda: kernel.duals(rows, columns, x, wrt="x"),
+        "pending sum": lambda: mixad.value_and_grad(lambda x: kernel(rows, columns, x).sum())(x),
+    }
+    calls[run]()
+    for array, at, wrong, element, index in (
+        (rows, (35, 0), 2, "(35, 0)", "(2, 0)"),
+        (columns, (69,), -4, "(0, 69)", "(0, -4)"),
+    ):
+        right, array[at] = array[at], wrong
+        with pytest.raises(IndexError) as caught:
+            calls[run]()
+        message = str(caught.value)
+        what = f"index {index} is outside 'TABLE_OF_TWO' of shape (2, 3)"
+        assert message.startswith(f"from_table, element {element}: {what}")
+        assert "    value = TABLE_OF_TWO[i, j]  # the line of the read\n" in message
+        assert message.endswith("  Instead: read it under an `if`, or clip the index")
+        array[at] = right
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_index_outside_a_tuple_raises_as_outside_an_array(backend: str) -> None:
+    kernel = mixad.broadcast(backend=backend)(from_tuple)
+    i, x = np.asarray([0, 2, -3, 1]), np.asarray([1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(kernel(i, x), [0.5, 5, 1.5, 6])
+    dx = mixad.grad(lambda x: kernel(i, x).sum())(x)
+    np.testing.assert_array_equal(dx, [0.5, 2.5, 0.5, 1.5])
+    for wrong in (3, -4):
+        i[2] = wrong
+        for call in (lambda: kernel(i, x), lambda: mixad.grad(lambda x: kernel(i, x).sum())(x)):
+            with pytest.raises(IndexError, match=rf"\(2,\): index {wrong} is outside 'WEIGHTS' of"):
+                call()
+        np.testing.assert_array_equal(kernel(i, -x), x)  # read by no element
+
+
+@pytest.mark.parametrize("index", [0, -1, 2, np.int8(1), np.uint64(2)])
+def test_tuples_are_indexed_by_numbers_too(index: Any) -> None:
+    kernel = mixad.broadcast(from_tuple)
+    got = kernel(index, 2.0)
+    assert got == from_tuple(index, 2.0)
+    assert type(got) is (float if type(index) is int else np.float64)
+    with pytest.raises(IndexError, match="from_tuple: index 5 is outside 'WEIGHTS' of"):
+        kernel(5, 2.0)
+
+
+def test_items_of_a_tuple_may_be_tuples_and_values_of_the_kernel() -> None:
+    kernel = mixad.broadcast(lambda i, x: PAIRS[i][1] * (x, x * x)[i])
+    i, x = np.asarray([0, 1, -1]), np.asarray([2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(kernel(i, x), [4, 36, 64])
+    np.testing.assert_array_equal(mixad.grad(lambda x: kernel(i, x).sum())(x), [2, 24, 32])
+
+
+@pytest.mark.parametrize(
+    "f", [lambda i: WEIGHTS[i % 3], lambda i: WEIGHTS[i & 1], lambda i: WEIGHTS[i > 0]]
+)
+def test_an_index_that_is_inside_needs_no_check(f: Any) -> None:
+    i = np.asarray([-5, 0, 7])
+    kernel = mixad.broadcast(f)
+    np.testing.assert_array_equal(kernel(i), [f(int(n)) for n in i])
+    assert "load" not in kernel.source(i)
+
+
 def summed(start: Any, x: Any) -> Any:
     for _ in range(3):
         start += x

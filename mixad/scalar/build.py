@@ -138,12 +138,16 @@ class Builder:
         """Return the least and the largest value that an integer can have, as far as is known."""
         if isinstance(atom, Const):
             return int(atom.value), int(atom.value)
-        found = self._definition(atom)
-        own = integer_bounds(atom.type)
-        if found is None or found.op != "convert" or found.args[0].type.is_float:
-            return own
-        before = self.bounds(found.args[0])
-        return before if own[0] <= before[0] and before[1] <= own[1] else own
+        own, found = integer_bounds(atom.type), self._definition(atom)
+        match found:
+            case Equation(op="convert", args=(source,)) if not source.type.is_float:
+                before = self.bounds(source)
+                return before if own[0] <= before[0] and before[1] <= own[1] else own
+            case Equation(op="mod", args=(_, Const(value=divisor))) if divisor > 0:
+                return 0, int(divisor) - 1
+            case Equation(op="and", args=(_, Const(value=mask))) if mask >= 0:
+                return 0, int(mask)
+        return own
 
     def if_(
         self,

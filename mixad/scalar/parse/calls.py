@@ -106,6 +106,7 @@ def inline(frame: Frame) -> Value:
     try:
         _ = frame.info.liveness  # checks the whole function first
         if isinstance(frame.info.node, ast.Lambda):
+            frame.builder.line = frame.info.text.line(frame.info.node.body)
             return frame.value(frame.info.node.body)
         frame.walk.run(frame, frame.info.node.body)
     finally:

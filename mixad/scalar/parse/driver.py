@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -50,6 +51,12 @@ class Parsed:
     captures: tuple[Capture, ...]
     single: bool
     limits: tuple[Limit, ...] = ()
+
+    @cached_property
+    def positions(self) -> frozenset[int]:
+        """Which params of the program are the positions in a tuple, always arrays of NumPy."""
+        first = len(self.program.params) - len(self.captures)
+        return frozenset(first + i for i, c in enumerate(self.captures) if c.positions)
 
 
 def parse(

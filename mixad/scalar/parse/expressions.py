@@ -190,14 +190,35 @@ def _item(frame: Frame, node: ast.Subscript, value: Tuple, index: int) -> Value:
 
 def _chosen(frame: Frame, node: ast.Subscript, value: Tuple, index: Scalar) -> Value:
     """Select the item at an index that is known when the kernel runs."""
-    size = len(value.items)
-    position = frame.builder.convert(index.atom, I64)
-    wrapped = apply(frame, node, "mod", (Scalar(position, True), frame.constant(size)))
-    result = frame.as_scalar(value.items[0], node)
+    if not value.items:
+        raise frame.type_error(node, "a tuple without items is indexed")
+    position = _position(frame, node, len(value.items), index.atom)
+    result = value.items[0]
     for i, item in enumerate(value.items[1:], 1):
-        here = compare(frame, node, ast.Eq(), wrapped, frame.constant(i))
-        result = apply(frame, node, "where", (here, frame.as_scalar(item, node), result))
+        here = compare(frame, node, ast.Eq(), position, frame.constant(i))
+        result = _selected(frame, node, here, item, result)
     return result
+
+
+def _position(frame: Frame, node: ast.Subscript, size: int, index: Atom) -> Scalar:
+    """Return an index counted from the start.
+
+    Where it may be outside it is read from an array of positions: that raises as arrays do.
+    """
+    index = frame.builder.convert(index, I64) if index.type.is_bool else index
+    low, high = frame.builder.bounds(index)
+    if not (low >= 0 and high < size):
+        index = frame.builder.load(frame.walk.positions(ast.unparse(node.value), size), index)
+    return Scalar(frame.builder.convert(index, I64), True)
+
+
+def _selected(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
+    """Return one of two numbers, or of two tuples of one length, item by item."""
+    if isinstance(yes, Tuple) and isinstance(no, Tuple) and len(yes.items) == len(no.items):
+        pairs = zip(yes.items, no.items, strict=True)
+        return Tuple(tuple(_selected(frame, node, cond, a, b) for a, b in pairs))
+    choices = (frame.as_scalar(v, node) for v in (yes, no))
+    return apply(frame, node, "where", (cond, *choices))
 
 
 def _slice(frame: Frame, node: ast.Slice) -> slice:

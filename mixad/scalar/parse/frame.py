@@ -47,11 +47,14 @@ class Capture:
         Where `Snapshot.value` finds it.
     indexed : bool
         Whether the parameter is an array that the program indexes.
+    positions : int
+        If not 0, the value is no one's: it is the array of so many positions in a tuple.
     """
 
     name: str
     address: Address
     indexed: bool = False
+    positions: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,13 @@ class Walk:
         if key not in self.captures:
             type_ = ArrayType(array.argument.type, array.argument.rank)
             self.captures[key] = self.builder.array_param(array.name, type_)
+        return self.captures[key]
+
+    def positions(self, name: str, count: int) -> Var:
+        """Return the array 0, 1, … of the positions in a tuple: reading it checks an index."""
+        key = Capture(name, (), indexed=True, positions=count)
+        if key not in self.captures:
+            self.captures[key] = self.builder.array_param(name, ArrayType(I64, 1))
         return self.captures[key]
 
 

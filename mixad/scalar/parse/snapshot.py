@@ -12,6 +12,7 @@ import inspect
 import types
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -244,7 +245,18 @@ class Snapshot:
 
     def values(self, parsed: Any) -> tuple[Any, ...]:
         """Return the values that a parsed program's captures have in this snapshot, in order."""
-        return tuple([self.value(capture.address) for capture in parsed.captures])
+        return tuple(
+            [
+                positions(c.positions) if c.positions else self.value(c.address)
+                for c in parsed.captures
+            ]
+        )
+
+
+@cache
+def positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the positions in a tuple of so many items."""
+    return np.arange(count, dtype=np.int64)
 
 
 class _Taker:
