@@ -15,7 +15,8 @@ from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.branch import run_block
 from mixad.scalar.parse.calls import inline
 from mixad.scalar.parse.expressions import EXPRESSIONS
-from mixad.scalar.parse.frame import Capture, Frame, Limit, State, Walk, fits, overflow
+from mixad.scalar.parse.frame import Capture, Frame, State, Walk
+from mixad.scalar.parse.limits import Limit, fits, overflow
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
 from mixad.scalar.parse.snapshot import FunctionSource, Snapshot
@@ -93,7 +94,7 @@ def parse(
     builder = Builder(source.name)
     walk = Walk(builder, rules, snapshot, EXPRESSIONS, _STATEMENTS, run_block)
     frame = Frame(walk, source.info, 0)
-    _refuse_variadic(frame)
+    source.info.refuse_variadic()
     names = {}
     for name, argument in zip(source.parameters, arguments, strict=True):
         atom = builder.param(name, argument.type, argument.kind)
@@ -137,15 +138,6 @@ def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
         if not fits(value, limit.type):
             name = parsed.program.params[limit.param].name
             raise overflow(limit.location, value, limit.type, name)
-
-
-def _refuse_variadic(frame: Frame) -> None:
-    a = frame.info.node.args
-    for parameter in (a.vararg, a.kwarg):
-        if parameter is not None:
-            raise frame.error(
-                parameter, f"`{parameter.arg}` takes any number of arguments", "name each parameter"
-            )
 
 
 def _output(frame: Frame, value: Value) -> Atom:

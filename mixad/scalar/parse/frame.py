@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 
 from mixad.errors import (
     KernelError,
-    KernelOverflowError,
     KernelSyntaxError,
     KernelTypeError,
     SourceLocation,
@@ -19,15 +18,26 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo
+from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values import Bound, Captured, Helper, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.values import (
+    Bound,
+    Captured,
+    Helper,
+    Object,
+    Scalar,
+    Tuple,
+    Value,
+    kind_of,
+    way_out,
+)
 from mixad.scalar.promotion import Rules, Typed
-from mixad.scalar.types import BOOL, F64, I16, I32, I64, U64, ScalarType, integer_bounds
+from mixad.scalar.types import BOOL, F64, I64, ScalarType
 
-__all__ = ["Capture", "Exit", "Frame", "Limit", "State", "Walk"]
+__all__ = ["Capture", "Exit", "Frame", "State", "Walk"]
 
 # A function may be active in itself so often, by way of functions passed as arguments.
 _MOST_NESTED = 4
@@ -55,25 +65,6 @@ class Capture:
     address: Address
     indexed: bool = False
     positions: int = 0
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A Python integer from outside that meets integers of another type.
-
-    Attributes
-    ----------
-    param : int
-        Which parameter of the program it is.
-    type : ScalarType
-        What it must fit.
-    location : SourceLocation
-        Where they meet.
-    """
-
-    param: int
-    type: ScalarType
-    location: SourceLocation
 
 
 @dataclass
@@ -271,7 +262,9 @@ class Frame:
         snapshot = self.walk.snapshot
         value = snapshot.value(address)
         if value is MISSING:
-            raise reader.error(node, f"{name!r} is not defined")
+            raise reader.error(
+                node, f"{name!r} is not defined", "define it before the call, or mend its spelling"
+            )
         if address in snapshot.functions:
             return Helper(snapshot.functions[address])
         argument = snapshot.arguments.get(address)
@@ -347,37 +340,11 @@ class Frame:
 
     def not_a_number(self, value: Value, node: ast.expr) -> KernelError:
         """Return the error for something else where a number is needed."""
-        spelled = ast.unparse(node)
-        if isinstance(value, Object) and hasattr(value.value, "ndim"):
-            hint = "pass it as an argument"
-        elif isinstance(value, Tuple):
-            hint = "unpack it, or index it with a constant"
-        elif isinstance(value, Object) and isinstance(value.value, list):
-            hint = "make it a tuple"
-        else:
-            hint = None
         return self.type_error(
-            node, f"`{spelled}` is a {kind_of(value)}, a number is needed here", hint
+            node,
+            f"`{ast.unparse(node)}` is a {kind_of(value)}, a number is needed here",
+            way_out(value, ast.unparse(node)),
         )
-
-
-def fits(value: int, type_: ScalarType) -> bool:
-    """Whether an integer type holds a value."""
-    low, high = integer_bounds(type_)
-    return low <= value <= high
-
-
-def overflow(
-    location: SourceLocation, value: int, type_: ScalarType, name: str | None = None
-) -> KernelOverflowError:
-    """Return the error for a Python integer that its neighbour's type does not hold."""
-    given = "" if name is None else f", the value of {name!r},"
-    message = f"Python integer {value}{given} out of bounds for {type_.dtype}"
-    wider = next((t for t in (I16, I32, I64) if fits(value, t)), None)
-    if wider is None or type_ == U64:
-        return KernelOverflowError.at(location, message, f"float({value}), for a result of floats")
-    hint = f"np.{wider.dtype}({value}), for a result that is wide enough"
-    return KernelOverflowError.at(location, message, hint)
 
 
 def is_true(atom: Atom) -> bool:

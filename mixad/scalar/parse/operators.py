@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from mixad.scalar.interpret import apply as evaluate
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
-from mixad.scalar.parse.frame import Frame, fits
+from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.limits import fits
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion import Typed
 from mixad.scalar.types import BOOL, I64, U64, ScalarType
 
-__all__ = ["apply", "binary", "compare", "power", "unary"]
+__all__ = ["apply", "binary", "compare", "power", "unary", "whole"]
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -97,7 +98,7 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
     op = BY_NAME[name]
     typed = join(frame, node, scalars)
     if op.domain == "float":
-        typed = _floating_type(frame, node, name, typed)
+        typed = _floating_type(frame, node, name, scalars, typed)
     elif op.domain in ("number", "integer", "bits") and typed.type.is_bool and op.domain != "bits":
         typed = _counted(frame, node, name, typed)
     if op.domain in ("integer", "bits") and typed.type.is_float:
@@ -124,8 +125,19 @@ def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:
     return Scalar(frame.builder.op("where", frame.truth_of(cond), *atoms), typed.weak)
 
 
-def _floating_type(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:
-    found = frame.walk.rules.floating(typed)
+def _floating_type(
+    frame: Frame, node: Located, name: str, scalars: Sequence[Scalar], typed: Typed
+) -> Typed:
+    """Return the float type of a function of numbers whose common type is ``typed``.
+
+    Several integers become floats one by one: int16 and uint16 fit float32, as NumPy has it.
+    """
+    rules = frame.walk.rules
+    strong = [s.typed for s in scalars if not s.weak]
+    found = rules.floating(typed)
+    if len(strong) > 1 and not any(s.atom.type.is_float for s in scalars):
+        known = [f for f in map(rules.floating, strong) if f is not None]
+        found = max(known, key=lambda f: f.type.bits, default=None)
     if found is None:
         raise frame.type_error(
             node,
@@ -135,9 +147,12 @@ def _floating_type(frame: Frame, node: Located, name: str, typed: Typed) -> Type
     return found
 
 
-def floating(frame: Frame, node: Located, name: str, x: Scalar) -> Scalar:
-    """Return a number as the float in which ``name`` computes."""
-    return frame.convert(x, _floating_type(frame, node, name, x.typed))
+def floating(
+    frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]
+) -> tuple[Scalar, ...]:
+    """Return numbers as the floats in which ``name`` computes."""
+    typed = _floating_type(frame, node, name, scalars, join(frame, node, scalars))
+    return tuple(Scalar(a, typed.weak) for a in converted(frame, node, scalars, typed))
 
 
 def positive(frame: Frame, node: Located, x: Scalar) -> Scalar:
@@ -172,12 +187,25 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         x = frame.scalar(node.operand)
         return Scalar(frame.builder.op("not", frame.truth_of(x)), x.weak)
+    if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        literal = node.operand.value
+        if type(literal) is int:
+            return whole(frame, node, -literal)
     x = frame.scalar(node.operand)
     if isinstance(node.op, ast.Invert):
         return apply(frame, node, "not", (x,))
     if isinstance(node.op, ast.USub):
         return apply(frame, node, "neg", (x,))
     return positive(frame, node, x)
+
+
+def whole(frame: Frame, node: Located, value: int) -> Scalar:
+    """Return the number that a literal is."""
+    if fits(value, I64):
+        return frame.constant(value)
+    unsigned = f"np.uint64({value}), or " if fits(value, U64) else ""
+    hint = f"{unsigned}write it as a float"
+    raise frame.type_error(node, f"{value} does not fit into int64", hint)
 
 
 def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) -> Scalar:

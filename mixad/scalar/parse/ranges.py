@@ -12,7 +12,7 @@ from mixad.scalar.parse.frame import Frame, is_false, is_true
 from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
 from mixad.scalar.parse.names import walk_scope
 from mixad.scalar.parse.statements import assign_target
-from mixad.scalar.parse.values import Bound, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.values import Bound, Captured, Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.types import I64, integer_bounds
 
 __all__ = ["run_for"]
@@ -29,13 +29,21 @@ def run_for(frame: Frame, s: ast.For) -> None:
             raise frame.type_error(
                 s.iter,
                 f"`for` runs over range(...) or a constant tuple, not over a {kind_of(items)}",
-                "use range, and index what is captured from outside",
+                _instead(items),
             )
         _unroll(frame, s, items.items)
     elif _indexes_tuples(s) and (numbers := _constant_range(bounds)) is not None:
         _unroll(frame, s, [frame.constant(n) for n in numbers])
     else:
         _run_range(frame, s, bounds)
+
+
+def _instead(items: Value) -> str:
+    if isinstance(items, Captured) and items.argument.rank:
+        return f"for i in range({items.name}.shape[0]), and {items.name}[i] in the loop"
+    if isinstance(items, Object) and not callable(items.value):
+        return "make it a tuple"
+    return "for i in range(...)"
 
 
 def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
@@ -46,7 +54,7 @@ def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
     if not isinstance(function, Object) or function.value is not range:
         return None
     if node.keywords or not 1 <= len(node.args) <= 3:
-        raise frame.error(node, "range takes one to three arguments")
+        raise frame.error(node, "range takes one to three arguments", "range(start, stop, step)")
     bounds = [_whole(frame, a) for a in node.args]
     zero, one = (frame.builder.const(n, I64) for n in (0, 1))
     return [zero, *bounds, one] if len(bounds) == 1 else [*bounds, one][:3]
@@ -83,7 +91,7 @@ def _indexes_tuples(s: ast.For) -> bool:
 def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
     start, stop, step = bounds
     if isinstance(step, Const) and step.value == 0:
-        raise frame.error(s.iter, "the step of range is 0")
+        raise frame.error(s.iter, "the step of range is 0", "a step that is not 0")
     counter = f"<counter {s.lineno}:{s.col_offset}>"
     builder = frame.builder
 

@@ -166,6 +166,7 @@ class FunctionSource:
         by_position = not keywords and not self.function.__code__.co_kwonlyargcount
         if by_position and len(arguments) == len(self.parameters):
             return arguments
+        self.info.refuse_variadic()
         signature = _signature(self.function)
         skipped = () if self.instance is MISSING else (self.instance,)
         bound = signature.bind(*skipped, *arguments, **keywords)
@@ -284,6 +285,8 @@ class _Taker:
         kind = type(value)
         if kind is tuple:
             return self.key_of_tuple(value, address)
+        if kind is str:
+            return (str, value)
         if kind in _BY_IDENTITY:
             if value in LIBRARY:
                 return self.key_of_function(LIBRARY[value], address)

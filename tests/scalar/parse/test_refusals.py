@@ -28,6 +28,11 @@ TYPES = {
     "refuse_strict_mixture": (I32, F32),
     "refuse_strict_division": (I32, I32),
     "refuse_strict_sine": (I32, I32),
+    "refuse_unsigned_literal": (U64,),
+    "refuse_too_large_unsigned_literal": (U64,),
+    "refuse_reciprocal_of_integers": (I32,),
+    "refuse_degrees_of_narrow_integers": (I8,),
+    "refuse_square_of_booleans": (BOOL,),
 }
 
 
@@ -48,6 +53,11 @@ def test_refusal_says_where_why_and_what_instead(name):
         EXPECTED.mkdir(exist_ok=True)
         stored.write_text(message)
     assert message == stored.read_text()
+
+
+def test_every_refusal_has_a_way_out():
+    without = [p.stem for p in EXPECTED.glob("*.txt") if "\n  Instead: " not in p.read_text()]
+    assert without == []
 
 
 def test_every_stored_text_belongs_to_a_case():
