@@ -44,7 +44,7 @@ class Draft:
     """A nested block that is still being written, and what is known inside it."""
 
     statements: list[Statement] = field(default_factory=list)
-    known: dict[tuple[object, ...], Atom] = field(default_factory=dict)
+    known: dict[int, Atom] = field(default_factory=dict)
 
     def block(self, results: Sequence[Atom]) -> Block:
         """Return the finished block."""
@@ -72,7 +72,8 @@ class Builder:
         self._params: list[Param] = []
         self._next_id = 0
         self._blocks: list[list[Statement]] = [[]]
-        self._known: list[dict[tuple[object, ...], Atom]] = [{}]
+        self._known: list[dict[int, Atom]] = [{}]
+        self._numbers: dict[object, int] = {}
         self._definitions: dict[int, Equation] = {}
 
     # -- atoms -----------------------------------------------------------------------------------
@@ -120,15 +121,28 @@ class Builder:
         simpler = self._simplified(name, args, out_type)
         if simpler is not None:
             return simpler
-        key = (name, out_type, *(sorted(args, key=_order) if name in _COMMUTATIVE else args))
-        for known in reversed(self._known):
-            if key in known:
-                return known[key]
+        ordered = sorted(args, key=_order) if name in _COMMUTATIVE else args
+        number = self.number((name, out_type.name, *ordered))
+        found = self.known(number)
+        if found is not None:
+            return found
         equation = Equation(self.fresh(out_type), name, args, self.line)
         self._append(equation)
         self._definitions[equation.out.id] = equation
-        self._known[-1][key] = equation.out
+        self._known[-1][number] = equation.out
         return equation.out
+
+    def number(self, spelling: object) -> int:
+        """Return a number for something computed, equal for equal spellings: hashed only once."""
+        return self._numbers.setdefault(spelling, len(self._numbers))
+
+    def known(self, number: int) -> Atom | None:
+        """Return what is computed already, here or in a block around, under a number."""
+        for known in reversed(self._known):
+            found = known.get(number)
+            if found is not None:
+                return found
+        return None
 
     def convert(self, atom: Atom, type: ScalarType) -> Atom:
         """Return ``atom`` as a value of another type."""

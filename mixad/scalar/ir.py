@@ -276,10 +276,12 @@ def read_atoms(statement: Statement) -> tuple[Atom, ...]:
 
 def walk_statements(block: Block) -> Iterator[Statement]:
     """Yield every statement of a block and of the blocks nested in it, outer ones first."""
-    for statement in block.statements:
+    waiting = list(reversed(block.statements))  # no recursion: it costs each level a call
+    while waiting:
+        statement = waiting.pop()
         yield statement
-        for nested in nested_blocks(statement):
-            yield from walk_statements(nested)
+        for nested in reversed(nested_blocks(statement)):
+            waiting.extend(reversed(nested.statements))
 
 
 def _canonical_text(program: Program) -> str:

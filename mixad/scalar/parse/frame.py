@@ -97,6 +97,7 @@ class Walk:
     captures: dict[Capture, Var] = field(default_factory=dict)
     adopted: dict[tuple[Var, ScalarType], SourceLocation] = field(default_factory=dict)
     active: list[object] = field(default_factory=list)
+    depth: int = 0
 
     def capture(self, name: str, address: Address, argument: Argument) -> Scalar:
         """Return a value from outside as a parameter of the program."""
