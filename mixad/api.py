@@ -220,6 +220,8 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
 def stop_gradient(tree: Any) -> Any:
     """Return the values of a pytree without their derivatives, for every transform around.
 
+    Inside a kernel, its argument is a number or a tuple of them.
+
     Parameters
     ----------
     tree : array or pytree
@@ -245,6 +247,9 @@ def _check_callable(name: str, f: Any) -> None:
             f"mixad.{name}: f is a {type(f).__name__}, not a function: pass the function itself, "
             f"mixad.{name}(f, ...), not what it returns"
         )
+
+
+stop_gradient.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # for the parser
 
 
 def _scalar_vjp(

@@ -19,7 +19,7 @@ from mixad.scalar.parse import PYTHON_SCALARS, Parsed
 from mixad.scalar.types import ScalarType
 from mixad.specialise import Specialiser
 from mixad.stages import stage_text
-from mixad.tape.apply import apply_program
+from mixad.tape.apply import apply_call
 from mixad.tape.tracer import plain
 
 __all__ = ["BroadcastFunction", "broadcast"]
@@ -100,9 +100,11 @@ class BroadcastFunction:
         found, values = self._specialiser.bound(args, kwargs)
         parsed = found.parsed
         if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
-            outputs = found.kernel(values, self._options.backend)
+            outputs = found.call.kernel(values, self._options.backend)
         else:
-            outputs = apply_program(parsed.program, values, self._options)
+            outputs = apply_call(found.call, values, self._options)
+        if parsed.positions:
+            values = [v for i, v in enumerate(values) if i not in parsed.positions]
         if np.ndarray not in map(type, values) and all(map(_is_number, values)):
             outputs = tuple(_as_number(out, values) for out in outputs)
         return outputs[0] if parsed.single else tuple(outputs)

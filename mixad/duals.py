@@ -8,6 +8,7 @@ from typing import Any
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
 from mixad.scalar.ir import Program
+from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.pullback import even_chunks
 from mixad.scalar.pushforward import pushforward
 from mixad.tape.apply import apply_program
@@ -33,6 +34,7 @@ def dual_arrays(
     options : KernelOptions
         ``chunk`` limits the partials of one pass.
     """
+    warn_of_decided_results(program, tuple(wrt), tuple(range(len(program.outputs))))
     slots = even_chunks(len(wrt), options.chunk or MAX_PARTIALS) or (range(0),)
     passes = [_dual_pass(program, values, [wrt[slot] for slot in part], options) for part in slots]
     return tuple(map(_joined, zip(*passes, strict=True)))

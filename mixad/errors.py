@@ -7,9 +7,14 @@
     ├── KernelError                             something about the user's scalar function
     │   ├── KernelSyntaxError   SyntaxError     the function uses what cannot be compiled
     │   ├── KernelTypeError     TypeError       its types do not fit
+    │   ├── KernelOverflowError OverflowError   a Python integer does not fit the array beside it
+    │   ├── KernelIndexError    IndexError      an element reads outside an array or a tuple
     │   └── KernelGradientError TypeError       its gradient needs what mixad cannot give
     ├── TracerError             TypeError       a traced value was used as a plain one, or too late
     └── BackendError            RuntimeError    no backend can serve, or one failed
+
+    MixadWarning                UserWarning
+    └── ZeroDerivativeWarning                   a derivative is zero where it is hardly meant to be
 """
 
 from __future__ import annotations
@@ -22,11 +27,15 @@ __all__ = [
     "ConfigurationError",
     "KernelError",
     "KernelGradientError",
+    "KernelIndexError",
+    "KernelOverflowError",
     "KernelSyntaxError",
     "KernelTypeError",
     "MixadError",
+    "MixadWarning",
     "SourceLocation",
     "TracerError",
+    "ZeroDerivativeWarning",
     "format_at",
 ]
 
@@ -238,6 +247,14 @@ class KernelTypeError(KernelError, TypeError):
     """The types or dtypes in the function, or those of its arguments, do not fit."""
 
 
+class KernelOverflowError(KernelError, OverflowError):
+    """A Python integer from outside does not fit the integer type of the array that it meets."""
+
+
+class KernelIndexError(KernelError, IndexError):
+    """An element reads an array or a tuple from outside at an index that it does not have."""
+
+
 class KernelGradientError(KernelError, TypeError):
     """The gradient asked for does not exist or needs what mixad cannot give."""
 
@@ -248,3 +265,15 @@ class TracerError(MixadError, TypeError):
 
 class BackendError(MixadError, RuntimeError):
     """No backend can serve a request, or the one asked for failed; the message has the reason."""
+
+
+class MixadWarning(UserWarning):
+    """Base of the warnings that tell of something in the user's function."""
+
+
+class ZeroDerivativeWarning(MixadWarning):
+    """The result of a loop depends on an input through comparisons only, as that of bisection does.
+
+    Its derivative is zero.  One step of Newton's method from the result has the derivative of the
+    root; ``mixad.stop_gradient`` around the result says that a constant is meant.
+    """

@@ -26,7 +26,7 @@ from mixad.scalar.simplify import read_params
 from mixad.scalar.types import ScalarType
 from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
 from mixad.tape.kernel_call import kernel_values
-from mixad.tape.pullback_plan import PullbackPlan, derive_pullback
+from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 
 __all__ = ["PlannedCall", "PlannedKernel", "planned_call"]
 
@@ -143,8 +143,7 @@ class _Call:
 
     def reverse(self) -> PlannedCall:
         """One kernel makes everything; the program itself where all gradients are zero."""
-        chunk = self.options.chunk or MAX_PARTIALS
-        plan = derive_pullback(self.program, self.wrt, self.floats, chunk, True)
+        plan = plan_pullback(self.program, self.wrt, self.floats, self.options, with_primals=True)
         places = [place for place in plan.gradients if place is not None]
         if not places:
             return self.planned([self.storing(self.program)], (), self.wrt)

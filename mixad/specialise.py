@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import is_array, scalar_type_of
-from mixad.backends.execute import Kernel, kernel_for
 from mixad.errors import KernelTypeError, TracerError
-from mixad.kernel.spec import OutputRequest
 from mixad.scalar.parse import (
     PYTHON_SCALARS,
     Argument,
     FunctionSource,
     Parsed,
     Snapshot,
+    check_limits,
     parse,
     read_function,
 )
 from mixad.scalar.promotion_rules import NUMPY_RULES, Rules
+from mixad.scalar.types import I64
+from mixad.tape.kernel_call import KernelCall
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer
 
@@ -73,10 +74,10 @@ def _kind(value: Any) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Specialisation:
-    """The program for some types of arguments and captures, and the kernel of its values."""
+    """The program for some types of arguments and captures, and the call that applies it."""
 
     parsed: Parsed
-    kernel: Kernel
+    call: KernelCall
 
 
 _PROGRAMS: dict[int, dict[object, Specialisation]] = {}
@@ -124,13 +125,17 @@ class Specialiser:
             if len(self._known) >= _MOST_PROGRAMS:
                 self._known.clear()
             found = self._known[key] = self._specialise(values, snapshot)
-        return found, (*values, *snapshot.values(found.parsed))
+        values = (*values, *snapshot.values(found.parsed))
+        if found.parsed.limits:
+            check_limits(found.parsed, values)
+        if found.parsed.positions:
+            values = _in_one_library(values, found.parsed.positions)
+        return found, values
 
     def _specialise(self, values: Sequence[Any], snapshot: Snapshot) -> Specialisation:
         arguments = tuple(map(self._described, self.source.parameters, values))
         parsed = parse(self.source, arguments, snapshot, _rules_for(values))
-        requests = tuple(OutputRequest(0, k) for k in range(len(parsed.program.outputs)))
-        return Specialisation(parsed, kernel_for((parsed.program,), requests))
+        return Specialisation(parsed, KernelCall.storing(parsed.program))
 
     def _described(self, name: str, value: Any) -> Argument:
         try:
@@ -143,6 +148,21 @@ class Specialiser:
                 hint="pass an array, a tracer or a number",
             )
         return argument
+
+
+_NUMPY = (np.ndarray, np.generic)
+
+
+def _in_one_library(values: Sequence[Any], positions: frozenset[int]) -> tuple[Any, ...]:
+    """Return values with the positions in tuples as arrays of the library of the others."""
+    arrays = (v for v in values if hasattr(v, "shape") and not isinstance(v, _NUMPY))
+    beside = next((v for v in arrays if not isinstance(v, Tracer) or not v.cell.weak), None)
+    if beside is None or library_beside(beside).xp is np:
+        return tuple(values)
+    placed = library_beside(beside).asarray
+    return tuple(
+        placed(v, I64, beside.device) if i in positions else v for i, v in enumerate(values)
+    )
 
 
 def _rules_for(values: Sequence[Any]) -> Rules:

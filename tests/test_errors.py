@@ -19,6 +19,8 @@ PLACE = SourceLocation("cell.py", 3, 11, 16, "    return a @ b")
         ("KernelSyntaxError", SyntaxError),
         ("KernelTypeError", TypeError),
         ("KernelGradientError", TypeError),
+        ("KernelOverflowError", OverflowError),
+        ("KernelIndexError", IndexError),
         ("TracerError", TypeError),
         ("BackendError", RuntimeError),
     ],
@@ -27,6 +29,11 @@ def test_each_error_is_a_mixad_error_and_a_builtin(name, builtin):
     with pytest.raises(builtin, match="what is wrong") as caught:
         raise getattr(errors, name)("what is wrong")
     assert isinstance(caught.value, MixadError)
+
+
+def test_warnings_are_user_warnings():
+    assert issubclass(errors.ZeroDerivativeWarning, errors.MixadWarning)
+    assert issubclass(errors.MixadWarning, UserWarning)
 
 
 KERNEL_ERRORS = [errors.KernelSyntaxError, errors.KernelTypeError, errors.KernelGradientError]

@@ -127,6 +127,37 @@ def test_loop_that_runs_a_different_number_of_times_in_each_lane() -> None:
     np.testing.assert_allclose(dx, n * x ** (n - 1), rtol=1e-14)
 
 
+LARGEST, LEAST = 2**63 - 1, -(2**63)
+RANGES_AT_THE_EDGE = [
+    (LARGEST - 5, LARGEST, 2), (LARGEST - 1, LARGEST, LARGEST), (LEAST, LARGEST, LARGEST),
+    (LEAST, LARGEST, 2**62), (LEAST + 5, LEAST, -2), (LARGEST, LEAST, LEAST),
+    (LARGEST, LEAST, -(2**62)), (LARGEST - 2, LARGEST, 1), (LEAST + 2, LEAST, -1), (5, 3, LARGEST),
+    (0, -1, LEAST), (-1, LEAST, LEAST),
+]  # fmt: skip
+
+
+def runs(start: Any, stop: Any, step: Any) -> Any:
+    turns, last = 0, -7
+    for i in range(start, stop, step):
+        turns += 1
+        last = i
+        if turns > 100:
+            break
+    return turns, last
+
+
+@pytest.mark.parametrize("bounds", RANGES_AT_THE_EDGE)
+def test_range_ends_where_the_next_step_would_overflow(bounds: tuple[int, int, int]) -> None:
+    start, stop, step = bounds
+    kernel = mixad.broadcast(runs)
+    assert kernel(*bounds) == runs(*bounds)  # one number for all lanes
+    got = kernel(*(np.asarray([b]) for b in bounds))
+    assert tuple(g.item() for g in got) == runs(*bounds)
+    two = {2: lambda a, b: runs(a, b, 2), -2: lambda a, b: runs(a, b, -2)}.get(step)
+    if two is not None:  # a literal step
+        assert mixad.broadcast(two)(start, stop) == runs(*bounds)
+
+
 def test_an_inactive_lane_computes_nothing_that_is_seen() -> None:
     def f(n: Any, d: Any) -> Any:
         return n // d if d != 0 else -1
@@ -370,6 +401,198 @@ def test_integers_wrap_at_their_dtype(dtype: str) -> None:
     for got, want in ((total, x + y), (difference, x - y), (product, x * y)):
         assert got.dtype == dtype
         np.testing.assert_array_equal(got, want)
+
+
+MEETINGS = {
+    "+": lambda x, k: x + k,
+    "-": lambda x, k: k - x,
+    "*=": lambda x, k: times_in_place(x, k),
+    "//": lambda x, k: x // k,
+    "&": lambda x, k: x & k,
+    "minimum": lambda x, k: np.minimum(x, k),
+}
+NARROW = ["i1", "i2", "i4", "u1", "u2", "u4", "u8"]
+
+
+def times_in_place(x: Any, k: Any) -> Any:
+    x *= k
+    return x
+
+
+def outcome(function: Any, *arguments: Any) -> Any:
+    """Return the dtype and elements that a function gives, or that a number does not fit."""
+    try:
+        result = function(*arguments)
+    except OverflowError as error:
+        return f"{error}".splitlines()[0].rsplit(" out of bounds for ", 1)[-1]
+    return result.dtype, result.tolist()
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("f", MEETINGS.values(), ids=MEETINGS.keys())
+def test_python_integers_that_do_not_fit_are_refused_as_by_numpy(f: Any, dtype: str) -> None:
+    kernel, info = mixad.broadcast(f), np.iinfo(dtype)
+    x = np.asarray([1, 2, info.max], dtype)
+    captured = 0
+    beside = mixad.broadcast(lambda x: f(x, captured))
+    for k in (1, 100, int(info.max), int(info.min), int(info.max) + 1, int(info.min) - 1, -1):
+        if k >= 2**63:
+            continue
+        captured = k
+        with np.errstate(all="ignore"):
+            want = outcome(f, x.copy(), k)
+        assert outcome(kernel, x, k) == want, k
+        assert outcome(beside, x) == want, k
+
+
+@pytest.mark.parametrize(
+    ("f", "text"),
+    [
+        (lambda x, k: x + k, "x + k"),
+        (lambda x, k: x if x < k else k, "x if x < k else k"),
+        (lambda x, k: np.where(x < k, x, k), "np.where(x < k, x, k)"),
+    ],
+)
+def test_python_integer_that_does_not_fit_is_named_with_its_place(f: Any, text: str) -> None:
+    with pytest.raises(KernelError) as caught:
+        mixad.broadcast(f)(np.ones(2, np.int8), 300)
+    message = str(caught.value)
+    assert message.startswith("Python integer 300, the value of 'k', out of bounds for int8\n")
+    assert f"(lambda x, k: {text}," in message
+    assert message.endswith("  Instead: np.int16(300), for a result that is wide enough")
+
+
+def test_literal_that_does_not_fit_is_refused_in_every_place() -> None:
+    for f in (
+        lambda x: x + 300,
+        lambda x: x if x > 0 else 300,
+        lambda x: np.where(x > 0, x, 300),
+        lambda x: summed(300, x),
+    ):
+        with pytest.raises(OverflowError, match="Python integer 300 out of bounds for int8"):
+            mixad.broadcast(f)(np.ones(2, np.int8))
+
+
+TABLE_OF_TWO = np.asarray([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0]])
+WEIGHTS = (0.5, 1.5, 2.5)
+PAIRS = ((1.0, 2.0), (3.0, 4.0))
+
+
+def from_table(i: Any, j: Any, x: Any) -> Any:
+    value = TABLE_OF_TWO[i, j]  # the line of the read
+    return value * x
+
+
+def from_tuple(i: Any, x: Any) -> Any:
+    if x < 0:
+        return -x
+    return WEIGHTS[i] * x
+
+
+BACKENDS = ["cpu", "reference"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("run", ["plain", "gradient", "duals", "pending sum"])
+def test_index_outside_an_array_is_named_with_its_element_and_line(backend: str, run: str) -> None:
+    kernel = mixad.broadcast(backend=backend)(from_table)
+    rows, columns = np.zeros((40, 1), int), np.arange(70) % 3
+    x = np.ones((40, 70))
+    calls: dict[str, Any] = {
+        "plain": lambda: kernel(rows, columns, x),
+        "gradient": lambda: mixad.grad(lambda x: kernel(rows, columns, x).sum())(x),
+        "duals": lambda: kernel.duals(rows, columns, x, wrt="x"),
+        "pending sum": lambda: mixad.value_and_grad(lambda x: kernel(rows, columns, x).sum())(x),
+    }
+    calls[run]()
+    for array, at, wrong, element, index in (
+        (rows, (35, 0), 2, "(35, 0)", "(2, 0)"),
+        (columns, (69,), -4, "(0, 69)", "(0, -4)"),
+    ):
+        right, array[at] = array[at], wrong
+        with pytest.raises(IndexError) as caught:
+            calls[run]()
+        message = str(caught.value)
+        what = f"index {index} is outside 'TABLE_OF_TWO' of shape (2, 3)"
+        assert message.startswith(f"from_table, element {element}: {what}")
+        assert "    value = TABLE_OF_TWO[i, j]  # the line of the read\n" in message
+        assert message.endswith("  Instead: read it under an `if`, or clip the index")
+        array[at] = right
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_index_outside_a_tuple_raises_as_outside_an_array(backend: str) -> None:
+    kernel = mixad.broadcast(backend=backend)(from_tuple)
+    i, x = np.asarray([0, 2, -3, 1]), np.asarray([1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(kernel(i, x), [0.5, 5, 1.5, 6])
+    dx = mixad.grad(lambda x: kernel(i, x).sum())(x)
+    np.testing.assert_array_equal(dx, [0.5, 2.5, 0.5, 1.5])
+    for wrong in (3, -4):
+        i[2] = wrong
+        for call in (lambda: kernel(i, x), lambda: mixad.grad(lambda x: kernel(i, x).sum())(x)):
+            with pytest.raises(IndexError, match=rf"\(2,\): index {wrong} is outside 'WEIGHTS' of"):
+                call()
+        np.testing.assert_array_equal(kernel(i, -x), x)  # read by no element
+
+
+@pytest.mark.parametrize("index", [0, -1, 2, np.int8(1), np.uint64(2)])
+def test_tuples_are_indexed_by_numbers_too(index: Any) -> None:
+    kernel = mixad.broadcast(from_tuple)
+    got = kernel(index, 2.0)
+    assert got == from_tuple(index, 2.0)
+    assert type(got) is (float if type(index) is int else np.float64)
+    with pytest.raises(IndexError, match="from_tuple: index 5 is outside 'WEIGHTS' of"):
+        kernel(5, 2.0)
+
+
+def test_items_of_a_tuple_may_be_tuples_and_values_of_the_kernel() -> None:
+    kernel = mixad.broadcast(lambda i, x: PAIRS[i][1] * (x, x * x)[i])
+    i, x = np.asarray([0, 1, -1]), np.asarray([2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(kernel(i, x), [4, 36, 64])
+    np.testing.assert_array_equal(mixad.grad(lambda x: kernel(i, x).sum())(x), [2, 24, 32])
+
+
+@pytest.mark.parametrize(
+    "f", [lambda i: WEIGHTS[i % 3], lambda i: WEIGHTS[i & 1], lambda i: WEIGHTS[i > 0]]
+)
+def test_an_index_that_is_inside_needs_no_check(f: Any) -> None:
+    i = np.asarray([-5, 0, 7])
+    kernel = mixad.broadcast(f)
+    np.testing.assert_array_equal(kernel(i), [f(int(n)) for n in i])
+    assert "load" not in kernel.source(i)
+
+
+def summed(start: Any, x: Any) -> Any:
+    for _ in range(3):
+        start += x
+    return start
+
+
+def test_python_integers_computed_in_a_kernel_wrap_at_the_type_beside_them() -> None:
+    kernel = mixad.broadcast(lambda x, k: x + (k + 1))
+    np.testing.assert_array_equal(kernel(np.asarray([1], np.int8), 299), [1 + 300 - 256])
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u4", "u8"])
+def test_comparisons_with_python_integers_are_exact(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = np.asarray([info.min, 0, 1, info.max], dtype)
+    kernel = mixad.broadcast(
+        lambda x, k: (x < k, x <= k, x > k, x >= k, x == k, x != k, k < x, k >= x, k == x)
+    )
+    for k in (0, -1, 1, 300, -300, 2**31, -(2**63), 2**63 - 1):
+        want = x < k, x <= k, x > k, x >= k, x == k, x != k, k < x, k >= x, k == x
+        for got, expected in zip(kernel(x, k), want, strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "u8"])
+def test_comparisons_with_literals_that_do_not_fit_are_known(dtype: str) -> None:
+    x = np.asarray([0, 1, 100], dtype)
+    f = lambda x: (x < 300, x >= -300, x == -300, x != 300, x > 300, x > -300)  # noqa: E731
+    want = (x < 300, x >= -300, -300 == x, 300 != x, x > 300, -300 < x)  # noqa: SIM300
+    for got, expected in zip(mixad.broadcast(f)(x), want, strict=True):
+        np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u8"])
@@ -694,11 +917,11 @@ def test_derivative_of_a_fixed_points_iterates_lags() -> None:
     np.testing.assert_allclose(gradient(root_by_fixed_point, a), 0.5 / np.sqrt(a), rtol=1e-7)
 
 
-@pytest.mark.xfail(reason="DESIGN, Pullback: the warning is not built yet", strict=True)
 def test_bisection_warns_by_name() -> None:
     kernel = mixad.broadcast(root_by_bisection)
-    with pytest.warns(UserWarning, match=r"low|high"):
-        mixad.grad(lambda a: kernel(a).sum())(np.asarray([2.0]))
+    with pytest.warns(UserWarning, match="root_by_bisection.*'low' depends on 'a'"):
+        got = mixad.grad(lambda a: kernel(a).sum())(np.asarray([2.0]))
+    assert got == 0
 
 
 # -- shapes ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ import numpy as np
 from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
 from mixad.backends.hookspecs import Backend, Bound, Executable
+from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
-from mixad.errors import KernelTypeError, TracerError
+from mixad.errors import KernelIndexError, KernelTypeError, TracerError
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
@@ -84,9 +86,25 @@ class Kernel:
             If the arrays are of different libraries or devices, or do not broadcast.
         BackendError
             If no backend serves them.
+        KernelIndexError
+            If an element reads outside an array.
         """
         prepared = self.prepared(arguments, backend)
-        return prepared.backend.launch(prepared.bound, arguments)
+        try:
+            return prepared.backend.launch(prepared.bound, arguments)
+        except IndexError as error:
+            raise self._located(arguments, backend) or error from None
+
+    def _located(self, arguments: Sequence[Any], backend: str | None) -> KernelIndexError | None:
+        """Return the error that names the first element that reads outside, and its line."""
+        shapes = [a.shape if hasattr(a, "shape") else () for a in arguments]
+        shape = broadcast_shape(self.passes[0], shapes)
+        for program in self.passes:
+            outputs = tuple(OutputRequest(0, i) for i in range(len(program.outputs)))
+            raises = partial(_reads_outside, kernel_for((program,), outputs), backend)
+            if raises(arguments):
+                return located(program, arguments, shape, raises)
+        return None
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
         """Return what a plan depends on: library, device, dtype, shape, strides of every array."""
@@ -152,6 +170,16 @@ class Kernel:
         if found is None:
             found = self._executables[key] = backend.compile(spec)
         return found
+
+
+def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]) -> bool:
+    """Whether a kernel reads outside an array."""
+    prepared = kernel.prepared(arguments, backend)
+    try:
+        prepared.backend.launch(prepared.bound, arguments)
+    except IndexError:
+        return True
+    return False
 
 
 def _dtypes(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> frozenset[str]:

@@ -31,7 +31,7 @@ from mixad.scalar.ir import (
     While,
 )
 from mixad.scalar.ops import BY_NAME
-from mixad.scalar.types import BOOL, ScalarType
+from mixad.scalar.types import BOOL, ScalarType, integer_bounds
 from mixad.scalar.verify import VerificationError, result_type
 
 __all__ = ["Builder", "Draft"]
@@ -44,7 +44,7 @@ class Draft:
     """A nested block that is still being written, and what is known inside it."""
 
     statements: list[Statement] = field(default_factory=list)
-    known: dict[tuple[object, ...], Atom] = field(default_factory=dict)
+    known: dict[int, Atom] = field(default_factory=dict)
 
     def block(self, results: Sequence[Atom]) -> Block:
         """Return the finished block."""
@@ -72,7 +72,8 @@ class Builder:
         self._params: list[Param] = []
         self._next_id = 0
         self._blocks: list[list[Statement]] = [[]]
-        self._known: list[dict[tuple[object, ...], Atom]] = [{}]
+        self._known: list[dict[int, Atom]] = [{}]
+        self._numbers: dict[object, int] = {}
         self._definitions: dict[int, Equation] = {}
 
     # -- atoms -----------------------------------------------------------------------------------
@@ -120,19 +121,47 @@ class Builder:
         simpler = self._simplified(name, args, out_type)
         if simpler is not None:
             return simpler
-        key = (name, out_type, *(sorted(args, key=_order) if name in _COMMUTATIVE else args))
-        for known in reversed(self._known):
-            if key in known:
-                return known[key]
+        ordered = sorted(args, key=_order) if name in _COMMUTATIVE else args
+        number = self.number((name, out_type.name, *ordered))
+        found = self.known(number)
+        if found is not None:
+            return found
         equation = Equation(self.fresh(out_type), name, args, self.line)
         self._append(equation)
         self._definitions[equation.out.id] = equation
-        self._known[-1][key] = equation.out
+        self._known[-1][number] = equation.out
         return equation.out
+
+    def number(self, spelling: object) -> int:
+        """Return a number for something computed, equal for equal spellings: hashed only once."""
+        return self._numbers.setdefault(spelling, len(self._numbers))
+
+    def known(self, number: int) -> Atom | None:
+        """Return what is computed already, here or in a block around, under a number."""
+        for known in reversed(self._known):
+            found = known.get(number)
+            if found is not None:
+                return found
+        return None
 
     def convert(self, atom: Atom, type: ScalarType) -> Atom:
         """Return ``atom`` as a value of another type."""
         return atom if atom.type == type else self.op("convert", atom, type=type)
+
+    def bounds(self, atom: Atom) -> tuple[int, int]:
+        """Return the least and the largest value that an integer can have, as far as is known."""
+        if isinstance(atom, Const):
+            return int(atom.value), int(atom.value)
+        own, found = integer_bounds(atom.type), self._definition(atom)
+        match found:
+            case Equation(op="convert", args=(source,)) if not source.type.is_float:
+                before = self.bounds(source)
+                return before if own[0] <= before[0] and before[1] <= own[1] else own
+            case Equation(op="mod", args=(_, Const(value=divisor))) if divisor > 0:
+                return 0, int(divisor) - 1
+            case Equation(op="and", args=(_, Const(value=mask))) if mask >= 0:
+                return 0, int(mask)
+        return own
 
     def if_(
         self,
@@ -165,13 +194,14 @@ class Builder:
         inits: Sequence[Atom],
         cond: Callable[..., Atom],
         body: Callable[..., Sequence[Atom]],
+        names: tuple[str, ...] = (),
     ) -> tuple[Atom, ...]:
         """Add a ``While``; ``cond`` and ``body`` are called with the carries' variables."""
         line = self.line
         carries = tuple(self.fresh(a.type) for a in inits)
         test = self.block(lambda: (cond(*carries),))
         turn = self.block(lambda: body(*carries))
-        return self.add_while(carries, inits, test, turn, line)
+        return self.add_while(carries, inits, test, turn, line, names)
 
     def add_while(
         self,
@@ -180,10 +210,11 @@ class Builder:
         cond: Block,
         body: Block,
         line: Line | None,
+        names: tuple[str, ...] = (),
     ) -> tuple[Var, ...]:
         """Add a ``While`` of two finished blocks over ``carries``, and return its results."""
         outs = tuple(self.fresh(a.type) for a in inits)
-        self._append(While(outs, tuple(carries), tuple(inits), cond, body, line))
+        self._append(While(outs, tuple(carries), tuple(inits), cond, body, line, names))
         return outs
 
     def load(self, array: Var, *indices: Atom) -> Atom:
@@ -416,7 +447,7 @@ class _Copier:
             self._name(s.carries, carries)
             return self.block(s.cond)[0]
 
-        return self.to.while_(self._values(s.inits), cond, lambda *_: self.block(s.body))
+        return self.to.while_(self._values(s.inits), cond, lambda *_: self.block(s.body), s.names)
 
     def _name(self, old: Sequence[Var], new: Sequence[Atom]) -> None:
         self.names.update(zip(old, new, strict=True))

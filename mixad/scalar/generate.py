@@ -19,7 +19,7 @@ from mixad.scalar.evaluate import constant
 from mixad.scalar.interpret import is_exact
 from mixad.scalar.ir import ArrayType, Atom, Const, Kind, Program, Var
 from mixad.scalar.ops import BY_NAME, TABLE
-from mixad.scalar.types import ALL_TYPES, BOOL, F32, I32, ScalarType
+from mixad.scalar.types import ALL_TYPES, BOOL, F32, I32, ScalarType, integer_bounds
 from mixad.scalar.verify import VerificationError, result_type, verify
 
 __all__ = ["ALL_OPS", "ARRAY_EXTENT", "EXACT_OPS", "Choices", "Recipe", "SeededChoices",
@@ -141,8 +141,7 @@ def special_values(type: ScalarType) -> tuple[bool | int | float, ...]:
     if type.is_bool:
         return (False, True)
     if type.is_integer:
-        low = -(1 << (type.bits - 1)) if type.kind == "int" else 0
-        high = low + (1 << type.bits) - 1
+        low, high = integer_bounds(type)
         return (0, 1, 2, 3, 7, high, high - 1, low, low + 1, constant(-1, type).value)
     digits, smallest = (24, -149) if type == F32 else (53, -1074)
     below_one = 1 - 2.0**-digits

@@ -35,13 +35,36 @@ from mixad.scalar.math import program_of
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import F64, ScalarType
 
-__all__ = ["EXACT", "FUNCTIONS", "TurnLimitError", "Watch", "apply", "interpret", "is_exact"]
+__all__ = ["EXACT", "FUNCTIONS", "OutsideError", "TurnLimitError", "Watch", "apply", "interpret",
+           "is_exact"]  # fmt: skip
 
 Scalar: TypeAlias = Any
 """A NumPy scalar."""
 
 Watch = Callable[[Equation, Scalar], Scalar]
 """Sees the result of an equation and returns what the program goes on with."""
+
+
+class OutsideError(IndexError):
+    """A program read outside an array.
+
+    Parameters
+    ----------
+    load : Load or Accumulate
+        The statement.
+    index : tuple of int
+        What it asked for.
+    shape : tuple of int
+        Of the array.
+    """
+
+    def __init__(
+        self, load: Load | Accumulate, index: tuple[int, ...], shape: tuple[int, ...]
+    ) -> None:
+        super().__init__(f"index {index} is outside an array of shape {shape}")
+        self.load = load
+        self.index = index
+        self.shape = shape
 
 
 class TurnLimitError(RuntimeError):
@@ -78,7 +101,7 @@ def interpret(
     ------
     TurnLimitError
         If a loop takes more than ``max_turns`` turns.
-    IndexError
+    OutsideError
         If an index is outside the array; negative ones count from the end, as Python's do.
 
     Examples
@@ -179,7 +202,7 @@ class _Run:
         indices = tuple(map(int, self.all_of(s.indices)))
         extents = self.values[s.array.id].shape
         if not all(-n <= i < n for i, n in zip(indices, extents, strict=True)):
-            raise IndexError(f"index {indices} is outside an array of shape {extents}")
+            raise OutsideError(s, indices, extents)
         return indices
 
 

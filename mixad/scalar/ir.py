@@ -152,7 +152,10 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """``carries`` start as ``inits``; while ``cond`` holds, they become the results of ``body``."""
+    """``carries`` start as ``inits``; while ``cond`` holds, they become the results of ``body``.
+
+    ``names`` are those of the user's variables that the carries hold, for messages, or empty.
+    """
 
     outs: tuple[Var, ...]
     carries: tuple[Var, ...]
@@ -160,6 +163,7 @@ class While:
     cond: Block
     body: Block
     line: Line | None = field(default=None, compare=False)
+    names: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +214,18 @@ class Program:
     def outputs(self) -> tuple[Atom, ...]:
         """The atoms that the program returns."""
         return self.body.results
+
+    @cached_property
+    def has_named_loops(self) -> bool:
+        """Whether there are loops whose carries have names: those of the user."""
+        return any(isinstance(s, While) and s.names for s in walk_statements(self.body))
+
+    @cached_property
+    def origin(self) -> str:
+        """Function, params and first line: equal programs of other origins have other messages."""
+        lines = (s.line for s in walk_statements(self.body) if s.line is not None)
+        first = next((f"{line.filename}:{line.number}" for line in lines), "")
+        return f"{self.name}({', '.join(p.name for p in self.params)}) {first}"
 
     @cached_property
     def token(self) -> str:
@@ -266,10 +282,12 @@ def read_atoms(statement: Statement) -> tuple[Atom, ...]:
 
 def walk_statements(block: Block) -> Iterator[Statement]:
     """Yield every statement of a block and of the blocks nested in it, outer ones first."""
-    for statement in block.statements:
+    waiting = list(reversed(block.statements))  # no recursion: it costs each level a call
+    while waiting:
+        statement = waiting.pop()
         yield statement
-        for nested in nested_blocks(statement):
-            yield from walk_statements(nested)
+        for nested in reversed(nested_blocks(statement)):
+            waiting.extend(reversed(nested.statements))
 
 
 def source_lines(program: Program) -> list[Line]:

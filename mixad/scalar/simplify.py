@@ -94,7 +94,8 @@ def _trimmed_while(s: While, live: set[Var]) -> While:
     live |= inner
     at = sorted(kept)
     outs, carries = (tuple(v[i] for i in at) for v in (s.outs, s.carries))
-    return While(outs, carries, tuple(s.inits[i] for i in at), cond, body, s.line)
+    names = tuple(s.names[i] for i in at) if s.names else ()
+    return While(outs, carries, tuple(s.inits[i] for i in at), cond, body, s.line, names)
 
 
 def _read(atoms: Iterable[Atom], live: set[Var]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 __all__ = ["ALL_TYPES", "BOOL", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64",
-           "ScalarType", "type_named", "type_of_dtype"]  # fmt: skip
+           "ScalarType", "integer_bounds", "type_named", "type_of_dtype"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,14 @@ F32, F64 = ScalarType("float", 32), ScalarType("float", 64)
 ALL_TYPES = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
 _BY_NAME = {t.name: t for t in ALL_TYPES}
 _BY_DTYPE = {t.dtype: t for t in ALL_TYPES}
+
+
+def integer_bounds(type: ScalarType) -> tuple[int, int]:
+    """Return the least and the largest integer (or truth value) of a type."""
+    if type.is_bool:
+        return 0, 1
+    low = -(1 << (type.bits - 1)) if type.kind == "int" else 0
+    return low, low + (1 << type.bits) - 1
 
 
 def type_named(name: str) -> ScalarType:

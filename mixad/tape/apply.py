@@ -37,8 +37,6 @@ def apply_program(
         One array for each output; a pending tracer where an argument is traced.  Outputs that are
         no floats have no derivative and are plain arrays.
     """
-    if options.placement == "forward" and any(isinstance(a, Tracer) for a in arguments):
-        return record_forward(program, arguments, options)
     return apply_call(KernelCall.storing(program), arguments, options)
 
 
@@ -51,6 +49,8 @@ def apply_call(
             break
     else:
         return call.kernel(kernel_values(call.passes[0], arguments), options.backend)
+    if options.placement == "forward":
+        return record_forward(call.passes[0], arguments, options)
     node = record(call, arguments, options)[0]
     outputs = [node.traced(k) for k in range(len(node.outputs))]
     return tuple([o if o.cell.kind.type.is_float else o.cell.array for o in outputs])

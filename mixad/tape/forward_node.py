@@ -12,6 +12,7 @@ from typing import Any
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
+from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.cell import Cell
 from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
 from mixad.tape.gradient_plan import GradientPlan, planned
@@ -66,6 +67,7 @@ class ForwardNode:
         """Run, or record, the contraction of the partials with the cotangents."""
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
         given = {m: g for m, g in enumerate(cotangents) if g is not None}
+        warn_of_decided_results(self.plan.program, wrt, tuple(given))
         own = (self.shapes[i] for i in wrt)
         shapes = tuple(None if shape == self.shape else shape for shape in own)
         plan = _contraction(self.plan, wrt, tuple(given), shapes)

@@ -68,11 +68,11 @@ def plan_forward(program: Program, wrt: tuple[int, ...], options: KernelOptions)
     ForwardPlan
         The same object for equal arguments.
     """
-    return _forward(program, wrt, options.chunk or MAX_PARTIALS)
+    return _forward(program, program.origin, wrt, options.chunk or MAX_PARTIALS)
 
 
 @lru_cache(maxsize=4096)
-def _forward(program: Program, wrt: tuple[int, ...], chunk: int) -> ForwardPlan:
+def _forward(program: Program, origin: str, wrt: tuple[int, ...], chunk: int) -> ForwardPlan:
     rows: list[dict[int, Const | int]] = [{} for _ in program.outputs]
     passes: list[Program] = []
     first = len(program.params)

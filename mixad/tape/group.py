@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.cell import Cell
 from mixad.tape.fusion import MOST_NODES, Fusion, common_options, fuse, value_of
 from mixad.tape.gradient_plan import Asked, GradientPlan, plan_gradients
@@ -158,6 +159,7 @@ class Group:
             tuple([None if own == shape else own for own in shapes]),
             self._options.chunk,
         )
+        warn_of_decided_results(fusion.fused.program, wrt, asked.cotangents)
         plan = plan_gradients(fusion.fused, asked, self._options)
         if live and not self._shares(fusion, plan, asked):
             live, plan = [], plan_gradients(fusion.fused, asked._replace(primals=()), self._options)

@@ -38,13 +38,9 @@ class KernelCall:
     outputs: tuple[OutputRequest, ...]
 
     @staticmethod
-    @lru_cache(maxsize=4096)
     def storing(*passes: Program) -> KernelCall:
         """Return the call that stores every output of some programs."""
-        outputs = (
-            OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs))
-        )
-        return KernelCall(passes, tuple(outputs))
+        return _storing(passes, passes[0].origin if passes else "")
 
     @cached_property
     def name(self) -> str:
@@ -116,6 +112,13 @@ class KernelCall:
                 floats = tuple(r for r in results if program.outputs[r].type.is_float)
                 plan_pullback(program, active, floats, options)
             self._checked.add(key)
+
+
+# Of equal programs, each has errors and warnings of its own: the origin is in the key.
+@lru_cache(maxsize=4096)
+def _storing(passes: tuple[Program, ...], origin: str) -> KernelCall:
+    outputs = (OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs)))
+    return KernelCall(passes, tuple(outputs))
 
 
 def kernel_values(program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]:

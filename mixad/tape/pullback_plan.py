@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.dual import MAX_PARTIALS
@@ -11,7 +10,7 @@ from mixad.scalar.ir import Program
 from mixad.scalar.pullback import pullback
 from mixad.scalar.simplify import read_params, without_dead_code
 
-__all__ = ["PullbackPlan", "derive_pullback", "plan_pullback"]
+__all__ = ["PullbackPlan", "plan_pullback"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,20 +61,9 @@ def plan_pullback(
     Returns
     -------
     PullbackPlan
-        The same object for equal arguments.
+        Made of this very program, with its names and lines.
     """
     chunk = options.chunk or MAX_PARTIALS
-    return _planned(program, wrt, cotangents, chunk, with_primals)
-
-
-def derive_pullback(
-    program: Program,
-    wrt: tuple[int, ...],
-    cotangents: tuple[int, ...],
-    chunk: int,
-    with_primals: bool,
-) -> PullbackPlan:
-    """Return a plan that is made of this very program, with its names and lines."""
     chunks = pullback(program, wrt, cotangents, chunk=chunk, with_primals=with_primals)
     passes: list[Program] = []
     gradients: list[tuple[int, int] | None] = []
@@ -89,6 +77,3 @@ def derive_pullback(
     kept = tuple(sorted({i for p in passes for i in read_params(p)}))
     trimmed = (replace(p, params=tuple(p.params[i] for i in kept)) for p in passes)
     return PullbackPlan(tuple(trimmed), kept, tuple(gradients), primals)
-
-
-_planned = lru_cache(maxsize=4096)(derive_pullback)

@@ -20,7 +20,6 @@ from mixad.scalar.ir import (
     While,
     nested_blocks,
     read_atoms,
-    walk_statements,
     written_vars,
 )
 from mixad.scalar.math import (
@@ -101,7 +100,8 @@ class _SharingBuilder(Builder):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._spellings: dict[object, int] = {}
+        self._sizes: dict[int, tuple[int, Block]] = {}  # by identity, which they keep
+        self._most_compared = _MOST_COMPARED
 
     def expanded(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
         """Add an equation, or the program of its op."""
@@ -109,26 +109,43 @@ class _SharingBuilder(Builder):
         function = inlined.get(equation.op)
         if function is None:
             return self.op(equation.op, *args, type=equation.out.type)
-        return function(*(Term(self, a) for a in args)).atom
+        before, self._most_compared = self._most_compared, _PURE
+        result = function(*(Term(self, a) for a in args)).atom
+        self._most_compared = before
+        return result
 
     def add_if(self, cond: Atom, then: Block, orelse: Block, line: Line | None) -> tuple[Atom, ...]:
-        if not (_is_pure(then) and _is_pure(orelse)):
+        if self._size(then) + self._size(orelse) > self._most_compared:
             return super().add_if(cond, then, orelse, line)
         spelled: dict[Var, str] = {}
-        spelling = _spelled(then, spelled), _spelled(orelse, spelled)
-        number = self._spellings.setdefault(spelling, len(self._spellings))  # hashed this once
-        keys = [("if", cond, number, i) for i in range(len(then.results))]
-        for known in self._known:
-            if all(k in known for k in keys):
-                return tuple(known[k] for k in keys)
+        number = self.number((_spelled(then, spelled), _spelled(orelse, spelled)))
+        numbers = [self.number(("if", cond, number, i)) for i in range(len(then.results))]
+        found = [self.known(n) for n in numbers]
+        outs = tuple(atom for atom in found if atom is not None)
+        if len(outs) == len(numbers):
+            return outs
         outs = super().add_if(cond, then, orelse, line)
-        self._known[-1].update(zip(keys, outs, strict=True))
+        self._known[-1].update(zip(numbers, outs, strict=True))
         return outs
 
+    def _size(self, block: Block) -> int:
+        """Return how many statements a block has, too many if it reads or writes arrays."""
+        if id(block) not in self._sizes:
+            size = sum(map(self._statement_size, block.statements))
+            self._sizes[id(block)] = (size, block)
+        return self._sizes[id(block)][0]
 
-def _is_pure(block: Block) -> bool:
-    """Whether a block reads and writes no arrays."""
-    return not any(isinstance(s, Load | Accumulate) for s in walk_statements(block))
+    def _statement_size(self, s: Statement) -> int:
+        if isinstance(s, Load | Accumulate):
+            return _PURE + 1
+        return 1 + sum(map(self._size, nested_blocks(s)))
+
+
+_PURE = 1 << 20
+"""More statements than any block has that reads and writes no arrays."""
+
+_MOST_COMPARED = 32
+"""Statements of an ``If`` of the user that is compared with those before: larger ones differ."""
 
 
 def _spelled(block: Block, local: dict[Var, str]) -> tuple[object, ...]:

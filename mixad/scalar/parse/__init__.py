@@ -5,9 +5,9 @@ argument types and snapshot key.
 """
 
 from mixad.scalar.parse.argument import PYTHON_SCALARS, Argument
-from mixad.scalar.parse.driver import Parsed, parse
+from mixad.scalar.parse.driver import Parsed, check_limits, parse
 from mixad.scalar.parse.frame import Capture
 from mixad.scalar.parse.snapshot import FunctionSource, Snapshot, read_function
 
-__all__ = ["PYTHON_SCALARS", "Argument", "Capture", "FunctionSource", "Parsed", "Snapshot", "parse",
-           "read_function"]  # fmt: skip
+__all__ = ["PYTHON_SCALARS", "Argument", "Capture", "FunctionSource", "Parsed", "Snapshot",
+           "check_limits", "parse", "read_function"]  # fmt: skip

@@ -18,6 +18,10 @@ from mixad.scalar.types import BOOL
 __all__ = ["Path", "run_block", "select", "unless"]
 
 
+_DEEPEST = 120
+"""Levels of conditions: Python allows about 1000 calls in one another, a level takes six."""
+
+
 class Path:
     """One of two paths: the block it writes, its results, and the state at its end.
 
@@ -29,11 +33,13 @@ class Path:
         self.draft = Draft()
         self.atoms: list[Atom | None] = []
         self.start = frame.builder.fresh(BOOL).id  # what is younger is not visible outside
+        frame.walk.depth += 1
         with frame.builder.writing(self.draft), frame.branch(frame.state):
             work()
             self.state: State = frame.state
+        frame.walk.depth -= 1
 
-    def give(self, value: Value | None, shape: Shape) -> None:
+    def give(self, value: Value | None, shape: Shape, node: Located) -> None:
         """Add a value, in the types of a shape, to the block's results."""
         if value is None:
             self.atoms += [None] * len(list(types_in(shape)))
@@ -42,7 +48,7 @@ class Path:
             self.atoms.append(value.atom)
             return
         with self.frame.builder.writing(self.draft):
-            self.atoms += atoms_of(self.frame, value, shape)
+            self.atoms += atoms_of(self.frame, value, shape, node)
 
 
 def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
@@ -78,6 +84,13 @@ def _run_if(frame: Frame, s: ast.If, rest: Sequence[ast.stmt]) -> bool:
     if isinstance(cond, Const):
         run_block(frame, s.body if cond.value else s.orelse)
         return False
+    if frame.walk.depth == _DEEPEST:
+        raise frame.error(
+            s,
+            f"conditions are nested {_DEEPEST} deep here, as deep as can be compiled: what follows "
+            "an `elif`, or an `if` that returns, is inside its `else`",
+            "`if`s that assign to a name, one after the other, or a loop over a captured array",
+        )
     body, orelse = list(s.body), list(s.orelse)
     takes_rest = exits_always(body) or exits_always(orelse)
     if takes_rest:
@@ -136,8 +149,8 @@ def _meet(
     ]
     for (a, b), shape in zip(bound, shapes, strict=True):
         if shape is not None:
-            yes.give(a and a.value, shape)
-            no.give(b and b.value, shape)
+            yes.give(a and a.value, shape, node)
+            no.give(b and b.value, shape, node)
     kinds = list({**yes.state.exits, **no.state.exits})
     for path in (yes, no):
         path.atoms += [path.state.exits.get(k) or Const(False, BOOL) for k in kinds]

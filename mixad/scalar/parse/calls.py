@@ -5,12 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+import numpy as np
+
 from mixad.errors import KernelError, KernelSyntaxError
 from mixad.scalar.parse.frame import Frame, State
+from mixad.scalar.parse.handlers import Arguments, counted
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
-from mixad.scalar.parse.intrinsics import Arguments, counted, intrinsic
+from mixad.scalar.parse.intrinsics import intrinsic
+from mixad.scalar.parse.library import LIBRARY
+from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.snapshot import FunctionSource, read_function
-from mixad.scalar.parse.values import Bound, Closure, Helper, Object, Tuple, Value, kind_of
+from mixad.scalar.parse.values import Bound, Closure, Helper, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.types import U64
 
 __all__ = ["call", "inline"]
 
@@ -18,6 +24,10 @@ __all__ = ["call", "inline"]
 def call(frame: Frame, node: ast.Call) -> Value:
     """Return the value of a call."""
     function = frame.value(node.func)
+    if isinstance(function, Object) and function.value is np.uint64 and len(node.args) == 1:
+        literal = node.args[0]
+        if isinstance(literal, ast.Constant) and type(literal.value) is int:
+            return _unsigned(frame, literal, literal.value)
     arguments = _arguments(frame, node)
     match function:
         case Closure():
@@ -32,14 +42,42 @@ def call(frame: Frame, node: ast.Call) -> Value:
                 function.frame,
             )
         case Helper():
-            source = frame.walk.snapshot.sources[function.index]
-            defaults = _defaults(frame, node, source, function.index)
-            return _inlined(frame, node, source.info, arguments, defaults, function.index, None)
+            return _helper(frame, node, function.index, arguments)
         case Object():
             return _known(frame, node, function, arguments)
+    spelled = ast.unparse(node.func)
     raise frame.type_error(
-        node.func, f"`{ast.unparse(node.func)}` is a {kind_of(function)}, not a function"
+        node.func, f"`{spelled}` is a {kind_of(function)}, not a function", f"{spelled} * (...)"
     )
+
+
+def _unsigned(frame: Frame, node: ast.Constant, value: int) -> Value:
+    """Return np.uint64 of a literal, which as a number of its own may not fit into 64 bits."""
+    if not fits(value, U64):
+        raise overflow(frame.info.text.locate(node), value, U64)
+    return Scalar(frame.builder.const(value, U64), False)
+
+
+def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> Value:
+    source = frame.walk.snapshot.sources[index]
+    defaults = _defaults(frame, node, source, index)
+    try:
+        return _inlined(frame, node, source.info, arguments, defaults, index, None)
+    except KernelError as error:
+        if source.function not in _OF_NUMPY:
+            raise
+        # The reader knows NumPy's function, not the one that stands for it here.
+        name = ast.unparse(node.func)
+        message = error.message
+        for own in (repr(source.name), "`as_floats`"):
+            message = message.replace(own, f"`{name}`")
+        if message == error.message:
+            message = f"in `{name}`: {message}"
+        hint = (error.hint or "").replace(source.name, name)
+        raise frame.error(node, message, hint, type(error)) from None
+
+
+_OF_NUMPY = frozenset(LIBRARY.values())
 
 
 def _root(frame: Frame) -> FunctionInfo:
@@ -54,7 +92,9 @@ def _arguments(frame: Frame, node: ast.Call) -> Arguments:
         if isinstance(argument, ast.Starred):
             inner = frame.value(argument.value)
             if not isinstance(inner, Tuple):
-                raise frame.type_error(argument, f"a {kind_of(inner)} cannot be unpacked")
+                raise frame.type_error(
+                    argument, f"a {kind_of(inner)} cannot be unpacked", "leave the `*` out"
+                )
             positional += inner.items
         else:
             positional.append(frame.value(argument))
@@ -106,6 +146,7 @@ def inline(frame: Frame) -> Value:
     try:
         _ = frame.info.liveness  # checks the whole function first
         if isinstance(frame.info.node, ast.Lambda):
+            frame.builder.line = frame.info.text.line(frame.info.node.body)
             return frame.value(frame.info.node.body)
         frame.walk.run(frame, frame.info.node.body)
     finally:
@@ -136,17 +177,27 @@ def bind(
         values[a.vararg.arg] = Tuple(tuple(given[len(positional) :]))
     elif len(given) > len(positional):
         raise frame.type_error(
-            node, f"{info.name!r} takes {counted(len(positional))} by position, got {len(given)}"
+            node,
+            f"{info.name!r} takes {counted(len(positional))} by position, got {len(given)}",
+            _spelled(info),
         )
     only_positional = {p.arg for p in a.posonlyargs}
     named = [*positional, *(p.arg for p in a.kwonlyargs)]
     for name, value in arguments.keywords.items():
         if name in values or name not in named or name in only_positional:
             what = "gets its argument twice:" if name in values else "has no parameter"
-            raise frame.type_error(node, f"{info.name!r} {what} {name!r}")
+            raise frame.type_error(node, f"{info.name!r} {what} {name!r}", _spelled(info))
         values[name] = value
     _fill(frame, node, info, named, values, defaults)
     return values
+
+
+def _spelled(info: FunctionInfo) -> str:
+    """Return how a function is called."""
+    a = info.node.args
+    named = [f"{p.arg}=..." for p in a.kwonlyargs]
+    given = [p.arg for p in (*a.posonlyargs, *a.args) if p.arg != info.bound]
+    return f"{info.name}({', '.join([*given, *named])})"
 
 
 def _fill(
@@ -160,7 +211,9 @@ def _fill(
     for name in named:
         if name not in values:
             if name not in defaults:
-                raise frame.type_error(node, f"{info.name!r} needs an argument for {name!r}")
+                raise frame.type_error(
+                    node, f"{info.name!r} needs an argument for {name!r}", _spelled(info)
+                )
             values[name] = defaults[name]
 
 
@@ -175,6 +228,12 @@ def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments)
             node,
             f"`{name}`: random numbers in a kernel would differ each time it runs",
             "draw them before, and pass them as an argument",
+        )
+    if hasattr(getattr(function.value, "__self__", None), "ndim"):
+        raise frame.error(
+            node,
+            f"`{name}` is of a whole array",
+            "call it before, and read the result in the kernel",
         )
     if unwrapped(function.value) is not None:
         raise _unreadable(frame, node, function.value)
@@ -198,4 +257,4 @@ def _unreadable(frame: Frame, node: ast.Call, function: object) -> KernelError:
         read_function(function)
     except KernelSyntaxError as error:
         return frame.error(node, error.message, error.hint)
-    return frame.error(node, "this function cannot be compiled")
+    return frame.error(node, "this function cannot be compiled", "a plain function of numbers")

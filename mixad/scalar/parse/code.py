@@ -9,6 +9,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import inspect
 import linecache
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ def find_function(code: CodeType) -> FoundFunction:
     KernelSyntaxError
         If there is no source text, or it is not what the code was compiled from.
     """
+    _refuse_coroutine(code)
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
@@ -100,6 +102,15 @@ def _found_in_file(text: str, source: SourceText, code: CodeType) -> FoundFuncti
     if found is None:
         raise _with_assert(module, source, code) or _edited(code)
     return found
+
+
+def _refuse_coroutine(code: CodeType) -> None:
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise KernelSyntaxError(
+            f"{_shown(code)} is a coroutine (`async def`), defined in {code.co_filename}, "
+            f"line {code.co_firstlineno}: a kernel computes numbers and waits for nothing",
+            hint="write `def`",
+        )
 
 
 def _with_assert(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +16,7 @@ from mixad.scalar.parse.branch import run_block
 from mixad.scalar.parse.calls import inline
 from mixad.scalar.parse.expressions import EXPRESSIONS
 from mixad.scalar.parse.frame import Capture, Frame, State, Walk
+from mixad.scalar.parse.limits import Limit, fits, overflow
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
 from mixad.scalar.parse.snapshot import FunctionSource, Snapshot
@@ -23,7 +25,7 @@ from mixad.scalar.parse.values import Bound, Scalar, Tuple, Value
 from mixad.scalar.promotion_rules import NUMPY_RULES, Rules
 from mixad.scalar.simplify import without_dead_code
 
-__all__ = ["Parsed", "parse"]
+__all__ = ["Parsed", "check_limits", "parse"]
 
 _STATEMENTS: Mapping[type, Callable[[Frame, Any], None]] = MappingProxyType(
     {**SIMPLE_STATEMENTS, ast.While: run_while, ast.For: run_for}
@@ -42,11 +44,20 @@ class Parsed:
         What the program takes from outside; `Snapshot.values` has their values.
     single : bool
         False if the function returns a tuple.
+    limits : tuple of Limit
+        Which Python integers must fit which types; `check_limits` looks at their values.
     """
 
     program: Program
     captures: tuple[Capture, ...]
     single: bool
+    limits: tuple[Limit, ...] = ()
+
+    @cached_property
+    def positions(self) -> frozenset[int]:
+        """Which params of the program are the positions in a tuple, always arrays of NumPy."""
+        first = len(self.program.params) - len(self.captures)
+        return frozenset(first + i for i, c in enumerate(self.captures) if c.positions)
 
 
 def parse(
@@ -83,7 +94,7 @@ def parse(
     builder = Builder(source.name)
     walk = Walk(builder, rules, snapshot, EXPRESSIONS, _STATEMENTS, run_block)
     frame = Frame(walk, source.info, 0)
-    _refuse_variadic(frame)
+    source.info.refuse_variadic()
     names = {}
     for name, argument in zip(source.parameters, arguments, strict=True):
         atom = builder.param(name, argument.type, argument.kind)
@@ -92,16 +103,41 @@ def parse(
     result = inline(frame)
     outputs = result.items if isinstance(result, Tuple) else (result,)
     program = without_dead_code(builder.finish([_output(frame, value) for value in outputs]))
-    return Parsed(program, tuple(walk.captures), not isinstance(result, Tuple))
+    return Parsed(
+        program, tuple(walk.captures), not isinstance(result, Tuple), _limits(walk, program)
+    )
 
 
-def _refuse_variadic(frame: Frame) -> None:
-    a = frame.info.node.args
-    for parameter in (a.vararg, a.kwarg):
-        if parameter is not None:
-            raise frame.error(
-                parameter, f"`{parameter.arg}` takes any number of arguments", "name each parameter"
-            )
+def _limits(walk: Walk, program: Program) -> tuple[Limit, ...]:
+    """Return where Python integers from outside meet others; those computed inside wrap."""
+    at = {param.var: i for i, param in enumerate(program.params)}
+    return tuple(
+        Limit(at[var], type_, location)
+        for (var, type_), location in walk.adopted.items()
+        if var in at
+    )
+
+
+def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
+    """Refuse a Python integer that does not fit the array beside it, as NumPy does.
+
+    Parameters
+    ----------
+    parsed : Parsed
+        The function.
+    values : sequence
+        One for each param of its program.
+
+    Raises
+    ------
+    KernelOverflowError
+        If one does not fit.
+    """
+    for limit in parsed.limits:
+        value = values[limit.param]
+        if not fits(value, limit.type):
+            name = parsed.program.params[limit.param].name
+            raise overflow(limit.location, value, limit.type, name)
 
 
 def _output(frame: Frame, value: Value) -> Atom:

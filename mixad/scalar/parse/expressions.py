@@ -8,14 +8,16 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from mixad.errors import KernelError
 from mixad.scalar.ir import Atom, Const, Load, While, walk_statements
 from mixad.scalar.parse.branch import Path, select
 from mixad.scalar.parse.calls import call
 from mixad.scalar.parse.frame import Frame, is_false, is_true
-from mixad.scalar.parse.operators import apply, binary, compare, unary
+from mixad.scalar.parse.operators import apply, binary, compare, unary, whole
+from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.statements import closure
 from mixad.scalar.parse.unify import Mismatch, joined, rebuilt, shape_of
-from mixad.scalar.parse.values import Captured, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.values import Captured, Object, Scalar, Tuple, Value, kind_of, way_out
 from mixad.scalar.types import BOOL, I64
 
 __all__ = ["EXPRESSIONS"]
@@ -26,11 +28,7 @@ def _constant(frame: Frame, node: ast.Constant) -> Value:
     if isinstance(value, bool | float):
         return frame.constant(value)
     if isinstance(value, int):
-        if not -(1 << 63) <= value < 1 << 63:
-            raise frame.type_error(
-                node, f"{value} does not fit into 64 bits", "write it as a float"
-            )
-        return frame.constant(value)
+        return whole(frame, node, value)
     if isinstance(value, complex):
         raise frame.type_error(
             node, "complex numbers are not supported in a kernel", "use two real numbers"
@@ -68,16 +66,34 @@ def _one_comparison(
 ) -> Scalar:
     if isinstance(op, ast.In | ast.NotIn):
         return _membership(frame, node, op, left, right)
+    known = _of_objects(op, left, right)
+    if known is not None:
+        return frame.constant(known)
     if isinstance(op, ast.Is | ast.IsNot):
         raise frame.error(node, "`is` has no meaning for numbers", "use ==")
     return compare(frame, node, op, frame.as_scalar(left, node), frame.as_scalar(right, node))
+
+
+def _of_objects(op: ast.cmpop, left: Value, right: Value) -> bool | None:
+    """Return what is known of objects when a function is compiled: `is None`, equal strings."""
+    nothing = [isinstance(v, Object) and v.value is None for v in (left, right)]
+    strings = [v.value if isinstance(v, Object) else None for v in (left, right)]
+    if isinstance(op, ast.Is | ast.IsNot) and any(nothing):
+        return all(nothing) == isinstance(op, ast.Is)
+    if isinstance(op, ast.Eq | ast.NotEq) and all(isinstance(s, str) for s in strings):
+        return (strings[0] == strings[1]) == isinstance(op, ast.Eq)
+    return None
 
 
 def _membership(
     frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value
 ) -> Scalar:
     if not isinstance(right, Tuple):
-        raise frame.type_error(node, f"`in` works on constant tuples, not on a {kind_of(right)}")
+        raise frame.type_error(
+            node,
+            f"`in` works on constant tuples, not on a {kind_of(right)}",
+            "make it a tuple, or compare with == and `or`",
+        )
     found: Atom = frame.builder.const(False, BOOL)
     for item in right.items:
         equal = compare(
@@ -144,7 +160,7 @@ def _meet(
             "give both values one type",
         ) from None
     for path, value in (yes, no):
-        path.give(value, shape)
+        path.give(value, shape, node)
     return rebuilt(shape, iter(select(frame, cond, yes[0], no[0], frame.builder.line)))
 
 
@@ -154,7 +170,9 @@ def _tuple(frame: Frame, node: ast.Tuple) -> Value:
         if isinstance(element, ast.Starred):
             inner = frame.value(element.value)
             if not isinstance(inner, Tuple):
-                raise frame.type_error(element, f"a {kind_of(inner)} cannot be unpacked")
+                raise frame.type_error(
+                    element, f"a {kind_of(inner)} cannot be unpacked", "leave the `*` out"
+                )
             items += inner.items
         else:
             items.append(frame.value(element))
@@ -166,10 +184,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     if isinstance(value, Captured):
         return _element(frame, node, value)
     if not isinstance(value, Tuple):
-        raise frame.type_error(
-            node, f"`{ast.unparse(node.value)}` is a {kind_of(value)}: it cannot be indexed",
-            "a kernel sees one element of each argument; it indexes arrays from outside",
-        )  # fmt: skip
+        raise _not_indexed(frame, node, value)
     if isinstance(node.slice, ast.Slice):
         return Tuple(value.items[_slice(frame, node.slice)])
     index = frame.scalar(node.slice)
@@ -182,22 +197,60 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     return _chosen(frame, node, value, index)
 
 
+def _not_indexed(frame: Frame, node: ast.Subscript, value: Value) -> KernelError:
+    spelled = ast.unparse(node.value)
+    what = f"`{spelled}` is a {kind_of(value)}: it cannot be indexed"
+    if isinstance(value, Scalar):
+        hint = "a kernel sees one element of each argument; it indexes arrays from outside"
+    elif isinstance(value, Object):
+        hint = way_out(value, spelled)
+    else:
+        hint = "index what it returns"
+    return frame.type_error(node, what, hint)
+
+
 def _item(frame: Frame, node: ast.Subscript, value: Tuple, index: int) -> Value:
     if not -len(value.items) <= index < len(value.items):
-        raise frame.type_error(node, f"index {index} is outside a tuple of {len(value.items)}")
+        size = len(value.items)
+        raise frame.type_error(
+            node,
+            f"index {index} is outside a tuple of {size}",
+            f"an index from {-size} to {size - 1}" if size else "a tuple that has items",
+        )
     return value.items[index]
 
 
 def _chosen(frame: Frame, node: ast.Subscript, value: Tuple, index: Scalar) -> Value:
     """Select the item at an index that is known when the kernel runs."""
-    size = len(value.items)
-    position = frame.builder.convert(index.atom, I64)
-    wrapped = apply(frame, node, "mod", (Scalar(position, True), frame.constant(size)))
-    result = frame.as_scalar(value.items[0], node)
+    if not value.items:
+        raise frame.type_error(node, "a tuple without items is indexed", "a tuple that has items")
+    position = _position(frame, node, len(value.items), index.atom)
+    result = value.items[0]
     for i, item in enumerate(value.items[1:], 1):
-        here = compare(frame, node, ast.Eq(), wrapped, frame.constant(i))
-        result = apply(frame, node, "where", (here, frame.as_scalar(item, node), result))
+        here = compare(frame, node, ast.Eq(), position, frame.constant(i))
+        result = _selected(frame, node, here, item, result)
     return result
+
+
+def _position(frame: Frame, node: ast.Subscript, size: int, index: Atom) -> Scalar:
+    """Return an index counted from the start.
+
+    Where it may be outside it is read from an array of positions: that raises as arrays do.
+    """
+    index = frame.builder.convert(index, I64) if index.type.is_bool else index
+    low, high = frame.builder.bounds(index)
+    if not (low >= 0 and high < size):
+        index = frame.builder.load(frame.walk.positions(ast.unparse(node.value), size), index)
+    return Scalar(frame.builder.convert(index, I64), True)
+
+
+def _selected(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
+    """Return one of two numbers, or of two tuples of one length, item by item."""
+    if isinstance(yes, Tuple) and isinstance(no, Tuple) and len(yes.items) == len(no.items):
+        pairs = zip(yes.items, no.items, strict=True)
+        return Tuple(tuple(_selected(frame, node, cond, a, b) for a, b in pairs))
+    choices = (frame.as_scalar(v, node) for v in (yes, no))
+    return apply(frame, node, "where", (cond, *choices))
 
 
 def _slice(frame: Frame, node: ast.Slice) -> slice:
@@ -206,7 +259,7 @@ def _slice(frame: Frame, node: ast.Slice) -> slice:
         atom = None if part is None else frame.scalar(part).atom
         if atom is not None and not (isinstance(atom, Const) and atom.type.is_integer):
             assert part is not None
-            raise frame.error(part, "slices work on tuples with constant bounds only")
+            raise frame.error(part, *refusal(node))
         bounds.append(None if atom is None else int(atom.value))
     return slice(*bounds)
 
@@ -214,6 +267,13 @@ def _slice(frame: Frame, node: ast.Slice) -> slice:
 def _element(frame: Frame, node: ast.Subscript, array: Captured) -> Value:
     """Read an element of an array from outside."""
     nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    for part in nodes:
+        if isinstance(part, ast.Slice):
+            raise frame.error(
+                part,
+                f"a kernel reads single elements: a slice of {array.name!r} is an array",
+                "read one element after another in a loop over range(...)",
+            )
     if len(nodes) != array.argument.rank or not nodes:
         raise frame.type_error(
             node, f"{array.name!r} has {array.argument.rank} axes, it is indexed by {len(nodes)}",

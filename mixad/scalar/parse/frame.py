@@ -8,18 +8,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError
+from mixad.errors import (
+    KernelError,
+    KernelSyntaxError,
+    KernelTypeError,
+    SourceLocation,
+)
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo
+from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values import Bound, Captured, Helper, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.values import (
+    Bound,
+    Captured,
+    Helper,
+    Object,
+    Scalar,
+    Tuple,
+    Value,
+    kind_of,
+    way_out,
+)
 from mixad.scalar.promotion_rules import Rules, Typed
-from mixad.scalar.types import BOOL, F64, I64
+from mixad.scalar.types import BOOL, F64, I64, ScalarType
 
 __all__ = ["Capture", "Exit", "Frame", "State", "Walk"]
 
@@ -41,11 +57,14 @@ class Capture:
         Where `Snapshot.value` finds it.
     indexed : bool
         Whether the parameter is an array that the program indexes.
+    positions : int
+        If not 0, the value is no one's: it is the array of so many positions in a tuple.
     """
 
     name: str
     address: Address
     indexed: bool = False
+    positions: int = 0
 
 
 @dataclass
@@ -76,7 +95,9 @@ class Walk:
     statements: Mapping[type, Callable[[Frame, Any], None]]
     run: Callable[[Frame, Sequence[ast.stmt]], None]
     captures: dict[Capture, Var] = field(default_factory=dict)
+    adopted: dict[tuple[Var, ScalarType], SourceLocation] = field(default_factory=dict)
     active: list[object] = field(default_factory=list)
+    depth: int = 0
 
     def capture(self, name: str, address: Address, argument: Argument) -> Scalar:
         """Return a value from outside as a parameter of the program."""
@@ -91,6 +112,13 @@ class Walk:
         if key not in self.captures:
             type_ = ArrayType(array.argument.type, array.argument.rank)
             self.captures[key] = self.builder.array_param(array.name, type_)
+        return self.captures[key]
+
+    def positions(self, name: str, count: int) -> Var:
+        """Return the array 0, 1, … of the positions in a tuple: reading it checks an index."""
+        key = Capture(name, (), indexed=True, positions=count)
+        if key not in self.captures:
+            self.captures[key] = self.builder.array_param(name, ArrayType(I64, 1))
         return self.captures[key]
 
 
@@ -171,6 +199,19 @@ class Frame:
         """Return a number in another type."""
         return Scalar(self.builder.convert(scalar.atom, to.type), to.weak)
 
+    def adopt(self, scalar: Scalar, type_: ScalarType, node: Located) -> Atom:
+        """Return a number in the type that it takes beside others.
+
+        A Python integer must fit: a literal is checked now, one from outside at every call.
+        """
+        atom = scalar.atom
+        if scalar.weak and type_.is_integer and atom.type == I64 != type_:
+            if isinstance(atom, Var):
+                self.walk.adopted.setdefault((atom, type_), self.info.text.locate(node))
+            elif not fits(int(atom.value), type_):
+                raise overflow(self.info.text.locate(node), int(atom.value), type_)
+        return self.builder.convert(atom, type_)
+
     def constant(self, value: bool | int | float) -> Scalar:
         """Return a Python number as a weak constant."""
         type_ = BOOL if isinstance(value, bool) else I64 if isinstance(value, int) else F64
@@ -222,7 +263,9 @@ class Frame:
         snapshot = self.walk.snapshot
         value = snapshot.value(address)
         if value is MISSING:
-            raise reader.error(node, f"{name!r} is not defined")
+            raise reader.error(
+                node, f"{name!r} is not defined", "define it before the call, or mend its spelling"
+            )
         if address in snapshot.functions:
             return Helper(snapshot.functions[address])
         argument = snapshot.arguments.get(address)
@@ -298,17 +341,10 @@ class Frame:
 
     def not_a_number(self, value: Value, node: ast.expr) -> KernelError:
         """Return the error for something else where a number is needed."""
-        spelled = ast.unparse(node)
-        if isinstance(value, Object) and hasattr(value.value, "ndim"):
-            hint = "pass it as an argument"
-        elif isinstance(value, Tuple):
-            hint = "unpack it, or index it with a constant"
-        elif isinstance(value, Object) and isinstance(value.value, list):
-            hint = "make it a tuple"
-        else:
-            hint = None
         return self.type_error(
-            node, f"`{spelled}` is a {kind_of(value)}, a number is needed here", hint
+            node,
+            f"`{ast.unparse(node)}` is a {kind_of(value)}, a number is needed here",
+            way_out(value, ast.unparse(node)),
         )
 
 

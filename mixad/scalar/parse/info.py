@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from mixad.errors import KernelSyntaxError
 from mixad.scalar.parse.analysis import Liveness, captured_by_nested, live_names
 from mixad.scalar.parse.assigned import check_assignment
 from mixad.scalar.parse.code import FunctionNode, find_function
@@ -69,6 +70,23 @@ class FunctionInfo:
             found = FunctionInfo(name, node, self.text, self.inside, None)
             self.nested[id(node)] = found
         return found
+
+    def refuse_variadic(self) -> None:
+        """Refuse ``*args`` and ``**kwargs`` in the signature of a kernel.
+
+        Raises
+        ------
+        KernelSyntaxError
+            At the parameter.
+        """
+        a = self.node.args
+        for parameter, stars in ((a.vararg, "*"), (a.kwarg, "**")):
+            if parameter is not None:
+                raise KernelSyntaxError.at(
+                    self.text.locate(parameter),
+                    f"`{stars}{parameter.arg}` takes any number of arguments: a kernel's is fixed",
+                    "name each parameter",
+                )
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:

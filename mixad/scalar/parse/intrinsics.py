@@ -10,33 +10,23 @@ import ast
 import builtins
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from mixad.scalar.ir import Const
+from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.handlers import Arguments, Handler, numbers
 from mixad.scalar.parse.info import op_name
-from mixad.scalar.parse.values import Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classified
+from mixad.scalar.parse.values import Captured, Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.types import ALL_TYPES, BOOL, F64, I64
+from mixad.scalar.types import ALL_TYPES, BOOL, F64, I32, I64
 
-__all__ = ["Arguments", "Handler", "intrinsic"]
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The values that a call passes."""
-
-    positional: Sequence[Value]
-    keywords: dict[str, Value]
-
-
-Handler: TypeAlias = Callable[[Frame, ast.Call, Arguments], Value]
+__all__ = ["intrinsic"]
 
 
 def intrinsic(function: Any) -> Handler | None:
@@ -44,34 +34,12 @@ def intrinsic(function: Any) -> Handler | None:
     name = op_name(function)
     if name is not None and name in BY_NAME:
         return partial(_op, name)
+    if name is not None:
+        return _MARKED[name]
     try:
         return _KNOWN.get(function)
     except TypeError:  # not hashable
         return None
-
-
-def numbers(
-    frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
-) -> list[Scalar]:
-    """Return the arguments of a call as numbers; their number must be one of ``counts``."""
-    name = ast.unparse(node.func)
-    if arguments.keywords:
-        raise frame.error(
-            node, f"`{name}` takes no keyword arguments in a kernel", "pass them by position"
-        )
-    given = arguments.positional
-    if len(given) not in counts:
-        takes = " or ".join(map(str, counts[:-1])) + " or " if len(counts) > 1 else ""
-        raise frame.type_error(
-            node, f"`{name}` takes {takes}{counted(counts[-1])}, got {len(given)}"
-        )
-    nodes = node.args if len(node.args) == len(given) else [node] * len(given)
-    return [frame.as_scalar(v, n) for v, n in zip(given, nodes, strict=True)]
-
-
-def counted(count: int) -> str:
-    """Return "1 argument", "2 arguments"."""
-    return f"{count} argument{'' if count == 1 else 's'}"
 
 
 def _op(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -97,6 +65,13 @@ def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> V
 
 def _whole(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """floor, ceil, trunc, round: whole numbers stay as they are, floats stay floats."""
+    if name == "rint" and len(arguments.positional) + len(arguments.keywords) > 1:
+        spelled = ast.unparse(node.func)
+        raise frame.error(
+            node,
+            f"`{spelled}` to a number of digits is not supported in a kernel",
+            f"{spelled}(100 * x) / 100",
+        )
     (x,) = numbers(frame, node, arguments, (1,))
     return (
         operators.apply(frame, node, name, (x,))
@@ -107,7 +82,7 @@ def _whole(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Val
 
 def _fabs(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     (x,) = numbers(frame, node, arguments, (1,))
-    return operators.apply(frame, node, "abs", (operators.floating(frame, node, "fabs", x),))
+    return operators.apply(frame, node, "abs", operators.floating(frame, node, "fabs", (x,)))
 
 
 def _fold(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -115,7 +90,11 @@ def _fold(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Valu
     items = _items(arguments)
     spelled = ast.unparse(node.func)
     if not items or arguments.keywords:
-        raise frame.error(node, f"`{spelled}` takes numbers, or a tuple of them")
+        raise frame.error(
+            node,
+            f"`{spelled}` takes numbers, or a tuple of them, and nothing else",
+            "compare with `if` in a loop over the numbers",
+        )
     result = frame.as_scalar(items[0], node)
     for item in items[1:]:
         result = operators.apply(frame, node, name, (result, frame.as_scalar(item, node)))
@@ -131,8 +110,21 @@ def _one_tuple(frame: Frame, node: ast.Call, arguments: Arguments) -> Tuple:
     given = arguments.positional
     if not given or not isinstance(given[0], Tuple):
         what = kind_of(given[0]) if given else "nothing"
-        raise frame.type_error(node, f"`{ast.unparse(node.func)}` takes a tuple here, got {what}")
+        raise frame.type_error(
+            node,
+            f"`{ast.unparse(node.func)}` takes a tuple here, got {what}",
+            _of_array(node, given),
+        )
     return given[0]
+
+
+def _of_array(node: ast.Call, given: Sequence[Value]) -> str:
+    """Return what does for an array what Python's functions do for tuples."""
+    if not given or not isinstance(given[0], Captured) or not given[0].argument.rank:
+        return "a tuple, such as (x, y)"
+    if isinstance(node.func, ast.Name) and node.func.id == "len":
+        return f"{given[0].name}.shape[0]"
+    return f"a loop over range({given[0].name}.shape[0]), or the array's result before the call"
 
 
 def _len(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -163,12 +155,16 @@ def _tuples(
     """zip, enumerate, reversed and tuple, of constant tuples."""
     if arguments.keywords:
         raise frame.error(
-            node, f"`{ast.unparse(node.func)}` takes no keyword arguments in a kernel"
+            node,
+            f"`{ast.unparse(node.func)}` takes no keyword arguments in a kernel",
+            "pass them by position",
         )
     for value in arguments.positional:
         if not isinstance(value, Tuple):
             raise frame.type_error(
-                node, f"`{ast.unparse(node.func)}` takes constant tuples, got {kind_of(value)}"
+                node,
+                f"`{ast.unparse(node.func)}` takes constant tuples, got {kind_of(value)}",
+                _of_array(node, [value]),
             )
     rows = function(*(v.items for v in arguments.positional if isinstance(v, Tuple)))
     return Tuple(tuple(_row(frame, row) for row in rows))
@@ -188,7 +184,9 @@ def _range(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         int(s.atom.value) for s in scalars if isinstance(s.atom, Const) and s.atom.type.is_integer
     ]
     if len(bounds) != len(scalars):
-        raise frame.error(node, "a range with bounds known only at run time works in `for` only")
+        raise frame.error(
+            node, "a range with bounds known only at run time works in `for` only", "a `for` loop"
+        )
     return Tuple(tuple(frame.constant(n) for n in range(*bounds)))
 
 
@@ -210,6 +208,23 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
     return Scalar(atom, to.weak)
 
 
+def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    if len(arguments.positional) == 1 and isinstance(arguments.positional[0], Tuple):
+        items = arguments.positional[0].items
+        return Tuple(tuple(_stop_gradient(frame, node, Arguments([i], {})) for i in items))
+    (x,) = numbers(frame, node, arguments, (1,))
+    return Scalar(_constant(frame, x.atom), x.weak)
+
+
+def _constant(frame: Frame, atom: Atom) -> Atom:
+    """Take a float through its bits: the same number, and no derivative follows."""
+    type_ = atom.type
+    if not type_.is_float:
+        return atom
+    bits = frame.builder.op("bitcast", atom, type=I64 if type_.bits == I64.bits else I32)
+    return frame.builder.op("bitcast", bits, type=type_)
+
+
 def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`math.log(x)`, or to a base."""
     x, *base = numbers(frame, node, arguments, (1, 2))
@@ -221,11 +236,10 @@ def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def _hypot(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     first, *rest = numbers(frame, node, arguments, tuple(range(1, 33)))
-    result = (
-        operators.apply(frame, node, "abs", (operators.floating(frame, node, "hypot", first),))
-        if not rest
-        else first
-    )
+    if not rest:
+        floats = operators.floating(frame, node, "hypot", (first,))
+        return operators.apply(frame, node, "abs", floats)
+    result = first
     for x in rest:
         result = operators.apply(frame, node, "hypot", (result, x))
     return result
@@ -236,18 +250,26 @@ def _python_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return operators.power(frame, node, x, y)
 
 
+def _as_floats(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    scalars = numbers(frame, node, arguments, (1, 2))
+    return Tuple(operators.floating(frame, node, "as_floats", scalars))
+
+
+_MARKED: dict[str, Handler] = {"stop_gradient": _stop_gradient, "as_floats": _as_floats}
+"""Functions of mixad that are no ops, by their mark."""
+
 _SPELLED = ("inf", "-inf", "nan", "infinity", "-infinity")
 
 _SAME_NAME = (
     "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 "
-    "log1p sqrt cbrt erf erfc gamma lgamma atan2 copysign fmod fma isnan isinf isfinite signbit "
-    "nextafter hypot logaddexp sign minimum maximum where pow"
+    "log1p sqrt cbrt erf erfc gamma lgamma atan2 copysign fmod fma "
+    "nextafter hypot logaddexp sign minimum maximum where pow rint"
 ).split()
 _OTHER_NAMES = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
     "arctanh": "atanh", "arctan2": "atan2", "absolute": "abs", "abs": "abs", "negative": "neg",
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "bitwise_not": "not",
-    "left_shift": "shl", "right_shift": "shr", "float_power": "pow",
+    "left_shift": "shl", "right_shift": "shr",
     "add": "add", "subtract": "sub", "multiply": "mul", "floor_divide": "floordiv", "mod": "mod",
     "remainder": "mod",
 }  # fmt: skip
@@ -264,7 +286,7 @@ def _table() -> dict[Any, Handler]:
         getattr(np, t.dtype.name if t != BOOL else "bool_"): partial(_convert, Typed(t, False))
         for t in ALL_TYPES
     }
-    known |= _functions_of_numbers() | _functions_of_tuples()
+    known |= {**_functions_of_numbers(), **_functions_of_tuples(), **NUMPY_FUNCTIONS}
     known.pop(None, None)
     return known
 
@@ -274,9 +296,10 @@ def _functions_of_numbers() -> dict[Any, Handler]:
     known: dict[Any, Handler] = {
         getattr(m, n): partial(_whole, op) for m in (math, np) for n, op in whole.items()
     }
-    known |= {f: partial(_whole, "rint") for f in (np.rint, np.round, builtins.round)}
+    known |= {f: partial(_whole, "rint") for f in (np.round, builtins.round)}
+    known |= {getattr(math, n): partial(classified, n) for n in ("isnan", "isinf", "isfinite")}
     known |= {
-        np.divide: partial(_binary, ast.Div()), np.power: partial(_op, "pow"),
+        np.divide: partial(_binary, ast.Div()),
         np.less: partial(_compare, ast.Lt()), np.less_equal: partial(_compare, ast.LtE()),
         np.greater: partial(_compare, ast.Gt()), np.greater_equal: partial(_compare, ast.GtE()),
         np.equal: partial(_compare, ast.Eq()), np.not_equal: partial(_compare, ast.NotEq()),

@@ -15,36 +15,40 @@ import numpy as np
 __all__ = ["LIBRARY"]
 
 
+def as_floats(*numbers: Any) -> Any:
+    """Stand for numbers in the float type in which NumPy's functions of them compute."""
+    return numbers
+
+
+as_floats.__mixad_op__ = "as_floats"  # type: ignore[attr-defined]  # `intrinsics` compiles it
+
+
 def _degrees(x: Any) -> Any:
-    return x * (180 / math.pi)
+    (t,) = as_floats(x)
+    return t * (180 / math.pi)
 
 
 def _radians(x: Any) -> Any:
-    return x * (math.pi / 180)
+    (t,) = as_floats(x)
+    return t * (math.pi / 180)
 
 
 def _square(x: Any) -> Any:
     return x * x
 
 
-def _reciprocal(x: Any) -> Any:
-    return 1.0 / x
-
-
 def _positive(x: Any) -> Any:
     return +x
 
 
-def _clip(a: Any, a_min: Any, a_max: Any) -> Any:
-    return np.minimum(np.maximum(a, a_min), a_max)
-
-
 def _logaddexp2(x: Any, y: Any) -> Any:
-    return np.logaddexp(x * math.log(2), y * math.log(2)) / math.log(2)
+    s, t = as_floats(x, y)
+    return np.logaddexp(s * math.log(2), t * math.log(2)) / math.log(2)
 
 
 def _heaviside(x: Any, y: Any) -> Any:
-    return x if x != x else (y if x == 0 else np.where(x > 0, 1.0, 0.0))
+    s, t = as_floats(x, y)
+    return s if s != s else (t if s == 0 else np.where(s > 0, 1.0, 0.0))
 
 
 def _sinc(x: Any) -> Any:
@@ -76,7 +80,7 @@ def _math_isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -
 LIBRARY: Mapping[Any, Callable[..., Any]] = MappingProxyType({
     math.degrees: _degrees, np.degrees: _degrees, np.rad2deg: _degrees,
     math.radians: _radians, np.radians: _radians, np.deg2rad: _radians,
-    np.square: _square, np.reciprocal: _reciprocal, np.positive: _positive, np.clip: _clip,
+    np.square: _square, np.positive: _positive,
     np.logaddexp2: _logaddexp2, np.heaviside: _heaviside, np.sinc: _sinc, np.fix: _fix,
     np.fmin: _fmin, np.fmax: _fmax, np.isclose: _numpy_isclose, math.isclose: _math_isclose,
 })  # fmt: skip

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mixad.scalar.build import Draft
 from mixad.scalar.ir import Atom, Const, Load, Var, walk_statements
+from mixad.scalar.loop_results import RETURNED
 from mixad.scalar.parse.analysis import breaks, contains_return, may_exit
 from mixad.scalar.parse.branch import run_block, unless
 from mixad.scalar.parse.frame import Frame, State, is_false, is_true
@@ -201,7 +202,9 @@ def _ends(frame: Frame, plan: LoopPlan, flags: Sequence[str]) -> list[Atom]:
         if name in plan.shapes:
             bound = ends.get(name)
             shape = plan.shapes[name]
-            atoms += atoms_of(frame, bound.value, shape) if bound else filler(frame, shape)
+            atoms += (
+                atoms_of(frame, bound.value, shape, plan.node) if bound else filler(frame, shape)
+            )
     returned = frame.exit("return")
     left = frame.builder.op("or", frame.exit("break"), returned)
     by_flag = {"going": lambda: frame.builder.op("not", left), "returned": lambda: returned}
@@ -221,6 +224,7 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         cond.block([test]),
         attempt.body.block(attempt.ends),
         builder.line,
+        (*_spelled(plan), *("" for _ in attempt.flags)),
     )
     _leave(frame, plan, outs)
     flags = dict(zip(attempt.flags, outs[len(outs) - len(attempt.flags) :], strict=True))
@@ -236,6 +240,14 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         frame.state.ended = is_true(returned)
     if plan.node.orelse and not endless:
         run_else(frame, plan.node, builder.op("not", ended), broken=attempt.broken)
+
+
+def _spelled(plan: LoopPlan) -> Iterator[str]:
+    """Yield, for each number that the loop carries, the user's name of it; "" for a hidden one."""
+    for name in plan.names:
+        if name in plan.shapes:
+            spelled = "" if name in plan.hidden else RETURNED if name == _RESULT else name
+            yield from (spelled for _ in types_in(plan.shapes[name]))
 
 
 def _guarded_test(frame: Frame, attempt: _Attempt, going: Atom | None) -> tuple[Draft, Atom]:
@@ -263,7 +275,7 @@ def _inits(frame: Frame, plan: LoopPlan) -> list[Atom]:
         for name in plan.names
         if name in plan.shapes
         for atom in (
-            atoms_of(frame, start[name].value, plan.shapes[name])
+            atoms_of(frame, start[name].value, plan.shapes[name], plan.node)
             if name in start
             else filler(frame, plan.shapes[name])
         )

@@ -9,12 +9,13 @@ from mixad.scalar.interpret import apply as evaluate
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.limits import fits
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.types import BOOL, I64, ScalarType
+from mixad.scalar.types import BOOL, I64, U64, ScalarType
 
-__all__ = ["apply", "binary", "compare", "power", "unary"]
+__all__ = ["apply", "binary", "compare", "power", "unary", "whole"]
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -86,20 +87,8 @@ def join(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Typed:
 
 
 def converted(frame: Frame, node: Located, scalars: Sequence[Scalar], typed: Typed) -> list[Atom]:
-    """Return numbers in one type; a literal that does not fit is refused."""
-    return [_converted(frame, node, s, typed.type) for s in scalars]
-
-
-def _converted(frame: Frame, node: Located, scalar: Scalar, type_: ScalarType) -> Atom:
-    atom = scalar.atom
-    if scalar.weak and isinstance(atom, Const) and type_.is_integer and type_ != atom.type:
-        low = 0 if type_.kind == "uint" else -(1 << (type_.bits - 1))
-        high = low + (1 << type_.bits)
-        if not low <= int(atom.value) < high:
-            raise frame.type_error(
-                node, f"{atom.value} does not fit into {type_}", "convert the other operand"
-            )
-    return frame.builder.convert(atom, type_)
+    """Return numbers in one type; a Python integer that does not fit is refused."""
+    return [frame.adopt(s, typed.type, node) for s in scalars]
 
 
 def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> Scalar:
@@ -109,7 +98,7 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
     op = BY_NAME[name]
     typed = join(frame, node, scalars)
     if op.domain == "float":
-        typed = _floating_type(frame, node, name, typed)
+        typed = _floating_type(frame, node, name, scalars, typed)
     elif op.domain in ("number", "integer", "bits") and typed.type.is_bool and op.domain != "bits":
         typed = _counted(frame, node, name, typed)
     if op.domain in ("integer", "bits") and typed.type.is_float:
@@ -137,8 +126,19 @@ def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:
     return Scalar(frame.builder.op("where", frame.truth_of(cond), *atoms), weak)
 
 
-def _floating_type(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:
-    found = frame.walk.rules.floating(typed)
+def _floating_type(
+    frame: Frame, node: Located, name: str, scalars: Sequence[Scalar], typed: Typed
+) -> Typed:
+    """Return the float type of a function of numbers whose common type is ``typed``.
+
+    Several integers become floats one by one: int16 and uint16 fit float32, as NumPy has it.
+    """
+    rules = frame.walk.rules
+    strong = [s.typed for s in scalars if not s.weak]
+    found = rules.floating(typed)
+    if len(strong) > 1 and not any(s.atom.type.is_float for s in scalars):
+        known = [f for f in map(rules.floating, strong) if f is not None]
+        found = max(known, key=lambda f: f.type.bits, default=None)
     if found is None:
         raise frame.type_error(
             node,
@@ -148,9 +148,12 @@ def _floating_type(frame: Frame, node: Located, name: str, typed: Typed) -> Type
     return found
 
 
-def floating(frame: Frame, node: Located, name: str, x: Scalar) -> Scalar:
-    """Return a number as the float in which ``name`` computes."""
-    return frame.convert(x, _floating_type(frame, node, name, x.typed))
+def floating(
+    frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]
+) -> tuple[Scalar, ...]:
+    """Return numbers as the floats in which ``name`` computes."""
+    typed = _floating_type(frame, node, name, scalars, join(frame, node, scalars))
+    return tuple(Scalar(a, typed.weak) for a in converted(frame, node, scalars, typed))
 
 
 def positive(frame: Frame, node: Located, x: Scalar) -> Scalar:
@@ -185,12 +188,25 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         x = frame.scalar(node.operand)
         return Scalar(frame.builder.op("not", frame.truth_of(x)), x.weak)
+    if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        literal = node.operand.value
+        if type(literal) is int:
+            return whole(frame, node, -literal)
     x = frame.scalar(node.operand)
     if isinstance(node.op, ast.Invert):
         return apply(frame, node, "not", (x,))
     if isinstance(node.op, ast.USub):
         return apply(frame, node, "neg", (x,))
     return positive(frame, node, x)
+
+
+def whole(frame: Frame, node: Located, value: int) -> Scalar:
+    """Return the number that a literal is."""
+    if fits(value, I64):
+        return frame.constant(value)
+    unsigned = f"np.uint64({value}), or " if fits(value, U64) else ""
+    hint = f"{unsigned}write it as a float"
+    raise frame.type_error(node, f"{value} does not fit into int64", hint)
 
 
 def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) -> Scalar:
@@ -206,7 +222,39 @@ def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) ->
             "u64 and signed integers would be compared as floats, which loses digits",
             "convert one of them, for instance with np.int64(...)",
         )
+    if typed.type.is_integer:
+        return Scalar(_of_integers(frame, name, x, y, typed.type), typed.weak)
     return Scalar(frame.builder.op(name, *converted(frame, node, (x, y), typed)), typed.weak)
+
+
+def _of_integers(frame: Frame, name: str, x: Scalar, y: Scalar, type_: ScalarType) -> Atom:
+    """Compare integers by value; a Python integer may be one that the other's type does not hold.
+
+    A literal that it does not hold has been compared when the function is compiled.
+    """
+    builder = frame.builder
+
+    def compared(common: ScalarType) -> Atom:
+        return builder.op(name, *(builder.convert(s.atom, common) for s in (x, y)))
+
+    weak = x if x.weak else y
+    if bool(x.weak) == bool(y.weak) or weak.atom.type.is_bool:
+        return compared(type_)
+    if isinstance(weak.atom, Const):
+        if fits(int(weak.atom.value), type_):
+            return compared(type_)
+        return builder.const(_beside(name, less=(weak.atom.value > 0) == (weak is y)), BOOL)
+    if type_ != U64:
+        return compared(I64)
+    negative = builder.op("lt", weak.atom, builder.const(0, I64))
+    return builder.op(
+        "where", negative, builder.const(_beside(name, less=weak is x), BOOL), compared(U64)
+    )
+
+
+def _beside(name: str, *, less: bool) -> bool:
+    """Return what a comparison gives where its left side is less than the right, or greater."""
+    return name in (("lt", "le", "ne") if less else ("gt", "ge", "ne"))
 
 
 def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:

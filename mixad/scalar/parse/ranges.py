@@ -12,8 +12,8 @@ from mixad.scalar.parse.frame import Frame, is_false, is_true
 from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
 from mixad.scalar.parse.names import walk_scope
 from mixad.scalar.parse.statements import assign_target
-from mixad.scalar.parse.values import Bound, Object, Scalar, Tuple, Value, kind_of
-from mixad.scalar.types import I64
+from mixad.scalar.parse.values import Bound, Captured, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.types import I64, integer_bounds
 
 __all__ = ["run_for"]
 
@@ -29,13 +29,21 @@ def run_for(frame: Frame, s: ast.For) -> None:
             raise frame.type_error(
                 s.iter,
                 f"`for` runs over range(...) or a constant tuple, not over a {kind_of(items)}",
-                "use range, and index what is captured from outside",
+                _instead(items),
             )
         _unroll(frame, s, items.items)
     elif _indexes_tuples(s) and (numbers := _constant_range(bounds)) is not None:
         _unroll(frame, s, [frame.constant(n) for n in numbers])
     else:
         _run_range(frame, s, bounds)
+
+
+def _instead(items: Value) -> str:
+    if isinstance(items, Captured) and items.argument.rank:
+        return f"for i in range({items.name}.shape[0]), and {items.name}[i] in the loop"
+    if isinstance(items, Object) and not callable(items.value):
+        return "make it a tuple"
+    return "for i in range(...)"
 
 
 def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
@@ -46,7 +54,7 @@ def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
     if not isinstance(function, Object) or function.value is not range:
         return None
     if node.keywords or not 1 <= len(node.args) <= 3:
-        raise frame.error(node, "range takes one to three arguments")
+        raise frame.error(node, "range takes one to three arguments", "range(start, stop, step)")
     bounds = [_whole(frame, a) for a in node.args]
     zero, one = (frame.builder.const(n, I64) for n in (0, 1))
     return [zero, *bounds, one] if len(bounds) == 1 else [*bounds, one][:3]
@@ -83,7 +91,7 @@ def _indexes_tuples(s: ast.For) -> bool:
 def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
     start, stop, step = bounds
     if isinstance(step, Const) and step.value == 0:
-        raise frame.error(s.iter, "the step of range is 0")
+        raise frame.error(s.iter, "the step of range is 0", "a step that is not 0")
     counter = f"<counter {s.lineno}:{s.col_offset}>"
     builder = frame.builder
 
@@ -108,11 +116,32 @@ def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
         assign_target(frame, s.target, Scalar(here, True))
         run_block(frame, s.body)
         frame.passed("continue")
-        following = builder.op("add", here, step)
+        following = _following(frame, here, stop, step)
         frame.state.names[counter] = Bound(Scalar(following, True), s.lineno)
 
     frame.state.names[counter] = Bound(Scalar(start, True), s.lineno)
     run_loop(frame, LoopPlan(s, test, turn, (counter,)))
+
+
+def _following(frame: Frame, here: Atom, stop: Atom, step: Atom) -> Atom:
+    """Return the counter of the next turn: the stop where a step from here would overflow."""
+    builder = frame.builder
+    following = builder.op("add", here, step)
+    if not isinstance(step, Const):
+        falling = builder.op("lt", step, builder.const(0, I64))
+        overflows = builder.op("ne", falling, builder.op("lt", following, here))
+    elif _stays(frame, stop, int(step.value)):
+        return following
+    else:
+        overflows = builder.op("lt" if step.value > 0 else "gt", following, here)
+    return builder.op("where", overflows, stop, following)
+
+
+def _stays(frame: Frame, stop: Atom, step: int) -> bool:
+    """Whether one step from any number before the stop stays within 64 bits."""
+    low, high = frame.builder.bounds(stop)
+    least, largest = integer_bounds(I64)
+    return high - 1 + step <= largest if step > 0 else low + 1 + step >= least
 
 
 def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:

@@ -26,13 +26,13 @@ _REFUSALS: dict[type[ast.AST], tuple[str, str | None]] = {
     ast.Nonlocal: ("a kernel cannot assign names of an outer function", "return the value"),
     ast.Import: ("`import` is not supported in a kernel", "import at the top of the file"),
     ast.ImportFrom: ("`import` is not supported in a kernel", "import at the top of the file"),
-    ast.ClassDef: ("classes cannot be defined in a kernel", None),
+    ast.ClassDef: ("classes cannot be defined in a kernel", "define it outside"),
     ast.Delete: ("`del` is not supported in a kernel", "leave the name: it costs nothing"),
     ast.Match: ("`match` is not supported in a kernel", "use `if` and `elif`"),
-    ast.AsyncFunctionDef: ("coroutines are not supported in a kernel", None),
-    ast.AsyncFor: ("coroutines are not supported in a kernel", None),
-    ast.AsyncWith: ("coroutines are not supported in a kernel", None),
-    ast.Await: ("coroutines are not supported in a kernel", None),
+    ast.AsyncFunctionDef: ("coroutines are not supported in a kernel", "write `def`"),
+    ast.AsyncFor: ("coroutines are not supported in a kernel", "write `for`"),
+    ast.AsyncWith: ("coroutines are not supported in a kernel", "put it around the call"),
+    ast.Await: ("coroutines are not supported in a kernel", "wait before the call"),
     ast.Yield: ("generators are not supported in a kernel", "return a tuple"),
     ast.YieldFrom: ("generators are not supported in a kernel", "return a tuple"),
     ast.List: ("lists are not supported in a kernel", "use a tuple"),
@@ -42,10 +42,10 @@ _REFUSALS: dict[type[ast.AST], tuple[str, str | None]] = {
     ast.SetComp: ("comprehensions are not supported in a kernel", "use a `for` loop"),
     ast.DictComp: ("comprehensions are not supported in a kernel", "use a `for` loop"),
     ast.GeneratorExp: ("generators are not supported here", "use a `for` loop"),
-    ast.JoinedStr: ("strings are not supported in a kernel", None),
+    ast.JoinedStr: ("strings are not made in a kernel", "leave it out, or return the number"),
     ast.NamedExpr: ("`:=` is not supported in a kernel", "assign on a line of its own"),
-    ast.Starred: ("`*` is not supported here", None),
-    ast.Slice: ("slices work on tuples with constant bounds only", None),
+    ast.Starred: ("`*` is not supported here", "write the items out"),
+    ast.Slice: ("slices work on tuples with constant bounds only", "index one item after another"),
     ast.Attribute: (
         "a kernel works on numbers: they have no attributes and methods",
         "use functions and operators",
@@ -75,4 +75,4 @@ def check_constructs(node: FunctionNode, text: SourceText) -> None:
 def refusal(node: ast.AST) -> tuple[str, str | None]:
     """Return the message and the hint for a construct that cannot be compiled."""
     known = _REFUSALS.get(type(node))
-    return known or (f"{type(node).__name__} is not supported in a kernel", None)
+    return known or (f"{type(node).__name__} is not supported in a kernel", "write it otherwise")

@@ -12,6 +12,7 @@ import inspect
 import types
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -165,6 +166,7 @@ class FunctionSource:
         by_position = not keywords and not self.function.__code__.co_kwonlyargcount
         if by_position and len(arguments) == len(self.parameters):
             return arguments
+        self.info.refuse_variadic()
         signature = _signature(self.function)
         skipped = () if self.instance is MISSING else (self.instance,)
         bound = signature.bind(*skipped, *arguments, **keywords)
@@ -244,7 +246,18 @@ class Snapshot:
 
     def values(self, parsed: Any) -> tuple[Any, ...]:
         """Return the values that a parsed program's captures have in this snapshot, in order."""
-        return tuple([self.value(capture.address) for capture in parsed.captures])
+        return tuple(
+            [
+                positions(c.positions) if c.positions else self.value(c.address)
+                for c in parsed.captures
+            ]
+        )
+
+
+@cache
+def positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the positions in a tuple of so many items."""
+    return np.arange(count, dtype=np.int64)
 
 
 class _Taker:
@@ -272,6 +285,8 @@ class _Taker:
         kind = type(value)
         if kind is tuple:
             return self.key_of_tuple(value, address)
+        if kind is str:
+            return (str, value)
         if kind in _BY_IDENTITY:
             if value in LIBRARY:
                 return self.key_of_function(LIBRARY[value], address)

@@ -33,13 +33,17 @@ def assign_target(frame: Frame, target: ast.expr, value: Value) -> None:
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
     if not isinstance(value, Tuple):
-        raise frame.type_error(target, f"a {kind_of(value)} cannot be unpacked")
+        raise frame.type_error(
+            target, f"a {kind_of(value)} cannot be unpacked", "assign it to one name"
+        )
     items, targets = value.items, target.elts
     starred = [i for i, t in enumerate(targets) if isinstance(t, ast.Starred)]
     fits = len(items) >= len(targets) - 1 if starred else len(items) == len(targets)
     if not fits:
         raise frame.type_error(
-            target, f"a tuple of {len(items)} is unpacked into {len(targets)} names"
+            target,
+            f"a tuple of {len(items)} is unpacked into {len(targets)} names",
+            "one name for each item, or a name with `*` for the rest",
         )
     if not starred:
         for t, item in zip(targets, items, strict=True):

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from mixad.scalar.ir import Atom
 from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Captured, Scalar, Tuple, Value
 from mixad.scalar.promotion_rules import Rules, Typed
 
@@ -78,16 +79,16 @@ def types_in(shape: Shape) -> Iterator[Typed]:
             yield from types_in(item)
 
 
-def atoms_of(frame: Frame, value: Value, shape: Shape) -> list[Atom]:
-    """Return the numbers in a value, converted to a shape's types."""
+def atoms_of(frame: Frame, value: Value, shape: Shape, node: Located) -> list[Atom]:
+    """Return the numbers in a value, converted to a shape's types; ``node`` is for messages."""
     if isinstance(value, Captured):
         value = frame.walk.capture(value.name, value.address, value.argument)
     if isinstance(value, Scalar):
         assert isinstance(shape, Typed)
-        return [frame.builder.convert(value.atom, shape.type)]
+        return [frame.adopt(value, shape.type, node)]
     if isinstance(value, Tuple):
         pairs = zip(value.items, shape, strict=True)  # type: ignore[arg-type]
-        return [atom for item, part in pairs for atom in atoms_of(frame, item, part)]  # type: ignore[arg-type]
+        return [atom for item, part in pairs for atom in atoms_of(frame, item, part, node)]  # type: ignore[arg-type]
     return []
 
 

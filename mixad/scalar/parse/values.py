@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from mixad.scalar.ir import Atom
 from mixad.scalar.parse.argument import Argument
@@ -24,6 +28,7 @@ __all__ = [
     "Tuple",
     "Value",
     "kind_of",
+    "way_out",
 ]
 
 
@@ -106,3 +111,27 @@ def kind_of(value: Value) -> str:
         case Helper() | Closure():
             return "function"
     return "function" if callable(value.value) else type(value.value).__name__
+
+
+def way_out(value: Value, spelled: str) -> str:
+    """Return what to write in place of something that is no number."""
+    if isinstance(value, Tuple):
+        return "unpack it, or index it with a constant"
+    if not isinstance(value, Object):
+        return "call it"
+    if isinstance(value.value, complex | np.complexfloating):
+        return f"two real numbers, {spelled}.real and {spelled}.imag"
+    for kind, hint in _INSTEAD.items():
+        if isinstance(value.value, kind):
+            return hint
+    return "call it" if callable(value.value) else "pass its numbers as arguments"
+
+
+_INSTEAD: Mapping[type, str] = MappingProxyType({
+    list: "make it a tuple, or a NumPy array",
+    set: "make it a tuple",
+    dict: "read its numbers before the call, into names of their own",
+    str: "a number or a bool stands for it; strings are only compared, with == and !=",
+    type(None): "a number, or test it with `is None`",
+    np.ndarray: "pass it as an argument",
+})  # fmt: skip

@@ -385,7 +385,7 @@ def refuse_array_negative_index(x):
 
 
 def refuse_is(x):
-    return x if x is None else 1.0
+    return x if x is ARRAY else 1.0
 
 
 def refuse_complex(x):
@@ -464,3 +464,127 @@ def refuse_async(x):
         return x
 
     return x
+
+
+COMPLEX = 1.0 + 2.0j
+NOTHING = None
+SET = {1.0}
+
+
+def refuse_captured_text(x):
+    return x * TEXT
+
+
+def refuse_captured_none(x):
+    return x * NOTHING
+
+
+def refuse_captured_complex(x):
+    return x * COMPLEX
+
+
+def refuse_captured_set(x):
+    return x * SET
+
+
+def refuse_captured_list_loop(x):
+    for v in LIST:
+        x += v
+    return x
+
+
+def refuse_array_slice(x):
+    return x * ARRAY[0, 1:]
+
+
+def refuse_array_part(x):
+    return x * sum(ARRAY[0, :2])
+
+
+def refuse_key_of_max(x):
+    return max(x, 1.0, key=abs)
+
+
+def refuse_default_of_min(x):
+    return min((), default=x)
+
+
+def refuse_length_of_array(x):
+    return x * len(ARRAY)
+
+
+def refuse_sum_of_array(x):
+    return x * sum(ARRAY)
+
+
+def refuse_length_of_number(x):
+    return len(x)
+
+
+def refuse_unsigned_literal(n):
+    return n + 10000000000000000000
+
+
+def refuse_too_large_unsigned_literal(n):
+    return n + np.uint64(100000000000000000000)
+
+
+def refuse_keyword_variadic(x, **more):
+    return x
+
+
+async def refuse_coroutine(x):
+    return x
+
+
+def refuse_generator(x):
+    for i in range(3):
+        yield x * i
+
+
+def refuse_reciprocal_of_integers(n):
+    return np.reciprocal(n)
+
+
+def refuse_degrees_of_narrow_integers(n):
+    return np.degrees(n)
+
+
+def refuse_square_of_booleans(b):
+    return np.square(b)
+
+
+def refuse_bounds_of_clip(x):
+    return np.clip(x, 0, 1, 2)
+
+
+def refuse_iterating_function(x):
+    for v in math.sin:
+        x += v
+    return x
+
+
+def refuse_method_of_captured_array(x):
+    return x + ARRAY.sum()
+
+
+def refuse_array_function(x):
+    return x + np.dot(x, x)
+
+
+def refuse_text_in_a_test(x):
+    if TEXT < "u":
+        return x
+    return 2 * x
+
+
+def refuse_unpacked_argument(x):
+    return math.hypot(*x)
+
+
+def refuse_tuple_of_nothing(x):
+    return ()[int(x)]
+
+
+def refuse_large_negative_literal(x):
+    return x + -9223372036854775809

@@ -1,13 +1,19 @@
 """Random functions: compiled and interpreted they give what Python gives."""
 
 import math
+import operator
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from parse_compiled import from_source, run
+from parse_compiled import from_source, parsed, run
+
+from mixad.scalar.interpret import interpret
+from mixad.scalar.pushforward import pushforward
 
 EXAMPLES = 200
+DERIVATIVE_EXAMPLES = 100
 NAMES = ("x", "y", "a", "b", "n")
 FLOATS = ("x", "y", "a", "b")
 
@@ -112,19 +118,114 @@ def helper_bodies(draw):
     ]))  # fmt: skip
 
 
-VALUES = st.floats(-4, 4) | st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, math.inf])
+FINITE = st.floats(-4, 4) | st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0])
+VALUES = FINITE | st.just(math.inf)
 
 
-@settings(max_examples=EXAMPLES)
-@given(functions(), st.lists(st.tuples(VALUES, VALUES), min_size=3, max_size=3))
-def test_random_function_gives_what_python_gives(text, points):
-    note(text)
-    function = from_source(text)
-    for x, y in points:
+MOST_DISCARDED = 0.1
+"""Share of points at which Python itself gives up, so that nothing is compared."""
+
+
+def compare_at_most_points(check, values, examples):
+    """Run a check on random functions and points; it returns whether it compared something."""
+    outcomes = []
+
+    @settings(max_examples=examples)
+    @given(functions(), st.lists(st.tuples(values, values), min_size=3, max_size=3))
+    def run_on_examples(text, points):
+        note(text)
+        function = from_source(text)
+        outcomes.extend(check(function, x, y) for x, y in points)
+
+    run_on_examples()
+    assert outcomes.count(False) <= MOST_DISCARDED * len(outcomes)
+
+
+def assert_near(got, expected):
+    assert float(got) == pytest.approx(float(expected), rel=1e-9, nan_ok=True)
+
+
+def test_random_function_gives_what_python_gives():
+    def check(function, x, y):
         try:
             expected = function(x, y)
         except (OverflowError, ValueError):  # integers too large for floats, int(nan)
-            continue
-        got = run(function, x, y)
-        for g, e in zip(got, expected, strict=True):
-            assert float(g) == pytest.approx(float(e), rel=1e-9, nan_ok=True)
+            return False
+        for g, e in zip(run(function, x, y), expected, strict=True):
+            assert_near(g, e)
+        return True
+
+    compare_at_most_points(check, VALUES, EXAMPLES)
+
+
+@dataclass(frozen=True)
+class Dual:
+    """A number with its derivatives along x and y, as a textbook has it: Python runs it."""
+
+    primal: float
+    dx: float = 0.0
+    dy: float = 0.0
+
+    def combined(self, primal, other, mine, its):
+        """Return a number with the derivatives of self and other, weighed."""
+        return Dual(primal, mine * self.dx + its * other.dx, mine * self.dy + its * other.dy)
+
+    def __add__(self, other):
+        other = as_dual(other)
+        return self.combined(self.primal + other.primal, other, 1, 1)
+
+    def __sub__(self, other):
+        other = as_dual(other)
+        return self.combined(self.primal - other.primal, other, 1, -1)
+
+    def __rsub__(self, other):
+        return as_dual(other) - self
+
+    def __mul__(self, other):
+        other = as_dual(other)
+        return self.combined(self.primal * other.primal, other, other.primal, self.primal)
+
+    def __abs__(self):
+        sign = (self.primal > 0) - (self.primal < 0)
+        return self.combined(abs(self.primal), self, sign, 0)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+def compares(name):
+    return lambda self, other: getattr(operator, name)(self.primal, as_dual(other).primal)
+
+
+for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Dual, f"__{name}__", compares(name))
+
+
+def as_dual(value):
+    return value if isinstance(value, Dual) else Dual(value)
+
+
+def partials_of(function, x, y):
+    """Return the partials of the outputs as the pushforward gives them."""
+    result, snapshot = parsed(function)
+    dual = pushforward(result.program, (0, 1))
+    values = interpret(dual.program, (x, y, *snapshot.values(result)), max_turns=10_000)
+    return [
+        [values[out.partials[slot]] if slot in out.partials else 0.0 for slot in (0, 1)]
+        for out in dual.outputs
+    ]
+
+
+def test_random_function_has_the_derivatives_of_dual_numbers():
+    def check(function, x, y):
+        try:
+            expected = [as_dual(e) for e in function(Dual(x, 1.0), Dual(y, 0.0, 1.0))]
+        except (OverflowError, ValueError):
+            return False
+        if not all(math.isfinite(v) for e in expected for v in (e.primal, e.dx, e.dy)):
+            return False  # a zero partial times infinity is nan in one of them, 0 in the other
+        for (dx, dy), e in zip(partials_of(function, x, y), expected, strict=True):
+            assert_near(dx, e.dx)
+            assert_near(dy, e.dy)
+        return True
+
+    compare_at_most_points(check, FINITE, DERIVATIVE_EXAMPLES)

@@ -7,7 +7,7 @@ import parse_traits as traits
 import pytest
 from parse_compiled import from_source, run
 
-from mixad.scalar.types import F32, F64
+from mixad.scalar.types import F32, F64, I64, U64
 
 
 def flat(value):
@@ -48,6 +48,41 @@ def test_a_function_may_be_passed_one_that_calls_it():
         return f(x)
 
     assert run(lambda x: apply(lambda t: apply(lambda u: u * 2, t), x), 1.5) == 3.0
+
+
+def scaled(x, scale=None, mode="plain"):
+    if scale is None:
+        scale = 2.0
+    if mode == "square":
+        return scale * x * x
+    return scale * x if scale is not None and mode != "other" else x
+
+
+def test_none_and_strings_are_known_when_a_function_is_compiled():
+    assert run(lambda x: scaled(x), 3.0) == 6.0
+    assert run(lambda x: scaled(x, 5.0), 3.0) == 15.0
+    assert run(lambda x: scaled(x, mode="square"), 3.0) == 18.0
+    assert run(lambda x: scaled(x, x, "other"), 3.0) == 3.0
+    mode = "square"
+    f = lambda x: scaled(x, mode=mode)  # noqa: E731
+    assert run(f, 3.0) == 18.0
+    mode = "plain"
+    assert run(f, 3.0) == 6.0
+
+
+def test_literals_of_64_bits():
+    assert run(lambda n: n + np.uint64(18446744073709551615), 0, types=(U64,)) == 2**64 - 1
+    assert run(lambda n: n + -9223372036854775808, 5, types=(I64,)) == 5 - 2**63
+
+
+def test_bounds_of_clip_may_be_none_and_have_names():
+    x = 3.0
+    for f in (
+        lambda x: np.clip(x, None, 2), lambda x: np.clip(x, 4, None), lambda x: np.clip(x, 0, 1),
+        lambda x: np.clip(x, min=4), lambda x: np.clip(x, a_min=0, a_max=2),
+        lambda x: np.clip(a=x, max=2.5, min=0.5),
+    ):  # fmt: skip
+        assert run(f, x) == f(x)
 
 
 def test_lines_after_the_end_of_all_paths_are_skipped():

@@ -5,12 +5,13 @@ import operator
 
 import numpy as np
 import pytest
-from parse_compiled import from_source, parsed
+from parse_compiled import from_source, parsed, run
 
 from mixad.errors import KernelTypeError
-from mixad.scalar.parse import Argument
+from mixad.scalar.parse import Argument, intrinsics
+from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES, TORCH_RULES
-from mixad.scalar.types import ALL_TYPES, BOOL, F32, F64, I16, I32, I64, U8, type_of_dtype
+from mixad.scalar.types import ALL_TYPES, BOOL, F32, F64, I16, I32, I64, U8, U64, type_of_dtype
 
 OPERATORS = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
@@ -65,6 +66,77 @@ def test_functions_of_integers_give_numpys_float(name):
         else:
             expected = numpy_type(getattr(np, name), np.ones(1, a.dtype))
             assert parsed(function, a)[0].program.outputs[0].type == expected
+
+
+UFUNCS = [
+    name
+    for name, f in vars(np).items()
+    if isinstance(f, np.ufunc) and (f in intrinsics._KNOWN or f in LIBRARY)
+]
+
+
+def is_refused_on_purpose(name, types, expected):
+    """float16, arithmetic of booleans, u64 compared with signed, integers' reciprocal."""
+    kinds = {t.kind for t in types}
+    return (
+        expected is None
+        or kinds == {"bool"}
+        or ({"int", "uint"} == kinds and U64 in types and name in COMPARISONS)
+        or (name == "reciprocal" and "float" not in kinds)
+    )
+
+
+COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_functions_of_numpy_give_numpys_types(name):
+    numpy = getattr(np, name)
+    letters = "xyz"[: numpy.nin]
+    text = f"def f({', '.join(letters)}):\n    return np.{name}({', '.join(letters)})\n"
+    function = from_source(f"import numpy as np\n{text}")
+    for types in itertools.product(ALL_TYPES, repeat=numpy.nin):
+        expected = numpy_type(numpy, *(np.ones(1, t.dtype) for t in types))
+        try:
+            got = parsed(function, *types)[0].program.outputs[0].type
+        except KernelTypeError:
+            assert is_refused_on_purpose(name, types, expected), types
+        else:
+            assert got == expected, types
+
+
+@pytest.mark.parametrize("name", ["float_power", "arctan2", "fmin", "fmod", "power", "heaviside"])
+@pytest.mark.parametrize("literal", WEAK)
+def test_functions_of_numpy_with_literals_give_numpys_types(name, literal):
+    function = from_source(f"import numpy as np\ndef f(x):\n    return np.{name}(x, {literal})\n")
+    for a in ALL_TYPES:
+        expected = numpy_type(getattr(np, name), np.ones(1, a.dtype), WEAK[literal])
+        try:
+            got = parsed(function, a)[0].program.outputs[0].type
+        except KernelTypeError:
+            assert is_refused_on_purpose(name, (a,), expected), a
+        else:
+            assert got == expected, a
+
+
+@pytest.mark.parametrize(
+    ("f", "numpy"),
+    [
+        (lambda x, y: np.fmod(x, y), np.fmod),
+        (lambda x, y: np.power(x, y), np.power),
+        (lambda x, y: np.float_power(x, y), np.float_power),
+        (lambda x, y: np.fmax(x, y), np.fmax),
+        (lambda x, y: np.signbit(x), lambda x, y: np.signbit(x)),
+        (lambda x, y: np.isfinite(x), lambda x, y: np.isfinite(x)),
+    ],
+    ids=["fmod", "power", "float_power", "fmax", "signbit", "isfinite"],
+)
+def test_functions_of_numpy_give_numpys_integers(f, numpy):
+    pairs = [(7, 3), (-7, 3), (7, 2), (-7, 0), (0, 5), (127, 1), (-128, 2), (6, 3)]
+    for x, y in pairs:
+        with np.errstate(all="ignore"):
+            expected = numpy(np.int16(x), np.int16(y))
+        assert run(f, x, y, types=(I16, I16)) == expected, (x, y)
 
 
 def test_torch_keeps_the_float_of_a_mixture():

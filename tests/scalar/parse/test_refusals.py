@@ -11,7 +11,7 @@ import parse_refused as refused
 import pytest
 from parse_compiled import parsed
 
-from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError
+from mixad.errors import KernelError, KernelOverflowError, KernelSyntaxError, KernelTypeError
 from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES
 from mixad.scalar.types import BOOL, F32, F64, I8, I32, I64, U8, U64
 
@@ -28,6 +28,11 @@ TYPES = {
     "refuse_strict_mixture": (I32, F32),
     "refuse_strict_division": (I32, I32),
     "refuse_strict_sine": (I32, I32),
+    "refuse_unsigned_literal": (U64,),
+    "refuse_too_large_unsigned_literal": (U64,),
+    "refuse_reciprocal_of_integers": (I32,),
+    "refuse_degrees_of_narrow_integers": (I8,),
+    "refuse_square_of_booleans": (BOOL,),
 }
 
 
@@ -35,7 +40,7 @@ def message_of(name, function):
     types = TYPES.get(name, (F64,) * (function.__code__.co_argcount))
     with pytest.raises(KernelError) as caught:
         parsed(function, *types, rules=STRICT_RULES if "strict" in name else NUMPY_RULES)
-    assert isinstance(caught.value, KernelSyntaxError | KernelTypeError)
+    assert isinstance(caught.value, KernelSyntaxError | KernelTypeError | KernelOverflowError)
     path = str(Path(refused.__file__))
     return f"{type(caught.value).__name__}: {caught.value}\n".replace(path, "parse_refused.py")
 
@@ -48,6 +53,11 @@ def test_refusal_says_where_why_and_what_instead(name):
         EXPECTED.mkdir(exist_ok=True)
         stored.write_text(message)
     assert message == stored.read_text()
+
+
+def test_every_refusal_has_a_way_out():
+    without = [p.stem for p in EXPECTED.glob("*.txt") if "\n  Instead: " not in p.read_text()]
+    assert without == []
 
 
 def test_every_stored_text_belongs_to_a_case():

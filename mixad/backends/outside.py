@@ -1,0 +1,114 @@
+"""Which element read outside an array, found after the fact: kernels only note that one did.
+
+The kernel is run again on halves of the element range, about twice the work of the first run in
+all; then the interpreter runs the one element that is left and meets the index itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from mixad.backends.arrays import device_name, library_of
+from mixad.errors import KernelIndexError, SourceLocation
+from mixad.scalar.interpret import OutsideError, TurnLimitError, interpret
+from mixad.scalar.ir import Line, Program
+
+__all__ = ["located"]
+
+Raises: TypeAlias = Callable[[Sequence[Any]], bool]
+"""Whether a kernel reads outside an array for some arguments."""
+
+_MOST_TURNS = 100_000
+"""Of a loop, when one element is interpreted."""
+
+
+def located(
+    program: Program, arguments: Sequence[Any], shape: tuple[int, ...], raises: Raises
+) -> KernelIndexError:
+    """Return the error for a program that has read outside an array.
+
+    Parameters
+    ----------
+    program : Program
+        What the kernel computes.
+    arguments : sequence
+        One per param, for which it reads outside.
+    shape : tuple of int
+        Its broadcast shape.
+    raises : callable
+        Runs the kernel on some of the elements.
+    """
+    element, own = _first(program, arguments, shape, raises)
+    found = _interpreted(program, own)
+    where = f", element {element}" if shape else ""
+    if found is None:
+        return KernelIndexError(f"{program.name}{where}: an index is outside an array")
+    name = next(p.name for p in program.params if p.var == found.load.array)
+    index = found.index[0] if len(found.index) == 1 else found.index
+    message = f"{program.name}{where}: index {index} is outside {name!r} of shape {found.shape}"
+    return KernelIndexError(
+        message,
+        location=None if found.load.line is None else _whole(found.load.line),
+        hint="read it under an `if`, or clip the index",
+    )
+
+
+def _first(
+    program: Program, arguments: Sequence[Any], shape: tuple[int, ...], raises: Raises
+) -> tuple[tuple[int, ...], list[Any]]:
+    """Return the first element that reads outside, and its arguments."""
+    own, element = list(arguments), []
+    for axis, extent in enumerate(shape, -len(shape)):
+        start, end = 0, extent
+        while end - start > 1:
+            half = (end - start) // 2
+            first = _part(program, own, axis, slice(0, half))
+            if raises(first):
+                own, end = first, start + half
+            else:
+                own, start = _part(program, own, axis, slice(half, None)), start + half
+        element.append(start)
+    return tuple(element), own
+
+
+def _part(program: Program, arguments: Sequence[Any], axis: int, part: slice) -> list[Any]:
+    """Cut the lanes along an axis, counted from the last one (-1)."""
+    after = (slice(None),) * (-axis - 1)
+    return [
+        a[(..., part, *after)]
+        if p.kind == "lane" and len(a.shape) >= -axis and a.shape[axis] != 1
+        else a
+        for p, a in zip(program.params, arguments, strict=True)
+    ]
+
+
+def _interpreted(program: Program, arguments: Sequence[Any]) -> OutsideError | None:
+    """Run one element; None where the interpreter cannot, or its arithmetic takes another way."""
+    arrays = [a for a, p in zip(arguments, program.params, strict=True) if p.kind != "uniform"]
+    if any(device_name(a) != "cpu" for a in arrays):
+        return None
+    values = [
+        a if p.kind == "uniform" else _numpy(a, one=p.kind == "lane")
+        for a, p in zip(arguments, program.params, strict=True)
+    ]
+    try:
+        interpret(program, values, max_turns=_MOST_TURNS)
+    except OutsideError as found:
+        return found
+    except TurnLimitError:
+        return None
+    return None
+
+
+def _numpy(array: Any, *, one: bool) -> Any:
+    view = library_of(array).numpy_view(array)
+    return view.reshape(())[()] if one else view
+
+
+def _whole(line: Line) -> SourceLocation:
+    """Return a line as a place."""
+    text = line.text.rstrip()
+    return SourceLocation(
+        line.filename, line.number, len(text) - len(text.lstrip()), len(text), line.text
+    )

@@ -1,0 +1,98 @@
+"""Functions of NumPy whose types or arguments are not those of an op."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mixad.scalar.parse import operators
+from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.handlers import Arguments, Handler, numbers
+from mixad.scalar.parse.values import Object, Scalar, Value
+from mixad.scalar.promotion_rules import Typed
+from mixad.scalar.types import BOOL, F64
+
+__all__ = ["NUMPY_FUNCTIONS", "classified"]
+
+
+def _numpy_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Of integers an integer, as their operator; of floats `pow` whatever the exponent is."""
+    x, y = numbers(frame, node, arguments, (2,))
+    if operators.join(frame, node, (x, y)).type.is_float:
+        return operators.apply(frame, node, "pow", (x, y))
+    return operators.power(frame, node, x, y)
+
+
+def _float_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """In double precision, whatever the arguments are."""
+    scalars = numbers(frame, node, arguments, (2,))
+    doubles = [frame.convert(s, Typed(F64, False)) for s in scalars]
+    return operators.apply(frame, node, "pow", doubles)
+
+
+def _numpy_fmod(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Of integers: the remainder with the dividend's sign, an integer."""
+    x, y = numbers(frame, node, arguments, (2,))
+    if operators.join(frame, node, (x, y)).type.is_float:
+        return operators.apply(frame, node, "fmod", (x, y))
+    zero = frame.constant(0)
+    remainder = operators.apply(frame, node, "mod", (x, y))
+    signs = [operators.compare(frame, node, ast.Lt(), s, zero) for s in (x, y)]
+    differ = operators.compare(frame, node, ast.NotEq(), *signs)
+    remains = operators.compare(frame, node, ast.NotEq(), remainder, zero)
+    moved = operators.apply(frame, node, "sub", (remainder, y))
+    other = operators.apply(frame, node, "and", (differ, remains))
+    return operators.apply(frame, node, "where", (other, moved, remainder))
+
+
+def _clip(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """np.clip, whose bounds may be None, and have two pairs of names."""
+    keywords = {_OTHER_BOUNDS.get(k, k): v for k, v in arguments.keywords.items()}
+    given = dict(zip(("a", "a_min", "a_max"), arguments.positional, strict=False)) | keywords
+    if len(given) != len(arguments.positional) + len(arguments.keywords) or "a" not in given:
+        raise frame.type_error(
+            node,
+            f"`{ast.unparse(node.func)}` takes a number and its bounds",
+            "np.clip(x, low, high)",
+        )
+    result = frame.as_scalar(given["a"], node)
+    for bound, op in (("a_min", "maximum"), ("a_max", "minimum")):
+        value = given.get(bound, Object(None))
+        if not (isinstance(value, Object) and value.value is None):
+            result = operators.apply(frame, node, op, (result, frame.as_scalar(value, node)))
+    return result
+
+
+_OTHER_BOUNDS = {"min": "a_min", "max": "a_max"}
+
+
+def _reciprocal(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    (x,) = numbers(frame, node, arguments, (1,))
+    if not x.atom.type.is_float:
+        raise frame.type_error(
+            node, f"`reciprocal` of {x.typed} is 0 nearly everywhere in NumPy", "write 1 / x"
+        )
+    return operators.divide(frame, node, frame.constant(1), x)
+
+
+def classified(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """isnan, isinf, isfinite, signbit: known of whole numbers."""
+    (x,) = numbers(frame, node, arguments, (1,))
+    if x.atom.type.is_float:
+        return operators.apply(frame, node, name, (x,))
+    if name == "signbit" and x.atom.type.is_integer:
+        return operators.compare(frame, node, ast.Lt(), x, frame.constant(0))
+    return Scalar(frame.builder.const(name == "isfinite", BOOL), x.weak)
+
+
+NUMPY_FUNCTIONS: Mapping[Any, Handler] = MappingProxyType({
+    np.power: _numpy_power, np.float_power: _float_power, np.fmod: _numpy_fmod,
+    np.reciprocal: _reciprocal, np.clip: _clip, np.isnan: partial(classified, "isnan"),
+    np.isinf: partial(classified, "isinf"), np.isfinite: partial(classified, "isfinite"),
+    np.signbit: partial(classified, "signbit"),
+})  # fmt: skip
