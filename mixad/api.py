@@ -282,6 +282,8 @@ def _scalar_vjp(
 
 def _positions(name: str, argnums: Argnums, count: int) -> list[int]:
     """Return the positions that ``argnums`` names in a call with ``count`` arguments."""
+    if type(argnums) is int and 0 <= argnums < count:
+        return [argnums]
     given = argnums if isinstance(argnums, Sequence) else (argnums,)
     positions = [_position(name, position, count) for position in given]
     if len(set(positions)) < len(positions):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ __all__ = ["Inputs", "Outputs", "called", "check_scalar", "lifted", "returned_au
 Function = Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """The arguments of a call with tracers among them, and what gradients are returned as."""
 
     arguments: list[Any]
@@ -49,8 +47,7 @@ class Inputs:
         return [pytree.unflatten(structure, finished) for structure in self.structures]
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(NamedTuple):
     """What a function returned: leaves that are tracers of the level or do not depend on it."""
 
     leaves: list[Any]
@@ -69,7 +66,7 @@ class Outputs:
         """Return where the backward pass begins, with which cotangents."""
         found, structure = pytree.flatten(cotangent)
         what = f"mixad.{level.name}: the cotangent"
-        if structure != self.structure:
+        if structure is not self.structure and structure != self.structure:
             raise TracerError(
                 f"{what} has the structure {structure}, the value of the function has "
                 f"{self.structure}"
@@ -90,7 +87,8 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
     for position in positions:
         found, structure = pytree.flatten(arguments[position])
         traced = [_traced(level, leaf, position) for leaf in found]
-        arguments[position] = pytree.unflatten(structure, traced)
+        is_leaf = structure is pytree.LEAF
+        arguments[position] = traced[0] if is_leaf else pytree.unflatten(structure, traced)
         nodes += [t.origin.node for t in traced if isinstance(t.origin.node, InputNode)]
         cells += [t.cell for t in traced]
         kinds += map(type, found)
@@ -228,7 +226,7 @@ def _seed(leaf: Tracer, given: Any, what: str) -> Any:
             f"{what} has shape {tuple(given.shape)} and dtype {given.dtype}, the value has "
             f"shape {cell.shape} and dtype {leaf.dtype}: reshape or convert it"
         )
-    return given
+    return as_array(given)
 
 
 def _finished(cell: Cell, cotangent: Cotangent | None) -> Any:

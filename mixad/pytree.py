@@ -122,6 +122,8 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> unflatten(structure, [10.0, 20.0])
     {'w': (10.0, 20.0), 'b': None}
     """
+    if _kind_of(type(tree)) is None:
+        return [tree], LEAF
     found: list[Any] = []
     return found, _flattened(tree, found)
 

@@ -52,5 +52,7 @@ def apply_call(
     if options.placement == "forward":
         return record_forward(call.passes[0], arguments, options)
     node = record(call, arguments, options)[0]
-    outputs = [node.traced(k) for k in range(len(node.outputs))]
-    return tuple([o if o.cell.kind.type.is_float else o.cell.array for o in outputs])
+    outputs = tuple([node.traced(k) for k in range(len(call.outputs))])
+    if call.gives_floats:
+        return outputs
+    return tuple([o if o.cell.type.is_float else o.cell.array for o in outputs])

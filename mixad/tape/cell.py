@@ -53,8 +53,6 @@ class Cell:
         Its type and library.
     device : object
         Its device, as the library names it.
-    check : "off", "sample" or "full"
-        How closely the array is watched once others have seen it.
     pending : KernelNode, optional
         What makes the array; None when it is there.
     """
@@ -66,14 +64,13 @@ class Cell:
         shape: tuple[int, ...],
         kind: Kind,
         device: Any,
-        check: CheckMode,
         pending: KernelNode | None = None,
     ) -> None:
         self.shape = shape
         self.kind = kind
         self.device = device
         self.pending = pending
-        self._check = check
+        self._check: CheckMode = "off"
         self._array: Array = None
         self._seen: Held | None = None  # the array with its mark, once others can change it
 
@@ -81,7 +78,7 @@ class Cell:
     def of(cls, array: Array, check: CheckMode, *, weak: bool = False) -> Cell:
         """Return the cell of an array that exists."""
         kind = kind_of(scalar_type_of(array.dtype), library_of(array), weak)
-        cell = cls(tuple(array.shape), kind, getattr(array, "device", None), check)
+        cell = cls(tuple(array.shape), kind, getattr(array, "device", None))
         cell._seen = Held(array, check)
         return cell
 
@@ -114,7 +111,8 @@ class Cell:
             self.pending.force(self)
         return self._array if self._seen is None else self._seen.array
 
-    def fill(self, array: Array) -> None:
-        """Store the array that the call made."""
+    def fill(self, array: Array, check: CheckMode) -> None:
+        """Store the array that the call made; ``check``: how closely it is watched once seen."""
         self._array = array
+        self._check = check
         self.pending = None  # last: other threads take this as the sign that the array is there

@@ -21,7 +21,7 @@ from mixad.scalar.ir import Atom, Program, Var
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
-from mixad.tape.tracer import Origin
+from mixad.tape.tracer import Origin, check_mode
 
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
@@ -248,7 +248,7 @@ def _run(members: Sequence[KernelNode]) -> None:
     options = reduce(_shared, (node.options for node in members))
     arrays = fusion.fused.kernel(requests)(values, options.backend)
     for (_, cell, _), array in zip(live, arrays, strict=True):
-        cell.fill(array)
+        cell.fill(array, check_mode(root.levels))
 
 
 def _run_passes(siblings: Sequence[KernelNode]) -> None:
@@ -264,7 +264,7 @@ def _run_passes(siblings: Sequence[KernelNode]) -> None:
     values = kernel_values(passes[0], [value_of(s) for s in sources])
     arrays = kernel_for(passes, requests)(values, siblings[0].options.backend)
     for (_, cell, _), array in zip(live, arrays, strict=True):
-        cell.fill(array)
+        cell.fill(array, check_mode(siblings[0].levels))
 
 
 def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:

@@ -61,13 +61,18 @@ class GradientPlan:
         """
         if self.call is None:
             return ()
-        program = self.call.passes[0]
-        if not any(getattr(v, "shape", None) == shape for v in kept):
-            kept = _in_shape(program, kept, shape)
-        if any(isinstance(v, Tracer) for v in kept):
-            nodes = record(self.call, kept, options)
+        call, traced = self.call, False
+        has_shape = False
+        for value in kept:
+            traced = traced or isinstance(value, Tracer)
+            has_shape = has_shape or getattr(value, "shape", None) == shape
+        if not has_shape:
+            kept = _in_shape(call.passes[0], kept, shape)
+        if traced:
+            nodes = record(call, kept, options)
             return [node.traced(k) for node in nodes for k in range(len(node.outputs))]
-        return self.call.kernel(kernel_values(program, kept), options.backend)
+        values = kernel_values(call.passes[0], kept) if "uniform" in call.kinds else kept
+        return call.kernel(values, options.backend)
 
 
 def _in_shape(program: Program, kept: list[Any], shape: Shape) -> list[Any]:

@@ -171,7 +171,7 @@ class Group:
         ]
         arrays = plan.arrays(kept, shape, self._options)
         for (_, cell, _), array in zip(live, arrays, strict=False):
-            cell.fill(array)
+            cell.fill(array, level.check)
         return [
             Gradient(
                 fusion.parents[i],  # type: ignore[arg-type]  # is active

@@ -58,6 +58,11 @@ class KernelCall:
         return tuple(param.kind for param in self.passes[0].params)
 
     @cached_property
+    def gives_floats(self) -> bool:
+        """Whether all outputs are floats, which can be differentiated."""
+        return all(self.passes[r.pass_index].outputs[r.result].type.is_float for r in self.outputs)
+
+    @cached_property
     def parts(self) -> tuple[KernelCall, ...]:
         """One call for each pass."""
         if len(self.passes) == 1:

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar
 from mixad.backends.execute import broadcast_shape
-from mixad.config import CheckMode
 from mixad.errors import KernelGradientError
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
@@ -24,7 +23,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.fusion import make
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.node import Rule, apply_rule, common_library
-from mixad.tape.tracer import Level, Origin, Tracer, check_levels, check_mode, kept
+from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept
 
 __all__ = ["KernelNode", "record"]
 
@@ -96,11 +95,6 @@ class KernelNode:
         self._cells: list[weakref.ref[Cell] | None] = [None] * len(self.outputs)
         self._kept: dict[int, Cell] = {}
 
-    @property
-    def check(self) -> CheckMode:
-        """How closely the results are watched for changes."""
-        return check_mode(self.levels)
-
     def cell(self, output: int) -> Cell:
         """Return the cell of an output, which may be pending."""
         held = self._cells[output]
@@ -109,7 +103,7 @@ class KernelNode:
             request = self.outputs[output]
             shape = self.shape if request.shape is None else request.shape
             kind = self.call.kind(request.result, self.library, self.weak)
-            cell = Cell(shape, kind, self.device, self.check, self)
+            cell = Cell(shape, kind, self.device, self)
             self._cells[output] = weakref.ref(cell)
         return cell
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from mixad.backends.arrays import is_scalar
+from mixad.backends.arrays import as_array, is_scalar
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
@@ -262,7 +262,7 @@ def check_mode(levels: frozenset[Level]) -> CheckMode:
 def kept(value: Any, levels: frozenset[Level]) -> Any:
     """Return an argument as nodes and pending calls keep it: an array is watched for changes."""
     if isinstance(value, (Tracer, np.generic)) or is_scalar(value):
-        return value
+        return as_array(value)
     return Held(value, check_mode(levels))
 
 

@@ -152,9 +152,9 @@ def test_as_many_arrays_are_held_as_there_are_partials(monkeypatch: pytest.Monke
     made: list[weakref.ref[Any]] = []
     fill = Cell.fill
 
-    def counted(self: Cell, array: Any) -> None:
+    def counted(self: Cell, array: Any, check: Any) -> None:
         made.append(weakref.ref(array))
-        fill(self, array)
+        fill(self, array, check)
 
     monkeypatch.setattr(Cell, "fill", counted)
     steps = 5
