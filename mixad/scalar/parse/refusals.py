@@ -54,6 +54,8 @@ _REFUSALS: dict[type[ast.AST], tuple[str, str | None]] = {
 }
 
 
+_ATTRIBUTE_OF_RESULT = "a function of numbers; what classes share, in a function outside them"
+
 # These are refused only where they are met: elsewhere they are fine.
 _SOMETIMES = (ast.Starred, ast.Slice, ast.Attribute, ast.MatMult)
 
@@ -74,5 +76,7 @@ def check_constructs(node: FunctionNode, text: SourceText) -> None:
 
 def refusal(node: ast.AST) -> tuple[str, str | None]:
     """Return the message and the hint for a construct that cannot be compiled."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):
+        return f"`{ast.unparse(node.value)}` has no attributes in a kernel", _ATTRIBUTE_OF_RESULT
     known = _REFUSALS.get(type(node))
     return known or (f"{type(node).__name__} is not supported in a kernel", "write it otherwise")
