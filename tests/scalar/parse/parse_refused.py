@@ -623,3 +623,7 @@ def refuse_zip_of_different_lengths(x):
     for a, b in zip(PAIR, (1, 2, 3), strict=True):
         x += a * b
     return x
+
+
+def refuse_nested_result(x):
+    return x, (x, 2.0)
