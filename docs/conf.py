@@ -24,6 +24,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
+nb_render_markdown_format = "myst"  # the default has no tables
 
 autodoc_typehints = "none"
 numpydoc_show_class_members = False

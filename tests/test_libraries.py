@@ -180,6 +180,21 @@ def test_zero_size_arrays(library: Any, shape: tuple[int, ...]) -> None:
     assert tuple(blend.duals(x, library.array(2.0)).partials["x"].shape) == shape
 
 
+WEIGHTS = (0.5, 1.5, 2.5)
+
+
+def test_tuples_are_indexed_beside_arrays_of_any_library(library: Any) -> None:
+    kernel = mixad.broadcast(lambda i, x: WEIGHTS[i] * x)
+    i, x = library.array([0, 2, -2], "int64"), library.array([1.0, 2.0, 4.0])
+    got = kernel(i, x)
+    assert library.is_native(got)
+    np.testing.assert_array_equal(library.to_numpy(got), [0.5, 5, 6])
+    dx = mixad.grad(lambda x: kernel(i, x).sum())(x)
+    np.testing.assert_array_equal(library.to_numpy(dx), [0.5, 2.5, 1.5])
+    with pytest.raises(IndexError, match=r"element \(1,\): index 3 is outside 'WEIGHTS' of shape"):
+        kernel(library.array([0, 3], "int64"), library.array([1.0, 2.0]))
+
+
 def test_zero_size_axis_beside_an_axis_of_one(library: Any) -> None:
     x, y = library.array(np.ones((1, 3))), library.array(np.ones((0, 1)))
     value, (dx, dy) = mixad.value_and_vjp(blend, (x, y), library.array(np.ones((0, 3))))

@@ -610,6 +610,21 @@ def test_integer_division_never_traps(dtype: str) -> None:
 # -- levels ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_stop_gradient_in_a_kernel_is_a_constant_of_the_same_bits(backend: str, dtype: Any) -> None:
+    x = np.asarray([1.5, -0.0, INF, NAN, np.finfo(dtype).smallest_subnormal], dtype)
+    kernel = mixad.broadcast(backend=backend)(lambda x: mixad.stop_gradient(x))
+    assert kernel(x).tobytes() == x.tobytes()
+    product = mixad.broadcast(backend=backend)(lambda x: x * mixad.stop_gradient((x, x * x))[1])
+    y = np.asarray([2.0, -3.0], dtype)
+    np.testing.assert_array_equal(mixad.grad(lambda y: product(y).sum())(y), y * y)
+    np.testing.assert_array_equal(product.duals(y).partials["x"], y * y)
+    inner = lambda y: mixad.grad(lambda y: product(y).sum())(y).sum()  # noqa: E731
+    both = mixad.grad(lambda y: inner(y) + (y * y).sum())(y)
+    np.testing.assert_array_equal(both, 2 * y)
+
+
 def test_perturbations_are_not_confused() -> None:
     add, mul = mixad.broadcast(lambda x, y: x + y), mixad.broadcast(lambda x, y: x * y)
     inner = lambda x: mixad.grad(lambda y: add(x, y))(1.0)  # noqa: E731

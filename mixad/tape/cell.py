@@ -77,7 +77,8 @@ class Cell:
     @classmethod
     def of(cls, array: Array, check: CheckMode, *, weak: bool = False) -> Cell:
         """Return the cell of an array that exists."""
-        kind = kind_of(scalar_type_of(array.dtype), library_of(array), weak)
+        library = library_of(array)  # first: what is more than an array is refused as that
+        kind = kind_of(scalar_type_of(array.dtype), library, weak)
         cell = cls(tuple(array.shape), kind, getattr(array, "device", None))
         cell._seen = Held(array, check)
         return cell

@@ -15,7 +15,7 @@ from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt,
 from mixad.scalar.parse.values import Bound, Scalar, Value, kind_of
 from mixad.scalar.types import BOOL
 
-__all__ = ["Path", "run_block", "select", "unless"]
+__all__ = ["Path", "one_kind", "run_block", "select", "unless"]
 
 
 _DEEPEST = 120
@@ -181,8 +181,15 @@ def _shape(
             node,
             f"{what} is a {kind_of(a.value)} on one path (line {a.line}) "
             f"and a {kind_of(b.value)} on the other (line {b.line})",
-            "give both paths values of one type",
+            one_kind(a.value, b.value, "give both paths values of one type"),
         ) from None
+
+
+def one_kind(a: Value, b: Value, otherwise: str) -> str:
+    """Return what to write instead of values that have no common type."""
+    if "function" in (kind_of(a), kind_of(b)):
+        return "call the function in each case, and choose between the results"
+    return otherwise
 
 
 def select(frame: Frame, cond: Atom, yes: Path, no: Path, line: Line | None) -> list[Atom]:

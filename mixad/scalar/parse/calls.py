@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -234,6 +235,10 @@ def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments)
             node,
             f"`{name}` is of a whole array",
             "call it before, and read the result in the kernel",
+        )
+    if isinstance(function.value, functools.partial):
+        raise frame.error(
+            node, f"`{name}` is a functools.partial", "a function, or a lambda, that fills them in"
         )
     if unwrapped(function.value) is not None:
         raise _unreadable(frame, node, function.value)

@@ -144,5 +144,11 @@ def _output(frame: Frame, value: Value) -> Atom:
     """Return an output; a weak one takes the library's default type."""
     node = frame.info.node
     place: Any = node.body if isinstance(node, ast.Lambda) else node.body[-1]
+    if isinstance(value, Tuple):
+        raise frame.type_error(
+            place,
+            "a kernel returns a number or a flat tuple of numbers, this tuple holds a tuple",
+            "return (a, b, c)",
+        )
     scalar = frame.as_scalar(value, place)
     return frame.builder.convert(scalar.atom, frame.walk.rules.default(scalar.typed))

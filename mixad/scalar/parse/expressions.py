@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from mixad.errors import KernelError
 from mixad.scalar.ir import Atom, Const, Load, While, walk_statements
-from mixad.scalar.parse.branch import Path, select
+from mixad.scalar.parse.branch import Path, one_kind, select
 from mixad.scalar.parse.calls import call
 from mixad.scalar.parse.frame import Frame, is_false, is_true
 from mixad.scalar.parse.operators import apply, binary, compare, unary, whole
@@ -75,13 +76,18 @@ def _one_comparison(
 
 
 def _of_objects(op: ast.cmpop, left: Value, right: Value) -> bool | None:
-    """Return what is known of objects when a function is compiled: `is None`, equal strings."""
-    nothing = [isinstance(v, Object) and v.value is None for v in (left, right)]
-    strings = [v.value if isinstance(v, Object) else None for v in (left, right)]
-    if isinstance(op, ast.Is | ast.IsNot) and any(nothing):
-        return all(nothing) == isinstance(op, ast.Is)
-    if isinstance(op, ast.Eq | ast.NotEq) and all(isinstance(s, str) for s in strings):
-        return (strings[0] == strings[1]) == isinstance(op, ast.Eq)
+    """Return what is known of objects when a function is compiled.
+
+    That is whether something is None, whether two objects are one, and whether strings, members
+    of enumerations and None are equal.
+    """
+    objects = [v.value for v in (left, right) if isinstance(v, Object)]
+    both = len(objects) == 2
+    if isinstance(op, ast.Is | ast.IsNot) and (both or any(v is None for v in objects)):
+        return (both and objects[0] is objects[1]) == isinstance(op, ast.Is)
+    compared = both and all(isinstance(v, str | Enum | None) for v in objects)
+    if isinstance(op, ast.Eq | ast.NotEq) and compared:
+        return bool(objects[0] == objects[1]) == isinstance(op, ast.Eq)
     return None
 
 
@@ -96,9 +102,7 @@ def _membership(
         )
     found: Atom = frame.builder.const(False, BOOL)
     for item in right.items:
-        equal = compare(
-            frame, node, ast.Eq(), frame.as_scalar(left, node), frame.as_scalar(item, node)
-        )
+        equal = _one_comparison(frame, node, ast.Eq(), left, item)
         found = frame.builder.op("or", found, equal.atom)
     return Scalar(frame.builder.op("not", found) if isinstance(op, ast.NotIn) else found, True)
 
@@ -157,7 +161,7 @@ def _meet(
         raise frame.type_error(
             node,
             f"this is a {kind_of(yes[1])} or a {kind_of(no[1])}, depending on a condition",
-            "give both values one type",
+            one_kind(yes[1], no[1], "give both values one type"),
         ) from None
     for path, value in (yes, no):
         path.give(value, shape, node)

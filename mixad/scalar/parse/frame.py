@@ -282,7 +282,7 @@ class Frame:
             if len(address) > 2 or address in self.walk.snapshot.constants:
                 return Scalar(self.builder.const(value, argument.type), argument.weak)
             return self.walk.capture(name, address, argument)
-        if type(value) is tuple:
+        if isinstance(value, tuple):
             return Tuple(
                 tuple(
                     self.outside((*address, i), f"{name}[{i}]", node, reader)

@@ -127,7 +127,8 @@ def unwrapped(function: Any) -> tuple[types.FunctionType, Any] | None:
     """Return the plain function behind a callable and what it is bound to, or None.
 
     Bound methods lose their object; objects that are no functions but have ``__wrapped__``
-    (decorated by mixad, or by ``functools.lru_cache``) are seen through.
+    (decorated by mixad, or by ``functools.lru_cache``) are seen through; other objects may have a
+    ``__call__`` that is a plain function.
     """
     if isinstance(function, types.FunctionType):
         return function, MISSING
@@ -135,7 +136,10 @@ def unwrapped(function: Any) -> tuple[types.FunctionType, Any] | None:
         inner = unwrapped(function.__func__)
         return None if inner is None else (inner[0], function.__self__)
     inside = getattr(function, "__wrapped__", None)
-    return None if inside is None or inside is function else unwrapped(inside)
+    if inside is not None:
+        return None if inside is function else unwrapped(inside)
+    call = getattr(type(function), "__call__", None)  # noqa: B004  (which one it is)
+    return (call, function) if isinstance(call, types.FunctionType) else None
 
 
 def op_name(function: Any) -> str | None:

@@ -153,21 +153,38 @@ def _tuples(
     function: Callable[..., Any], frame: Frame, node: ast.Call, arguments: Arguments
 ) -> Value:
     """zip, enumerate, reversed and tuple, of constant tuples."""
-    if arguments.keywords:
-        raise frame.error(
-            node,
-            f"`{ast.unparse(node.func)}` takes no keyword arguments in a kernel",
-            "pass them by position",
-        )
-    for value in arguments.positional:
+    given, options = list(arguments.positional), dict(arguments.keywords)
+    if function is enumerate and len(given) == 2:
+        options["start"] = given.pop()
+    fixed = {name: _fixed(frame, node, function, name, v) for name, v in options.items()}
+    for value in given:
         if not isinstance(value, Tuple):
             raise frame.type_error(
                 node,
                 f"`{ast.unparse(node.func)}` takes constant tuples, got {kind_of(value)}",
                 _of_array(node, [value]),
             )
-    rows = function(*(v.items for v in arguments.positional if isinstance(v, Tuple)))
+    try:
+        rows = tuple(function(*(v.items for v in given if isinstance(v, Tuple)), **fixed))
+    except (TypeError, ValueError) as error:  # what Python says of lengths and of numbers of them
+        raise frame.type_error(node, f"{error}", "tuples of one length") from None
     return Tuple(tuple(_row(frame, row) for row in rows))
+
+
+_OPTIONS = {enumerate: "start", zip: "strict"}
+
+
+def _fixed(frame: Frame, node: ast.Call, function: Any, name: str, value: Value) -> int | bool:
+    """Return the literal that an option of zip or enumerate is."""
+    atom = value.atom if isinstance(value, Scalar) else None
+    if _OPTIONS.get(function) == name and isinstance(atom, Const) and not atom.type.is_float:
+        return bool(atom.value) if atom.type.is_bool else int(atom.value)
+    spelled = ast.unparse(node.func)
+    if _OPTIONS.get(function) == name:
+        raise frame.error(
+            node, f"`{name}` of `{spelled}` must be a literal in a kernel", "a variable of your own"
+        )
+    raise frame.error(node, f"`{spelled}` has no option `{name}`", f"{spelled}(...)")
 
 
 def _row(frame: Frame, row: Any) -> Value:

@@ -9,9 +9,9 @@ from mixad.scalar.parse.code import FunctionNode
 from mixad.scalar.parse.names import body_of, walk_scope
 from mixad.scalar.parse.text import SourceText
 
-__all__ = ["check_constructs", "refusal"]
+__all__ = ["REFUSALS", "check_constructs", "refusal"]
 
-_REFUSALS: dict[type[ast.AST], tuple[str, str | None]] = {
+REFUSALS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Assert: ("`assert` cannot stop a kernel", "check the arrays before the call"),
     ast.Raise: (
         "a kernel cannot raise exceptions",
@@ -54,6 +54,8 @@ _REFUSALS: dict[type[ast.AST], tuple[str, str | None]] = {
 }
 
 
+_ATTRIBUTE_OF_RESULT = "a function of numbers; what classes share, in a function outside them"
+
 # These are refused only where they are met: elsewhere they are fine.
 _SOMETIMES = (ast.Starred, ast.Slice, ast.Attribute, ast.MatMult)
 
@@ -67,12 +69,14 @@ def check_constructs(node: FunctionNode, text: SourceText) -> None:
         At the construct.
     """
     for part in walk_scope(body_of(node)):
-        if type(part) in _REFUSALS and not isinstance(part, _SOMETIMES):
+        if type(part) in REFUSALS and not isinstance(part, _SOMETIMES):
             assert isinstance(part, ast.stmt | ast.expr)
             raise KernelSyntaxError.at(text.locate(part), *refusal(part))
 
 
-def refusal(node: ast.AST) -> tuple[str, str | None]:
+def refusal(node: ast.AST) -> tuple[str, str]:
     """Return the message and the hint for a construct that cannot be compiled."""
-    known = _REFUSALS.get(type(node))
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):
+        return f"`{ast.unparse(node.value)}` has no attributes in a kernel", _ATTRIBUTE_OF_RESULT
+    known = REFUSALS.get(type(node))
     return known or (f"{type(node).__name__} is not supported in a kernel", "write it otherwise")

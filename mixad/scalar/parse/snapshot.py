@@ -283,7 +283,7 @@ class _Taker:
 
     def key_of(self, value: Any, address: Address) -> Hashable:
         kind = type(value)
-        if kind is tuple:
+        if isinstance(value, tuple):  # a named one, too
             return self.key_of_tuple(value, address)
         if kind is str:
             return (str, value)
@@ -298,7 +298,7 @@ class _Taker:
             if argument is not None:
                 self.snapshot.arguments[address] = argument
                 return argument
-        if kind is types.MethodType or hasattr(value, "__wrapped__"):
+        if unwrapped(value) is not None:
             return self.key_of_function(value, address)
         return Identity(value)
 

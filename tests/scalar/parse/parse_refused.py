@@ -1,6 +1,7 @@
 # ruff: noqa
 """Functions that are refused, each for one reason.  Line numbers are part of the expected texts."""
 
+import functools
 import math
 import random
 
@@ -588,3 +589,41 @@ def refuse_tuple_of_nothing(x):
 
 def refuse_large_negative_literal(x):
     return x + -9223372036854775809
+
+
+class Base:
+    def f(self, x):
+        return x
+
+
+class Child(Base):
+    def f(self, x):
+        return super().f(x) * 2
+
+
+CHILD = Child()
+PARTIAL = functools.partial(math.pow, 2.0)
+
+
+def refuse_super(x):
+    return CHILD.f(x)
+
+
+def refuse_partial(x):
+    return PARTIAL(x)
+
+
+def refuse_start_of_enumerate(x):
+    for i, v in enumerate(PAIR, int(x)):
+        x += i * v
+    return x
+
+
+def refuse_zip_of_different_lengths(x):
+    for a, b in zip(PAIR, (1, 2, 3), strict=True):
+        x += a * b
+    return x
+
+
+def refuse_nested_result(x):
+    return x, (x, 2.0)

@@ -1,6 +1,8 @@
 """Traits of the language, one small function each."""
 
+import enum
 import functools
+from typing import NamedTuple
 
 import numpy as np
 import parse_traits as traits
@@ -68,6 +70,67 @@ def test_none_and_strings_are_known_when_a_function_is_compiled():
     assert run(f, 3.0) == 18.0
     mode = "plain"
     assert run(f, 3.0) == 6.0
+
+
+class Method(enum.Enum):
+    EULER = "euler"
+    HEUN = "heun"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+def stepped(x, method, level=Level.LOW, name="rk4"):
+    if method is Method.EULER:
+        return x
+    if method == Method.HEUN and level != Level.HIGH:
+        return 2.0 * x
+    return 3.0 * x if name in ("rk4", "rk45") else 4.0 * x
+
+
+def test_members_of_enumerations_and_strings_are_compared_when_a_function_is_compiled():
+    cases = [(Method.EULER,), (Method.HEUN,), (Method.HEUN, Level.HIGH), (None, Level.LOW, "x")]
+    for case in cases:
+        assert run(lambda x: stepped(x, *case), 1.5) == stepped(1.5, *case)  # noqa: B023
+
+
+class Line(NamedTuple):
+    slope: float
+    offset: float
+
+
+class Scaled:
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, x):
+        return self.scale * x
+
+
+def test_named_tuples_and_objects_that_are_called():
+    line, scaled = Line(2.0, 0.5), Scaled(3.0)
+
+    def f(x):
+        slope, offset = line
+        return scaled(slope * x) + offset + line.slope + line[1] + len(line)
+
+    assert run(f, 1.5) == f(1.5)
+    assert run(Scaled(-2.0), 1.5) == -3.0
+    scaled.scale = 5.0
+    assert run(f, 1.5) == f(1.5)
+
+
+def test_enumerate_starts_anywhere_and_zip_may_be_strict():
+    def f(x):
+        for i, (a, b) in enumerate(zip((1.0, 2.0), (x, 3.0), strict=True), start=2):
+            x += i * a * b
+        for i, a in enumerate((x, 1.0), 5):
+            x += i * a
+        return x
+
+    assert run(f, 1.5) == f(1.5)
 
 
 def test_literals_of_64_bits():
