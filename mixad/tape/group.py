@@ -9,7 +9,7 @@ from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.cell import Cell
-from mixad.tape.fusion import MOST_NODES, Fusion, common_options, fuse, value_of
+from mixad.tape.fusion import Fusion, common_options, fits, fuse, value_of
 from mixad.tape.gradient_plan import Asked, GradientPlan, plan_gradients
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.tracer import Level, Origin, Tracer, outside
@@ -43,13 +43,14 @@ class Group:
         In the order in which they joined.
     """
 
-    __slots__ = ("_active", "_level", "_options", "members", "shape")
+    __slots__ = ("_active", "_cost", "_level", "_options", "members", "shape")
 
     def __init__(self, level: Level, node: KernelNode, active: Sequence[Origin]) -> None:
         self.shape = node.shape
         self.members = [node]
         self._level = level
         self._options = node.options
+        self._cost = node.call.cost
         self._active = {(id(p.node), p.output) for p in active}
 
     def join(self, node: KernelNode, active: Sequence[Origin]) -> bool:
@@ -65,7 +66,7 @@ class Group:
             Its parents that carry the level.
         """
         options = common_options(self._options, node.options)
-        if options is None or len(self.members) >= MOST_NODES:
+        if options is None or not fits(len(self.members), self._cost, node.call):
             return False
         key = id(node)
         inputs = {value for value in self._active if value[0] != key}
@@ -74,6 +75,7 @@ class Group:
             return False
         self._active = inputs
         self._options = options
+        self._cost += node.call.cost
         self.members.append(node)
         return True
 
