@@ -3,22 +3,20 @@
 The chains of a program that do not depend on one another (two sigmoids, say) stand one after the
 other as they were written, each operation waiting for the one before.  A processor finds work in
 the other chains only as far as it looks ahead, which is less than a gang of a large kernel.  So
-statements are sorted by their *height*, the time from their start to the end of the block (Hu,
-"Parallel sequencing and assembly line problems", Oper. Res. 9, 1961): chains take turns, and what
-is needed late is computed late.  No value changes.
+statements are sorted by their *height*, what the dearest chain from them to the end of the block
+costs (Hu, *Parallel sequencing and assembly line problems*, Oper. Res. 9, 1961): chains take turns,
+and what is needed late is computed late.  No value changes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from types import MappingProxyType
 
 from mixad.kernel.cost import statement_cost
 from mixad.scalar.ir import (
     Block,
-    Equation,
     If,
     Program,
     Statement,
@@ -30,12 +28,6 @@ from mixad.scalar.ir import (
 )
 
 __all__ = ["order_by_height"]
-
-_LATENCY: Mapping[str, int] = MappingProxyType({
-    "add": 4, "sub": 4, "mul": 4, "fma": 4, "div": 12, "sqrt": 16,
-    "lt": 4, "le": 4, "gt": 4, "ge": 4, "eq": 4, "ne": 4, "where": 2,
-})  # fmt: skip
-"""Cycles from an op's arguments to its result, as recent x86 processors take them."""
 
 
 def order_by_height(program: Program) -> Program:
@@ -62,21 +54,15 @@ def _ordered(block: Block) -> Block:
 
 
 def _heights(block: Block) -> list[int]:
-    """Return for each statement the time from its start until all that need it are done."""
+    """Return for each statement the cost of the dearest chain that starts with it."""
     after: defaultdict[Var, int] = defaultdict(int)
     heights = []
     for s in reversed(block.statements):
-        height = _latency(s) + max((after[v] for v in written_vars(s)), default=0)
+        height = statement_cost(s) + max((after[v] for v in written_vars(s)), default=0)
         for var in _reads(s):
             after[var] = max(after[var], height)
         heights.append(height)
     return heights[::-1]
-
-
-def _latency(s: Statement) -> int:
-    """Return the time that a statement takes; what holds others is as long as it is dear."""
-    known = _LATENCY.get(s.op) if isinstance(s, Equation) else None
-    return known or statement_cost(s)
 
 
 def _reads(s: Statement) -> Iterator[Var]:

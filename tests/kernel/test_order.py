@@ -75,7 +75,8 @@ def test_a_value_needed_last_is_computed_late():
     b = Builder("late")
     early = b.op("abs", lane(b, "x"))
     out = b.op("sub", chain(b, "mul", lane(b, "y")), early)
-    assert ops(order_by_height(b.finish([out])).body) == [*["mul"] * LENGTH, "abs", "sub"]
+    before = ["mul"] * (LENGTH - 1)
+    assert ops(order_by_height(b.finish([out])).body) == [*before, "abs", "mul", "sub"]
 
 
 def test_blocks_are_ordered_inside_and_wait_for_what_they_read():
