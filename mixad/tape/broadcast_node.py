@@ -137,7 +137,8 @@ class KernelNode:
         """Run, or record, the pullback program; it makes pending outputs on its way."""
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
         given = {r: g for r, g in zip(self.results, cotangents, strict=False) if g is not None}
-        warn_of_decided_results(self.program, wrt, tuple(given))
+        if self.program.has_named_loops:
+            warn_of_decided_results(self.program, wrt, tuple(given))
         gradients: list[Any] = [None] * len(self.parents)
         found = self._with_primals(wrt, given, level)
         if found is None:

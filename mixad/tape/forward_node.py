@@ -65,7 +65,8 @@ class ForwardNode:
         """Run, or record, the contraction of the partials with the cotangents."""
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
         given = {m: g for m, g in enumerate(cotangents) if g is not None}
-        warn_of_decided_results(self.plan.program, wrt, tuple(given))
+        if self.plan.program.has_named_loops:
+            warn_of_decided_results(self.plan.program, wrt, tuple(given))
         plan = plan_contraction(self.plan, wrt, tuple(given))
         values = [*self.residuals, *given.values()]
         for i in plan.kept:
