@@ -34,7 +34,8 @@ def dual_arrays(
     options : KernelOptions
         ``chunk`` limits the partials of one pass.
     """
-    warn_of_decided_results(program, tuple(wrt), tuple(range(len(program.outputs))))
+    if program.has_named_loops:
+        warn_of_decided_results(program, tuple(wrt), tuple(range(len(program.outputs))))
     slots = even_chunks(len(wrt), options.chunk or MAX_PARTIALS) or (range(0),)
     passes = [_dual_pass(program, values, [wrt[slot] for slot in part], options) for part in slots]
     return tuple(map(_joined, zip(*passes, strict=True)))

@@ -107,9 +107,8 @@ def warn_of_decided_results(
     outputs : tuple of int
         Outputs that are differentiated.
     """
-    if program.has_named_loops:
-        for found in decided_results(program, program.origin, wrt, outputs):
-            found.warn()
+    for found in decided_results(program, program.origin, wrt, outputs):
+        found.warn()
 
 
 @lru_cache(maxsize=1024)

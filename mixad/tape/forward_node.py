@@ -67,7 +67,8 @@ class ForwardNode:
         """Run, or record, the contraction of the partials with the cotangents."""
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
         given = {m: g for m, g in enumerate(cotangents) if g is not None}
-        warn_of_decided_results(self.plan.program, wrt, tuple(given))
+        if self.plan.program.has_named_loops:
+            warn_of_decided_results(self.plan.program, wrt, tuple(given))
         own = (self.shapes[i] for i in wrt)
         shapes = tuple(None if shape == self.shape else shape for shape in own)
         plan = _contraction(self.plan, wrt, tuple(given), shapes)

@@ -161,7 +161,8 @@ class Group:
             tuple([None if own == shape else own for own in shapes]),
             self._options.chunk,
         )
-        warn_of_decided_results(fusion.fused.program, wrt, asked.cotangents)
+        if fusion.fused.program.has_named_loops:
+            warn_of_decided_results(fusion.fused.program, wrt, asked.cotangents)
         plan = plan_gradients(fusion.fused, asked, self._options)
         if live and not self._shares(fusion, plan, asked):
             live, plan = [], plan_gradients(fusion.fused, asked._replace(primals=()), self._options)

@@ -168,7 +168,7 @@ class Binding:
             program, name = self.names
             raise KernelTypeError(
                 f"{program}: argument {name[param]!r} is {value}, which {type.dtype} does not hold",
-                hint="pass it as a float",
+                hint=f"pass {'np.uint64 of it, or ' if 0 < value < 1 << 64 else ''}a float",
             ) from None
 
 
