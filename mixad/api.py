@@ -70,7 +70,7 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     """
     _check_callable("grad", f)
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
         _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, value=False)
         return (gradients, aux) if has_aux else gradients
@@ -105,7 +105,7 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     """
     _check_callable("value_and_grad", f)
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         value, gradients, aux = _scalar_vjp(
             "value_and_grad", f, argnums, has_aux, args, kwargs, value=True

@@ -143,7 +143,9 @@ class _Call:
 
     def reverse(self) -> PlannedCall:
         """One kernel makes everything; the program itself where all gradients are zero."""
-        plan = plan_pullback(self.program, self.wrt, self.floats, self.options, with_primals=True)
+        plan = plan_pullback(
+            self.program, self.wrt, self.floats, self.options.chunk, with_primals=True
+        )
         places = [place for place in plan.gradients if place is not None]
         if not places:
             return self.planned([self.storing(self.program)], (), self.wrt)

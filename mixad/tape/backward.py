@@ -7,23 +7,16 @@ group joins it; the group is pulled back, by one kernel, when something else nee
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from mixad.tape.broadcasting import broadcast_to
-from mixad.tape.fusion import is_readable_inside
-from mixad.tape.group import Group
+from mixad.tape.fusion import may_fuse
+from mixad.tape.group import Cotangent, Group
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import InputNode, Node, PulledNode, RuleNode
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["Cotangent", "backward"]
-
-
-class Cotangent(NamedTuple):
-    """A cotangent on its way; ``fresh`` says that nothing else holds its array."""
-
-    value: Any
-    fresh: bool
 
 
 def backward(
@@ -75,7 +68,7 @@ class _Walk:
         self._waiting = _count_consumers(level, [origin.node for origin, _ in outputs])
         self._kernels: list[KernelNode] = []  # ready, may join a group
         self._others: list[KernelNode | PulledNode] = []  # ready, need what open groups give
-        self._groups: list[Group] = []  # open
+        self._groups: dict[Group, None] = {}  # open, in the order of their beginning
         self._readers: dict[int, list[tuple[Group, Origin]]] = {}  # open groups that read a node
         while outputs:
             origin, value = outputs.pop()
@@ -90,7 +83,7 @@ class _Walk:
             elif self._others:
                 self._pull(self._others.pop())
             elif self._groups:
-                self._close(self._groups[-1])
+                self._close(next(reversed(self._groups)))
             else:
                 return
 
@@ -133,7 +126,7 @@ class _Walk:
             return
         if group is None:
             group = Group(self._level, node, active)
-            self._groups.append(group)
+            self._groups[group] = None
         for parent in active:
             self.arrive(parent, group)
 
@@ -148,10 +141,22 @@ class _Walk:
             return None
         if readers:
             group = readers[0][0]
-            is_inside = all(_is_read_inside(reader, origin, node) for reader, origin in readers)
+            is_inside = not group.members[0].siblings and all(
+                reader is group and may_fuse(origin, group.shape) for reader, origin in readers
+            )
             return group if is_inside and group.join(node, active) else None
-        for group in self._groups:
-            if group.shape == node.shape and group.reads(active) and group.join(node, active):
+        for parent in active:
+            other = self._last_reader(parent)
+            if other is not None and other.shape == node.shape and other.join(node, active):
+                return other
+        return None
+
+    def _last_reader(self, parent: Origin) -> Group | None:
+        """Return the open group that was the last to read a value; None if there is none."""
+        readers = self._readers.get(id(parent.node))
+        if readers:
+            group, origin = readers[-1]
+            if group.members and origin.output == parent.output:
                 return group
         return None
 
@@ -172,25 +177,15 @@ class _Walk:
         """Pull a group back, if that has not been done."""
         if not group.members:
             return
-        self._groups.remove(group)
+        del self._groups[group]
         cotangents = {
             id(node): {k: c.value for k, c in self.found.pop(id(node)).items()}
             for node in group.members
             if id(node) in self.found
         }
-        for parent, value, fresh in group.pull(cotangents):
-            self.add(parent, value, fresh=fresh)
+        for parent, cotangent in group.pull(cotangents):
+            self.add(parent, cotangent.value, fresh=cotangent.fresh)
         group.members = []  # now closed; what only they hold is let go
-
-
-def _is_read_inside(group: Group, origin: Origin, node: KernelNode) -> bool:
-    """Whether a group that reads a result of a node can compute it in its own kernel."""
-    return (
-        group.shape == node.shape
-        and not group.members[0].siblings
-        and is_readable_inside(origin)
-        and not node.is_made(origin.output)
-    )
 
 
 def _pulled(node: PulledNode, found: dict[int, Cotangent], level: Level) -> Sequence[Any]:

@@ -108,8 +108,9 @@ class Cell:
     @property
     def value(self) -> Array:
         """The array, for kernels to read."""
-        if self.pending is not None:
-            self.pending.force(self)
+        pending = self.pending  # once: another thread may make it meanwhile
+        if pending is not None:
+            pending.force(self)
         return self._array if self._seen is None else self._seen.array
 
     def fill(self, array: Array, check: CheckMode) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mixad.backends.execute import Kernel, kernel_for
+from mixad.backends.execute import kernel_for
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
@@ -26,7 +26,7 @@ from mixad.tape.tracer import Origin, check_mode
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_readable_inside", "make",
+__all__ = ["FusedProgram", "Fusion", "common_options", "fits", "fuse", "make", "may_fuse",
            "value_of"]  # fmt: skip
 
 MOST_NODES = 32
@@ -37,24 +37,15 @@ DEAR = 500
 """What programs cost, per element, that are not put into one kernel with each other: nothing is
 gained, for the arrays between them are cheap beside them, and registers are short."""
 
-_MOST_PROGRAMS = 1024
-"""Fused programs that are remembered."""
+_CHEAP = 20
+"""Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class FusedProgram:
-    """The program of some fused nodes, and the kernels and plans that have been made for it."""
+    """The program of some fused nodes; the same object for the same nodes, so that it is a key."""
 
     program: Program
-    kernels: dict[tuple[OutputRequest, ...], Kernel] = field(default_factory=dict)
-    plans: dict[object, Any] = field(default_factory=dict)
-
-    def kernel(self, requests: tuple[OutputRequest, ...]) -> Kernel:
-        """Return the kernel that makes some arrays of the results."""
-        found = self.kernels.get(requests)
-        if found is None:
-            found = self.kernels[requests] = kernel_for((self.program,), requests)
-        return found
 
 
 class Fusion(NamedTuple):
@@ -96,20 +87,19 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
     position = {id(node): at for at, node in enumerate(members)}
     known: dict[object, int] = {}
     leaves = Fusion(_NOTHING, [], [], [])
-    key: list[object] = []
+    reads: list[int] = []
     for node in members:
-        key.append(node.call)
         for source, parent, kind in zip(node.arguments, node.parents, node.call.kinds, strict=True):
             if type(source) is Origin:
                 producer = _producer(source)
                 at = position.get(id(producer))
                 if at is not None and is_readable_inside(source):
-                    key.append(_internal(at, producer.outputs[source.output].result))
+                    reads.append(_internal(at, producer.outputs[source.output].result))
                     continue
                 source = producer.keep(source.output)
-            key.append(_leaf(leaves, known, source, parent, kind))
-    key.extend(wanted)
-    return leaves._replace(fused=_fused_program(tuple(key), members, wanted))
+            reads.append(_leaf(leaves, known, source, parent, kind))
+    calls = tuple([node.call for node in members])
+    return leaves._replace(fused=_fused_program(calls, tuple(reads), tuple(wanted)))
 
 
 def _internal(member: int, result: int) -> int:
@@ -144,49 +134,65 @@ def value_of(source: Any) -> Any:
 
 
 _NOTHING = FusedProgram(Builder("nothing").finish([]))
-_FUSED: dict[tuple[object, ...], FusedProgram] = {}
 
 
+@lru_cache(maxsize=1024)
 def _fused_program(
-    key: tuple[object, ...], members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]
+    calls: tuple[KernelCall, ...], reads: tuple[int, ...], wanted: tuple[tuple[int, int], ...]
 ) -> FusedProgram:
-    found = _FUSED.get(key)
-    if found is None:
-        if len(_FUSED) >= _MOST_PROGRAMS:
-            _FUSED.clear()
-        program = _composed([node.call for node in members], key, wanted)
-        found = _FUSED.setdefault(key, FusedProgram(program))
-    return found
+    """Return the fused program of some calls.
 
-
-def _composed(
-    calls: Sequence[KernelCall], key: tuple[object, ...], wanted: Sequence[tuple[int, int]]
-) -> Program:
-    """Return the program of fused calls, whose key tells where each argument comes from."""
+    Parameters
+    ----------
+    calls : tuple of KernelCall
+        In order.
+    reads : tuple of int
+        For each argument of each call a leaf, or the complement of what `_internal` packs.
+    wanted : tuple of (int, int)
+        Its results: call, and result of the call's program.
+    """
     first = calls[0].passes[0]
-    if key == (calls[0], *range(len(first.params)), *((0, k) for k in range(len(first.outputs)))):
-        return first  # one call of which nothing is read twice
-    reads = iter(key)
+    is_alone = len(calls) == 1 and reads == tuple(range(len(reads)))
+    if is_alone and wanted == tuple((0, k) for k in range(len(first.outputs))):
+        return FusedProgram(first)  # one call of which nothing is read twice
     builder = Builder(calls[-1].name)
     leaves: list[Var] = []
     results: list[tuple[Atom, ...]] = []
+    places = iter(reads)
     for call in calls:
-        next(reads)
         program = call.passes[0]
         names: dict[Var, Atom] = {}
         for param in program.params:
-            at: Any = next(reads)
+            at = next(places)
             if at == len(leaves):
                 leaves += builder.copy_params([param]).values()
             names[param.var] = leaves[at] if at >= 0 else results[~at >> 16][~at & 0xFFFF]
         results.append(builder.copy(program.body, names))
-    return builder.finish([results[member][result] for member, result in wanted])
+    return FusedProgram(builder.finish([results[member][result] for member, result in wanted]))
 
 
 def is_readable_inside(source: Origin) -> bool:
-    """Whether a value that is read by a node could be computed in the same kernel as the node."""
+    """Whether a value is one for each element, made with its node's kernel alone."""
     node = _producer(source)
     return node.outputs[source.output].shape is None and not node.siblings
+
+
+def may_fuse(source: Origin, shape: Shape) -> bool:
+    """Whether a pending value that is read over a shape could be computed where it is read.
+
+    Not what has been made, which is read; and not along an edge that a running transform is taken
+    off: through it, that transform would see what it shall not.
+    """
+    node = _producer(source)
+    return (
+        node.shape == shape
+        and is_readable_inside(source)
+        and not node.is_made(source.output)
+        and (
+            node.levels is source.levels
+            or not any(level.alive for level in node.levels - source.levels)
+        )
+    )
 
 
 def _producer(source: Origin) -> KernelNode:
@@ -237,9 +243,9 @@ def _run(members: Sequence[KernelNode]) -> None:
     """Make, in one kernel, all results of some nodes that someone holds."""
     root = members[-1]
     if root.siblings:
-        _run_passes(root.siblings)
+        _run_passes([node for held in root.siblings if (node := held()) is not None])
         return
-    keep_for_others(members)
+    _keep_for_others(members)
     live = [(at, *each) for at, node in enumerate(members) for each in node.live()]
     if not live:
         return
@@ -251,7 +257,7 @@ def _run(members: Sequence[KernelNode]) -> None:
     fusion = fuse(members, wanted)
     values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
     options = reduce(_shared, (node.options for node in members))
-    arrays = fusion.fused.kernel(requests)(values, options.backend)
+    arrays = kernel_for((fusion.fused.program,), requests)(values, options.backend)
     for (_, cell, _), array in zip(live, arrays, strict=True):
         cell.fill(array, check_mode(root.levels))
 
@@ -278,7 +284,7 @@ def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
     return shared
 
 
-def keep_for_others(members: Sequence[KernelNode]) -> None:
+def _keep_for_others(members: Sequence[KernelNode]) -> None:
     """Keep results that nodes outside read too, where reading is cheaper than computing again."""
     inside = Counter(id(s.node) for node in members for s in node.arguments if type(s) is Origin)
     costs: dict[int, int] = {}
@@ -291,10 +297,6 @@ def keep_for_others(members: Sequence[KernelNode]) -> None:
             for output, request in enumerate(node.call.outputs):
                 if request.shape is None:
                     node.keep(output)
-
-
-_CHEAP = 20
-"""Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
 
 
 def fits(count: int, cost: int, call: KernelCall) -> bool:
@@ -317,7 +319,11 @@ def _with_ancestors(root: KernelNode) -> list[KernelNode]:
     while stack:
         arguments = stack[-1][1]
         for source in arguments:
-            if type(source) is not Origin or id(source.node) in found or not _fuses(source, root):
+            if (
+                type(source) is not Origin
+                or id(source.node) in found
+                or not may_fuse(source, root.shape)
+            ):
                 continue
             producer = _producer(source)
             shared = common_options(options, producer.options)
@@ -331,13 +337,3 @@ def _with_ancestors(root: KernelNode) -> list[KernelNode]:
         else:
             order.append(stack.pop()[0])
     return order
-
-
-def _fuses(source: Origin, root: KernelNode) -> bool:
-    node = _producer(source)
-    return (
-        node.shape == root.shape
-        and is_readable_inside(source)
-        and not node.is_made(source.output)
-        and (node.levels is source.levels or node.levels <= source.levels)
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mixad.backends.execute import broadcast_shape
@@ -61,29 +62,30 @@ class GradientPlan:
         """
         if self.call is None:
             return ()
-        call, traced = self.call, False
-        has_shape = False
-        for value in kept:
-            traced = traced or isinstance(value, Tracer)
-            has_shape = has_shape or getattr(value, "shape", None) == shape
-        if not has_shape:
-            kept = _in_shape(call.passes[0], kept, shape)
-        if traced:
+        call = self.call
+        kept = _in_shape(call, kept, shape)
+        if any(map(_is_traced, kept)):
             nodes = record(call, kept, options)
             return [node.traced(k) for node in nodes for k in range(len(node.outputs))]
         values = kernel_values(call.passes[0], kept) if "uniform" in call.kinds else kept
         return call.kernel(values, options.backend)
 
 
-def _in_shape(program: Program, kept: list[Any], shape: Shape) -> list[Any]:
-    """Return the values with the last one, a cotangent, in the broadcast shape if none else is."""
-    lanes = [
-        tuple(v.shape) if p.kind == "lane" else ()
-        for p, v in zip(program.params, kept, strict=True)
-    ]
-    if broadcast_shape(program, lanes) != shape:
-        kept[-1] = broadcast_to(kept[-1], shape)
-    return kept
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, Tracer)
+
+
+def _in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
+    """Return arguments that broadcast to a shape.
+
+    Those that a pullback does not read may have been all that gave it this shape: then a lane is
+    broadcast before the call.  Arrays that are indexed do not count, whatever their shape is.
+    """
+    lanes = [tuple(v.shape) if k == "lane" else () for k, v in zip(call.kinds, kept, strict=True)]
+    if shape in lanes or broadcast_shape(call.passes[0], lanes) == shape:
+        return kept
+    at = call.kinds.index("lane")
+    return [*kept[:at], broadcast_to(kept[at], shape), *kept[at + 1 :]]
 
 
 class Asked(NamedTuple):
@@ -110,7 +112,8 @@ class Asked(NamedTuple):
     chunk: int | None
 
 
-def plan_gradients(fused: FusedProgram, asked: Asked, options: KernelOptions) -> GradientPlan:
+@lru_cache(maxsize=2048)
+def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
     """Return how gradients, and some results on the way, are computed.
 
     Parameters
@@ -119,23 +122,29 @@ def plan_gradients(fused: FusedProgram, asked: Asked, options: KernelOptions) ->
         The program.
     asked : Asked
         What is wanted.
-    options : KernelOptions
-        The user's overrides.
 
     Returns
     -------
     GradientPlan
         The same object for equal arguments.
     """
-    found = fused.plans.get(asked)
-    if found is None:
-        pullback = plan_pullback(
-            fused.program, asked.wrt, asked.cotangents, options, with_primals=bool(asked.primals)
-        )
-        found = planned(fused.program, pullback, asked.primals, asked.shapes)
-        fused.plans[asked] = found
-    plan: GradientPlan = found
-    return plan
+    pullback = _pullback(
+        fused, asked.wrt, asked.cotangents, asked.chunk, with_primals=bool(asked.primals)
+    )
+    return planned(fused.program, pullback, asked.primals, asked.shapes)
+
+
+@lru_cache(maxsize=2048)
+def _pullback(
+    fused: FusedProgram,
+    wrt: tuple[int, ...],
+    cotangents: tuple[int, ...],
+    chunk: int | None,
+    *,
+    with_primals: bool,
+) -> PullbackPlan:
+    """Differentiate a fused program once, whatever the shapes are."""
+    return plan_pullback(fused.program, wrt, cotangents, chunk, with_primals=with_primals)
 
 
 def planned(

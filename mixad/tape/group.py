@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS
@@ -14,13 +14,12 @@ from mixad.tape.gradient_plan import Asked, GradientPlan, plan_gradients
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.tracer import Level, Origin, Tracer, outside
 
-__all__ = ["Gradient", "Group"]
+__all__ = ["Cotangent", "Group"]
 
 
-class Gradient(NamedTuple):
-    """A cotangent on its way to where a value came from; ``fresh``: nothing else holds it."""
+class Cotangent(NamedTuple):
+    """A cotangent on its way; ``fresh`` says that nothing else holds its array."""
 
-    parent: Origin
     value: Any
     fresh: bool
 
@@ -34,6 +33,8 @@ class Group:
         The transform's whose backward pass it is.
     node : KernelNode
         The first of them.
+    active : sequence of Origin
+        Its parents that carry the level.
 
     Attributes
     ----------
@@ -79,11 +80,7 @@ class Group:
         self.members.append(node)
         return True
 
-    def reads(self, values: Sequence[Origin]) -> bool:
-        """Whether the group reads one of some values."""
-        return any((id(v.node), v.output) in self._active for v in values)
-
-    def pull(self, cotangents: Mapping[int, Mapping[int, Any]]) -> list[Gradient]:
+    def pull(self, cotangents: Mapping[int, Mapping[int, Any]]) -> list[tuple[Origin, Cotangent]]:
         """Return the gradients of what the group reads from outside.
 
         Parameters
@@ -93,8 +90,8 @@ class Group:
 
         Returns
         -------
-        list of Gradient
-            Those that are not zero.
+        list of (Origin, Cotangent)
+            Those that are not zero, with where the values came from.
         """
         members = self.members[::-1]
         given: list[Any] = []
@@ -132,7 +129,7 @@ class Group:
         places: Sequence[tuple[int, int]],
         given: Sequence[Any],
         live: Sequence[tuple[int, Cell, OutputRequest]],
-    ) -> list[Gradient]:
+    ) -> list[tuple[Origin, Cotangent]]:
         """Make the gradients, and pending results where one kernel can make both.
 
         Parameters
@@ -161,11 +158,10 @@ class Group:
             tuple([None if own == shape else own for own in shapes]),
             self._options.chunk,
         )
-        if fusion.fused.program.has_named_loops:
-            warn_of_decided_results(fusion.fused.program, wrt, asked.cotangents)
-        plan = plan_gradients(fusion.fused, asked, self._options)
+        self._warn(members, places)
+        plan = plan_gradients(fusion.fused, asked)
         if live and not self._shares(fusion, plan, asked):
-            live, plan = [], plan_gradients(fusion.fused, asked._replace(primals=()), self._options)
+            live, plan = [], plan_gradients(fusion.fused, asked._replace(primals=()))
         kept = [
             self._outer(fusion.sources[i], fusion.parents[i])
             if i < len(fusion.sources)
@@ -176,14 +172,29 @@ class Group:
         for (_, cell, _), array in zip(live, arrays, strict=False):
             cell.fill(array, level.check)
         return [
-            Gradient(
-                fusion.parents[i],  # type: ignore[arg-type]  # is active
-                arrays[at] if kind == "array" else given[at],
-                kind == "array",
+            (
+                cast("Origin", fusion.parents[i]),
+                Cotangent(arrays[at] if kind == "array" else given[at], kind == "array"),
             )
             for i, (kind, at) in zip(wrt, plan.places, strict=True)
             if kind != "zero"
         ]
+
+    def _warn(self, members: Sequence[KernelNode], places: Sequence[tuple[int, int]]) -> None:
+        """Warn of loop results, in the names of the user's own functions."""
+        for at, node in enumerate(members):
+            program = node.call.passes[0]
+            if program.has_named_loops:
+                parents = enumerate(node.parents)
+                wrt = tuple(i for i, p in parents if p is not None and self._level in p.levels)
+                results = {result for member, result in places if member == at}
+                results |= {
+                    node.outputs[source.output].result
+                    for reader in members
+                    for source in reader.arguments
+                    if type(source) is Origin and source.node is node
+                }
+                warn_of_decided_results(program, wrt, tuple(sorted(results)))
 
     def _shares(self, fusion: Fusion, plan: GradientPlan, asked: Asked) -> bool:
         """Whether the kernel of the gradients should make primal results too.
@@ -196,7 +207,7 @@ class Group:
         waits = [i for i, s in enumerate(fusion.sources) if type(s) is Cell and s.pending]
         if not waits:
             return True
-        alone = plan_gradients(fusion.fused, asked._replace(primals=()), self._options)
+        alone = plan_gradients(fusion.fused, asked._replace(primals=()))
         return all(i in alone.kept or i not in plan.kept for i in waits)
 
     def _outer(self, source: Any, parent: Origin | None) -> Any:

@@ -115,7 +115,7 @@ class KernelCall:
             for at, program in enumerate(self.passes):
                 results = tuple(r.result for r in self.outputs if r.pass_index == at)
                 floats = tuple(r for r in results if program.outputs[r].type.is_float)
-                plan_pullback(program, active, floats, options)
+                plan_pullback(program, active, floats, options.chunk)
             self._checked.add(key)
 
 

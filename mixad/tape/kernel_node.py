@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar
@@ -23,7 +22,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.fusion import make
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.node import Rule, apply_rule, common_library
-from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept
+from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept, locked
 
 __all__ = ["KernelNode", "record"]
 
@@ -56,8 +55,9 @@ class KernelNode:
         The user's overrides.
     outputs : list of OutputRequest
         The wanted arrays: those of the call, and the sums that were asked for later.
-    siblings : tuple of KernelNode
-        The passes of one call that computes them together; such nodes are not fused.
+    siblings : tuple of weak references to KernelNode
+        The passes of one call, itself among them, which are computed together where they are
+        held; empty for a call of one pass.  They are not fused with others.
     uses : int
         How many nodes have been recorded that read a pending result.
     """
@@ -90,7 +90,7 @@ class KernelNode:
         self.tracer_type = tracer_type
         self.options = options
         self.outputs = list(call.outputs)
-        self.siblings: tuple[KernelNode, ...] = ()
+        self.siblings: tuple[weakref.ref[KernelNode], ...] = ()
         self.uses = 0
         self._cells: list[weakref.ref[Cell] | None] = [None] * len(self.outputs)
         self._kept: dict[int, Cell] = {}
@@ -127,9 +127,7 @@ class KernelNode:
 
     def force(self, cell: Cell) -> None:
         """Make the array of one of the cells, unless another thread has meanwhile."""
-        with ExitStack() as locks:
-            for level in sorted(self.levels, key=lambda level: level.number):
-                locks.enter_context(level.lock)
+        with locked(self.levels):
             if cell.pending is not None:
                 make(self)
 
@@ -150,16 +148,19 @@ class KernelNode:
         shape : tuple of int
             What it is summed to.
         """
-        request = next(
-            r
-            for held, r in zip(self._cells, self.outputs, strict=False)
-            if held is not None and held() is cell
-        )
-        if request.shape is not None:
-            return None
-        self._cells.append(None)
-        self.outputs.append(OutputRequest(0, request.result, shape))
-        return len(self.outputs) - 1
+        with locked(self.levels):
+            request = next(
+                r
+                for held, r in zip(self._cells, self.outputs, strict=True)
+                if held is not None and held() is cell
+            )
+            if request.shape is not None:
+                return None
+            wanted = OutputRequest(0, request.result, shape)
+            if wanted not in self.outputs:
+                self._cells.append(None)
+                self.outputs.append(wanted)
+            return self.outputs.index(wanted)
 
 
 def record(
@@ -228,8 +229,9 @@ def record(
     if len(call.passes) == 1:
         return (KernelNode(call, *recorded),)
     nodes = tuple([KernelNode(part, *recorded) for part in call.parts])
+    siblings = tuple(map(weakref.ref, nodes))
     for node in nodes:
-        node.siblings = nodes
+        node.siblings = siblings
     return nodes
 
 

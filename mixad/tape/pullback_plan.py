@@ -1,10 +1,9 @@
-"""Which programs take a broadcast's cotangents back: derived once, kept by the program's token."""
+"""Which programs take a broadcast's cotangents back."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mixad.kernel.options import KernelOptions
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Program
 from mixad.scalar.pullback import pullback
@@ -39,7 +38,7 @@ def plan_pullback(
     program: Program,
     wrt: tuple[int, ...],
     cotangents: tuple[int, ...],
-    options: KernelOptions,
+    chunk: int | None,
     *,
     with_primals: bool = False,
 ) -> PullbackPlan:
@@ -53,8 +52,8 @@ def plan_pullback(
         Params whose gradients are wanted.
     cotangents : tuple of int
         Outputs that have a cotangent.
-    options : KernelOptions
-        The user's overrides.
+    chunk : int or None
+        Most active inputs in one pass; None: as many as a dual chunk holds.
     with_primals : bool
         Whether the outputs of the broadcast are wanted too.
 
@@ -63,8 +62,9 @@ def plan_pullback(
     PullbackPlan
         Made of this very program, with its names and lines.
     """
-    chunk = options.chunk or MAX_PARTIALS
-    chunks = pullback(program, wrt, cotangents, chunk=chunk, with_primals=with_primals)
+    chunks = pullback(
+        program, wrt, cotangents, chunk=chunk or MAX_PARTIALS, with_primals=with_primals
+    )
     passes: list[Program] = []
     gradients: list[tuple[int, int] | None] = []
     primals: tuple[tuple[int, int], ...] = ()

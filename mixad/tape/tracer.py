@@ -10,6 +10,7 @@ order, no stack and no global state, and perturbations cannot be confused.
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager, ExitStack
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from mixad.tape.node import Node
 
 __all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode", "kept",
-           "levels_of", "outside", "plain", "retire", "stripped"]  # fmt: skip
+           "levels_of", "locked", "outside", "plain", "retire", "stripped"]  # fmt: skip
 
 
 class Level:
@@ -255,8 +256,25 @@ def levels_of(tracers: list[Tracer]) -> frozenset[Level]:
 
 
 def check_mode(levels: frozenset[Level]) -> CheckMode:
-    """Return how closely arrays are watched that some transforms read later."""
-    return next(iter(levels)).check
+    """Return how closely arrays are watched that some transforms read later: as the strictest."""
+    if len(levels) == 1:
+        (level,) = levels
+        return level.check
+    return max((level.check for level in levels), key=_CLOSENESS.index)
+
+
+_CLOSENESS: tuple[CheckMode, ...] = ("off", "sample", "full")
+
+
+def locked(levels: frozenset[Level]) -> AbstractContextManager[Any]:
+    """Return what holds the locks of some transforms, taken in the order of their creation."""
+    if len(levels) == 1:
+        (level,) = levels
+        return level.lock
+    locks = ExitStack()
+    for level in sorted(levels, key=lambda level: level.number):
+        locks.enter_context(level.lock)
+    return locks
 
 
 def kept(value: Any, levels: frozenset[Level]) -> Any:

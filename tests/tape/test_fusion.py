@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
+from mixad.tape import gradient_plan
+from mixad.tape.group import Group
 from mixad.tape.tracer import Tracer
 
 EXAMPLES = 150
@@ -238,3 +242,95 @@ def test_two_dear_functions_are_kernels_of_their_own(launches: list[Any]) -> Non
     dear = mixad.broadcast(iterated)
     mixad.grad(lambda x: (2.0 * dear(dear(x)) - 1.0).sum())(X)
     assert sum("while" in str(p) for passes, _ in launches for p in passes) == 3  # one is read
+
+
+# -- what a review found ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [4, 5, 6])
+def test_the_length_of_an_indexed_array_does_not_matter(length: int) -> None:
+    table = np.linspace(1.0, 2.0, length)
+    scaled = mixad.broadcast(lambda x, y: x * table[2] + y)
+    y = np.zeros(5)
+    dx = mixad.grad(lambda x: scaled(x, y).sum())(np.asarray(3.0))
+    np.testing.assert_allclose(dx, 5 * table[2], rtol=1e-15)
+
+    def slope(x: Any) -> Any:
+        square = mixad.broadcast(lambda x, y: x * x * table[2] + y)
+        return mixad.grad(lambda x: square(x, y).sum())(x)
+
+    np.testing.assert_allclose(mixad.grad(slope)(np.asarray(3.0)), 10 * table[2], rtol=1e-15)
+
+
+def test_many_shapes_are_differentiated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    derived: list[Any] = []
+    derive = gradient_plan.plan_pullback
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        derived.append(args)
+        return derive(*args, **kwargs)
+
+    monkeypatch.setattr(gradient_plan, "plan_pullback", counted)
+    bump = mixad.broadcast(lambda x: 1.0 / (1.0 + x * x))
+    for n in range(2, 20):
+        mixad.grad(lambda x: bump(x).sum(axis=0, keepdims=True).sum())(np.ones((n, 2)))
+    assert len(derived) == 1
+
+
+def test_the_backward_pass_is_linear_in_the_number_of_terms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    joins: list[Any] = []
+    join = Group.join
+
+    def counted(self: Group, *args: Any) -> bool:
+        joins.append(self)
+        return join(self, *args)
+
+    monkeypatch.setattr(Group, "join", counted)
+    values = [np.full(3, float(n)) for n in range(300)]
+    gradients = mixad.grad(lambda vs: sum((v * v).sum() for v in vs))(values)
+    for gradient, value in zip(gradients, values, strict=True):
+        np.testing.assert_array_equal(gradient, 2 * value)
+    assert len(joins) < 4 * len(values)
+
+
+def test_nodes_of_several_passes_leave_with_their_last_reference() -> None:
+    nodes: list[weakref.ref[Any]] = []
+    product = mixad.broadcast(lambda a, b, c: a * b * c, placement="forward", chunk=1)
+
+    def f(*xs: Any) -> Any:
+        y = product(*xs)
+        nodes.append(weakref.ref(y.cell.pending))
+        return y.sum()
+
+    gc.disable()
+    try:
+        mixad.grad(f, (0, 1, 2))(X, X, X)
+        assert [ref() for ref in nodes] == [None]
+    finally:
+        gc.enable()
+
+
+def test_equal_sums_of_a_value_are_one(launches: list[Any]) -> None:
+    def f(x: Any) -> Any:
+        y = chain(x)
+        return sum(y.sum() for _ in range(5))
+
+    value, _ = mixad.value_and_grad(f)(X)
+    np.testing.assert_allclose(value, 5 * chain(X).sum(), rtol=1e-13)
+    assert all(len(requests) <= 2 for _, requests in launches)
+
+
+def test_a_node_that_two_groups_read_is_pulled_back_once() -> None:
+    def f(x: Any) -> Any:
+        y = np.sin(x)  # read over its own shape, and over that of the matrix
+        return (y * 2.0).sum() + (y * M + np.cos(y)).sum()
+
+    x = np.linspace(0.1, 1.0, 6)
+    y = np.sin(x)
+    expected = (2 + M.sum(axis=0) - 4 * np.sin(y)) * np.cos(x)
+    np.testing.assert_allclose(mixad.grad(f)(x), expected, rtol=1e-12)
+
+
+M = np.linspace(-1.0, 1.0, 24).reshape(4, 6)
