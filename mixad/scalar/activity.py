@@ -1,4 +1,4 @@
-"""Which variables of a program can depend, differentiably, on which seeds."""
+"""Which variables of a program can depend, differentiably, on which seeds, and through what."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from mixad.scalar.ir import (
     While,
     written_vars,
 )
-from mixad.scalar.ops import TABLE
+from mixad.scalar.ops import BY_NAME, TABLE
 
-__all__ = ["Activity", "active_arguments", "activity"]
+__all__ = ["SINGULAR", "Activity", "active_arguments", "activity"]
 
 Activity = Mapping[Var, frozenset[int]]
+
+SINGULAR = -1
+"""Stands among the slots of a variable whose partials can be infinite: one of them came through an
+op that is singular."""
 
 _NONE: frozenset[int] = frozenset()
 _ARGUMENTS = ("x", "y", "z")
@@ -55,7 +59,7 @@ def activity(program: Program, seeds: Mapping[int, int]) -> Activity:
     -------
     Mapping
         Variable → slots; a variable without an entry depends on none.  Values that are not floats
-        depend on none; a loop's carries reach a fixpoint.
+        depend on none; a loop's carries reach a fixpoint.  `SINGULAR` may be among the slots.
     """
     found: dict[Var, frozenset[int]] = {}
     for index, slot in seeds.items():
@@ -85,7 +89,8 @@ def _visit_block(block: Block, found: dict[Var, frozenset[int]]) -> None:
 def _slots_of_outs(s: Statement, found: dict[Var, frozenset[int]]) -> list[frozenset[int]]:
     match s:
         case Equation():
-            return [_NONE.union(*(_of(s.args[i], found) for i in active_arguments[s.op]))]
+            slots = _NONE.union(*(_of(s.args[i], found) for i in active_arguments[s.op]))
+            return [slots | {SINGULAR} if slots and BY_NAME[s.op].singular else slots]
         case If():
             _visit_block(s.then, found)
             _visit_block(s.orelse, found)

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import cast
 
 from mixad.errors import KernelGradientError
-from mixad.scalar.activity import Activity, active_arguments, activity
+from mixad.scalar.activity import SINGULAR, Activity, active_arguments, activity
 from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
 from mixad.scalar.expression import emit, expression
@@ -24,6 +25,7 @@ from mixad.scalar.ir import (
     Accumulate,
     Atom,
     Block,
+    Const,
     Equation,
     If,
     Load,
@@ -147,7 +149,7 @@ class _Transform:
     def equation(self, s: Equation) -> Dual:
         args = tuple(map(self.dual, s.args))
         primal = self.builder.op(s.op, *(a.primal for a in args), type=s.out.type)
-        slots = sorted(self.active.get(s.out, ()))
+        slots = self.slots(s.out)
         if not slots:
             return DualChunk(primal)
         tangents = ((slot, self.tangent(s, primal, args, slot)) for slot in slots)
@@ -180,10 +182,25 @@ class _Transform:
                 return self.builder.op("neg", dx)
             case "convert(1)":
                 return self.builder.convert(dx, primal.type)
+        wild = SINGULAR in self.active.get(cast("Var", s.args[i]), ())
         local = emit(self.builder, partial, self.names(primal, args, {i: dx}), primal.type)
         if f"d{'xyz'[i]}" in expression(partial).names:
             return local
-        return self.builder.op("mul_zero" if op.singular else "mul", dx, local)
+        return self.product(dx, local, strong_tangent=op.singular, strong_partial=wild)
+
+    def product(self, dx: Atom, local: Atom, *, strong_tangent: bool, strong_partial: bool) -> Atom:
+        """Return ∂out/∂arg · dx, zero where a factor is zero beside one that can be infinite."""
+        if not strong_partial or isinstance(local, Const):
+            return self.builder.op("mul_zero" if strong_tangent else "mul", dx, local)
+        if not strong_tangent:
+            return self.builder.op("mul_zero", local, dx)
+        zero = self.builder.const(0.0, local.type)
+        is_zero = self.builder.op("eq", local, zero)
+        return self.builder.op("where", is_zero, zero, self.builder.op("mul_zero", dx, local))
+
+    def slots(self, var: Var) -> list[int]:
+        """Return the slots that a variable depends on, in order."""
+        return sorted(slot for slot in self.active.get(var, ()) if slot != SINGULAR)
 
     def selected_tangent(
         self, op: Op, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]
@@ -205,7 +222,7 @@ class _Transform:
         """Return primals, then partials in the order of `rebuilt`, zeros filled in."""
         flat = [d.primal for d in duals]
         for dual, out in zip(duals, outs, strict=True):
-            for slot in sorted(self.active.get(out, ())):
+            for slot in self.slots(out):
                 flat.append(dual.partials.get(slot) or self.builder.const(0.0, out.type))
         return flat
 
@@ -213,7 +230,7 @@ class _Transform:
         """Return dual chunks from atoms in the order of `flattened`."""
         primals, rest = flat[: len(outs)], iter(flat[len(outs) :])
         return [
-            DualChunk(primal, {slot: next(rest) for slot in sorted(self.active.get(out, ()))})
+            DualChunk(primal, {slot: next(rest) for slot in self.slots(out)})
             for primal, out in zip(primals, outs, strict=True)
         ]
 

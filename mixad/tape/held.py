@@ -48,9 +48,9 @@ class Held:
         return tuple(self._array.shape)
 
     @property
-    def identity(self) -> int:
-        """What tells whether two hold one array."""
-        return id(self._array)
+    def identity(self) -> object:
+        """What tells whether two hold one array with the same elements in it."""
+        return id(self._array), self._mark
 
     @property
     def value(self) -> Array:

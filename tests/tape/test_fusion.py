@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
+from mixad.errors import TracerError
 from mixad.tape import gradient_plan
 from mixad.tape.group import Group
 from mixad.tape.tracer import Tracer
@@ -334,3 +335,41 @@ def test_a_node_that_two_groups_read_is_pulled_back_once() -> None:
 
 
 M = np.linspace(-1.0, 1.0, 24).reshape(4, 6)
+
+
+def test_an_array_changed_between_two_uses_is_refused() -> None:
+    def f(t: Any) -> Any:
+        w = np.ones(3)
+        first = (t * w).sum()
+        w += 1
+        return first + (t * w).sum()
+
+    with pytest.raises(TracerError, match="changed in place"):
+        mixad.grad(f)(np.ones(3))
+
+
+ZERO_TIMES_INFINITY: dict[str, tuple[Callable[..., Any], list[float], list[float]]] = {
+    "a root under a weight": (
+        lambda a, look: (look(np.sqrt(a)) * np.asarray([0.0, 1.0])).sum(), [0.0, 4.0], [0.0, 0.25]),
+    "a reciprocal": (lambda a, look: (look(1.0 / (a - 1.0)) * 0.0).sum(), [0.0, 3.0], [0.0, 0.0]),
+    "a logarithm": (
+        lambda a, look: (look(np.log(a)) * np.asarray([0.0, 1.0])).sum(), [0.0, 2.0], [0.0, 0.5]),
+    "two roots": (
+        lambda a, look: (np.sqrt(look(np.sqrt(a))) * np.asarray([0.0, 1.0])).sum(),
+        [0.0, 1.0], [0.0, 0.25]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ZERO_TIMES_INFINITY)
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_a_zero_cotangent_gives_a_zero_gradient_fused_or_not(what: str, looked_at: bool) -> None:
+    f, at, expected = ZERO_TIMES_INFINITY[what]
+
+    def look(y: Any) -> Any:
+        if looked_at:
+            mixad.stop_gradient(y)
+        return y
+
+    with np.errstate(all="ignore"):
+        gradient = mixad.grad(lambda a: f(a, look))(np.asarray(at))
+    np.testing.assert_array_equal(gradient, expected)
