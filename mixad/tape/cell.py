@@ -113,6 +113,11 @@ class Cell:
             pending.force(self)
         return self._array if self._seen is None else self._seen.array
 
+    def hold(self) -> None:
+        """Let what makes the array, if it is pending, hold the cell: it will be read."""
+        if self.pending is not None:
+            self.pending.hold(self)
+
     def fill(self, array: Array, check: CheckMode) -> None:
         """Store the array that the call made; ``check``: how closely it is watched once seen."""
         self._array = array

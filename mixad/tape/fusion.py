@@ -96,7 +96,7 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
                 if at is not None and is_readable_inside(source):
                     reads.append(_internal(at, producer.outputs[source.output].result))
                     continue
-                source = producer.keep(source.output)
+                source = producer.cell(source.output)
             reads.append(_leaf(leaves, known, source, parent, kind))
     calls = tuple([node.call for node in members])
     return leaves._replace(fused=_fused_program(calls, tuple(reads), tuple(wanted)))

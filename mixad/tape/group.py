@@ -204,11 +204,12 @@ class Group:
         """
         if all(kind != "array" for kind, _ in plan.places):
             return False
-        waits = [i for i, s in enumerate(fusion.sources) if type(s) is Cell and s.pending]
-        if not waits:
-            return True
         alone = plan_gradients(fusion.fused, asked._replace(primals=()))
-        return all(i in alone.kept or i not in plan.kept for i in waits)
+        waits = [fusion.sources[i] for i in plan.kept if i not in alone.kept]
+        pending = [cell for cell in waits if type(cell) is Cell and cell.pending is not None]
+        for cell in pending:
+            cell.hold()  # the results that wait for it are held: it will be read
+        return not pending
 
     def _outer(self, source: Any, parent: Origin | None) -> Any:
         """Return a leaf as the transforms around the level see it."""

@@ -126,10 +126,18 @@ class KernelNode:
         ]
 
     def force(self, cell: Cell) -> None:
-        """Make the array of one of the cells, unless another thread has meanwhile."""
+        """Make the array of one of the cells, unless another thread has meanwhile.
+
+        It is kept: whoever reads it is a boundary of fusion, which the derivative reads again.
+        """
         with locked(self.levels):
             if cell.pending is not None:
+                self.hold(cell)
                 make(self)
+
+    def hold(self, cell: Cell) -> None:
+        """Hold one of the cells for as long as the node is."""
+        self._kept[self._output(cell)] = cell
 
     def keep(self, output: int) -> Cell:
         """Return the cell of an output, held for as long as the node is: others will read it."""
@@ -137,6 +145,10 @@ class KernelNode:
         if cell is None:
             cell = self._kept[output] = self.cell(output)
         return cell
+
+    def _output(self, cell: Cell) -> int:
+        """Return which output a cell is of."""
+        return next(k for k, held in enumerate(self._cells) if held is not None and held() is cell)
 
     def total(self, cell: Cell, shape: Shape) -> int | None:
         """Add an output: the one in a cell, summed; return its index, None if it is summed itself.
@@ -149,11 +161,7 @@ class KernelNode:
             What it is summed to.
         """
         with locked(self.levels):
-            request = next(
-                r
-                for held, r in zip(self._cells, self.outputs, strict=True)
-                if held is not None and held() is cell
-            )
+            request = self.outputs[self._output(cell)]
             if request.shape is not None:
                 return None
             wanted = OutputRequest(0, request.result, shape)

@@ -373,3 +373,23 @@ def test_a_zero_cotangent_gives_a_zero_gradient_fused_or_not(what: str, looked_a
     with np.errstate(all="ignore"):
         gradient = mixad.grad(lambda a: f(a, look))(np.asarray(at))
     np.testing.assert_array_equal(gradient, expected)
+
+
+def test_a_pending_value_that_no_derivative_reads_makes_no_cycle() -> None:
+    nodes: list[weakref.ref[Any]] = []
+
+    def f(x: Any) -> Any:
+        row = np.exp(x[0] * 1.0) * 2.0  # pending, over another shape than what reads it
+        nodes.append(weakref.ref(row.origin.node))
+        return (x + row).sum() + (np.sin(row) + 0.5 * x).sum()
+
+    gc.disable()
+    try:
+        gradient = mixad.grad(f)(X)
+        assert [ref() for ref in nodes] == [None]
+    finally:
+        gc.enable()
+    row = 2.0 * np.exp(X[0])
+    expected = np.full(X.shape, 1.5)
+    expected[0] += len(X) * (1 + np.cos(row)) * row
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12)
