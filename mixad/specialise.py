@@ -5,12 +5,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import is_array, scalar_type_of
+from mixad.backends.arrays import NUMPY, Library, is_array, scalar_type_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.scalar.parse import (
     PYTHON_SCALARS,
@@ -20,9 +21,9 @@ from mixad.scalar.parse import (
     Snapshot,
     check_limits,
     parse,
+    plain_number,
     read_function,
 )
-from mixad.scalar.promotion_rules import NUMPY_RULES, Rules
 from mixad.scalar.types import I64
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.node import library_beside
@@ -56,8 +57,13 @@ def describe(value: Any) -> Argument | None:
         return Argument(scalar_type_of(value.dtype), kind="uniform")
     if not isinstance(value, Tracer) and not is_array(value):
         return None
-    typed = library_beside(value).rules.array(scalar_type_of(value.dtype), len(value.shape))
-    return Argument(*typed, kind="lane", rank=len(value.shape))
+    return _array(library_beside(value), value.dtype, len(value.shape))
+
+
+@cache
+def _array(library: Library, dtype: Any, rank: int) -> Argument:
+    typed = library.rules.array(scalar_type_of(dtype), rank)
+    return Argument(*typed, kind="lane", rank=rank, library=library)
 
 
 def _kind(value: Any) -> object:
@@ -74,10 +80,22 @@ def _kind(value: Any) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Specialisation:
-    """The program for some types of arguments and captures, and the call that applies it."""
+    """The program for some types of arguments and captures, and the call that applies it.
+
+    Attributes
+    ----------
+    parsed : Parsed
+        The program.
+    call : KernelCall
+        The call.
+    plain : bool
+        Whether NumPy scalars are beside arrays of another library, where they are plain numbers,
+        as they are for operators.
+    """
 
     parsed: Parsed
     call: KernelCall
+    plain: bool
 
 
 _PROGRAMS: dict[int, dict[object, Specialisation]] = {}
@@ -126,6 +144,8 @@ class Specialiser:
                 self._known.clear()
             found = self._known[key] = self._specialise(values, snapshot)
         values = (*values, *snapshot.values(found.parsed))
+        if found.plain:
+            values = tuple(map(plain_number, values))
         if found.parsed.limits:
             check_limits(found.parsed, values)
         if found.parsed.positions:
@@ -133,9 +153,17 @@ class Specialiser:
         return found, values
 
     def _specialise(self, values: Sequence[Any], snapshot: Snapshot) -> Specialisation:
-        arguments = tuple(map(self._described, self.source.parameters, values))
-        parsed = parse(self.source, arguments, snapshot, _rules_for(values))
-        return Specialisation(parsed, KernelCall.storing(parsed.program))
+        arguments = self._all_described(values)
+        library = _library_of([*arguments, *snapshot.arguments.values()])
+        plain = library is not NUMPY
+        if plain:
+            arguments = self._all_described(tuple(map(plain_number, values)))
+            snapshot = snapshot.with_plain_numbers()
+        parsed = parse(self.source, arguments, snapshot, library.rules)
+        return Specialisation(parsed, KernelCall.storing(parsed.program), plain)
+
+    def _all_described(self, values: Sequence[Any]) -> tuple[Argument, ...]:
+        return tuple(map(self._described, self.source.parameters, values))
 
     def _described(self, name: str, value: Any) -> Argument:
         try:
@@ -165,11 +193,6 @@ def _in_one_library(values: Sequence[Any], positions: frozenset[int]) -> tuple[A
     )
 
 
-def _rules_for(values: Sequence[Any]) -> Rules:
-    """Return the promotion policy of the library that the arrays are of."""
-    for value in values:
-        if not isinstance(value, (bool, int, float, np.generic, np.ndarray)):
-            rules = library_beside(value).rules
-            if rules is not NUMPY_RULES:  # a traced Python number has NumPy's, whatever is beside
-                return rules
-    return NUMPY_RULES
+def _library_of(described: Sequence[Argument]) -> Library:
+    """Return the library of the first array: a call with arrays of several is refused later."""
+    return next((a.library for a in described if isinstance(a.library, Library)), NUMPY)

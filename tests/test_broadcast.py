@@ -243,6 +243,81 @@ def test_instances_are_not_kept_alive() -> None:
     assert gone() is None
 
 
+def test_instances_whose_methods_call_each_other_share_programs_and_are_not_kept_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    np.testing.assert_array_equal(Affine(2.0).twice(X), 4 * X)
+    np.testing.assert_array_equal(mixad.broadcast(Affine(2.0).twice)(X), 4 * X)
+    parses = count_parses(monkeypatch)
+    gone = []
+    for slope in (3.0, 4.0, 5.0):
+        affine = Affine(slope)
+        np.testing.assert_array_equal(affine.twice(X), 2 * slope * X)
+        np.testing.assert_array_equal(mixad.broadcast(affine.twice)(X), 2 * slope * X)
+        gone.append(weakref.ref(affine))
+    del affine
+    gc.collect()
+    assert parses == []
+    assert [ref() for ref in gone] == [None] * 3
+
+
+def test_captured_objects_of_any_kind_are_not_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Thing:
+        pass
+
+    class Callable:
+        def __call__(self, x):
+            return x + 1
+
+    class Things(list):
+        pass
+
+    def kernel(thing: Any) -> Any:
+        return mixad.broadcast(lambda x: x if thing is None else x + 1)
+
+    gone = []
+    for make in (Thing, Callable, Things, lambda: functools.partial(square)):
+        for _ in range(3):
+            thing = make()
+            np.testing.assert_array_equal(kernel(thing)(X), X + 1)
+            gone.append(weakref.ref(thing))
+        del thing
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 12
+    parses = count_parses(monkeypatch)
+    for thing in (Thing(), Callable(), Things()):
+        np.testing.assert_array_equal(kernel(thing)(X), X + 1)
+    assert parses == []
+    np.testing.assert_array_equal(kernel(None)(X), X)
+
+
+def test_instances_within_one_kernel_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def difference(a: Affine, b: Affine) -> Any:
+        return mixad.broadcast(lambda x: a.at(x) - b.at(x))(X)
+
+    def same(a: Any, b: Any) -> Any:
+        return mixad.broadcast(lambda x: x if a is b else -x)(X)
+
+    one, other = Affine(2.0), Affine(5.0)
+    for _ in range(2):
+        np.testing.assert_array_equal(difference(one, one), 0 * X)
+        np.testing.assert_array_equal(difference(one, other), -3 * X)
+        np.testing.assert_array_equal(difference(other, one), 3 * X)
+        np.testing.assert_array_equal(same(one, one), X)
+        np.testing.assert_array_equal(same(one, other), -X)
+        np.testing.assert_array_equal(same(other, other), X)
+    parses = count_parses(monkeypatch)
+    np.testing.assert_array_equal(difference(Affine(3.0), Affine(1.0)), 2 * X)
+    assert parses == []
+
+
+def test_an_instance_with_another_method_has_a_program_of_its_own() -> None:
+    affine = Affine(2.0)
+    np.testing.assert_array_equal(affine.twice(X), 4 * X)
+    affine.unshifted = lambda x: x - 1
+    np.testing.assert_array_equal(affine.twice(X), 2 * (X - 1))
+
+
 # -- helpers and captures ----------------------------------------------------------------------
 
 

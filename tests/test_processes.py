@@ -15,7 +15,7 @@ ROOT = Path(mixad.__file__).parents[1]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
 
 KERNELS = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 import numpy as np
 import mixad
 from mixad.backends.cpu import compiler
@@ -139,6 +139,33 @@ print("three generations", flush=True)
     status, output, errors = finish(start(body))
     assert (status, output) == (0, "three generations\n")
     assert "Error" not in errors
+
+
+@posix
+@pytest.mark.parametrize("module", ["execute", "registry"])
+def test_children_forked_while_another_thread_holds_a_lock_compute(start, module):
+    body = f"""
+from mixad.backends import {module}
+
+inside = threading.Event()
+
+def hold():
+    with {module}._lock:
+        inside.set()
+        time.sleep(60)
+
+threading.Thread(target=hold, daemon=True).start()
+assert inside.wait(30)
+child = os.fork()
+if child:
+    os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+signal.alarm(30)  # ends it where it waits
+check_gradient()
+print("computed", flush=True)
+os._exit(0)
+"""
+    status, output, _ = finish(start(body))
+    assert (status, output) == (0, "computed\n")
 
 
 @posix

@@ -134,6 +134,76 @@ def test_a_python_float_that_is_differentiated(library: Any, dtype: str) -> None
             assert found == [want, want], (dtype, shape)
 
 
+def test_captured_arrays_decide_as_arguments_do(library: Any) -> None:
+    """One lambda, captures of every library in turn: the programs are not confused."""
+    for dtype, shape, number in itertools.product(DTYPES, SHAPES, NUMBERS):
+        for like in (library, Numpy(), Strict(), library):
+            captured = like.array(dtype, shape)
+            want = sum_type(like, captured, number)
+            kernel = mixad.broadcast(lambda x: x + captured)  # noqa: B023  (called at once)
+            if want is None:
+                with pytest.raises(TypeError):
+                    kernel(number)
+            else:
+                assert kernel(number).dtype == want, (dtype, shape, number, like.name)
+
+
+def test_the_arguments_library_decides_before_a_capture_that_is_not_used() -> None:
+    unused = array_api_strict.ones(3)
+    kernel = mixad.broadcast(lambda x: x + (1.5 if True else unused))
+    assert kernel(np.arange(3)).dtype == np.float64
+
+
+@pytest.mark.torch
+@_skip
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_scalars_beside_tensors_are_plain_numbers(dtype: str) -> None:
+    """As torch and our operators have it: arguments, captures, items of tuples."""
+    import torch
+
+    scalar = np.dtype(dtype).type(1)
+    items = (scalar, (2, scalar))
+    for other, shape in itertools.product(DTYPES, SHAPES):
+        x = torch.ones(shape, dtype=getattr(torch, other))
+        want = sum_type(Torch(), x, scalar.item())
+        kernels = (
+            lambda x: add(x, scalar),
+            lambda x: add(scalar, x),
+            mixad.broadcast(lambda x: x + scalar),
+            mixad.broadcast(lambda x: items[1][1] + x),
+        )
+        for kernel in kernels:
+            if want is None:
+                with pytest.raises(TypeError):
+                    kernel(x)
+                continue
+            assert kernel(x).dtype == want, other
+            if other in FLOATS:
+                found: list[Any] = []
+
+                def loss(x: Any, kernel: Any = kernel, found: Any = found) -> Any:
+                    found += [kernel(x).dtype, (x + scalar).dtype]
+                    return kernel(x).sum()
+
+                assert mixad.grad(loss)(x).dtype == x.dtype
+                assert found == [want, want]
+
+
+@pytest.mark.torch
+@_skip
+def test_numpy_scalars_beside_tensors_keep_their_values() -> None:
+    import torch
+
+    x = torch.tensor([1.0, 2.0])
+    factor, kernel = np.float64(0.1), mixad.broadcast(lambda x, y: x * y)
+    assert torch.equal(kernel(x, factor), x * 0.1)
+    for factor in (np.float64(0.3), np.float64(0.7)):  # the program is there
+        assert torch.equal(kernel(x, factor), x * float(factor))
+        assert torch.equal(mixad.broadcast(lambda x: x * factor)(x), x * float(factor))  # noqa: B023
+    with pytest.raises(OverflowError, match="300"):
+        kernel(torch.ones(2, dtype=torch.uint8), np.int64(300))
+
+
 @pytest.mark.torch
 @_skip
 def test_tensors_without_axes_are_computed_with_in_their_own_type() -> None:

@@ -8,6 +8,7 @@ Layouts that differ in extents only share an executable.
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -63,7 +64,6 @@ class Kernel:
         self._is_array = tuple(p.kind != "uniform" for p in passes[0].params)
         self._prepared: dict[object, Prepared] = {}
         self._executables: dict[tuple[str, KernelSpec], Executable] = {}
-        self._lock = threading.Lock()
 
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
         """Run the kernel.
@@ -133,7 +133,7 @@ class Kernel:
         found = self._prepared.get(key)
         if found is None:
             found = self._prepare(arguments, backend)
-            with self._lock:
+            with _lock:
                 if len(self._prepared) >= _MOST_LAUNCHES:
                     self._prepared.clear()
                     self._executables.clear()
@@ -168,7 +168,9 @@ class Kernel:
         key = (backend.name, spec)
         found = self._executables.get(key)
         if found is None:
-            found = self._executables[key] = backend.compile(spec)
+            compiled = backend.compile(spec)  # not under the lock: it takes long
+            with _lock:
+                found = self._executables.setdefault(key, compiled)
         return found
 
 
@@ -255,7 +257,6 @@ def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tupl
 
 
 _KERNELS: OrderedDict[object, Kernel] = OrderedDict()
-_KERNELS_LOCK = threading.Lock()
 
 
 def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> Kernel:
@@ -267,7 +268,7 @@ def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...])
     """
     names = (passes[0].name, *(p.name for p in passes[0].params))
     key = (names, tuple(p.token for p in passes), requests)
-    with _KERNELS_LOCK:
+    with _lock:
         kernel = _KERNELS.get(key)
         if kernel is None:
             kernel = _KERNELS[key] = Kernel(passes, requests)
@@ -276,6 +277,20 @@ def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...])
         else:
             _KERNELS.move_to_end(key)
     return kernel
+
+
+_lock = threading.Lock()
+"""Held for moments, to change what kernels are remembered and what they remember."""
+
+
+def _unlock() -> None:
+    """Start anew in a forked child, where a thread of its parent may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 def execute(

@@ -7,6 +7,7 @@ until the first question.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
@@ -92,7 +93,6 @@ class Registry:
     ) -> None:
         self._allow = allow
         self._block = block
-        self._lock = threading.RLock()
         self._announced, self._failures = read_plugins(sources, block)
         self._loaded: dict[str, Backend | BackendError] = {}
         self._resolved: dict[tuple[str, str, frozenset[str]], Backend] = {}
@@ -135,7 +135,7 @@ class Registry:
         key = (array_module, device, dtypes)
         found = self._resolved.get(key)
         if found is None:
-            with self._lock:
+            with _lock:
                 found = self._resolved[key] = self._best(array_module, _kind(device), dtypes)
         return found
 
@@ -229,10 +229,24 @@ class Registry:
         return f"no backend is named {name!r}: known are {known}; is its plugin installed?"
 
     def _load(self, spec: BackendSpec) -> Backend | BackendError:
-        with self._lock:
+        with _lock:
             if spec.name not in self._loaded:
                 self._loaded[spec.name] = _loaded(spec)
             return self._loaded[spec.name]
+
+
+_lock = threading.RLock()
+"""Held while a backend is chosen and loaded, so that none is loaded twice."""
+
+
+def _unlock() -> None:
+    """Start anew in a forked child, where a thread of its parent may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 def _loaded(spec: BackendSpec) -> Backend | BackendError:

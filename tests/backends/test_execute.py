@@ -462,6 +462,26 @@ def test_errors_name_the_program_of_the_call_not_an_equal_one():
         execute((weighted_sum(names="abc"),), STORED, [numbers(3), numbers(4), numbers(1)])
 
 
+def test_threads_that_compile_the_same_at_once_share_one_executable():
+    kernel, together, found = Kernel((WEIGHTED_SUM,), STORED), threading.Barrier(4), []
+
+    def compiled(spec):
+        together.wait(10)
+        return object()
+
+    slow = SimpleNamespace(name="slow", compile=compiled)
+    threads = [
+        threading.Thread(target=lambda: found.append(kernel._executable(slow, "spec")))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
 def test_threads_call_one_kernel():
     kernel = Kernel((WEIGHTED_SUM,), STORED)
     wrong = []

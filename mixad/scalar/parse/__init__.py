@@ -7,7 +7,7 @@ argument types and snapshot key.
 from mixad.scalar.parse.argument import PYTHON_SCALARS, Argument
 from mixad.scalar.parse.driver import Parsed, check_limits, parse
 from mixad.scalar.parse.frame import Capture
-from mixad.scalar.parse.snapshot import FunctionSource, Snapshot, read_function
+from mixad.scalar.parse.snapshot import FunctionSource, Snapshot, plain_number, read_function
 
 __all__ = ["PYTHON_SCALARS", "Argument", "Capture", "FunctionSource", "Parsed", "Snapshot",
-           "check_limits", "parse", "read_function"]  # fmt: skip
+           "check_limits", "parse", "plain_number", "read_function"]  # fmt: skip

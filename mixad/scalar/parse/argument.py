@@ -26,12 +26,15 @@ class Argument:
         ``"lane"``: one value per element of the broadcast; ``"uniform"``: one for the whole call.
     rank : int
         Number of axes, for captured arrays: what indexing them takes.
+    library : object
+        The array library, None for a number: programs for several are remembered separately.
     """
 
     type: ScalarType
     weak: Weak = False
     kind: Literal["lane", "uniform"] = "lane"
     rank: int = 0
+    library: object = None
 
 
 PYTHON_SCALARS = {

@@ -2,7 +2,8 @@
 
 Taken at every call, so it does little: names were resolved to cells, globals and attributes when
 the function was read.  The key has the *types* of captured scalars (their values are arguments of
-the compiled function), the values of constants, the identity of functions and other objects.
+the compiled function), the values of constants, the code of functions, and of other objects only
+which of them are the same: programs that are remembered by keys keep no captured object alive.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import builtins
 import inspect
 import types
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cache
 from typing import Any, cast
 
@@ -19,7 +21,14 @@ import numpy as np
 
 from mixad.errors import KernelSyntaxError
 from mixad.scalar.parse.argument import PYTHON_SCALARS, Argument
-from mixad.scalar.parse.info import MISSING, FunctionInfo, function_info, op_name, unwrapped
+from mixad.scalar.parse.info import (
+    MISSING,
+    FunctionInfo,
+    Missing,
+    function_info,
+    op_name,
+    unwrapped,
+)
 from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.types import ALL_TYPES
 
@@ -29,6 +38,7 @@ __all__ = [
     "FunctionSource",
     "Identity",
     "Snapshot",
+    "plain_number",
     "read_function",
     "scalar_argument",
 ]
@@ -51,7 +61,10 @@ _BY_IDENTITY = (
     type(np.where),  # NumPy's functions that are no ufuncs
     type,
     type(None),
+    Missing,
 )
+_BY_VALUE = (str, Enum)
+"""Types of objects that are compared when a function is compiled."""
 
 
 def scalar_argument(value: object) -> Argument | None:
@@ -60,8 +73,22 @@ def scalar_argument(value: object) -> Argument | None:
     return found[1] if found else None
 
 
+def plain_number(value: Any) -> Any:
+    """Return a NumPy scalar as the Python number that adapts to arrays, anything else as it is."""
+    argument = scalar_argument(value)
+    if argument is None or not isinstance(value, np.generic):
+        return value
+    return _CONVERSIONS[argument.type.kind](value)
+
+
+_CONVERSIONS = {"bool": bool, "int": int, "uint": int, "float": float}
+
+
 class Identity:
-    """Compares an object by identity and keeps it alive, so that its id is not used again."""
+    """Compares an object by identity and keeps it alive, so that its id is not used again.
+
+    For code, ops and members of enumerations, which hold nothing of a call.
+    """
 
     __slots__ = ("value",)
 
@@ -253,6 +280,14 @@ class Snapshot:
             ]
         )
 
+    def with_plain_numbers(self) -> Snapshot:
+        """Return the snapshot with NumPy's scalars as Python numbers, which adapt to arrays."""
+        return replace(self, rows=[[_plain(value) for value in row] for row in self.rows])
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else plain_number(value)
+
 
 @cache
 def positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -264,7 +299,8 @@ class _Taker:
     def __init__(self, snapshot: Snapshot, describe: Describe | None) -> None:
         self.snapshot = snapshot
         self.describe = describe
-        self.indices: dict[tuple[Hashable, ...], int] = {}
+        self.indices: dict[tuple[int, int], int] = {}
+        self.objects: dict[int, int] = {}
 
     def run(self) -> Snapshot:
         parts: list[Hashable] = []
@@ -300,7 +336,14 @@ class _Taker:
                 return argument
         if unwrapped(value) is not None:
             return self.key_of_function(value, address)
-        return Identity(value)
+        return Identity(value) if isinstance(value, _BY_VALUE) else self.key_of_object(value)
+
+    def key_of_object(self, value: Any) -> Hashable:
+        """Number what is not compiled in the order of discovery: it is asked only if it is another.
+
+        The snapshot holds all values, so no id is used twice.
+        """
+        return (object, self.objects.setdefault(id(value), len(self.objects)))
 
     def key_of_tuple(self, value: tuple[Any, ...], address: Address) -> Hashable:
         return tuple(
@@ -314,12 +357,12 @@ class _Taker:
         try:
             source = read_function(value)
         except KernelSyntaxError:  # refused, with its reason, where it is called
-            return Identity(value)
-        key = (Identity(source.function), Identity(source.instance))
-        index = self.indices.get(key)
+            return self.key_of_object(value)
+        which = (id(source.function), id(source.instance))
+        index = self.indices.get(which)
         if index is None:
-            index = self.indices[key] = len(self.snapshot.sources)
+            index = self.indices[which] = len(self.snapshot.sources)
             self.snapshot.sources.append(source)
         self.snapshot.functions[address] = index
-        instance = None if source.instance is MISSING else Identity(source.instance)
-        return (Identity(source.function.__code__), instance, index)
+        # What a method reads from its object is in the key as everything that functions read is.
+        return (Identity(source.function.__code__), source.instance is not MISSING, index)

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from enum import Enum
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from parse_compiled import described, from_source, op_names, parsed, run
 from mixad import special
 from mixad.errors import KernelSyntaxError
 from mixad.scalar.parse import Argument, parse, read_function
+from mixad.scalar.parse.intrinsics import _KNOWN as KNOWN_FUNCTIONS
+from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.types import F32, F64, I64
 
 GAIN = 2.0
@@ -147,7 +150,9 @@ def test_bound_methods_read_their_object_at_each_call():
     model.shift, model.gain = 2.0, 4.0
     assert run(model.apply, 2.0) == model.apply(2.0)
     assert key(model.apply) == before
-    assert key(Model(1.0).apply) != before  # another object, perhaps with other methods
+    assert key(Model(1.0).apply) == before  # what it reads from its object is in the key
+    model.helper = lambda x: x
+    assert key(model.apply) != before
 
 
 def test_module_constants_are_constants():
@@ -247,7 +252,28 @@ def test_snapshot_takes_microseconds():
     assert seconds < 100e-6
 
 
-def test_key_is_hashable_and_keeps_objects_alive():
+def test_members_of_enumerations_are_in_the_key():
+    class Mode(Enum):
+        FAST = 1
+        EXACT = 2
+
+    def choosing(mode):
+        return lambda x: x if mode == Mode.FAST else -x
+
+    assert key(choosing(Mode.FAST)) == key(choosing(Mode.FAST)) != key(choosing(Mode.EXACT))
+
+
+def test_functions_that_are_ops_are_told_apart_by_the_key():
+    """Objects are numbered in the key, so what compiling looks up must be in it by itself."""
+
+    def using(function):
+        return lambda x: function(x)
+
+    functions = [f for f in KNOWN_FUNCTIONS if f not in LIBRARY]
+    assert len({key(using(f)) for f in functions}) == len(functions) > 100
+
+
+def test_key_is_hashable():
     def f(x):
         return (lambda t: t)(x) + int(np.int64(1))
 
