@@ -12,6 +12,7 @@ from mixad.errors import KernelError, KernelSyntaxError
 from mixad.scalar.parse.frame import Frame, State
 from mixad.scalar.parse.handlers import Arguments, counted
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
+from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.intrinsics import intrinsic
 from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.parse.limits import fits, overflow
@@ -26,9 +27,9 @@ def call(frame: Frame, node: ast.Call) -> Value:
     """Return the value of a call."""
     function = frame.value(node.func)
     if isinstance(function, Object) and function.value is np.uint64 and len(node.args) == 1:
-        literal = node.args[0]
-        if isinstance(literal, ast.Constant) and type(literal.value) is int:
-            return _unsigned(frame, literal, literal.value)
+        known = literal(node.args[0])
+        if known is not None:
+            return _unsigned(frame, node.args[0], known)
     arguments = _arguments(frame, node)
     match function:
         case Closure():
@@ -52,7 +53,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
     )
 
 
-def _unsigned(frame: Frame, node: ast.Constant, value: int) -> Value:
+def _unsigned(frame: Frame, node: ast.expr, value: int) -> Value:
     """Return np.uint64 of a literal, which as a number of its own may not fit into 64 bits."""
     if not fits(value, U64):
         raise overflow(frame.info.text.locate(node), value, U64)

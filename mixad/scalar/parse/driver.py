@@ -16,6 +16,7 @@ from mixad.scalar.parse.branch import run_block
 from mixad.scalar.parse.calls import inline
 from mixad.scalar.parse.expressions import EXPRESSIONS
 from mixad.scalar.parse.frame import Capture, Frame, State, Walk
+from mixad.scalar.parse.integers import Step, stepped
 from mixad.scalar.parse.limits import Limit, fits, overflow
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
@@ -46,12 +47,16 @@ class Parsed:
         False if the function returns a tuple.
     limits : tuple of Limit
         Which Python integers must fit which types; `check_limits` looks at their values.
+    steps : tuple of Step
+        How the program computes Python integers from those it takes; their places come after the
+        params'.
     """
 
     program: Program
     captures: tuple[Capture, ...]
     single: bool
     limits: tuple[Limit, ...] = ()
+    steps: tuple[Step, ...] = ()
 
     @cached_property
     def positions(self) -> frozenset[int]:
@@ -103,23 +108,25 @@ def parse(
     result = inline(frame)
     outputs = result.items if isinstance(result, Tuple) else (result,)
     program = without_dead_code(builder.finish([_output(frame, value) for value in outputs]))
-    return Parsed(
-        program, tuple(walk.captures), not isinstance(result, Tuple), _limits(walk, program)
-    )
+    limits, steps = _limits(walk, program)
+    single = not isinstance(result, Tuple)
+    return Parsed(program, tuple(walk.captures), single, limits, steps)
 
 
-def _limits(walk: Walk, program: Program) -> tuple[Limit, ...]:
-    """Return where Python integers from outside meet others; those computed inside wrap."""
-    at = {param.var: i for i, param in enumerate(program.params)}
-    return tuple(
+def _limits(walk: Walk, program: Program) -> tuple[tuple[Limit, ...], tuple[Step, ...]]:
+    """Return where Python integers must fit, those that are known at a call; lanes' wrap."""
+    at = {p.var: i for i, p in enumerate(program.params) if p.kind == "uniform"}
+    steps = stepped(walk.formulas, at, len(program.params))
+    limits = (
         Limit(at[var], type_, location)
         for (var, type_), location in walk.adopted.items()
         if var in at
     )
+    return tuple(limits), tuple(steps)
 
 
 def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
-    """Refuse a Python integer that does not fit the array beside it, as NumPy does.
+    """Refuse a Python integer that does not fit the array beside it, as NumPy does, or int64.
 
     Parameters
     ----------
@@ -133,11 +140,19 @@ def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
     KernelOverflowError
         If one does not fit.
     """
+    numbers = list(values)
+    for step in parsed.steps:
+        numbers.append(step.value(numbers))
     for limit in parsed.limits:
-        value = values[limit.param]
-        if not fits(value, limit.type):
-            name = parsed.program.params[limit.param].name
-            raise overflow(limit.location, value, limit.type, name)
+        value = numbers[limit.place]
+        if value is not None and not fits(value, limit.type):
+            raise overflow(limit.location, value, limit.type, _name(parsed, limit.place))
+
+
+def _name(parsed: Parsed, place: int) -> str:
+    """Return what the user calls an integer."""
+    step = place - len(parsed.program.params)
+    return parsed.program.params[place].name if step < 0 else parsed.steps[step].text
 
 
 def _output(frame: Frame, value: Value) -> Atom:

@@ -14,6 +14,7 @@ from mixad.scalar.ir import Atom, Const, Load, While, walk_statements
 from mixad.scalar.parse.branch import Path, one_kind, select
 from mixad.scalar.parse.calls import call
 from mixad.scalar.parse.frame import Frame, is_false, is_true
+from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.operators import apply, binary, compare, unary, whole
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.statements import closure
@@ -46,6 +47,9 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
 
 
 def _binary(frame: Frame, node: ast.BinOp) -> Value:
+    known = literal(node)  # as a whole: 2**64 - 1 is an unsigned integer, 2**64 is none
+    if known is not None:
+        return whole(frame, node, known)
     return binary(frame, node, node.op, frame.value(node.left), frame.value(node.right))
 
 

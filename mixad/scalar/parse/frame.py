@@ -18,6 +18,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo
+from mixad.scalar.parse.integers import Formula
 from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.refusals import refusal
@@ -96,6 +97,7 @@ class Walk:
     run: Callable[[Frame, Sequence[ast.stmt]], None]
     captures: dict[Capture, Var] = field(default_factory=dict)
     adopted: dict[tuple[Var, ScalarType], SourceLocation] = field(default_factory=dict)
+    formulas: dict[Var, Formula] = field(default_factory=dict)
     active: list[object] = field(default_factory=list)
     depth: int = 0
 
@@ -211,6 +213,12 @@ class Frame:
             elif not fits(int(atom.value), type_):
                 raise overflow(self.info.text.locate(node), int(atom.value), type_)
         return self.builder.convert(atom, type_)
+
+    def formula(self, result: Atom, formula: Formula, node: Located) -> None:
+        """Note how a Python integer is computed: where it is known at every call, it must fit."""
+        if isinstance(result, Var) and result not in self.walk.formulas:
+            self.walk.formulas[result] = formula
+            self.walk.adopted[result, I64] = self.info.text.locate(node)
 
     def constant(self, value: bool | int | float) -> Scalar:
         """Return a Python number as a weak constant."""

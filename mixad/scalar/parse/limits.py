@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mixad.errors import KernelOverflowError, SourceLocation
+from mixad.scalar.parse.integers import spelled
 from mixad.scalar.types import I16, I32, I64, U64, ScalarType, integer_bounds
 
 __all__ = ["Limit", "fits", "overflow"]
@@ -12,19 +13,19 @@ __all__ = ["Limit", "fits", "overflow"]
 
 @dataclass(frozen=True)
 class Limit:
-    """A Python integer from outside that meets integers of another type.
+    """A Python integer that must fit a type, beside others or by itself.
 
     Attributes
     ----------
-    param : int
-        Which parameter of the program it is.
+    place : int
+        Which parameter of the program it is, or, counted on, which step of its integers.
     type : ScalarType
         What it must fit.
     location : SourceLocation
         Where they meet.
     """
 
-    param: int
+    place: int
     type: ScalarType
     location: SourceLocation
 
@@ -40,7 +41,7 @@ def overflow(
 ) -> KernelOverflowError:
     """Return the error for a Python integer that its neighbour's type does not hold."""
     given = "" if name is None else f", the value of {name!r},"
-    message = f"Python integer {value}{given} out of bounds for {type_.dtype}"
+    message = f"Python integer {spelled(value, name or '')}{given} out of bounds for {type_.dtype}"
     wider = next((t for t in (I16, I32, I64) if fits(value, t)), None)
     if wider is None or type_ == U64:
         return KernelOverflowError.at(location, message, f"float({value}), for a result of floats")

@@ -9,6 +9,7 @@ from mixad.scalar.interpret import apply as evaluate
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.integers import OPS, Formula, computed, literal, spelled
 from mixad.scalar.parse.limits import fits
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
@@ -105,10 +106,27 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
         raise frame.type_error(
             node, f"`{_SYMBOLS[name]}` takes integers, not {typed}", "convert with int(...)"
         )
+    if typed.weak and typed.type == I64 and name in OPS:
+        return _python_integer(frame, node, name, scalars)
     atoms = converted(frame, node, scalars, typed)
     if typed.weak and op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
         return _known(frame, name, atoms, typed)
     return Scalar(frame.builder.op(name, *atoms), typed.weak)
+
+
+def _python_integer(
+    frame: Frame, node: Located, name: str, scalars: Sequence[Scalar], result: Atom | None = None
+) -> Scalar:
+    """Return an op of Python integers: of constants computed now, else checked at every call."""
+    numbers = [int(s.atom.value) for s in scalars if isinstance(s.atom, Const)]
+    value = computed(name, numbers) if len(numbers) == len(scalars) else None
+    if value is not None:
+        return whole(frame, node, value)
+    if result is None:
+        result = frame.builder.op(name, *converted(frame, node, scalars, Typed(I64, True)))
+    text = ast.unparse(node) if isinstance(node, ast.expr) else name
+    frame.formula(result, Formula(name, tuple(s.atom for s in scalars), text), node)
+    return Scalar(result, True)
 
 
 def _known(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
@@ -188,10 +206,9 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         x = frame.scalar(node.operand)
         return Scalar(frame.builder.op("not", frame.truth_of(x)), x.weak)
-    if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-        literal = node.operand.value
-        if type(literal) is int:
-            return whole(frame, node, -literal)
+    known = literal(node)
+    if known is not None:
+        return whole(frame, node, known)
     x = frame.scalar(node.operand)
     if isinstance(node.op, ast.Invert):
         return apply(frame, node, "not", (x,))
@@ -206,7 +223,8 @@ def whole(frame: Frame, node: Located, value: int) -> Scalar:
         return frame.constant(value)
     unsigned = f"np.uint64({value}), or " if fits(value, U64) else ""
     hint = f"{unsigned}write it as a float"
-    raise frame.type_error(node, f"{value} does not fit into int64", hint)
+    text = ast.unparse(node) if isinstance(node, ast.expr) else "this integer"
+    raise frame.type_error(node, f"{spelled(value, text)} does not fit into int64", hint)
 
 
 def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) -> Scalar:
@@ -300,9 +318,11 @@ def _integer_power(frame: Frame, node: Located, x: Scalar, y: Scalar, typed: Typ
             node, "an integer to a negative power is not an integer", "convert the base: float(...)"
         )
     (base,) = converted(frame, node, (x,), typed)
-    if exponent is not None and exponent <= _MOST_FACTORS:
-        return Scalar(_product(frame, base, exponent), typed.weak)
-    return apply(frame, node, "powi", (x, y))
+    if exponent is None or exponent > _MOST_FACTORS:
+        return apply(frame, node, "powi", (x, y))
+    if typed.weak:
+        return _python_integer(frame, node, "powi", (x, y), _product(frame, base, exponent))
+    return Scalar(_product(frame, base, exponent), typed.weak)
 
 
 def _weak_float(frame: Frame) -> ScalarType:

@@ -1,0 +1,123 @@
+"""Arithmetic of Python integers as Python has it: it never wraps."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from mixad.scalar.ir import Atom, Const, Var
+
+__all__ = ["OPS", "Formula", "Step", "computed", "literal", "spelled", "stepped"]
+
+# Beyond this nothing fits anyway, so it is not written out: 2 ** 10 ** 9 would fill the memory.
+_MOST_BITS = 4096
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How a program computes a Python integer from others; ``text`` is how the user spells it."""
+
+    name: str
+    operands: tuple[Atom, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A formula over a list of numbers, to whose end its value goes.
+
+    Attributes
+    ----------
+    name : str
+        An op of `OPS`.
+    operands : tuple of tuple
+        For each operand, its place in the list and None, or None and its value.
+    text : str
+        How the user spells it.
+    """
+
+    name: str
+    operands: tuple[tuple[int | None, int | None], ...]
+    text: str
+
+    def value(self, numbers: Sequence[Any]) -> int | None:
+        """Return the formula's value, or None if it has none."""
+        return computed(self.name, [n if at is None else numbers[at] for at, n in self.operands])
+
+
+def stepped(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> list[Step]:
+    """Return the formulas that can be computed from numbers whose places are ``at``.
+
+    The places of their values, from ``first`` on, are added to ``at``.
+    """
+    steps: list[Step] = []
+    for var, formula in formulas.items():
+        known = all(isinstance(a, Const) or a in at for a in formula.operands)
+        if known and var not in at:
+            places = [
+                (None, int(a.value)) if isinstance(a, Const) else (at[a], None)
+                for a in formula.operands
+            ]
+            at[var] = first + len(steps)
+            steps.append(Step(formula.name, tuple(places), formula.text))
+    return steps
+
+
+def computed(name: str, numbers: Sequence[int | None]) -> int | None:
+    """Return the value of an op of `OPS`, or None where Python has none, or no integer."""
+    given = [int(n) for n in numbers if n is not None]
+    if len(given) < len(numbers):
+        return None
+    try:
+        return OPS[name](*given)
+    except (ValueError, ZeroDivisionError):  # what the op gives there is no matter of its range
+        return None
+
+
+def spelled(value: int, text: str) -> str:
+    """Return an integer for a message: as the user writes it if it is very long."""
+    return str(value) if abs(value) < 10**40 else f"`{text}`"
+
+
+def _shifted(x: int, count: int) -> int:
+    return x << min(count, _MOST_BITS)
+
+
+def _power(x: int, n: int) -> int:
+    if n < 0:
+        raise ValueError("no integer")
+    return 1 << _MOST_BITS if abs(x) > 1 and n * x.bit_length() > _MOST_BITS else x**n
+
+
+OPS: Mapping[str, Callable[..., int]] = MappingProxyType({
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg,
+    "floordiv": operator.floordiv, "mod": operator.mod, "abs": abs, "powi": _power,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.invert,
+    "shl": _shifted, "shr": operator.rshift, "minimum": min, "maximum": max,
+})  # fmt: skip
+"""What is computed exactly of integers, by the names of the ops."""
+
+
+def literal(node: ast.AST) -> int | None:
+    """Return the value of an expression of integer literals, ``-(2**63)``, or None for others."""
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return value
+        case ast.UnaryOp(operand=operand):
+            name, numbers = _OF_SYNTAX.get(type(node.op)), [literal(operand)]
+        case ast.BinOp(left=left, right=right):
+            name, numbers = _OF_SYNTAX.get(type(node.op)), [literal(left), literal(right)]
+        case _:
+            return None
+    return None if name is None else computed(name, numbers)
+
+
+_OF_SYNTAX: Mapping[type[ast.AST], str] = MappingProxyType({
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "powi", ast.LShift: "shl", ast.RShift: "shr", ast.BitAnd: "and", ast.BitOr: "or",
+    ast.BitXor: "xor", ast.USub: "neg", ast.Invert: "not",
+})  # fmt: skip
