@@ -313,17 +313,82 @@ class TestTorch:
         np.testing.assert_array_equal(x.numpy(), [1, 1, 1])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
-def test_jax_arrays_are_computed_with_and_jax_tracers_refused() -> None:
-    import jax
-    import jax.numpy as jnp
+needs_jax = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="jax is not installed"
+)
 
-    x = jnp.asarray([1.0, 2.0, 3.0])
-    got = blend(x, x)
-    assert isinstance(got, jax.Array)
-    np.testing.assert_array_equal(np.asarray(got), [2, 6, 12])
-    with pytest.raises(TypeError):  # a tracer of another system is never silently detached
-        jax.grad(lambda x: blend(x, x).sum())(x)
+
+@needs_jax
+@pytest.mark.filterwarnings("error")  # JAX warns of types of 64 bits that it does not have
+class TestJax:
+    def test_arrays_are_computed_with(self) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        x = jnp.asarray([1.0, 2.0, 3.0])
+        for got, expected in ((blend(x, x), [2, 6, 12]), (blend(x, 2.0), [3, 6, 9])):
+            assert isinstance(got, jax.Array)
+            assert got.dtype == x.dtype
+            np.testing.assert_array_equal(np.asarray(got), expected)
+
+    @pytest.mark.parametrize("x64", [False, True])
+    @pytest.mark.parametrize(
+        "f",
+        [
+            lambda a, b, product: product(a, b).sum(),
+            lambda a, b, product: (product(a, 2.0) * b).mean(),
+            lambda a, b, product: (a[1:3, ::-2] ** 3).sum() * b,
+            lambda a, b, product: (a[..., None, 1] / a[0, 1:4]).sum() - b * a[2, -1],
+            lambda a, b, product: (a @ a.T * b).sum() + a.reshape(-1)[5],
+            lambda a, b, product: (a[1:1] * a[0]).sum() + product(a[0, 0], b),
+        ],
+    )
+    def test_gradients_are_those_of_jax(self, f: Any, x64: bool) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        with jax.enable_x64(x64):
+            a = jnp.asarray(np.random.default_rng(3).uniform(0.5, 2, (3, 4)))
+            value, (da, db) = mixad.value_and_grad(lambda a, b: f(a, b, blend), argnums=(0, 1))(
+                a, 1.25
+            )
+            expected, (ea, eb) = jax.value_and_grad(
+                lambda a, b: f(a, b, lambda x, y: x * y + x), argnums=(0, 1)
+            )(a, 1.25)
+            assert isinstance(da, jax.Array)
+            assert da.dtype == ea.dtype == ("float64" if x64 else "float32")
+            tolerance = 1e-12 if x64 else 2e-6
+            for got, wanted in ((value, expected), (da, ea), (db, eb)):
+                np.testing.assert_allclose(got, wanted, tolerance, tolerance)
+
+    @pytest.mark.parametrize("transform", ["grad", "jit", "vmap"])
+    def test_tracers_are_refused(self, transform: str) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        x = jnp.asarray([1.0, 2.0, 3.0])
+        within = getattr(jax, transform)
+        message = "transforms of jax do not see .* silently detached: pass plain arrays"
+        with pytest.raises(TracerError, match=rf"blend: argument 'x': {message}"):
+            within(lambda x: blend(x, 2.0).sum())(x)
+        with pytest.raises(TracerError, match=message):
+            within(lambda x: mixad.grad(lambda y: (y * y).sum())(x).sum())(x)
+        with pytest.raises(TracerError, match=message):
+            mixad.grad(lambda y: within(lambda x: (x * y).sum())(x).sum())(x)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("autograd") is None, reason="autograd is not installed"
+)
+def test_boxes_of_autograd_are_refused() -> None:
+    import autograd
+
+    message = "transforms of autograd do not see .* silently detached: pass plain arrays"
+    for x in (np.ones(3), 1.0):
+        with pytest.raises(TracerError, match=rf"blend: argument 'x': {message}"):
+            autograd.grad(lambda x: np.sum(blend(x, 2.0)))(x)
+    with pytest.raises(TracerError, match=message):
+        autograd.grad(lambda x: mixad.grad(lambda y: (y * y).sum())(x).sum())(np.ones(3))
 
 
 # -- layouts -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
+from mixad.emit.array_dtypes import array_dtype
 from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
 from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES, TORCH_RULES, Rules
@@ -99,9 +100,9 @@ class Library:
         """Return its dtype of a scalar type."""
         found = self._dtypes.get(type)
         if found is None:
-            name = type.dtype.name
-            found = type.dtype if self.xp is np else getattr(self.xp, name)
-            self._dtypes[type] = found
+            found = type.dtype if self.xp is np else array_dtype(self.xp, type)
+            if self.name != "jax":  # its types of 64 bits come and go
+                self._dtypes[type] = found
         return found
 
     def asarray(self, value: Any, type: ScalarType, device: Any = None) -> Array:
@@ -133,7 +134,8 @@ def library_of(array: Array) -> Library:
     Raises
     ------
     TracerError
-        For a torch tensor that a transform of torch follows: it would not see what happens here.
+        For an array that a transform of torch, JAX or autograd follows: it would not see what
+        happens here.
     KernelTypeError
         For subclasses of arrays whose operations mean something else, and for torch tensors that
         are not dense.
@@ -184,12 +186,29 @@ def _check_untracked(tensor: Array) -> None:
         )
 
 
+def _check_no_tracer(kind: type) -> None:
+    """Refuse a value that another differentiation or compilation system follows."""
+    for name, owner, tracer in _TRACERS:
+        module = sys.modules.get(owner)
+        if module is not None and issubclass(kind, getattr(module, tracer)):
+            raise TracerError(
+                f"transforms of {name} do not see what happens here, so the {kind.__name__} of "
+                f"{name} would be silently detached: pass plain arrays and differentiate with "
+                f"mixad.grad, or write this part of the function with {name}"
+            )
+
+
+_TRACERS = (("jax", "jax.core", "Tracer"), ("autograd", "autograd.tracer", "Box"))
+"""Library, module and class of the values inside other libraries' transforms."""
+
+
 def _met(kind: type, array: Array) -> Library:
     """Return, and remember, the library of a type of arrays that was not seen before."""
     if issubclass(kind, np.ndarray) and kind is not np.memmap:
         raise _more_than_an_array(kind, "convert it with numpy.asarray")
     if issubclass(kind, (np.ndarray, np.generic)):
         return _LIBRARIES.setdefault(kind, NUMPY)
+    _check_no_tracer(kind)
     xp = array_api_compat.array_namespace(array)
     name = xp.__name__.removeprefix("array_api_compat.").partition(".")[0]
     if name == "torch" and kind not in (xp.Tensor, sys.modules["torch"].nn.Parameter):

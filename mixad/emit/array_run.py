@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
+from mixad.emit.array_dtypes import array_dtype
 from mixad.emit.arrays import (
     Assign,
     Literal,
@@ -175,7 +176,7 @@ class _Run:
         return self.xp.asarray(plain, dtype=self.dtype(type), device=self.device)
 
     def dtype(self, type: ScalarType) -> Any:
-        return getattr(self.xp, type.dtype.name)
+        return array_dtype(self.xp, type)
 
     def numpy(self, array: Array) -> np.ndarray[Any, Any]:
         """Return an array of the host's memory as a NumPy array, without copying."""
