@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from mixad.tape.broadcasting import broadcast_to
-from mixad.tape.fusion import may_fuse
+from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Cotangent, Group
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import InputNode, Node, PulledNode, RuleNode
@@ -137,17 +137,15 @@ class _Walk:
         active: Sequence[Origin],
     ) -> Group | None:
         """Return the open group that a node has joined; None if it opens one."""
-        if node.siblings:
-            return None
         if readers:
             group = readers[0][0]
-            is_inside = not group.members[0].siblings and all(
-                reader is group and may_fuse(origin, group.shape) for reader, origin in readers
+            is_inside = all(
+                reader is group and may_fuse(origin, group.members[0]) for reader, origin in readers
             )
             return group if is_inside and group.join(node, active) else None
         for parent in active:
             other = self._last_reader(parent)
-            if other is not None and other.shape == node.shape and other.join(node, active):
+            if other is not None and is_alike(node, other.members[0]) and other.join(node, active):
                 return other
         return None
 

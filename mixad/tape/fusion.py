@@ -26,7 +26,8 @@ from mixad.tape.tracer import Origin, check_mode
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["FusedProgram", "Fusion", "common_options", "fits", "fuse", "make", "may_fuse",
+__all__ = ["FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike", "make",
+           "may_fuse",
            "value_of"]  # fmt: skip
 
 MOST_NODES = 32
@@ -177,15 +178,25 @@ def is_readable_inside(source: Origin) -> bool:
     return node.outputs[source.output].shape is None and not node.siblings
 
 
-def may_fuse(source: Origin, shape: Shape) -> bool:
-    """Whether a pending value that is read over a shape could be computed where it is read.
+def is_alike(node: KernelNode, other: KernelNode) -> bool:
+    """Whether two nodes are computed over one shape, of arrays of one library and device."""
+    return (
+        node.shape == other.shape
+        and node.library is other.library
+        and node.device == other.device
+        and not (node.siblings or other.siblings)
+    )
+
+
+def may_fuse(source: Origin, reader: KernelNode) -> bool:
+    """Whether a pending value could be computed where a node reads it.
 
     Not what has been made, which is read; and not along an edge that a running transform is taken
     off: through it, that transform would see what it shall not.
     """
     node = _producer(source)
     return (
-        node.shape == shape
+        is_alike(node, reader)
         and is_readable_inside(source)
         and not node.is_made(source.output)
         and (
@@ -319,11 +330,7 @@ def _with_ancestors(root: KernelNode) -> list[KernelNode]:
     while stack:
         arguments = stack[-1][1]
         for source in arguments:
-            if (
-                type(source) is not Origin
-                or id(source.node) in found
-                or not may_fuse(source, root.shape)
-            ):
+            if type(source) is not Origin or id(source.node) in found or not may_fuse(source, root):
                 continue
             producer = _producer(source)
             shared = common_options(options, producer.options)

@@ -219,8 +219,9 @@ def record(
     check_levels(levels)
     first = strong[0] if strong else tracer
     library = common_library(call.name, strong or (first,))
-    if strong and len(strong) < len(shapes):
-        arguments = _moved(arguments, library, first)
+    if strong and any(_is_elsewhere(a, library) for a in arguments):
+        moved = [_moved(a, library, first.device) for a in arguments]
+        return record(call, moved, options, residuals=residuals)
     if call.lacks_derivatives and (not residuals or len(levels) > 1):
         call.check_differentiable(tuple([i for i, p in enumerate(parents) if p]), options)
     recorded = (
@@ -267,14 +268,19 @@ def _check_indexed(call: KernelCall, arguments: Sequence[Any]) -> None:
             )
 
 
-def _moved(arguments: Sequence[Any], library: Library, beside: Any) -> list[Any]:
-    """Return what were Python numbers as 0-d arrays of the library of the arrays beside them."""
-    return [
-        _move(a, (a.cell.library, None), (library, beside.device))
-        if isinstance(a, Tracer) and a.cell.weak and a.cell.library is not library
-        else a
-        for a in arguments
-    ]
+def _is_elsewhere(argument: Any, library: Library) -> bool:
+    """Whether an argument was a Python number, and is an array of another library now."""
+    if not isinstance(argument, Tracer):
+        return False
+    kind = argument.cell.kind
+    return kind.weak and kind.library is not library
+
+
+def _moved(argument: Any, library: Library, device: Any) -> Any:
+    """Return what was a Python number as a 0-d array of the library of the arrays beside it."""
+    if _is_elsewhere(argument, library):
+        return _move(argument, (argument.cell.library, None), (library, device))
+    return argument
 
 
 def _move(x: Any, source: _Place, target: _Place) -> Any:
