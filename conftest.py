@@ -1,10 +1,11 @@
-"""For tests and doctests: a cache of their own, and no deadline for generated examples."""
+"""For tests and doctests: a cache of their own, no deadline for examples, texts that are stored."""
 
 import importlib
 import os
 import shutil
 import tempfile
 
+import pytest
 from hypothesis import settings
 
 # The first compilation of a kernel is slow and the second is not: no deadline can suit both.
@@ -22,3 +23,20 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     """Remove the cache of this run."""
     shutil.rmtree(config.mixad_cache, ignore_errors=True)
+
+
+@pytest.fixture
+def check_stored():
+    """Return the function that compares a text with the one in a file.
+
+    It writes the file where ``MIXAD_UPDATE_EXPECTED=1`` is set.
+    """
+
+    def check(path, text):
+        if os.environ.get("MIXAD_UPDATE_EXPECTED") == "1":
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"no text is stored for this: {text}"
+        assert text == path.read_text()
+
+    return check

@@ -298,12 +298,13 @@ def _position(name: str, position: Any, count: int) -> int:
     """Return a position counted from the first argument."""
     if not isinstance(position, (int, np.integer)) or isinstance(position, bool):
         raise TracerError(
-            f"mixad.{name}: argnums is a whole number or a sequence of them, such as 0 or (0, 1); "
-            f"{position!r} is a {type(position).__name__}"
+            f"mixad.{name}: argnums is a whole number or a sequence of them: name arguments by "
+            f"position, such as 0 or (0, 1), not by the {type(position).__name__} {position!r}"
         )
     if not -count <= position < count:
         raise TracerError(
-            f"mixad.{name}: argnums names argument {position!r}, the call has {count} "
-            "positional arguments (keyword arguments are not differentiated)"
+            f"mixad.{name}: argnums names argument {position!r} of a call with {count} positional "
+            "arguments: name one of those, or pass it by position (keyword arguments are not "
+            "differentiated)"
         )
     return int(position) % count

@@ -313,8 +313,9 @@ class BroadcastFunction:
         unknown = [n for n in names if n not in floats]
         if unknown:
             raise KernelGradientError(
-                f"{self._source.name}: wrt names {', '.join(map(repr, unknown))}; floats are "
-                f"{', '.join(map(repr, floats)) or 'none'}"
+                f"{self._source.name}: wrt names {', '.join(map(repr, unknown))}, not among the "
+                "floats of this call",
+                hint=f"name some of {', '.join(map(repr, floats))}" if floats else "pass floats",
             )
         return [floats[n] for n in dict.fromkeys(names)]
 

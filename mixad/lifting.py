@@ -69,7 +69,7 @@ class Outputs(NamedTuple):
         if structure is not self.structure and structure != self.structure:
             raise TracerError(
                 f"{what} has the structure {structure}, the value of the function has "
-                f"{self.structure}"
+                f"{self.structure}: pass one array for each of its arrays, in the same structure"
             )
         return [
             (leaf.origin, _seed(leaf, given, what))
@@ -138,7 +138,7 @@ def called(
         if not isinstance(result, tuple) or len(result) != 2:
             raise TracerError(
                 f"mixad.{level.name} with has_aux=True: {_name(f)} must return a pair "
-                f"(value, aux), it returned a {type(result).__name__}"
+                f"(value, aux), it returned {_a(result)}: return both, or leave has_aux out"
             )
         result, aux = result
     outputs = Outputs(*pytree.flatten(result))
@@ -150,12 +150,17 @@ def called(
     return outputs, aux
 
 
+def _a(value: Any) -> str:
+    return "an array" if isinstance(value, Tracer) else f"a {type(value).__name__}"
+
+
 def _check_output(f: Function, leaf: Any, level: Level) -> None:
     if isinstance(leaf, Tracer):
         check_alive(leaf)
     elif not is_array(leaf) and not isinstance(leaf, (bool, int, float)):
         raise TracerError(
-            f"mixad.{level.name}: {_name(f)} returned a {type(leaf).__name__}, which is no array"
+            f"mixad.{level.name}: {_name(f)} returned a {type(leaf).__name__}, which is no array: "
+            "return arrays and numbers, and what else there is as aux, with has_aux=True"
         )
 
 
@@ -211,7 +216,9 @@ def _seed(leaf: Tracer, given: Any, what: str) -> Any:
         one = cell.library.asarray(given, cell.type, cell.device)
         return broadcast_to(one, cell.shape)
     if not isinstance(given, Tracer) and not is_array(given):
-        raise TracerError(f"{what} is a {type(given).__name__}, not an array or a number")
+        raise TracerError(
+            f"{what} is a {type(given).__name__}: pass an array of the value's shape, or a number"
+        )
     try:
         library = library_beside(given)
     except (KernelTypeError, TracerError) as error:

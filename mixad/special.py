@@ -82,7 +82,10 @@ def _evaluated(op: Op, args: tuple[Any, ...]) -> Any:
 
 def _check_numbers(op: Op, args: tuple[Any, ...]) -> None:
     if len(args) != op.arity:
-        raise KernelTypeError(f"{op.name} takes {op.arity} arguments, got {len(args)}")
+        raise KernelTypeError(
+            f"mixad.special.{op.name} takes {op.arity} arguments, got {len(args)}",
+            hint=f"write {op.name}({', '.join('xyz'[: op.arity])})",
+        )
     for value in args:
         if not isinstance(value, bool | int | float | np.generic):
             raise KernelTypeError(
@@ -97,7 +100,9 @@ def _type_for(op: Op, numbers: tuple[Any, ...]) -> ScalarType:
     is_whole = op.domain == "float" and dtype.kind in "biu"
     found = type_of_dtype(np.float64 if is_whole else dtype)
     if found is None:
-        raise KernelTypeError(f"mixad.special.{op.name} does not take {dtype}")
+        raise KernelTypeError(
+            f"mixad.special.{op.name} does not take {dtype}", hint="convert it, such as by float(x)"
+        )
     return found
 
 

@@ -367,7 +367,7 @@ def test_wrong_inputs_are_refused() -> None:
         mixad.grad(f)(np.arange(3))
     with refused("contains a str"):
         mixad.grad(f)({"a": 1.0, "b": "text"})
-    with refused("argnums names argument 1, the call has 1 positional"):
+    with refused("argnums names argument 1 of a call with 1 positional"):
         mixad.grad(f, 1)(3.0)
     with refused("complex128"):
         mixad.grad(f)(np.ones(2) * 1j)
@@ -392,9 +392,9 @@ def test_argument_named_twice_is_refused(transform: Any, argnums: Any) -> None:
 @pytest.mark.parametrize("argnums", [2, -3, (0, 2), [-3]])
 @pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
 def test_argnums_out_of_range_are_refused(transform: Any, argnums: Any) -> None:
-    with refused(r"argnums names argument -?\d, the call has 2 .*keyword arguments are not"):
+    with refused(r"argnums names argument -?\d of a call with 2 .*keyword arguments are not"):
         transform(lambda x, y: x * y, argnums)(2.0, 3.0)
-    with refused(r"argnums names argument 1, the call has 1"):
+    with refused(r"argnums names argument 1 of a call with 1"):
         transform(lambda x, y: x * y, 1)(2.0, y=3.0)
 
 
@@ -457,7 +457,7 @@ def test_a_wrong_cotangent_is_refused() -> None:
     with refused("an array of array_api_strict, the value is one of numpy: convert it"):
         pullback(array_api_strict.ones(3))
     for other in (1j, "text"):
-        with refused(r"cotangent is a \w+, not an array or a number"):
+        with refused(r"cotangent is a \w+: pass an array of .* or a number"):
             pullback(other)
     np.testing.assert_array_equal(pullback(np.ones(3))[0], 2 * X)  # and it works on
 

@@ -515,7 +515,7 @@ def test_duals_inside_a_gradient_are_differentiated() -> None:
 def test_wrt_that_names_no_float_is_refused(wrt: Any) -> None:
     kernel = mixad.broadcast(lambda x, n: x * n)
     for use in (kernel.duals, kernel.explain, kernel.source):
-        with pytest.raises(KernelGradientError, match=r"wrt names .*floats are 'x'"):
+        with pytest.raises(KernelGradientError, match=r"wrt names .*floats.*\n.*name some of 'x'"):
             use(X, np.asarray([1, 2, 3]), wrt=wrt)
 
 

@@ -251,7 +251,7 @@ def test_lists_that_leave_nothing_are_named_in_the_refusal():
 
 def test_an_unknown_name_lists_the_known_ones():
     registry = Registry([source("p", EXACT, NATIVE)])
-    with pytest.raises(BackendError, match="known are exact, native"):
+    with pytest.raises(BackendError, match="use one of exact, native"):
         registry.backend("nativ")
 
 

@@ -225,8 +225,8 @@ class Registry:
         for failure in self._failures:
             if failure.plugin == name:
                 return f"backend {name!r} ({failure.origin}) cannot be used: {failure.reason}"
-        known = ", ".join(sorted(self._announced)) or "none"
-        return f"no backend is named {name!r}: known are {known}; is its plugin installed?"
+        known = ", ".join(sorted(self._announced)) or "(none)"
+        return f"no backend is named {name!r}: use one of {known}, or install its plugin"
 
     def _load(self, spec: BackendSpec) -> Backend | BackendError:
         with _lock:

@@ -103,7 +103,8 @@ class Spelling:
         if len(args) > len(found.parameters):
             raise TracerError(
                 f"{called} takes at most {len(found.parameters)} positional arguments here, "
-                f"{len(args)} were given"
+                f"{len(args)} were given: leave out the last ones, or say mixad.stop_gradient(x) "
+                "if no derivative is meant"
             )
         bound = {}
         for name, value in (*zip(found.parameters, args, strict=False), *kwargs.items()):

@@ -63,6 +63,9 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
     if dtype is not None:
         x = astype(x, dtype)
         if not scalar_type_of(x.dtype).is_float:
-            raise TracerError(f"mean(dtype={dtype!r}): a mean is computed in a float dtype")
+            raise TracerError(
+                f"mean(dtype={dtype!r}): a mean is computed in a float dtype: pass one, or leave "
+                "dtype out"
+            )
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     return total(x, axis, keepdims=keepdims) / count

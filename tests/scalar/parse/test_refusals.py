@@ -3,7 +3,6 @@
 `MIXAD_UPDATE_EXPECTED=1 pytest tests/scalar/parse/test_refusals.py` writes the texts anew.
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES
 from mixad.scalar.types import BOOL, F32, F64, I8, I32, I64, U8, U64
 
 EXPECTED = Path(__file__).parent / "expected"
-UPDATE = os.environ.get("MIXAD_UPDATE_EXPECTED") == "1"
 
 CASES = {name: f for name, f in vars(refused).items() if name.startswith("refuse_")}
 TYPES = {
@@ -46,13 +44,9 @@ def message_of(name, function):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_refusal_says_where_why_and_what_instead(name):
-    message = message_of(name, CASES[name])
+def test_refusal_says_where_why_and_what_instead(name, check_stored):
     stored = EXPECTED / f"{name.removeprefix('refuse_')}.txt"
-    if UPDATE:
-        EXPECTED.mkdir(exist_ok=True)
-        stored.write_text(message)
-    assert message == stored.read_text()
+    check_stored(stored, message_of(name, CASES[name]))
 
 
 def test_every_refusal_has_a_way_out():

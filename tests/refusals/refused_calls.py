@@ -1,0 +1,425 @@
+"""Calls that are refused, each for one reason: what transforms, arrays and backends say."""
+
+import math
+import os
+from types import SimpleNamespace
+
+import array_api_strict
+import numpy as np
+
+import mixad
+from mixad import config, special
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.backends.registry import PluginSource, Registry
+from mixad.errors import BackendError
+
+X = np.asarray([1.0, 2.0, 3.0])
+STRICT = array_api_strict.ones(3)
+
+
+@mixad.broadcast
+def product(x, y):
+    return x * y
+
+
+def squares(x):
+    return (x * x).sum()
+
+
+def inside(operation):
+    """Do something with a value that is being differentiated."""
+    return mixad.grad(operation)(X.copy())
+
+
+# -- transforms ------------------------------------------------------------------------------------
+
+
+def refuse_no_function():
+    mixad.grad(3.0)
+
+
+def refuse_argnums_text():
+    mixad.grad(squares, argnums="x")(X)
+
+
+def refuse_argnums_out_of_range():
+    mixad.grad(squares, argnums=1)(X)
+
+
+def refuse_argnums_twice():
+    mixad.grad(product, argnums=(0, -2))(X, X)
+
+
+def refuse_whole_number():
+    mixad.grad(squares)(3)
+
+
+def refuse_text():
+    mixad.grad(squares)("x")
+
+
+def refuse_whole_numbers():
+    mixad.grad(squares)(np.arange(3))
+
+
+def refuse_complex():
+    mixad.grad(squares)(X + 1j)
+
+
+def refuse_no_scalar():
+    mixad.grad(lambda x: x * x)(X)
+
+
+def refuse_several_results():
+    mixad.grad(lambda x: (x.sum(), x.sum()))(X)
+
+
+def refuse_missing_return():
+    mixad.grad(lambda x: None)(X)
+
+
+def refuse_result_without_gradient():
+    mixad.grad(lambda x: np.asarray(3))(X)
+
+
+def refuse_result_that_is_no_array():
+    mixad.grad(lambda x: "text")(X)
+
+
+def refuse_aux_without_pair():
+    mixad.grad(squares, has_aux=True)(X)
+
+
+def refuse_single_primal():
+    mixad.value_and_vjp(squares, X, 1.0)
+
+
+def refuse_structure_of_cotangent():
+    mixad.value_and_vjp(lambda x: x * x, (X,), (X, X))
+
+
+def refuse_text_as_cotangent():
+    mixad.value_and_vjp(lambda x: x * x, (X,), "text")
+
+
+def refuse_shape_of_cotangent():
+    mixad.value_and_vjp(lambda x: x * x, (X,), np.ones(2))
+
+
+def refuse_library_of_cotangent():
+    mixad.value_and_vjp(lambda x: x * x, (X,), STRICT)
+
+
+# -- values that are differentiated ----------------------------------------------------------------
+
+
+def refuse_use_after_the_end():
+    kept = []
+    mixad.grad(lambda x: kept.append(x) or x.sum())(X)
+    kept[0] + 1
+
+
+def refuse_float():
+    mixad.grad(lambda x: math.exp(x))(1.0)
+
+
+def refuse_complex_number():
+    mixad.grad(lambda x: complex(x))(1.0)
+
+
+def refuse_item():
+    mixad.grad(lambda x: x.item())(1.0)
+
+
+def refuse_list():
+    inside(lambda x: x.tolist())
+
+
+def refuse_assignment():
+    def operation(x):
+        x[0] = 1.0
+
+    inside(operation)
+
+
+def refuse_change_in_place():
+    def operation(x):
+        x += 1
+        return x.sum()
+
+    inside(operation)
+
+
+def refuse_adding_into_an_array():
+    def operation(x):
+        total = np.zeros(3)
+        total += x
+        return total.sum()
+
+    inside(operation)
+
+
+def refuse_method_of_ufunc():
+    inside(lambda x: np.add.accumulate(x).sum())
+
+
+def refuse_function():
+    inside(lambda x: np.sort(x).sum())
+
+
+def refuse_method():
+    inside(lambda x: x.cumsum().sum())
+
+
+def refuse_function_that_makes_an_array():
+    inside(lambda x: np.asarray(x).sum())
+
+
+def refuse_option():
+    inside(lambda x: np.sum(x, where=X > 1))
+
+
+def refuse_too_many_arguments():
+    inside(lambda x: x.mean(0, None, None, False, 1, 2, 3, 4))
+
+
+def refuse_operand():
+    inside(lambda x: np.add(x, "text").sum())
+
+
+def refuse_index():
+    inside(lambda x: x[np.asarray([0, 1])].sum())
+
+
+def refuse_order_of_reshape():
+    inside(lambda x: x.reshape((3, 1), order="F").sum())
+
+
+def refuse_dtype_of_mean():
+    inside(lambda x: np.mean(x, dtype=np.int64))
+
+
+def refuse_attribute():
+    inside(lambda x: x.flat)
+
+
+def refuse_other_name_of_what_was_changed_in_place():
+    def operation(x):
+        total = other = x.sum()
+        total += 1
+        return other * total
+
+    mixad.grad(operation)(STRICT)
+
+
+def refuse_change_of_what_is_needed():
+    x = X.copy()
+
+    def loss(w):
+        found = (w * x * w).sum()
+        x[0] = 9.0
+        return found
+
+    os.environ["MIXAD_CHECK"] = "full"
+    try:
+        mixad.grad(loss)(X)
+    finally:
+        del os.environ["MIXAD_CHECK"]
+
+
+def refuse_libraries_in_an_operation():
+    inside(lambda x: (x @ STRICT).sum())
+
+
+def refuse_mixture_by_the_library():
+    mixad.grad(lambda x: (x + array_api_strict.ones(3, dtype=array_api_strict.int32)).sum())(STRICT)
+
+
+# -- kernels ---------------------------------------------------------------------------------------
+
+
+def refuse_argument():
+    product(X, "text")
+
+
+def refuse_narrow_floats():
+    product(X, np.ones(3, np.float16))
+
+
+def refuse_captured_complex_array():
+    z = X + 1j
+    mixad.broadcast(lambda x: x * z)(X)
+
+
+def refuse_byte_order():
+    product(X, X.astype(">f8"))
+
+
+def refuse_subclass_of_array():
+    class Masked(np.ndarray):
+        pass
+
+    product(X, X.view(Masked))
+
+
+def refuse_shapes():
+    product(X, np.ones(2))
+
+
+def refuse_libraries():
+    product(X, STRICT)
+
+
+def refuse_mixture_of_kinds():
+    product(STRICT, array_api_strict.ones(3, dtype=array_api_strict.int32))
+
+
+def refuse_large_integer():
+    product(X, 2**70)
+
+
+def refuse_gradient_of_indexed_array():
+    def loss(table):
+        return mixad.broadcast(lambda i: table[i])(np.asarray([0, 1])).sum()
+
+    mixad.grad(loss)(X)
+
+
+def refuse_missing_derivative():
+    def slope(x):
+        return mixad.grad(lambda x: mixad.broadcast(lambda x: special.trigamma(x))(x).sum())(x)
+
+    slope(X)
+
+
+def refuse_unknown_wrt():
+    product.duals(X, X, wrt="z")
+
+
+def refuse_wrt_of_integers():
+    product.duals(X, np.arange(3), wrt="y")
+
+
+def refuse_too_many_duals():
+    many = mixad.broadcast(lambda a, b, c, d, e, f, g, h, i, j, k: a * b * c * d * e * f * g)
+    many.duals(*(X,) * 11)
+
+
+def refuse_array_for_special_function():
+    special.sin(X)
+
+
+def refuse_number_of_arguments_for_special_function():
+    special.sin(1.0, 2.0)
+
+
+# -- options and backends --------------------------------------------------------------------------
+
+
+def refuse_dtype_for_special_function():
+    special.sin(np.float16(1.0))
+
+
+def refuse_strategy():
+    mixad.broadcast(strategy="fast")
+
+
+def refuse_placement():
+    product.with_options(placement="backward")
+
+
+def refuse_chunk():
+    product.with_options(chunk=11)
+
+
+def refuse_empty_backend():
+    product.with_options(backend="")
+
+
+def refuse_variable():
+    os.environ["MIXAD_NUM_THREADS"] = "many"
+    try:
+        config.NUM_THREADS.read()
+    finally:
+        del os.environ["MIXAD_NUM_THREADS"]
+
+
+def _registry(load, **options):
+    """Return a registry of one backend, for float64 arrays of NumPy on the CPU."""
+    capability = Capability(("numpy",), ("cpu",), frozenset({"float64"}), native=True)
+    spec = BackendSpec("abacus", API_VERSION, capability, load, "install abacus-beads")
+    plugin = SimpleNamespace(mixad_backends=hookimpl(lambda: [spec]))
+    return Registry([PluginSource("abacus", "dist-abacus 1.0", lambda: plugin)], **options)
+
+
+def _without_beads():
+    raise BackendError("no beads on this machine")
+
+
+def refuse_backend_that_is_not_there():
+    _registry(_without_beads).backend("bead")
+
+
+def refuse_backend_that_fails():
+    _registry(_without_beads).backend("abacus")
+
+
+def refuse_blocked_backend():
+    _registry(_without_beads, block=frozenset({"abacus"})).backend("abacus")
+
+
+def refuse_backend_that_is_not_allowed():
+    _registry(_without_beads, allow=frozenset({"cpu"})).backend("abacus")
+
+
+def refuse_where_none_serves():
+    _registry(_without_beads).resolve("numpy", "cpu", frozenset({"float64"}))
+
+
+def refuse_dtype_that_none_serves():
+    _registry(_without_beads).resolve("numpy", "cpu", frozenset({"float64", "int8"}))
+
+
+# -- tensors of torch ------------------------------------------------------------------------------
+
+
+def refuse_torch_that_requires_grad():
+    import torch
+
+    product(torch.ones(3, requires_grad=True), 2.0)
+
+
+def refuse_torch_without_elements():
+    import torch
+
+    product(torch.ones(3, device="meta"), 2.0)
+
+
+def refuse_torch_sparse():
+    import torch
+
+    product(torch.ones(3).to_sparse(), 2.0)
+
+
+def refuse_torch_under_vmap():
+    import torch
+
+    torch.func.vmap(lambda x: product(x, 2.0))(torch.ones(3))
+
+
+def refuse_torch_subclass():
+    import torch
+
+    class Named(torch.Tensor):
+        pass
+
+    product(torch.ones(3).as_subclass(Named), 2.0)
+
+
+def refuse_torch_change_in_place():
+    import torch
+
+    def loss(x):
+        torch.ones(3).add_(x)
+
+    mixad.grad(loss)(torch.ones(3))
