@@ -28,7 +28,13 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
 
-_SYMBOLS = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "not": "~", "powi": "**"}
+_SYMBOLS = {
+    "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "not": "~",
+    "powi": "**", "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "neg": "-",
+    "pos": "+",
+}  # fmt: skip
+
+_FLOAT_BITS = 1024  # of the largest integers that are floats
 
 # x ** n becomes multiplications up to this n: their error stays within pow's own.
 _MOST_FACTORS = 8
@@ -104,7 +110,7 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
         typed = _counted(frame, node, name, typed)
     if op.domain in ("integer", "bits") and typed.type.is_float:
         raise frame.type_error(
-            node, f"`{_SYMBOLS[name]}` takes integers, not {typed}", "convert with int(...)"
+            node, f"`{_written(node, name)}` takes integers, not {typed}", "convert with int(...)"
         )
     if typed.weak and typed.type == I64 and name in OPS:
         return _python_integer(frame, node, name, scalars)
@@ -176,18 +182,23 @@ def floating(
 
 def positive(frame: Frame, node: Located, x: Scalar) -> Scalar:
     """Return ``+x``."""
-    return frame.convert(x, _counted(frame, node, "neg", x.typed)) if x.typed.type.is_bool else x
+    return frame.convert(x, _counted(frame, node, "pos", x.typed)) if x.typed.type.is_bool else x
 
 
 def _counted(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:
     """Comparisons take booleans as 0 and 1; Python's count as integers, arrays' are refused."""
-    if BY_NAME[name].result == "bool" or typed.weak:
+    if typed.weak or (name in BY_NAME and BY_NAME[name].result == "bool"):
         return Typed(I64, typed.weak)
     raise frame.type_error(
         node,
-        f"`{name}` of booleans: libraries disagree about its type",
+        f"`{_written(node, name)}` of booleans: libraries disagree about its type",
         "use int(...), or `and`, `or`, `not`",
     )
+
+
+def _written(node: Located, name: str) -> str:
+    """Return how the user writes an op."""
+    return ast.unparse(node.func) if isinstance(node, ast.Call) else _SYMBOLS.get(name, name)
 
 
 def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
@@ -223,6 +234,8 @@ def whole(frame: Frame, node: Located, value: int) -> Scalar:
         return frame.constant(value)
     unsigned = f"np.uint64({value}), or " if fits(value, U64) else ""
     hint = f"{unsigned}write it as a float"
+    if value.bit_length() > _FLOAT_BITS:
+        hint = "a number that floats hold: those up to 1.8e308"
     text = ast.unparse(node) if isinstance(node, ast.expr) else "this integer"
     raise frame.type_error(node, f"{spelled(value, text)} does not fit into int64", hint)
 
@@ -284,7 +297,7 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     exponent = y.atom.value if isinstance(y.atom, Const) else None
     typed = join(frame, node, (x, y))
     if typed.type.is_bool:
-        typed = _counted(frame, node, "mul", typed)
+        typed = _counted(frame, node, "powi", typed)
     if not typed.type.is_float:
         return _integer_power(frame, node, x, y, typed)
     (base,) = converted(frame, node, (x,), typed)
