@@ -16,7 +16,7 @@ from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, I64, U64, ScalarType
 
-__all__ = ["apply", "binary", "compare", "power", "unary", "whole"]
+__all__ = ["apply", "binary", "compare", "power", "python_integer", "unary", "whole"]
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -113,18 +113,18 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
             node, f"`{_written(node, name)}` takes integers, not {typed}", "convert with int(...)"
         )
     if typed.weak and typed.type == I64 and name in OPS:
-        return _python_integer(frame, node, name, scalars)
+        return python_integer(frame, node, name, scalars)
     atoms = converted(frame, node, scalars, typed)
     if typed.weak and op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
         return _known(frame, name, atoms, typed)
     return Scalar(frame.builder.op(name, *atoms), typed.weak)
 
 
-def _python_integer(
+def python_integer(
     frame: Frame, node: Located, name: str, scalars: Sequence[Scalar], result: Atom | None = None
 ) -> Scalar:
     """Return an op of Python integers: of constants computed now, else checked at every call."""
-    numbers = [int(s.atom.value) for s in scalars if isinstance(s.atom, Const)]
+    numbers = [s.atom.value for s in scalars if isinstance(s.atom, Const)]
     value = computed(name, numbers) if len(numbers) == len(scalars) else None
     if value is not None:
         return whole(frame, node, value)
@@ -334,7 +334,7 @@ def _integer_power(frame: Frame, node: Located, x: Scalar, y: Scalar, typed: Typ
     if exponent is None or exponent > _MOST_FACTORS:
         return apply(frame, node, "powi", (x, y))
     if typed.weak:
-        return _python_integer(frame, node, "powi", (x, y), _product(frame, base, exponent))
+        return python_integer(frame, node, "powi", (x, y), _product(frame, base, exponent))
     return Scalar(_product(frame, base, exponent), typed.weak)
 
 
