@@ -568,9 +568,28 @@ def summed(start: Any, x: Any) -> Any:
     return start
 
 
-def test_python_integers_computed_in_a_kernel_wrap_at_the_type_beside_them() -> None:
+def test_python_integers_computed_of_an_element_wrap_at_the_type_beside_them() -> None:
+    kernel = mixad.broadcast(lambda x, y: x + (int(y) + 299))
+    np.testing.assert_array_equal(kernel(np.asarray([1], np.int8), np.ones(1)), [1 + 300 - 256])
+
+
+def test_python_integers_computed_of_others_must_fit_as_in_numpy() -> None:
+    x = np.asarray([1], np.int8)
     kernel = mixad.broadcast(lambda x, k: x + (k + 1))
-    np.testing.assert_array_equal(kernel(np.asarray([1], np.int8), 299), [1 + 300 - 256])
+    np.testing.assert_array_equal(kernel(x, 99), x + 100)
+    for f in (kernel, lambda x, k: x + (k + 1)):
+        with pytest.raises(OverflowError, match="Python integer 300"):
+            f(x, 299)
+
+
+LARGE = 10**9
+
+
+def test_product_of_captured_integers_does_not_wrap_beside_floats() -> None:
+    kernel = mixad.broadcast(lambda t: t * (LARGE * LARGE))
+    assert kernel(np.ones(1)) == [1e18]
+    with pytest.raises(OverflowError, match=r"the value of 'LARGE \* LARGE \* LARGE'"):
+        mixad.broadcast(lambda t: t * (LARGE * LARGE * LARGE))(np.ones(1))
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u4", "u8"])

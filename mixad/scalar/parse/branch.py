@@ -12,7 +12,7 @@ from mixad.scalar.parse.analysis import exits_always, may_exit
 from mixad.scalar.parse.frame import Frame, State, is_false
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt, shape_of, types_in
-from mixad.scalar.parse.values import Bound, Scalar, Value, kind_of
+from mixad.scalar.parse.values import Bound, Scalar, Value, is_called, kind_of
 from mixad.scalar.types import BOOL
 
 __all__ = ["Path", "one_kind", "run_block", "select", "unless"]
@@ -187,7 +187,7 @@ def _shape(
 
 def one_kind(a: Value, b: Value, otherwise: str) -> str:
     """Return what to write instead of values that have no common type."""
-    if "function" in (kind_of(a), kind_of(b)):
+    if is_called(a) or is_called(b):
         return "call the function in each case, and choose between the results"
     return otherwise
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +16,7 @@ from mixad.scalar.parse.intrinsics import intrinsic
 from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.snapshot import FunctionSource, read_function
+from mixad.scalar.parse.uncallable import instead, is_transform, refused_transform, uncallable
 from mixad.scalar.parse.values import Bound, Closure, Helper, Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.types import U64
 
@@ -62,6 +62,8 @@ def _unsigned(frame: Frame, node: ast.expr, value: int) -> Value:
 
 def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> Value:
     source = frame.walk.snapshot.sources[index]
+    if is_transform(source.function):
+        raise frame.error(node, *refused_transform(ast.unparse(node.func), source.function))
     defaults = _defaults(frame, node, source, index)
     try:
         return _inlined(frame, node, source.info, arguments, defaults, index, None)
@@ -225,37 +227,12 @@ def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments)
     if handler is not None:
         return handler(frame, node, arguments)
     name = ast.unparse(node.func)
-    if "random" in name.split("."):
-        raise frame.error(
-            node,
-            f"`{name}`: random numbers in a kernel would differ each time it runs",
-            "draw them before, and pass them as an argument",
-        )
-    if hasattr(getattr(function.value, "__self__", None), "ndim"):
-        raise frame.error(
-            node,
-            f"`{name}` is of a whole array",
-            "call it before, and read the result in the kernel",
-        )
-    if isinstance(function.value, functools.partial):
-        raise frame.error(
-            node, f"`{name}` is a functools.partial", "a function, or a lambda, that fills them in"
-        )
+    known = uncallable(name, function.value)
+    if known is not None:
+        raise frame.error(node, *known)
     if unwrapped(function.value) is not None:
         raise _unreadable(frame, node, function.value)
-    raise frame.error(
-        node.func,
-        f"`{name}` cannot be called in a kernel",
-        _HINTS.get(name, "use functions of math, numpy, mixad.special, or your own"),
-    )
-
-
-_HINTS = {
-    "print": "return the value, as one more output",
-    "isinstance": "leave it out: a kernel is compiled for each combination of types",
-    "sorted": "use min and max",
-    "list": "use a tuple",
-}
+    raise frame.error(node.func, f"`{name}` is not supported in a kernel", instead(function.value))
 
 
 def _unreadable(frame: Frame, node: ast.Call, function: object) -> KernelError:
@@ -263,4 +240,5 @@ def _unreadable(frame: Frame, node: ast.Call, function: object) -> KernelError:
         read_function(function)
     except KernelSyntaxError as error:
         return frame.error(node, error.message, error.hint)
-    return frame.error(node, "this function cannot be compiled", "a plain function of numbers")
+    name = ast.unparse(node.func)
+    return frame.error(node, f"`{name}` cannot be compiled", "a plain function of numbers")

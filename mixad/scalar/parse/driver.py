@@ -107,6 +107,8 @@ def parse(
     frame.state = State(names)
     result = inline(frame)
     outputs = result.items if isinstance(result, Tuple) else (result,)
+    if not outputs:
+        raise frame.type_error(_last(frame), "a kernel without a result", "return a number")
     program = without_dead_code(builder.finish([_output(frame, value) for value in outputs]))
     limits, steps = _limits(walk, program)
     single = not isinstance(result, Tuple)
@@ -155,10 +157,15 @@ def _name(parsed: Parsed, place: int) -> str:
     return parsed.program.params[place].name if step < 0 else parsed.steps[step].text
 
 
+def _last(frame: Frame) -> Any:
+    """Return where a function's result is, for messages."""
+    node = frame.info.node
+    return node.body if isinstance(node, ast.Lambda) else node.body[-1]
+
+
 def _output(frame: Frame, value: Value) -> Atom:
     """Return an output; a weak one takes the library's default type."""
-    node = frame.info.node
-    place: Any = node.body if isinstance(node, ast.Lambda) else node.body[-1]
+    place = _last(frame)
     if isinstance(value, Tuple):
         raise frame.type_error(
             place,

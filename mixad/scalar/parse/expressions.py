@@ -19,7 +19,16 @@ from mixad.scalar.parse.operators import apply, binary, compare, unary, whole
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.statements import closure
 from mixad.scalar.parse.unify import Mismatch, joined, rebuilt, shape_of
-from mixad.scalar.parse.values import Captured, Object, Scalar, Tuple, Value, kind_of, way_out
+from mixad.scalar.parse.values import (
+    Captured,
+    Object,
+    Scalar,
+    Tuple,
+    Value,
+    is_called,
+    kind_of,
+    way_out,
+)
 from mixad.scalar.types import BOOL, I64
 
 __all__ = ["EXPRESSIONS"]
@@ -164,12 +173,18 @@ def _meet(
     except Mismatch:
         raise frame.type_error(
             node,
-            f"this is a {kind_of(yes[1])} or a {kind_of(no[1])}, depending on a condition",
+            _either(kind_of(yes[1]), kind_of(no[1])),
             one_kind(yes[1], no[1], "give both values one type"),
         ) from None
     for path, value in (yes, no):
         path.give(value, shape, node)
     return rebuilt(shape, iter(select(frame, cond, yes[0], no[0], frame.builder.line)))
+
+
+def _either(one: str, other: str) -> str:
+    if one == other:
+        return f"which {one} this is depends on a condition"
+    return f"this is a {one} or a {other}, depending on a condition"
 
 
 def _tuple(frame: Frame, node: ast.Tuple) -> Value:
@@ -257,6 +272,12 @@ def _selected(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value)
     if isinstance(yes, Tuple) and isinstance(no, Tuple) and len(yes.items) == len(no.items):
         pairs = zip(yes.items, no.items, strict=True)
         return Tuple(tuple(_selected(frame, node, cond, a, b) for a, b in pairs))
+    if is_called(yes) or is_called(no):
+        raise frame.type_error(
+            node,
+            "which function this is depends on an index that is known at run time only",
+            "call each of them, and index the tuple of their results",
+        )
     choices = (frame.as_scalar(v, node) for v in (yes, no))
     return apply(frame, node, "where", (cond, *choices))
 

@@ -33,6 +33,7 @@ from mixad.scalar.parse.values import (
     Tuple,
     Value,
     kind_of,
+    kind_of_object,
     way_out,
 )
 from mixad.scalar.promotion_rules import Rules, Typed
@@ -275,7 +276,7 @@ class Frame:
                 node, f"{name!r} is not defined", "define it before the call, or mend its spelling"
             )
         if address in snapshot.functions:
-            return Helper(snapshot.functions[address])
+            return Helper(snapshot.functions[address], kind_of_object(value))
         argument = snapshot.arguments.get(address)
         if argument is not None:
             return Captured(address, name, argument)

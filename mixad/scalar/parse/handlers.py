@@ -24,14 +24,23 @@ class Arguments:
 Handler: TypeAlias = Callable[[Frame, ast.Call, Arguments], Value]
 
 
+# Options of NumPy's functions that cannot be passed by position either.
+_OPTIONS = frozenset({"dtype", "out", "where", "casting", "order", "subok", "axis", "keepdims"})
+
+
 def numbers(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> list[Scalar]:
     """Return the arguments of a call as numbers; their number must be one of ``counts``."""
     name = ast.unparse(node.func)
     if arguments.keywords:
+        options = sorted(f"`{k}`" for k in _OPTIONS.intersection(arguments.keywords))
         raise frame.error(
-            node, f"`{name}` takes no keyword arguments in a kernel", "pass them by position"
+            node,
+            f"`{name}` takes no keyword arguments in a kernel",
+            f"leave {' and '.join(options)} out, and convert or choose its result"
+            if options
+            else "pass them by position",
         )
     given = arguments.positional
     if len(given) not in counts:

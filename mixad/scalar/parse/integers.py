@@ -67,14 +67,14 @@ def stepped(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> 
     return steps
 
 
-def computed(name: str, numbers: Sequence[int | None]) -> int | None:
-    """Return the value of an op of `OPS`, or None where Python has none, or no integer."""
-    given = [int(n) for n in numbers if n is not None]
+def computed(name: str, numbers: Sequence[float | None]) -> int | None:
+    """Return the value of an op of `OPS` for numbers made integers, or None where there is none."""
+    given = [n for n in numbers if n is not None]
     if len(given) < len(numbers):
         return None
     try:
-        return OPS[name](*given)
-    except (ValueError, ZeroDivisionError):  # what the op gives there is no matter of its range
+        return OPS[name](*map(int, given))
+    except (ValueError, ZeroDivisionError, OverflowError):  # int(nan): no matter of its range
         return None
 
 
@@ -97,7 +97,7 @@ OPS: Mapping[str, Callable[..., int]] = MappingProxyType({
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg,
     "floordiv": operator.floordiv, "mod": operator.mod, "abs": abs, "powi": _power,
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.invert,
-    "shl": _shifted, "shr": operator.rshift, "minimum": min, "maximum": max,
+    "shl": _shifted, "shr": operator.rshift, "minimum": min, "maximum": max, "convert": int,
 })  # fmt: skip
 """What is computed exactly of integers, by the names of the ops."""
 

@@ -222,6 +222,8 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
     if to.type.is_bool:
         return Scalar(frame.truth_of(x), x.weak and to.weak)
     (atom,) = operators.converted(frame, node, (x,), to)
+    if to == Typed(I64, True) and x.typed == Typed(F64, True):
+        return operators.python_integer(frame, node, "convert", (x,), atom)
     return Scalar(atom, to.weak)
 
 

@@ -16,7 +16,7 @@ from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, I64, U64, ScalarType
 
-__all__ = ["apply", "binary", "compare", "power", "unary", "whole"]
+__all__ = ["apply", "binary", "compare", "power", "python_integer", "unary", "whole"]
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -28,7 +28,13 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
 
-_SYMBOLS = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "not": "~", "powi": "**"}
+_SYMBOLS = {
+    "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "not": "~",
+    "powi": "**", "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "neg": "-",
+    "pos": "+",
+}  # fmt: skip
+
+_FLOAT_BITS = 1024  # of the largest integers that are floats
 
 # x ** n becomes multiplications up to this n: their error stays within pow's own.
 _MOST_FACTORS = 8
@@ -104,21 +110,21 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
         typed = _counted(frame, node, name, typed)
     if op.domain in ("integer", "bits") and typed.type.is_float:
         raise frame.type_error(
-            node, f"`{_SYMBOLS[name]}` takes integers, not {typed}", "convert with int(...)"
+            node, f"`{_written(node, name)}` takes integers, not {typed}", "convert with int(...)"
         )
     if typed.weak and typed.type == I64 and name in OPS:
-        return _python_integer(frame, node, name, scalars)
+        return python_integer(frame, node, name, scalars)
     atoms = converted(frame, node, scalars, typed)
     if typed.weak and op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
         return _known(frame, name, atoms, typed)
     return Scalar(frame.builder.op(name, *atoms), typed.weak)
 
 
-def _python_integer(
+def python_integer(
     frame: Frame, node: Located, name: str, scalars: Sequence[Scalar], result: Atom | None = None
 ) -> Scalar:
     """Return an op of Python integers: of constants computed now, else checked at every call."""
-    numbers = [int(s.atom.value) for s in scalars if isinstance(s.atom, Const)]
+    numbers = [s.atom.value for s in scalars if isinstance(s.atom, Const)]
     value = computed(name, numbers) if len(numbers) == len(scalars) else None
     if value is not None:
         return whole(frame, node, value)
@@ -176,18 +182,23 @@ def floating(
 
 def positive(frame: Frame, node: Located, x: Scalar) -> Scalar:
     """Return ``+x``."""
-    return frame.convert(x, _counted(frame, node, "neg", x.typed)) if x.typed.type.is_bool else x
+    return frame.convert(x, _counted(frame, node, "pos", x.typed)) if x.typed.type.is_bool else x
 
 
 def _counted(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:
     """Comparisons take booleans as 0 and 1; Python's count as integers, arrays' are refused."""
-    if BY_NAME[name].result == "bool" or typed.weak:
+    if typed.weak or (name in BY_NAME and BY_NAME[name].result == "bool"):
         return Typed(I64, typed.weak)
     raise frame.type_error(
         node,
-        f"`{name}` of booleans: libraries disagree about its type",
+        f"`{_written(node, name)}` of booleans: libraries disagree about its type",
         "use int(...), or `and`, `or`, `not`",
     )
+
+
+def _written(node: Located, name: str) -> str:
+    """Return how the user writes an op."""
+    return ast.unparse(node.func) if isinstance(node, ast.Call) else _SYMBOLS.get(name, name)
 
 
 def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
@@ -223,6 +234,8 @@ def whole(frame: Frame, node: Located, value: int) -> Scalar:
         return frame.constant(value)
     unsigned = f"np.uint64({value}), or " if fits(value, U64) else ""
     hint = f"{unsigned}write it as a float"
+    if value.bit_length() > _FLOAT_BITS:
+        hint = "a number that floats hold: those up to 1.8e308"
     text = ast.unparse(node) if isinstance(node, ast.expr) else "this integer"
     raise frame.type_error(node, f"{spelled(value, text)} does not fit into int64", hint)
 
@@ -284,7 +297,7 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     exponent = y.atom.value if isinstance(y.atom, Const) else None
     typed = join(frame, node, (x, y))
     if typed.type.is_bool:
-        typed = _counted(frame, node, "mul", typed)
+        typed = _counted(frame, node, "powi", typed)
     if not typed.type.is_float:
         return _integer_power(frame, node, x, y, typed)
     (base,) = converted(frame, node, (x,), typed)
@@ -321,7 +334,7 @@ def _integer_power(frame: Frame, node: Located, x: Scalar, y: Scalar, typed: Typ
     if exponent is None or exponent > _MOST_FACTORS:
         return apply(frame, node, "powi", (x, y))
     if typed.weak:
-        return _python_integer(frame, node, "powi", (x, y), _product(frame, base, exponent))
+        return python_integer(frame, node, "powi", (x, y), _product(frame, base, exponent))
     return Scalar(_product(frame, base, exponent), typed.weak)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,7 +28,9 @@ __all__ = [
     "Scalar",
     "Tuple",
     "Value",
+    "is_called",
     "kind_of",
+    "kind_of_object",
     "way_out",
 ]
 
@@ -63,9 +66,10 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A Python function from outside, by its place in the snapshot."""
+    """A Python function from outside, by its place in the snapshot; ``kind`` is for messages."""
 
     index: int
+    kind: str = field(default="function", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +112,28 @@ def kind_of(value: Value) -> str:
                 if value.argument.rank
                 else str(value.argument.type)
             )
-        case Helper() | Closure():
+        case Helper():
+            return value.kind
+        case Closure():
             return "function"
-    return "function" if callable(value.value) else type(value.value).__name__
+    return kind_of_object(value.value)
+
+
+def kind_of_object(value: Any) -> str:
+    """Describe an object's type for a message; what is called like a function may be none."""
+    if isinstance(value, type):
+        return "class"
+    if isinstance(value, functools.partial):
+        return "functools.partial"
+    if isinstance(getattr(type(value), "__call__", None), FunctionType):  # noqa: B004  (which one)
+        return "function" if hasattr(value, "__wrapped__") else f"{type(value).__name__} object"
+    return "function" if callable(value) else type(value).__name__
+
+
+def is_called(value: Value) -> bool:
+    """Whether a value is there to be called."""
+    called = isinstance(value, Object) and callable(value.value)
+    return called or isinstance(value, Helper | Closure)
 
 
 def way_out(value: Value, spelled: str) -> str:

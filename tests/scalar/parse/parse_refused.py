@@ -2,10 +2,10 @@
 """Functions that are refused, each for one reason.  Line numbers are part of the expected texts."""
 
 import functools
-import math
+import math, operator
 import random
 
-import numpy as np
+import mixad, numpy as np
 
 LIST = [1.0, 2.0]
 PAIR = (1.0, 2.0)
@@ -627,3 +627,129 @@ def refuse_zip_of_different_lengths(x):
 
 def refuse_nested_result(x):
     return x, (x, 2.0)
+
+
+def refuse_large_power(x):
+    return x * 10**20
+
+
+def refuse_large_shift(x):
+    return x * (1 << 63)
+
+
+def refuse_very_large_power(x):
+    return x + 10**10**10
+
+
+def refuse_transform(x):
+    return mixad.grad(lambda u: u * u)(x)
+
+
+GRADIENT = mixad.grad(math.sin)
+
+
+def refuse_gradient(x):
+    return GRADIENT(x)
+
+
+def refuse_broadcast(x):
+    return mixad.broadcast(lambda u: u * u)(x)
+
+
+def refuse_ldexp(x):
+    return math.ldexp(x, 2)
+
+
+def refuse_remainder(x):
+    return math.remainder(x, x)
+
+
+def refuse_operator(x):
+    return operator.mul(x, x)
+
+
+def refuse_making_partial(x):
+    return functools.partial(math.pow, 2.0)(x)
+
+
+def refuse_reduce(x):
+    return functools.reduce(max, (x, x))
+
+
+def refuse_getattr(x):
+    return getattr(x, "real")
+
+
+def refuse_type(x):
+    return type(x)(2)
+
+
+def refuse_complex_function(x):
+    return np.complex128(x) * x
+
+
+def refuse_making_array(x):
+    return np.zeros(3)
+
+
+def refuse_numpy_sum(x):
+    return np.sum(x)
+
+
+def refuse_numpy_norm(x):
+    return np.linalg.norm(x)
+
+
+def refuse_ufunc_reduction(x):
+    return np.add.reduce(x)
+
+
+def refuse_calling_none(x):
+    return NOTHING(x)
+
+
+NOTHING = None
+
+
+def refuse_floor_of_booleans(b):
+    return np.floor(b)
+
+
+def refuse_power_of_booleans(a, b):
+    return a**b
+
+
+def refuse_plus_of_booleans(b):
+    return +b
+
+
+class Doubled:
+    def __call__(self, x):
+        return 2 * x
+
+
+DOUBLED = Doubled()
+
+
+def refuse_indexing_object(x):
+    return DOUBLED[0] * x
+
+
+def refuse_object_as_number(x):
+    return DOUBLED * x
+
+
+def refuse_object_or_number(x):
+    return (DOUBLED if x > 0 else 1.0) * x
+
+
+def refuse_option_of_numpy(x):
+    return np.sin(x, dtype=np.float32)
+
+
+def refuse_choosing_functions_by_index(x):
+    return (math.sin, math.cos)[int(x > 1)](x)
+
+
+def refuse_no_result(x):
+    return ()

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 from parse_compiled import from_source, parsed, run
 
@@ -13,7 +14,7 @@ REFUSED = [
     "t * 10**20", "t * 10**19", "t * 2**64", "t + 10**400", "t + 10**10**10", "t + 2**63",
     "t * (10**20) / (10**19)", "t < 10**19", "t * (1 << 64)", "t * (3000000000 * 4000000000)",
     "t * -(10**19)", "t - ~(2**64)", "t * (2**62 + 2**62)", "t * pow(10, 19)",
-    "t * sum((2**62, 2**62))",
+    "t * int(1e20)", "t * int(-1e300)", "t * sum((2**62, 2**62))",
 ]  # fmt: skip
 
 
@@ -56,6 +57,13 @@ def test_product_of_captured_integers_must_fit_at_every_call(text):
     assert checked(f"t * ({text})", N=7) == eval(text, {"N": 7})
     with pytest.raises(KernelOverflowError, match=r"the value of .* out of bounds for int64"):
         checked(f"t * ({text})", N=10**9 + 1)
+
+
+def test_integer_of_a_captured_float_must_fit():
+    assert checked("t * int(F)", F=-3.7) == -3
+    assert checked("t * int(F)", F=float("nan")) == checked("t * int(np.nan)", np=np)
+    with pytest.raises(KernelOverflowError, match=r"the value of 'int\(F\)'"):
+        checked("t * int(F)", F=1e20)
 
 
 def test_very_large_value_is_told_as_it_is_spelled():

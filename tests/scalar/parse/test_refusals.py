@@ -31,6 +31,9 @@ TYPES = {
     "refuse_reciprocal_of_integers": (I32,),
     "refuse_degrees_of_narrow_integers": (I8,),
     "refuse_square_of_booleans": (BOOL,),
+    "refuse_floor_of_booleans": (BOOL,),
+    "refuse_power_of_booleans": (BOOL, BOOL),
+    "refuse_plus_of_booleans": (BOOL,),
 }
 
 

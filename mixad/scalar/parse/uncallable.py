@@ -1,0 +1,101 @@
+"""Functions that a kernel cannot call, and what to write instead."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["instead", "is_transform", "refused_transform", "uncallable"]
+
+
+def uncallable(name: str, function: Any) -> tuple[str, str] | None:
+    """Return the message and the hint for a function that is known not to work on numbers.
+
+    None for one whose source tells more.  ``name`` is how the user spells it.
+    """
+    if "random" in name.split("."):
+        return (
+            f"`{name}`: random numbers in a kernel would differ each time it runs",
+            "draw them before, and pass them as an argument",
+        )
+    if hasattr(getattr(function, "__self__", None), "ndim"):
+        return f"`{name}` is of a whole array", "call it before, and read the result in the kernel"
+    if isinstance(function, functools.partial):
+        return f"`{name}` is a functools.partial", _FILLED
+    if function is None:
+        return f"`{name}` is None, not a function", "define the function before the call"
+    if _is_complex(function):
+        return f"`{name}`: complex numbers are not supported in a kernel", "two real numbers"
+    if _of_arrays(function):
+        return (
+            f"`{name}` works on whole arrays: a kernel sees one element",
+            "call it before, or on the kernel's results",
+        )
+    return None
+
+
+_FILLED = "a function, or a lambda, that fills them in"
+
+
+def _is_complex(function: Any) -> bool:
+    return isinstance(function, type) and issubclass(function, complex | np.complexfloating)
+
+
+def _of_arrays(function: Any) -> bool:
+    """Whether a function is one of NumPy's, other than those of single elements."""
+    if isinstance(getattr(function, "__self__", None), np.ufunc):  # np.add.reduce
+        return True
+    module = getattr(function, "__module__", None) or ""
+    return module.split(".")[0] == "numpy" and not isinstance(function, np.ufunc | type)
+
+
+def is_transform(function: Any) -> bool:
+    """Whether a plain function is one of mixad's own, which work on arrays and on functions."""
+    module = str(function.__globals__.get("__name__", ""))
+    return module.startswith("mixad.") and not module.startswith(_OF_NUMBERS)
+
+
+def refused_transform(name: str, function: Any) -> tuple[str, str]:
+    """Return the message and the hint for one of mixad's own functions."""
+    if str(function.__globals__.get("__name__")) == "mixad.broadcast":
+        hint = "call the function itself: it is compiled with the kernel"
+    else:
+        hint = "apply it outside, to a function that calls the kernel"
+    return f"`{name}` is of mixad, for use outside kernels: a kernel cannot call it", hint
+
+
+_OF_NUMBERS = ("mixad.scalar.", "mixad.special")
+"""Modules of mixad with functions of numbers."""
+
+
+def instead(function: Any) -> str:
+    """Return what to write for a function that nothing stands for."""
+    if getattr(function, "__module__", None) in ("operator", "_operator"):
+        return "the operator itself, such as a * b"
+    try:
+        found = _INSTEAD.get(function)
+    except TypeError:  # not hashable
+        found = None
+    return found or "its formula, written with operators; or its value, computed before the call"
+
+
+_TYPES = "leave it out: a kernel is compiled for each combination of types"
+_INSTEAD: Mapping[Any, str] = MappingProxyType({
+    print: "return the value, as one more output",
+    isinstance: _TYPES, type: _TYPES, issubclass: _TYPES,
+    sorted: "use min and max", list: "use a tuple", set: "use a tuple", dict: "use names",
+    map: "a `for` loop over a tuple", filter: "`if` in a `for` loop over a tuple",
+    str: "return the number", getattr: "the attribute itself, such as self.rate",
+    functools.partial: _FILLED, functools.reduce: "a `for` loop over a tuple",
+    math.ldexp: "x * 2.0**n", math.dist: "math.hypot(a - c, b - d)",
+    math.fsum: "sum((x, y, z)), which rounds each sum",
+    math.modf: "np.trunc(x), and x - np.trunc(x)", math.prod: "x * y * z",
+    math.ulp: "np.nextafter(abs(x), math.inf) - abs(x)", math.gcd: "a `while` loop with %",
+    math.factorial: "math.gamma(n + 1.0), or the number, computed before the call",
+    math.comb: "the number, computed before the call",
+})  # fmt: skip
