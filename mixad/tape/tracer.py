@@ -21,7 +21,7 @@ from mixad.backends.arrays import as_array, is_scalar
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
-from mixad.tape.held import Held
+from mixad.tape.held import Held, Reader
 
 if TYPE_CHECKING:
     from mixad.tape.node import Node
@@ -292,11 +292,11 @@ def locked(levels: frozenset[Level]) -> AbstractContextManager[Any]:
     return locks
 
 
-def kept(value: Any, levels: frozenset[Level]) -> Any:
+def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> Any:
     """Return an argument as nodes and pending calls keep it: an array is watched for changes."""
     if isinstance(value, (Tracer, np.generic)) or is_scalar(value):
         return as_array(value)
-    return Held(value, check_mode(levels))
+    return Held(value, check_mode(levels), reader, index)
 
 
 def stripped(value: Any, level: Level) -> Any:
