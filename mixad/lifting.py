@@ -16,7 +16,7 @@ from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.node import ConstantNode, InputNode, library_beside
-from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, leaked, stripped
 
 __all__ = ["Inputs", "Outputs", "called", "check_scalar", "lifted", "returned_aux",
            "warn_if_constant"]  # fmt: skip
@@ -129,11 +129,21 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
     return cell
 
 
+def _result(f: Function, arguments: list[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        return f(*arguments, **kwargs)
+    except ValueError as error:
+        refusal = leaked(error)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
 def called(
     f: Function, arguments: list[Any], kwargs: dict[str, Any], has_aux: bool, level: Level
 ) -> tuple[Outputs, Any]:
     """Call the function; return its outputs and its aux."""
-    result, aux = f(*arguments, **kwargs), None
+    result, aux = _result(f, arguments, kwargs), None
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise TracerError(

@@ -114,6 +114,11 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     structure : Structure
         What `unflatten` needs.
 
+    Raises
+    ------
+    ValueError
+        If a container contains itself.
+
     Examples
     --------
     >>> found, structure = flatten({"w": (1.0, 2.0), "b": None})
@@ -125,7 +130,13 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     if _kind_of(type(tree)) is None:
         return [tree], LEAF
     found: list[Any] = []
-    return found, _flattened(tree, found)
+    try:
+        return found, _flattened(tree, found)
+    except RecursionError:
+        raise ValueError(
+            f"a {type(tree).__name__} contains itself, or holds containers nested too deep: a "
+            "pytree ends at its leaves"
+        ) from None
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
@@ -162,28 +173,49 @@ def leaves(tree: Any) -> list[Any]:
     return flatten(tree)[0]
 
 
-def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+def tree_map(function: Callable[..., Any], tree: Any, *trees: Any) -> Any:
     """Return a tree with ``function`` applied to each leaf.
 
     Parameters
     ----------
     function : callable
-        Takes a leaf, returns what takes its place.
+        Takes a leaf, and one of each further tree; returns what takes its place.
     tree : object
         Nested containers.
+    *trees : object
+        Further trees of the same structure.
 
     Returns
     -------
     object
         A tree of the same structure.
 
+    Raises
+    ------
+    ValueError
+        If the trees differ in structure.
+
     Examples
     --------
     >>> tree_map(lambda leaf: 2 * leaf, [1, (2, 3)])
     [2, (4, 6)]
+    >>> tree_map(lambda p, g: p - g, {"w": 5, "b": (1, 2)}, {"w": 1, "b": (1, 1)})
+    {'w': 4, 'b': (0, 1)}
     """
     found, structure = flatten(tree)
-    return unflatten(structure, map(function, found))
+    others = [_leaves_of(structure, other, at) for at, other in enumerate(trees, 1)]
+    return unflatten(structure, map(function, found, *others))
+
+
+def _leaves_of(structure: Structure, tree: Any, at: int) -> list[Any]:
+    """Return the leaves of a further tree of `tree_map`."""
+    found, own = flatten(tree)
+    if own != structure:
+        raise ValueError(
+            f"tree_map: tree {at} has the structure {own}, tree 0 has {structure}: they must be "
+            "the same, with the same keys in the same order"
+        )
+    return found
 
 
 def _flattened(tree: Any, found: list[Any]) -> Structure:

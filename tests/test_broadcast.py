@@ -420,6 +420,23 @@ def test_captured_array_is_indexed() -> None:
         kernel(np.asarray([3]))
 
 
+def test_gradient_of_an_indexed_array_is_refused_where_it_is_read() -> None:
+    def loss(table: Any) -> Any:
+        @mixad.broadcast
+        def looked_up(x, i):
+            scaled = 2 * x
+            if x > 0:
+                scaled = scaled * table[i]  # here
+            return scaled
+
+        return looked_up(X, 1).sum()
+
+    with pytest.raises(KernelGradientError, match=r"looked_up: .*'table'") as refused:
+        mixad.grad(loss)(np.ones(3))
+    assert f'File "{__file__}", line {loss.__code__.co_firstlineno + 5}' in str(refused.value)
+    assert "scaled = scaled * table[i]  # here" in str(refused.value)
+
+
 def test_decorated_function_inside_another_one_is_inlined() -> None:
     inner = mixad.broadcast(lambda x: x * x)
     outer = mixad.broadcast(lambda x: inner(x) + 1)

@@ -117,3 +117,26 @@ def test_gradients_have_the_structure_of_the_parameters() -> None:
     np.testing.assert_allclose(first.weight, 4 * np.ones((3, 1)) @ w2.T)
     np.testing.assert_allclose(second.weight, (4 * np.ones((1, 3)) @ w1).T)
     assert (first.bias, first.name, second.bias) == (None, "in", 4.0)
+
+
+def test_several_trees_are_mapped_together() -> None:
+    parameters = {"w": np.ones(3), "b": (1.0, None)}
+    gradient = {"w": np.arange(3.0), "b": (4.0, None)}
+    new = pytree.tree_map(lambda p, g: p - 0.5 * g, parameters, gradient)
+    np.testing.assert_array_equal(new["w"], [1.0, 0.5, 0.0])
+    assert new["b"] == (-1.0, None)
+
+
+@pytest.mark.parametrize("other", [[1.0, 2.0], (1.0,), (1.0, (2.0,)), 1.0, (1.0, None)])
+def test_trees_of_another_structure_are_refused(other: Any) -> None:
+    with pytest.raises(ValueError, match=r"tree 2 has the structure .* tree 0 has tuple\(\*, \*\)"):
+        pytree.tree_map(lambda a, b, c: a, (1.0, 2.0), (3.0, 4.0), other)
+
+
+def test_a_container_that_contains_itself_is_refused() -> None:
+    values: list[Any] = [1.0]
+    values.append(values)
+    with pytest.raises(ValueError, match="a list contains itself"):
+        pytree.flatten(values)
+    with pytest.raises(ValueError, match="a dict contains itself"):
+        mixad.grad(lambda tree: tree["a"][0])({"a": values})

@@ -14,7 +14,7 @@ from mixad.errors import KernelIndexError, SourceLocation
 from mixad.scalar.interpret import OutsideError, TurnLimitError, interpret
 from mixad.scalar.ir import Line, Program
 
-__all__ = ["located"]
+__all__ = ["located", "whole_line"]
 
 Raises: TypeAlias = Callable[[Sequence[Any]], bool]
 """Whether a kernel reads outside an array for some arguments."""
@@ -49,7 +49,7 @@ def located(
     message = f"{program.name}{where}: index {index} is outside {name!r} of shape {found.shape}"
     return KernelIndexError(
         message,
-        location=None if found.load.line is None else _whole(found.load.line),
+        location=None if found.load.line is None else whole_line(found.load.line),
         hint="read it under an `if`, or clip the index",
     )
 
@@ -106,7 +106,7 @@ def _numpy(array: Any, *, one: bool) -> Any:
     return view.reshape(())[()] if one else view
 
 
-def _whole(line: Line) -> SourceLocation:
+def whole_line(line: Line) -> SourceLocation:
     """Return a line as a place."""
     text = line.text.rstrip()
     return SourceLocation(

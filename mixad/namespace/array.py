@@ -11,7 +11,7 @@ import numpy as np
 from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
-from mixad.namespace.elementwise import elementwise, is_operand, power
+from mixad.namespace.elementwise import as_operand, elementwise, power
 from mixad.namespace.indexing import getitem
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
@@ -26,14 +26,16 @@ _Method = Callable[[Any, Any], Any]
 
 def _binary(op: str) -> _Method:
     def method(self: Any, other: Any) -> Any:
-        return elementwise(op, self, other) if is_operand(other) else NotImplemented
+        other = as_operand(other, self)
+        return NotImplemented if other is NotImplemented else elementwise(op, self, other)
 
     return method
 
 
 def _reflected(op: str) -> _Method:
     def method(self: Any, other: Any) -> Any:
-        return elementwise(op, other, self) if is_operand(other) else NotImplemented
+        other = as_operand(other, self)
+        return NotImplemented if other is NotImplemented else elementwise(op, other, self)
 
     return method
 
@@ -96,7 +98,14 @@ class ArrayTracer(Tracer):
     __hash__ = None
 
     def __pow__(self, other: Any) -> Any:
-        return power(self, other) if is_operand(other) else NotImplemented
+        other = as_operand(other, self)
+        return NotImplemented if other is NotImplemented else power(self, other)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
 
     def __neg__(self) -> Any:
         return elementwise("neg", self)
@@ -108,9 +117,11 @@ class ArrayTracer(Tracer):
         return elementwise("abs", self)
 
     def __matmul__(self, other: Any) -> Any:
+        other = as_operand(other, self)
         return matmul(self, other) if _is_matrix(other) else NotImplemented
 
     def __rmatmul__(self, other: Any) -> Any:
+        other = as_operand(other, self)
         return matmul(other, self) if _is_matrix(other) else NotImplemented
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
@@ -137,6 +148,8 @@ class ArrayTracer(Tracer):
 
     def __getattr__(self, name: str) -> Any:
         """Return methods that arrays of the library have; refuse others with a way out."""
+        if name == "__array_namespace__":
+            raise AttributeError(_NO_NAMESPACE, name=name, obj=self)
         if name.startswith("__"):
             raise AttributeError(f"a traced array has no attribute {name!r}", name=name, obj=self)
         library, spelling = self.cell.library, self._spelling
@@ -158,6 +171,13 @@ class ArrayTracer(Tracer):
     def __contains__(self, value: Any) -> bool:
         equal = self == value
         return equal if isinstance(equal, bool) else bool(self.cell.library.xp.any(equal))
+
+    @property
+    def size(self) -> Any:
+        """Number of elements; of torch, as its tensors have it, a method that returns the shape."""
+        if self.cell.library.name == "torch":
+            return lambda dim=None: self.shape if dim is None else self.shape[dim]
+        return super().size
 
     @property
     def T(self) -> Any:  # noqa: N802
@@ -198,6 +218,32 @@ _CHANGED = (
 )
 
 
+_NO_NAMESPACE = (
+    "a value that is being differentiated has no array namespace yet: use its operators and "
+    "methods, functions of numpy on NumPy arrays and of torch on tensors, and functions decorated "
+    "with @mixad.broadcast"
+)
+
+_INSTEAD = {
+    **dict.fromkeys(("t", "adjoint"), "x.T, or x.mT of several matrices"),
+    **dict.fromkeys(("ravel", "flatten"), "x.reshape(-1)"),
+    **dict.fromkeys(("view", "view_as", "squeeze", "unflatten"), "x.reshape(shape)"),
+    "unsqueeze": "x[None], x[..., None] and the like",
+    **dict.fromkeys(("dim", "ndimension"), "x.ndim"),
+    **dict.fromkeys(("clone", "copy", "contiguous", "conj"), "x itself: nothing changes it"),
+    **dict.fromkeys(("dot", "mm", "mv", "bmm"), "x @ y"),
+    **dict.fromkeys(("float", "double", "half", "type"), "x.astype(dtype)"),
+    **dict.fromkeys(("clip", "clamp"), "minimum and maximum of its library"),
+    "nelement": "x.numel()",
+    "detach": "mixad.stop_gradient(x)",
+    **dict.fromkeys(
+        ("backward", "grad", "requires_grad", "requires_grad_"),
+        "mixad.grad, which follows what it is told to without marks on arrays",
+    ),
+}
+"""What does the same as methods that traced arrays do not have."""
+
+
 def _array_class(library: Library) -> type:
     """Return the class of a library's arrays; NumPy's stands for those without one of their own."""
     found: type = getattr(library.xp, "Tensor", np.ndarray)
@@ -206,6 +252,11 @@ def _array_class(library: Library) -> type:
 
 def _no_attribute(library: Library, name: str) -> str:
     """Return why an attribute is not there, and what to do where arrays of the library have it."""
+    instead = _INSTEAD.get(name)
+    if instead is None and name.endswith("_") and hasattr(_array_class(library), name):
+        instead = "x = x + y and the like: arrays that are differentiated are not changed in place"
+    if instead is not None:
+        return f"{name!r} of a value that is being differentiated is not available: use {instead}"
     if hasattr(_array_class(library), name):
         return (
             f"{name!r} of a value that is being differentiated is not available yet: write it with "

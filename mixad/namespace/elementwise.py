@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, scalar_type_of
-from mixad.errors import KernelTypeError
+from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Kind, Program
@@ -20,12 +20,32 @@ from mixad.tape.kernel_call import KernelCall
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer
 
-__all__ = ["convert", "elementwise", "is_operand", "power", "square"]
+__all__ = ["as_operand", "convert", "elementwise", "is_operand", "power", "square"]
 
 
 def is_operand(value: object) -> bool:
     """Whether a value may stand beside a tracer in an expression."""
     return isinstance(value, Tracer) or is_scalar(value) or is_array(value)
+
+
+def as_operand(value: Any, tracer: Tracer) -> Any:
+    """Return a value as an operand beside a tracer; NotImplemented where its library takes none.
+
+    Raises
+    ------
+    TracerError
+        For complex numbers.
+    """
+    if is_operand(value):
+        return value
+    if isinstance(value, (list, tuple)) and tracer.cell.library is NUMPY:
+        return np.asarray(value)
+    if isinstance(value, complex):
+        raise TracerError(
+            f"the complex number {value} beside a value that is being differentiated: derivatives "
+            "of complex numbers are not available, compute with real and imaginary part"
+        )
+    return NotImplemented
 
 
 def elementwise(op: str, *operands: Any) -> Any:

@@ -9,7 +9,7 @@ elements is kept, or a digest of all of them with ``MIXAD_CHECK=full``.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,11 +17,19 @@ from mixad.backends.arrays import Array, as_array, device_name, library_of
 from mixad.config import CheckMode
 from mixad.errors import TracerError
 
-__all__ = ["Held"]
+__all__ = ["Held", "Reader"]
 
 _SAMPLES = 256
 """Elements that are compared of a larger array: a changed block of 1/256 of it is always found.
 Smaller arrays are compared whole."""
+
+
+class Reader(Protocol):
+    """What reads an array later."""
+
+    def argument(self, index: int) -> str:
+        """Return what one of its arguments is called in messages."""
+        ...
 
 
 class Held:
@@ -33,11 +41,19 @@ class Held:
         Of any library.
     check : "off", "sample" or "full"
         How closely to look.
+    reader : Reader, optional
+        What the array is an argument of, for messages; without one, it is a traced value's.
+    index : int
+        Which argument it is.
     """
 
-    __slots__ = ("_array", "_check", "_mark")
+    __slots__ = ("_array", "_check", "_index", "_mark", "_reader")
 
-    def __init__(self, array: Array, check: CheckMode) -> None:
+    def __init__(
+        self, array: Array, check: CheckMode, reader: Reader | None = None, index: int = 0
+    ) -> None:
+        self._reader = reader
+        self._index = index
         self._array = as_array(array)
         self._check = check
         self._mark = _mark(self._array, check)
@@ -68,11 +84,18 @@ class Held:
         """
         if _mark(self._array, self._check) != self._mark:
             raise TracerError(
-                f"an array of shape {tuple(self._array.shape)} and dtype {self._array.dtype} was "
-                "changed in place while a derivative still needed the elements it had: change a "
-                "copy of it, or change it when the last gradient that uses it is there"
+                f"{self._name} of shape {tuple(self._array.shape)} and dtype "
+                f"{self._array.dtype}, was changed in place while a derivative still needed the "
+                "elements it had: change a copy of it, or change it when the last gradient that "
+                "uses it is there"
             )
         return self._array
+
+    @property
+    def _name(self) -> str:
+        if self._reader is None:
+            return "an array that is being differentiated,"
+        return f"{self._reader.argument(self._index)}, there"
 
 
 def _mark(array: Array, check: CheckMode) -> object:

@@ -47,6 +47,10 @@ class KernelCall:
         """The program's, for messages."""
         return self.passes[0].name
 
+    def argument(self, index: int) -> str:
+        """Return what an argument, or an array that the function captured, is in messages."""
+        return f"the array {self.passes[0].params[index].name!r} of {self.name}"
+
     @cached_property
     def kernel(self) -> Kernel:
         """What runs it."""

@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar
 from mixad.backends.execute import broadcast_shape
-from mixad.errors import KernelGradientError
+from mixad.backends.outside import whole_line
+from mixad.errors import KernelGradientError, SourceLocation
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import Load, Var, walk_statements
 from mixad.scalar.types import F64
 from mixad.tape.cell import Cell
 from mixad.tape.fusion import make
@@ -225,7 +227,7 @@ def record(
     if call.lacks_derivatives and (not residuals or len(levels) > 1):
         call.check_differentiable(tuple([i for i, p in enumerate(parents) if p]), options)
     recorded = (
-        tuple([_source(a, levels) for a in arguments]),
+        tuple([_source(call, i, a, levels) for i, a in enumerate(arguments)]),
         tuple(parents),
         broadcast_shape(call.passes[0], shapes),
         levels,
@@ -247,10 +249,10 @@ def record(
 _NO_LEVELS: frozenset[Level] = frozenset()
 
 
-def _source(argument: Any, levels: frozenset[Level]) -> Any:
+def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level]) -> Any:
     """Return an argument as nodes hold it."""
     if not isinstance(argument, Tracer):
-        return kept(argument, levels)
+        return kept(argument, levels, call, index)
     cell, origin = argument.cell, argument.origin
     if cell.pending is not origin.node:  # it is there, or comes through another transform
         return cell
@@ -264,8 +266,16 @@ def _check_indexed(call: KernelCall, arguments: Sequence[Any]) -> None:
             raise KernelGradientError(
                 f"{call.name}: the gradient of the array {param.name!r}, which is indexed "
                 "inside the function, is not available yet",
+                location=_first_read(call, param.var),
                 hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
             )
+
+
+def _first_read(call: KernelCall, array: Var) -> SourceLocation | None:
+    """Return where a call first reads an element of one of its arrays."""
+    statements = (s for program in call.passes for s in walk_statements(program.body))
+    lines = (s.line for s in statements if isinstance(s, Load) and s.array == array and s.line)
+    return next(map(whole_line, lines), None)
 
 
 def _is_elsewhere(argument: Any, library: Library) -> bool:

@@ -106,6 +106,10 @@ class Rule:
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
 
+    def argument(self, index: int) -> str:
+        """Return what an argument is called in messages."""
+        return f"argument {index} of {self.name}"
+
 
 @dataclass(frozen=True)
 class Shaped:
@@ -188,7 +192,9 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
     read = {i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads}
     levels = levels_of(tracers)
-    held = tuple(kept(a, levels) if i in read else _shaped(a) for i, a in enumerate(arguments))
+    held = tuple(
+        kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)
+    )
     node = RuleNode(rule, held, static, parents, tuple(value.shape))
     return type(tracers[0])(Cell.of(value, check_mode(levels)), Origin(node, 0, levels))
 

@@ -21,13 +21,13 @@ from mixad.backends.arrays import as_array, is_scalar
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
-from mixad.tape.held import Held
+from mixad.tape.held import Held, Reader
 
 if TYPE_CHECKING:
     from mixad.tape.node import Node
 
 __all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode", "kept",
-           "levels_of", "locked", "outside", "plain", "retire", "stripped"]  # fmt: skip
+           "leaked", "levels_of", "locked", "outside", "plain", "retire", "stripped"]  # fmt: skip
 
 
 class Level:
@@ -181,8 +181,17 @@ class Tracer:
             "or say mixad.stop_gradient(x) if that is meant"
         )
 
+    def __round__(self, digits: int | None = None) -> int:
+        if digits is not None:
+            self._leak("round() to digits", "scale it and use np.round(x)")
+        return round(float(plain(self)))
+
     def __float__(self) -> float:
-        self._leak("float()", "keep it as an array, and use np.exp(x) for math.exp(x)")
+        self._leak(
+            "float()",
+            "keep it as an array, use np.exp(x) for math.exp(x), and make a new array instead of "
+            "writing it into one (out[i] = x)",
+        )
 
     def __complex__(self) -> complex:
         self._leak("complex()", "keep it as an array")
@@ -226,6 +235,12 @@ def plain(value: Any) -> Any:
         return value
     check_alive(value)
     return value.cell.array
+
+
+def leaked(error: ValueError) -> TracerError | None:
+    """Return the refusal that NumPy hides behind an error of its own, in ``out[i] = tracer``."""
+    cause = error.__cause__
+    return TracerError(str(cause)) if isinstance(cause, TracerError) else None
 
 
 def check_alive(tracer: Tracer) -> None:
@@ -277,11 +292,11 @@ def locked(levels: frozenset[Level]) -> AbstractContextManager[Any]:
     return locks
 
 
-def kept(value: Any, levels: frozenset[Level]) -> Any:
+def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> Any:
     """Return an argument as nodes and pending calls keep it: an array is watched for changes."""
     if isinstance(value, (Tracer, np.generic)) or is_scalar(value):
         return as_array(value)
-    return Held(value, check_mode(levels))
+    return Held(value, check_mode(levels), reader, index)
 
 
 def stripped(value: Any, level: Level) -> Any:

@@ -38,6 +38,7 @@ def inside(use: Any, x: Any = X) -> Any:
         lambda x: bool(x[1] - x[1]),
         lambda x: int(x[2]),
         lambda x: int(x[1]),
+        lambda x: [round(a) for a in x],
         lambda x: 2.0 in x,
         lambda x: 7.0 in x,
         lambda x: 2.0 in x.reshape((3, 1)),
@@ -68,6 +69,79 @@ def test_python_functions_that_compare_and_add_keep_the_derivative(use: Any) -> 
     np.testing.assert_array_equal(kept[1], weights)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x - [1.0, 2.0, 3.0],
+        lambda x: [1.0, 2.0, 3.0] - x,
+        lambda x: x * (2, 3, 4),
+        lambda x: x @ [1.0, 2.0, 3.0],
+        lambda x: [[1.0, 2.0, 3.0]] @ x,
+        lambda x: x ** [2.0, 3.0, 4.0],
+        lambda x: divmod(x, 0.7)[1] * divmod(x, 0.7)[0],
+        lambda x: divmod([0.7, 2.0, 4.1], x)[1],
+    ],
+)
+def test_lists_and_pairs_of_python_are_taken_as_numpy_takes_them(use: Any) -> None:
+    step = 1e-6
+    value, gradient = mixad.value_and_grad(lambda x: use(x).sum())(X)
+    assert value == use(X).sum()
+    for at in range(3):
+        ends = [use(X + sign * step * np.eye(3)[at]).sum() for sign in (1, -1)]
+        np.testing.assert_allclose(gradient[at], (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+def test_size_of_a_tensor_is_a_method() -> None:
+    import torch
+
+    x = torch.ones(2, 3)
+    for use in (lambda x: x.size(), lambda x: x.size(0), lambda x: x.size(dim=-1)):
+        assert inside(use, x) == use(x)
+
+
+def test_an_array_namespace_is_refused_with_what_works() -> None:
+    with pytest.raises(AttributeError, match="no array namespace yet: use its operators"):
+        inside(lambda x: x.__array_namespace__())
+
+
+INSTEAD = {
+    "t": "x.T",
+    "ravel": "x.reshape(-1)",
+    "flatten": "x.reshape(-1)",
+    "dim": "x.ndim",
+    "ndimension": "x.ndim",
+    "clone": "x",
+    "copy": "x",
+    "contiguous": "x",
+    "nelement": "x.numel()",
+}
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_what_is_named_instead_of_a_method_does_the_same(name: str) -> None:
+    arrays = [np.arange(6.0).reshape(2, 3)]
+    if HAS_TORCH:
+        import torch
+
+        arrays.append(torch.arange(6.0).reshape(2, 3))
+    for x in arrays:
+        with pytest.raises(AttributeError) as refused:
+            inside(lambda x: getattr(x, name), x)
+        assert f"use {INSTEAD[name]}" in str(refused.value)
+        if hasattr(x, name):
+            found = inside(lambda x: mixad.stop_gradient(eval(INSTEAD[name], {"x": x})), x)
+            np.testing.assert_array_equal(found, getattr(x, name)())
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+def test_methods_that_change_a_tensor_are_refused_as_that() -> None:
+    import torch
+
+    with pytest.raises(AttributeError, match=r"'mul_'.*not changed in place"):
+        inside(lambda x: x.mul_, torch.ones(3))
+
+
 def test_equal_to_what_is_no_number_is_what_the_library_says() -> None:
     assert not inside(lambda x: x == "text").any()
     assert inside(lambda x: x != object()).all()
@@ -88,7 +162,12 @@ def test_equal_to_what_is_no_number_is_what_the_library_says() -> None:
         (lambda x: x < None, TypeError, "not supported"),
         (lambda x: x + "text", TypeError, "unsupported operand"),
         (lambda x: x + None, TypeError, "unsupported operand"),
-        (lambda x: x * 1j, TypeError, "unsupported operand"),
+        (lambda x: x * 1j, TypeError, "complex number 1j"),
+        (lambda x: 1j + x, TypeError, "complex number 1j"),
+        (lambda x: x * [1.0, 2.0, x[0]], TypeError, "conversion to a NumPy array"),
+        (lambda x: x * [None, 2.0, 3.0], TypeError, "dtype object"),
+        (lambda x: round(x[0], 2), TypeError, r"round\(\) to digits"),
+        (round, TypeError, "scalar"),
         (lambda x: ~x, TypeError, "bad operand"),
         (lambda x: x & 1, TypeError, "unsupported operand"),
         (lambda x: x @ 2.0, TypeError, "unsupported operand"),
@@ -127,6 +206,23 @@ LEAKS = {
 def test_what_would_lose_the_derivative_is_refused(leak: Any, match: str) -> None:
     with pytest.raises(TracerError, match=rf"{match}[^$]*stop_gradient\(x\)"):
         inside(leak)
+
+
+@pytest.mark.parametrize("at", [0, (1, 2), slice(0, 1), ...])
+def test_writing_into_an_array_of_numpy_is_refused_as_what_it_is(at: Any) -> None:
+    def loss(x: Any) -> Any:
+        out = np.zeros((3, 3) if isinstance(at, tuple) else 3)
+        out[at] = x[0]
+        return x.sum()
+
+    with pytest.raises(TracerError, match="would lose its derivative"):
+        mixad.grad(loss)(X)
+    with pytest.raises(ValueError, match=r"^mine$"):  # others pass as they are
+        mixad.grad(lambda x: _raise(ValueError("mine")))(X)
+
+
+def _raise(error: Exception) -> Any:
+    raise error
 
 
 def test_copies_carry_the_derivative() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -181,3 +182,32 @@ def test_array_of_another_library_is_watched_too() -> None:
     x[0] = 5.0
     with pytest.raises(TracerError, match=CHANGED):
         pullback(xp.ones(3))
+
+
+def test_the_error_names_what_was_to_read_the_array() -> None:
+    y = np.asarray([2.0, 3.0])
+
+    @mixad.broadcast
+    def capturing(x):
+        return x * y[0]
+
+    uses: dict[str, Callable[..., Any]] = {
+        "the array 'y' of product, there of shape (2,)": lambda x: BROADCAST["reverse"](x, y),
+        "the array 'y' of capturing, there of shape (2,)": lambda x: capturing(x),
+        "the array 'y' of mul, there of shape (2,)": lambda x: x * y,
+        "argument 1 of matmul, there of shape (2, 1)": lambda x: x @ y,
+    }
+    for name, use in uses.items():
+        x = np.ones(2)
+        value, pullback = mixad.vjp(use, x)
+        y += 1.0
+        with pytest.raises(TracerError, match=f"^{re.escape(name)} and dtype float64.*{CHANGED}"):
+            pullback(np.ones_like(value))
+
+
+def test_the_error_says_if_it_is_what_is_differentiated() -> None:
+    x = np.ones(2)
+    _, pullback = mixad.vjp(lambda x: x * x, x)
+    x += 1.0
+    with pytest.raises(TracerError, match=r"^an array that is being differentiated, .*\(2,\)"):
+        pullback(np.ones(2))
