@@ -220,7 +220,7 @@ _CHANGED = (
 
 _NO_NAMESPACE = (
     "a value that is being differentiated has no array namespace yet: use its operators and "
-    "methods, functions of numpy on NumPy arrays and of torch on tensors, and functions decorated "
+    "methods, functions of numpy such as np.exp(x), of torch on tensors, and functions decorated "
     "with @mixad.broadcast"
 )
 
