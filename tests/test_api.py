@@ -471,11 +471,11 @@ def test_a_wrong_cotangent_is_refused() -> None:
         (np.from_dlpack, "DLPack"),
         (lambda x: x.item(), r"item\(\)"),
         (lambda x: x.tolist(), r"tolist\(\)"),
-        (lambda x: np.zeros(1).__setitem__(0, x), "array element with a sequence|NumPy array"),
+        (lambda x: np.zeros(1).__setitem__(0, x), "instead of writing it into one"),
     ],
 )
 def test_a_value_does_not_leak_out_of_its_derivative(leak: Any, what: str) -> None:
-    with pytest.raises((TracerError, ValueError), match=what):
+    with pytest.raises(TracerError, match=what):
         mixad.grad(lambda x: leak(x * x))(2.0)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
-from mixad.namespace.elementwise import as_operand, elementwise, power
+from mixad.namespace.elementwise import as_operand, elementwise, is_operand, power
 from mixad.namespace.indexing import getitem
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
@@ -24,18 +24,26 @@ __all__ = ["ArrayTracer"]
 _Method = Callable[[Any, Any], Any]
 
 
+def _converted(other: Any, tracer: Any, method: _Method) -> Any:
+    """Return what a method gives for a list or the like, which its library takes for an array."""
+    operand = as_operand(other, tracer)
+    return NotImplemented if operand is NotImplemented else method(tracer, operand)
+
+
 def _binary(op: str) -> _Method:
     def method(self: Any, other: Any) -> Any:
-        other = as_operand(other, self)
-        return NotImplemented if other is NotImplemented else elementwise(op, self, other)
+        if not is_operand(other):
+            return _converted(other, self, method)
+        return elementwise(op, self, other)
 
     return method
 
 
 def _reflected(op: str) -> _Method:
     def method(self: Any, other: Any) -> Any:
-        other = as_operand(other, self)
-        return NotImplemented if other is NotImplemented else elementwise(op, other, self)
+        if not is_operand(other):
+            return _converted(other, self, method)
+        return elementwise(op, other, self)
 
     return method
 
@@ -98,8 +106,9 @@ class ArrayTracer(Tracer):
     __hash__ = None
 
     def __pow__(self, other: Any) -> Any:
-        other = as_operand(other, self)
-        return NotImplemented if other is NotImplemented else power(self, other)
+        if not is_operand(other):
+            return _converted(other, self, operator.pow)
+        return power(self, other)
 
     def __divmod__(self, other: Any) -> tuple[Any, Any]:
         return self // other, self % other
@@ -117,12 +126,14 @@ class ArrayTracer(Tracer):
         return elementwise("abs", self)
 
     def __matmul__(self, other: Any) -> Any:
-        other = as_operand(other, self)
-        return matmul(self, other) if _is_matrix(other) else NotImplemented
+        if not _is_matrix(other):
+            return _converted(other, self, operator.matmul)
+        return matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        other = as_operand(other, self)
-        return matmul(other, self) if _is_matrix(other) else NotImplemented
+        if not _is_matrix(other):
+            return _converted(other, self, lambda x, y: matmul(y, x))
+        return matmul(other, self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         if "out" in options:
@@ -220,7 +231,7 @@ _CHANGED = (
 
 _NO_NAMESPACE = (
     "a value that is being differentiated has no array namespace yet: use its operators and "
-    "methods, functions of numpy on NumPy arrays and of torch on tensors, and functions decorated "
+    "methods, functions of numpy such as np.exp(x), of torch on tensors, and functions decorated "
     "with @mixad.broadcast"
 )
 

@@ -29,15 +29,13 @@ def is_operand(value: object) -> bool:
 
 
 def as_operand(value: Any, tracer: Tracer) -> Any:
-    """Return a value as an operand beside a tracer; NotImplemented where its library takes none.
+    """Return what is no operand as one beside a tracer; NotImplemented where its library does not.
 
     Raises
     ------
     TracerError
         For complex numbers.
     """
-    if is_operand(value):
-        return value
     if isinstance(value, (list, tuple)) and tracer.cell.library is NUMPY:
         return np.asarray(value)
     if isinstance(value, complex):

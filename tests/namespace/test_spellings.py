@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import operator
+from pathlib import Path
 from typing import Any
 
 import array_api_strict
@@ -285,3 +286,22 @@ def test_methods_of_a_strict_library_take_what_the_standard_has() -> None:
     np.testing.assert_allclose(np.from_dlpack(gradient), want, rtol=1e-8)
     with pytest.raises(TracerError, match=r"'dim': it takes axis, dtype, keepdims"):
         mixad.grad(lambda x: x.sum(dim=0))(x)
+
+
+@pytest.mark.parametrize("spelling", [NUMPY, TORCH], ids=lambda s: s.library)
+def test_the_guide_lists_the_functions_that_there_are(spelling: Any) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text(encoding="utf-8")
+    _, _, rest = guide.partition(f"Functions of `{spelling.library}`:\n\n```text\n")
+    listed = rest.partition("```")[0]
+    own = {name for name in spelling.functions if not name.startswith("__")}
+    assert listed.split() == sorted(own - ({"astype"} if spelling is TORCH else set()))
+
+
+def test_functions_of_numpy_take_traced_values_of_every_library() -> None:
+    strict = array_api_strict
+    x = strict.asarray(np.asarray([0.5, 1.0]))
+    gradient = mixad.grad(lambda x: np.sum(np.exp(x)))(x)
+    assert type(gradient) is type(x)
+    np.testing.assert_allclose(np.from_dlpack(gradient), np.exp([0.5, 1.0]))
+    with pytest.raises(TypeError, match="Only Array objects"):  # as the guide says
+        mixad.grad(lambda x: strict.sum(strict.exp(x)))(x)
