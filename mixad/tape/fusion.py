@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
 __all__ = ["FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike", "make",
-           "may_fuse",
-           "value_of"]  # fmt: skip
+           "may_fuse", "value_of"]  # fmt: skip
 
 MOST_NODES = 32
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed

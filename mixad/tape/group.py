@@ -11,6 +11,7 @@ from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.cell import Cell
 from mixad.tape.fusion import Fusion, common_options, fits, fuse, value_of
 from mixad.tape.gradient_plan import Asked, GradientPlan, plan_gradients
+from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.tracer import Level, Origin, Tracer, outside
 
@@ -145,18 +146,10 @@ class Group:
         """
         results = list(dict.fromkeys([*places, *[(at, r.result) for at, _, r in live]]))
         fusion = fuse(members, results)
-        level = self._level
-        wrt = tuple(
-            [i for i, p in enumerate(fusion.parents) if p is not None and level in p.levels]
-        )
-        shape = self.shape
-        shapes = [fusion.shapes[i] for i in wrt]
-        asked = Asked(
-            wrt,
+        asked = self._asked(
+            fusion,
             tuple([results.index(place) for place in places]),
             tuple([(results.index((at, r.result)), r.shape) for at, _, r in live]),
-            tuple([None if own == shape else own for own in shapes]),
-            self._options.chunk,
         )
         self._warn(members, places)
         plan = plan_gradients(fusion.fused, asked)
@@ -168,17 +161,30 @@ class Group:
             else given[i - len(fusion.sources)]
             for i in plan.kept
         ]
-        arrays = plan.arrays(kept, shape, self._options)
+        arrays = plan.arrays(kept, self.shape, self._options)
         for (_, cell, _), array in zip(live, arrays, strict=False):
-            cell.fill(array, level.check)
+            cell.fill(array, self._level.check)
         return [
             (
                 cast("Origin", fusion.parents[i]),
                 Cotangent(arrays[at] if kind == "array" else given[at], kind == "array"),
             )
-            for i, (kind, at) in zip(wrt, plan.places, strict=True)
+            for i, (kind, at) in zip(asked.wrt, plan.places, strict=True)
             if kind != "zero"
         ]
+
+    def _asked(
+        self,
+        fusion: Fusion,
+        cotangents: tuple[int, ...],
+        primals: tuple[tuple[int, Shape | None], ...],
+    ) -> Asked:
+        """Ask for the gradient of each leaf that carries the level, in the leaf's shape."""
+        parents, level, shape = enumerate(fusion.parents), self._level, self.shape
+        wrt = tuple([i for i, p in parents if p is not None and level in p.levels])
+        own = [fusion.shapes[i] for i in wrt]
+        shapes = tuple([None if s == shape else s for s in own])
+        return Asked(wrt, cotangents, primals, shapes, self._options.chunk)
 
     def _warn(self, members: Sequence[KernelNode], places: Sequence[tuple[int, int]]) -> None:
         """Warn of loop results, in the names of the user's own functions."""

@@ -201,23 +201,7 @@ def record(
     """
     if "array" in call.kinds:
         _check_indexed(call, arguments)
-    levels: frozenset[Level] = _NO_LEVELS
-    parents: list[Origin | None] = []
-    shapes: list[Shape] = []
-    strong: list[Any] = []
-    tracer: Any = None
-    for kind, argument in zip(call.kinds, arguments, strict=True):
-        if isinstance(argument, Tracer):
-            tracer, origin = argument, argument.origin
-            parents.append(origin)
-            levels = origin.levels if origin.levels >= levels else levels | origin.levels
-            if not argument.cell.kind.weak:
-                strong.append(argument)
-        else:
-            parents.append(None)
-            if not is_scalar(argument):
-                strong.append(argument)
-        shapes.append(tuple(argument.shape) if kind == "lane" else ())
+    levels, parents, shapes, strong, tracer = _surveyed(call, arguments)
     check_levels(levels)
     first = strong[0] if strong else tracer
     library = common_library(call.name, strong or (first,))
@@ -237,16 +221,53 @@ def record(
         type(tracer),
         options,
     )
-    if len(call.passes) == 1:
-        return (KernelNode(call, *recorded),)
     nodes = tuple([KernelNode(part, *recorded) for part in call.parts])
-    siblings = tuple(map(weakref.ref, nodes))
-    for node in nodes:
-        node.siblings = siblings
+    if len(nodes) > 1:
+        siblings = tuple(map(weakref.ref, nodes))
+        for node in nodes:
+            node.siblings = siblings
     return nodes
 
 
 _NO_LEVELS: frozenset[Level] = frozenset()
+
+
+def _surveyed(
+    call: KernelCall, arguments: Sequence[Any]
+) -> tuple[frozenset[Level], list[Origin | None], list[Shape], list[Any], Any]:
+    """Look at each argument once.
+
+    Returns
+    -------
+    levels : frozenset of Level
+        What the results depend on.
+    parents : list of (Origin or None)
+        Where the arguments came from; None for those that are not traced.
+    shapes : list of tuple
+        Their shapes; empty for those that are no lanes.
+    strong : list
+        Those that did not begin as Python numbers.
+    tracer : Tracer
+        One of the traced ones.
+    """
+    levels = _NO_LEVELS
+    parents: list[Origin | None] = []
+    shapes: list[Shape] = []
+    strong: list[Any] = []
+    tracer: Any = None
+    for kind, argument in zip(call.kinds, arguments, strict=True):
+        if isinstance(argument, Tracer):
+            tracer, origin = argument, argument.origin
+            parents.append(origin)
+            levels = origin.levels if origin.levels >= levels else levels | origin.levels
+            if not argument.cell.kind.weak:
+                strong.append(argument)
+        else:
+            parents.append(None)
+            if not is_scalar(argument):
+                strong.append(argument)
+        shapes.append(tuple(argument.shape) if kind == "lane" else ())
+    return levels, parents, shapes, strong, tracer
 
 
 def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level]) -> Any:
