@@ -27,7 +27,7 @@ from mixad.scalar.ir import (
     written_vars,
 )
 
-__all__ = ["order_by_height"]
+__all__ = ["order_by_height", "read_vars"]
 
 
 def order_by_height(program: Program) -> Program:
@@ -59,19 +59,19 @@ def _heights(block: Block) -> list[int]:
     heights = []
     for s in reversed(block.statements):
         height = statement_cost(s) + max((after[v] for v in written_vars(s)), default=0)
-        for var in _reads(s):
+        for var in read_vars(s):
             after[var] = max(after[var], height)
         heights.append(height)
     return heights[::-1]
 
 
-def _reads(s: Statement) -> Iterator[Var]:
+def read_vars(s: Statement) -> Iterator[Var]:
     """Yield the variables that a statement reads, also inside its blocks."""
     yield from (a for a in read_atoms(s) if isinstance(a, Var))
     for block in nested_blocks(s):
         yield from (a for a in block.results if isinstance(a, Var))
         for inner in block.statements:
-            yield from _reads(inner)
+            yield from read_vars(inner)
 
 
 def _inside(s: Statement) -> Statement:

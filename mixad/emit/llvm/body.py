@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mixad.emit.llvm.gather import Array, gathered
 from mixad.emit.llvm.instructions import emit_op
+from mixad.emit.llvm.stretches import scheduling_boundaries
 from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.errors import BackendError
 from mixad.kernel.cost import BRANCH_COST, block_cost
@@ -83,7 +84,10 @@ class Body:
         """Emit a block and return its results."""
         for var in self.homes.get(id(block), ()):
             self.values[var] = self.load(var)
-        for statement in block.statements:
+        boundaries = scheduling_boundaries(block, self.dialect.vector_bits)
+        for index, statement in enumerate(block.statements):
+            if index in boundaries:
+                self.text.scheduling_boundary()
             self.statement(statement)
         return [self.value(a) for a in block.results]
 

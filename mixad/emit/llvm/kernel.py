@@ -53,7 +53,7 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect, entry: str = ENTRY) -> str:
         f'"min-legal-vector-width"="{width}" "no-builtins" }}'
     )
     body = [header, "entry:", *text.lines, "}"]
-    metadata = ["!0 = !{i32 1}", "!1 = !{}", ""]
+    metadata = ["!0 = !{i32 1}", "!1 = !{}", '!2 = !{!"boundary"}', ""]
     return "\n".join([*text.declarations.values(), *body, attributes, *metadata])
 
 
