@@ -276,11 +276,12 @@ def _gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: froze
         # Constant as the transforms around see it: so that of a linear function is traced, too.
         constant = Cell.of(gradient, check_mode(around), weak=cell.weak)
         return ArrayTracer(constant, Origin(ConstantNode(), 0, around))
-    if kind is np.ndarray or isinstance(gradient, Tracer):
+    if isinstance(gradient, Tracer):
         return gradient
-    if cell.weak:
+    if cell.kind.weak:
         return float(gradient)
-    return gradient[()] if issubclass(kind, np.generic) else as_array(gradient)
+    is_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
+    return gradient[()] if is_scalar else as_array(gradient)
 
 
 def _owned(cell: Cell, cotangent: Cotangent | None) -> Any:

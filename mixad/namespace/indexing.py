@@ -35,6 +35,7 @@ _GETITEM = Rule(
     lambda xp, x, key: x[key],
     (lambda g, x, key: _place(g, tuple(x.shape), key),),
     fresh=True,
+    linear="each",
 )
 
 
@@ -71,7 +72,12 @@ def _gathered(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
     return xp.reshape(found, shape)
 
 
-_PLACE = Rule("the adjoint of indexing", _placed, (lambda g, x, shape, key: getitem(g, key),))
+_PLACE = Rule(
+    "the adjoint of indexing",
+    _placed,
+    (lambda g, x, shape, key: getitem(g, key),),
+    linear="each",
+)
 
 
 def _basic(key: Any) -> Any:

@@ -60,6 +60,7 @@ _RESHAPE = Rule(
     "reshape",
     lambda xp, x, shape, **copy: xp.reshape(x, shape, **copy),
     (lambda g, x, shape, **copy: reshape(g, x.shape),),
+    linear="each",
 )
 
 
@@ -74,6 +75,7 @@ _PERMUTE_DIMS = Rule(
     "permute_dims",
     lambda xp, x, axes: xp.permute_dims(x, axes),
     (lambda g, x, axes: permute_dims(g, sorted(range(len(axes)), key=axes.__getitem__)),),
+    linear="each",
 )
 
 

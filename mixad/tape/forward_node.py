@@ -21,7 +21,7 @@ from mixad.tape.kernel_node import record
 from mixad.tape.node import Cotangents
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 
-__all__ = ["ForwardNode", "record_forward"]
+__all__ = ["ForwardNode", "record_forward", "seen"]
 
 
 class ForwardNode:
@@ -44,7 +44,7 @@ class ForwardNode:
         The user's overrides.
     """
 
-    __slots__ = ("fresh", "kind", "options", "parents", "plan", "residuals", "shape", "shapes")
+    __slots__ = ("fresh", "options", "parents", "plan", "residuals", "shape", "shapes", "structure")
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ForwardNode:
         shapes: tuple[Shape, ...],
         options: KernelOptions,
     ) -> None:
-        self.plan = self.kind = plan
+        self.plan = self.structure = plan
         self.residuals = residuals
         self.parents = parents
         self.shape = shape
@@ -74,7 +74,7 @@ class ForwardNode:
         plan = _contraction(self.plan, wrt, tuple(given), shapes)
         values = [*self.residuals, *given.values()]
         count = len(self.residuals)
-        kept = [_seen(values[i], level) if i < count else values[i] for i in plan.kept]
+        kept = [seen(values[i], level) if i < count else values[i] for i in plan.kept]
         arrays = plan.arrays(kept, self.shape, self.options)
         gradients: list[Any] = [None] * len(self.parents)
         for index, (kind, at) in zip(wrt, plan.places, strict=True):
@@ -138,6 +138,6 @@ def _residual(argument: Any, source: Any) -> Any:
     return argument if isinstance(argument, Tracer) else source
 
 
-def _seen(residual: Any, level: Level) -> Any:
+def seen(residual: Any, level: Level) -> Any:
     """Return a residual as the transforms around ``level`` see it."""
     return residual.array if isinstance(residual, Cell) else stripped(residual, level)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from mixad.backends.arrays import Array, Library, library_of
 from mixad.errors import TracerError
@@ -42,7 +42,7 @@ class PulledNode(Node, Protocol):
         ...
 
     @property
-    def kind(self) -> object:
+    def structure(self) -> object:
         """What tells which of the cotangents are None, with which parents carry the level."""
         ...
 
@@ -64,7 +64,7 @@ class InputNode:
 
     __slots__ = ("level", "parents")
     fresh = False
-    kind = None
+    structure = None
 
     def __init__(self, level: Level, parent: Origin | None) -> None:
         self.level = level
@@ -81,7 +81,7 @@ class ConstantNode:
     __slots__ = ()
     parents: tuple[Origin | None, ...] = ()
     fresh = False
-    kind = None
+    structure = None
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents of no parents."""
@@ -105,6 +105,9 @@ class Rule:
         the others.  Empty if none reads any.
     fresh : bool
         Whether ``cotangents`` return new arrays, as opposed to views.
+    linear : "each", "all" or None
+        Whether the value is linear in each argument, the others fixed, or in all of them at once.
+        Tangents then are values of the rule; otherwise they are cotangents transposed.
     """
 
     name: str
@@ -112,6 +115,7 @@ class Rule:
     cotangents: tuple[Callable[..., Any], ...]
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
+    linear: Literal["each", "all"] | None = None
 
     def argument(self, index: int) -> str:
         """Return what an argument is called in messages."""
@@ -144,11 +148,12 @@ class RuleNode:
         The rule's keyword arguments.
     parents : tuple of (Origin or None)
         Where the arguments came from.
-    shape : tuple of int
-        Shape of the result.
+    result : Cell
+        The result, of which shape, type and device are kept.
     """
 
-    __slots__ = ("arguments", "fresh", "kind", "parents", "rule", "shape", "static")
+    __slots__ = ("arguments", "device", "fresh", "kind", "parents", "rule", "shape", "static",
+                 "structure")  # fmt: skip
 
     def __init__(
         self,
@@ -156,13 +161,15 @@ class RuleNode:
         arguments: tuple[Any, ...],
         static: Mapping[str, Any],
         parents: tuple[Origin | None, ...],
-        shape: tuple[int, ...],
+        result: Cell,
     ) -> None:
-        self.rule = self.kind = rule
+        self.rule = self.structure = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
-        self.shape = shape
+        self.shape = result.shape
+        self.kind = result.kind
+        self.device = result.device
         self.fresh = rule.fresh
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
@@ -202,8 +209,9 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     held = tuple(
         kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)
     )
-    node = RuleNode(rule, held, static, parents, tuple(value.shape))
-    return type(tracers[0])(Cell.of(value, check_mode(levels)), Origin(node, 0, levels))
+    cell = Cell.of(value, check_mode(levels))
+    node = RuleNode(rule, held, static, parents, cell)
+    return type(tracers[0])(cell, Origin(node, 0, levels))
 
 
 def library_beside(value: Any) -> Library:
