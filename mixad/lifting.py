@@ -280,8 +280,8 @@ def _gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: froze
         return gradient
     if cell.kind.weak:
         return float(gradient)
-    is_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
-    return gradient[()] if is_scalar else as_array(gradient)
+    was_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
+    return gradient[()] if was_scalar else as_array(gradient)
 
 
 def _owned(cell: Cell, cotangent: Cotangent | None) -> Any:

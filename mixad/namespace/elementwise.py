@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, scalar_type_of
+from mixad.backends.arrays import (
+    NUMPY,
+    Library,
+    is_array,
+    is_scalar,
+    scalar_type_of,
+    torch_default,
+)
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
@@ -61,13 +68,14 @@ def elementwise(op: str, *operands: Any) -> Any:
     array or Tracer
         Of the broadcast shape.
     """
-    key = (op, *map(_kind, operands))
+    key = (op, torch_default(), *map(_kind, operands))
     call = _CALLS.get(key)
     if call is None:
         library = _library_beside(op, operands)
         operands = tuple([_without_numpy_scalar(o, library) for o in operands])
-        call = _call(op, library, tuple([_described(op, o, library) for o in operands]))
-        if None not in key:
+        params = tuple([_described(op, o, library) for o in operands])
+        call = _call(op, promoted(library, op, [typed for typed, _ in params]), params)
+        if None not in key[2:]:
             _CALLS[key] = call
     return apply_call(call, operands)[0]
 
@@ -104,9 +112,8 @@ _Described = tuple[Typed, bool]
 
 
 @cache
-def _call(op: str, library: Library, params: tuple[_Described, ...]) -> KernelCall:
+def _call(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
     """Return the call of one op: operands are converted to their common type, then used."""
-    common = promoted(library, op, [typed for typed, _ in params])
     strong = any(not typed.weak for typed, _ in params)
     builder = Builder(op)
     args = []

@@ -21,11 +21,11 @@ from mixad import pytree
 from mixad.backends.arrays import Library
 from mixad.errors import TracerError
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, is_operand, power, square
+from mixad.namespace.elementwise import as_operand, elementwise, is_operand, power, square
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims, reshape
 from mixad.namespace.statistical import mean, total
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["NUMPY", "STANDARD", "TORCH", "Spelling", "spelling_of"]
 
@@ -166,16 +166,24 @@ def _unary(op: str) -> _Function:
 
 
 def _binary(op: str) -> _Function:
-    return _Function(lambda x, y: elementwise(op, _operand(x), _operand(y)), ("x", "y"))
+    return _of_operands(lambda x, y: elementwise(op, x, y))
 
 
-def _operand(value: Any) -> Any:
-    if not is_operand(value):
+def _of_operands(evaluate: Callable[[Any, Any], Any]) -> _Function:
+    """Take what operators take: a list beside a traced NumPy array is an array."""
+    return _Function(lambda x, y: evaluate(_operand(x, y), _operand(y, x)), ("x", "y"))
+
+
+def _operand(value: Any, other: Any) -> Any:
+    if is_operand(value):
+        return value
+    operand = as_operand(value, other) if isinstance(other, Tracer) else NotImplemented
+    if operand is NotImplemented:
         raise TracerError(
             f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
             "an array first"
         )
-    return value
+    return operand
 
 
 def _compared(compare: Callable[[Any, Any], Any]) -> _Function:
@@ -203,12 +211,12 @@ _COMMON: dict[str, _Function] = {
     "divide": _binary("div"),
     "floor_divide": _binary("floordiv"),
     "remainder": _binary("mod"),
-    "pow": _Function(lambda x, y: power(_operand(x), _operand(y)), ("x", "y")),
+    "pow": _of_operands(power),
     "negative": _unary("neg"),
     "positive": _Function(lambda x: x, ("x",)),
     "round": _unary("rint"),
     "square": _Function(square, ("x",)),
-    "matmul": _Function(lambda x, y: matmul(_operand(x), _operand(y)), ("x", "y")),
+    "matmul": _of_operands(matmul),
 }
 """What NumPy, torch and the standard have under one name."""
 

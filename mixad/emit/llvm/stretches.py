@@ -10,10 +10,11 @@ record 0005.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import accumulate
 
 from mixad.emit.llvm.text import GANG
-from mixad.kernel.order import read_vars
+from mixad.kernel.contents import Contents, reads_of
 from mixad.scalar.ir import Block, Var, written_vars
 
 __all__ = ["MOST_LIVE", "STRETCH", "scheduling_boundaries"]
@@ -25,7 +26,9 @@ MOST_LIVE = 50
 """Values that may live at once, of the 32 registers that 512-bit vectors have; the rest spill."""
 
 
-def scheduling_boundaries(block: Block, vector_bits: int) -> range:
+def scheduling_boundaries(
+    block: Block, vector_bits: int, contents: Mapping[int, Contents]
+) -> range:
     """Return the indices of the statements before which a stretch of a block ends.
 
     Parameters
@@ -34,6 +37,8 @@ def scheduling_boundaries(block: Block, vector_bits: int) -> range:
         Statements in the order in which they are emitted.
     vector_bits : int
         Width of a vector register.
+    contents : mapping
+        For each block by ``id``, what is inside it.
 
     Returns
     -------
@@ -43,7 +48,7 @@ def scheduling_boundaries(block: Block, vector_bits: int) -> range:
     count = len(block.statements)
     if count <= STRETCH or not _takes_one_register_each(block, vector_bits):
         return range(0)
-    return range(STRETCH, count, STRETCH) if _most_live(block) <= MOST_LIVE else range(0)
+    return range(STRETCH, count, STRETCH) if _most_live(block, contents) <= MOST_LIVE else range(0)
 
 
 def _takes_one_register_each(block: Block, vector_bits: int) -> bool:
@@ -51,11 +56,11 @@ def _takes_one_register_each(block: Block, vector_bits: int) -> bool:
     return all(type.is_bool or GANG * type.bits <= vector_bits for type in types)
 
 
-def _most_live(block: Block) -> int:
+def _most_live(block: Block, contents: Mapping[int, Contents]) -> int:
     """Return how many values of a block live at once; truth values have registers of their own."""
     last: dict[Var, int] = {}
     for index, statement in enumerate(block.statements):
-        last.update(dict.fromkeys(read_vars(statement), index))
+        last.update(dict.fromkeys(reads_of(statement, contents), index))
     last.update({a: len(block.statements) for a in block.results if isinstance(a, Var)})
     changes: Counter[int] = Counter()
     for index, statement in enumerate(block.statements):
