@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from mixad.backends.arrays import Array, Library, library_of
 from mixad.errors import TracerError
-from mixad.tape.cell import Cell
+from mixad.tape.cell import Cell, Kind
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, plain, stripped
 
-__all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Rule", "RuleNode",
+__all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
+           "RuleNode",
            "Shaped", "apply_rule", "common_library", "library_beside"]  # fmt: skip
 
 Cotangents = Sequence[Any]
@@ -33,8 +34,21 @@ class Node(Protocol):
         ...
 
 
+class Result(NamedTuple):
+    """What is known of a value without it; the device is as its library names it."""
+
+    shape: tuple[int, ...]
+    kind: Kind
+    device: Any
+
+
 class PulledNode(Node, Protocol):
     """A node that is pulled back by itself; kernel nodes are in groups."""
+
+    @property
+    def results(self) -> Sequence[Result]:
+        """What its values are."""
+        ...
 
     @property
     def fresh(self) -> bool:
@@ -63,6 +77,7 @@ class InputNode:
     """
 
     __slots__ = ("level", "parents")
+    results: Sequence[Result] = ()  # not asked for: its cotangent is handed on as it is
     fresh = False
     structure = None
 
@@ -80,6 +95,7 @@ class ConstantNode:
 
     __slots__ = ()
     parents: tuple[Origin | None, ...] = ()
+    results: Sequence[Result] = ()
     fresh = False
     structure = None
 
@@ -148,12 +164,11 @@ class RuleNode:
         The rule's keyword arguments.
     parents : tuple of (Origin or None)
         Where the arguments came from.
-    result : Cell
-        The result, of which shape, type and device are kept.
+    result : Result
+        What came of it.
     """
 
-    __slots__ = ("arguments", "device", "fresh", "kind", "parents", "rule", "shape", "static",
-                 "structure")  # fmt: skip
+    __slots__ = ("arguments", "fresh", "parents", "results", "rule", "static", "structure")
 
     def __init__(
         self,
@@ -161,15 +176,13 @@ class RuleNode:
         arguments: tuple[Any, ...],
         static: Mapping[str, Any],
         parents: tuple[Origin | None, ...],
-        result: Cell,
+        result: Result,
     ) -> None:
         self.rule = self.structure = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
-        self.shape = result.shape
-        self.kind = result.kind
-        self.device = result.device
+        self.results = (result,)
         self.fresh = rule.fresh
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
@@ -210,7 +223,7 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
         kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)
     )
     cell = Cell.of(value, check_mode(levels))
-    node = RuleNode(rule, held, static, parents, cell)
+    node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
     return type(tracers[0])(cell, Origin(node, 0, levels))
 
 

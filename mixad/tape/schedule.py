@@ -190,7 +190,7 @@ class NodeStep:
             found[i].value if i in found else None for i in range(max(found) + 1)
         ]
         if isinstance(node, RuleNode):
-            cotangents = [broadcast_to(cotangents[0], node.shape)]
+            cotangents = [broadcast_to(cotangents[0], node.results[0].shape)]
         gradients = node.pullback(cotangents, under_way.level)
         for place, gradient in zip(self.targets, gradients, strict=True):
             if place is not None and gradient is not None:

@@ -11,20 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import add
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
-from mixad.scalar.build import Builder
-from mixad.scalar.ir import Atom, Const, Program
 from mixad.scalar.pushforward import pushforward_along
-from mixad.tape.apply import apply_program
 from mixad.tape.backward import backward
 from mixad.tape.broadcasting import broadcast_to, sum_to
 from mixad.tape.cell import Cell
-from mixad.tape.forward_node import ForwardNode, seen
-from mixad.tape.forward_plan import ForwardPlan
-from mixad.tape.kernel_call import KernelCall
+from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
-from mixad.tape.node import InputNode, RuleNode, apply_rule
+from mixad.tape.node import InputNode, PulledNode, Result, RuleNode, apply_rule
 from mixad.tape.schedule import argument_outside
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
@@ -44,6 +39,7 @@ class Dual(NamedTuple):
 
 def carry_forward(
     level: Level,
+    own: Level,
     outputs: Sequence[Origin],
     inputs: Sequence[InputNode],
     seeds: Sequence[Tangents],
@@ -54,12 +50,14 @@ def carry_forward(
     ----------
     level : Level
         The transform's; only edges that carry it are followed.
+    own : Level
+        That of the tangents, which is running.
     outputs : sequence of Origin
         Where to end.
     inputs : sequence of InputNode
         Where to begin.
     seeds : sequence of Tangents
-        For each input, tracers of a transform that is running; as many for each.
+        For each input, tracers of ``own``; as many for each.
 
     Returns
     -------
@@ -67,7 +65,7 @@ def carry_forward(
         For each output.
     """
     trace = Trace(level, [(origin, None) for origin in outputs])
-    forward = _Forward(level, trace, {id(n): s for n, s in zip(inputs, seeds, strict=True)})
+    forward = _Forward(level, own, trace, {id(n): s for n, s in zip(inputs, seeds, strict=True)})
     for number in trace.inputs_first(level, outputs):
         forward.visit(number)
     return [forward.dual(origin) for origin in outputs]
@@ -76,8 +74,9 @@ def carry_forward(
 class _Forward:
     """One forward pass: ``_found`` has a function of the output's index for each visited node."""
 
-    def __init__(self, level: Level, trace: Trace, seeds: dict[int, Tangents]) -> None:
+    def __init__(self, level: Level, own: Level, trace: Trace, seeds: dict[int, Tangents]) -> None:
         self._level = level
+        self._own = own
         self._trace = trace
         self._seeds = seeds
         self._zero: Tangents = (None,) * len(next(iter(seeds.values()), ()))
@@ -90,19 +89,18 @@ class _Forward:
         tangents = [self._zero if dual is None else dual.tangents for dual in duals]
         if isinstance(node, KernelNode):
             values = [self._argument(node, i, dual) for i, dual in enumerate(duals)]
-            self._found[number] = _pushed_kernel(node, values, tangents)
-        elif isinstance(node, RuleNode):
+            found = _pushed_kernel(node, values, tangents)
+        elif isinstance(node, InputNode):
+            found = _always(self._seeds.get(id(node), tangents[0]))
+        elif all(tangent is None for along in tangents for tangent in along):
+            found = _always(self._zero)
+        elif isinstance(node, RuleNode) and node.rule.linear:
             arguments = [stripped(a, self._level) for a in node.arguments]
             along = zip(*tangents, strict=True)
-            found = Dual(None, tuple(_pushed_rule(node, arguments, moving) for moving in along))
-            self._found[number] = lambda _: found
-        elif isinstance(node, ForwardNode):
-            self._found[number] = _pushed_partials(node, self._level, tangents)
-        elif isinstance(node, InputNode):
-            dual = Dual(None, self._seeds.get(id(node), tangents[0]))
-            self._found[number] = lambda _: dual
+            found = _always(tuple([_pushed_linear(node, arguments, each) for each in along]))
         else:
-            self._found[number] = lambda _: Dual(None, self._zero)
+            found = _transposed(node, self._level, tangents)
+        self._found[number] = found
 
     def dual(self, origin: Origin) -> Dual:
         """Return what was found of a value."""
@@ -115,7 +113,17 @@ class _Forward:
         """Return an argument: what was recorded again in place of what is pending."""
         if dual is not None and dual.value is not None:
             return dual.value
-        return argument_outside(node, index, self._level)
+        value, source = argument_outside(node, index, self._level), node.source(index)
+        if type(source) is not Cell or not source.kind.weak or isinstance(value, Tracer):
+            return value
+        # An array would be no Python number any more.
+        origin = Origin(InputNode(self._own, None), 0, frozenset((self._own,)))
+        return node.tracer_type(source, origin)
+
+
+def _always(tangents: Tangents) -> Callable[[int], Dual]:
+    dual = Dual(None, tangents)
+    return lambda output: dual
 
 
 def _pushed_kernel(
@@ -163,87 +171,56 @@ def _pushed_call(call: KernelCall, moving: tuple[tuple[int, ...], ...]) -> _Push
     return _PushedCall(KernelCall.storing(dual.program), outputs)
 
 
-def _pushed_rule(node: RuleNode, arguments: Sequence[Any], tangents: Tangents) -> Any:
-    """Return the tangent of a rule's value along one direction; None if it is zero."""
+def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents) -> Any:
+    """Return the tangent of the value of a linear rule along one direction; None if it is zero."""
     moving = [i for i, tangent in enumerate(tangents) if tangent is not None]
-    if moving and node.rule.linear == "all":
-        zeros = _zeros(node)
-        given = [zeros(a) if t is None else t for a, t in zip(arguments, tangents, strict=True)]
-        return apply_rule(node.rule, *given, **node.static)
-    terms = [_along_one(node, i, arguments, tangents[i]) for i in moving]
-    found = [term for term in terms if term is not None]
-    return reduce(add, found) if found else None
-
-
-def _along_one(node: RuleNode, index: int, arguments: Sequence[Any], tangent: Any) -> Any:
-    """Return what a rule's value changes by as one argument does."""
-    if node.rule.linear == "each":
-        moved = [*arguments[:index], tangent, *arguments[index + 1 :]]
-        return apply_rule(node.rule, *moved, **node.static)
-    return _transposed(node, index, arguments, tangent)
-
-
-def _zeros(node: RuleNode) -> Callable[[Any], Any]:
-    """Return what makes zeros like an argument of a node, or like its result."""
-    library = node.kind.library
-    dtype = library.dtype_of(node.kind.type)
-    return lambda like: library.xp.zeros(tuple(like.shape), dtype=dtype, device=node.device)
-
-
-def _transposed(node: RuleNode, index: int, arguments: Sequence[Any], tangent: Any) -> Any:
-    """Return J ẋ, where a rule's formula is g ↦ Jᵀ g: the gradient of ⟨Jᵀ g, ẋ⟩ with respect to g.
-
-    None if it is zero.
-    """
-    with Level("jvp") as level:
-        source = InputNode(level, None)
-        cell = Cell.of(_zeros(node)(node), level.check)
-        g = type(tangent)(cell, Origin(source, 0, frozenset((level,))))
-        cotangent = node.rule.cotangents[index](g, *arguments, **node.static)
-    if not isinstance(cotangent, Tracer) or level not in cotangent.origin.levels:
+    if not moving:
         return None
-    seed = sum_to(tangent, tuple(cotangent.shape))
-    (found,) = backward(level, [(cotangent.origin, seed)], [source])
-    return None if found is None else broadcast_to(found.value, node.shape)
+    if node.rule.linear == "all":
+        zeros = [_zeros(node.results[0], tuple(a.shape)) for a in arguments]
+        given = [z if t is None else t for z, t in zip(zeros, tangents, strict=True)]
+        return apply_rule(node.rule, *given, **node.static)
+    terms = (
+        apply_rule(node.rule, *arguments[:i], tangents[i], *arguments[i + 1 :], **node.static)
+        for i in moving
+    )
+    return reduce(add, terms)
 
 
-def _pushed_partials(
-    node: ForwardNode, level: Level, tangents: Sequence[Tangents]
+def _transposed(
+    node: PulledNode, level: Level, tangents: Sequence[Tangents]
 ) -> Callable[[int], Dual]:
-    """Multiply the partials that a node has stored by tangents, for each of its outputs."""
+    """Return J ẋ, where a node's pullback is g ↦ Jᵀ g: the gradient of ⟨Jᵀ g, ẋ⟩ with respect to g.
+
+    ``tangents`` are those of its parents.
+    """
+    traced = next(t for along in tangents for t in along if t is not None)
+    with Level("jvp") as own:
+        sources = [InputNode(own, None) for _ in node.results]
+        gs = [
+            type(traced)(Cell.of(_zeros(r, r.shape), own.check), Origin(s, 0, frozenset((own,))))
+            for r, s in zip(node.results, sources, strict=True)
+        ]
+        pulled = node.pullback(gs, level)
+    found = []
+    for along in zip(*tangents, strict=True):
+        seeds = [
+            (g.origin, sum_to(tangent, tuple(g.shape)))
+            for g, tangent in zip(pulled, along, strict=True)
+            if tangent is not None and isinstance(g, Tracer) and own in g.origin.levels
+        ]
+        found.append(backward(own, seeds, sources))
 
     def result(output: int) -> Dual:
+        shape = node.results[output].shape
+        tangents = [f[output] for f in found]
         return Dual(
-            None,
-            tuple(_contracted(node, level, output, along) for along in zip(*tangents, strict=True)),
+            None, tuple([None if t is None else broadcast_to(t.value, shape) for t in tangents])
         )
 
     return result
 
 
-def _contracted(node: ForwardNode, level: Level, output: int, tangents: Tangents) -> Any:
-    partials = node.plan.partials[output]
-    moving = tuple(i for i, tangent in enumerate(tangents) if tangent is not None and i in partials)
-    if not moving:
-        return None
-    read = [partials[i] for i in moving if isinstance(partials[i], int)]
-    values = [seen(node.residuals[cast("int", at)], level) for at in read]
-    program = _contraction(node.plan, output, moving)
-    (found,) = apply_program(program, [*(tangents[i] for i in moving), *values])
-    return broadcast_to(found, node.shape)
-
-
-@lru_cache(maxsize=2048)
-def _contraction(plan: ForwardPlan, output: int, moving: tuple[int, ...]) -> Program:
-    """Return Σ ẋₙ · ∂y/∂xₙ as a program of the tangents and the partials that are no constants."""
-    builder = Builder(plan.program.name)
-    params = [plan.program.params[i] for i in moving]
-    type = plan.program.outputs[output].type
-    tangents = [builder.param(f"tangent of {p.name}", p.var.type) for p in params]
-    terms = []
-    for index, tangent in zip(moving, tangents, strict=True):
-        partial: Atom | int = plan.partials[output][index]
-        if not isinstance(partial, Const):
-            partial = builder.param(f"partial {partial}", type)
-        terms.append(builder.op("mul_zero", builder.convert(tangent, type), partial))
-    return builder.finish([reduce(lambda total, term: builder.op("add", total, term), terms)])
+def _zeros(like: Result, shape: Shape) -> Any:
+    library = like.kind.library
+    return library.xp.zeros(shape, dtype=library.dtype_of(like.kind.type), device=like.device)
