@@ -84,9 +84,10 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
     cells: list[Cell] = []
     kinds: list[type] = []
     structures = []
+    alone = frozenset((level,))
     for position in positions:
         found, structure = pytree.flatten(arguments[position])
-        traced = [_traced(level, leaf, position) for leaf in found]
+        traced = [_traced(alone, level, leaf, position) for leaf in found]
         is_leaf = structure is pytree.LEAF
         arguments[position] = traced[0] if is_leaf else pytree.unflatten(structure, traced)
         nodes += [t.origin.node for t in traced if isinstance(t.origin.node, InputNode)]
@@ -96,14 +97,14 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
     return Inputs(arguments, nodes, cells, kinds, structures)
 
 
-def _traced(level: Level, leaf: Any, position: int) -> Tracer:
-    """Return the tracer of one input."""
+def _traced(alone: frozenset[Level], level: Level, leaf: Any, position: int) -> Tracer:
+    """Return the tracer of one input; ``alone`` is the set of the level."""
     if isinstance(leaf, Tracer):
         check_alive(leaf)
-        origin = Origin(InputNode(level, leaf.origin), 0, frozenset((level,)) | leaf.origin.levels)
+        origin = Origin(InputNode(level, leaf.origin), 0, alone | leaf.origin.levels)
         return ArrayTracer(leaf.cell, origin)
     cell = _input_cell(level, leaf, position)
-    return ArrayTracer(cell, Origin(InputNode(level, None), 0, frozenset((level,))))
+    return ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
 
 
 def _input_cell(level: Level, leaf: Any, position: int) -> Cell:

@@ -37,11 +37,14 @@ class GradientPlan:
         What its params are: leaves and, after those, cotangents.
     places : tuple of Place
         For each leaf in ``wrt``, where its gradient is.
+    primals : int
+        How many of the arrays are primal results.
     """
 
     call: KernelCall | None
     kept: tuple[int, ...]
     places: tuple[Place, ...]
+    primals: int
 
     def arrays(self, kept: list[Any], shape: Shape, options: KernelOptions) -> Sequence[Any]:
         """Run the call, or record it where a value is traced.
@@ -172,7 +175,7 @@ def planned(
             places.append(("array", len(outputs)))
             outputs.append(OutputRequest(*at, shape))
     call = KernelCall(pullback.passes, tuple(outputs)) if outputs else None
-    return GradientPlan(call, pullback.kept, tuple(places))
+    return GradientPlan(call, pullback.kept, tuple(places), len(primals))
 
 
 def _cotangent(program: Program, pullback: PullbackPlan, at: int, result: int) -> int | None:

@@ -119,13 +119,33 @@ class KernelNode:
         cell = None if held is None else held()
         return cell is not None and cell.pending is None
 
-    def live(self) -> list[tuple[Cell, OutputRequest]]:
-        """Return the pending outputs that someone holds."""
-        return [
-            (cell, request)
-            for held, request in zip(self._cells, self.outputs, strict=False)
-            if held is not None and (cell := held()) is not None and cell.pending is not None
-        ]
+    def states(self) -> tuple[object, ...]:
+        """Return what planning asks of the outputs: which are held and made, which were added."""
+        states: list[object] = []
+        for held in self._cells:
+            cell = None if held is None else held()
+            states.append(None if cell is None else cell.pending is None)
+        count = len(self.call.outputs)
+        if len(states) > count:
+            states += [(request.result, request.shape) for request in self.outputs[count:]]
+        return tuple(states)
+
+    def source(self, index: int) -> Any:
+        """Return an argument: a cell, a held array or a number."""
+        source = self.arguments[index]
+        if type(source) is not Origin:
+            return source
+        producer: KernelNode = source.node  # type: ignore[assignment]  # it was pending
+        return producer.cell(source.output)
+
+    def live(self) -> list[tuple[int, Cell, OutputRequest]]:
+        """Return the pending outputs that someone holds: index, cell, what is wanted."""
+        found = []
+        for output, (held, request) in enumerate(zip(self._cells, self.outputs, strict=False)):
+            cell = None if held is None else held()
+            if cell is not None and cell.pending is not None:
+                found.append((output, cell, request))
+        return found
 
     def force(self, cell: Cell) -> None:
         """Make the array of one of the cells, unless another thread has meanwhile.
