@@ -172,8 +172,10 @@ class KernelNode:
         """Return which output a cell is of."""
         return next(k for k, held in enumerate(self._cells) if held is not None and held() is cell)
 
-    def total(self, cell: Cell, shape: Shape) -> int | None:
-        """Add an output: the one in a cell, summed; return its index, None if it is summed itself.
+    def total(self, cell: Cell, shape: Shape) -> tuple[int, Cell] | None:
+        """Add an output: the one in a cell, summed; return its index and its cell.
+
+        None if it is summed itself.
 
         Parameters
         ----------
@@ -190,7 +192,8 @@ class KernelNode:
             if wanted not in self.outputs:
                 self._cells.append(None)
                 self.outputs.append(wanted)
-            return self.outputs.index(wanted)
+            index = self.outputs.index(wanted)
+            return index, self.cell(index)  # here: two threads would make a cell each
 
 
 def record(

@@ -6,6 +6,7 @@ import itertools
 import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad.tape import kernel_node
+from mixad.tape.cell import Cell
 
 from .test_pending import cube
 
@@ -75,6 +78,23 @@ def test_sums_join_a_call_that_another_thread_runs() -> None:
 
     for _ in range(ROUNDS):
         np.testing.assert_allclose(mixad.grad(f)(X), 3 * X**2, rtol=1e-12)
+
+
+def test_threads_that_take_one_sum_at_once_share_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a cell each, one of them would never be filled."""
+
+    def slowly(*args: Any) -> Cell:
+        time.sleep(0.01)
+        return Cell(*args)
+
+    def f(x: Any) -> Any:
+        y = cube(x)
+        monkeypatch.setattr(kernel_node, "Cell", slowly)
+        first, *others = together(lambda _: y.sum())
+        assert all(total.cell is first.cell for total in others)
+        return first
+
+    np.testing.assert_allclose(mixad.grad(f)(X), 3 * X**2, rtol=1e-12)
 
 
 def test_one_pullback_is_called_by_several_threads() -> None:
