@@ -6,9 +6,6 @@ group joins it; the group is pulled back, by one kernel, when something else nee
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +13,7 @@ from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Group
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import InputNode, PulledNode
+from mixad.tape.remembered import Remembered
 from mixad.tape.schedule import Cotangent, NodeStep, Pass, Step
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin
@@ -65,7 +63,7 @@ def _steps(
     """Return the steps of a backward pass; each is taken before the next one is asked for."""
     known = None if trace.key is None else _KNOWN.get(trace.key)
     if known is not None:
-        return known[1]
+        return known
     steps = _Walk(level, trace, outputs, under_way).steps()
     return steps if trace.key is None else _remembered(trace.key, len(trace.nodes), steps)
 
@@ -76,27 +74,11 @@ def _remembered(key: tuple[object, ...], nodes: int, steps: Iterator[Step]) -> I
     for step in steps:
         taken.append(step)
         yield step
-    with _lock:
-        _KNOWN[key] = nodes, taken
-        while sum(count for count, _ in _KNOWN.values()) > _MOST_NODES:
-            _KNOWN.popitem(last=False)
+    _KNOWN.keep(key, nodes, taken)
 
 
-_KNOWN: OrderedDict[tuple[object, ...], tuple[int, Sequence[Step]]] = OrderedDict()
-"""By the key of a trace, how many nodes it has and the steps of its backward pass."""
-
-_lock = threading.Lock()
-"""Held for moments, to change what is remembered."""
-
-
-def _unlock() -> None:
-    """Start anew in a forked child, where a thread of its parent may have held the lock."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
+_KNOWN: Remembered[Sequence[Step]] = Remembered(_MOST_NODES)
+"""By the key of a trace the steps of its backward pass, which weigh as many as it has nodes."""
 
 
 class _Walk:
