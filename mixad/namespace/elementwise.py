@@ -17,15 +17,32 @@ from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.apply import apply_call, apply_program
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.node import common_library
-from mixad.tape.tracer import Tracer
+from mixad.tape.node import common_library, library_beside
+from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["as_operand", "convert", "elementwise", "is_operand", "power", "square"]
+__all__ = ["as_operand", "clip", "convert", "described", "elementwise", "imag", "is_operand",
+           "operand", "power", "same", "square"]  # fmt: skip
 
 
 def is_operand(value: object) -> bool:
     """Whether a value may stand beside a tracer in an expression."""
     return isinstance(value, Tracer) or is_scalar(value) or is_array(value)
+
+
+def operand(value: Any) -> Any:
+    """Return an operand as it is.
+
+    Raises
+    ------
+    TracerError
+        If it is none.
+    """
+    if not is_operand(value):
+        raise TracerError(
+            f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
+            "an array first"
+        )
+    return value
 
 
 def as_operand(value: Any, tracer: Tracer) -> Any:
@@ -66,7 +83,7 @@ def elementwise(op: str, *operands: Any) -> Any:
     if call is None:
         library = _library_beside(op, operands)
         operands = tuple([_without_numpy_scalar(o, library) for o in operands])
-        call = _call(op, library, tuple([_described(op, o, library) for o in operands]))
+        call = _call(op, library, tuple([described(op, o, library) for o in operands]))
         if None not in key:
             _CALLS[key] = call
     return apply_call(call, operands)[0]
@@ -94,17 +111,34 @@ def square(x: Any) -> Any:
     return apply_program(_square(_element_type(x)), (x,))[0]
 
 
+def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+    """Return the elements, those outside of an interval at its ends; ties split evenly."""
+    if min is not None:
+        x = elementwise("maximum", x, operand(min))
+    return x if max is None else elementwise("minimum", x, operand(max))
+
+
+def same(x: Any) -> Any:
+    """Return real numbers as they are: their real part, conjugate, positive."""
+    return x
+
+
+def imag(x: Any) -> Any:
+    """Return the imaginary part of real numbers, which is zero and has no derivative."""
+    return library_beside(x).xp.zeros_like(plain(x))
+
+
 def convert(x: Any, type: ScalarType) -> Any:
     """Return ``x`` with elements of another type."""
     return apply_program(_conversion(_element_type(x), type), (x,))[0]
 
 
 # A described operand: its type, and whether it is a Python number.
-_Described = tuple[Typed, bool]
+Described = tuple[Typed, bool]
 
 
 @cache
-def _call(op: str, library: Library, params: tuple[_Described, ...]) -> KernelCall:
+def _call(op: str, library: Library, params: tuple[Described, ...]) -> KernelCall:
     """Return the call of one op: operands are converted to their common type, then used."""
     common = promoted(library, op, [typed for typed, _ in params])
     strong = any(not typed.weak for typed, _ in params)
@@ -148,7 +182,8 @@ def _without_numpy_scalar(operand: Any, library: Library) -> Any:
     return operand
 
 
-def _described(op: str, operand: Any, library: Library) -> _Described:
+def described(op: str, operand: Any, library: Library) -> Described:
+    """Return what the call of an op must know of an operand."""
     if is_scalar(operand):
         return Typed(_weak_type(operand), True), True
     if isinstance(operand, Tracer) and operand.cell.weak:

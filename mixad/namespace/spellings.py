@@ -8,179 +8,36 @@ without its derivative.
 
 from __future__ import annotations
 
-import inspect
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from mixad import pytree
 from mixad.backends.arrays import Library
-from mixad.errors import TracerError
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, is_operand, power, square
+from mixad.namespace.elementwise import clip, elementwise, imag, operand, power, same, square
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims, reshape
+from mixad.namespace.names import FUNCTIONS
+from mixad.namespace.spelling import Function, Spelling, function_of
 from mixad.namespace.statistical import mean, total
 from mixad.tape.tracer import plain
 
-__all__ = ["NUMPY", "STANDARD", "TORCH", "Spelling", "spelling_of"]
+__all__ = ["NUMPY", "STANDARD", "TORCH", "spelling_of"]
 
 
-@dataclass(frozen=True)
-class _Function:
-    """A function of the namespace, and the parameters of the library's function in order."""
-
-    evaluate: Callable[..., Any]
-    parameters: tuple[str, ...]
-
-    @cached_property
-    def taken(self) -> frozenset[str]:
-        """Names of the namespace function's own parameters."""
-        return frozenset(inspect.signature(self.evaluate).parameters)
+def _unary(op: str) -> Function:
+    return Function(lambda x: elementwise(op, x), ("x",))
 
 
-@dataclass(frozen=True)
-class Spelling:
-    """How one library spells the namespace.
-
-    Attributes
-    ----------
-    library : str
-        Its name.
-    is_meant : callable
-        Whether a function is the one of its name: libraries have others, such as
-        ``numpy.emath.sqrt``, which gives complex numbers.
-    functions : mapping
-        By the library's names.
-    renamed : mapping
-        The namespace's names of the library's parameters, where they differ.
-    constant : frozenset of str
-        Functions whose results are no floats, or depend on shapes only: their derivative is zero,
-        so they are given the values.
-    """
-
-    library: str
-    is_meant: Callable[[Any], bool]
-    functions: Mapping[str, _Function]
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    constant: frozenset[str] = frozenset()
-
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function of the library returns, recorded.
-
-        Raises
-        ------
-        TracerError
-            If the namespace has no such function yet, or it lacks an argument that was given.
-        """
-        name = function.__name__
-        called = f"{_module_of(function) or self.library}.{name}()"
-        if not self.is_meant(function):
-            raise TracerError(_missing(called))
-        if name in self.constant:
-            return function(*pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs)))
-        found = self.functions.get(name)
-        if found is None:
-            raise TracerError(_missing(called))
-        return found.evaluate(**self._bound(called, found, args, kwargs))
-
-    def call_method(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a method of an array returns; ``args`` begin with the array."""
-        found = self.functions[name]
-        array, *rest = args
-        if found.parameters[1:2] in _SEVERAL and rest and isinstance(rest[0], (int, np.integer)):
-            args = (array, tuple(rest))
-        return found.evaluate(**self._bound(f"{name}()", found, args, kwargs))
-
-    def _bound(
-        self, called: str, found: _Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the arguments under the namespace's names; those that say nothing are left out."""
-        if len(args) > len(found.parameters):
-            raise TracerError(
-                f"{called} takes at most {len(found.parameters)} positional arguments here, "
-                f"{len(args)} were given: leave out the last ones, or say mixad.stop_gradient(x) "
-                "if no derivative is meant"
-            )
-        bound = {}
-        for name, value in (*zip(found.parameters, args, strict=False), *kwargs.items()):
-            own = self.renamed.get(name, name)
-            if own in found.taken:
-                bound[own] = value
-            elif value is not _DEFAULTS.get(name) and value is not np._NoValue:
-                raise TracerError(self._untaken(called, found, name))
-        return bound
-
-    def _untaken(self, called: str, found: _Function, name: str) -> str:
-        options = [
-            p for p in found.parameters if self.renamed.get(p, p) in found.taken - {"x", "y"}
-        ]
-        takes = f"it takes {', '.join(options)}" if options else "it takes no options"
-        return (
-            f"{called} of a value that is being differentiated has no argument {name!r}: {takes}; "
-            f"{_INSTEAD.get(name, 'leave it out')}, or say mixad.stop_gradient(x) if no derivative "
-            "is meant"
-        )
+def _binary(op: str) -> Function:
+    return Function(lambda x, y: elementwise(op, operand(x), operand(y)), ("x", "y"))
 
 
-_SEVERAL = (("shape",), ("axes",), ("dims",))
-"""What methods take as several numbers too."""
-
-_DEFAULTS = {"inplace": False, "alpha": 1, "decimals": 0}
-"""What arguments that are not taken may be given as; others as None."""
-
-_INSTEAD = {
-    "out": "use the result that it returns",
-    "where": "multiply by a mask of zeros and ones first",
-    "initial": "add it to the result",
-    "order": "permute the axes first",
-    "dtype": "convert the arguments first",
-    "dim": "write axis=",
-    "keepdim": "write keepdims=",
-    "alpha": "multiply first",
-    "rounding_mode": "use //",
-}
-
-
-def _missing(called: str) -> str:
-    """Return why a function is refused, and what to write instead."""
-    return (
-        f"{called} of a value that is being differentiated is not available yet: write it with "
-        "operators, indexing, sum, mean, reshape, matmul, functions of one element such as exp, or "
-        "a function decorated with @mixad.broadcast; say mixad.stop_gradient(x) if no derivative "
-        "is meant"
-    )
-
-
-def _module_of(function: Any) -> str | None:
-    """Return where a function is from; methods of torch's tensors do not tell."""
-    return getattr(function, "__module__", None)
-
-
-def _unary(op: str) -> _Function:
-    return _Function(lambda x: elementwise(op, x), ("x",))
-
-
-def _binary(op: str) -> _Function:
-    return _Function(lambda x, y: elementwise(op, _operand(x), _operand(y)), ("x", "y"))
-
-
-def _operand(value: Any) -> Any:
-    if not is_operand(value):
-        raise TracerError(
-            f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
-            "an array first"
-        )
-    return value
-
-
-def _compared(compare: Callable[[Any, Any], Any]) -> _Function:
+def _compared(compare: Callable[[Any, Any], Any]) -> Function:
     """Comparisons have no derivative: they give plain arrays, which `if` and `while` can test."""
-    return _Function(lambda x, y: compare(plain(x), plain(y)), ("x", "y"))
+    return Function(lambda x, y: compare(plain(x), plain(y)), ("x", "y"))
 
 
 _ONE = (
@@ -193,7 +50,7 @@ _COMPARISONS = {
     "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
 }  # fmt: skip
 
-_COMMON: dict[str, _Function] = {
+_COMMON: dict[str, Function] = {
     **{op: _unary(op) for op in _ONE},
     **{op: _binary(op) for op in _TWO},
     **{name: _compared(compare) for name, compare in _COMPARISONS.items()},
@@ -203,29 +60,50 @@ _COMMON: dict[str, _Function] = {
     "divide": _binary("div"),
     "floor_divide": _binary("floordiv"),
     "remainder": _binary("mod"),
-    "pow": _Function(lambda x, y: power(_operand(x), _operand(y)), ("x", "y")),
+    "pow": Function(lambda x, y: power(operand(x), operand(y)), ("x", "y")),
     "negative": _unary("neg"),
-    "positive": _Function(lambda x: x, ("x",)),
+    "positive": Function(lambda x: x, ("x",)),
     "round": _unary("rint"),
-    "square": _Function(square, ("x",)),
-    "matmul": _Function(lambda x, y: matmul(_operand(x), _operand(y)), ("x", "y")),
+    "square": Function(square, ("x",)),
+    "matmul": Function(lambda x, y: matmul(operand(x), operand(y)), ("x", "y")),
 }
 """What NumPy, torch and the standard have under one name."""
 
+_RECIPROCAL = Function(lambda x: 1 / x, ("x",))
+
+_ARRAY_API = {
+    **_COMMON,
+    "sum": function_of(total),
+    "mean": function_of(mean),
+    "reshape": function_of(reshape, "x shape copy"),
+    "astype": function_of(astype),
+    "reciprocal": _RECIPROCAL,
+    "clip": function_of(clip),
+    "real": function_of(same),
+    "conj": function_of(same),
+    "imag": function_of(imag),
+    "permute_dims": function_of(permute_dims),
+    "matrix_transpose": function_of(matrix_transpose),
+    "linalg.matmul": _COMMON["matmul"],
+    "linalg.matrix_transpose": function_of(matrix_transpose),
+}
+
 STANDARD = Spelling(
     "xp",
-    lambda function: True,
-    {
-        "sum": _Function(total, ("x", "axis", "dtype", "keepdims")),
-        "mean": _Function(mean, ("x", "axis", "dtype", "keepdims")),
-        "reshape": _Function(reshape, ("x", "shape", "copy")),
-        "astype": _Function(astype, ("x", "dtype", "copy")),
-    },
+    lambda function: function.__name__,
+    {name: function for name, function in _ARRAY_API.items() if name in FUNCTIONS},
+    constant=frozenset(
+        "empty_like ones_like zeros_like can_cast finfo isdtype result_type bitwise_and "
+        "bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor logical_and "
+        "logical_not logical_or logical_xor argmax argmin count_nonzero nonzero searchsorted isin "
+        "argsort all any linalg.matrix_rank".split()
+    ),
+    no_methods=frozenset(("sort",)),  # it sorts in place
 )
-"""The methods of tracers over arrays of other libraries."""
+"""The array API standard, and the methods of tracers over arrays of libraries without a table."""
 
 
-def _named(names: str) -> dict[str, _Function]:
+def _named(names: str) -> dict[str, Function]:
     """Return functions under other names: ``"theirs=ours ..."``."""
     pairs = (pair.split("=") for pair in names.split())
     return {theirs: _COMMON[ours] for theirs, ours in pairs}
@@ -235,20 +113,29 @@ _INVERSES = (
     "arcsin=asin arccos=acos arctan=atan arcsinh=asinh arccosh=acosh arctanh=atanh arctan2=atan2"
 )
 
+
+def _numpy_name(function: Any) -> str | None:
+    name: str = function.__name__
+    for module, prefix in ((np, ""), (np.linalg, "linalg.")):
+        if getattr(module, name, None) is function:
+            return prefix + name
+    return None
+
+
 NUMPY = Spelling(
     "numpy",
-    lambda function: getattr(np, function.__name__, None) is function,
+    _numpy_name,
     {
         **_COMMON,
         **_named(f"{_INVERSES} absolute=abs fabs=abs rint=round power=pow"),
         "cbrt": _unary("cbrt"),
-        "reciprocal": _Function(lambda x: 1 / x, ("x",)),
-        "sum": _Function(total, ("a", "axis", "dtype", "out", "keepdims", "initial", "where")),
-        "mean": _Function(mean, ("a", "axis", "dtype", "out", "keepdims", "where")),
-        "reshape": _Function(reshape, ("a", "shape", "order", "copy")),
-        "transpose": _Function(permute_dims, ("a", "axes")),
-        "matrix_transpose": _Function(matrix_transpose, ("x",)),
-        "astype": _Function(astype, ("x", "dtype", "order", "casting", "subok", "copy")),
+        "reciprocal": _RECIPROCAL,
+        "sum": Function(total, ("a", "axis", "dtype", "out", "keepdims", "initial", "where")),
+        "mean": Function(mean, ("a", "axis", "dtype", "out", "keepdims", "where")),
+        "reshape": Function(reshape, ("a", "shape", "order", "copy")),
+        "transpose": Function(permute_dims, ("a", "axes")),
+        "matrix_transpose": Function(matrix_transpose, ("x",)),
+        "astype": Function(astype, ("x", "dtype", "order", "casting", "subok", "copy")),
     },
     {"a": "x"},
     frozenset(
@@ -259,11 +146,17 @@ NUMPY = Spelling(
     ),
 )
 
-_TORCH_MODULES = (None, "torch", "torch._tensor", "torch.nn.functional")
+
+def _torch_name(function: Any) -> str | None:
+    module = getattr(function, "__module__", None)  # methods of tensors do not tell
+    return function.__name__ if module in _TORCH_MODULES else None
+
+
+_TORCH_MODULES = (None, "torch", "torch._tensor", "torch.nn.functional", "torch._C._linalg")
 
 TORCH = Spelling(
     "torch",
-    lambda function: _module_of(function) in _TORCH_MODULES,
+    _torch_name,
     {
         **{name: function for name, function in _COMMON.items() if name != "equal"},
         **_named(
@@ -272,10 +165,10 @@ TORCH = Spelling(
             "ge=greater_equal eq=equal ne=not_equal"
         ),
         **{op: _unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
-        "sum": _Function(total, ("input", "dim", "keepdim", "dtype")),
-        "mean": _Function(mean, ("input", "dim", "keepdim", "dtype")),
-        "reshape": _Function(reshape, ("input", "shape")),
-        "permute": _Function(permute_dims, ("input", "dims")),
+        "sum": Function(total, ("input", "dim", "keepdim", "dtype")),
+        "mean": Function(mean, ("input", "dim", "keepdim", "dtype")),
+        "reshape": Function(reshape, ("input", "shape")),
+        "permute": Function(permute_dims, ("input", "dims")),
         "astype": STANDARD.functions["astype"],
     },
     {"input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims",
