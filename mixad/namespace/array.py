@@ -237,12 +237,10 @@ _INSTEAD = {
     **dict.fromkeys(("t", "adjoint"), "x.T, or x.mT of several matrices"),
     **dict.fromkeys(("ravel", "flatten"), "x.reshape(-1)"),
     **dict.fromkeys(("view", "view_as", "squeeze", "unflatten"), "x.reshape(shape)"),
-    "unsqueeze": "x[None], x[..., None] and the like",
     **dict.fromkeys(("dim", "ndimension"), "x.ndim"),
     **dict.fromkeys(("clone", "copy", "contiguous", "conj"), "x itself: nothing changes it"),
     **dict.fromkeys(("dot", "mm", "mv", "bmm"), "x @ y"),
     **dict.fromkeys(("float", "double", "half", "type"), "x.astype(dtype)"),
-    **dict.fromkeys(("clip", "clamp"), "minimum and maximum of its library"),
     "nelement": "x.numel()",
     "detach": "mixad.stop_gradient(x)",
     **dict.fromkeys(

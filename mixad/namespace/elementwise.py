@@ -12,7 +12,7 @@ from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, scalar_ty
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import Kind, Program
+from mixad.scalar.ir import Atom, Kind, Program
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.apply import apply_call, apply_program
@@ -20,8 +20,8 @@ from mixad.tape.kernel_call import KernelCall
 from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["as_operand", "clip", "convert", "described", "elementwise", "imag", "is_operand",
-           "operand", "power", "same", "square"]  # fmt: skip
+__all__ = ["as_operand", "clip", "convert", "elementwise", "imag", "is_operand",
+           "operand", "power", "same", "square", "where"]  # fmt: skip
 
 
 def is_operand(value: object) -> bool:
@@ -83,7 +83,7 @@ def elementwise(op: str, *operands: Any) -> Any:
     if call is None:
         library = _library_beside(op, operands)
         operands = tuple([_without_numpy_scalar(o, library) for o in operands])
-        call = _call(op, library, tuple([described(op, o, library) for o in operands]))
+        call = _call(op, library, tuple([_described(op, o, library) for o in operands]))
         if None not in key:
             _CALLS[key] = call
     return apply_call(call, operands)[0]
@@ -128,27 +128,76 @@ def imag(x: Any) -> Any:
     return library_beside(x).xp.zeros_like(plain(x))
 
 
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """Return elements of ``x`` where a condition holds, of ``y`` elsewhere.
+
+    Parameters
+    ----------
+    condition : array
+        Of booleans.
+    x, y : array, Tracer or Python number
+        At least one of them no number.
+
+    Returns
+    -------
+    array or Tracer
+        Of the broadcast shape.  The derivative is that of the element chosen: none comes from the
+        other, be it nan or inf.
+
+    Raises
+    ------
+    TracerError
+        If the condition is not one of booleans.
+    """
+    library = _library_beside("where", (operand(x), operand(y)))
+    condition = library.xp.asarray(condition) if is_scalar(condition) else plain(condition)
+    if scalar_type_of(condition.dtype) != BOOL:
+        raise TracerError(
+            f"where() takes a condition of booleans, this one has dtype {condition.dtype}: "
+            "write condition != 0"
+        )
+    x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
+    call = _selection(library, _described("where", x, library), _described("where", y, library))
+    return apply_call(call, (condition, x, y))[0]
+
+
 def convert(x: Any, type: ScalarType) -> Any:
     """Return ``x`` with elements of another type."""
     return apply_program(_conversion(_element_type(x), type), (x,))[0]
 
 
 # A described operand: its type, and whether it is a Python number.
-Described = tuple[Typed, bool]
+_Described = tuple[Typed, bool]
 
 
 @cache
-def _call(op: str, library: Library, params: tuple[Described, ...]) -> KernelCall:
+def _call(op: str, library: Library, params: tuple[_Described, ...]) -> KernelCall:
     """Return the call of one op: operands are converted to their common type, then used."""
+    builder = Builder(op)
+    args = _converted_params(builder, op, library, params)
+    return KernelCall.storing(builder.finish([builder.op(op, *args)]))
+
+
+@cache
+def _selection(library: Library, x: _Described, y: _Described) -> KernelCall:
+    builder = Builder("where")
+    condition = builder.param("condition", BOOL)
+    args = _converted_params(builder, "where", library, (x, y))
+    return KernelCall.storing(builder.finish([builder.op("where", condition, *args)]))
+
+
+def _converted_params(
+    builder: Builder, op: str, library: Library, params: tuple[_Described, ...]
+) -> list[Atom]:
+    """Add a param for each operand; return them converted to their common type."""
     common = promoted(library, op, [typed for typed, _ in params])
     strong = any(not typed.weak for typed, _ in params)
-    builder = Builder(op)
-    args = []
+    args: list[Atom] = []
     for name, (typed, number) in zip("xyz", params, strict=False):
         kind: Kind = "uniform" if number or (typed.weak and strong) else "lane"
         var = builder.param(name, common if number else typed.type, kind)
         args.append(builder.convert(var, common))
-    return KernelCall.storing(builder.finish([builder.op(op, *args)]))
+    return args
 
 
 @cache
@@ -182,8 +231,7 @@ def _without_numpy_scalar(operand: Any, library: Library) -> Any:
     return operand
 
 
-def described(op: str, operand: Any, library: Library) -> Described:
-    """Return what the call of an op must know of an operand."""
+def _described(op: str, operand: Any, library: Library) -> _Described:
     if is_scalar(operand):
         return Typed(_weak_type(operand), True), True
     if isinstance(operand, Tracer) and operand.cell.weak:

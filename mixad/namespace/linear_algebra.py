@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mixad.backends.arrays import scalar_type_of
-from mixad.namespace.elementwise import convert
+from mixad.namespace.data_types import of_one_type
 from mixad.namespace.manipulation import matrix_transpose, reshape
-from mixad.namespace.promotion import promoted
-from mixad.scalar.promotion_rules import Typed
 from mixad.tape.broadcasting import sum_to
-from mixad.tape.node import Rule, apply_rule, common_library
+from mixad.tape.node import Rule, apply_rule
 
 __all__ = ["matmul"]
 
@@ -30,7 +27,7 @@ def matmul(a: Any, b: Any) -> Any:
     """
     if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
         raise ValueError("matmul takes arrays with at least one axis: use * to scale")
-    a, b = _of_one_type(a, b)
+    a, b = of_one_type("matmul", (a, b))
     rows = reshape(a, (1, *a.shape)) if a.ndim == 1 else a
     columns = reshape(b, (*b.shape, 1)) if b.ndim == 1 else b
     product = apply_rule(_MATMUL, rows, columns)
@@ -49,16 +46,3 @@ _MATMUL = Rule(
     reads=((1,), (0,)),
     fresh=True,
 )
-
-
-def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
-    library = common_library("matmul", (a, b))
-    types = [scalar_type_of(x.dtype) for x in (a, b)]
-    if types[0] == types[1]:
-        return a, b
-    common = promoted(library, "matmul", [Typed(t, False) for t in types])
-    return _converted(a, common), _converted(b, common)
-
-
-def _converted(x: Any, common: Any) -> Any:
-    return x if scalar_type_of(x.dtype) == common else convert(x, common)

@@ -19,10 +19,21 @@ __all__ = ["Function", "Spelling", "function_of", "missing"]
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the namespace, and the parameters of the library's function in order."""
+    """A function of the namespace, as a library calls it.
+
+    Attributes
+    ----------
+    evaluate : callable
+        The function.
+    parameters : tuple of str
+        Those of the library's function in order.
+    renamed : mapping
+        Their names here, where they differ and the library's others do not go by the same name.
+    """
 
     evaluate: Callable[..., Any]
     parameters: tuple[str, ...]
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def taken(self) -> frozenset[str]:
@@ -31,9 +42,12 @@ class Function:
 
 
 def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> Function:
-    """Return a function with a library's names of parameters; by default with its own."""
-    names = inspect.signature(evaluate).parameters if parameters is None else parameters.split()
-    return Function(evaluate, tuple(names))
+    """Return a function with a library's parameters, ``"theirs=ours same"``; or with its own."""
+    if parameters is None:
+        return Function(evaluate, tuple(inspect.signature(evaluate).parameters))
+    pairs = [each.partition("=")[::2] for each in parameters.split()]
+    renamed = {theirs: ours for theirs, ours in pairs if ours}
+    return Function(evaluate, tuple(theirs for theirs, _ in pairs), renamed)
 
 
 @dataclass(frozen=True)
@@ -109,16 +123,19 @@ class Spelling:
             )
         bound = {}
         for name, value in (*zip(found.parameters, args, strict=False), *kwargs.items()):
-            own = self.renamed.get(name, name)
+            own = self._own_name(found, name)
             if own in found.taken:
                 bound[own] = value
             elif value is not _DEFAULTS.get(name) and value is not np._NoValue:
                 raise TracerError(self._untaken(called, found, name))
         return bound
 
+    def _own_name(self, found: Function, name: str) -> str:
+        return found.renamed.get(name) or self.renamed.get(name, name)
+
     def _untaken(self, called: str, found: Function, name: str) -> str:
         options = [
-            p for p in found.parameters if self.renamed.get(p, p) in found.taken - {"x", "y"}
+            p for p in found.parameters if self._own_name(found, p) in found.taken - {"x", "y"}
         ]
         takes = f"it takes {', '.join(options)}" if options else "it takes no options"
         return (
@@ -128,7 +145,7 @@ class Spelling:
         )
 
 
-_SEVERAL = (("shape",), ("axes",), ("dims",))
+_SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
 """What methods take as several numbers too."""
 
 _DEFAULTS = {"inplace": False, "alpha": 1, "decimals": 0}

@@ -15,13 +15,57 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import Library
+from mixad.namespace.creation import asarray, full, full_like, tril, triu
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import clip, elementwise, imag, operand, power, same, square
+from mixad.namespace.elementwise import (
+    clip,
+    elementwise,
+    imag,
+    operand,
+    power,
+    same,
+    square,
+    where,
+)
+from mixad.namespace.indexing import take, take_along_axis
+from mixad.namespace.joining import (
+    broadcast_arrays,
+    broadcast_to,
+    concat,
+    meshgrid,
+    repeat,
+    stack,
+    tile,
+    unstack,
+)
 from mixad.namespace.linear_algebra import matmul
-from mixad.namespace.manipulation import matrix_transpose, permute_dims, reshape
+from mixad.namespace.manipulation import (
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    permute_dims,
+    reshape,
+    roll,
+    squeeze,
+)
 from mixad.namespace.names import FUNCTIONS
+from mixad.namespace.sorting import sort
 from mixad.namespace.spelling import Function, Spelling, function_of
-from mixad.namespace.statistical import mean, total
+from mixad.namespace.statistical import (
+    amax,
+    amin,
+    cumprod,
+    cumsum,
+    cumulative_prod,
+    cumulative_sum,
+    mean,
+    prod,
+    std,
+    total,
+    var,
+)
+from mixad.namespace.utility import diff
 from mixad.tape.tracer import plain
 
 __all__ = ["NUMPY", "STANDARD", "TORCH", "spelling_of"]
@@ -84,9 +128,41 @@ _ARRAY_API = {
     "imag": function_of(imag),
     "permute_dims": function_of(permute_dims),
     "matrix_transpose": function_of(matrix_transpose),
+    "where": function_of(where),
+    "asarray": function_of(asarray),
+    "full": function_of(full),
+    "full_like": function_of(full_like),
+    "meshgrid": function_of(meshgrid),
+    "tril": function_of(tril),
+    "triu": function_of(triu),
+    "take": function_of(take),
+    "take_along_axis": function_of(take_along_axis),
+    "broadcast_arrays": function_of(broadcast_arrays),
+    "broadcast_to": function_of(broadcast_to),
+    "concat": function_of(concat),
+    "expand_dims": function_of(expand_dims),
+    "flip": function_of(flip),
+    "moveaxis": function_of(moveaxis),
+    "repeat": function_of(repeat),
+    "roll": function_of(roll),
+    "squeeze": function_of(squeeze),
+    "stack": function_of(stack),
+    "tile": function_of(tile),
+    "unstack": function_of(unstack),
+    "sort": function_of(sort),
+    "max": function_of(amax),
+    "min": function_of(amin),
+    "prod": function_of(prod),
+    "std": function_of(std),
+    "var": function_of(var),
+    "cumulative_sum": function_of(cumulative_sum),
+    "cumulative_prod": function_of(cumulative_prod),
+    "diff": function_of(diff),
     "linalg.matmul": _COMMON["matmul"],
     "linalg.matrix_transpose": function_of(matrix_transpose),
 }
+
+_IN_PLACE = frozenset(("sort",))
 
 STANDARD = Spelling(
     "xp",
@@ -98,7 +174,7 @@ STANDARD = Spelling(
         "logical_not logical_or logical_xor argmax argmin count_nonzero nonzero searchsorted isin "
         "argsort all any linalg.matrix_rank".split()
     ),
-    no_methods=frozenset(("sort",)),  # it sorts in place
+    no_methods=_IN_PLACE,
 )
 """The array API standard, and the methods of tracers over arrays of libraries without a table."""
 
@@ -130,12 +206,41 @@ NUMPY = Spelling(
         **_named(f"{_INVERSES} absolute=abs fabs=abs rint=round power=pow"),
         "cbrt": _unary("cbrt"),
         "reciprocal": _RECIPROCAL,
-        "sum": Function(total, ("a", "axis", "dtype", "out", "keepdims", "initial", "where")),
-        "mean": Function(mean, ("a", "axis", "dtype", "out", "keepdims", "where")),
-        "reshape": Function(reshape, ("a", "shape", "order", "copy")),
-        "transpose": Function(permute_dims, ("a", "axes")),
-        "matrix_transpose": Function(matrix_transpose, ("x",)),
-        "astype": Function(astype, ("x", "dtype", "order", "casting", "subok", "copy")),
+        "sum": function_of(total, "a axis dtype out keepdims initial where"),
+        "mean": function_of(mean, "a axis dtype out keepdims where"),
+        "prod": function_of(prod, "a axis dtype out keepdims initial where"),
+        **dict.fromkeys(("max", "amax"), function_of(amax, "a axis out keepdims initial where")),
+        **dict.fromkeys(("min", "amin"), function_of(amin, "a axis out keepdims initial where")),
+        "std": function_of(std, "a axis dtype out ddof=correction keepdims where mean"),
+        "var": function_of(var, "a axis dtype out ddof=correction keepdims where mean"),
+        "cumsum": function_of(cumsum, "a axis dtype out"),
+        "cumprod": function_of(cumprod, "a axis dtype out"),
+        "cumulative_sum": function_of(cumulative_sum, "x axis dtype out include_initial"),
+        "cumulative_prod": function_of(cumulative_prod, "x axis dtype out include_initial"),
+        "diff": function_of(diff, "a n axis prepend append"),
+        "clip": function_of(clip, "a a_min=min a_max=max out min max"),
+        "reshape": function_of(reshape, "a shape order copy"),
+        "transpose": function_of(permute_dims, "a axes"),
+        "matrix_transpose": function_of(matrix_transpose),
+        "moveaxis": function_of(moveaxis, "a source destination"),
+        "expand_dims": function_of(expand_dims, "a axis"),
+        "squeeze": function_of(squeeze, "a axis"),
+        "flip": function_of(flip, "m=x axis"),
+        "roll": function_of(roll, "a shift axis"),
+        "repeat": function_of(repeat, "a repeats axis"),
+        "tile": function_of(tile, "A=x reps=repetitions"),
+        "broadcast_to": function_of(broadcast_to, "array=x shape subok"),
+        "concatenate": function_of(concat, "arrays axis out dtype casting"),
+        "stack": function_of(stack, "arrays axis out dtype casting"),
+        "unstack": function_of(unstack, "x axis"),
+        "where": function_of(where),
+        "take": function_of(take, "a indices axis out mode"),
+        "take_along_axis": function_of(take_along_axis, "arr=x indices axis"),
+        "sort": function_of(sort, "a axis kind order stable"),
+        "tril": function_of(tril, "m=x k"),
+        "triu": function_of(triu, "m=x k"),
+        "full_like": function_of(full_like, "a fill_value dtype order subok shape device"),
+        "astype": function_of(astype, "x dtype order casting subok copy"),
     },
     {"a": "x"},
     frozenset(
@@ -144,6 +249,7 @@ NUMPY = Spelling(
         "searchsorted iscomplexobj isrealobj logical_and logical_or logical_xor "
         "logical_not".split()
     ),
+    no_methods=_IN_PLACE,
 )
 
 
@@ -165,14 +271,35 @@ TORCH = Spelling(
             "ge=greater_equal eq=equal ne=not_equal"
         ),
         **{op: _unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
-        "sum": Function(total, ("input", "dim", "keepdim", "dtype")),
-        "mean": Function(mean, ("input", "dim", "keepdim", "dtype")),
-        "reshape": Function(reshape, ("input", "shape")),
-        "permute": Function(permute_dims, ("input", "dims")),
+        "sum": function_of(total, "input dim keepdim dtype"),
+        "mean": function_of(mean, "input dim keepdim dtype"),
+        "prod": function_of(prod, "input dim keepdim dtype"),
+        "amax": function_of(amax, "input dim keepdim"),
+        "amin": function_of(amin, "input dim keepdim"),
+        "cumsum": function_of(cumulative_sum, "input dim dtype"),
+        "cumprod": function_of(cumulative_prod, "input dim dtype"),
+        "diff": function_of(diff, "input n dim prepend append"),
+        **dict.fromkeys(("clip", "clamp"), function_of(clip, "input min max")),
+        "reshape": function_of(reshape, "input shape"),
+        "permute": function_of(permute_dims, "input dims=axes"),
+        "movedim": function_of(moveaxis, "input source destination"),
+        "unsqueeze": function_of(expand_dims, "input dim"),
+        "flip": function_of(flip, "input dims=axis"),
+        "roll": function_of(roll, "input shifts=shift dims=axis"),
+        "repeat_interleave": function_of(repeat, "input repeats dim"),
+        "tile": function_of(tile, "input dims=repetitions"),
+        "broadcast_to": function_of(broadcast_to, "input size=shape"),
+        **dict.fromkeys(("cat", "concat"), function_of(concat, "tensors=arrays dim")),
+        "stack": function_of(stack, "tensors=arrays dim"),
+        "unbind": function_of(unstack, "input dim"),
+        "where": function_of(where, "condition input other"),
+        "index_select": function_of(take, "input dim index=indices"),
+        "take_along_dim": function_of(take_along_axis, "input indices dim"),
+        "tril": function_of(tril, "input diagonal=k"),
+        "triu": function_of(triu, "input diagonal=k"),
         "astype": STANDARD.functions["astype"],
     },
-    {"input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims",
-     "dims": "axes"},
+    {"input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims"},
     frozenset(
         "numel zeros_like ones_like empty_like rand_like randn_like isclose allclose "
         "equal any all argmax argmin argsort count_nonzero nonzero is_floating_point is_complex "
