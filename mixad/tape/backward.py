@@ -1,4 +1,4 @@
-"""The backward pass: pop a node's cotangents, call its pullback, add into its parents.
+"""The backward pass: planned by a walk over the trace, remembered, and taken step by step.
 
 Kernel nodes are not pulled back one by one.  A node whose results are read by the members of a
 group joins it; the group is pulled back, by one kernel, when something else needs what it gives.
@@ -6,17 +6,22 @@ group joins it; the group is pulled back, by one kernel, when something else nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import is_alike, may_fuse
-from mixad.tape.group import Cotangent, Group
+from mixad.tape.group import Group
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import InputNode, Node, PulledNode, RuleNode
-from mixad.tape.tracer import Level, Origin, Tracer
+from mixad.tape.node import InputNode, PulledNode
+from mixad.tape.schedule import Cotangent, NodeStep, Pass, Step
+from mixad.tape.trace import Trace
+from mixad.tape.tracer import Level, Origin
 
 __all__ = ["Cotangent", "backward"]
+
+_MOST_NODES = 1 << 15
+"""Nodes of all traces together whose steps are remembered."""
 
 
 def backward(
@@ -41,9 +46,41 @@ def backward(
     list of (Cotangent or None)
         One for each input, broadcasting to its shape; None where it is zero.
     """
-    walk = _Walk(level, outputs)
-    walk.run()
-    return [walk.found.get(id(node), {}).get(0) for node in inputs]
+    trace = Trace(level, outputs)
+    under_way = Pass(level, trace)
+    steps = _steps(level, trace, [origin for origin, _ in outputs], under_way)
+    while outputs:
+        under_way.add(trace.place(outputs[-1][0]), outputs.pop()[1], fresh=False)
+    for step in steps:
+        step.run(under_way)
+    numbers = [trace.numbers.get(id(node)) for node in inputs]
+    return [None if n is None else under_way.found.get(n, {}).get(0) for n in numbers]
+
+
+def _steps(
+    level: Level, trace: Trace, outputs: Sequence[Origin], under_way: Pass
+) -> Iterable[Step]:
+    """Return the steps of a backward pass; each is taken before the next one is asked for."""
+    known = None if trace.key is None else _KNOWN.get(trace.key)
+    if known is not None:
+        return known[1]
+    steps = _Walk(level, trace, outputs, under_way).steps()
+    return steps if trace.key is None else _remembered(trace.key, len(trace.nodes), steps)
+
+
+def _remembered(key: tuple[object, ...], nodes: int, steps: Iterator[Step]) -> Iterator[Step]:
+    """Pass steps on; remember them when all have been taken, and forget those known longest."""
+    taken = []
+    for step in steps:
+        taken.append(step)
+        yield step
+    _KNOWN[key] = nodes, taken
+    while sum(count for count, _ in list(_KNOWN.values())) > _MOST_NODES:
+        _KNOWN.popitem(last=False)
+
+
+_KNOWN: OrderedDict[tuple[object, ...], tuple[int, Sequence[Step]]] = OrderedDict()
+"""By the key of a trace, how many nodes it has and the steps of its backward pass."""
 
 
 class _Walk:
@@ -53,61 +90,48 @@ class _Walk:
     ----------
     level : Level
         The transform's.
-    outputs : list of (Origin, array)
-        Where it begins and with which cotangents; emptied.
-
-    Attributes
-    ----------
-    found : dict
-        By the id of a node and the index of an output: the cotangent so far.
+    trace : Trace
+        The nodes.
+    outputs : sequence of Origin
+        Where it begins.
+    under_way : Pass
+        Whose steps are taken while the walk goes on.
     """
 
-    def __init__(self, level: Level, outputs: list[tuple[Origin, Any]]) -> None:
-        self.found: dict[int, dict[int, Cotangent]] = {}
+    def __init__(
+        self, level: Level, trace: Trace, outputs: Sequence[Origin], under_way: Pass
+    ) -> None:
         self._level = level
-        self._waiting = _count_consumers(level, [origin.node for origin, _ in outputs])
+        self._trace = trace
+        self._pass = under_way
+        self._waiting = trace.consumers
         self._kernels: list[KernelNode] = []  # ready, may join a group
         self._others: list[KernelNode | PulledNode] = []  # ready, need what open groups give
         self._groups: dict[Group, None] = {}  # open, in the order of their beginning
         self._readers: dict[int, list[tuple[Group, Origin]]] = {}  # open groups that read a node
-        while outputs:
-            origin, value = outputs.pop()
-            self.add(origin, value, fresh=False)
-            self.arrive(origin, None)
+        for origin in outputs:
+            self._arrive(origin, None)
 
-    def run(self) -> None:
-        """Visit all nodes."""
+    def steps(self) -> Iterator[Step]:
+        """Visit all nodes; each step is taken before the walk goes on."""
         while True:
             if self._kernels:
                 self._join(self._kernels.pop())
             elif self._others:
-                self._pull(self._others.pop())
+                yield from self._pull(self._others.pop())
             elif self._groups:
-                self._close(next(reversed(self._groups)))
+                yield from self._close(next(reversed(self._groups)))
             else:
                 return
 
-    def add(self, origin: Origin, value: Any, *, fresh: bool) -> None:
-        """Add a cotangent to what an output has; None is zero, a smaller one broadcasts."""
-        if value is None:
-            return
-        found = self.found.setdefault(id(origin.node), {})
-        known = found.get(origin.output)
-        if known is not None:
-            # A tracer comes first: not every library leaves `array + tracer` to the tracer.
-            first, second = known.value, value
-            value = second + first if isinstance(second, Tracer) else first + second
-            fresh = True
-        found[origin.output] = Cotangent(value, fresh)
-
-    def arrive(self, origin: Origin, reader: Group | None) -> None:
+    def _arrive(self, origin: Origin, reader: Group | None) -> None:
         """Note that a consumer of a node has been visited; ``reader``: and joined a group."""
         node = origin.node
-        key = id(node)
         if reader is not None:
-            self._readers.setdefault(key, []).append((reader, origin))
-        self._waiting[key] -= 1
-        if not self._waiting[key]:
+            self._readers.setdefault(id(node), []).append((reader, origin))
+        number = self._trace.numbers[id(node)]
+        self._waiting[number] -= 1
+        if not self._waiting[number]:
             if isinstance(node, KernelNode):
                 self._kernels.append(node)
             elif not (isinstance(node, InputNode) and node.level is self._level):
@@ -128,7 +152,7 @@ class _Walk:
             group = Group(self._level, node, active)
             self._groups[group] = None
         for parent in active:
-            self.arrive(parent, group)
+            self._arrive(parent, group)
 
     def _open_group(
         self,
@@ -158,60 +182,28 @@ class _Walk:
                 return group
         return None
 
-    def _pull(self, node: KernelNode | PulledNode) -> None:
+    def _pull(self, node: KernelNode | PulledNode) -> Iterator[Step]:
         """Visit a node that needs its cotangents now."""
         for group, _ in self._readers.pop(id(node), ()):
-            self._close(group)
+            yield from self._close(group)
         if isinstance(node, KernelNode):
             self._join(node)
             return
-        gradients = _pulled(node, self.found.pop(id(node), {}), self._level)
-        for parent, gradient in zip(node.parents, gradients, strict=True):
-            if parent is not None and self._level in parent.levels:
-                self.add(parent, gradient, fresh=node.fresh)
-                self.arrive(parent, None)
+        number = self._trace.numbers[id(node)]
+        parents = [p if p is not None and self._level in p.levels else None for p in node.parents]
+        if number in self._pass.found:
+            yield NodeStep(number, tuple([p and self._trace.place(p) for p in parents]))
+        self._pass.nodes[number] = None
+        for parent in parents:
+            if parent is not None:
+                self._arrive(parent, None)
 
-    def _close(self, group: Group) -> None:
+    def _close(self, group: Group) -> Iterator[Step]:
         """Pull a group back, if that has not been done."""
         if not group.members:
             return
         del self._groups[group]
-        cotangents = {
-            id(node): {k: c.value for k, c in self.found.pop(id(node)).items()}
-            for node in group.members
-            if id(node) in self.found
-        }
-        for parent, cotangent in group.pull(cotangents):
-            self.add(parent, cotangent.value, fresh=cotangent.fresh)
+        step = group.step(self._trace, self._pass.found)
+        if step is not None:
+            yield step
         group.members = []  # now closed; what only they hold is let go
-
-
-def _pulled(node: PulledNode, found: dict[int, Cotangent], level: Level) -> Sequence[Any]:
-    """Return the cotangents of a node's parents; all None if it has none itself."""
-    if not found:
-        return [None] * len(node.parents)
-    cotangents = [found[i].value if i in found else None for i in range(max(found) + 1)]
-    if isinstance(node, RuleNode):
-        cotangents = [broadcast_to(cotangents[0], node.shape)]
-    return node.pullback(cotangents, level)
-
-
-def _count_consumers(level: Level, roots: list[Node]) -> dict[int, int]:
-    """Return how often each node (by id) will be given a cotangent."""
-    counts: dict[int, int] = {}
-    stack: list[Node] = []
-    for node in roots:
-        known = counts.get(id(node), 0)
-        counts[id(node)] = known + 1
-        if not known:
-            stack.append(node)
-    while stack:
-        for parent in stack.pop().parents:
-            if parent is not None and level in parent.levels:
-                key = id(parent.node)
-                if key in counts:
-                    counts[key] += 1
-                else:
-                    counts[key] = 1
-                    stack.append(parent.node)
-    return counts

@@ -40,11 +40,12 @@ def sum_to(x: Any, shape: Shape) -> Any:
     check_alive(x)
     pending = x.cell.pending
     total = None if pending is None else pending.total(x.cell, shape)
-    if pending is None or total is None:
+    if total is None:
         return record(_summing(x.cell.type, shape), (x,))[0].traced(0)
     # What the node does not know as its own takes the sum's cotangent as it is: it broadcasts.
-    origin = Origin(pending, total, x.origin.levels) if x.origin.node is pending else x.origin
-    return type(x)(pending.cell(total), origin)
+    is_own = x.origin.node is pending
+    origin = Origin(x.origin.node, total.output, x.origin.levels) if is_own else x.origin
+    return type(x)(total, origin)
 
 
 def broadcast_to(x: Any, shape: Shape) -> Any:

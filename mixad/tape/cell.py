@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mixad.backends.arrays import Array, Library, library_of, scalar_type_of
+import numpy as np
+
+from mixad.backends.arrays import NUMPY, Array, Library, library_of, scalar_type_of
 from mixad.config import CheckMode
 from mixad.scalar.types import ScalarType
 from mixad.tape.held import Held
@@ -42,6 +44,11 @@ def kind_of(type: ScalarType, library: Library, weak: bool = False) -> Kind:
     return Kind(type, library, weak)
 
 
+@cache
+def _numpy_kind(dtype: np.dtype[Any], weak: bool) -> Kind:
+    return kind_of(scalar_type_of(dtype), NUMPY, weak)
+
+
 class Cell:
     """One value: shape and kind are known, the array may be pending.
 
@@ -55,9 +62,12 @@ class Cell:
         Its device, as the library names it.
     pending : KernelNode, optional
         What makes the array; None when it is there.
+    output : int
+        Which output of that it is.
     """
 
-    __slots__ = ("__weakref__", "_array", "_check", "_seen", "device", "kind", "pending", "shape")
+    __slots__ = ("__weakref__", "_array", "_check", "_seen", "device", "kind", "output", "pending",
+                 "shape")  # fmt: skip
 
     def __init__(
         self,
@@ -65,11 +75,13 @@ class Cell:
         kind: Kind,
         device: Any,
         pending: KernelNode | None = None,
+        output: int = 0,
     ) -> None:
         self.shape = shape
         self.kind = kind
         self.device = device
         self.pending = pending
+        self.output = output
         self._check: CheckMode = "off"
         self._array: Array = None
         self._seen: Held | None = None  # the array with its mark, once others can change it
@@ -77,9 +89,12 @@ class Cell:
     @classmethod
     def of(cls, array: Array, check: CheckMode, *, weak: bool = False) -> Cell:
         """Return the cell of an array that exists."""
-        library = library_of(array)  # first: what is more than an array is refused as that
-        kind = kind_of(scalar_type_of(array.dtype), library, weak)
-        cell = cls(tuple(array.shape), kind, getattr(array, "device", None))
+        if type(array) is np.ndarray:
+            kind, shape = _numpy_kind(array.dtype, weak), array.shape
+        else:
+            library = library_of(array)  # first: what is more than an array is refused as that
+            kind, shape = kind_of(scalar_type_of(array.dtype), library, weak), tuple(array.shape)
+        cell = cls(shape, kind, getattr(array, "device", None))
         cell._seen = Held(array, check)
         return cell
 

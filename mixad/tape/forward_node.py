@@ -44,7 +44,7 @@ class ForwardNode:
         The user's overrides.
     """
 
-    __slots__ = ("fresh", "options", "parents", "plan", "residuals", "shape", "shapes")
+    __slots__ = ("fresh", "kind", "options", "parents", "plan", "residuals", "shape", "shapes")
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ForwardNode:
         shapes: tuple[Shape, ...],
         options: KernelOptions,
     ) -> None:
-        self.plan = plan
+        self.plan = self.kind = plan
         self.residuals = residuals
         self.parents = parents
         self.shape = shape

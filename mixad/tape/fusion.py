@@ -55,8 +55,10 @@ class Fusion(NamedTuple):
     ----------
     fused : FusedProgram
         What is computed; its params are the leaves.
+    places : list of (int, int)
+        For each leaf a member and the index of its argument that it is.
     sources : list
-        For each leaf a cell, a held array or a number.
+        A cell, a held array or a number.
     parents : list of (Origin or None)
         Where it came from; None if it is not traced.
     shapes : list of tuple
@@ -64,6 +66,7 @@ class Fusion(NamedTuple):
     """
 
     fused: FusedProgram
+    places: list[tuple[int, int]]
     sources: list[Any]
     parents: list[Origin | None]
     shapes: list[Shape]
@@ -86,18 +89,22 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
     """
     position = {id(node): at for at, node in enumerate(members)}
     known: dict[object, int] = {}
-    leaves = Fusion(_NOTHING, [], [], [])
+    leaves = Fusion(_NOTHING, [], [], [], [])
     reads: list[int] = []
-    for node in members:
-        for source, parent, kind in zip(node.arguments, node.parents, node.call.kinds, strict=True):
+    for member, node in enumerate(members):
+        for index, source in enumerate(node.arguments):
+            kind = node.call.kinds[index]
             if type(source) is Origin:
                 producer = _producer(source)
-                at = position.get(id(producer))
-                if at is not None and is_readable_inside(source):
-                    reads.append(_internal(at, producer.outputs[source.output].result))
+                inside = position.get(id(producer))
+                if inside is not None and is_readable_inside(source):
+                    reads.append(_internal(inside, producer.outputs[source.output].result))
                     continue
                 source = producer.cell(source.output)
-            reads.append(_leaf(leaves, known, source, parent, kind))
+            at = _leaf(leaves, known, source, node.parents[index], kind)
+            if at == len(leaves.places):
+                leaves.places.append((member, index))
+            reads.append(at)
     calls = tuple([node.call for node in members])
     return leaves._replace(fused=_fused_program(calls, tuple(reads), tuple(wanted)))
 
@@ -111,7 +118,7 @@ def _leaf(
 ) -> int:
     """Return the index of a leaf, added if it is new."""
     if parent is not None:
-        mark: object = (id(source), id(parent.node), parent.output, id(parent.levels), kind)
+        mark: object = (id(parent.node), parent.output, id(parent.levels), kind)
     elif type(source) is Held:
         mark = (source.identity, kind)
     else:
@@ -259,16 +266,16 @@ def _run(members: Sequence[KernelNode]) -> None:
     live = [(at, *each) for at, node in enumerate(members) for each in node.live()]
     if not live:
         return
-    wanted = list(dict.fromkeys((at, request.result) for at, _, request in live))
+    wanted = list(dict.fromkeys((at, request.result) for at, _, _, request in live))
     requests = tuple(
         OutputRequest(0, wanted.index((at, request.result)), request.shape)
-        for at, _, request in live
+        for at, _, _, request in live
     )
     fusion = fuse(members, wanted)
     values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
     options = reduce(_shared, (node.options for node in members))
     arrays = kernel_for((fusion.fused.program,), requests)(values, options.backend)
-    for (_, cell, _), array in zip(live, arrays, strict=True):
+    for (_, _, cell, _), array in zip(live, arrays, strict=True):
         cell.fill(array, check_mode(root.levels))
 
 
@@ -278,13 +285,13 @@ def _run_passes(siblings: Sequence[KernelNode]) -> None:
     if not live:
         return
     passes = tuple(node.call.passes[0] for node in siblings)
-    requests = tuple(OutputRequest(at, r.result, r.shape) for at, _, r in live)
+    requests = tuple(OutputRequest(at, r.result, r.shape) for at, _, _, r in live)
     sources = [
         _producer(s).cell(s.output) if type(s) is Origin else s for s in siblings[0].arguments
     ]
     values = kernel_values(passes[0], [value_of(s) for s in sources])
     arrays = kernel_for(passes, requests)(values, siblings[0].options.backend)
-    for (_, cell, _), array in zip(live, arrays, strict=True):
+    for (_, _, cell, _), array in zip(live, arrays, strict=True):
         cell.fill(array, check_mode(siblings[0].levels))
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from mixad.backends.execute import broadcast_shape
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
@@ -37,11 +36,14 @@ class GradientPlan:
         What its params are: leaves and, after those, cotangents.
     places : tuple of Place
         For each leaf in ``wrt``, where its gradient is.
+    primals : int
+        How many of the arrays are primal results.
     """
 
     call: KernelCall | None
     kept: tuple[int, ...]
     places: tuple[Place, ...]
+    primals: int
 
     def arrays(self, kept: list[Any], shape: Shape, options: KernelOptions) -> Sequence[Any]:
         """Run the call, or record it where a value is traced.
@@ -64,15 +66,12 @@ class GradientPlan:
             return ()
         call = self.call
         kept = _in_shape(call, kept, shape)
-        if any(map(_is_traced, kept)):
-            nodes = record(call, kept, options)
-            return [node.traced(k) for node in nodes for k in range(len(node.outputs))]
+        for value in kept:
+            if isinstance(value, Tracer):
+                nodes = record(call, kept, options)
+                return [node.traced(k) for node in nodes for k in range(len(node.outputs))]
         values = kernel_values(call.passes[0], kept) if "uniform" in call.kinds else kept
         return call.kernel(values, options.backend)
-
-
-def _is_traced(value: Any) -> bool:
-    return isinstance(value, Tracer)
 
 
 def _in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
@@ -81,8 +80,11 @@ def _in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
     Those that a pullback does not read may have been all that gave it this shape: then a lane is
     broadcast before the call.  Arrays that are indexed do not count, whatever their shape is.
     """
+    for kind, value in zip(call.kinds, kept, strict=True):
+        if kind == "lane" and value.shape == shape:
+            return kept
     lanes = [tuple(v.shape) if k == "lane" else () for k, v in zip(call.kinds, kept, strict=True)]
-    if shape in lanes or broadcast_shape(call.passes[0], lanes) == shape:
+    if call.shape(tuple(lanes)) == shape:
         return kept
     at = call.kinds.index("lane")
     return [*kept[:at], broadcast_to(kept[at], shape), *kept[at + 1 :]]
@@ -172,7 +174,7 @@ def planned(
             places.append(("array", len(outputs)))
             outputs.append(OutputRequest(*at, shape))
     call = KernelCall(pullback.passes, tuple(outputs)) if outputs else None
-    return GradientPlan(call, pullback.kept, tuple(places))
+    return GradientPlan(call, pullback.kept, tuple(places), len(primals))
 
 
 def _cotangent(program: Program, pullback: PullbackPlan, at: int, result: int) -> int | None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS
-from mixad.scalar.loop_results import warn_of_decided_results
+from mixad.scalar.loop_results import DecidedResult, decided_results
 from mixad.tape.cell import Cell
-from mixad.tape.fusion import Fusion, common_options, fits, fuse, value_of
+from mixad.tape.fusion import Fusion, common_options, fits, fuse
 from mixad.tape.gradient_plan import Asked, GradientPlan, plan_gradients
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.tracer import Level, Origin, Tracer, outside
+from mixad.tape.schedule import Cotangent, KernelStep
+from mixad.tape.trace import Trace
+from mixad.tape.tracer import Level, Origin
 
-__all__ = ["Cotangent", "Group"]
-
-
-class Cotangent(NamedTuple):
-    """A cotangent on its way; ``fresh`` says that nothing else holds its array."""
-
-    value: Any
-    fresh: bool
+__all__ = ["Group"]
 
 
 class Group:
@@ -81,97 +76,52 @@ class Group:
         self.members.append(node)
         return True
 
-    def pull(self, cotangents: Mapping[int, Mapping[int, Any]]) -> list[tuple[Origin, Cotangent]]:
-        """Return the gradients of what the group reads from outside.
+    def step(self, trace: Trace, found: Mapping[int, Mapping[int, Cotangent]]) -> KernelStep | None:
+        """Return the step that pulls the group back; None if nothing has a cotangent.
 
         Parameters
         ----------
-        cotangents : mapping
-            By the id of a member, for each of its outputs that has one its cotangent.
-
-        Returns
-        -------
-        list of (Origin, Cotangent)
-            Those that are not zero, with where the values came from.
+        trace : Trace
+            With the members.
+        found : mapping
+            By the number of a node, for each of its outputs that has one its cotangent.
         """
         members = self.members[::-1]
-        given: list[Any] = []
-        places: list[tuple[int, int]] = []
-        for at, node in enumerate(members):
-            found = cotangents.get(id(node))
-            if found is not None:
-                places += [(at, node.outputs[k].result) for k in found]
-                given += found.values()
+        numbers = [trace.numbers[id(node)] for node in members]
+        given = [(at, output) for at, n in enumerate(numbers) for output in found.get(n, ())]
         if not given:
-            return []
-        if self._is_inner(members) or any(isinstance(value, Tracer) for value in given):
-            return self._pulled(members, places, given, [])
-        with self._level.lock:
-            live = [
-                (at, cell, request)
-                for at, node in enumerate(members)
-                for cell, request in node.live()
-            ]
-            return self._pulled(members, places, given, live)
-
-    def _is_inner(self, members: Sequence[KernelNode]) -> bool:
-        """Whether a running transform around the level follows a member; it records all results."""
-        known = None
-        for node in members:
-            if node.levels is not known:
-                known = node.levels
-                if len(known) > 1 and any(o.alive and o is not self._level for o in known):
-                    return True
-        return False
-
-    def _pulled(
-        self,
-        members: Sequence[KernelNode],
-        places: Sequence[tuple[int, int]],
-        given: Sequence[Any],
-        live: Sequence[tuple[int, Cell, OutputRequest]],
-    ) -> list[tuple[Origin, Cotangent]]:
-        """Make the gradients, and pending results where one kernel can make both.
-
-        Parameters
-        ----------
-        members : sequence of KernelNode
-            Each after those that it reads.
-        places : sequence of (int, int)
-            For each cotangent, the member and the result of its program that it belongs to.
-        given : sequence of array or Tracer
-            The cotangents.
-        live : sequence of (int, Cell, OutputRequest)
-            Pending results that someone holds: the member, the cell, what is wanted.
-        """
-        results = list(dict.fromkeys([*places, *[(at, r.result) for at, _, r in live]]))
+            return None
+        seeds = [(at, members[at].outputs[output].result) for at, output in given]
+        live = [] if trace.is_inner else _live(members)
+        results = list(dict.fromkeys([*seeds, *[(at, r.result) for at, _, r in live]]))
         fusion = fuse(members, results)
         asked = self._asked(
             fusion,
-            tuple([results.index(place) for place in places]),
+            tuple([results.index(seed) for seed in seeds]),
             tuple([(results.index((at, r.result)), r.shape) for at, _, r in live]),
         )
-        self._warn(members, places)
-        plan = plan_gradients(fusion.fused, asked)
-        if live and not self._shares(fusion, plan, asked):
-            live, plan = [], plan_gradients(fusion.fused, asked._replace(primals=()))
-        kept = [
-            self._outer(fusion.sources[i], fusion.parents[i])
-            if i < len(fusion.sources)
-            else given[i - len(fusion.sources)]
-            for i in plan.kept
-        ]
-        arrays = plan.arrays(kept, self.shape, self._options)
-        for (_, cell, _), array in zip(live, arrays, strict=False):
-            cell.fill(array, self._level.check)
-        return [
-            (
-                cast("Origin", fusion.parents[i]),
-                Cotangent(arrays[at] if kind == "array" else given[at], kind == "array"),
-            )
-            for i, (kind, at) in zip(asked.wrt, plan.places, strict=True)
-            if kind != "zero"
-        ]
+        plan, waiting = _chosen(fusion, asked)
+        if not plan.primals:
+            live = []
+        leaves = [(numbers[member], index) for member, index in fusion.places]
+        return KernelStep(
+            members=tuple(numbers),
+            cotangents=tuple([(numbers[at], output) for at, output in given]),
+            plan=plan,
+            arguments=tuple([leaves[i] if i < len(leaves) else i - len(leaves) for i in plan.kept]),
+            results=tuple([(numbers[at], output) for at, output, _ in live]),
+            waiting=tuple([leaves[i] for i in waiting]),
+            targets=tuple(
+                [
+                    (trace.place(cast("Origin", fusion.parents[i])), kind == "array", at)
+                    for i, (kind, at) in zip(asked.wrt, plan.places, strict=True)
+                    if kind != "zero"
+                ]
+            ),
+            shape=self.shape,
+            options=self._options,
+            decided=tuple(self._decided(members, seeds)),
+        )
 
     def _asked(
         self,
@@ -186,44 +136,53 @@ class Group:
         shapes = tuple([None if s == shape else s for s in own])
         return Asked(wrt, cotangents, primals, shapes, self._options.chunk)
 
-    def _warn(self, members: Sequence[KernelNode], places: Sequence[tuple[int, int]]) -> None:
-        """Warn of loop results, in the names of the user's own functions."""
+    def _decided(
+        self, members: Sequence[KernelNode], seeds: Sequence[tuple[int, int]]
+    ) -> Iterator[DecidedResult]:
+        """Return the loop results to warn of, in the names of the user's own functions.
+
+        ``seeds`` are the members, and the results of their programs, that have a cotangent.
+        """
         for at, node in enumerate(members):
             program = node.call.passes[0]
             if program.has_named_loops:
                 parents = enumerate(node.parents)
                 wrt = tuple(i for i, p in parents if p is not None and self._level in p.levels)
-                results = {result for member, result in places if member == at}
+                results = {result for member, result in seeds if member == at}
                 results |= {
                     node.outputs[source.output].result
                     for reader in members
                     for source in reader.arguments
                     if type(source) is Origin and source.node is node
                 }
-                warn_of_decided_results(program, wrt, tuple(sorted(results)))
+                yield from decided_results(program, program.origin, wrt, tuple(sorted(results)))
 
-    def _shares(self, fusion: Fusion, plan: GradientPlan, asked: Asked) -> bool:
-        """Whether the kernel of the gradients should make primal results too.
 
-        Not where there is no such kernel; and where the primal alone reads what is pending, that
-        may still come for free further back.
-        """
-        if all(kind != "array" for kind, _ in plan.places):
-            return False
-        alone = plan_gradients(fusion.fused, asked._replace(primals=()))
-        waits = [fusion.sources[i] for i in plan.kept if i not in alone.kept]
-        pending = [cell for cell in waits if type(cell) is Cell and cell.pending is not None]
-        for cell in pending:
-            cell.hold()  # the results that wait for it are held: it will be read
-        return not pending
+def _live(members: Sequence[KernelNode]) -> list[tuple[int, int, OutputRequest]]:
+    """Return the pending outputs that someone holds: member, output, what is wanted of it."""
+    return [
+        (at, output, request)
+        for at, node in enumerate(members)
+        for output, _, request in node.live()
+    ]
 
-    def _outer(self, source: Any, parent: Origin | None) -> Any:
-        """Return a leaf as the transforms around the level see it."""
-        if parent is not None:
-            levels = parent.levels
-            if len(levels) > 1 or self._level not in levels:
-                around = frozenset([o for o in levels if o.alive and o is not self._level])
-                if around:
-                    origin = outside(parent, self._level)._replace(levels=around)
-                    return self.members[0].tracer_type(source, origin)
-        return value_of(source)
+
+def _chosen(fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
+    """Return the kernel of the gradients, and the leaves that the results it leaves out wait for.
+
+    It makes results too unless there are no gradients to make; or unless they read what is pending
+    and the gradients do not: then they may still come for free further back.
+    """
+    plan = plan_gradients(fusion.fused, asked)
+    if not asked.primals:
+        return plan, ()
+    alone = plan_gradients(fusion.fused, asked._replace(primals=()))
+    if all(kind != "array" for kind, _ in plan.places):
+        return alone, ()
+    others = [i for i in plan.kept if i < len(fusion.sources) and i not in alone.kept]
+    waiting = [i for i in others if _is_pending(fusion.sources[i])]
+    return (alone, waiting) if waiting else (plan, ())
+
+
+def _is_pending(source: Any) -> bool:
+    return type(source) is Cell and source.pending is not None

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from mixad.backends.arrays import Library, as_array, is_scalar, scalar_type_of
-from mixad.backends.execute import Kernel, kernel_for
+from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
@@ -20,6 +20,9 @@ from mixad.tape.pullback_plan import plan_pullback
 __all__ = ["KernelCall", "Shape", "kernel_values"]
 
 Shape: TypeAlias = tuple[int, ...]
+
+_MOST_SHAPES = 256
+"""Shapes of arguments that a call remembers the broadcast shape of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +95,20 @@ class KernelCall:
         if found is None:
             type = self.passes[0].outputs[result].type
             found = self._kinds[key] = kind_of(type, library, weak)
+        return found
+
+    @cached_property
+    def _shapes(self) -> dict[tuple[Shape, ...], Shape]:
+        return {}
+
+    def shape(self, lanes: tuple[Shape, ...]) -> Shape:
+        """Return the shape that arguments broadcast to: see `broadcast_shape`."""
+        found = self._shapes.get(lanes)
+        if found is None:
+            found = broadcast_shape(self.passes[0], lanes)
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
+            self._shapes[lanes] = found
         return found
 
     @cached_property

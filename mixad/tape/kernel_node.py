@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar
-from mixad.backends.execute import broadcast_shape
 from mixad.backends.outside import whole_line
 from mixad.errors import KernelGradientError, SourceLocation
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
@@ -98,14 +98,14 @@ class KernelNode:
         self._kept: dict[int, Cell] = {}
 
     def cell(self, output: int) -> Cell:
-        """Return the cell of an output, which may be pending."""
+        """Return the cell of an output, which may be pending; where threads share it, locked."""
         held = self._cells[output]
         cell = None if held is None else held()
         if cell is None:
             request = self.outputs[output]
             shape = self.shape if request.shape is None else request.shape
             kind = self.call.kind(request.result, self.library, self.weak)
-            cell = Cell(shape, kind, self.device, self)
+            cell = Cell(shape, kind, self.device, self, output)
             self._cells[output] = weakref.ref(cell)
         return cell
 
@@ -119,13 +119,33 @@ class KernelNode:
         cell = None if held is None else held()
         return cell is not None and cell.pending is None
 
-    def live(self) -> list[tuple[Cell, OutputRequest]]:
-        """Return the pending outputs that someone holds."""
-        return [
-            (cell, request)
-            for held, request in zip(self._cells, self.outputs, strict=False)
-            if held is not None and (cell := held()) is not None and cell.pending is not None
-        ]
+    def states(self) -> tuple[object, ...]:
+        """Return what planning asks of the outputs: which are held and made, which were added."""
+        states: list[object] = []
+        for held in self._cells:
+            cell = None if held is None else held()
+            states.append(None if cell is None else cell.pending is None)
+        count = len(self.call.outputs)
+        if len(states) > count:
+            states += [(request.result, request.shape) for request in self.outputs[count:]]
+        return tuple(states)
+
+    def source(self, index: int) -> Any:
+        """Return an argument: a cell, a held array or a number."""
+        source = self.arguments[index]
+        if type(source) is not Origin:
+            return source
+        producer: KernelNode = source.node  # type: ignore[assignment]  # it was pending
+        return producer.cell(source.output)
+
+    def live(self) -> list[tuple[int, Cell, OutputRequest]]:
+        """Return the pending outputs that someone holds: index, cell, what is wanted."""
+        found = []
+        for output, (held, request) in enumerate(zip(self._cells, self.outputs, strict=False)):
+            cell = None if held is None else held()
+            if cell is not None and cell.pending is not None:
+                found.append((output, cell, request))
+        return found
 
     def force(self, cell: Cell) -> None:
         """Make the array of one of the cells, unless another thread has meanwhile.
@@ -139,7 +159,7 @@ class KernelNode:
 
     def hold(self, cell: Cell) -> None:
         """Hold one of the cells for as long as the node is."""
-        self._kept[self._output(cell)] = cell
+        self._kept[cell.output] = cell
 
     def keep(self, output: int) -> Cell:
         """Return the cell of an output, held for as long as the node is: others will read it."""
@@ -148,12 +168,8 @@ class KernelNode:
             cell = self._kept[output] = self.cell(output)
         return cell
 
-    def _output(self, cell: Cell) -> int:
-        """Return which output a cell is of."""
-        return next(k for k, held in enumerate(self._cells) if held is not None and held() is cell)
-
-    def total(self, cell: Cell, shape: Shape) -> int | None:
-        """Add an output: the one in a cell, summed; return its index, None if it is summed itself.
+    def total(self, cell: Cell, shape: Shape) -> Cell | None:
+        """Add an output: the one in a cell, summed; return its cell, None if it is summed itself.
 
         Parameters
         ----------
@@ -163,14 +179,20 @@ class KernelNode:
             What it is summed to.
         """
         with locked(self.levels):
-            request = self.outputs[self._output(cell)]
-            if request.shape is not None:
+            summed = self.outputs[cell.output]
+            if summed.shape is not None:
                 return None
-            wanted = OutputRequest(0, request.result, shape)
-            if wanted not in self.outputs:
-                self._cells.append(None)
-                self.outputs.append(wanted)
-            return self.outputs.index(wanted)
+            for at, known in enumerate(self.outputs):
+                if known.result == summed.result and known.shape == shape:
+                    return self.cell(at)
+            self._cells.append(None)
+            self.outputs.append(_summed(summed.result, shape))
+            return self.cell(len(self.outputs) - 1)
+
+
+@lru_cache(maxsize=4096)
+def _summed(result: int, shape: Shape) -> OutputRequest:
+    return OutputRequest(0, result, shape)
 
 
 def record(
@@ -201,24 +223,25 @@ def record(
     """
     if "array" in call.kinds:
         _check_indexed(call, arguments)
-    levels, parents, shapes, strong, tracer = _surveyed(call, arguments)
+    survey = _surveyed(call, arguments)
+    levels, strong = survey.levels, survey.strong
     check_levels(levels)
-    first = strong[0] if strong else tracer
-    library = common_library(call.name, strong or (first,))
-    if strong and any(_is_elsewhere(a, library) for a in arguments):
+    first = strong[0] if strong else survey.tracer
+    library = common_library(call.name, strong) if strong else first.cell.library
+    if 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
         moved = [_moved(a, library, first.device) for a in arguments]
         return record(call, moved, options, residuals=residuals)
     if call.lacks_derivatives and (not residuals or len(levels) > 1):
-        call.check_differentiable(tuple([i for i, p in enumerate(parents) if p]), options)
+        call.check_differentiable(tuple([i for i, p in enumerate(survey.parents) if p]), options)
     recorded = (
-        tuple([_source(call, i, a, levels) for i, a in enumerate(arguments)]),
-        tuple(parents),
-        broadcast_shape(call.passes[0], shapes),
+        tuple([_source(call, i, a, levels) for i, a in enumerate(survey.sources)]),
+        tuple(survey.parents),
+        call.shape(tuple(survey.shapes)),
         levels,
         library,
         getattr(first, "device", None),
         not strong,
-        type(tracer),
+        type(survey.tracer),
         options,
     )
     nodes = tuple([KernelNode(part, *recorded) for part in call.parts])
@@ -232,17 +255,18 @@ def record(
 _NO_LEVELS: frozenset[Level] = frozenset()
 
 
-def _surveyed(
-    call: KernelCall, arguments: Sequence[Any]
-) -> tuple[frozenset[Level], list[Origin | None], list[Shape], list[Any], Any]:
-    """Look at each argument once.
+class _Survey(NamedTuple):
+    """What is known of the arguments of a call after a look at each.
 
-    Returns
-    -------
+    Attributes
+    ----------
     levels : frozenset of Level
         What the results depend on.
+    sources : list
+        As nodes hold them: an `Origin` for what is pending, else a cell; what is not traced as it
+        is.
     parents : list of (Origin or None)
-        Where the arguments came from; None for those that are not traced.
+        Where they came from; None for those that are not traced.
     shapes : list of tuple
         Their shapes; empty for those that are no lanes.
     strong : list
@@ -250,35 +274,48 @@ def _surveyed(
     tracer : Tracer
         One of the traced ones.
     """
+
+    levels: frozenset[Level]
+    sources: list[Any]
+    parents: list[Origin | None]
+    shapes: list[Shape]
+    strong: list[Any]
+    tracer: Any
+
+
+def _surveyed(call: KernelCall, arguments: Sequence[Any]) -> _Survey:
     levels = _NO_LEVELS
+    sources: list[Any] = []
     parents: list[Origin | None] = []
     shapes: list[Shape] = []
     strong: list[Any] = []
     tracer: Any = None
     for kind, argument in zip(call.kinds, arguments, strict=True):
         if isinstance(argument, Tracer):
-            tracer, origin = argument, argument.origin
+            tracer, origin, cell = argument, argument.origin, argument.cell
+            # What comes through another transform is pending elsewhere.
+            sources.append(origin if cell.pending is origin.node else cell)
             parents.append(origin)
             levels = origin.levels if origin.levels >= levels else levels | origin.levels
-            if not argument.cell.kind.weak:
+            if not cell.kind.weak:
                 strong.append(argument)
+            shapes.append(cell.shape if kind == "lane" else ())
         else:
+            sources.append(argument)
             parents.append(None)
             if not is_scalar(argument):
                 strong.append(argument)
-        shapes.append(tuple(argument.shape) if kind == "lane" else ())
-    return levels, parents, shapes, strong, tracer
+            shapes.append(tuple(argument.shape) if kind == "lane" else ())
+    return _Survey(levels, sources, parents, shapes, strong, tracer)
 
 
-def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level]) -> Any:
-    """Return an argument as nodes hold it."""
-    if not isinstance(argument, Tracer):
-        return kept(argument, levels, call, index)
-    cell, origin = argument.cell, argument.origin
-    if cell.pending is not origin.node:  # it is there, or comes through another transform
-        return cell
-    cell.pending.uses += 1
-    return origin
+def _source(call: KernelCall, index: int, source: Any, levels: frozenset[Level]) -> Any:
+    """Return an argument as nodes hold it; an array is watched, a pending value used once more."""
+    kind = type(source)
+    if kind is Origin:
+        source.node.uses += 1
+        return source
+    return source if kind is Cell else kept(source, levels, call, index)
 
 
 def _check_indexed(call: KernelCall, arguments: Sequence[Any]) -> None:

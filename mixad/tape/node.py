@@ -41,6 +41,11 @@ class PulledNode(Node, Protocol):
         """Whether the cotangents that `pullback` returns are arrays that nothing else holds."""
         ...
 
+    @property
+    def kind(self) -> object:
+        """What tells which of the cotangents are None, with which parents carry the level."""
+        ...
+
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the parents' cotangents for a level, given those of the outputs."""
         ...
@@ -57,12 +62,13 @@ class InputNode:
         Where its value came from, if that is traced too.
     """
 
-    __slots__ = ("fresh", "level", "parents")
+    __slots__ = ("level", "parents")
+    fresh = False
+    kind = None
 
     def __init__(self, level: Level, parent: Origin | None) -> None:
         self.level = level
         self.parents = (parent,)
-        self.fresh = False
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents as they are."""
@@ -75,13 +81,14 @@ class ConstantNode:
     __slots__ = ()
     parents: tuple[Origin | None, ...] = ()
     fresh = False
+    kind = None
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents of no parents."""
         return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
     """An operation on arrays that is no kernel.
 
@@ -141,7 +148,7 @@ class RuleNode:
         Shape of the result.
     """
 
-    __slots__ = ("arguments", "fresh", "parents", "rule", "shape", "static")
+    __slots__ = ("arguments", "fresh", "kind", "parents", "rule", "shape", "static")
 
     def __init__(
         self,
@@ -151,7 +158,7 @@ class RuleNode:
         parents: tuple[Origin | None, ...],
         shape: tuple[int, ...],
     ) -> None:
-        self.rule = rule
+        self.rule = self.kind = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
