@@ -19,7 +19,7 @@ from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of
 __all__ = ["ValuesRule", "apply_values_rule"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ValuesRule:
     """An operation on arrays whose cotangents read its values.
 
@@ -31,7 +31,7 @@ class ValuesRule:
         ``(xp, *arrays, **static)``: a tuple of values, by the base library.
     cotangents : tuple of callable
         One for each argument: ``(gs, values, *arguments, **static)``, with one of ``gs`` for each
-        value, of its shape, or None where it is zero.
+        value, of its shape, or None where it is zero; one of them is not.  The result is not None.
     reads : tuple of int
         The arguments whose elements the cotangents read; they get a `Shaped` for the others.
     """
@@ -67,8 +67,9 @@ class ValuesNode:
         Class of the tracers.
     """
 
-    __slots__ = ("arguments", "cells", "fresh", "levels", "parents", "rule", "static",
+    __slots__ = ("arguments", "cells", "kind", "levels", "parents", "rule", "static",
                  "tracer_type")  # fmt: skip
+    fresh = False  # a cotangent may be one of another node, handed on
 
     def __init__(
         self,
@@ -80,14 +81,13 @@ class ValuesNode:
         levels: frozenset[Level],
         tracer_type: type[Tracer],
     ) -> None:
-        self.rule = rule
+        self.rule = self.kind = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
         self.cells = cells
         self.levels = levels
         self.tracer_type = tracer_type
-        self.fresh = False  # a cotangent may be one of another node, handed on
 
     def traced(self, output: int) -> Tracer:
         """Return a value as a tracer."""
