@@ -131,7 +131,9 @@ class Spelling:
         return bound
 
     def _own_name(self, found: Function, name: str) -> str:
-        return found.renamed.get(name) or self.renamed.get(name, name)
+        if name in found.renamed or name in found.taken:
+            return found.renamed.get(name, name)
+        return self.renamed.get(name, name)
 
     def _untaken(self, called: str, found: Function, name: str) -> str:
         options = [

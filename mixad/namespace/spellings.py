@@ -17,6 +17,7 @@ import numpy as np
 from mixad.backends.arrays import Library
 from mixad.namespace.creation import asarray, full, full_like, tril, triu
 from mixad.namespace.data_types import astype
+from mixad.namespace.decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
 from mixad.namespace.elementwise import (
     clip,
     elementwise,
@@ -38,7 +39,16 @@ from mixad.namespace.joining import (
     tile,
     unstack,
 )
-from mixad.namespace.linear_algebra import matmul
+from mixad.namespace.linear_algebra import (
+    cross,
+    diagonal,
+    dot,
+    matmul,
+    outer,
+    tensordot,
+    trace,
+    vecdot,
+)
 from mixad.namespace.manipulation import (
     expand_dims,
     flip,
@@ -50,6 +60,8 @@ from mixad.namespace.manipulation import (
     squeeze,
 )
 from mixad.namespace.names import FUNCTIONS
+from mixad.namespace.norms import matrix_norm, norm, vector_norm
+from mixad.namespace.solving import det, inv, matrix_power, pinv, slogdet, solve
 from mixad.namespace.sorting import sort
 from mixad.namespace.spelling import Function, Spelling, function_of
 from mixad.namespace.statistical import (
@@ -113,6 +125,32 @@ _COMMON: dict[str, Function] = {
 }
 """What NumPy, torch and the standard have under one name."""
 
+_LINALG = {
+    "linalg.matmul": _COMMON["matmul"],
+    "linalg.matrix_transpose": function_of(matrix_transpose),
+    "linalg.tensordot": function_of(tensordot),
+    "linalg.vecdot": function_of(vecdot),
+    "linalg.outer": function_of(outer),
+    "linalg.cross": function_of(cross),
+    "linalg.diagonal": function_of(diagonal),
+    "linalg.trace": function_of(trace),
+    "linalg.inv": function_of(inv),
+    "linalg.solve": function_of(solve),
+    "linalg.det": function_of(det),
+    "linalg.slogdet": function_of(slogdet),
+    "linalg.pinv": function_of(pinv),
+    "linalg.matrix_power": function_of(matrix_power),
+    "linalg.cholesky": function_of(cholesky),
+    "linalg.qr": function_of(qr),
+    "linalg.eigh": function_of(eigh),
+    "linalg.eigvalsh": function_of(eigvalsh),
+    "linalg.svd": function_of(svd),
+    "linalg.svdvals": function_of(svdvals),
+    "linalg.vector_norm": function_of(vector_norm),
+    "linalg.matrix_norm": function_of(matrix_norm),
+}
+"""The extension of the standard; NumPy has it under the same names."""
+
 _RECIPROCAL = Function(lambda x: 1 / x, ("x",))
 
 _ARRAY_API = {
@@ -158,8 +196,9 @@ _ARRAY_API = {
     "cumulative_sum": function_of(cumulative_sum),
     "cumulative_prod": function_of(cumulative_prod),
     "diff": function_of(diff),
-    "linalg.matmul": _COMMON["matmul"],
-    "linalg.matrix_transpose": function_of(matrix_transpose),
+    "tensordot": function_of(tensordot),
+    "vecdot": function_of(vecdot),
+    **_LINALG,
 }
 
 _IN_PLACE = frozenset(("sort",))
@@ -239,6 +278,11 @@ NUMPY = Spelling(
         "sort": function_of(sort, "a axis kind order stable"),
         "tril": function_of(tril, "m=x k"),
         "triu": function_of(triu, "m=x k"),
+        **_LINALG,
+        "linalg.norm": function_of(norm),
+        "dot": function_of(dot),
+        "tensordot": function_of(tensordot),
+        "vecdot": function_of(vecdot),
         "full_like": function_of(full_like, "a fill_value dtype order subok shape device"),
         "astype": function_of(astype, "x dtype order casting subok copy"),
     },
@@ -247,7 +291,7 @@ NUMPY = Spelling(
         "shape ndim size zeros_like ones_like empty_like isclose allclose array_equal "
         "array_equiv any all argmax argmin argsort count_nonzero nonzero flatnonzero argwhere "
         "searchsorted iscomplexobj isrealobj logical_and logical_or logical_xor "
-        "logical_not".split()
+        "logical_not linalg.matrix_rank".split()
     ),
     no_methods=_IN_PLACE,
 )
@@ -295,6 +339,17 @@ TORCH = Spelling(
         "where": function_of(where, "condition input other"),
         "index_select": function_of(take, "input dim index=indices"),
         "take_along_dim": function_of(take_along_axis, "input indices dim"),
+        "dot": function_of(dot, "input=a tensor=b"),
+        "linalg_inv": function_of(inv, "A=x"),
+        "linalg_solve": function_of(solve, "A=a B=b"),
+        "linalg_det": function_of(det, "A=x"),
+        "linalg_slogdet": function_of(slogdet, "A=x"),
+        "linalg_cholesky": function_of(cholesky, "input upper"),
+        "linalg_qr": function_of(qr, "A=x mode"),
+        "linalg_eigvalsh": function_of(eigvalsh, "A=x"),
+        "linalg_eigh": function_of(eigh, "A=x"),
+        "linalg_svd": function_of(svd, "A=x full_matrices"),
+        "linalg_svdvals": function_of(svdvals, "A=x"),
         "tril": function_of(tril, "input diagonal=k"),
         "triu": function_of(triu, "input diagonal=k"),
         "astype": STANDARD.functions["astype"],
