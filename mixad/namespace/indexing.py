@@ -184,9 +184,14 @@ _PLACE = Rule("the adjoint of indexing", _placed, (lambda g, x, shape, key: geti
 
 def _is_selection(key: Any) -> bool:
     """Whether a key selects by an array, or by what a library takes for one."""
+    if type(key) in _BASIC:
+        return False
     if isinstance(key, (bool, np.bool_, list)):
         return True
     return is_array(key) and (key.ndim > 0 or "bool" in str(key.dtype))
+
+
+_BASIC = frozenset((int, slice, type(None), type(...)))
 
 
 def _basic(key: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import math
 from typing import Any
@@ -13,13 +14,16 @@ import numpy as np
 import mixad
 
 HAS_JAX = importlib.util.find_spec("jax") is not None
+OTHERS = [array_api_strict]
+if importlib.util.find_spec("torch") is not None:
+    OTHERS.append(importlib.import_module("torch"))
 
 
 def check(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = True) -> None:
     """Check value, gradient and a second derivative of ``f(xp, *arrays)`` in float64.
 
     Values are compared with NumPy's, derivatives with finite differences along a direction, and
-    both with what array-api-strict makes of them.
+    gradients over NumPy with those over array-api-strict and, where it is installed, torch.
     """
     arrays = tuple(np.asarray(a, dtype="f8") for a in arrays)
     check_values(f, *arrays)
@@ -43,7 +47,7 @@ def check(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = True) ->
 
 
 def check_values(f: Any, *arrays: Any) -> None:
-    """Compare values, shapes and dtypes with NumPy's, and gradients over two libraries."""
+    """Compare values, shapes and dtypes with NumPy's, and gradients over several libraries."""
     want = parts_of(f(np, *arrays))
     seen: list[Any] = []
 
@@ -56,12 +60,13 @@ def check_values(f: Any, *arrays: Any) -> None:
     assert len(want) == len(seen)
     for w, s in zip(want, seen, strict=True):
         assert (np.shape(w), w.dtype) == (s.shape, s.dtype)
-    strict = [array_api_strict.asarray(a) for a in arrays]
-    over_strict = functools.partial(weighted, f, mixad.namespace_of(array_api_strict))
-    others = mixad.grad(over_strict, argnums=places)(*strict)
-    for g, other, a in zip(gradients, others, arrays, strict=True):
+    for g, a in zip(gradients, arrays, strict=True):
         assert (g.shape, g.dtype) == (a.shape, a.dtype)
-        np.testing.assert_allclose(np.from_dlpack(other), g, rtol=1e-9, atol=1e-12)
+    for library in OTHERS:
+        given = [library.asarray(a) for a in arrays]
+        loss_over = functools.partial(weighted, f, mixad.namespace_of(library))
+        for g, other in zip(gradients, mixad.grad(loss_over, places)(*given), strict=True):
+            np.testing.assert_allclose(np.from_dlpack(other), g, rtol=1e-9, atol=1e-12)
     value = mixad.value_and_grad(loss)(*arrays)[0]
     np.testing.assert_allclose(value, weighted(f, np, *arrays), rtol=1e-12, atol=1e-12)
 
