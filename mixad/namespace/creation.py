@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mixad.backends.arrays import Library, is_array
+from mixad.backends.arrays import Library, is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.data_types import astype, of_one_type
+from mixad.namespace.elementwise import elementwise
 from mixad.namespace.joining import broadcast_to, stack
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["asarray", "full", "full_like", "tril", "triu"]
+__all__ = ["asarray", "full", "full_like", "linspace", "tril", "triu"]
 
 
 def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
@@ -76,6 +77,42 @@ def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None)
     if isinstance(fill_value, Tracer):
         return full(tuple(x.shape), fill_value, dtype=dtype or x.dtype, device=device)
     return library_beside(x).xp.full_like(plain(x), fill_value, dtype=dtype, device=device)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+) -> Any:
+    """Return numbers at equal distances between two, of which one is traced.
+
+    Parameters
+    ----------
+    start, stop : Tracer or float
+        The ends, without axes.
+    num : int
+        How many numbers.
+    dtype : dtype, optional
+        Of the result.
+    device : object, optional
+        That of the ends.
+    endpoint : bool
+        Whether ``stop`` is the last of them.
+
+    Returns
+    -------
+    array or Tracer
+        A plain array if the dtype is no float: then there is no derivative.
+    """
+    traced = start if isinstance(start, Tracer) else stop
+    like = plain(traced)
+    share = library_of(like).xp.linspace(0.0, 1.0, num, dtype=like.dtype, endpoint=endpoint)
+    ends = elementwise("mul", start, 1.0 - share), elementwise("mul", stop, share)
+    return asarray(elementwise("add", *ends), dtype=dtype, device=device)
 
 
 def tril(x: Any, *, k: int = 0) -> Any:

@@ -16,7 +16,8 @@ from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer
 
-__all__ = ["gather", "getitem", "part_along", "positions_of", "take", "take_along_axis"]
+__all__ = ["gather", "getitem", "part_along", "positions_of", "scatter_add", "take",
+           "take_along_axis"]  # fmt: skip
 
 _Key = tuple[Any, ...]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import Library
-from mixad.namespace.creation import asarray, full, full_like, tril, triu
+from mixad.namespace.creation import asarray, full, full_like, linspace, tril, triu
 from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
 from mixad.namespace.elementwise import (
@@ -28,6 +28,7 @@ from mixad.namespace.elementwise import (
     square,
     where,
 )
+from mixad.namespace.fourier import fftshift, ifftshift
 from mixad.namespace.indexing import take, take_along_axis
 from mixad.namespace.joining import (
     broadcast_arrays,
@@ -61,6 +62,7 @@ from mixad.namespace.manipulation import (
 )
 from mixad.namespace.names import FUNCTIONS
 from mixad.namespace.norms import matrix_norm, norm, vector_norm
+from mixad.namespace.sets import unique_all, unique_counts, unique_inverse, unique_values
 from mixad.namespace.solving import det, inv, matrix_power, pinv, slogdet, solve
 from mixad.namespace.sorting import sort
 from mixad.namespace.spelling import Function, Spelling, function_of
@@ -198,6 +200,13 @@ _ARRAY_API = {
     "diff": function_of(diff),
     "tensordot": function_of(tensordot),
     "vecdot": function_of(vecdot),
+    "linspace": function_of(linspace),
+    "unique_all": function_of(unique_all),
+    "unique_counts": function_of(unique_counts),
+    "unique_inverse": function_of(unique_inverse),
+    "unique_values": function_of(unique_values),
+    "fft.fftshift": function_of(fftshift),
+    "fft.ifftshift": function_of(ifftshift),
     **_LINALG,
 }
 

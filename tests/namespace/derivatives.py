@@ -121,3 +121,20 @@ def difference(f: Any, arrays: Any, along: Any, step: float = 1e-6) -> Any:
 
 def close(found: Any, want: Any, tolerance: float) -> bool:
     return bool(abs(found - want) <= tolerance * max(1.0, abs(want)))
+
+
+def check_single(f: Any, *arrays: Any) -> None:
+    """Check that float32 gives the dtypes that NumPy gives, and nearly the gradients of float64."""
+    wide = [np.asarray(a, dtype="f8") for a in arrays]
+    narrow = [a.astype("f4") for a in wide]
+    xp, places = mixad.namespace_of(np), tuple(range(len(arrays)))
+    dtypes = [part.dtype for part in parts_of(f(np, *narrow))]
+
+    def loss(*arrays: Any) -> Any:
+        assert [part.dtype for part in parts_of(f(xp, *arrays))] == dtypes
+        return weighted(f, xp, *arrays)
+
+    want = mixad.grad(functools.partial(weighted, f, xp), places)(*(a.astype("f8") for a in narrow))
+    for g, w in zip(mixad.grad(loss, places)(*narrow), want, strict=True):
+        assert g.dtype == np.float32
+        np.testing.assert_allclose(g, w, rtol=2e-2, atol=2e-3 * np.max(np.abs(w)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from derivatives import HAS_JAX, against_jax, check, check_values
+from derivatives import HAS_JAX, against_jax, check, check_single, check_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -104,6 +104,11 @@ CASES: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_agree_with_differences(name: str) -> None:
     check(*CASES[name], tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_float32_stays_float32(name: str) -> None:
+    check_single(*CASES[name])
 
 
 @pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from derivatives import HAS_JAX, against_jax, check, check_values
+from derivatives import HAS_JAX, against_jax, check, check_single, check_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
@@ -63,6 +63,12 @@ CASES: dict[str, tuple[Any, ...]] = {
     "cumulative_prod": (lambda xp, x: xp.cumulative_prod(x, axis=1), X),
     "cumulative_prod from 1": (lambda xp, x: xp.cumulative_prod(x, include_initial=True) ** 2, V),
     "sort": (lambda xp, x: xp.sort(x) ** 2 + xp.sort(x, axis=0, stable=False), X),
+    "linspace": (
+        lambda xp, x: [xp.linspace(x[0], x[1], 5) ** 2, xp.linspace(0.5, x[2], 4, endpoint=False)],
+        V),
+    "fftshift": (
+        lambda xp, x: [xp.fft.fftshift(x) * xp.fft.ifftshift(x, axes=(0,)),
+                       xp.fft.fftshift(x, axes=1) * x], X[:, :3]),
     "take": (lambda xp, x: xp.take(x, xp.asarray([2, 0, 2]), axis=1) ** 2, X),
     "take of a vector": (lambda xp, x: xp.take(x, xp.asarray([4, 0, 4]), axis=0) ** 2, V),
     "take_along_axis": (
@@ -73,6 +79,11 @@ CASES: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_agree_with_differences(name: str) -> None:
     check(*CASES[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_float32_stays_float32(name: str) -> None:
+    check_single(*CASES[name])
 
 
 @pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
@@ -160,6 +171,26 @@ def test_ties_split_evenly() -> None:
         gradient(lambda xp, x: xp.min(-x, axis=1).sum(), x), [[0, -0.5, -0.5], [-0.5, 0, -0.5]]
     )
     np.testing.assert_array_equal(gradient(lambda xp, x: xp.clip(x, 1.0, 2.0).sum(), [1.0]), [0.5])
+
+
+def test_unique_values() -> None:
+    check(lambda xp, x: xp.sort(xp.unique_values(x)) ** 3, X)  # JAX has no gradient of these
+
+
+def test_equal_values_share_the_cotangent_of_one() -> None:
+    x = np.asarray([[2.0, 1.0], [2.0, 5.0]])
+
+    def loss(x: Any) -> Any:
+        xp = x.__array_namespace__()
+        values, indices, inverse, counts = xp.unique_all(x)
+        np.testing.assert_array_equal(indices, [1, 0, 3])
+        np.testing.assert_array_equal(xp.unique_inverse(x).inverse_indices, inverse)
+        for found in (counts, xp.unique_counts(x).counts):
+            np.testing.assert_array_equal(found, [1, 2, 1])
+            assert found.dtype == np.int64
+        return (values**2 * np.asarray([1.0, 10.0, 100.0])).sum()
+
+    np.testing.assert_allclose(mixad.grad(loss)(x), [[20.0, 2.0], [20.0, 1000.0]])
 
 
 def test_a_nan_gets_the_whole_cotangent() -> None:
