@@ -10,6 +10,7 @@ may be.
 from mixad import errors, pytree, special
 from mixad.api import grad, stop_gradient, value_and_grad, value_and_vjp, vjp
 from mixad.broadcast import BroadcastFunction, broadcast
+from mixad.forward import jvp, linearize
 from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
 from mixad.version import __version__
@@ -21,6 +22,8 @@ __all__ = [
     "broadcast",
     "errors",
     "grad",
+    "jvp",
+    "linearize",
     "namespace_of",
     "pytree",
     "special",

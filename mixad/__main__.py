@@ -1,4 +1,4 @@
-"""``python -m mixad demo``, ``doctor`` and ``cache``."""
+"""``python -m mixad demo``, ``doctor``, ``cache`` and ``--version``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 
 from mixad.cli import cache, demo, doctor
 from mixad.errors import ConfigurationError
+from mixad.version import __version__
 
 __all__ = ["main"]
 
@@ -44,6 +45,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mixad")
+    parser.add_argument("--version", action="version", version=f"mixad {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("demo", help="check and time the gradient of an HM-LSTM cell")
     commands.add_parser("doctor", help="what is installed, what is missing and why, a self-test")

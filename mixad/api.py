@@ -17,7 +17,9 @@ from mixad.errors import TracerError
 from mixad.lifting import (
     Function,
     called,
+    check_callable,
     check_scalar,
+    check_sequence,
     lifted,
     returned_aux,
     warn_if_constant,
@@ -68,7 +70,7 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     >>> mixad.grad(lambda x: x**3 - x)(np.asarray(2.0))
     array(11.)
     """
-    _check_callable("grad", f)
+    check_callable("grad", f)
 
     @functools.wraps(f, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -103,7 +105,7 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     >>> mixad.value_and_grad(lambda x, y: (x * y).sum(), argnums=1)(np.ones(2), np.full(2, 3.0))
     (np.float64(6.0), array([1., 1.]))
     """
-    _check_callable("value_and_grad", f)
+    check_callable("value_and_grad", f)
 
     @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -151,7 +153,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     >>> pullback(np.asarray([1.0, 10.0]))
     (array([ 2., 40.]),)
     """
-    _check_callable("vjp", f)
+    check_callable("vjp", f)
     with Level("vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
         outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
@@ -201,12 +203,8 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     >>> mixad.value_and_vjp(lambda x: x * x, (x,), np.asarray([1.0, 10.0]))
     (array([1., 4.]), (array([ 2., 40.]),))
     """
-    _check_callable("value_and_vjp", f)
-    if not isinstance(primals, Sequence):
-        raise TracerError(
-            f"mixad.value_and_vjp: primals is a {type(primals).__name__}, not a sequence of "
-            "arguments: write (x,) for one"
-        )
+    check_callable("value_and_vjp", f)
+    check_sequence("value_and_vjp", "primals", primals)
     with Level("value_and_vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
         outputs, _ = called(f, inputs.arguments, {}, False, level)
@@ -239,14 +237,6 @@ def stop_gradient(tree: Any) -> Any:
     3.0
     """
     return pytree.tree_map(plain, tree)
-
-
-def _check_callable(name: str, f: Any) -> None:
-    if not callable(f):
-        raise TracerError(
-            f"mixad.{name}: f is a {type(f).__name__}, not a function: pass the function itself, "
-            f"mixad.{name}(f, ...), not what it returns"
-        )
 
 
 stop_gradient.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # for the parser

@@ -53,11 +53,7 @@ class BroadcastFunction:
     def __init__(
         self, function: Callable[..., Any], options: KernelOptions = DEFAULT_OPTIONS
     ) -> None:
-        if hasattr(function, "__mixad_op__"):
-            raise KernelSyntaxError(
-                f"{function.__name__} has no source to compile, it is one op",
-                hint=f"write mixad.broadcast(lambda x: {function.__name__}(x))",
-            )
+        _check_is_of_elements(function)
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
@@ -333,6 +329,23 @@ def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:
     return isinstance(kind, ScalarType) and kind.is_float and type(value) is not int
 
 
+def _check_is_of_elements(function: Callable[..., Any]) -> None:
+    """Raise where a function of mixad is no source of a kernel."""
+    if hasattr(function, "__mixad_op__"):
+        raise KernelSyntaxError(
+            f"{function.__name__} has no source to compile, it is one op",
+            hint=f"write mixad.broadcast(lambda x: {function.__name__}(x))",
+        )
+    if getattr(function, "__globals__", {}).get("__name__") == "mixad.api":
+        raise KernelSyntaxError(
+            f"mixad.broadcast: {function.__name__} is a transform of mixad, or made by one, which "
+            "works on arrays; a kernel is made of a function of numbers",
+            hint="broadcast the function itself and differentiate the result, "
+            "mixad.grad(lambda x: mixad.broadcast(f)(x).sum()), or write "
+            "mixad.broadcast(f).duals(x) for the derivative at every element",
+        )
+
+
 def _is_number(value: Any) -> bool:
     return type(value) in PYTHON_SCALARS or isinstance(value, np.generic)
 
@@ -399,7 +412,8 @@ def broadcast(
     Raises
     ------
     KernelSyntaxError
-        If the function has no source, or it changed since it was imported.
+        If the function has no source, is a transform of mixad or made by one, or if its file
+        changed since it was imported.
     ConfigurationError
         If an override is not one of those above; it is a ValueError.
 

@@ -127,7 +127,11 @@ class MixadError(Exception):
         MixadError
             Of the same class, to be raised.
         """
-        return type(self)(f"{what}: {self}")
+        return self._saying(f"{what}: {self.args[0]}")
+
+    def _saying(self, message: str) -> Self:
+        """Return the same error with another message: what else it knows is kept."""
+        return type(self)(message)
 
 
 class ConfigurationError(MixadError, ValueError):
@@ -179,20 +183,8 @@ class KernelError(MixadError):
         """
         return cls(message, location=location, hint=hint)
 
-    def about(self, what: str) -> Self:
-        """Return the same error with what it is about in front.
-
-        Parameters
-        ----------
-        what : str
-            Such as the function and its argument.
-
-        Returns
-        -------
-        KernelError
-            Of the same class, to be raised.
-        """
-        return type(self)(f"{what}: {self.message}", location=self.location, hint=self.hint)
+    def _saying(self, message: str) -> Self:
+        return type(self)(message, location=self.location, hint=self.hint)
 
     def __str__(self) -> str:
         if self.location is not None:

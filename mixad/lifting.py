@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_array, is_scalar, scalar_type_of
+from mixad.backends.arrays import as_array, is_array, is_scalar, library_of, scalar_type_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
@@ -18,7 +18,8 @@ from mixad.tape.cell import Cell
 from mixad.tape.node import ConstantNode, InputNode, library_beside
 from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, leaked, stripped
 
-__all__ = ["Inputs", "Outputs", "called", "check_scalar", "lifted", "returned_aux",
+__all__ = ["Inputs", "Outputs", "called", "check_callable", "check_scalar", "check_sequence",
+           "entered", "lifted", "matching", "returned", "returned_aux", "tangent_of",
            "warn_if_constant"]  # fmt: skip
 
 Function = Callable[..., Any]
@@ -62,7 +63,7 @@ class Outputs(NamedTuple):
 
     def values(self, level: Level) -> Any:
         """Return the value as the caller of the transform sees it."""
-        return pytree.unflatten(self.structure, (_value(leaf, level) for leaf in self.leaves))
+        return pytree.unflatten(self.structure, (returned(leaf, level) for leaf in self.leaves))
 
     def around(self, level: Level) -> frozenset[Level]:
         """Return the running transforms around ``level`` that the value depends on."""
@@ -78,11 +79,30 @@ class Outputs(NamedTuple):
                 f"the function has {self.structure}: pass one array for each of its arrays, in the "
                 "same structure"
             )
+        what = f"mixad.{level.name}: the cotangent"
         return [
-            (leaf.origin, _seed(leaf, given, level))
+            (leaf.origin, matching(leaf.cell, given, what))
             for leaf, given in zip(self.leaves, found, strict=True)
             if isinstance(leaf, Tracer) and level in leaf.origin.levels
         ]
+
+
+def check_callable(name: str, f: Any) -> None:
+    """Raise if what a transform is given is no function."""
+    if not callable(f):
+        raise TracerError(
+            f"mixad.{name}: f is a {type(f).__name__}, not a function: pass the function itself, "
+            f"mixad.{name}(f, ...), not what it returns"
+        )
+
+
+def check_sequence(name: str, what: str, given: Any) -> None:
+    """Raise if what stands for several arguments is no sequence."""
+    if not isinstance(given, Sequence):
+        raise TracerError(
+            f"mixad.{name}: {what} is a {type(given).__name__}, not a sequence of "
+            "arguments: write (x,) for one"
+        )
 
 
 def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inputs:
@@ -108,9 +128,18 @@ def _traced(alone: frozenset[Level], level: Level, leaf: Any, position: int) -> 
     """Return the tracer of one input; ``alone`` is the set of the level."""
     if isinstance(leaf, Tracer):
         check_alive(leaf)
-        origin = Origin(InputNode(level, leaf.origin), 0, alone | leaf.origin.levels)
-        return ArrayTracer(leaf.cell, origin)
+        return entered(leaf, level)
     cell = _input_cell(level, leaf, position)
+    return ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
+
+
+def entered(value: Any, level: Level, *, weak: bool = False) -> Tracer:
+    """Return an array, or a tracer of transforms around, as a tracer of a level."""
+    alone = frozenset((level,))
+    if isinstance(value, Tracer):
+        origin = Origin(InputNode(level, value.origin), 0, alone | value.origin.levels)
+        return ArrayTracer(value.cell, origin)
+    cell = Cell.of(value, level.check, weak=weak)
     return ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
 
 
@@ -238,13 +267,14 @@ def _is_float(array: Any) -> bool:
         return False
 
 
-def _seed(leaf: Tracer, given: Any, level: Level) -> Any:
-    """Return the cotangent of an output as an array of its shape and dtype."""
-    cell = leaf.cell
+def matching(cell: Cell, given: Any, what: str) -> Any:
+    """Return a tangent or cotangent of a value as an array of the value's shape and dtype.
+
+    ``what`` names it in messages.
+    """
     if isinstance(given, (bool, int, float)):
         one = cell.library.asarray(given, cell.kind.type, cell.device)
         return broadcast_to(one, cell.shape) if cell.shape else one
-    what = f"mixad.{level.name}: the cotangent"
     if not isinstance(given, Tracer) and not is_array(given):
         raise TracerError(
             f"{what} is a {type(given).__name__}: pass an array of the value's shape, or a number"
@@ -258,10 +288,11 @@ def _seed(leaf: Tracer, given: Any, level: Level) -> Any:
             f"{what} is an array of {library.name}, the value is one of {cell.library.name}: "
             "convert it"
         )
-    if tuple(given.shape) != cell.shape or given.dtype != leaf.dtype:
+    dtype = cell.library.dtype_of(cell.kind.type)
+    if tuple(given.shape) != cell.shape or given.dtype != dtype:
         raise TracerError(
             f"{what} has shape {tuple(given.shape)} and dtype {given.dtype}, the value has "
-            f"shape {cell.shape} and dtype {leaf.dtype}: reshape or convert it"
+            f"shape {cell.shape} and dtype {dtype}: reshape or convert it"
         )
     return as_array(given)
 
@@ -272,15 +303,42 @@ def _gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: froze
     ``kind`` is the type of the input: a Python float's gradient is one, too.
     """
     gradient = _owned(cell, cotangent)
-    if around and not isinstance(gradient, Tracer):
-        # Constant as the transforms around see it: so that of a linear function is traced, too.
-        constant = Cell.of(gradient, check_mode(around), weak=cell.weak)
-        return ArrayTracer(constant, Origin(ConstantNode(), 0, around))
-    if kind is np.ndarray or isinstance(gradient, Tracer):
+    if isinstance(gradient, Tracer):
         return gradient
-    if cell.weak:
+    if around:  # that of a linear function is traced, too
+        return _constant(gradient, around, weak=cell.kind.weak)
+    if cell.kind.weak:
         return float(gradient)
-    return gradient[()] if issubclass(kind, np.generic) else as_array(gradient)
+    was_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
+    return gradient[()] if was_scalar else as_array(gradient)
+
+
+def _constant(array: Any, around: frozenset[Level], *, weak: bool) -> Tracer:
+    """Return an array as transforms see it that may ask for its derivative, which is zero."""
+    cell = Cell.of(array, check_mode(around), weak=weak)
+    return ArrayTracer(cell, Origin(ConstantNode(), 0, around))
+
+
+def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) -> Any:
+    """Return the tangent of an output as the caller gets it.
+
+    Parameters
+    ----------
+    leaf : array, number or Tracer
+        The output.
+    tangent : Tracer or None
+        Of a level of its own; None if it is zero.
+    level : Level
+        That level.
+    around : frozenset of Level
+        The running transforms that the function's value depends on.
+    """
+    if tangent is not None:
+        return returned(tangent, level)
+    if not isinstance(leaf, Tracer):
+        return 0.0 * leaf if is_scalar(leaf) else library_of(leaf).xp.zeros_like(leaf)
+    zeros = _owned(leaf.cell, None)
+    return _constant(zeros, around, weak=leaf.cell.kind.weak) if around else _number(zeros, leaf)
 
 
 def _owned(cell: Cell, cotangent: Cotangent | None) -> Any:
@@ -299,20 +357,25 @@ def _owned(cell: Cell, cotangent: Cotangent | None) -> Any:
 
 def returned_aux(aux: Any, level: Level) -> Any:
     """Return what the function handed over beside its value, without tracers of the level."""
-    return pytree.tree_map(lambda leaf: _value(leaf, level), aux)
+    return pytree.tree_map(lambda leaf: returned(leaf, level), aux)
 
 
-def _value(leaf: Any, level: Level) -> Any:
-    """Return a leaf to the caller as operations of its library do.
-
-    NumPy's results without axes are scalars, those of Python numbers only are Python numbers.
-    """
+def returned(leaf: Any, level: Level) -> Any:
+    """Return a leaf to the caller, without the level."""
     value = stripped(leaf, level)
     if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
         return value
-    if leaf.cell.weak:
-        return float(value)
-    return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
+    return _number(value, leaf)
+
+
+def _number(array: Any, leaf: Tracer) -> Any:
+    """Return the array of a leaf as operations of its library do.
+
+    NumPy's results without axes are scalars, those of Python numbers only are Python numbers.
+    """
+    if leaf.cell.kind.weak:
+        return float(array)
+    return array[()] if isinstance(array, np.ndarray) and not array.ndim else array
 
 
 def _name(f: Function) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import NUMPY, Library, is_array, scalar_type_of
+from mixad.backends.arrays import NUMPY, Library, is_array, scalar_type_of, torch_default
 from mixad.errors import KernelTypeError, TracerError
 from mixad.scalar.parse import (
     PYTHON_SCALARS,
@@ -137,7 +137,7 @@ class Specialiser:
             snapshot = self.source.snapshot(describe)
         except (KernelTypeError, TracerError) as error:
             raise error.about(f"{self.source.name}: a value from outside") from None
-        key = (*map(_kind, values), snapshot.key)
+        key = (*map(_kind, values), snapshot.key, torch_default())
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_PROGRAMS:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -64,6 +65,13 @@ def test_a_wrong_command_line_is_refused_with_usage(arguments, capsys):
         main(arguments)
     assert caught.value.code == 2
     assert "usage: python -m mixad" in capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_installed_distribution(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"mixad {metadata.version('mixad')}\n"
 
 
 def complex_step(work, name):

@@ -39,6 +39,18 @@ def test_warnings_are_user_warnings():
 KERNEL_ERRORS = [errors.KernelSyntaxError, errors.KernelTypeError, errors.KernelGradientError]
 
 
+@pytest.mark.parametrize("cls", [*KERNEL_ERRORS, errors.TracerError, errors.BackendError])
+def test_what_an_error_is_about_comes_before_its_message(cls):
+    about = cls("what is wrong").about("f: argument 'x'")
+    assert (type(about), str(about)) == (cls, "f: argument 'x': what is wrong")
+
+
+@pytest.mark.parametrize("cls", KERNEL_ERRORS)
+def test_what_a_kernel_error_is_about_leaves_its_place_and_the_way_out(cls):
+    about = cls.at(PLACE, "what is wrong", "write a * b").about("f")
+    assert str(about) == format_at(PLACE, "f: what is wrong", "write a * b")
+
+
 @pytest.mark.parametrize("cls", KERNEL_ERRORS)
 def test_a_kernel_error_prints_its_place_the_line_a_caret_and_the_way_out(cls):
     assert str(cls.at(PLACE, "scalars have no `@`", hint="write a * b")) == (

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad.errors import KernelTypeError
 
 FLOATS = ("float32", "float64")
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", *FLOATS)
@@ -234,3 +235,49 @@ def test_the_gradient_of_a_tensor_without_axes_has_its_type() -> None:
         gradient = mixad.grad(f)(s.detach())
         assert gradient.dtype == s.grad.dtype == torch.float64
         assert gradient == s.grad
+
+
+@pytest.fixture
+def torch_with_its_default():
+    torch = pytest.importorskip("torch")
+    before = torch.get_default_dtype()
+    yield torch
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("change", [("float32", "float64"), ("float64", "float32")], ids="->".join)
+def test_torchs_default_dtype_is_followed_when_it_changes(torch_with_its_default, change):
+    torch = torch_with_its_default
+    x = torch.arange(1, 5)
+    of_elements = [
+        lambda x: x * 0.1,
+        lambda x: x / x,
+        lambda x: x / 3,
+        lambda x: 0.1 - x,
+        lambda x: (x + 0.5) / x,
+    ]
+    kernels = [(f, mixad.broadcast(f)) for f in of_elements]
+    captured, constant = mixad.broadcast(lambda w: x * w), mixad.broadcast(lambda x: (x, 0.5))
+    for name in change:
+        torch.set_default_dtype(getattr(torch, name))
+        for function, kernel in kernels:
+            expected = function(x)
+            assert kernel(x).dtype == expected.dtype == getattr(torch, name)
+            assert torch.equal(kernel(x), expected)
+        assert constant(x)[1].dtype == torch.tensor(0.5).dtype
+        for product in (lambda w: w * x, captured):
+            value, slope = mixad.value_and_grad(lambda w: product(w).sum())(0.3)  # noqa: B023
+            assert torch.equal(value, (0.3 * x).sum())
+            assert value.dtype == (0.3 * x).sum().dtype
+            assert slope == 10.0
+
+
+@pytest.mark.torch
+def test_a_default_dtype_of_torch_in_which_kernels_do_not_compute_is_refused(
+    torch_with_its_default,
+):
+    torch = torch_with_its_default
+    torch.set_default_dtype(torch.bfloat16)
+    with pytest.raises(KernelTypeError, match=r"bfloat16(.|\n)*set_default_dtype"):
+        mixad.broadcast(lambda x: x * 0.1)(torch.arange(3))

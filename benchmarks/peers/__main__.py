@@ -10,7 +10,17 @@ from pathlib import Path
 
 from benchmarks.peers import THREAD_VARIABLES
 
-WORKLOADS = ("hm_lstm", "hm_lstm_grad", "kepler", "arity", "startup")
+WORKLOADS = (
+    "hm_lstm",
+    "hm_lstm_grad",
+    "kepler",
+    "arity",
+    "chain12",
+    "sum_broadcast",
+    "rosenbrock_hvp",
+    "tiny",
+    "startup",
+)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

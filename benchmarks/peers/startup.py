@@ -3,7 +3,8 @@
 Every turn is a fresh process that times itself, so that starting the interpreter does not count.
 The first gradient is timed from the kernel's definition to its result, after the imports: once
 with empty caches, and once with the caches that a process before left. Every library's caches are
-sent into a folder of the run.
+sent into a folder of the run.  The processes read byte code, as those of an installed package do:
+without, Python would compile every file of a checkout that was edited, in every one of them.
 
 ``python -m benchmarks.peers.startup NAME SIZE`` is the process of a first gradient. That of an
 import is `IMPORT_SCRIPT`, which has imported nothing else before its clock starts.
@@ -88,6 +89,7 @@ CACHE_VARIABLES = (
     "HOME",  # Dr.Jit has no variable of its own
 )
 JAX_CACHES_ALL = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+WRITES_BYTE_CODE = {"PYTHONDONTWRITEBYTECODE": ""}  # empty is as good as unset
 
 
 def first_seconds(name: str, size: int) -> float:
@@ -110,7 +112,7 @@ def in_process(arguments: Sequence[str], cache: Path | None = None) -> float:
     variables = {} if cache is None else dict.fromkeys(CACHE_VARIABLES, str(cache))
     done = subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, **JAX_CACHES_ALL, **variables},
+        env={**os.environ, **JAX_CACHES_ALL, **WRITES_BYTE_CODE, **variables},
         capture_output=True,
         text=True,
         timeout=LIMIT,

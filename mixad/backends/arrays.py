@@ -17,11 +17,17 @@ import numpy as np
 from mixad.emit.array_dtypes import array_dtype
 from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
-from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES, TORCH_RULES, Rules
+from mixad.scalar.promotion_rules import (
+    NUMPY_RULES,
+    STRICT_RULES,
+    TORCH_DOUBLE_RULES,
+    TORCH_RULES,
+    Rules,
+)
 from mixad.scalar.types import ALL_TYPES, ScalarType
 
 __all__ = ["NUMPY", "Array", "Library", "as_array", "device_name", "is_array", "is_scalar",
-           "layout_of", "library_of", "scalar_type_of", "strides_of"]  # fmt: skip
+           "layout_of", "library_of", "scalar_type_of", "strides_of", "torch_default"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -66,8 +72,9 @@ _RULES = {
     "numpy": NUMPY_RULES,
     "cupy": NUMPY_RULES,
     "dask": NUMPY_RULES,
-    "torch": TORCH_RULES,
 }
+_TORCH_RULES = {"torch.float32": TORCH_RULES, "torch.float64": TORCH_DOUBLE_RULES}
+"""By torch's default dtype."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +95,11 @@ class Library:
 
     @property
     def rules(self) -> Rules:
-        """Its promotion policy; that of the standard where it is not known."""
-        return _RULES.get(self.name, STRICT_RULES)
+        """Its promotion policy; that of the standard where it is not known.
+
+        What is kept of it is kept under `torch_default`, for torch's can be changed.
+        """
+        return _torch_rules() if self.name == "torch" else _RULES.get(self.name, STRICT_RULES)
 
     @property
     def memory(self) -> _Memory:
@@ -116,6 +126,22 @@ class Library:
     def wrapped(self, result: _NumpyArray) -> Array:
         """Return a NumPy array as one of its arrays, over the same memory."""
         return self.memory.wrapped(self.xp, result)
+
+
+def torch_default() -> object:
+    """Return torch's default dtype, which decides types of results; None where torch is not."""
+    default = getattr(sys.modules.get("torch"), "get_default_dtype", None)
+    return None if default is None else default()
+
+
+def _torch_rules() -> Rules:
+    rules = _TORCH_RULES.get(str(torch_default()))
+    if rules is None:
+        raise KernelTypeError(
+            f"torch's default dtype is {torch_default()}, in which kernels do not compute",
+            hint="torch.set_default_dtype(torch.float32)",
+        )
+    return rules
 
 
 NUMPY = Library("numpy", np)

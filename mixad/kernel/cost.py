@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from mixad.scalar.ir import Accumulate, Block, Equation, If, Statement, Var, While
@@ -21,22 +21,22 @@ _TURNS = 8
 """Turns that an unknown loop is assumed to make."""
 
 
-def statement_cost(statement: Statement) -> int:
-    """Return the cost of one statement with everything inside it."""
+def block_cost(block: Block) -> int:
+    """Return the cost of all statements of a block."""
+    return sum(map(statement_cost, block.statements))
+
+
+def statement_cost(statement: Statement, inside: Callable[[Block], int] = block_cost) -> int:
+    """Return the cost of one statement with everything inside it; ``inside`` tells its blocks'."""
     match statement:
         case Equation():
             dear = _LIBRARY_CALL if BY_NAME[statement.op].lowering != "instruction" else 1
             return _DEAR.get(statement.op, dear)
         case If():
-            return 1 + block_cost(statement.then) + block_cost(statement.orelse)
+            return 1 + inside(statement.then) + inside(statement.orelse)
         case While():
-            return _TURNS * (1 + block_cost(statement.cond) + block_cost(statement.body))
+            return _TURNS * (1 + inside(statement.cond) + inside(statement.body))
     return 4
-
-
-def block_cost(block: Block) -> int:
-    """Return the cost of all statements of a block."""
-    return sum(map(statement_cost, block.statements))
 
 
 _FLOPS: Mapping[str, int] = MappingProxyType(

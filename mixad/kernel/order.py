@@ -11,21 +11,12 @@ and what is needed late is computed late.  No value changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 
+from mixad.kernel.contents import Contents, contents_of, reads_of
 from mixad.kernel.cost import statement_cost
-from mixad.scalar.ir import (
-    Block,
-    If,
-    Program,
-    Statement,
-    Var,
-    While,
-    nested_blocks,
-    read_atoms,
-    written_vars,
-)
+from mixad.scalar.ir import Block, If, Program, Statement, Var, While, written_vars
 
 __all__ = ["order_by_height"]
 
@@ -43,42 +34,34 @@ def order_by_height(program: Program) -> Program:
     Program
         Computes the same values.
     """
-    return replace(program, body=_ordered(program.body))
+    return replace(program, body=_ordered(program.body, contents_of(program)))
 
 
-def _ordered(block: Block) -> Block:
+def _ordered(block: Block, contents: Mapping[int, Contents]) -> Block:
     """Sort a block and the blocks inside it; equal heights stay in the order they were in."""
-    heights = _heights(block)
+    heights = _heights(block, contents)
     order = sorted(range(len(heights)), key=lambda i: -heights[i])
-    return Block(tuple(_inside(block.statements[i]) for i in order), block.results)
+    return Block(tuple(_inside(block.statements[i], contents) for i in order), block.results)
 
 
-def _heights(block: Block) -> list[int]:
+def _heights(block: Block, contents: Mapping[int, Contents]) -> list[int]:
     """Return for each statement the cost of the dearest chain that starts with it."""
     after: defaultdict[Var, int] = defaultdict(int)
     heights = []
     for s in reversed(block.statements):
-        height = statement_cost(s) + max((after[v] for v in written_vars(s)), default=0)
-        for var in _reads(s):
+        cost = statement_cost(s, lambda b: contents[id(b)].cost)
+        height = cost + max((after[v] for v in written_vars(s)), default=0)
+        for var in reads_of(s, contents):
             after[var] = max(after[var], height)
         heights.append(height)
     return heights[::-1]
 
 
-def _reads(s: Statement) -> Iterator[Var]:
-    """Yield the variables that a statement reads, also inside its blocks."""
-    yield from (a for a in read_atoms(s) if isinstance(a, Var))
-    for block in nested_blocks(s):
-        yield from (a for a in block.results if isinstance(a, Var))
-        for inner in block.statements:
-            yield from _reads(inner)
-
-
-def _inside(s: Statement) -> Statement:
+def _inside(s: Statement, contents: Mapping[int, Contents]) -> Statement:
     """Sort the blocks inside a statement."""
     match s:
         case If():
-            return replace(s, then=_ordered(s.then), orelse=_ordered(s.orelse))
+            return replace(s, then=_ordered(s.then, contents), orelse=_ordered(s.orelse, contents))
         case While():
-            return replace(s, cond=_ordered(s.cond), body=_ordered(s.body))
+            return replace(s, cond=_ordered(s.cond, contents), body=_ordered(s.body, contents))
     return s

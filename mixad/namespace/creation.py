@@ -125,5 +125,17 @@ def triu(x: Any, *, k: int = 0) -> Any:
     return apply_rule(_TRIU, x, k=k)
 
 
-_TRIL = Rule("tril", lambda xp, x, k: xp.tril(x, k=k), (lambda g, x, k: tril(g, k=k),), fresh=True)
-_TRIU = Rule("triu", lambda xp, x, k: xp.triu(x, k=k), (lambda g, x, k: triu(g, k=k),), fresh=True)
+_TRIL = Rule(
+    "tril",
+    lambda xp, x, k: xp.tril(x, k=k),
+    (lambda g, x, k: tril(g, k=k),),
+    fresh=True,
+    linear="each",
+)
+_TRIU = Rule(
+    "triu",
+    lambda xp, x, k: xp.triu(x, k=k),
+    (lambda g, x, k: triu(g, k=k),),
+    fresh=True,
+    linear="each",
+)

@@ -17,7 +17,7 @@ from mixad.namespace.joining import concat
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import expand_dims, matrix_transpose
 from mixad.namespace.solving import solve
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import Tracer, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["EighResult", "QRResult", "SVDResult", "cholesky", "eigh", "eigvalsh", "qr", "svd",
@@ -163,10 +163,10 @@ def _of_eigh(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     vt = matrix_transpose(v)
     parts = []
     if gw is not None:
-        _check_even("eigh", plain(gw), repeated)
+        _check_even("eigh", gw, repeated)
         parts.append(matmul(v * expand_dims(gw, axis=-2), vt))
     if gv is not None:
-        _check_unread("eigh", (plain(gv),), repeated)
+        _check_unread("eigh", (gv,), repeated)
         inside = matmul(vt, gv) * _inverse_gaps(w, repeated)
         parts.append(matmul(v, matmul(inside, vt)))
     found = sum(parts[1:], parts[0])
@@ -228,13 +228,13 @@ def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     repeated, tiny = _repeated(plain(s)), _tiny(plain(s))
     gv = None if gvh is None else matrix_transpose(gvh)
     v = matrix_transpose(vh)
-    vectors = tuple(plain(g) for g in (gu, gv) if g is not None)
+    vectors = tuple(g for g in (gu, gv) if g is not None)
     if vectors:
         _check_unread("svd", vectors, repeated)
         _check_regular(x.shape, tiny)
     parts = []
     if gs_ is not None:
-        _check_even("svd", plain(gs_), repeated)
+        _check_even("svd", gs_, repeated)
         parts.append(matmul(u * expand_dims(where(tiny, 0.0, gs_), axis=-2), vh))
     if gu is not None:
         inside = _turned(u, gu, s, repeated) * expand_dims(s, axis=-2)
@@ -287,8 +287,10 @@ def _inverse_gaps(w: Any, repeated: Array) -> Any:
     return where(repeated, 0.0, 1.0 / where(repeated, 1.0, gaps))
 
 
-def _check_even(what: str, g: Array, repeated: Array) -> None:
+def _check_even(what: str, g: Any, repeated: Array) -> None:
     """Refuse cotangents that tell equal values apart."""
+    _check_constant(what, g, repeated)
+    g = plain(g)
     xp = library_of(g).xp
     uneven = xp.abs(g[..., None, :] - g[..., :, None])
     most = xp.max(xp.abs(g)) * float(xp.finfo(g.dtype).eps) ** 0.5
@@ -296,13 +298,28 @@ def _check_even(what: str, g: Array, repeated: Array) -> None:
         raise TracerError(_of_repeated(what, "one of several equal values"))
 
 
-def _check_unread(what: str, gs: tuple[Array, ...], repeated: Array) -> None:
+def _check_unread(what: str, gs: tuple[Any, ...], repeated: Array) -> None:
     """Refuse cotangents of vectors whose values are equal."""
-    xp = library_of(repeated).xp
-    several = xp.sum(xp.astype(repeated, gs[0].dtype), axis=-1) > 1
+    several = _count(repeated, axis=-1) > 1
     for g in gs:
-        if bool(xp.any(several & xp.any(g != 0, axis=-2))):
+        _check_constant(what, g, repeated)
+        xp = library_of(plain(g)).xp
+        if bool(xp.any(several & xp.any(plain(g) != 0, axis=-2))):
             raise TracerError(_of_repeated(what, "vectors of equal values"))
+
+
+def _check_constant(what: str, g: Any, repeated: Array) -> None:
+    """Refuse cotangents that are differentiated, where only some have a derivative.
+
+    A forward pass differentiates with respect to them, so what they are now does not matter.
+    """
+    xp = library_of(repeated).xp
+    if isinstance(g, Tracer) and bool(xp.any(_count(repeated, axis=-1) > 1)):
+        raise TracerError(_of_repeated(what, "tangents and second derivatives"))
+
+
+def _count(pairs: Array, axis: int) -> Array:
+    return library_of(pairs).xp.count_nonzero(pairs, axis=axis)
 
 
 def _check_regular(shape: tuple[int, ...], tiny: Array) -> None:

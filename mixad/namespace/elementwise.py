@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, scalar_type_of
+from mixad.backends.arrays import (
+    NUMPY,
+    Library,
+    is_array,
+    is_scalar,
+    scalar_type_of,
+    torch_default,
+)
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
@@ -29,20 +36,23 @@ def is_operand(value: object) -> bool:
     return isinstance(value, Tracer) or is_scalar(value) or is_array(value)
 
 
-def operand(value: Any) -> Any:
-    """Return an operand as it is.
+def operand(value: Any, other: Any) -> Any:
+    """Return an argument of a function of two as one that stands beside the other.
 
     Raises
     ------
     TracerError
-        If it is none.
+        If the library of the other does not take it.
     """
-    if not is_operand(value):
+    if is_operand(value):
+        return value
+    operand = as_operand(value, other) if isinstance(other, Tracer) else NotImplemented
+    if operand is NotImplemented:
         raise TracerError(
             f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
             "an array first"
         )
-    return value
+    return operand
 
 
 def as_operand(value: Any, tracer: Tracer) -> Any:
@@ -78,13 +88,14 @@ def elementwise(op: str, *operands: Any) -> Any:
     array or Tracer
         Of the broadcast shape.
     """
-    key = (op, *map(_kind, operands))
+    key = (op, torch_default(), *map(_kind, operands))
     call = _CALLS.get(key)
     if call is None:
         library = _library_beside(op, operands)
         operands = tuple([_without_numpy_scalar(o, library) for o in operands])
-        call = _call(op, library, tuple([_described(op, o, library) for o in operands]))
-        if None not in key:
+        params = tuple([_described(op, o, library) for o in operands])
+        call = _call(op, promoted(library, op, [typed for typed, _ in params]), params)
+        if None not in key[2:]:
             _CALLS[key] = call
     return apply_call(call, operands)[0]
 
@@ -114,8 +125,8 @@ def square(x: Any) -> Any:
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     """Return the elements, those outside of an interval at its ends; ties split evenly."""
     if min is not None:
-        x = elementwise("maximum", x, operand(min))
-    return x if max is None else elementwise("minimum", x, operand(max))
+        x = elementwise("maximum", x, operand(min, x))
+    return x if max is None else elementwise("minimum", x, operand(max, x))
 
 
 def same(x: Any) -> Any:
@@ -149,7 +160,8 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     TracerError
         If the condition is not one of booleans.
     """
-    library = _library_beside("where", (operand(x), operand(y)))
+    x, y = operand(x, y), operand(y, x)
+    library = _library_beside("where", (x, y))
     condition = library.xp.asarray(condition) if is_scalar(condition) else plain(condition)
     if scalar_type_of(condition.dtype) != BOOL:
         raise TracerError(
@@ -157,8 +169,9 @@ def where(condition: Any, x: Any, y: Any) -> Any:
             "write condition != 0"
         )
     x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
-    call = _selection(library, _described("where", x, library), _described("where", y, library))
-    return apply_call(call, (condition, x, y))[0]
+    params = _described("where", x, library), _described("where", y, library)
+    common = promoted(library, "where", [typed for typed, _ in params])
+    return apply_call(_selection(common, params), (condition, x, y))[0]
 
 
 def convert(x: Any, type: ScalarType) -> Any:
@@ -171,26 +184,25 @@ _Described = tuple[Typed, bool]
 
 
 @cache
-def _call(op: str, library: Library, params: tuple[_Described, ...]) -> KernelCall:
+def _call(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
     """Return the call of one op: operands are converted to their common type, then used."""
     builder = Builder(op)
-    args = _converted_params(builder, op, library, params)
+    args = _converted_params(builder, common, params)
     return KernelCall.storing(builder.finish([builder.op(op, *args)]))
 
 
 @cache
-def _selection(library: Library, x: _Described, y: _Described) -> KernelCall:
+def _selection(common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
     builder = Builder("where")
     condition = builder.param("condition", BOOL)
-    args = _converted_params(builder, "where", library, (x, y))
+    args = _converted_params(builder, common, params)
     return KernelCall.storing(builder.finish([builder.op("where", condition, *args)]))
 
 
 def _converted_params(
-    builder: Builder, op: str, library: Library, params: tuple[_Described, ...]
+    builder: Builder, common: ScalarType, params: tuple[_Described, ...]
 ) -> list[Atom]:
-    """Add a param for each operand; return them converted to their common type."""
-    common = promoted(library, op, [typed for typed, _ in params])
+    """Add a param for each operand; return them converted to a common type."""
     strong = any(not typed.weak for typed, _ in params)
     args: list[Atom] = []
     for name, (typed, number) in zip("xyz", params, strict=False):

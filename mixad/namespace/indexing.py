@@ -113,6 +113,7 @@ _GATHER = Rule(
     _taken,
     (lambda g, x, positions: scatter_add(g, tuple(x.shape), positions),),
     fresh=True,
+    linear="each",
 )
 
 
@@ -136,6 +137,7 @@ _SCATTER_ADD = Rule(
     _added,
     (lambda g, x, shape, positions: gather(g, positions),),
     fresh=True,
+    linear="each",
 )
 
 
@@ -144,6 +146,7 @@ _GETITEM = Rule(
     lambda xp, x, key: x[key],
     (lambda g, x, key: _place(g, tuple(x.shape), key),),
     fresh=True,
+    linear="each",
 )
 
 
@@ -180,7 +183,12 @@ def _gathered(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
     return xp.reshape(found, shape)
 
 
-_PLACE = Rule("the adjoint of indexing", _placed, (lambda g, x, shape, key: getitem(g, key),))
+_PLACE = Rule(
+    "the adjoint of indexing",
+    _placed,
+    (lambda g, x, shape, key: getitem(g, key),),
+    linear="each",
+)
 
 
 def _is_selection(key: Any) -> bool:

@@ -90,6 +90,7 @@ def _concat(count: int) -> Rule:
         "concat",
         lambda xp, *arrays, axis: xp.concat(arrays, axis=axis),
         tuple(part(index) for index in range(count)),
+        linear="all",
     )
 
 

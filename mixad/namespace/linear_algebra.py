@@ -56,6 +56,7 @@ _MATMUL = Rule(
     ),
     reads=((1,), (0,)),
     fresh=True,
+    linear="each",
 )
 
 

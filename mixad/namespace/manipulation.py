@@ -61,6 +61,7 @@ _RESHAPE = Rule(
     "reshape",
     lambda xp, x, shape, **copy: xp.reshape(x, shape, **copy),
     (lambda g, x, shape, **copy: reshape(g, x.shape),),
+    linear="each",
 )
 
 
@@ -75,6 +76,7 @@ _PERMUTE_DIMS = Rule(
     "permute_dims",
     lambda xp, x, axes: xp.permute_dims(x, axes),
     (lambda g, x, axes: permute_dims(g, sorted(range(len(axes)), key=axes.__getitem__)),),
+    linear="each",
 )
 
 
@@ -137,6 +139,7 @@ _FLIP = Rule(
     "flip",
     lambda xp, x, axis: xp.flip(x, axis=axis),
     (lambda g, x, axis: flip(g, axis=axis),),
+    linear="each",
 )
 
 
@@ -170,6 +173,7 @@ _ROLL = Rule(
     lambda xp, x, shift, axis: xp.roll(x, shift, axis=axis),
     (_rolled_back,),
     fresh=True,
+    linear="each",
 )
 
 

@@ -90,7 +90,12 @@ def _unary(op: str) -> Function:
 
 
 def _binary(op: str) -> Function:
-    return Function(lambda x, y: elementwise(op, operand(x), operand(y)), ("x", "y"))
+    return _of_operands(lambda x, y: elementwise(op, x, y))
+
+
+def _of_operands(evaluate: Callable[[Any, Any], Any]) -> Function:
+    """Take what operators take: a list beside a traced NumPy array is an array."""
+    return Function(lambda x, y: evaluate(operand(x, y), operand(y, x)), ("x", "y"))
 
 
 def _compared(compare: Callable[[Any, Any], Any]) -> Function:
@@ -118,12 +123,12 @@ _COMMON: dict[str, Function] = {
     "divide": _binary("div"),
     "floor_divide": _binary("floordiv"),
     "remainder": _binary("mod"),
-    "pow": Function(lambda x, y: power(operand(x), operand(y)), ("x", "y")),
+    "pow": _of_operands(power),
     "negative": _unary("neg"),
     "positive": Function(lambda x: x, ("x",)),
     "round": _unary("rint"),
     "square": Function(square, ("x",)),
-    "matmul": Function(lambda x, y: matmul(operand(x), operand(y)), ("x", "y")),
+    "matmul": _of_operands(matmul),
 }
 """What NumPy, torch and the standard have under one name."""
 

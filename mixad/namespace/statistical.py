@@ -286,6 +286,7 @@ _CUMULATIVE_SUM = Rule(
     lambda xp, x: xp.cumulative_sum(x, axis=-1, dtype=x.dtype),
     (lambda g, x: flip(cumulative_sum(flip(g, axis=-1), axis=-1), axis=-1),),
     fresh=True,
+    linear="each",
 )
 
 

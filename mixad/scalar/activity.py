@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from mixad.scalar.ir import (
@@ -45,7 +45,7 @@ active_arguments: Mapping[str, tuple[int, ...]] = MappingProxyType(
 """Op name → positions of the arguments whose tangents reach the result."""
 
 
-def activity(program: Program, seeds: Mapping[int, int]) -> Activity:
+def activity(program: Program, seeds: Mapping[int, Iterable[int]]) -> Activity:
     """Return the slots that each variable can depend on.
 
     Parameters
@@ -53,7 +53,7 @@ def activity(program: Program, seeds: Mapping[int, int]) -> Activity:
     program : Program
         Any program.
     seeds : Mapping
-        Index of a param → its slot.
+        Index of a param → its slots.
 
     Returns
     -------
@@ -62,8 +62,8 @@ def activity(program: Program, seeds: Mapping[int, int]) -> Activity:
         depend on none; a loop's carries reach a fixpoint.  `SINGULAR` may be among the slots.
     """
     found: dict[Var, frozenset[int]] = {}
-    for index, slot in seeds.items():
-        found[_seedable(program.params[index])] = frozenset({slot})
+    for index, slots in seeds.items():
+        found[_seedable(program.params[index])] = frozenset(slots)
     _visit_block(program.body, found)
     return found
 

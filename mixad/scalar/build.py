@@ -1,18 +1,17 @@
-"""The builder of programs, and the simplifications that are exact for every input.
+"""The builder of programs.
 
-Whatever is built is simplified as it is built: equal pure equations become one, operations on
-constants are carried out, and identities are applied that hold bit for bit for all IEEE values
-(``x * 1``, ``x - 0.0``, ``--x``; never ``x + 0.0``, which changes ``-0.0``, nor ``x * 0``).
+Whatever is built is simplified as it is built: equal pure equations become one, and what the
+identities of `mixad.scalar.identities` make simpler is.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from mixad.scalar.evaluate import constant, evaluate
+from mixad.scalar.evaluate import constant
+from mixad.scalar.identities import simplified
 from mixad.scalar.ir import (
     Accumulate,
     ArrayType,
@@ -30,8 +29,7 @@ from mixad.scalar.ir import (
     Var,
     While,
 )
-from mixad.scalar.ops import BY_NAME
-from mixad.scalar.types import BOOL, ScalarType, integer_bounds
+from mixad.scalar.types import ScalarType, integer_bounds
 from mixad.scalar.verify import VerificationError, result_type
 
 __all__ = ["Builder", "Draft"]
@@ -118,7 +116,7 @@ class Builder:
             The result's type, for conversions only.
         """
         out_type = result_type(name, tuple(a.type for a in args), type)
-        simpler = self._simplified(name, args, out_type)
+        simpler = simplified(self, name, args, out_type)
         if simpler is not None:
             return simpler
         ordered = sorted(args, key=_order) if name in _COMMUTATIVE else args
@@ -148,11 +146,15 @@ class Builder:
         """Return ``atom`` as a value of another type."""
         return atom if atom.type == type else self.op("convert", atom, type=type)
 
+    def definition(self, atom: Atom) -> Equation | None:
+        """Return the equation that computes an atom, if an equation of this program does."""
+        return self._definitions.get(atom.id) if isinstance(atom, Var) else None
+
     def bounds(self, atom: Atom) -> tuple[int, int]:
         """Return the least and the largest value that an integer can have, as far as is known."""
         if isinstance(atom, Const):
             return int(atom.value), int(atom.value)
-        own, found = integer_bounds(atom.type), self._definition(atom)
+        own, found = integer_bounds(atom.type), self.definition(atom)
         match found:
             case Equation(op="convert", args=(source,)) if not source.type.is_float:
                 before = self.bounds(source)
@@ -285,121 +287,9 @@ class Builder:
     def _append(self, statement: Statement) -> None:
         self._blocks[-1].append(statement)
 
-    def _simplified(self, name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
-        """Return a value that equals the op's for every input, if there is a simpler one."""
-        return (
-            _folded(name, args, type)
-            or self._simplified_arithmetic(name, args, type)
-            or self._simplified_choice(name, args, type)
-        )
-
-    def _simplified_arithmetic(
-        self, name: str, args: tuple[Atom, ...], type: ScalarType
-    ) -> Atom | None:
-        match name:
-            case "mul":
-                return _other(args, 1)
-            case "mul_zero":
-                return self._simplified_mul_zero(*args)
-            case "div":
-                return args[0] if _is(args[1], 1) else None
-            case "sub":
-                return args[0] if _is(args[1], 0) else self._without_negative("add", *args)
-            case "add":
-                zero = _other(args, 0) if type.is_integer else None
-                return (
-                    zero
-                    or self._without_negative("sub", *args)
-                    or self._without_negative("sub", *args[::-1])
-                )
-        return None
-
-    def _simplified_choice(
-        self, name: str, args: tuple[Atom, ...], type: ScalarType
-    ) -> Atom | None:
-        inner = self._definition(args[0])
-        match name:
-            case "and" if type == BOOL:
-                return _other(args, True) or _absorbing(args, False)
-            case "or" if type == BOOL:
-                return _other(args, False) or _absorbing(args, True)
-            case "neg" | "not" if inner is not None and inner.op == name:
-                return inner.args[0]
-            case "abs" if inner is not None and inner.op == "neg" and type.is_float:
-                return self.op("abs", *inner.args)
-            case "convert" | "bitcast" if args[0].type == type:
-                return args[0]
-            case "where":
-                return self._simplified_where(*args)
-        return None
-
-    def _definition(self, atom: Atom) -> Equation | None:
-        """Return the equation that computes an atom, if an equation of this program does."""
-        return self._definitions.get(atom.id) if isinstance(atom, Var) else None
-
-    def _without_negative(self, opposite: str, x: Atom, y: Atom) -> Atom | None:
-        """Return x + (-y) as x - y and x - (-y) as x + y."""
-        found = self._definition(y)
-        if found is None or found.op != "neg":
-            return None
-        return self.op(opposite, x, found.args[0])
-
-    def _simplified_mul_zero(self, x: Atom, y: Atom) -> Atom | None:
-        """A product without the strong zero, where the value of a factor makes it needless."""
-        if isinstance(x, Const) and x.value == 0:
-            return x
-        if isinstance(x, Const) or (isinstance(y, Const) and math.isfinite(y.value)):
-            return self.op("mul", x, y)
-        return None
-
-    def _simplified_where(self, cond: Atom, yes: Atom, no: Atom) -> Atom | None:
-        if isinstance(cond, Const):
-            return yes if cond.value else no
-        if yes == no:
-            return yes
-        if yes.type == BOOL and isinstance(yes, Const) and isinstance(no, Const):
-            return cond if yes.value else self.op("not", cond)
-        return self._simplified_chain(cond, yes, no)
-
-    def _simplified_chain(self, cond: Atom, yes: Atom, no: Atom) -> Atom | None:
-        """Choose x in where(p, x, where(q, y, x)) and where(p, x, where(q, x, y)) once."""
-        inner = self._definition(no)
-        if inner is None or inner.op != "where":
-            return None
-        also, first, second = inner.args
-        if second == yes:
-            return self.op("where", self.op("or", cond, self.op("not", also)), yes, first)
-        if first == yes:
-            return self.op("where", self.op("or", cond, also), yes, second)
-        return None
-
-
-def _folded(name: str, args: tuple[Atom, ...], type: ScalarType) -> Const | None:
-    """Carry out an op on constants, where its result is the same on every machine."""
-    if BY_NAME[name].lowering != "instruction" or not all(isinstance(a, Const) for a in args):
-        return None
-    values = (a.type.dtype.type(a.value) for a in args if isinstance(a, Const))
-    return constant(evaluate(name, tuple(values), type).item(), type)
-
 
 def _order(atom: Atom) -> tuple[object, ...]:
     return (0, atom.id, "") if isinstance(atom, Var) else (1, 0, str(atom))
-
-
-def _is(atom: Atom, value: float) -> bool:
-    """Whether an atom is the constant ``value``; the sign of zero counts."""
-    return isinstance(atom, Const) and atom == Const(atom.type.dtype.type(value).item(), atom.type)
-
-
-def _other(args: tuple[Atom, ...], neutral: float) -> Atom | None:
-    """Return the argument beside a neutral element."""
-    if _is(args[1], neutral):
-        return args[0]
-    return args[1] if _is(args[0], neutral) else None
-
-
-def _absorbing(args: tuple[Atom, ...], value: bool) -> Atom | None:
-    return next((a for a in args if _is(a, value)), None)
 
 
 @dataclass(frozen=True, slots=True)

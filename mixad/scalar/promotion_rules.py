@@ -18,7 +18,16 @@ import numpy as np
 
 from mixad.scalar.types import BOOL, F32, F64, I64, U16, U32, U64, ScalarType, type_of_dtype
 
-__all__ = ["NUMPY_RULES", "RANKLESS", "STRICT_RULES", "TORCH_RULES", "Rules", "Typed", "Weak"]
+__all__ = [
+    "NUMPY_RULES",
+    "RANKLESS",
+    "STRICT_RULES",
+    "TORCH_DOUBLE_RULES",
+    "TORCH_RULES",
+    "Rules",
+    "Typed",
+    "Weak",
+]
 
 
 class _Rankless(Enum):
@@ -168,4 +177,7 @@ def _strict_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
 
 NUMPY_RULES = Rules("numpy", F64, _numpy_strong, _numpy_floating, F64)
 TORCH_RULES = Rules("torch", F32, _torch_strong, lambda a: F32, F32, by_rank=True)
+TORCH_DOUBLE_RULES = Rules("torch, double", F64, _torch_strong, lambda a: F64, F64, by_rank=True)
+"""PyTorch's where ``torch.set_default_dtype`` has set float64."""
+
 STRICT_RULES = Rules("strict", F64, _strict_strong, lambda a: None, None, mixed=False)

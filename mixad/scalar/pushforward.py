@@ -36,7 +36,7 @@ from mixad.scalar.ir import (
 )
 from mixad.scalar.ops import BY_NAME, Op
 
-__all__ = ["DualProgram", "push_block", "pushforward"]
+__all__ = ["DualProgram", "push_block", "pushforward", "pushforward_along"]
 
 Dual = DualChunk[Atom]
 
@@ -80,10 +80,74 @@ def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
     KernelGradientError
         If a derivative is needed that the op table does not have; the message names the line.
     """
-    if len(wrt) > MAX_PARTIALS:
-        raise ValueError(f"at most {MAX_PARTIALS} partials in one chunk, not {len(wrt)}")
+    _check_count(len(wrt))
     builder = Builder(program.name)
-    duals = push_block(builder, program, wrt)
+    return _finished(builder, push_block(builder, program, wrt))
+
+
+def pushforward_along(program: Program, directions: Sequence[Sequence[int]]) -> DualProgram:
+    """Transform a program into one that also computes derivatives along some directions.
+
+    Parameters
+    ----------
+    program : Program
+        Any program without effects.
+    directions : sequence of sequence of int
+        For each direction, at most `MAX_PARTIALS`, the indices of the params that change along it;
+        floats.
+
+    Returns
+    -------
+    DualProgram
+        Takes the params of the original and then, direction by direction, the tangents of those
+        params; slots are directions.
+
+    Raises
+    ------
+    ValueError
+        If there are too many directions or one of the params is no float.
+    KernelGradientError
+        If a derivative is needed that the op table does not have; the message names the line.
+    """
+    _check_count(len(directions))
+    builder = Builder(program.name)
+    params = builder.copy_params(program.params)
+    seeds: dict[int, dict[int, Atom]] = {}
+    for slot, indices in enumerate(directions):
+        for index in indices:
+            name, type = program.params[index].name, program.params[index].var.type
+            seeds.setdefault(index, {})[slot] = builder.param(f"tangent {slot} of {name}", type)
+    return _finished(builder, _pushed(builder, program, params, seeds))
+
+
+def push_block(builder: Builder, program: Program, wrt: Sequence[int]) -> tuple[Dual, ...]:
+    """Declare a program's params in a builder, add its dual statements, return its dual outputs."""
+    params = builder.copy_params(program.params)
+    types = [param.var.type for param in program.params]
+    seeds = {index: {slot: builder.const(1.0, types[index])} for slot, index in enumerate(wrt)}
+    return _pushed(builder, program, params, seeds)
+
+
+def _check_count(directions: int) -> None:
+    if directions > MAX_PARTIALS:
+        raise ValueError(f"at most {MAX_PARTIALS} partials in one chunk, not {directions}")
+
+
+def _pushed(
+    builder: Builder,
+    program: Program,
+    params: Mapping[Var, Var],
+    seeds: Mapping[int, Mapping[int, Atom]],
+) -> tuple[Dual, ...]:
+    """Add the dual statements of a program; ``seeds``: by the index of a param, its partials."""
+    transform = _Transform(builder, activity(program, seeds))
+    for index, (old, new) in enumerate(params.items()):
+        transform.duals[old] = DualChunk(new, dict(seeds.get(index, {}).items()))
+    return transform.block(program.body)
+
+
+def _finished(builder: Builder, duals: Sequence[Dual]) -> DualProgram:
+    """Return the program whose outputs are the primals and, after those, all partials."""
     results: list[Atom] = []
 
     def position(atom: Atom) -> int:
@@ -92,23 +156,10 @@ def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
 
     primals = [position(d.primal) for d in duals]
     outputs = tuple(
-        DualChunk(
-            p, {slot: position(d.partials[slot]) for slot in range(len(wrt)) if slot in d.partials}
-        )
+        DualChunk(p, {slot: position(partial) for slot, partial in d.partials.items()})
         for p, d in zip(primals, duals, strict=True)
     )
     return DualProgram(builder.finish(results), outputs)
-
-
-def push_block(builder: Builder, program: Program, wrt: Sequence[int]) -> tuple[Dual, ...]:
-    """Declare a program's params in a builder, add its dual statements, return its dual outputs."""
-    seeds = {index: slot for slot, index in enumerate(wrt)}
-    transform = _Transform(builder, activity(program, seeds))
-    for index, (old, new) in enumerate(builder.copy_params(program.params).items()):
-        transform.duals[old] = DualChunk(
-            new, {seeds[index]: builder.const(1.0, new.type)} if index in seeds else {}
-        )
-    return transform.block(program.body)
 
 
 class _Transform:

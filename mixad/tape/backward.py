@@ -6,6 +6,8 @@ group joins it; the group is pulled back, by one kernel, when something else nee
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
@@ -74,13 +76,27 @@ def _remembered(key: tuple[object, ...], nodes: int, steps: Iterator[Step]) -> I
     for step in steps:
         taken.append(step)
         yield step
-    _KNOWN[key] = nodes, taken
-    while sum(count for count, _ in list(_KNOWN.values())) > _MOST_NODES:
-        _KNOWN.popitem(last=False)
+    with _lock:
+        _KNOWN[key] = nodes, taken
+        while sum(count for count, _ in _KNOWN.values()) > _MOST_NODES:
+            _KNOWN.popitem(last=False)
 
 
 _KNOWN: OrderedDict[tuple[object, ...], tuple[int, Sequence[Step]]] = OrderedDict()
 """By the key of a trace, how many nodes it has and the steps of its backward pass."""
+
+_lock = threading.Lock()
+"""Held for moments, to change what is remembered."""
+
+
+def _unlock() -> None:
+    """Start anew in a forked child, where a thread of its parent may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 class _Walk:

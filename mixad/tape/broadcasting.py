@@ -57,6 +57,7 @@ _BROADCAST_TO = Rule(
     "broadcast_to",
     lambda xp, x, shape: xp.broadcast_to(x, shape),
     (lambda g, x, shape: sum_to(g, x.shape),),
+    linear="each",
 )
 
 

@@ -18,7 +18,7 @@ from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
 from mixad.tape.gradient_plan import GradientPlan, planned
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import record
-from mixad.tape.node import Cotangents
+from mixad.tape.node import Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 
 __all__ = ["ForwardNode", "record_forward"]
@@ -40,11 +40,14 @@ class ForwardNode:
         The broadcast shape.
     shapes : tuple of tuple
         Shapes of the arguments.
+    results : sequence of Result
+        What the outputs are.
     options : KernelOptions
         The user's overrides.
     """
 
-    __slots__ = ("fresh", "kind", "options", "parents", "plan", "residuals", "shape", "shapes")
+    __slots__ = ("fresh", "options", "parents", "plan", "residuals", "results", "shape",
+                 "shapes", "structure")  # fmt: skip
 
     def __init__(
         self,
@@ -53,13 +56,15 @@ class ForwardNode:
         parents: tuple[Origin | None, ...],
         shape: Shape,
         shapes: tuple[Shape, ...],
+        results: Sequence[Result],
         options: KernelOptions,
     ) -> None:
-        self.plan = self.kind = plan
+        self.plan = self.structure = plan
         self.residuals = residuals
         self.parents = parents
         self.shape = shape
         self.shapes = shapes
+        self.results = results
         self.options = options
         self.fresh = True
 
@@ -125,7 +130,8 @@ def record_forward(
     read = plan.read
     residuals = [r if i in read else None for i, r in enumerate((*given, *stored))]
     shapes = tuple(tuple(getattr(a, "shape", ())) for a in arguments)
-    node = ForwardNode(plan, residuals, first.parents, first.shape, shapes, options)
+    results = [Result(first.shape, c.kind, c.device) for c in cells[: len(program.outputs)]]
+    node = ForwardNode(plan, residuals, first.parents, first.shape, shapes, results, options)
     outputs = [
         first.tracer_type(cells[m], Origin(node, m, first.levels))
         for m in range(len(program.outputs))

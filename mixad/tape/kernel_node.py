@@ -360,4 +360,5 @@ _MOVE = Rule(
     "a Python number",
     lambda xp, x, source, target: target[0].asarray(float(x), F64, target[1]),
     (lambda g, x, source, target: _move(g, target, source),),
+    linear="each",
 )

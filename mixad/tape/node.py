@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from mixad.backends.arrays import Array, Library, library_of
 from mixad.errors import TracerError
-from mixad.tape.cell import Cell
+from mixad.tape.cell import Cell, Kind
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, plain, stripped
 
-__all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Rule", "RuleNode",
+__all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
+           "RuleNode",
            "Shaped", "apply_rule", "common_library", "library_beside"]  # fmt: skip
 
 Cotangents = Sequence[Any]
@@ -33,8 +34,21 @@ class Node(Protocol):
         ...
 
 
+class Result(NamedTuple):
+    """What is known of a value without it; the device is as its library names it."""
+
+    shape: tuple[int, ...]
+    kind: Kind
+    device: Any
+
+
 class PulledNode(Node, Protocol):
     """A node that is pulled back by itself; kernel nodes are in groups."""
+
+    @property
+    def results(self) -> Sequence[Result]:
+        """What its values are."""
+        ...
 
     @property
     def fresh(self) -> bool:
@@ -42,7 +56,7 @@ class PulledNode(Node, Protocol):
         ...
 
     @property
-    def kind(self) -> object:
+    def structure(self) -> object:
         """What tells which of the cotangents are None, with which parents carry the level."""
         ...
 
@@ -63,8 +77,9 @@ class InputNode:
     """
 
     __slots__ = ("level", "parents")
+    results: Sequence[Result] = ()  # not asked for: its cotangent is handed on as it is
     fresh = False
-    kind = None
+    structure = None
 
     def __init__(self, level: Level, parent: Origin | None) -> None:
         self.level = level
@@ -80,8 +95,9 @@ class ConstantNode:
 
     __slots__ = ()
     parents: tuple[Origin | None, ...] = ()
+    results: Sequence[Result] = ()
     fresh = False
-    kind = None
+    structure = None
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents of no parents."""
@@ -105,6 +121,9 @@ class Rule:
         the others.  Empty if none reads any.
     fresh : bool
         Whether ``cotangents`` return new arrays, as opposed to views.
+    linear : "each", "all" or None
+        Whether the value is linear in each argument, the others fixed, or in all of them at once.
+        Tangents then are values of the rule; otherwise they are cotangents transposed.
     """
 
     name: str
@@ -112,6 +131,7 @@ class Rule:
     cotangents: tuple[Callable[..., Any], ...]
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
+    linear: Literal["each", "all"] | None = None
 
     def argument(self, index: int) -> str:
         """Return what an argument is called in messages."""
@@ -144,11 +164,11 @@ class RuleNode:
         The rule's keyword arguments.
     parents : tuple of (Origin or None)
         Where the arguments came from.
-    shape : tuple of int
-        Shape of the result.
+    result : Result
+        What came of it.
     """
 
-    __slots__ = ("arguments", "fresh", "kind", "parents", "rule", "shape", "static")
+    __slots__ = ("arguments", "fresh", "parents", "results", "rule", "static", "structure")
 
     def __init__(
         self,
@@ -156,13 +176,13 @@ class RuleNode:
         arguments: tuple[Any, ...],
         static: Mapping[str, Any],
         parents: tuple[Origin | None, ...],
-        shape: tuple[int, ...],
+        result: Result,
     ) -> None:
-        self.rule = self.kind = rule
+        self.rule = self.structure = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
-        self.shape = shape
+        self.results = (result,)
         self.fresh = rule.fresh
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
@@ -202,8 +222,9 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     held = tuple(
         kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)
     )
-    node = RuleNode(rule, held, static, parents, tuple(value.shape))
-    return type(tracers[0])(Cell.of(value, check_mode(levels)), Origin(node, 0, levels))
+    cell = Cell.of(value, check_mode(levels))
+    node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
+    return type(tracers[0])(cell, Origin(node, 0, levels))
 
 
 def library_beside(value: Any) -> Library:

@@ -21,7 +21,8 @@ from mixad.tape.node import PulledNode, RuleNode
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Tracer, outside
 
-__all__ = ["Cotangent", "KernelStep", "NodeStep", "Pass", "Place", "Step"]
+__all__ = ["Cotangent", "KernelStep", "NodeStep", "Pass", "Place", "Step",
+           "argument_outside"]  # fmt: skip
 
 Place: TypeAlias = tuple[int, int]
 """The number of a node, and which of its outputs or arguments."""
@@ -74,15 +75,23 @@ class Pass:
         """Return an argument of a kernel node, as the transforms around the level see it."""
         number, index = place
         node: KernelNode = self.nodes[number]
-        source, parent = node.source(index), node.parents[index]
-        if self.is_inner and parent is not None:
-            levels = parent.levels
-            if len(levels) > 1 or self.level not in levels:
-                around = frozenset([o for o in levels if o.alive and o is not self.level])
-                if around:
-                    origin = outside(parent, self.level)._replace(levels=around)
-                    return node.tracer_type(source, origin)
-        return value_of(source)
+        return (
+            argument_outside(node, index, self.level)
+            if self.is_inner
+            else value_of(node.source(index))
+        )
+
+
+def argument_outside(node: KernelNode, index: int, level: Level) -> Any:
+    """Return an argument of a node as the transforms around a level see it."""
+    source, parent = node.source(index), node.parents[index]
+    if parent is not None:
+        levels = parent.levels
+        if len(levels) > 1 or level not in levels:
+            around = frozenset([other for other in levels if other.alive and other is not level])
+            if around:
+                return node.tracer_type(source, outside(parent, level)._replace(levels=around))
+    return value_of(source)
 
 
 class Step(Protocol):
@@ -181,7 +190,7 @@ class NodeStep:
             found[i].value if i in found else None for i in range(max(found) + 1)
         ]
         if isinstance(node, RuleNode):
-            cotangents = [broadcast_to(cotangents[0], node.shape)]
+            cotangents = [broadcast_to(cotangents[0], node.results[0].shape)]
         gradients = node.pullback(cotangents, under_way.level)
         for place, gradient in zip(self.targets, gradients, strict=True):
             if place is not None and gradient is not None:

@@ -66,7 +66,7 @@ class Trace:
             if type(node) is KernelNode:
                 _describe_kernel(node, key, held)
             else:
-                key += (_kind(node, level), len(node.parents))
+                key += (_structure(node, level), len(node.parents))
             for parent in node.parents:
                 if parent is None:
                     key.append(None)
@@ -87,6 +87,20 @@ class Trace:
     def place(self, origin: Origin) -> tuple[int, int]:
         """Return the number of a node and which of its outputs a value is."""
         return self.numbers[id(origin.node)], origin.output
+
+    def inputs_first(self, level: Level, outputs: Sequence[Origin]) -> list[int]:
+        """Return the numbers of all nodes, each after those that it reads."""
+        order: list[int] = []
+        waiting = self.consumers.copy()
+        arrived = [self.place(origin)[0] for origin in outputs]
+        while arrived:
+            number = arrived.pop()
+            waiting[number] -= 1
+            if not waiting[number]:
+                order.append(number)
+                parents = [p for p in self.nodes[number].parents if p and level in p.levels]
+                arrived += [self.place(parent)[0] for parent in parents]
+        return order[::-1]
 
     def _reach(self, node: Node) -> int:
         """Count a consumer of a node; return the node's number."""
@@ -114,6 +128,6 @@ def _describe_kernel(node: KernelNode, key: list[object], held: dict[object, int
             key.append(kind)
 
 
-def _kind(node: InputNode | PulledNode, level: Level) -> object:
+def _structure(node: InputNode | PulledNode, level: Level) -> object:
     """Return what tells which cotangents a node gives that is pulled back by itself."""
-    return node.level is level if isinstance(node, InputNode) else node.kind
+    return node.level is level if isinstance(node, InputNode) else node.structure

@@ -13,7 +13,7 @@ from typing import Any
 from mixad.backends.arrays import Array
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
-from mixad.tape.node import Cotangents, Shaped, common_library
+from mixad.tape.node import Cotangents, Result, Shaped, common_library
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, plain, stripped
 
 __all__ = ["ValuesRule", "apply_values_rule"]
@@ -67,8 +67,8 @@ class ValuesNode:
         Class of the tracers.
     """
 
-    __slots__ = ("arguments", "cells", "kind", "levels", "parents", "rule", "static",
-                 "tracer_type")  # fmt: skip
+    __slots__ = ("arguments", "cells", "levels", "parents", "results", "rule", "static",
+                 "structure", "tracer_type")  # fmt: skip
     fresh = False  # a cotangent may be one of another node, handed on
 
     def __init__(
@@ -81,11 +81,12 @@ class ValuesNode:
         levels: frozenset[Level],
         tracer_type: type[Tracer],
     ) -> None:
-        self.rule = self.kind = rule
+        self.rule = self.structure = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
         self.cells = cells
+        self.results = tuple(Result(c.shape, c.kind, c.device) for c in cells)
         self.levels = levels
         self.tracer_type = tracer_type
 

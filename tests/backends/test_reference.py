@@ -8,7 +8,7 @@ import pytest
 
 from mixad.backends import reference, registry, slow
 from mixad.backends.execute import execute
-from mixad.backends.reference import ReferenceBackend
+from mixad.backends.reference.backend import ReferenceBackend
 from mixad.backends.slow import LARGE, warn_if_large
 from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import OutputRequest

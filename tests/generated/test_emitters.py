@@ -16,7 +16,7 @@ from hypothesis.strategies import integers, sampled_from
 from mixad.backends.arrays import layout_of
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.cpu.host import detect
-from mixad.backends.reference import ReferenceBackend
+from mixad.backends.reference.backend import ReferenceBackend
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Equation, walk_statements, written_vars

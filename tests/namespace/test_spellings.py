@@ -45,6 +45,7 @@ def test_numpys_elementwise_functions(name: str) -> None:
     calls = [lambda x: function(x)]
     if of_two(NUMPY, name):
         calls = [lambda x: function(x, a), lambda x: function(a, x), lambda x: function(x, 2.0)]
+        calls += [lambda x: function(x, a.tolist()), lambda x: function(tuple(a), x)]
     for call in calls:
         want, found = call(x), []
 
@@ -127,6 +128,7 @@ CALLS_OF_NUMPY = {
     "shape by name": lambda x: np.reshape(x, shape=(6,)),
     "transpose": lambda x: np.transpose(x) * np.permute_dims(x, (1, 0)) * np.matrix_transpose(x),
     "matmul": lambda x: np.matmul(x, X.T) @ np.matmul(X, np.transpose(x)),
+    "matmul of lists": lambda x: np.matmul(x, X.T.tolist()) @ np.matmul(X.tolist(), x.T),
     "astype": lambda x: np.astype(x, np.float64) * x.astype("f8", copy=False),
     "ufuncs of lists are not needed": lambda x: np.add(2, x) / np.subtract(x, np.float64(3)),
     "shapes": lambda x: np.ones(np.shape(x)) * np.size(x) * x + np.ndim(x) * np.zeros_like(x),
@@ -213,7 +215,7 @@ REFUSED_OF_NUMPY = {
     "too many": (lambda x: x.sum(0, None, None, True, 0, True, 8), "at most 7 .* 8 were"),
     "output": (lambda x: np.add(X, X, out=x), "out="),
     "in an array": (lambda x: operator.iadd(np.zeros(2), x), r"total = total \+ x"),
-    "a list": (lambda x: np.add(x, [1.0, 2.0]), "a list beside a value"),
+    "a dict": (lambda x: np.add(x, {}), "a dict beside a value"),
     "axis": (lambda x: np.sum(x, axis=1.0), "integer"),
     "dtype of text": (lambda x: np.sum(x, dtype="U3"), "dtype <U3"),
 }

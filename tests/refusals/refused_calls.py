@@ -38,6 +38,19 @@ def refuse_no_function():
     mixad.grad(3.0)
 
 
+def refuse_kernel_of_a_gradient():
+    mixad.broadcast(mixad.grad(lambda x: x * x))
+
+
+def refuse_kernel_of_a_pullback():
+    _, pullback = mixad.vjp(lambda x: x * x, 2.0)
+    mixad.broadcast(pullback)
+
+
+def refuse_kernel_of_a_transform():
+    mixad.broadcast(mixad.value_and_grad)
+
+
 def refuse_argnums_text():
     mixad.grad(squares, argnums="x")(X)
 

@@ -11,7 +11,7 @@ from mixad.scalar.types import BOOL, F32, F64, I32
 
 def slots_of_outputs(builder, outputs, seeds):
     program = builder.finish(outputs)
-    found = activity(program, seeds)
+    found = activity(program, {index: [slot] for index, slot in seeds.items()})
     return [
         set(found.get(atom, ())) if isinstance(atom, Var) else set() for atom in program.outputs
     ]
@@ -109,7 +109,7 @@ def test_variables_inside_nested_blocks_are_found_too():
     program = b.finish([x])
     (branch,) = program.body.statements
     assert isinstance(branch, If)
-    found = activity(program, {0: 0})
+    found = activity(program, {0: [0]})
     assert {found[s.out] for s in (*branch.then.statements, *branch.orelse.statements)} == {
         frozenset({0})
     }
@@ -122,7 +122,7 @@ def test_a_loop_that_does_not_touch_the_seed_is_inactive():
     program = b.finish([x])
     (loop,) = program.body.statements
     assert isinstance(loop, While)
-    assert loop.outs[0] not in activity(program, {0: 0})  # x is in the test only
+    assert loop.outs[0] not in activity(program, {0: [0]})  # x is in the test only
 
 
 @pytest.mark.parametrize("type", [I32, BOOL])
@@ -130,7 +130,7 @@ def test_a_seed_that_is_no_float_is_refused(type):
     b = Builder("f")
     x = b.param("count", type)
     with pytest.raises(ValueError, match=rf"'count' of type {type} cannot carry a derivative"):
-        activity(b.finish([x]), {0: 0})
+        activity(b.finish([x]), {0: [0]})
 
 
 def test_an_array_param_is_refused_as_a_seed():
@@ -138,4 +138,4 @@ def test_an_array_param_is_refused_as_a_seed():
     array = b.array_param("table", ArrayType(F64, 1))
     program = b.finish([b.load(array, b.const(0, I32))])
     with pytest.raises(ValueError, match="'table'"):
-        activity(program, {0: 0})
+        activity(program, {0: [0]})

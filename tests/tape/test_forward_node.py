@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 import mixad
+from mixad.backends.execute import Kernel
 from mixad.errors import KernelGradientError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.build import Builder
@@ -169,6 +170,41 @@ def test_as_many_arrays_are_held_as_there_are_partials(monkeypatch: pytest.Monke
     alive: list[int] = []
     mixad.grad(f, (0, 1))(X * 0.1, Y * 0.1)
     assert alive == [2 * steps + 1]  # two partials a step, and the last value
+
+
+def test_partials_are_freed_as_the_backward_pass_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+    fill, call = Cell.fill, Kernel.__call__
+
+    def counted(self: Cell, array: Any, check: Any) -> None:
+        made.append(weakref.ref(array))
+        fill(self, array, check)
+
+    def watched(self: Kernel, *args: Any) -> Any:
+        alive.append(sum(ref() is not None for ref in made))
+        return call(self, *args)
+
+    steps = 5
+
+    def f(x: Any, y: Any) -> Any:
+        for _ in range(steps):
+            x = wave(x, y)
+            bool(x[0] > 0)
+        alive.clear()
+        return x @ np.ones(4)
+
+    monkeypatch.setattr(Cell, "fill", counted)
+    monkeypatch.setattr(Kernel, "__call__", watched)
+    gc.disable()
+    try:
+        mixad.grad(f, (0, 1))(X * 0.1, Y * 0.1)
+    finally:
+        gc.enable()
+    assert alive[0] <= 2 * steps + 1
+    contractions = alive[-steps:]
+    assert all(before - after >= 2 for before, after in itertools.pairwise(contractions))
+    assert contractions[-1] <= 3  # both partials of the first step, and what is summed up
 
 
 @pytest.mark.parametrize("count", [10, 11, 25])

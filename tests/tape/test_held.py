@@ -211,3 +211,71 @@ def test_the_error_says_if_it_is_what_is_differentiated() -> None:
     x += 1.0
     with pytest.raises(TracerError, match=r"^an array that is being differentiated, .*\(2,\)"):
         pullback(np.ones(2))
+
+
+# -- every library, every kind of node, every check ------------------------------------------------
+
+USES: dict[str, Callable[..., Any]] = {
+    "an operator": lambda x, w: x * w * x,
+    "a chain of them": lambda x, w: (x + 1.0) * (x * w) - x / (x * w + 2.0),
+    "a kernel": lambda x, w: BROADCAST["reverse"](BROADCAST["reverse"](x, w), x),
+    "a kernel that stores partials": lambda x, w: BROADCAST["forward"](x * x, w),
+    "a matrix product": lambda x, w: (x * x) @ w,
+    "a view": lambda x, w: (x.T * w.T).T * x,
+    "a sum": lambda x, w: (x * w).sum(axis=0) * x,
+}
+NUMBERS = np.linspace(0.5, 1.5, 40 * 40).reshape(40, 40)
+
+
+def _array(library: str, numbers: Any) -> Any:
+    if library == "numpy":
+        return numbers.copy()
+    if library == "strict":
+        return pytest.importorskip("array_api_strict").asarray(numbers, copy=True)
+    return pytest.importorskip("torch").tensor(numbers)
+
+
+@pytest.mark.parametrize("check", ["sample", "full"])
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("library", ["numpy", "strict", "torch"])
+def test_every_node_of_every_library_refuses_what_was_changed(
+    library: str, use: str, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIXAD_CHECK", check)
+    for changed in ("x", "w"):
+        arrays = {name: _array(library, NUMBERS) for name in "xw"}
+        value, pullback = mixad.vjp(lambda x, w=arrays["w"]: USES[use](x, w), arrays["x"])
+        before = pullback(value)[0]
+        arrays[changed][:, :] = 9.0
+        with pytest.raises(TracerError, match=CHANGED):
+            pullback(value)
+        arrays[changed][:, :] = _array(library, NUMBERS)
+        if library != "torch":  # torch counts writes, not what they wrote
+            np.testing.assert_array_equal(np.asarray(pullback(value)[0]), np.asarray(before))
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("library", ["numpy", "strict", "torch"])
+def test_full_check_finds_one_element_whatever_reads_it(
+    library: str, use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIXAD_CHECK", "full")
+    for at in ((0, 0), (17, 23), (39, 39)):
+        x, w = _array(library, NUMBERS), _array(library, NUMBERS)
+        value, pullback = mixad.vjp(lambda x, w=w: USES[use](x, w), x)
+        w[at] = w[at] * (1 + 2.0**-52)
+        with pytest.raises(TracerError, match=CHANGED):
+            pullback(value)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_change_inside_an_outer_derivative_is_refused(library: str) -> None:
+    x, w = _array(library, NUMBERS), _array(library, NUMBERS)
+
+    def slope(x: Any) -> Any:
+        inner = mixad.grad(lambda x: (x * x * x * w).sum())(x)
+        w[:, :] = 7.0
+        return (inner * x).sum()
+
+    with pytest.raises(TracerError, match=CHANGED):
+        mixad.grad(slope)(x)

@@ -14,7 +14,6 @@ import functools
 import hashlib
 import os
 import re
-import secrets
 import stat
 import struct
 import time
@@ -261,7 +260,7 @@ def _read_trusted(path: Path) -> tuple[bytes, float]:
 
 def _write_at_once(path: Path, content: bytes) -> None:
     """Write a file so that every reader, at any time, sees all of it or none."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mixad.emit.llvm.gather import Array, gathered
 from mixad.emit.llvm.instructions import emit_op
+from mixad.emit.llvm.stretches import scheduling_boundaries
 from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.errors import BackendError
-from mixad.kernel.cost import BRANCH_COST, block_cost
+from mixad.kernel.contents import Contents
+from mixad.kernel.cost import BRANCH_COST
 from mixad.scalar.ir import (
     Accumulate,
     Atom,
@@ -27,7 +29,6 @@ from mixad.scalar.ir import (
     Statement,
     Var,
     While,
-    walk_statements,
 )
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL
@@ -51,6 +52,8 @@ class Body:
         param, at the start of the innermost block around all its uses.
     homes : Mapping
         For each block by ``id``, the lane params to load at its start (`mixad.emit.llvm.homes`).
+    contents : Mapping
+        For each block by ``id``, what is inside it (`mixad.kernel.contents`).
     stop : str
         Name of the pointer to the stop flag.
     """
@@ -62,6 +65,7 @@ class Body:
         varying: frozenset[Var],
         load: Callable[[Var], Value],
         homes: Mapping[int, Sequence[Var]],
+        contents: Mapping[int, Contents],
         stop: str,
     ) -> None:
         self.text = text
@@ -69,6 +73,7 @@ class Body:
         self.varying = varying
         self.load = load
         self.homes = homes
+        self.contents = contents
         self.stop = stop
         self.values: dict[Var, Value] = {}
         self.arrays: dict[Var, Array] = {}
@@ -83,7 +88,10 @@ class Body:
         """Emit a block and return its results."""
         for var in self.homes.get(id(block), ()):
             self.values[var] = self.load(var)
-        for statement in block.statements:
+        boundaries = scheduling_boundaries(block, self.dialect.vector_bits, self.contents)
+        for index, statement in enumerate(block.statements):
+            if index in boundaries:
+                self.text.scheduling_boundary()
             self.statement(statement)
         return [self.value(a) for a in block.results]
 
@@ -174,8 +182,8 @@ class Body:
         A loop is skipped however cheap: where no lane needs it, nothing says that it ends.
         """
         self.mask = mask
-        loops = any(isinstance(s, While) for s in walk_statements(block))
-        if block_cost(block) < BRANCH_COST and not loops:
+        contents = self.contents[id(block)]
+        if contents.cost < BRANCH_COST and not contents.has_loop:
             return self.block(block)
         text = self.text
         some, join = text.name(), text.name()

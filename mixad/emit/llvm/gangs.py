@@ -43,41 +43,82 @@ def gang_loop(
     bases : Mapping
         For each of the arrays, its base in this turn.
     """
-    streams: list[Reader | Writer] = [*readers, *writers]
-    last, head, done = text.name(), text.name(), text.name()
-    at, here, following = (f"%{text.name()}" for _ in range(3))
-    before = text.label
-    begins_full = _fits(text, place.low, place.high)
-    text.add(f"br i1 {begins_full}, label %{head}, label %{last}")
-
-    text.begin(last)
-    at_phi = text.reserve()
-    staged = _staged_bases(text, at, place.high, readers, streams)
-    from_last = text.label
-    text.add(f"br label %{head}")
-
-    text.begin(head)
-    here_phi = text.reserve()
-    base_phis = [text.reserve() for _ in streams]
-    bases = [f"%{text.name()}" for _ in streams]
-    yield Gang(text, here, place.high), dict(zip(streams, bases, strict=True))
-
-    text.add(f"{following} = add i64 {here}, {GANG}")
-    goes_on, end = text.name(), text.label
-    text.add(f"br i1 {_fits(text, following, place.high)}, label %{head}, label %{goes_on}")
-    text.begin(goes_on)
-    some_left = text.let(f"icmp slt i64 {following}, {place.high}")
-    text.add(f"br i1 {some_left}, label %{last}, label %{done}")
-
-    text.fill(at_phi, f"{at} = phi i64 [ {place.low}, %{before} ], [ {following}, %{goes_on} ]")
-    arrives = f"phi i64 [ {place.low}, %{before} ], [ {at}, %{from_last} ], [ {following}, %{end} ]"
-    text.fill(here_phi, f"{here} = {arrives}")
-    for phi, base, stream, stage in zip(base_phis, bases, streams, staged, strict=True):
-        row = stream.row
-        arrives = f"phi ptr [ {row}, %{before} ], [ {stage}, %{from_last} ], [ {row}, %{end} ]"
-        text.fill(phi, f"{base} = {arrives}")
-    text.begin(done)
+    loop = _GangLoop(text, place, [*readers, *writers])
+    loop.enter()
+    loop.begin_last_turn(readers)
+    bases = loop.begin_turn()
+    yield Gang(text, loop.here, place.high), dict(zip(loop.streams, bases, strict=True))
+    loop.end_turn()
+    loop.connect()
+    text.begin(loop.done)
     _empty_stages(text, place, writers)
+
+
+class _GangLoop:
+    """The blocks of a loop while they are emitted, from ``before`` to ``done``.
+
+    Every turn begins at ``head``; the last one, if it is no full gang, passes through ``last``
+    first.  ``here`` is the index of a turn's first element, ``following`` that of the next turn's,
+    ``at`` that of the last turn's.
+    """
+
+    def __init__(self, text: Text, place: Place, streams: Sequence[Reader | Writer]) -> None:
+        self.text = text
+        self.place = place
+        self.streams = streams
+        self.last, self.head, self.done = (text.name() for _ in range(3))
+        self.at, self.here, self.following = (f"%{text.name()}" for _ in range(3))
+
+    def enter(self) -> None:
+        """Go to the first turn: that of a full gang, or the last one."""
+        text, place = self.text, self.place
+        self.before = text.label
+        begins_full = _fits(text, place.low, place.high)
+        text.add(f"br i1 {begins_full}, label %{self.head}, label %{self.last}")
+
+    def begin_last_turn(self, readers: Sequence[Reader]) -> None:
+        """Stage what is left of the row, then go the way of the other turns."""
+        text = self.text
+        text.begin(self.last)
+        self.at_phi = text.reserve()
+        self.staged = _staged_bases(text, self.at, self.place.high, readers, self.streams)
+        self.from_last = text.label
+        text.add(f"br label %{self.head}")
+
+    def begin_turn(self) -> list[str]:
+        """Begin a turn; return the base of every stream in it."""
+        text = self.text
+        text.begin(self.head)
+        self.here_phi = text.reserve()
+        self.base_phis = [text.reserve() for _ in self.streams]
+        self.bases = [f"%{text.name()}" for _ in self.streams]
+        return self.bases
+
+    def end_turn(self) -> None:
+        """Go on with the next full gang, with the last turn, or to the end."""
+        text, following, high = self.text, self.following, self.place.high
+        text.add(f"{following} = add i64 {self.here}, {GANG}")
+        self.goes_on, self.end = text.name(), text.label
+        fits = _fits(text, following, high)
+        text.add(f"br i1 {fits}, label %{self.head}, label %{self.goes_on}")
+        text.begin(self.goes_on)
+        some_left = text.let(f"icmp slt i64 {following}, {high}")
+        text.add(f"br i1 {some_left}, label %{self.last}, label %{self.done}")
+
+    def connect(self) -> None:
+        """Tell index and bases their values on each way to a turn, now that all are known."""
+        text, low, following = self.text, self.place.low, self.following
+        ways = f"[ {low}, %{self.before} ], [ {following}, %{self.goes_on} ]"
+        text.fill(self.at_phi, f"{self.at} = phi i64 {ways}")
+        text.fill(self.here_phi, f"{self.here} = {self._phi('i64', low, self.at, following)}")
+        streams = zip(self.base_phis, self.bases, self.streams, self.staged, strict=True)
+        for phi, base, stream, stage in streams:
+            text.fill(phi, f"{base} = {self._phi('ptr', stream.row, stage, stream.row)}")
+
+    def _phi(self, llvm: str, first: str, last: str, next: str) -> str:
+        """Return the phi of what is ``first`` in the first turn, ``last`` in the last one."""
+        ways = ((first, self.before), (last, self.from_last), (next, self.end))
+        return f"phi {llvm} " + ", ".join(f"[ {value}, %{label} ]" for value, label in ways)
 
 
 def _staged_bases(

@@ -7,45 +7,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mixad.scalar.ir import Block, If, Program, Var, nested_blocks, read_atoms
+from mixad.kernel.contents import Contents, reads_of
+from mixad.scalar.ir import Atom, Block, If, Program, Var
 
 __all__ = ["param_homes"]
 
 
-def param_homes(program: Program) -> Mapping[int, tuple[Var, ...]]:
-    """Return, for each block by ``id``, the lane params to load at its start."""
+def param_homes(
+    program: Program, contents: Mapping[int, Contents]
+) -> Mapping[int, tuple[Var, ...]]:
+    """Return, for each block by ``id``, the lane params to load at its start.
+
+    ``contents`` are those of the program's blocks (`mixad.kernel.contents`).
+    """
     homes: dict[int, tuple[Var, ...]] = {}
     lanes = {p.var for p in program.params if p.kind == "lane"}
-    _settle(program.body, lanes & _all_reads(program.body), homes)
+    _settle(program.body, lanes & contents[id(program.body)].reads, contents, homes)
     return homes
 
 
-def _settle(block: Block, wanted: set[Var], homes: dict[int, tuple[Var, ...]]) -> None:
+def _settle(
+    block: Block,
+    wanted: set[Var],
+    contents: Mapping[int, Contents],
+    homes: dict[int, tuple[Var, ...]],
+) -> None:
     """Give each wanted param to the one nested side that reads it, or else to this block."""
     sides = [side for s in block.statements if isinstance(s, If) for side in (s.then, s.orelse)]
-    reads = [_all_reads(side) for side in sides]
-    direct = _direct_reads(block)
+    reads = [contents[id(side)].reads for side in sides]
+    direct = _direct_reads(block, contents)
     here = {v for v in wanted if v in direct or sum(v in r for r in reads) != 1}
     homes[id(block)] = tuple(sorted(here, key=lambda v: v.id))
     for side, read in zip(sides, reads, strict=True):
-        _settle(side, (wanted - here) & read, homes)
+        _settle(side, (wanted - here) & read, contents, homes)
 
 
-def _direct_reads(block: Block) -> set[Var]:
+def _direct_reads(block: Block, contents: Mapping[int, Contents]) -> set[Atom]:
     """Return what a block reads outside the sides of conditions; loops count as a whole."""
-    found = {a for a in block.results if isinstance(a, Var)}
-    for statement in block.statements:
-        found |= {a for a in read_atoms(statement) if isinstance(a, Var)}
-        if not isinstance(statement, If):
-            for inner in nested_blocks(statement):
-                found |= _all_reads(inner)
-    return found
-
-
-def _all_reads(block: Block) -> set[Var]:
-    found = {a for a in block.results if isinstance(a, Var)}
-    for statement in block.statements:
-        found |= {a for a in read_atoms(statement) if isinstance(a, Var)}
-        for inner in nested_blocks(statement):
-            found |= _all_reads(inner)
+    found: set[Atom] = set(block.results)
+    for s in block.statements:
+        if isinstance(s, If):
+            found.add(s.cond)
+        else:
+            found |= reads_of(s, contents)
     return found

@@ -15,6 +15,7 @@ from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import Dialect, Text, Value
+from mixad.kernel.contents import contents_of
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 from mixad.kernel.tiling import BLOCK
 from mixad.kernel.varying import varying_vars
@@ -53,7 +54,7 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect, entry: str = ENTRY) -> str:
         f'"min-legal-vector-width"="{width}" "no-builtins" }}'
     )
     body = [header, "entry:", *text.lines, "}"]
-    metadata = ["!0 = !{i32 1}", "!1 = !{}", ""]
+    metadata = ["!0 = !{i32 1}", "!1 = !{}", '!2 = !{!"boundary"}', ""]
     return "\n".join([*text.declarations.values(), *body, attributes, *metadata])
 
 
@@ -212,12 +213,14 @@ class _Kernel:
         """Return the emitter of a program's statements, its params connected."""
         params = [p.var for p in program.params]
         readers = {params[k]: reader for k, reader in self.readers.items()}
+        contents = contents_of(program)
         body = Body(
             self.text,
             self.dialect,
             varying_vars(program, self.spec.moving),
             lambda var: readers[var].load(),
-            param_homes(program),
+            param_homes(program, contents),
+            contents,
             self.stop,
         )
         body.values.update({params[k]: value for k, value in self.uniforms.items()})

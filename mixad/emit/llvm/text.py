@@ -114,6 +114,11 @@ class Text:
         self.declarations[name] = f"declare {signature.format('@' + name)}"
         return f"@{name}"
 
+    def scheduling_boundary(self) -> None:
+        """Add what LLVM's scheduler moves nothing across: a label that nobody refers to."""
+        label = self.declare("llvm.codeview.annotation", "void {}(metadata)")
+        self.add(f"call void {label}(metadata !2)")
+
     def reserve(self) -> int:
         """Reserve a line that is known later; return its position for `fill`."""
         self.lines.append("")

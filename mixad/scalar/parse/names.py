@@ -40,13 +40,15 @@ def body_of(node: FunctionNode) -> list[ast.AST]:
 
 def walk_scope(nodes: list[ast.AST]) -> Iterator[ast.AST]:
     """Yield all nodes of one scope; nested functions are yielded, their bodies not entered."""
-    for node in nodes:
+    waiting = nodes[::-1]  # no recursion: it costs each level a call
+    while waiting:
+        node = waiting.pop()
         yield node
         if isinstance(node, FunctionNode):
-            outside = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
-            yield from walk_scope([*outside, *getattr(node, "decorator_list", [])])
+            defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
+            waiting += [*defaults, *getattr(node, "decorator_list", [])][::-1]
         elif not isinstance(node, ast.ClassDef):
-            yield from walk_scope(list(ast.iter_child_nodes(node)))
+            waiting += list(ast.iter_child_nodes(node))[::-1]
 
 
 def assigned_names(nodes: list[ast.AST]) -> dict[str, None]:

@@ -1,8 +1,4 @@
-"""The reference backend: kernels as array-API calls, for arrays of any library.
-
-It compiles nothing.  It serves what no other backend serves, and every backend can be compared with
-it; it is slow, because each op of a program is a pass over memory.
-"""
+"""Kernels as array-API calls: each op of a program is a pass over memory."""
 
 from __future__ import annotations
 
@@ -11,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mixad.backends.arrays import NUMPY, library_of
-from mixad.backends.hookspecs import ANY, API_VERSION, BackendSpec, Capability, hookimpl
 from mixad.emit.array_run import run_procedure, sum_by_halves
 from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.scalar.ir import source_lines
-from mixad.scalar.types import ALL_TYPES
 
-__all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel", "mixad_backends"]
+__all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel"]
 
 
 @dataclass(frozen=True)
@@ -125,18 +119,3 @@ class ReferenceBackend:
             sum_by_halves(results[k][i], shape, xp)
             for (k, i), shape in zip(sources, launch.results, strict=True)
         )
-
-
-@hookimpl
-def mixad_backends() -> Sequence[BackendSpec]:
-    """Return the spec of the reference backend.
-
-    Returns
-    -------
-    sequence of BackendSpec
-        One.
-    """
-    dtypes = frozenset(type.dtype.name for type in ALL_TYPES)
-    capability = Capability((ANY,), (ANY,), dtypes, native=False)
-    hint = "it needs nothing beyond mixad"
-    return [BackendSpec("reference", API_VERSION, capability, ReferenceBackend, hint)]

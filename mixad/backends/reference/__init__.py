@@ -1,0 +1,42 @@
+"""The reference backend: kernels as array-API calls, for arrays of any library.
+
+It compiles nothing.  It serves what no other backend serves, and every backend can be compared with
+it; it is slow, because each op of a program is a pass over memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mixad.backends.hookspecs import (
+    ANY,
+    API_VERSION,
+    Backend,
+    BackendSpec,
+    Capability,
+    hookimpl,
+)
+from mixad.scalar.types import ALL_TYPES
+
+__all__ = ["mixad_backends"]
+
+
+def _load() -> Backend:
+    from mixad.backends.reference.backend import ReferenceBackend
+
+    return ReferenceBackend()
+
+
+@hookimpl
+def mixad_backends() -> Sequence[BackendSpec]:
+    """Return the spec of the reference backend.
+
+    Returns
+    -------
+    sequence of BackendSpec
+        One.
+    """
+    dtypes = frozenset(type.dtype.name for type in ALL_TYPES)
+    capability = Capability((ANY,), (ANY,), dtypes, native=False)
+    hint = "it needs nothing beyond mixad"
+    return [BackendSpec("reference", API_VERSION, capability, _load, hint)]

@@ -1,0 +1,71 @@
+"""Where LLVM's scheduler is kept from undoing `mixad.kernel.order`.
+
+Statements come in an order in which independent chains take turns. LLVM schedules each block once
+more, and where registers become short it finishes one chain after the other, to save spills. The
+processor then waits for every chain, which costs more than a few spills do: so LLVM is given a long
+block in stretches. Many spills cost more than waiting: then the order is LLVM's. Figures are in
+record 0005.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import accumulate
+
+from mixad.emit.llvm.text import GANG
+from mixad.kernel.contents import Contents, reads_of
+from mixad.scalar.ir import Block, Var, written_vars
+
+__all__ = ["MOST_LIVE", "STRETCH", "scheduling_boundaries"]
+
+STRETCH = 128
+"""Statements that LLVM may reorder as one; 96 to 256 make no difference."""
+
+MOST_LIVE = 50
+"""Values that may live at once, of the 32 registers that 512-bit vectors have; the rest spill."""
+
+
+def scheduling_boundaries(
+    block: Block, vector_bits: int, contents: Mapping[int, Contents]
+) -> range:
+    """Return the indices of the statements before which a stretch of a block ends.
+
+    Parameters
+    ----------
+    block : Block
+        Statements in the order in which they are emitted.
+    vector_bits : int
+        Width of a vector register.
+    contents : mapping
+        For each block by ``id``, what is inside it.
+
+    Returns
+    -------
+    range
+        Empty where a gang takes several registers, or more than `MOST_LIVE` values live at once.
+    """
+    count = len(block.statements)
+    if count <= STRETCH or not _takes_one_register_each(block, vector_bits):
+        return range(0)
+    return range(STRETCH, count, STRETCH) if _most_live(block, contents) <= MOST_LIVE else range(0)
+
+
+def _takes_one_register_each(block: Block, vector_bits: int) -> bool:
+    types = (var.type for statement in block.statements for var in written_vars(statement))
+    return all(type.is_bool or GANG * type.bits <= vector_bits for type in types)
+
+
+def _most_live(block: Block, contents: Mapping[int, Contents]) -> int:
+    """Return how many values of a block live at once; truth values have registers of their own."""
+    last: dict[Var, int] = {}
+    for index, statement in enumerate(block.statements):
+        last.update(dict.fromkeys(reads_of(statement, contents), index))
+    last.update({a: len(block.statements) for a in block.results if isinstance(a, Var)})
+    changes: Counter[int] = Counter()
+    for index, statement in enumerate(block.statements):
+        for var in written_vars(statement):
+            if var in last and not var.type.is_bool:
+                changes[index] += 1
+                changes[last[var] + 1] -= 1
+    return max(accumulate(changes[index] for index in range(len(block.statements))))

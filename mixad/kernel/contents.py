@@ -1,0 +1,71 @@
+"""What the blocks of a program hold: found once for each, inner blocks first.
+
+A chain of n conditions is n blocks inside one another.  A pass that looked through everything
+inside each of them would take time that grows as n².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mixad.kernel.cost import statement_cost
+from mixad.scalar.ir import (
+    Block,
+    Program,
+    Statement,
+    Var,
+    While,
+    nested_blocks,
+    read_atoms,
+    written_vars,
+)
+
+__all__ = ["Contents", "contents_of", "reads_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a block holds, the blocks inside it included.
+
+    Attributes
+    ----------
+    reads : frozenset of Var
+        The variables that it reads and does not write; array params are not among them.
+    cost : int
+        That of its statements (`mixad.kernel.cost`).
+    has_loop : bool
+        Whether there is a ``While`` in it.
+    """
+
+    reads: frozenset[Var]
+    cost: int
+    has_loop: bool
+
+
+def contents_of(program: Program) -> Mapping[int, Contents]:
+    """Return the contents of each block of a program, by ``id``."""
+    found: dict[int, Contents] = {}
+    _look_into(program.body, found)
+    return found
+
+
+def reads_of(statement: Statement, contents: Mapping[int, Contents]) -> set[Var]:
+    """Return the variables that a statement reads from around it, its blocks included."""
+    found = {a for a in read_atoms(statement) if isinstance(a, Var)}
+    found = found.union(*(contents[id(b)].reads for b in nested_blocks(statement)))
+    return found.difference(statement.carries) if isinstance(statement, While) else found
+
+
+def _look_into(block: Block, found: dict[int, Contents]) -> None:
+    reads = {a for a in block.results if isinstance(a, Var)}
+    cost, has_loop = 0, False
+    for s in block.statements:
+        inner = nested_blocks(s)
+        for nested in inner:
+            _look_into(nested, found)
+        reads |= reads_of(s, found)
+        cost += statement_cost(s, lambda b: found[id(b)].cost)
+        has_loop |= isinstance(s, While) or any(found[id(b)].has_loop for b in inner)
+    reads.difference_update(*map(written_vars, block.statements))
+    found[id(block)] = Contents(frozenset(reads), cost, has_loop)

@@ -1,0 +1,226 @@
+"""The forward pass: tangents go along a trace, from the inputs of a transform to its outputs.
+
+Every kernel node is recorded once more on dual chunks: values together with their tangents along
+up to ten directions.  What has been made is read, what is pending is computed again; so values and
+tangents come out of the same kernels, fused as all pending nodes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import add
+from typing import Any, NamedTuple, TypeAlias
+
+from mixad.scalar.pushforward import pushforward_along
+from mixad.tape.backward import backward
+from mixad.tape.broadcasting import broadcast_to, sum_to
+from mixad.tape.cell import Cell
+from mixad.tape.kernel_call import KernelCall, Shape
+from mixad.tape.kernel_node import KernelNode, record
+from mixad.tape.node import InputNode, PulledNode, Result, RuleNode, apply_rule
+from mixad.tape.schedule import argument_outside
+from mixad.tape.trace import Trace
+from mixad.tape.tracer import Level, Origin, Tracer, stripped
+
+__all__ = ["Dual", "Tangents", "carry_forward"]
+
+Tangents: TypeAlias = tuple[Any, ...]
+"""One for each direction: None where it is zero, an array or a tracer of the value's shape."""
+
+
+class Dual(NamedTuple):
+    """A value and its tangents; the value is None where it has been made as it is."""
+
+    value: Any
+    tangents: Tangents
+
+
+def carry_forward(
+    level: Level,
+    own: Level,
+    outputs: Sequence[Origin],
+    inputs: Sequence[InputNode],
+    seeds: Sequence[Tangents],
+) -> list[Dual]:
+    """Carry tangents from the inputs of a transform to its outputs.
+
+    Parameters
+    ----------
+    level : Level
+        The transform's; only edges that carry it are followed.
+    own : Level
+        That of the tangents, which is running.
+    outputs : sequence of Origin
+        Where to end.
+    inputs : sequence of InputNode
+        Where to begin.
+    seeds : sequence of Tangents
+        For each input, tracers of ``own``; as many for each.
+
+    Returns
+    -------
+    list of Dual
+        For each output.
+    """
+    trace = Trace(level, [(origin, None) for origin in outputs])
+    forward = _Forward(level, own, trace, {id(n): s for n, s in zip(inputs, seeds, strict=True)})
+    for number in trace.inputs_first(level, outputs):
+        forward.visit(number)
+    return [forward.dual(origin) for origin in outputs]
+
+
+class _Forward:
+    """One forward pass: ``_found`` has a function of the output's index for each visited node."""
+
+    def __init__(self, level: Level, own: Level, trace: Trace, seeds: dict[int, Tangents]) -> None:
+        self._level = level
+        self._own = own
+        self._trace = trace
+        self._seeds = seeds
+        self._zero: Tangents = (None,) * len(next(iter(seeds.values()), ()))
+        self._found: dict[int, Callable[[int], Dual]] = {}
+
+    def visit(self, number: int) -> None:
+        """Compute the tangents of a node's outputs, from those of its parents."""
+        node: Any = self._trace.nodes[number]
+        duals = [self._parent(parent) for parent in node.parents]
+        tangents = [self._zero if dual is None else dual.tangents for dual in duals]
+        if isinstance(node, KernelNode):
+            values = [self._argument(node, i, dual) for i, dual in enumerate(duals)]
+            found = _pushed_kernel(node, values, tangents)
+        elif isinstance(node, InputNode):
+            found = _always(self._seeds.get(id(node), tangents[0]))
+        elif all(tangent is None for along in tangents for tangent in along):
+            found = _always(self._zero)
+        elif isinstance(node, RuleNode) and node.rule.linear:
+            arguments = [stripped(a, self._level) for a in node.arguments]
+            along = zip(*tangents, strict=True)
+            found = _always(tuple([_pushed_linear(node, arguments, each) for each in along]))
+        else:
+            found = _transposed(node, self._level, tangents)
+        self._found[number] = found
+
+    def dual(self, origin: Origin) -> Dual:
+        """Return what was found of a value."""
+        return self._found[self._trace.numbers[id(origin.node)]](origin.output)
+
+    def _parent(self, parent: Origin | None) -> Dual | None:
+        return None if parent is None or self._level not in parent.levels else self.dual(parent)
+
+    def _argument(self, node: KernelNode, index: int, dual: Dual | None) -> Any:
+        """Return an argument: what was recorded again in place of what is pending."""
+        if dual is not None and dual.value is not None:
+            return dual.value
+        value, source = argument_outside(node, index, self._level), node.source(index)
+        if type(source) is not Cell or not source.kind.weak or isinstance(value, Tracer):
+            return value
+        # An array would be no Python number any more.
+        origin = Origin(InputNode(self._own, None), 0, frozenset((self._own,)))
+        return node.tracer_type(source, origin)
+
+
+def _always(tangents: Tangents) -> Callable[[int], Dual]:
+    dual = Dual(None, tangents)
+    return lambda output: dual
+
+
+def _pushed_kernel(
+    node: KernelNode, values: Sequence[Any], tangents: Sequence[Tangents]
+) -> Callable[[int], Dual]:
+    """Record a node's program on dual chunks, which returns each of its outputs."""
+    directions = len(tangents[0])
+    moving = tuple(
+        tuple(i for i, along in enumerate(tangents) if along[k] is not None)
+        for k in range(directions)
+    )
+    plan = _pushed_call(node.call, moving)
+    seeds = [tangents[i][k] for k, indices in enumerate(moving) for i in indices]
+    recorded = record(plan.call, [*values, *seeds], node.options)[0]
+
+    def result(output: int) -> Dual:
+        request = node.outputs[output]
+        shape = node.shape if request.shape is None else request.shape
+
+        def summed(position: int | None) -> Any:
+            return None if position is None else sum_to(recorded.traced(position), shape)
+
+        primal, partials = plan.outputs[request.result]
+        value = None if node.is_made(output) else summed(primal)
+        return Dual(value, tuple(map(summed, partials)))
+
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _PushedCall:
+    """A call on dual chunks; for each output where the value is and where the tangents are."""
+
+    call: KernelCall
+    outputs: tuple[tuple[int, tuple[int | None, ...]], ...]
+
+
+@lru_cache(maxsize=2048)
+def _pushed_call(call: KernelCall, moving: tuple[tuple[int, ...], ...]) -> _PushedCall:
+    dual = pushforward_along(call.passes[0], moving)
+    outputs = tuple(
+        (output.primal, tuple(output.partials.get(k) for k in range(len(moving))))
+        for output in dual.outputs
+    )
+    return _PushedCall(KernelCall.storing(dual.program), outputs)
+
+
+def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents) -> Any:
+    """Return the tangent of the value of a linear rule along one direction; None if it is zero."""
+    moving = [i for i, tangent in enumerate(tangents) if tangent is not None]
+    if not moving:
+        return None
+    if node.rule.linear == "all":
+        zeros = [_zeros(node.results[0], tuple(a.shape)) for a in arguments]
+        given = [z if t is None else t for z, t in zip(zeros, tangents, strict=True)]
+        return apply_rule(node.rule, *given, **node.static)
+    terms = (
+        apply_rule(node.rule, *arguments[:i], tangents[i], *arguments[i + 1 :], **node.static)
+        for i in moving
+    )
+    return reduce(add, terms)
+
+
+def _transposed(
+    node: PulledNode, level: Level, tangents: Sequence[Tangents]
+) -> Callable[[int], Dual]:
+    """Return J ẋ, where a node's pullback is g ↦ Jᵀ g: the gradient of ⟨Jᵀ g, ẋ⟩ with respect to g.
+
+    ``tangents`` are those of its parents.
+    """
+    traced = next(t for along in tangents for t in along if t is not None)
+    with Level("jvp") as own:
+        sources = [InputNode(own, None) for _ in node.results]
+        gs = [
+            type(traced)(Cell.of(_zeros(r, r.shape), own.check), Origin(s, 0, frozenset((own,))))
+            for r, s in zip(node.results, sources, strict=True)
+        ]
+        pulled = node.pullback(gs, level)
+    found = []
+    for along in zip(*tangents, strict=True):
+        seeds = [
+            (g.origin, sum_to(tangent, tuple(g.shape)))
+            for g, tangent in zip(pulled, along, strict=True)
+            if tangent is not None and isinstance(g, Tracer) and own in g.origin.levels
+        ]
+        found.append(backward(own, seeds, sources))
+
+    def result(output: int) -> Dual:
+        shape = node.results[output].shape
+        tangents = [f[output] for f in found]
+        return Dual(
+            None, tuple([None if t is None else broadcast_to(t.value, shape) for t in tangents])
+        )
+
+    return result
+
+
+def _zeros(like: Result, shape: Shape) -> Any:
+    library = like.kind.library
+    return library.xp.zeros(shape, dtype=library.dtype_of(like.kind.type), device=like.device)
