@@ -267,8 +267,16 @@ _SVD = ValuesRule("svd", lambda xp, x: tuple(xp.linalg.svd(x, full_matrices=Fals
 
 def _tolerance(w: Array) -> Array:
     """Return by how much values may differ through rounding alone, for each matrix."""
+    eps = float(library_of(w).xp.finfo(w.dtype).eps)
+    return 4 * w.shape[-1] * eps * _largest(w)
+
+
+def _largest(w: Array) -> Array:
+    """Return the largest magnitude for each matrix."""
     xp = library_of(w).xp
-    return 4 * w.shape[-1] * float(xp.finfo(w.dtype).eps) * xp.max(xp.abs(w), axis=-1)
+    if not w.shape[-1]:
+        return xp.zeros(w.shape[:-1], dtype=w.dtype)
+    return xp.max(xp.abs(w), axis=-1)
 
 
 def _tiny(s: Array) -> Array:
@@ -293,7 +301,7 @@ def _check_even(what: str, g: Any, repeated: Array) -> None:
     g = plain(g)
     xp = library_of(g).xp
     uneven = xp.abs(g[..., None, :] - g[..., :, None])
-    most = xp.max(xp.abs(g)) * float(xp.finfo(g.dtype).eps) ** 0.5
+    most = _largest(g)[..., None, None] * float(xp.finfo(g.dtype).eps) ** 0.5
     if bool(xp.any(repeated & (uneven > most))):
         raise TracerError(_of_repeated(what, "one of several equal values"))
 

@@ -22,7 +22,8 @@ if importlib.util.find_spec("torch") is not None:
 def check(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = True) -> None:
     """Check value, gradient and a second derivative of ``f(xp, *arrays)`` in float64.
 
-    Values are compared with NumPy's, derivatives with finite differences along a direction, and
+    Values are compared with NumPy's, derivatives in both modes with finite differences along a
+    direction (the second one of reverse mode, and of forward mode over reverse), and
     gradients over NumPy with those over array-api-strict and, where it is installed, torch.
     """
     arrays = tuple(np.asarray(a, dtype="f8") for a in arrays)
@@ -34,6 +35,7 @@ def check(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = True) ->
     slope = sum(np.vdot(g, v) for g, v in zip(gradient(*arrays), along, strict=True))
     plain = functools.partial(weighted, f, np)
     assert close(slope, difference(plain, arrays, along), tolerance)
+    assert close(mixad.jvp(loss, arrays, along)[1], slope, 1e-9)
     if not second:
         return
 
@@ -44,6 +46,7 @@ def check(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = True) ->
     curvature = mixad.grad(lambda *a: steepness(*a) + 0.0 * sum(b.sum() for b in a), places)
     found = sum(np.vdot(g, v) for g, v in zip(curvature(*arrays), around, strict=True))
     assert close(found, difference(steepness, arrays, around), tolerance)
+    assert close(mixad.jvp(steepness, arrays, around)[1], found, 1e-8)
 
 
 def check_values(f: Any, *arrays: Any) -> None:

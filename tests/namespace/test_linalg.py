@@ -134,7 +134,8 @@ def test_decompositions_of_any_shape(rows: int, columns: int, batch: Any, seed: 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3, 3)])
 def test_linear_algebra_without_elements(shape: tuple[int, ...]) -> None:
     def f(xp: Any, x: Any) -> Any:
-        return [xp.linalg.inv(x), xp.linalg.det(x), xp.matmul(x, x), xp.linalg.trace(x)]
+        parts = [xp.linalg.inv(x), xp.linalg.det(x), xp.matmul(x, x), xp.linalg.trace(x)]
+        return [*parts, xp.linalg.eigvalsh(x), *xp.linalg.svd(x), *xp.linalg.qr(x)]
 
     check_values(f, np.ones(shape))
 
@@ -177,6 +178,40 @@ REPEATED = {
 def test_what_tells_repeated_values_apart_is_refused(name: str) -> None:
     with pytest.raises(TracerError, match="repeated values"):
         gradient(REPEATED[name], np.diag([2.0, 2.0, 3.0]))
+
+
+def test_each_matrix_of_a_batch_is_looked_at_by_itself() -> None:
+    x = np.stack([np.diag([2.0, 2.0]), np.diag([1.0, 5.0])])
+    scale = np.asarray([[1e-12, 2e-12], [1.0, 1.0]])
+    with pytest.raises(TracerError, match="repeated values"):
+        gradient(lambda xp, x: (xp.linalg.eigvalsh(x) * scale).sum(), x)
+    np.testing.assert_allclose(
+        gradient(lambda xp, x: (xp.linalg.eigvalsh(x) * scale[:, :1]).sum(), x),
+        scale[:, :1, None] * np.eye(2),
+        atol=1e-30,
+    )
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_tangents_at_repeated_values_are_refused(name: str) -> None:
+    def f(x: Any) -> Any:
+        return REPEATED[name](x.__array_namespace__(), x)
+
+    with pytest.raises(TracerError, match="repeated values"):
+        mixad.jvp(f, (np.diag([2.0, 2.0, 3.0]),), (A,))
+
+
+def test_a_second_derivative_where_a_cotangent_vanishes_is_refused() -> None:
+    """What vanishes here does not next to it."""
+
+    def slope(weights: Any) -> Any:
+        def loss(x: Any) -> Any:
+            return (np.linalg.eigh(x)[1] * weights).sum() + 0.0 * x.sum()
+
+        return (mixad.grad(loss)(np.eye(3)) * A).sum()
+
+    with pytest.raises(TracerError, match="repeated values"):
+        mixad.grad(slope)(np.zeros((3, 3)))
 
 
 def test_a_second_derivative_at_repeated_eigenvalues_is_refused() -> None:
