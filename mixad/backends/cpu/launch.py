@@ -229,7 +229,7 @@ def _result(launch: Launch, index: int, position: int) -> Result:
     return Result(
         position=position,
         dtype=accumulator(output.type).dtype,
-        memory=shape if is_empty else partial_shape(launch, output.reduced),
+        memory=shape if is_empty else partial_shape(launch.extents, launch.rows, output.reduced),
         summed=() if is_empty else tuple(a for a, is_sum in enumerate(output.reduced) if is_sum),
         shape=shape,
         final=launch.results[index],
