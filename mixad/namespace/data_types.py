@@ -53,10 +53,11 @@ def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
     for x in arrays:
         if not isinstance(x, Tracer) and not is_array(x):
             raise TracerError(f"{what} takes arrays, not a {type(x).__name__}: convert it first")
+    library = common_library(what, arrays)
     types = [scalar_type_of(x.dtype) for x in arrays]
     if types.count(types[0]) == len(types):
         return tuple(arrays)
-    common = promoted(common_library(what, arrays), what, [Typed(t, False) for t in types])
+    common = promoted(library, what, [Typed(t, False) for t in types])
     return tuple(_converted(x, common) for x in arrays)
 
 

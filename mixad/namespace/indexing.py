@@ -120,7 +120,7 @@ _GATHER = Rule(
 def _added(xp: Any, g: Any, shape: tuple[int, ...], positions: Any) -> Any:
     """Add in the order of the elements, in float64 where the library can.
 
-    ``add.at`` of NumPy is an order of magnitude slower than ``bincount``.
+    ``add.at`` is quick where nothing is cast on the way, and slow by a factor of 40 otherwise.
     """
     size, flat, at = math.prod(shape), xp.reshape(g, (-1,)), xp.reshape(positions, (-1,))
     library = library_of(g)
@@ -128,8 +128,9 @@ def _added(xp: Any, g: Any, shape: tuple[int, ...], positions: Any) -> Any:
         zeros = xp.zeros(size, dtype=g.dtype, device=device(g))
         return xp.reshape(zeros.index_put_((at,), flat, accumulate=True), shape)
     weights, at = (np.asarray(library.numpy_view(each)) for each in (flat, at))
-    sums = np.bincount(at, weights=weights, minlength=size).astype(weights.dtype)
-    return library.wrapped(sums.reshape(shape))
+    sums = np.zeros(size)
+    np.add.at(sums, at, weights.astype(sums.dtype, copy=False))
+    return library.wrapped(sums.astype(weights.dtype, copy=False).reshape(shape))
 
 
 _SCATTER_ADD = Rule(
