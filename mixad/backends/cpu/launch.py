@@ -174,7 +174,8 @@ class Binding:
 
 def _address(array: np.ndarray[Any, Any]) -> int:
     """Return where an array begins; `ndarray.ctypes` takes four times as long."""
-    if array.flags.carray:
+    flags = array.flags
+    if flags.c_contiguous and flags.writeable:  # in this order: NumPy warns of broadcast views
         return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # is a buffer
     return array.ctypes.data
 
