@@ -87,12 +87,15 @@ class _Forward:
         node: Any = self._trace.nodes[number]
         duals = [self._parent(parent) for parent in node.parents]
         tangents = [self._zero if dual is None else dual.tangents for dual in duals]
-        if isinstance(node, KernelNode):
+        is_still = all(tangent is None for along in tangents for tangent in along)
+        if isinstance(node, InputNode):
+            found = _always(self._seeds.get(id(node), tangents[0]))
+        elif is_still and all(dual is None or dual.value is None for dual in duals):
+            found = _always(self._zero)  # its value is read as it is, nothing would be recorded
+        elif isinstance(node, KernelNode):
             values = [self._argument(node, i, dual) for i, dual in enumerate(duals)]
             found = _pushed_kernel(node, values, tangents)
-        elif isinstance(node, InputNode):
-            found = _always(self._seeds.get(id(node), tangents[0]))
-        elif all(tangent is None for along in tangents for tangent in along):
+        elif is_still:
             found = _always(self._zero)
         elif isinstance(node, RuleNode) and node.rule.linear:
             arguments = [stripped(a, self._level) for a in node.arguments]
