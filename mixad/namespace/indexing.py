@@ -142,12 +142,29 @@ _SCATTER_ADD = Rule(
 )
 
 
+def _add_at(whole: Any, g: Any, key: _Key) -> bool:
+    if not is_writeable_array(whole):
+        return False
+    part = whole[_axes(key)]
+    part += library_of(g).xp.reshape(g, part.shape)
+    if not part.ndim:  # of NumPy a scalar, which is no view
+        whole[_axes(key)] = part
+    return True
+
+
+def _axes(key: _Key) -> _Key:
+    """Return a basic key without new axes: the standard assigns to none."""
+    axes = tuple(k for k in key if k is not None)
+    return axes if Ellipsis in axes else (*axes, Ellipsis)
+
+
 _GETITEM = Rule(
     "indexing",
     lambda xp, x, key: x[key],
     (lambda g, x, key: _place(g, tuple(x.shape), key),),
     fresh=True,
     linear="each",
+    add_into=_add_at,
 )
 
 
@@ -160,9 +177,7 @@ def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
     whole = xp.zeros(shape, dtype=g.dtype, device=device(g))
     if not is_writeable_array(whole):
         return _gathered(xp, g, shape, key)
-    axes = tuple(k for k in key if k is not None)  # the standard assigns to no new axes
-    if Ellipsis not in axes:
-        axes = (*axes, Ellipsis)
+    axes = _axes(key)
     whole[axes] = xp.reshape(g, whole[axes].shape)
     return whole
 

@@ -124,6 +124,10 @@ class Rule:
     linear : "each", "all" or None
         Whether the value is linear in each argument, the others fixed, or in all of them at once.
         Tangents then are values of the rule; otherwise they are cotangents transposed.
+    add_into : callable, optional
+        Of a rule with one argument: ``(whole, g, **static)`` adds the argument's cotangent to an
+        array, in place, and tells whether it could.  For cotangents that are mostly zeros: many
+        small parts of one array then cost what the parts do.
     """
 
     name: str
@@ -132,6 +136,7 @@ class Rule:
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
     linear: Literal["each", "all"] | None = None
+    add_into: Callable[..., bool] | None = None
 
     def argument(self, index: int) -> str:
         """Return what an argument is called in messages."""
@@ -184,6 +189,11 @@ class RuleNode:
         self.parents = parents
         self.results = (result,)
         self.fresh = rule.fresh
+
+    def pull_into(self, whole: Array, g: Array) -> bool:
+        """Add the cotangent of the one argument to an array, if the rule can; tell whether."""
+        add = self.rule.add_into
+        return add is not None and add(whole, g, **self.static)
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Apply the rule's formula for each parent that depends on the level."""
