@@ -7,7 +7,7 @@
     ├── KernelError                             something about the user's scalar function
     │   ├── KernelSyntaxError   SyntaxError     the function uses what cannot be compiled
     │   ├── KernelTypeError     TypeError       its types do not fit
-    │   │   └── KernelShapeError  ValueError  arrays do not broadcast
+    │   │   └── KernelShapeError ValueError     its arguments do not broadcast
     │   ├── KernelOverflowError OverflowError   a Python integer does not fit the array beside it
     │   ├── KernelIndexError    IndexError      an element reads outside an array or a tuple
     │   └── KernelGradientError TypeError       its gradient needs what mixad cannot give
