@@ -242,7 +242,7 @@ class KernelTypeError(KernelError, TypeError):
 
 
 class KernelShapeError(KernelTypeError, ValueError):
-    """Arrays do not broadcast; a ValueError, as NumPy raises, and like all wrong use a TypeError."""
+    """The arguments do not broadcast: a ValueError, as NumPy raises, and a TypeError too."""
 
 
 class KernelOverflowError(KernelError, OverflowError):
