@@ -13,7 +13,7 @@ from array_api_compat import device, is_writeable_array
 from mixad.backends.arrays import is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.manipulation import normalized_axes, reshape
-from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
 
 __all__ = ["gather", "getitem", "part_along", "positions_of", "scatter_add", "take",
@@ -139,6 +139,7 @@ _SCATTER_ADD = Rule(
     (lambda g, x, shape, positions: gather(g, positions),),
     fresh=True,
     linear="each",
+    shape=lambda xp, own, shape, positions: shape,
 )
 
 
@@ -158,13 +159,19 @@ def _axes(key: _Key) -> _Key:
     return axes if Ellipsis in axes else (*axes, Ellipsis)
 
 
+def _view(xp: Any, x: Any, key: _Key) -> Any:
+    return x[key]
+
+
 _GETITEM = Rule(
     "indexing",
-    lambda xp, x, key: x[key],
+    _view,
     (lambda g, x, key: _place(g, tuple(x.shape), key),),
     fresh=True,
     linear="each",
     add_into=_add_at,
+    shape=shape_of_view(_view),
+    is_view=True,
 )
 
 
@@ -204,6 +211,7 @@ _PLACE = Rule(
     _placed,
     (lambda g, x, shape, key: getitem(g, key),),
     linear="each",
+    shape=lambda xp, own, shape, key: shape,
 )
 
 

@@ -9,7 +9,7 @@ nobody holds any more is not computed, or not stored.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,10 +20,10 @@ from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Load, Var, walk_statements
 from mixad.scalar.types import F64
-from mixad.tape.cell import Cell
+from mixad.tape.cell import Cell, Pending
 from mixad.tape.forward_plan import Stored
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.making import make
+from mixad.tape.making import kernel_prepared, make
 from mixad.tape.node import Result, Rule, apply_rule, common_library
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept, locked
 
@@ -161,6 +161,10 @@ class KernelNode:
             if cell.pending is not None:
                 self.hold(cell)
                 make(self)
+
+    def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
+        """Return what has to be made first, and what makes the results, with nodes before them."""
+        return kernel_prepared(self)
 
     def store(self, stored: Stored) -> None:
         """Let cotangents go back through partials that are made now, with results that stay."""
@@ -317,7 +321,8 @@ def _surveyed(call: KernelCall, arguments: Sequence[Any]) -> _Survey:
         if isinstance(argument, Tracer):
             tracer, origin, cell = argument, argument.origin, argument.cell
             # What comes through another transform is pending elsewhere.
-            sources.append(origin if cell.pending is origin.node else cell)
+            is_own = isinstance(origin.node, KernelNode) and cell.pending is origin.node
+            sources.append(origin if is_own else cell)
             parents.append(origin)
             levels = origin.levels if origin.levels >= levels else levels | origin.levels
             if not cell.kind.weak:
