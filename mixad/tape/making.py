@@ -89,19 +89,19 @@ def _run(members: Sequence[KernelNode]) -> None:
     fusion = fuse(members, wanted)
     options = reduce(_shared, (node.options for node in members))
     values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
+    check = check_mode(root.levels)
     makers = {at: [(at, request.result) for request in members[at].outputs] for at, _ in wanted}
     is_whole = all(result in wanted for results in makers.values() for result in results)
     plan = storing_plan(members, fusion, requests, options) if is_whole else None
-    arrays: Sequence[Any]
     if plan is None:
         arrays = kernel_for((fusion.fused.program,), requests)(values, options.backend)
     else:
-        arrays, residuals = make_storing(plan, fusion, requests, values, options)
+        arrays, residuals = make_storing(plan, fusion, requests, values, options, check)
         for at, results in makers.items():
             outputs = list(map(wanted.index, results))
             members[at].store(Stored(plan, residuals, fusion.parents, fusion.shapes, outputs))
     for (_, _, cell, _), array in zip(live, arrays, strict=False):
-        cell.fill(array, check_mode(root.levels))
+        cell.fill(array, check)
 
 
 def _run_passes(siblings: Sequence[KernelNode]) -> None:
