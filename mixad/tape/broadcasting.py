@@ -12,7 +12,7 @@ from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import record
-from mixad.tape.node import Rule, apply_rule
+from mixad.tape.node import Node, Result, Rule, RuleNode, Shaped, apply_rule
 from mixad.tape.tracer import Origin, Tracer, check_alive
 
 __all__ = ["broadcast_to", "sum_to"]
@@ -42,10 +42,15 @@ def sum_to(x: Any, shape: Shape) -> Any:
     total = None if pending is None else pending.total(x.cell, shape)
     if total is None:
         return record(_summing(x.cell.type, shape), (x,))[0].traced(0)
-    # What the node does not know as its own takes the sum's cotangent as it is: it broadcasts.
-    is_own = x.origin.node is pending
-    origin = Origin(x.origin.node, total.output, x.origin.levels) if is_own else x.origin
-    return type(x)(total, origin)
+    if x.origin.node is pending:
+        node: Node = pending
+        output = total.output
+    else:  # it is pending elsewhere: another kernel makes the sum than says where it comes from
+        result = Result(total.shape, total.kind, total.device)
+        argument = Shaped(tuple(x.shape), x.dtype)
+        node = RuleNode(_SUM_TO, (argument,), {"shape": shape}, (x.origin,), result)
+        output = 0
+    return type(x)(total, Origin(node, output, x.origin.levels))
 
 
 def broadcast_to(x: Any, shape: Shape) -> Any:
@@ -53,6 +58,11 @@ def broadcast_to(x: Any, shape: Shape) -> Any:
     return x if tuple(x.shape) == shape else apply_rule(_BROADCAST_TO, x, shape=shape)
 
 
+_SUM_TO = Rule(
+    "sum",
+    lambda xp, x, shape: sum_to(x, shape),
+    (lambda g, x, shape: g,),  # it broadcasts
+)
 _BROADCAST_TO = Rule(
     "broadcast_to",
     lambda xp, x, shape: xp.broadcast_to(x, shape),

@@ -330,15 +330,21 @@ def _with_ancestors(root: KernelNode) -> list[KernelNode]:
     if root.siblings:
         return [root]
     options, cost = root.options, root.call.cost
-    found = {id(root)}
+    found, left = {id(root)}, set[int]()
     order: list[KernelNode] = []
     stack: list[tuple[KernelNode, Iterator[Any]]] = [(root, iter(root.arguments))]
     while stack:
         arguments = stack[-1][1]
         for source in arguments:
-            if type(source) is not Origin or id(source.node) in found or not may_fuse(source, root):
+            if type(source) is not Origin or id(source.node) in found:
                 continue
             producer = _producer(source)
+            if not may_fuse(source, root):
+                if is_readable_inside(source):
+                    left.add(id(producer))  # its reader may have its place in the order already
+                continue
+            if id(producer) in left:
+                continue
             shared = common_options(options, producer.options)
             if shared is None or not fits(len(found), cost, producer.call):
                 continue

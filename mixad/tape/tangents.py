@@ -13,6 +13,7 @@ from functools import lru_cache, reduce
 from operator import add
 from typing import Any, NamedTuple, TypeAlias
 
+from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.backward import backward
 from mixad.tape.broadcasting import broadcast_to, sum_to
@@ -65,7 +66,8 @@ def carry_forward(
         For each output.
     """
     trace = Trace(level, [(origin, None) for origin in outputs])
-    forward = _Forward(level, own, trace, {id(n): s for n, s in zip(inputs, seeds, strict=True)})
+    by_input = {id(node): along for node, along in zip(inputs, seeds, strict=True)}
+    forward = _Forward(level, own, trace, outputs, by_input)
     for number in trace.inputs_first(level, outputs):
         forward.visit(number)
     return [forward.dual(origin) for origin in outputs]
@@ -74,10 +76,18 @@ def carry_forward(
 class _Forward:
     """One forward pass: ``_found`` has a function of the output's index for each visited node."""
 
-    def __init__(self, level: Level, own: Level, trace: Trace, seeds: dict[int, Tangents]) -> None:
+    def __init__(
+        self,
+        level: Level,
+        own: Level,
+        trace: Trace,
+        outputs: Sequence[Origin],
+        seeds: dict[int, Tangents],
+    ) -> None:
         self._level = level
         self._own = own
         self._trace = trace
+        self._outputs = outputs
         self._seeds = seeds
         self._zero: Tangents = (None,) * len(next(iter(seeds.values()), ()))
         self._found: dict[int, Callable[[int], Dual]] = {}
@@ -88,11 +98,10 @@ class _Forward:
         duals = [self._parent(parent) for parent in node.parents]
         tangents = [self._zero if dual is None else dual.tangents for dual in duals]
         if isinstance(node, KernelNode):
-            values = [self._argument(node, i, dual) for i, dual in enumerate(duals)]
-            found = _pushed_kernel(node, values, tangents)
+            found = self._pushed(node, duals, tangents)
         elif isinstance(node, InputNode):
             found = _always(self._seeds.get(id(node), tangents[0]))
-        elif all(tangent is None for along in tangents for tangent in along):
+        elif not any(map(_moves, tangents)):
             found = _always(self._zero)
         elif isinstance(node, RuleNode) and node.rule.linear:
             arguments = [stripped(a, self._level) for a in node.arguments]
@@ -101,6 +110,25 @@ class _Forward:
         else:
             found = _transposed(node, self._level, tangents)
         self._found[number] = found
+
+    def _pushed(
+        self, node: KernelNode, duals: Sequence[Dual | None], tangents: Sequence[Tangents]
+    ) -> Callable[[int], Dual]:
+        """Record a kernel node on dual chunks, if anything that it reads is traced."""
+        values = [self._argument(node, i, dual) for i, dual in enumerate(duals)]
+        moving = tuple([i for i, along in enumerate(tangents) if _moves(along)])
+        program = node.call.passes[0]
+        if program.has_named_loops:
+            warn_of_decided_results(program, moving, self._read(node))
+        if moving or any(isinstance(value, Tracer) for value in values):
+            return _pushed_kernel(node, values, tangents)
+        return _always(self._zero)
+
+    def _read(self, node: KernelNode) -> tuple[int, ...]:
+        """Return which results of a kernel node the outputs of the transform depend on."""
+        parents = (parent for other in self._trace.nodes for parent in other.parents)
+        read = {p.output for p in (*parents, *self._outputs) if p is not None and p.node is node}
+        return tuple(sorted({node.outputs[output].result for output in read}))
 
     def dual(self, origin: Origin) -> Dual:
         """Return what was found of a value."""
@@ -119,6 +147,10 @@ class _Forward:
         # An array would be no Python number any more.
         origin = Origin(InputNode(self._own, None), 0, frozenset((self._own,)))
         return node.tracer_type(source, origin)
+
+
+def _moves(along: Tangents) -> bool:
+    return any(tangent is not None for tangent in along)
 
 
 def _always(tangents: Tangents) -> Callable[[int], Dual]:

@@ -123,6 +123,26 @@ def refuse_library_of_cotangent():
     mixad.value_and_vjp(lambda x: x * x, (X,), STRICT)
 
 
+def refuse_single_tangent():
+    mixad.jvp(squares, (X,), X)
+
+
+def refuse_number_of_tangents():
+    mixad.jvp(product, (X, X), (X,))
+
+
+def refuse_structure_of_tangent():
+    mixad.jvp(squares, (X,), ([X],))
+
+
+def refuse_shape_of_tangent():
+    mixad.linearize(squares, X)[1](np.ones(2))
+
+
+def refuse_text_as_tangent():
+    mixad.jvp(squares, (X,), ("text",))
+
+
 # -- values that are differentiated ----------------------------------------------------------------
 
 
