@@ -395,8 +395,8 @@ def broadcast(
     placement : str
         When partials are computed.  ``"reverse"``: in the backward pass, from the inputs; nothing
         but these is kept.  ``"forward"``: with the values, stored, multiplied by the cotangents
-        later; it pays for functions that are dear and inputs that are all of the full shape.
-        ``"auto"`` is ``"reverse"`` so far.
+        later.  ``"auto"``: in the backward pass, unless a value is needed before its cotangent is
+        known and storing partials takes less time than computing a dear function again.
     chunk : int, optional
         Most inputs that one pass differentiates with respect to, from 1 to 10; by default as few
         passes as can be, of even size.  Fewer at once need fewer registers, and repeat the values.

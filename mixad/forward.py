@@ -139,7 +139,7 @@ class Recorded(NamedTuple):
         """
         leaves, structure = self.outputs
         around = self.outputs.around(self.level)
-        with Level(self.level.name) as own:
+        with Level(self.level.name, is_reverse=False) as own:
             duals = self._duals(own, directions)
         tangents = [
             [
@@ -195,7 +195,7 @@ class Recorded(NamedTuple):
 
 def recorded(name: str, f: Function, primals: Sequence[Any], has_aux: bool) -> tuple[Recorded, Any]:
     """Call a function on tracers; return what was recorded, and its aux."""
-    with Level(name) as level:
+    with Level(name, is_reverse=False) as level:
         inputs = lifted(level, list(primals), range(len(primals)))
         outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
     return Recorded(level, inputs, outputs), returned_aux(aux, level)

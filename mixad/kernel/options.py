@@ -27,7 +27,7 @@ class KernelOptions:
         so far, or as mixad chooses (``"auto"``).
     placement : str
         When partials are computed: with the primal (``"forward"``), in the backward pass
-        (``"reverse"``), or as mixad chooses (``"auto"``), so far always in the backward pass.
+        (``"reverse"``), or as mixad chooses (``"auto"``).
     chunk : int or None
         Most active inputs in one pass; None: as few passes as can be.
     backend : str or None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mixad.kernel.spec import Indexed, KernelSpec, Launch, Operand, Output, OutputRequest, Step
-from mixad.kernel.tiling import tile_rows
+from mixad.kernel.tiling import partial_shape, tile_rows
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
@@ -15,6 +15,10 @@ __all__ = ["DEFAULT_CACHE_BYTES", "Layout", "broadcast_strides", "plan", "summed
 
 DEFAULT_CACHE_BYTES = 8 << 20
 """Taken for the last-level cache where neither the system nor a backend tells its size."""
+
+
+_MOST_PARTIALS = 100
+"""Elements of the broadcast shape for each partial sum that the tiles may leave."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,17 @@ def plan(
         None if lay is None or kind != "lane" else broadcast_strides(lay, shape)
         for lay, kind in zip(layouts, kinds, strict=True)
     ]
+    summed = [summed_axes(r.shape, shape) for r in requests]
     order = _loop_order(shape, [s for s in strides if s is not None])
-    nest = _nest(order, shape, strides, [summed_axes(r.shape, shape) for r in requests])
+    nest = _nest(order, shape, strides, summed)
+    if _left_by_tiles(nest) * _MOST_PARTIALS > math.prod(shape):
+        others = [_nest(o, shape, strides, summed) for o in _other_orders(order)]
+        nest = min([nest, *others], key=_left_by_tiles)
     spec = _spec(passes, requests, layouts, nest, cache_bytes)
     return Launch(
         spec=spec,
         shape=shape,
-        order=order,
+        order=nest.order,
         extents=nest.extents,
         rows=tile_rows(nest.extents, [output.reduced for output in spec.outputs]),
         strides=nest.strides,
@@ -124,8 +132,12 @@ class _Axis:
 
 @dataclass(frozen=True)
 class _Nest:
-    """The merged axes, outermost first: extents, strides of each param, which each output sums."""
+    """The merged axes, outermost first: extents, strides of each param, which each output sums.
 
+    ``order`` are the axes before they were merged.
+    """
+
+    order: tuple[int, ...]
     extents: tuple[int, ...]
     strides: tuple[tuple[int, ...] | None, ...]
     summed: tuple[tuple[bool, ...], ...]
@@ -142,14 +154,31 @@ def _loop_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> t
     return tuple(sorted(range(len(shape)), key=lambda axis: -weight(axis)))
 
 
+def _other_orders(order: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the orders with another axis around the innermost loop, which goes as it went."""
+    *outer, last = order
+    return [(*outer[:k], *outer[k + 1 :], outer[k], last) for k in range(len(outer) - 1)]
+
+
+def _left_by_tiles(nest: _Nest) -> int:
+    """Return how many partial sums are left to be added up after the kernel."""
+    rows = tile_rows(nest.extents, nest.summed)
+    return sum(
+        math.prod(partial_shape(nest.extents, rows, summed))
+        for summed in nest.summed
+        if any(summed)
+    )
+
+
 def _nest(
-    order: Sequence[int],
+    order: tuple[int, ...],
     shape: tuple[int, ...],
     strides: Sequence[tuple[int, ...] | None],
     summed: Sequence[tuple[bool, ...]],
 ) -> _Nest:
     axes = _merged(order, shape, strides, summed)
     return _Nest(
+        order,
         tuple(axis.extent for axis in axes),
         tuple(
             None if s is None else tuple(axis.strides[k] for axis in axes)

@@ -61,21 +61,32 @@ def tile_count(launch: Launch) -> int:
     return 0 if 0 in launch.shape else math.prod(launch.extents[:-2]) * runs * blocks
 
 
-def partial_shape(launch: Launch, reduced: Sequence[bool]) -> tuple[int, ...]:
-    """Return the shape of what the tiles leave of an output: one axis for each of the loop nest."""
-    shape = list(launch.extents)
+def partial_shape(extents: Sequence[int], rows: int, reduced: Sequence[bool]) -> tuple[int, ...]:
+    """Return the shape of what the tiles leave of an output: one axis for each of the loop nest.
+
+    ``rows`` is how many rows make a run.
+    """
+    shape = list(extents)
     if reduced[-1]:
-        shape[-1] = tile_blocks(launch)
+        shape[-1] = _blocks(extents)
     if len(shape) > 1 and reduced[-2]:
-        shape[-2] = tile_runs(launch)
+        shape[-2] = _runs(extents, rows)
     return tuple(shape)
 
 
 def tile_blocks(launch: Launch) -> int:
     """Return how many blocks a row has."""
-    return max(1, -(-launch.extents[-1] // BLOCK))
+    return _blocks(launch.extents)
 
 
 def tile_runs(launch: Launch) -> int:
     """Return how many runs the last outer axis has."""
-    return -(-launch.extents[-2] // launch.rows) if len(launch.extents) > 1 else 1
+    return _runs(launch.extents, launch.rows)
+
+
+def _blocks(extents: Sequence[int]) -> int:
+    return max(1, -(-extents[-1] // BLOCK))
+
+
+def _runs(extents: Sequence[int], rows: int) -> int:
+    return -(-extents[-2] // rows) if len(extents) > 1 else 1

@@ -6,16 +6,14 @@ group joins it; the group is pulled back, by one kernel, when something else nee
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Group
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import InputNode, PulledNode
+from mixad.tape.remembered import Remembered
 from mixad.tape.schedule import Cotangent, NodeStep, Pass, Step
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin
@@ -65,7 +63,7 @@ def _steps(
     """Return the steps of a backward pass; each is taken before the next one is asked for."""
     known = None if trace.key is None else _KNOWN.get(trace.key)
     if known is not None:
-        return known[1]
+        return known
     steps = _Walk(level, trace, outputs, under_way).steps()
     return steps if trace.key is None else _remembered(trace.key, len(trace.nodes), steps)
 
@@ -76,27 +74,11 @@ def _remembered(key: tuple[object, ...], nodes: int, steps: Iterator[Step]) -> I
     for step in steps:
         taken.append(step)
         yield step
-    with _lock:
-        _KNOWN[key] = nodes, taken
-        while sum(count for count, _ in _KNOWN.values()) > _MOST_NODES:
-            _KNOWN.popitem(last=False)
+    _KNOWN.keep(key, nodes, taken)
 
 
-_KNOWN: OrderedDict[tuple[object, ...], tuple[int, Sequence[Step]]] = OrderedDict()
-"""By the key of a trace, how many nodes it has and the steps of its backward pass."""
-
-_lock = threading.Lock()
-"""Held for moments, to change what is remembered."""
-
-
-def _unlock() -> None:
-    """Start anew in a forked child, where a thread of its parent may have held the lock."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
+_KNOWN: Remembered[Sequence[Step]] = Remembered(_MOST_NODES)
+"""By the key of a trace the steps of its backward pass, which weigh as many as it has nodes."""
 
 
 class _Walk:
@@ -122,9 +104,11 @@ class _Walk:
         self._pass = under_way
         self._waiting = trace.consumers
         self._kernels: list[KernelNode] = []  # ready, may join a group
-        self._others: list[KernelNode | PulledNode] = []  # ready, need what open groups give
+        self._others: list[int] = []  # numbers of those that are ready, but need what groups give
         self._groups: dict[Group, None] = {}  # open, in the order of their beginning
-        self._readers: dict[int, list[tuple[Group, Origin]]] = {}  # open groups that read a node
+        self._readers: dict[
+            int, list[tuple[Group, Origin]]
+        ] = {}  # by number: open groups that read it
         for origin in outputs:
             self._arrive(origin, None)
 
@@ -142,27 +126,28 @@ class _Walk:
 
     def _arrive(self, origin: Origin, reader: Group | None) -> None:
         """Note that a consumer of a node has been visited; ``reader``: and joined a group."""
-        node = origin.node
+        number = self._trace.numbers[id(origin.node)]
         if reader is not None:
-            self._readers.setdefault(id(node), []).append((reader, origin))
-        number = self._trace.numbers[id(node)]
+            self._readers.setdefault(number, []).append((reader, origin))
         self._waiting[number] -= 1
         if not self._waiting[number]:
+            node = self._trace.nodes[number]
             if isinstance(node, KernelNode):
                 self._kernels.append(node)
             elif not (isinstance(node, InputNode) and node.level is self._level):
-                self._others.append(cast("PulledNode", node))
+                self._others.append(number)
 
     def _join(self, node: KernelNode) -> None:
         """Let a kernel node join the group that reads it, or one that reads what it reads."""
-        readers = self._readers.pop(id(node), None)
+        number = self._trace.numbers[id(node)]
+        readers = self._readers.pop(number, None)
         if readers is not None:
             readers = [each for each in readers if each[0].members]
         active = [p for p in node.parents if p is not None and self._level in p.levels]
         group = self._open_group(node, readers, active)
         if readers and any(reader is not group for reader, _ in readers):
-            self._readers[id(node)] = readers
-            self._others.append(node)  # what it needs is not there yet
+            self._readers[number] = readers
+            self._others.append(number)  # what it needs is not there yet
             return
         if group is None:
             group = Group(self._level, node, active)
@@ -191,21 +176,21 @@ class _Walk:
 
     def _last_reader(self, parent: Origin) -> Group | None:
         """Return the open group that was the last to read a value; None if there is none."""
-        readers = self._readers.get(id(parent.node))
+        readers = self._readers.get(self._trace.numbers[id(parent.node)])
         if readers:
             group, origin = readers[-1]
             if group.members and origin.output == parent.output:
                 return group
         return None
 
-    def _pull(self, node: KernelNode | PulledNode) -> Iterator[Step]:
+    def _pull(self, number: int) -> Iterator[Step]:
         """Visit a node that needs its cotangents now."""
-        for group, _ in self._readers.pop(id(node), ()):
+        for group, _ in self._readers.pop(number, ()):
             yield from self._close(group)
+        node: KernelNode | PulledNode = self._trace.nodes[number]
         if isinstance(node, KernelNode):
             self._join(node)
             return
-        number = self._trace.numbers[id(node)]
         parents = [p if p is not None and self._level in p.levels else None for p in node.parents]
         if number in self._pass.found:
             yield NodeStep(number, tuple([p and self._trace.place(p) for p in parents]))

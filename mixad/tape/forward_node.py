@@ -14,10 +14,10 @@ from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.cell import Cell
-from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
+from mixad.tape.forward_plan import ForwardPlan, Stored, plan_contraction, plan_forward
 from mixad.tape.gradient_plan import GradientPlan, planned
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.kernel_node import record
+from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.node import Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 
@@ -29,56 +29,50 @@ class ForwardNode:
 
     Parameters
     ----------
-    plan : ForwardPlan
-        Where the partials are.
-    residuals : sequence
-        The arguments, then the stored arrays: tracers, cells, held arrays and numbers; None for
-        those that are no partials.
-    parents : tuple of (Origin or None)
-        Where the arguments came from.
+    stored : Stored
+        The partials.
     shape : tuple of int
         The broadcast shape.
-    shapes : tuple of tuple
-        Shapes of the arguments.
     results : sequence of Result
         What the outputs are.
     options : KernelOptions
         The user's overrides.
     """
 
-    __slots__ = ("fresh", "options", "parents", "plan", "residuals", "results", "shape",
-                 "shapes", "structure")  # fmt: skip
+    __slots__ = ("options", "parents", "results", "shape", "stored", "structure")
+    fresh = True
 
     def __init__(
-        self,
-        plan: ForwardPlan,
-        residuals: Sequence[Any],
-        parents: tuple[Origin | None, ...],
-        shape: Shape,
-        shapes: tuple[Shape, ...],
-        results: Sequence[Result],
-        options: KernelOptions,
+        self, stored: Stored, shape: Shape, results: Sequence[Result], options: KernelOptions
     ) -> None:
-        self.plan = self.structure = plan
-        self.residuals = residuals
-        self.parents = parents
+        self.stored = stored
         self.shape = shape
-        self.shapes = shapes
-        self.results = results
         self.options = options
-        self.fresh = True
+        self.parents = tuple(stored.parents)
+        self.results = results
+        self.structure = (stored.plan, tuple(stored.outputs))
+
+    @classmethod
+    def of(cls, node: KernelNode) -> ForwardNode:
+        """Return the node of a kernel whose results were made with their partials."""
+        assert node.stored is not None
+        return cls(node.stored, node.shape, node.results, node.options)
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Run, or record, the contraction of the partials with the cotangents."""
+        stored = self.stored
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
-        given = {m: g for m, g in enumerate(cotangents) if g is not None}
-        if self.plan.program.has_named_loops:
-            warn_of_decided_results(self.plan.program, wrt, tuple(given))
-        own = (self.shapes[i] for i in wrt)
+        given: dict[int, Any] = {}
+        for output, g in zip(stored.outputs, cotangents, strict=False):
+            if g is not None:
+                given[output] = given[output] + g if output in given else g
+        if stored.plan.program.has_named_loops:
+            warn_of_decided_results(stored.plan.program, wrt, tuple(given))
+        own = (stored.shapes[i] for i in wrt)
         shapes = tuple(None if shape == self.shape else shape for shape in own)
-        plan = _contraction(self.plan, wrt, tuple(given), shapes)
-        values = [*self.residuals, *given.values()]
-        count = len(self.residuals)
+        plan = _contraction(stored.plan, wrt, tuple(given), shapes)
+        values = [*stored.residuals, *given.values()]
+        count = len(stored.residuals)
         kept = [_seen(values[i], level) if i < count else values[i] for i in plan.kept]
         arrays = plan.arrays(kept, self.shape, self.options)
         gradients: list[Any] = [None] * len(self.parents)
@@ -125,13 +119,14 @@ def record_forward(
     traced = [node.traced(k) for node in nodes for k in range(len(node.outputs))]
     cells = [t.cell for t in traced]
     # To a single transform the stored arrays are constants: then nothing differentiates them.
-    stored = cells if len(first.levels) == 1 else traced
+    made = cells if len(first.levels) == 1 else traced
     given = [_residual(a, s) for a, s in zip(arguments, first.arguments, strict=True)]
     read = plan.read
-    residuals = [r if i in read else None for i, r in enumerate((*given, *stored))]
+    residuals = [r if i in read else None for i, r in enumerate((*given, *made))]
     shapes = tuple(tuple(getattr(a, "shape", ())) for a in arguments)
     results = [Result(first.shape, c.kind, c.device) for c in cells[: len(program.outputs)]]
-    node = ForwardNode(plan, residuals, first.parents, first.shape, shapes, results, options)
+    stored = Stored(plan, residuals, first.parents, shapes, range(len(results)))
+    node = ForwardNode(stored, first.shape, results, options)
     outputs = [
         first.tracer_type(cells[m], Origin(node, m, first.levels))
         for m in range(len(program.outputs))
@@ -146,4 +141,4 @@ def _residual(argument: Any, source: Any) -> Any:
 
 def _seen(residual: Any, level: Level) -> Any:
     """Return a residual as the transforms around ``level`` see it."""
-    return residual.array if isinstance(residual, Cell) else stripped(residual, level)
+    return residual.value if isinstance(residual, Cell) else stripped(residual, level)

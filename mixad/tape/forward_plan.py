@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.build import Builder
@@ -20,7 +21,10 @@ from mixad.scalar.pushforward import pushforward
 from mixad.scalar.simplify import without_dead_code
 from mixad.tape.pullback_plan import PullbackPlan
 
-__all__ = ["ForwardPlan", "plan_contraction", "plan_forward"]
+if TYPE_CHECKING:
+    from mixad.tape.tracer import Origin
+
+__all__ = ["ForwardPlan", "Stored", "plan_contraction", "plan_forward"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,32 @@ class ForwardPlan:
         return frozenset(
             place for row in self.partials for place in row.values() if isinstance(place, int)
         )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stored:
+    """Partials that have been made, or will be when a call runs.
+
+    Attributes
+    ----------
+    plan : ForwardPlan
+        Where they are.
+    residuals : sequence
+        The arguments, then the stored arrays: tracers, cells, held arrays and numbers; None for
+        those that are no partials.
+    parents : sequence of (Origin or None)
+        Where the arguments came from.
+    shapes : sequence of tuple
+        Shapes of the arguments.
+    outputs : sequence of int
+        For each output of the node, which one of the broadcast it is, or is a sum of.
+    """
+
+    plan: ForwardPlan
+    residuals: Sequence[Any]
+    parents: Sequence[Origin | None]
+    shapes: Sequence[tuple[int, ...]]
+    outputs: Sequence[int]
 
 
 def plan_forward(program: Program, wrt: tuple[int, ...], options: KernelOptions) -> ForwardPlan:

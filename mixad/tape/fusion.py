@@ -7,27 +7,25 @@ its key, and everything derived from it is kept with it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mixad.backends.execute import kernel_for
+from mixad.kernel.cost import block_cost
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
-from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program, Var
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
-from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
-from mixad.tape.tracer import Origin, check_mode
+from mixad.tape.kernel_call import KernelCall, Shape
+from mixad.tape.tracer import Origin
 
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike", "make",
-           "may_fuse", "value_of"]  # fmt: skip
+__all__ = ["FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike",
+           "is_readable_inside", "may_fuse", "producer_of", "value_of"]  # fmt: skip
 
 MOST_NODES = 32
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed
@@ -37,15 +35,17 @@ DEAR = 500
 """What programs cost, per element, that are not put into one kernel with each other: nothing is
 gained, for the arrays between them are cheap beside them, and registers are short."""
 
-_CHEAP = 20
-"""Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
-
 
 @dataclass(frozen=True, eq=False)
 class FusedProgram:
     """The program of some fused nodes; the same object for the same nodes, so that it is a key."""
 
     program: Program
+
+    @cached_property
+    def cost(self) -> int:
+        """What one element costs, as `mixad.kernel.cost` counts."""
+        return block_cost(self.program.body)
 
 
 class Fusion(NamedTuple):
@@ -95,7 +95,7 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
         for index, source in enumerate(node.arguments):
             kind = node.call.kinds[index]
             if type(source) is Origin:
-                producer = _producer(source)
+                producer = producer_of(source)
                 inside = position.get(id(producer))
                 if inside is not None and is_readable_inside(source):
                     reads.append(_internal(inside, producer.outputs[source.output].result))
@@ -180,7 +180,7 @@ def _fused_program(
 
 def is_readable_inside(source: Origin) -> bool:
     """Whether a value is one for each element, made with its node's kernel alone."""
-    node = _producer(source)
+    node = producer_of(source)
     return node.outputs[source.output].shape is None and not node.siblings
 
 
@@ -200,7 +200,7 @@ def may_fuse(source: Origin, reader: KernelNode) -> bool:
     Not what has been made, which is read; and not along an edge that a running transform is taken
     off: through it, that transform would see what it shall not.
     """
-    node = _producer(source)
+    node = producer_of(source)
     return (
         is_alike(node, reader)
         and is_readable_inside(source)
@@ -212,7 +212,7 @@ def may_fuse(source: Origin, reader: KernelNode) -> bool:
     )
 
 
-def _producer(source: Origin) -> KernelNode:
+def producer_of(source: Origin) -> KernelNode:
     """Return what makes a value that was pending when it was read: always a kernel node."""
     return source.node  # type: ignore[return-value]
 
@@ -224,135 +224,6 @@ def common_options(one: KernelOptions, other: KernelOptions) -> KernelOptions | 
     return other if one in (DEFAULT_OPTIONS, other) else None
 
 
-def make(root: KernelNode) -> None:
-    """Make the results of a node that someone holds, after those that it reads from outside."""
-    stack = [root]
-    while stack:
-        members = _with_ancestors(stack[-1])
-        before = _pending_leaves(members)
-        if before:
-            stack += before
-        else:
-            stack.pop()
-            _run(members)
-
-
-def _pending_leaves(members: Sequence[KernelNode]) -> list[KernelNode]:
-    """Return the nodes that have to be made first; they keep what is read of them."""
-    inside = {id(node) for node in members}
-    found: dict[int, KernelNode] = {}
-    for node in members:
-        for source in node.arguments:
-            if type(source) is Cell:
-                pending = source.pending
-            elif type(source) is Origin and not (
-                id(source.node) in inside and is_readable_inside(source)
-            ):
-                pending = _producer(source).keep(source.output).pending
-            else:
-                continue
-            if pending is not None:
-                found[id(pending)] = pending
-    return list(found.values())
-
-
-def _run(members: Sequence[KernelNode]) -> None:
-    """Make, in one kernel, all results of some nodes that someone holds."""
-    root = members[-1]
-    if root.siblings:
-        _run_passes([node for held in root.siblings if (node := held()) is not None])
-        return
-    _keep_for_others(members)
-    live = [(at, *each) for at, node in enumerate(members) for each in node.live()]
-    if not live:
-        return
-    wanted = list(dict.fromkeys((at, request.result) for at, _, _, request in live))
-    requests = tuple(
-        OutputRequest(0, wanted.index((at, request.result)), request.shape)
-        for at, _, _, request in live
-    )
-    fusion = fuse(members, wanted)
-    values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
-    options = reduce(_shared, (node.options for node in members))
-    arrays = kernel_for((fusion.fused.program,), requests)(values, options.backend)
-    for (_, _, cell, _), array in zip(live, arrays, strict=True):
-        cell.fill(array, check_mode(root.levels))
-
-
-def _run_passes(siblings: Sequence[KernelNode]) -> None:
-    """Make the results of several passes that someone holds."""
-    live = [(at, *each) for at, node in enumerate(siblings) for each in node.live()]
-    if not live:
-        return
-    passes = tuple(node.call.passes[0] for node in siblings)
-    requests = tuple(OutputRequest(at, r.result, r.shape) for at, _, _, r in live)
-    sources = [
-        _producer(s).cell(s.output) if type(s) is Origin else s for s in siblings[0].arguments
-    ]
-    values = kernel_values(passes[0], [value_of(s) for s in sources])
-    arrays = kernel_for(passes, requests)(values, siblings[0].options.backend)
-    for (_, _, cell, _), array in zip(live, arrays, strict=True):
-        cell.fill(array, check_mode(siblings[0].levels))
-
-
-def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
-    shared = common_options(one, other)
-    assert shared is not None
-    return shared
-
-
-def _keep_for_others(members: Sequence[KernelNode]) -> None:
-    """Keep results that nodes outside read too, where reading is cheaper than computing again."""
-    inside = Counter(id(s.node) for node in members for s in node.arguments if type(s) is Origin)
-    costs: dict[int, int] = {}
-    for node in members[:-1]:
-        cost = node.call.cost + sum(
-            costs.get(id(s.node), 0) for s in node.arguments if type(s) is Origin
-        )
-        costs[id(node)] = cost
-        if cost > _CHEAP and node.uses > inside[id(node)]:
-            for output, request in enumerate(node.call.outputs):
-                if request.shape is None:
-                    node.keep(output)
-
-
 def fits(count: int, cost: int, call: KernelCall) -> bool:
     """Whether a call fits into one kernel with so many others that cost so much."""
     return count < MOST_NODES and min(cost, call.cost) < DEAR
-
-
-def _with_ancestors(root: KernelNode) -> list[KernelNode]:
-    """Return a pending node and the pending nodes before it that are made in its kernel.
-
-    Each comes after those whose results it reads.  An ancestor is fused if it is computed over
-    the same shape, nothing has made its result, and the kernel is not too long.
-    """
-    if root.siblings:
-        return [root]
-    options, cost = root.options, root.call.cost
-    found, left = {id(root)}, set[int]()
-    order: list[KernelNode] = []
-    stack: list[tuple[KernelNode, Iterator[Any]]] = [(root, iter(root.arguments))]
-    while stack:
-        arguments = stack[-1][1]
-        for source in arguments:
-            if type(source) is not Origin or id(source.node) in found:
-                continue
-            producer = _producer(source)
-            if not may_fuse(source, root):
-                if is_readable_inside(source):
-                    left.add(id(producer))  # its reader may have its place in the order already
-                continue
-            if id(producer) in left:
-                continue
-            shared = common_options(options, producer.options)
-            if shared is None or not fits(len(found), cost, producer.call):
-                continue
-            options = shared
-            cost += producer.call.cost
-            found.add(id(producer))
-            stack.append((producer, iter(producer.arguments)))
-            break
-        else:
-            order.append(stack.pop()[0])
-    return order

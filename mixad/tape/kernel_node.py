@@ -21,9 +21,10 @@ from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Load, Var, walk_statements
 from mixad.scalar.types import F64
 from mixad.tape.cell import Cell
-from mixad.tape.fusion import make
+from mixad.tape.forward_plan import Stored
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.node import Rule, apply_rule, common_library
+from mixad.tape.making import make
+from mixad.tape.node import Result, Rule, apply_rule, common_library
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept, locked
 
 __all__ = ["KernelNode", "record"]
@@ -62,11 +63,14 @@ class KernelNode:
         held; empty for a call of one pass.  They are not fused with others.
     uses : int
         How many nodes have been recorded that read a pending result.
+    stored : Stored or None
+        Partials that were made with the results; then the results stay, and cotangents go back
+        through the partials.
     """
 
     __slots__ = ("__weakref__", "_cells", "_kept", "arguments", "call", "device", "levels",
-                 "library", "options", "outputs", "parents", "shape", "siblings", "tracer_type",
-                 "uses", "weak")  # fmt: skip
+                 "library", "options", "outputs", "parents", "shape", "siblings", "stored",
+                 "tracer_type", "uses", "weak")  # fmt: skip
 
     def __init__(
         self,
@@ -94,6 +98,7 @@ class KernelNode:
         self.outputs = list(call.outputs)
         self.siblings: tuple[weakref.ref[KernelNode], ...] = ()
         self.uses = 0
+        self.stored: Stored | None = None
         self._cells: list[weakref.ref[Cell] | None] = [None] * len(self.outputs)
         self._kept: dict[int, Cell] = {}
 
@@ -156,6 +161,24 @@ class KernelNode:
             if cell.pending is not None:
                 self.hold(cell)
                 make(self)
+
+    def store(self, stored: Stored) -> None:
+        """Let cotangents go back through partials that are made now, with results that stay."""
+        self.stored = stored
+        for output, cell, _ in self.live():
+            self._kept[output] = cell
+
+    @property
+    def results(self) -> list[Result]:
+        """What the outputs are."""
+        return [
+            Result(
+                self.shape if request.shape is None else request.shape,
+                self.call.kind(request.result, self.library, self.weak),
+                self.device,
+            )
+            for request in self.outputs
+        ]
 
     def hold(self, cell: Cell) -> None:
         """Hold one of the cells for as long as the node is."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from mixad.kernel.options import DEFAULT_OPTIONS
 from mixad.tape.cell import Cell
+from mixad.tape.forward_node import ForwardNode
 from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import InputNode, Node, PulledNode
@@ -33,8 +34,8 @@ class Trace:
     Attributes
     ----------
     nodes : list of (Node or None)
-        In the order in which they are found from the outputs; None once a node has been visited,
-        so that what only it holds is let go.
+        In the order in which they are found from the outputs, those with stored partials as such;
+        None once a node has been visited, so that what only it holds is let go.
     numbers : dict
         The position of a node by its id.
     consumers : list of int
@@ -106,6 +107,8 @@ class Trace:
         """Count a consumer of a node; return the node's number."""
         number = self.numbers.setdefault(id(node), len(self.nodes))
         if number == len(self.nodes):
+            if isinstance(node, KernelNode) and node.stored is not None:
+                node = ForwardNode.of(node)
             self.nodes.append(node)
             self.consumers.append(1)
         else:

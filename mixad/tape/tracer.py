@@ -48,12 +48,15 @@ class Level:
         Held while pending values that depend on it are made: threads may share them.
     number : int
         In the order of creation, in which locks are taken.
+    is_reverse : bool
+        Whether cotangents go back through it, so that partials may be stored for them.
     """
 
-    __slots__ = ("alive", "check", "lock", "name", "number")
+    __slots__ = ("alive", "check", "is_reverse", "lock", "name", "number")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_reverse: bool = True) -> None:
         self.name = name
+        self.is_reverse = is_reverse
         self.number = next(_NUMBERS)
         self.lock = threading.RLock()
         self.alive = True

@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from mixad.kernel.plan import Layout, broadcast_strides, plan
 from mixad.kernel.spec import Operand, OutputRequest
+from mixad.kernel.tiling import partial_shape
 from mixad.scalar.build import Builder
 from mixad.scalar.types import F32, F64, U8, type_of_dtype
 
@@ -216,3 +217,16 @@ def test_broadcast_strides_are_those_of_numpy(case):
         assert [s for s, m in zip(ours, moves, strict=True) if m] == [
             s for s, m in zip(theirs, moves, strict=True) if m
         ]
+
+
+@pytest.mark.parametrize(
+    "summed", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)], ids=lambda axes: f"axes {axes}"
+)
+def test_tiles_leave_few_partial_sums_whichever_axes_are_summed(summed):
+    # Neither rows nor columns follow on one another in memory: no axes can be merged.
+    array = as_strided(np.zeros(1, "f4"), (200, 300, 400), (4_000_000, 2_000, 4))
+    result = tuple(1 if k in summed else n for k, n in enumerate(array.shape))
+    launch = planned([array], array.shape, results=(result,))
+    (output,) = launch.spec.outputs
+    left = math.prod(partial_shape(launch.extents, launch.rows, output.reduced))
+    assert left <= max(array.size // 100, 2 * math.prod(result))

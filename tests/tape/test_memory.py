@@ -223,10 +223,6 @@ def test_a_sum_of_a_broadcast_is_differentiated_without_an_array_of_its_size(
 
 
 @linux
-@pytest.mark.xfail(
-    reason="what is summed over an outer axis, with the two innermost kept, is stored whole in "
-    "float64 before it is summed: twice the bytes of the broadcast array (mixad.emit.llvm.combine)"
-)
 @pytest.mark.parametrize("what", UNMERGED)
 def test_sums_over_outer_axes_only_need_no_array_of_the_whole(what: str, tmp_path: Path) -> None:
     expression, shapes = UNMERGED[what]

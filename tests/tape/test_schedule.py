@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import mixad
 from mixad.errors import TracerError, ZeroDerivativeWarning
 from mixad.tape import backward
+from mixad.tape.remembered import Remembered
 
 X = np.asarray([0.5, -1.5, 0.25])
 Y = np.asarray([2.0, 0.75, -0.5])
@@ -202,12 +203,12 @@ def test_warnings_of_loop_results_are_repeated() -> None:
 
 
 def test_few_traces_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backward, "_MOST_NODES", 20)
-    backward._KNOWN.clear()
+    memory: Remembered[Any] = Remembered(20)
+    monkeypatch.setattr(backward, "_KNOWN", memory)
     for count in range(1, 12):
 
         def f(x: Any, count: int = count) -> Any:
             return sum((x for _ in range(count)), 0.0 * x).sum()
 
         np.testing.assert_array_equal(mixad.grad(f)(X), [count] * 3)
-    assert 0 < sum(nodes for nodes, _ in backward._KNOWN.values()) <= 20
+    assert 0 < len(memory) < 11  # of eleven, which have 3 to 13 nodes

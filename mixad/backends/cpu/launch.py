@@ -174,7 +174,8 @@ class Binding:
 
 def _address(array: np.ndarray[Any, Any]) -> int:
     """Return where an array begins; `ndarray.ctypes` takes four times as long."""
-    if array.flags.carray:
+    flags = array.flags
+    if flags.c_contiguous and flags.writeable:  # in this order: NumPy warns of broadcast views
         return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # is a buffer
     return array.ctypes.data
 
@@ -229,7 +230,7 @@ def _result(launch: Launch, index: int, position: int) -> Result:
     return Result(
         position=position,
         dtype=accumulator(output.type).dtype,
-        memory=shape if is_empty else partial_shape(launch, output.reduced),
+        memory=shape if is_empty else partial_shape(launch.extents, launch.rows, output.reduced),
         summed=() if is_empty else tuple(a for a, is_sum in enumerate(output.reduced) if is_sum),
         shape=shape,
         final=launch.results[index],

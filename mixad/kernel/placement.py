@@ -1,0 +1,63 @@
+"""When partials are computed: with the primal, and stored, or in the backward pass.
+
+*Forward* evaluates the program once, on dual numbers, and writes and reads the partials; *reverse*
+evaluates it twice and moves fewer arrays.  A kernel takes as long as its arithmetic or its memory
+traffic, whichever is more (Williams, Waterman, Patterson, *Roofline*, CACM 52, 2009).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LEAST_COST", "Work", "forward_pays"]
+
+_ARRAY = 20
+"""What moving one array costs, in the vector instructions of `mixad.kernel.cost`."""
+
+LEAST_COST = 60
+"""A program that costs less is bound by memory either way: evaluating it again is free."""
+
+_GAIN = 0.9
+"""How much of the time has to be left for stored partials to be worth their memory."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a value and its gradients take, per element; arrays count by their share of the shape.
+
+    Attributes
+    ----------
+    primal, dual : int
+        Cost of the program, and of the program on dual numbers (`mixad.kernel.cost`).
+    arguments, results, gradients : float
+        Arrays read, made, and made in the backward pass.
+    stored, partials : int
+        Arrays that store partials, and arrays that are read as such: some are arguments or results.
+    """
+
+    primal: int
+    dual: int
+    arguments: float
+    results: float
+    gradients: float
+    stored: int
+    partials: int
+
+
+def forward_pays(work: Work) -> bool:
+    """Whether partials should be computed with the primal, where its value is needed before.
+
+    Examples
+    --------
+    >>> forward_pays(Work(400, 600, 1, 1, 1, 1, 1)), forward_pays(Work(70, 120, 4, 1, 4, 4, 4))
+    (True, False)
+    """
+    made = work.arguments + work.results
+    pulled = work.results + work.gradients
+    reverse = _time(work.primal, made) + _time(work.dual, work.arguments + pulled)
+    forward = _time(work.dual, made + work.stored) + _time(0, work.partials + pulled)
+    return forward < _GAIN * reverse
+
+
+def _time(cost: int, arrays: float) -> float:
+    return max(cost, _ARRAY * arrays)

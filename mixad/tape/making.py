@@ -1,0 +1,173 @@
+"""Pending results are made: in one kernel with all pending nodes that can be fused with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from mixad.backends.execute import kernel_for
+from mixad.kernel.options import KernelOptions
+from mixad.kernel.spec import OutputRequest
+from mixad.tape.cell import Cell
+from mixad.tape.forward_plan import Stored
+from mixad.tape.fusion import (
+    common_options,
+    fits,
+    fuse,
+    is_readable_inside,
+    may_fuse,
+    producer_of,
+    value_of,
+)
+from mixad.tape.kernel_call import kernel_values
+from mixad.tape.storing import make_storing, storing_plan
+from mixad.tape.tracer import Origin, check_mode
+
+if TYPE_CHECKING:
+    from mixad.tape.kernel_node import KernelNode
+
+__all__ = ["make"]
+
+_CHEAP = 20
+"""Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
+
+
+def make(root: KernelNode) -> None:
+    """Make the results of a node that someone holds, after those that it reads from outside."""
+    stack = [root]
+    while stack:
+        members = _with_ancestors(stack[-1])
+        before = _pending_leaves(members)
+        if before:
+            stack += before
+        else:
+            stack.pop()
+            _run(members)
+
+
+def _pending_leaves(members: Sequence[KernelNode]) -> list[KernelNode]:
+    """Return the nodes that have to be made first; they keep what is read of them."""
+    inside = {id(node) for node in members}
+    found: dict[int, KernelNode] = {}
+    for node in members:
+        for source in node.arguments:
+            if type(source) is Cell:
+                pending = source.pending
+            elif type(source) is Origin and not (
+                id(source.node) in inside and is_readable_inside(source)
+            ):
+                pending = producer_of(source).keep(source.output).pending
+            else:
+                continue
+            if pending is not None:
+                found[id(pending)] = pending
+    return list(found.values())
+
+
+def _run(members: Sequence[KernelNode]) -> None:
+    """Make, in one kernel, all results of some nodes that someone holds."""
+    root = members[-1]
+    if root.siblings:
+        _run_passes([node for held in root.siblings if (node := held()) is not None])
+        return
+    _keep_for_others(members)
+    live = [(at, *each) for at, node in enumerate(members) for each in node.live()]
+    if not live:
+        return
+    wanted = list(dict.fromkeys((at, request.result) for at, _, _, request in live))
+    requests = tuple(
+        OutputRequest(0, wanted.index((at, request.result)), request.shape)
+        for at, _, _, request in live
+    )
+    fusion = fuse(members, wanted)
+    options = reduce(_shared, (node.options for node in members))
+    values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
+    makers = {at: [(at, request.result) for request in members[at].outputs] for at, _ in wanted}
+    is_whole = all(result in wanted for results in makers.values() for result in results)
+    plan = storing_plan(members, fusion, requests, options) if is_whole else None
+    arrays: Sequence[Any]
+    if plan is None:
+        arrays = kernel_for((fusion.fused.program,), requests)(values, options.backend)
+    else:
+        arrays, residuals = make_storing(plan, fusion, requests, values, options)
+        for at, results in makers.items():
+            outputs = list(map(wanted.index, results))
+            members[at].store(Stored(plan, residuals, fusion.parents, fusion.shapes, outputs))
+    for (_, _, cell, _), array in zip(live, arrays, strict=False):
+        cell.fill(array, check_mode(root.levels))
+
+
+def _run_passes(siblings: Sequence[KernelNode]) -> None:
+    """Make the results of several passes that someone holds."""
+    live = [(at, *each) for at, node in enumerate(siblings) for each in node.live()]
+    if not live:
+        return
+    passes = tuple(node.call.passes[0] for node in siblings)
+    requests = tuple(OutputRequest(at, r.result, r.shape) for at, _, _, r in live)
+    sources = [
+        producer_of(s).cell(s.output) if type(s) is Origin else s for s in siblings[0].arguments
+    ]
+    values = kernel_values(passes[0], [value_of(s) for s in sources])
+    arrays = kernel_for(passes, requests)(values, siblings[0].options.backend)
+    for (_, _, cell, _), array in zip(live, arrays, strict=True):
+        cell.fill(array, check_mode(siblings[0].levels))
+
+
+def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
+    shared = common_options(one, other)
+    assert shared is not None
+    return shared
+
+
+def _keep_for_others(members: Sequence[KernelNode]) -> None:
+    """Keep results that nodes outside read too, where reading is cheaper than computing again."""
+    inside = Counter(id(s.node) for node in members for s in node.arguments if type(s) is Origin)
+    costs: dict[int, int] = {}
+    for node in members[:-1]:
+        cost = node.call.cost + sum(
+            costs.get(id(s.node), 0) for s in node.arguments if type(s) is Origin
+        )
+        costs[id(node)] = cost
+        if cost > _CHEAP and node.uses > inside[id(node)]:
+            for output, request in enumerate(node.call.outputs):
+                if request.shape is None:
+                    node.keep(output)
+
+
+def _with_ancestors(root: KernelNode) -> list[KernelNode]:
+    """Return a pending node and the pending nodes before it that are made in its kernel.
+
+    Each comes after those whose results it reads.  An ancestor is fused if it is computed over
+    the same shape, nothing has made its result, and the kernel is not too long.
+    """
+    if root.siblings:
+        return [root]
+    options, cost = root.options, root.call.cost
+    found, left = {id(root)}, set[int]()
+    order: list[KernelNode] = []
+    stack: list[tuple[KernelNode, Iterator[Any]]] = [(root, iter(root.arguments))]
+    while stack:
+        arguments = stack[-1][1]
+        for source in arguments:
+            if type(source) is not Origin or id(source.node) in found:
+                continue
+            producer = producer_of(source)
+            if not may_fuse(source, root):
+                if is_readable_inside(source):
+                    left.add(id(producer))  # its reader may have its place in the order already
+                continue
+            if id(producer) in left:
+                continue
+            shared = common_options(options, producer.options)
+            if shared is None or not fits(len(found), cost, producer.call):
+                continue
+            options = shared
+            cost += producer.call.cost
+            found.add(id(producer))
+            stack.append((producer, iter(producer.arguments)))
+            break
+        else:
+            order.append(stack.pop()[0])
+    return order

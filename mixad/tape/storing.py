@@ -1,0 +1,108 @@
+"""Values that are needed before their cotangents are known: perhaps with their partials.
+
+Where the program is dear, evaluating it again in the backward pass would cost more than storing the
+partials does (`mixad.kernel.placement`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from mixad.backends.execute import kernel_for
+from mixad.kernel.cost import block_cost
+from mixad.kernel.options import KernelOptions
+from mixad.kernel.placement import LEAST_COST, Work, forward_pays
+from mixad.kernel.spec import OutputRequest
+from mixad.tape.forward_plan import ForwardPlan, plan_forward
+from mixad.tape.fusion import FusedProgram, Fusion
+from mixad.tape.kernel_call import Shape
+
+if TYPE_CHECKING:
+    from mixad.tape.kernel_node import KernelNode
+
+__all__ = ["make_storing", "storing_plan"]
+
+
+def storing_plan(
+    members: Sequence[KernelNode],
+    fusion: Fusion,
+    requests: Sequence[OutputRequest],
+    options: KernelOptions,
+) -> ForwardPlan | None:
+    """Return how results are made together with their partials; None if they had better not be.
+
+    Parameters
+    ----------
+    members : sequence of KernelNode
+        Fused nodes.
+    fusion : Fusion
+        Their fusion, whose results are wanted.
+    requests : sequence of OutputRequest
+        What is wanted of them.
+    options : KernelOptions
+        The user's overrides.
+    """
+    if fusion.fused.cost < LEAST_COST or options.placement != "auto":
+        return None
+    levels = members[-1].levels
+    if len(levels) != 1 or not all(level.is_reverse for level in levels):
+        return None
+    wrt = tuple(i for i, parent in enumerate(fusion.parents) if parent is not None)
+    plan, dual = _planned(fusion.fused, wrt, options.chunk)
+    shape = members[-1].shape
+    share = [_share(own, shape) for own in fusion.shapes]
+    work = Work(
+        primal=fusion.fused.cost,
+        dual=dual,
+        arguments=sum(share),
+        results=sum(1.0 if r.shape is None else _share(r.shape, shape) for r in requests),
+        gradients=sum(share[i] for i in wrt),
+        stored=sum(len(p.outputs) for p in plan.passes) - len(plan.program.outputs),
+        partials=len(plan.read),
+    )
+    return plan if forward_pays(work) else None
+
+
+def make_storing(
+    plan: ForwardPlan,
+    fusion: Fusion,
+    requests: Sequence[OutputRequest],
+    values: Sequence[Any],
+    options: KernelOptions,
+) -> tuple[Sequence[Any], list[Any]]:
+    """Run the dual programs.
+
+    Returns
+    -------
+    arrays : sequence of array
+        What ``requests`` ask for, and after that arrays of partials.
+    residuals : list
+        Arguments and stored arrays, as `Stored` has them.
+    """
+    places = [(at, k) for at, p in enumerate(plan.passes) for k in range(len(p.outputs))]
+    first, read = len(plan.program.params), plan.read
+    kept = {i: OutputRequest(*place) for i, place in enumerate(places, first) if i in read}
+    asked = tuple(dict.fromkeys([*requests, *kept.values()]))
+    arrays = kernel_for(plan.passes, asked)(values, options.backend)
+    stored = [
+        arrays[asked.index(kept[i])] if i in kept else None for i, _ in enumerate(places, first)
+    ]
+    given = [source if i in read else None for i, source in enumerate(fusion.sources)]
+    return arrays, [*given, *stored]
+
+
+@lru_cache(maxsize=1024)
+def _planned(
+    fused: FusedProgram, wrt: tuple[int, ...], chunk: int | None
+) -> tuple[ForwardPlan, int]:
+    """Return the dual programs of a fused program, and what they cost."""
+    plan = plan_forward(fused.program, wrt, KernelOptions(chunk=chunk))
+    return plan, sum(block_cost(p.body) for p in plan.passes)
+
+
+def _share(shape: Shape, whole: Shape) -> float:
+    """Return how much of the elements of a shape an array has."""
+    return math.prod(shape) / max(1, math.prod(whole))
