@@ -1,7 +1,8 @@
 """mixad: reverse mode over the program, forward mode inside every broadcast.
 
 `broadcast` makes a kernel of a scalar function; `grad`, `value_and_grad`, `vjp` and `value_and_vjp`
-differentiate functions that call kernels; `stop_gradient` takes a value out of them.  `special` has
+differentiate functions that call kernels; `stop_gradient` takes a value out of them;
+`namespace_of` has the array API standard's functions for them.  `special` has
 functions to call in kernels, `errors` what may be raised, `pytree` the containers that arguments
 may be.
 """
@@ -10,6 +11,7 @@ from mixad import errors, pytree, special
 from mixad.api import grad, stop_gradient, value_and_grad, value_and_vjp, vjp
 from mixad.broadcast import BroadcastFunction, broadcast
 from mixad.forward import jvp, linearize
+from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
 from mixad.version import __version__
 
@@ -22,6 +24,7 @@ __all__ = [
     "grad",
     "jvp",
     "linearize",
+    "namespace_of",
     "pytree",
     "special",
     "stop_gradient",

@@ -15,7 +15,9 @@ from mixad.namespace.elementwise import as_operand, elementwise, is_operand, pow
 from mixad.namespace.indexing import getitem
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
-from mixad.namespace.spellings import NUMPY, TORCH, Spelling, spelling_of
+from mixad.namespace.module import Namespace, namespace_over
+from mixad.namespace.spelling import Spelling
+from mixad.namespace.spellings import NUMPY, TORCH, spelling_of
 from mixad.namespace.statistical import total
 from mixad.tape.tracer import Tracer, plain, retire
 
@@ -157,17 +159,19 @@ class ArrayTracer(Tracer):
             raise MixadError(_CHANGED)  # torch takes a TypeError for "try the reflected operator"
         return TORCH.call(function, args, kwargs or {})
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
+        """Return the functions of the standard that take what is traced."""
+        return namespace_over(self.cell.library, api_version)
+
     def __getattr__(self, name: str) -> Any:
         """Return methods that arrays of the library have; refuse others with a way out."""
-        if name == "__array_namespace__":
-            raise AttributeError(_NO_NAMESPACE, name=name, obj=self)
         if name.startswith("__"):
             raise AttributeError(f"a traced array has no attribute {name!r}", name=name, obj=self)
         library, spelling = self.cell.library, self._spelling
         if hasattr(_array_class(library), name):
             if name in spelling.constant:
                 return getattr(plain(self), name)
-            if name in spelling.functions:
+            if spelling.has_method(name):
                 return lambda *args, **options: spelling.call_method(name, (self, *args), options)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
@@ -229,22 +233,14 @@ _CHANGED = (
 )
 
 
-_NO_NAMESPACE = (
-    "a value that is being differentiated has no array namespace yet: use its operators and "
-    "methods, functions of numpy such as np.exp(x), of torch on tensors, and functions decorated "
-    "with @mixad.broadcast"
-)
-
 _INSTEAD = {
     **dict.fromkeys(("t", "adjoint"), "x.T, or x.mT of several matrices"),
     **dict.fromkeys(("ravel", "flatten"), "x.reshape(-1)"),
     **dict.fromkeys(("view", "view_as", "squeeze", "unflatten"), "x.reshape(shape)"),
-    "unsqueeze": "x[None], x[..., None] and the like",
     **dict.fromkeys(("dim", "ndimension"), "x.ndim"),
     **dict.fromkeys(("clone", "copy", "contiguous", "conj"), "x itself: nothing changes it"),
     **dict.fromkeys(("dot", "mm", "mv", "bmm"), "x @ y"),
     **dict.fromkeys(("float", "double", "half", "type"), "x.astype(dtype)"),
-    **dict.fromkeys(("clip", "clamp"), "minimum and maximum of its library"),
     "nelement": "x.numel()",
     "detach": "mixad.stop_gradient(x)",
     **dict.fromkeys(

@@ -19,20 +19,40 @@ from mixad.backends.arrays import (
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import Kind, Program
+from mixad.scalar.ir import Atom, Kind, Program
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.apply import apply_call, apply_program
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.node import common_library
-from mixad.tape.tracer import Tracer
+from mixad.tape.node import common_library, library_beside
+from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["as_operand", "convert", "elementwise", "is_operand", "power", "square"]
+__all__ = ["as_operand", "clip", "convert", "elementwise", "imag", "is_operand",
+           "operand", "power", "same", "square", "where"]  # fmt: skip
 
 
 def is_operand(value: object) -> bool:
     """Whether a value may stand beside a tracer in an expression."""
     return isinstance(value, Tracer) or is_scalar(value) or is_array(value)
+
+
+def operand(value: Any, other: Any) -> Any:
+    """Return an argument of a function of two as one that stands beside the other.
+
+    Raises
+    ------
+    TracerError
+        If the library of the other does not take it.
+    """
+    if is_operand(value):
+        return value
+    operand = as_operand(value, other) if isinstance(other, Tracer) else NotImplemented
+    if operand is NotImplemented:
+        raise TracerError(
+            f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
+            "an array first"
+        )
+    return operand
 
 
 def as_operand(value: Any, tracer: Tracer) -> Any:
@@ -102,6 +122,58 @@ def square(x: Any) -> Any:
     return apply_program(_square(_element_type(x)), (x,))[0]
 
 
+def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+    """Return the elements, those outside of an interval at its ends; ties split evenly."""
+    if min is not None:
+        x = elementwise("maximum", x, operand(min, x))
+    return x if max is None else elementwise("minimum", x, operand(max, x))
+
+
+def same(x: Any) -> Any:
+    """Return real numbers as they are: their real part, conjugate, positive."""
+    return x
+
+
+def imag(x: Any) -> Any:
+    """Return the imaginary part of real numbers, which is zero and has no derivative."""
+    return library_beside(x).xp.zeros_like(plain(x))
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """Return elements of ``x`` where a condition holds, of ``y`` elsewhere.
+
+    Parameters
+    ----------
+    condition : array
+        Of booleans.
+    x, y : array, Tracer or Python number
+        At least one of them no number.
+
+    Returns
+    -------
+    array or Tracer
+        Of the broadcast shape.  The derivative is that of the element chosen: none comes from the
+        other, be it nan or inf.
+
+    Raises
+    ------
+    TracerError
+        If the condition is not one of booleans.
+    """
+    x, y = operand(x, y), operand(y, x)
+    library = _library_beside("where", (x, y))
+    condition = library.xp.asarray(condition) if is_scalar(condition) else plain(condition)
+    if scalar_type_of(condition.dtype) != BOOL:
+        raise TracerError(
+            f"where() takes a condition of booleans, this one has dtype {condition.dtype}: "
+            "write condition != 0"
+        )
+    x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
+    params = _described("where", x, library), _described("where", y, library)
+    common = promoted(library, "where", [typed for typed, _ in params])
+    return apply_call(_selection(common, params), (condition, x, y))[0]
+
+
 def convert(x: Any, type: ScalarType) -> Any:
     """Return ``x`` with elements of another type."""
     return apply_program(_conversion(_element_type(x), type), (x,))[0]
@@ -114,14 +186,30 @@ _Described = tuple[Typed, bool]
 @cache
 def _call(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
     """Return the call of one op: operands are converted to their common type, then used."""
-    strong = any(not typed.weak for typed, _ in params)
     builder = Builder(op)
-    args = []
+    args = _converted_params(builder, common, params)
+    return KernelCall.storing(builder.finish([builder.op(op, *args)]))
+
+
+@cache
+def _selection(common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
+    builder = Builder("where")
+    condition = builder.param("condition", BOOL)
+    args = _converted_params(builder, common, params)
+    return KernelCall.storing(builder.finish([builder.op("where", condition, *args)]))
+
+
+def _converted_params(
+    builder: Builder, common: ScalarType, params: tuple[_Described, ...]
+) -> list[Atom]:
+    """Add a param for each operand; return them converted to a common type."""
+    strong = any(not typed.weak for typed, _ in params)
+    args: list[Atom] = []
     for name, (typed, number) in zip("xyz", params, strict=False):
         kind: Kind = "uniform" if number or (typed.weak and strong) else "lane"
         var = builder.param(name, common if number else typed.type, kind)
         args.append(builder.convert(var, common))
-    return KernelCall.storing(builder.finish([builder.op(op, *args)]))
+    return args
 
 
 @cache

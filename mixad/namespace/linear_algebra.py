@@ -1,18 +1,26 @@
-"""Linear algebra functions of the main namespace."""
+"""Products of vectors, matrices and arrays; diagonals."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from mixad.backends.arrays import scalar_type_of
-from mixad.namespace.elementwise import convert
-from mixad.namespace.manipulation import matrix_transpose, reshape
-from mixad.namespace.promotion import promoted
-from mixad.scalar.promotion_rules import Typed
+from mixad.namespace.data_types import of_one_type
+from mixad.namespace.elementwise import elementwise
+from mixad.namespace.indexing import gather, positions_of
+from mixad.namespace.manipulation import (
+    matrix_transpose,
+    normalized_axes,
+    permute_dims,
+    reshape,
+    roll,
+)
+from mixad.namespace.statistical import total
 from mixad.tape.broadcasting import sum_to
-from mixad.tape.node import Rule, apply_rule, common_library
+from mixad.tape.node import Rule, apply_rule, library_beside
 
-__all__ = ["matmul"]
+__all__ = ["cross", "diagonal", "dot", "matmul", "outer", "tensordot", "trace", "vecdot"]
 
 
 def matmul(a: Any, b: Any) -> Any:
@@ -30,7 +38,7 @@ def matmul(a: Any, b: Any) -> Any:
     """
     if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
         raise ValueError("matmul takes arrays with at least one axis: use * to scale")
-    a, b = _of_one_type(a, b)
+    a, b = of_one_type("matmul", (a, b))
     rows = reshape(a, (1, *a.shape)) if a.ndim == 1 else a
     columns = reshape(b, (*b.shape, 1)) if b.ndim == 1 else b
     product = apply_rule(_MATMUL, rows, columns)
@@ -52,14 +60,98 @@ _MATMUL = Rule(
 )
 
 
-def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
-    library = common_library("matmul", (a, b))
-    types = [scalar_type_of(x.dtype) for x in (a, b)]
-    if types[0] == types[1]:
-        return a, b
-    common = promoted(library, "matmul", [Typed(t, False) for t in types])
-    return _converted(a, common), _converted(b, common)
+def dot(a: Any, b: Any) -> Any:
+    """Return NumPy's product: sums over the last axis of ``a`` and the last but one of ``b``."""
+    if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
+        return a * b
+    return matmul(a, b) if b.ndim <= 2 else tensordot(a, b, axes=((-1,), (-2,)))
 
 
-def _converted(x: Any, common: Any) -> Any:
-    return x if scalar_type_of(x.dtype) == common else convert(x, common)
+def tensordot(a: Any, b: Any, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
+    """Return the sum of products over axes of one array and as many of another.
+
+    Parameters
+    ----------
+    a, b : array or Tracer
+        The factors.
+    axes : int or (sequence of int, sequence of int)
+        Those of each, or how many at the end of ``a`` and at the beginning of ``b``.
+
+    Returns
+    -------
+    array or Tracer
+        With the axes of ``a`` that are left, then those of ``b``.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ.
+    """
+    if isinstance(axes, int):
+        axes = range(a.ndim - axes, a.ndim), range(axes)
+    left, right = normalized_axes(tuple(axes[0]), a.ndim), normalized_axes(tuple(axes[1]), b.ndim)
+    if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
+        raise ValueError(
+            f"tensordot(axes={axes}) of shapes {tuple(a.shape)} and {tuple(b.shape)}: the axes "
+            "that are summed over differ in length"
+        )
+    rows = [i for i in range(a.ndim) if i not in left]
+    columns = [i for i in range(b.ndim) if i not in right]
+    count = math.prod(a.shape[i] for i in left)
+    shape = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
+    product = matmul(
+        reshape(permute_dims(a, (*rows, *left)), (math.prod(shape[0]), count)),
+        reshape(permute_dims(b, (*right, *columns)), (count, math.prod(shape[1]))),
+    )
+    return reshape(product, (*shape[0], *shape[1]))
+
+
+def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
+    """Return the sum of products along an axis, which is counted from the last one.
+
+    Raises
+    ------
+    ValueError
+        If the vectors differ in length.
+    """
+    lengths = [x.shape[axis], y.shape[axis]]
+    if lengths[0] != lengths[1]:
+        raise ValueError(f"vecdot() of vectors of length {lengths[0]} and {lengths[1]}")
+    return total(elementwise("mul", x, y), axis)
+
+
+def outer(x: Any, y: Any) -> Any:
+    """Return the matrix of products of the elements of two vectors.
+
+    Raises
+    ------
+    ValueError
+        If one is no vector.
+    """
+    if x.ndim != 1 or y.ndim != 1:
+        raise ValueError(f"outer() of arrays of shape {tuple(x.shape)} and {tuple(y.shape)}")
+    return elementwise("mul", reshape(x, (-1, 1)), y)
+
+
+def cross(x: Any, y: Any, *, axis: int = -1) -> Any:
+    """Return the cross products of vectors of length 3.
+
+    Raises
+    ------
+    ValueError
+        If they have another length.
+    """
+    if x.shape[axis] != 3 or y.shape[axis] != 3:
+        raise ValueError(f"cross() of vectors of length {x.shape[axis]} and {y.shape[axis]}: 3")
+    x1, x2, y1, y2 = (roll(v, -n, axis=axis) for v in (x, y) for n in (1, 2))
+    return elementwise("sub", elementwise("mul", x1, y2), elementwise("mul", x2, y1))
+
+
+def diagonal(x: Any, *, offset: int = 0) -> Any:
+    """Return the diagonals of matrices, or those so far above them."""
+    return gather(x, library_beside(x).xp.linalg.diagonal(positions_of(x), offset=offset))
+
+
+def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Any:
+    """Return the sums of the diagonals of matrices, or of those so far above them."""
+    return total(diagonal(x, offset=offset), -1, dtype=dtype)

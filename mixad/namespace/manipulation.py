@@ -12,7 +12,8 @@ from numpy.exceptions import AxisError
 from mixad.errors import TracerError
 from mixad.tape.node import Rule, apply_rule
 
-__all__ = ["matrix_transpose", "normalized_axes", "permute_dims", "reshape"]
+__all__ = ["expand_dims", "flip", "matrix_transpose", "moveaxis", "normalized_axes", "permute_dims",
+           "reshape", "roll", "squeeze"]  # fmt: skip
 
 
 def reshape(
@@ -84,6 +85,96 @@ def matrix_transpose(x: Any) -> Any:
     if x.ndim < 2:
         raise ValueError(f"a matrix has at least 2 axes, this array has shape {tuple(x.shape)}")
     return permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """Return ``x`` with axes at other places, the rest in their order.
+
+    Raises
+    ------
+    ValueError
+        If not as many places as axes are given.
+    """
+    moved, places = normalized_axes(source, x.ndim), normalized_axes(destination, x.ndim)
+    if len(moved) != len(places):
+        raise ValueError(f"moveaxis() of {len(moved)} axes to {len(places)} places")
+    order = [axis for axis in range(x.ndim) if axis not in moved]
+    for place, axis in sorted(zip(places, moved, strict=True)):
+        order.insert(place, axis)
+    return permute_dims(x, order)
+
+
+def expand_dims(x: Any, *, axis: int | Sequence[int] = 0) -> Any:
+    """Return ``x`` with new axes of length 1, at these places of the result."""
+    count = len(axis) if isinstance(axis, Sequence) else 1
+    new = normalized_axes(axis, x.ndim + count)
+    lengths = iter(x.shape)
+    return reshape(x, [1 if a in new else next(lengths) for a in range(x.ndim + count)])
+
+
+def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """Return ``x`` without some axes of length 1, without all of them for None.
+
+    Raises
+    ------
+    ValueError
+        If one of them is longer.
+    """
+    if axis is None:
+        axis = tuple(a for a, n in enumerate(x.shape) if n == 1)
+    axes = normalized_axes(axis, x.ndim)
+    if any(x.shape[a] != 1 for a in axes):
+        raise ValueError(
+            f"squeeze(axis={axis}) of an array of shape {tuple(x.shape)}: axes of length 1 only"
+        )
+    return reshape(x, [n for a, n in enumerate(x.shape) if a not in axes])
+
+
+def flip(x: Any, *, axis: int | Sequence[int] | None = None) -> Any:
+    """Return ``x`` with the elements along some axes in reverse order, along all for None."""
+    return apply_rule(_FLIP, x, axis=normalized_axes(axis, x.ndim))
+
+
+_FLIP = Rule(
+    "flip",
+    lambda xp, x, axis: xp.flip(x, axis=axis),
+    (lambda g, x, axis: flip(g, axis=axis),),
+    linear="each",
+)
+
+
+def roll(x: Any, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Any:
+    """Return ``x`` with the elements along axes moved on, those at the end to the beginning.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        The elements.
+    shift : int or sequence of int
+        How far.
+    axis : int or sequence of int or None
+        Along which; None for the flattened array.
+
+    Returns
+    -------
+    array or Tracer
+        Of the shape of ``x``.
+    """
+    return apply_rule(_ROLL, x, shift=shift, axis=axis)
+
+
+def _rolled_back(g: Any, x: Any, shift: int | Sequence[int], axis: Any) -> Any:
+    back = [-s for s in shift] if isinstance(shift, Sequence) else -shift
+    return roll(g, back if isinstance(back, int) else tuple(back), axis=axis)
+
+
+_ROLL = Rule(
+    "roll",
+    lambda xp, x, shift, axis: xp.roll(x, shift, axis=axis),
+    (_rolled_back,),
+    fresh=True,
+    linear="each",
+)
 
 
 def normalized_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:

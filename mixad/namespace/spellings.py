@@ -8,187 +8,99 @@ without its derivative.
 
 from __future__ import annotations
 
-import inspect
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from mixad import pytree
 from mixad.backends.arrays import Library
-from mixad.errors import TracerError
+from mixad.namespace.creation import asarray, full, full_like, linspace, tril, triu
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import as_operand, elementwise, is_operand, power, square
-from mixad.namespace.linear_algebra import matmul
-from mixad.namespace.manipulation import matrix_transpose, permute_dims, reshape
-from mixad.namespace.statistical import mean, total
-from mixad.tape.tracer import Tracer, plain
+from mixad.namespace.decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
+from mixad.namespace.elementwise import (
+    clip,
+    elementwise,
+    imag,
+    operand,
+    power,
+    same,
+    square,
+    where,
+)
+from mixad.namespace.fourier import fftshift, ifftshift
+from mixad.namespace.indexing import take, take_along_axis
+from mixad.namespace.joining import (
+    broadcast_arrays,
+    broadcast_to,
+    concat,
+    meshgrid,
+    repeat,
+    stack,
+    tile,
+    unstack,
+)
+from mixad.namespace.linear_algebra import (
+    cross,
+    diagonal,
+    dot,
+    matmul,
+    outer,
+    tensordot,
+    trace,
+    vecdot,
+)
+from mixad.namespace.manipulation import (
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    permute_dims,
+    reshape,
+    roll,
+    squeeze,
+)
+from mixad.namespace.names import FUNCTIONS
+from mixad.namespace.norms import matrix_norm, norm, vector_norm
+from mixad.namespace.sets import unique_all, unique_counts, unique_inverse, unique_values
+from mixad.namespace.solving import det, inv, matrix_power, pinv, slogdet, solve
+from mixad.namespace.sorting import sort
+from mixad.namespace.spelling import Function, Spelling, function_of
+from mixad.namespace.statistical import (
+    amax,
+    amin,
+    cumprod,
+    cumsum,
+    cumulative_prod,
+    cumulative_sum,
+    mean,
+    prod,
+    std,
+    total,
+    var,
+)
+from mixad.namespace.utility import diff
+from mixad.tape.tracer import plain
 
-__all__ = ["NUMPY", "STANDARD", "TORCH", "Spelling", "spelling_of"]
-
-
-@dataclass(frozen=True)
-class _Function:
-    """A function of the namespace, and the parameters of the library's function in order."""
-
-    evaluate: Callable[..., Any]
-    parameters: tuple[str, ...]
-
-    @cached_property
-    def taken(self) -> frozenset[str]:
-        """Names of the namespace function's own parameters."""
-        return frozenset(inspect.signature(self.evaluate).parameters)
-
-
-@dataclass(frozen=True)
-class Spelling:
-    """How one library spells the namespace.
-
-    Attributes
-    ----------
-    library : str
-        Its name.
-    is_meant : callable
-        Whether a function is the one of its name: libraries have others, such as
-        ``numpy.emath.sqrt``, which gives complex numbers.
-    functions : mapping
-        By the library's names.
-    renamed : mapping
-        The namespace's names of the library's parameters, where they differ.
-    constant : frozenset of str
-        Functions whose results are no floats, or depend on shapes only: their derivative is zero,
-        so they are given the values.
-    """
-
-    library: str
-    is_meant: Callable[[Any], bool]
-    functions: Mapping[str, _Function]
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    constant: frozenset[str] = frozenset()
-
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function of the library returns, recorded.
-
-        Raises
-        ------
-        TracerError
-            If the namespace has no such function yet, or it lacks an argument that was given.
-        """
-        name = function.__name__
-        called = f"{_module_of(function) or self.library}.{name}()"
-        if not self.is_meant(function):
-            raise TracerError(_missing(called))
-        if name in self.constant:
-            return function(*pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs)))
-        found = self.functions.get(name)
-        if found is None:
-            raise TracerError(_missing(called))
-        return found.evaluate(**self._bound(called, found, args, kwargs))
-
-    def call_method(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a method of an array returns; ``args`` begin with the array."""
-        found = self.functions[name]
-        array, *rest = args
-        if found.parameters[1:2] in _SEVERAL and rest and isinstance(rest[0], (int, np.integer)):
-            args = (array, tuple(rest))
-        return found.evaluate(**self._bound(f"{name}()", found, args, kwargs))
-
-    def _bound(
-        self, called: str, found: _Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the arguments under the namespace's names; those that say nothing are left out."""
-        if len(args) > len(found.parameters):
-            raise TracerError(
-                f"{called} takes at most {len(found.parameters)} positional arguments here, "
-                f"{len(args)} were given: leave out the last ones, or say mixad.stop_gradient(x) "
-                "if no derivative is meant"
-            )
-        bound = {}
-        for name, value in (*zip(found.parameters, args, strict=False), *kwargs.items()):
-            own = self.renamed.get(name, name)
-            if own in found.taken:
-                bound[own] = value
-            elif value is not _DEFAULTS.get(name) and value is not np._NoValue:
-                raise TracerError(self._untaken(called, found, name))
-        return bound
-
-    def _untaken(self, called: str, found: _Function, name: str) -> str:
-        options = [
-            p for p in found.parameters if self.renamed.get(p, p) in found.taken - {"x", "y"}
-        ]
-        takes = f"it takes {', '.join(options)}" if options else "it takes no options"
-        return (
-            f"{called} of a value that is being differentiated has no argument {name!r}: {takes}; "
-            f"{_INSTEAD.get(name, 'leave it out')}, or say mixad.stop_gradient(x) if no derivative "
-            "is meant"
-        )
+__all__ = ["NUMPY", "STANDARD", "TORCH", "spelling_of"]
 
 
-_SEVERAL = (("shape",), ("axes",), ("dims",))
-"""What methods take as several numbers too."""
-
-_DEFAULTS = {"inplace": False, "alpha": 1, "decimals": 0}
-"""What arguments that are not taken may be given as; others as None."""
-
-_INSTEAD = {
-    "out": "use the result that it returns",
-    "where": "multiply by a mask of zeros and ones first",
-    "initial": "add it to the result",
-    "order": "permute the axes first",
-    "dtype": "convert the arguments first",
-    "dim": "write axis=",
-    "keepdim": "write keepdims=",
-    "alpha": "multiply first",
-    "rounding_mode": "use //",
-}
+def _unary(op: str) -> Function:
+    return Function(lambda x: elementwise(op, x), ("x",))
 
 
-def _missing(called: str) -> str:
-    """Return why a function is refused, and what to write instead."""
-    return (
-        f"{called} of a value that is being differentiated is not available yet: write it with "
-        "operators, indexing, sum, mean, reshape, matmul, functions of one element such as exp, or "
-        "a function decorated with @mixad.broadcast; say mixad.stop_gradient(x) if no derivative "
-        "is meant"
-    )
-
-
-def _module_of(function: Any) -> str | None:
-    """Return where a function is from; methods of torch's tensors do not tell."""
-    return getattr(function, "__module__", None)
-
-
-def _unary(op: str) -> _Function:
-    return _Function(lambda x: elementwise(op, x), ("x",))
-
-
-def _binary(op: str) -> _Function:
+def _binary(op: str) -> Function:
     return _of_operands(lambda x, y: elementwise(op, x, y))
 
 
-def _of_operands(evaluate: Callable[[Any, Any], Any]) -> _Function:
+def _of_operands(evaluate: Callable[[Any, Any], Any]) -> Function:
     """Take what operators take: a list beside a traced NumPy array is an array."""
-    return _Function(lambda x, y: evaluate(_operand(x, y), _operand(y, x)), ("x", "y"))
+    return Function(lambda x, y: evaluate(operand(x, y), operand(y, x)), ("x", "y"))
 
 
-def _operand(value: Any, other: Any) -> Any:
-    if is_operand(value):
-        return value
-    operand = as_operand(value, other) if isinstance(other, Tracer) else NotImplemented
-    if operand is NotImplemented:
-        raise TracerError(
-            f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
-            "an array first"
-        )
-    return operand
-
-
-def _compared(compare: Callable[[Any, Any], Any]) -> _Function:
+def _compared(compare: Callable[[Any, Any], Any]) -> Function:
     """Comparisons have no derivative: they give plain arrays, which `if` and `while` can test."""
-    return _Function(lambda x, y: compare(plain(x), plain(y)), ("x", "y"))
+    return Function(lambda x, y: compare(plain(x), plain(y)), ("x", "y"))
 
 
 _ONE = (
@@ -201,7 +113,7 @@ _COMPARISONS = {
     "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
 }  # fmt: skip
 
-_COMMON: dict[str, _Function] = {
+_COMMON: dict[str, Function] = {
     **{op: _unary(op) for op in _ONE},
     **{op: _binary(op) for op in _TWO},
     **{name: _compared(compare) for name, compare in _COMPARISONS.items()},
@@ -213,27 +125,114 @@ _COMMON: dict[str, _Function] = {
     "remainder": _binary("mod"),
     "pow": _of_operands(power),
     "negative": _unary("neg"),
-    "positive": _Function(lambda x: x, ("x",)),
+    "positive": Function(lambda x: x, ("x",)),
     "round": _unary("rint"),
-    "square": _Function(square, ("x",)),
+    "square": Function(square, ("x",)),
     "matmul": _of_operands(matmul),
 }
 """What NumPy, torch and the standard have under one name."""
 
+_LINALG = {
+    "linalg.matmul": _COMMON["matmul"],
+    "linalg.matrix_transpose": function_of(matrix_transpose),
+    "linalg.tensordot": function_of(tensordot),
+    "linalg.vecdot": function_of(vecdot),
+    "linalg.outer": function_of(outer),
+    "linalg.cross": function_of(cross),
+    "linalg.diagonal": function_of(diagonal),
+    "linalg.trace": function_of(trace),
+    "linalg.inv": function_of(inv),
+    "linalg.solve": function_of(solve),
+    "linalg.det": function_of(det),
+    "linalg.slogdet": function_of(slogdet),
+    "linalg.pinv": function_of(pinv),
+    "linalg.matrix_power": function_of(matrix_power),
+    "linalg.cholesky": function_of(cholesky),
+    "linalg.qr": function_of(qr),
+    "linalg.eigh": function_of(eigh),
+    "linalg.eigvalsh": function_of(eigvalsh),
+    "linalg.svd": function_of(svd),
+    "linalg.svdvals": function_of(svdvals),
+    "linalg.vector_norm": function_of(vector_norm),
+    "linalg.matrix_norm": function_of(matrix_norm),
+}
+"""The extension of the standard; NumPy has it under the same names."""
+
+_RECIPROCAL = Function(lambda x: 1 / x, ("x",))
+
+_ARRAY_API = {
+    **_COMMON,
+    "sum": function_of(total),
+    "mean": function_of(mean),
+    "reshape": function_of(reshape, "x shape copy"),
+    "astype": function_of(astype),
+    "reciprocal": _RECIPROCAL,
+    "clip": function_of(clip),
+    "real": function_of(same),
+    "conj": function_of(same),
+    "imag": function_of(imag),
+    "permute_dims": function_of(permute_dims),
+    "matrix_transpose": function_of(matrix_transpose),
+    "where": function_of(where),
+    "asarray": function_of(asarray),
+    "full": function_of(full),
+    "full_like": function_of(full_like),
+    "meshgrid": function_of(meshgrid),
+    "tril": function_of(tril),
+    "triu": function_of(triu),
+    "take": function_of(take),
+    "take_along_axis": function_of(take_along_axis),
+    "broadcast_arrays": function_of(broadcast_arrays),
+    "broadcast_to": function_of(broadcast_to),
+    "concat": function_of(concat),
+    "expand_dims": function_of(expand_dims),
+    "flip": function_of(flip),
+    "moveaxis": function_of(moveaxis),
+    "repeat": function_of(repeat),
+    "roll": function_of(roll),
+    "squeeze": function_of(squeeze),
+    "stack": function_of(stack),
+    "tile": function_of(tile),
+    "unstack": function_of(unstack),
+    "sort": function_of(sort),
+    "max": function_of(amax),
+    "min": function_of(amin),
+    "prod": function_of(prod),
+    "std": function_of(std),
+    "var": function_of(var),
+    "cumulative_sum": function_of(cumulative_sum),
+    "cumulative_prod": function_of(cumulative_prod),
+    "diff": function_of(diff),
+    "tensordot": function_of(tensordot),
+    "vecdot": function_of(vecdot),
+    "linspace": function_of(linspace),
+    "unique_all": function_of(unique_all),
+    "unique_counts": function_of(unique_counts),
+    "unique_inverse": function_of(unique_inverse),
+    "unique_values": function_of(unique_values),
+    "fft.fftshift": function_of(fftshift),
+    "fft.ifftshift": function_of(ifftshift),
+    **_LINALG,
+}
+
+_IN_PLACE = frozenset(("sort",))
+
 STANDARD = Spelling(
     "xp",
-    lambda function: True,
-    {
-        "sum": _Function(total, ("x", "axis", "dtype", "keepdims")),
-        "mean": _Function(mean, ("x", "axis", "dtype", "keepdims")),
-        "reshape": _Function(reshape, ("x", "shape", "copy")),
-        "astype": _Function(astype, ("x", "dtype", "copy")),
-    },
+    lambda function: function.__name__,
+    {name: function for name, function in _ARRAY_API.items() if name in FUNCTIONS},
+    constant=frozenset(
+        "empty_like ones_like zeros_like can_cast finfo isdtype result_type bitwise_and "
+        "bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor logical_and "
+        "logical_not logical_or logical_xor argmax argmin count_nonzero nonzero searchsorted isin "
+        "argsort all any linalg.matrix_rank".split()
+    ),
+    no_methods=_IN_PLACE,
 )
-"""The methods of tracers over arrays of other libraries."""
+"""The array API standard, and the methods of tracers over arrays of libraries without a table."""
 
 
-def _named(names: str) -> dict[str, _Function]:
+def _named(names: str) -> dict[str, Function]:
     """Return functions under other names: ``"theirs=ours ..."``."""
     pairs = (pair.split("=") for pair in names.split())
     return {theirs: _COMMON[ours] for theirs, ours in pairs}
@@ -243,35 +242,85 @@ _INVERSES = (
     "arcsin=asin arccos=acos arctan=atan arcsinh=asinh arccosh=acosh arctanh=atanh arctan2=atan2"
 )
 
+
+def _numpy_name(function: Any) -> str | None:
+    name: str = function.__name__
+    for module, prefix in ((np, ""), (np.linalg, "linalg.")):
+        if getattr(module, name, None) is function:
+            return prefix + name
+    return None
+
+
 NUMPY = Spelling(
     "numpy",
-    lambda function: getattr(np, function.__name__, None) is function,
+    _numpy_name,
     {
         **_COMMON,
         **_named(f"{_INVERSES} absolute=abs fabs=abs rint=round power=pow"),
         "cbrt": _unary("cbrt"),
-        "reciprocal": _Function(lambda x: 1 / x, ("x",)),
-        "sum": _Function(total, ("a", "axis", "dtype", "out", "keepdims", "initial", "where")),
-        "mean": _Function(mean, ("a", "axis", "dtype", "out", "keepdims", "where")),
-        "reshape": _Function(reshape, ("a", "shape", "order", "copy")),
-        "transpose": _Function(permute_dims, ("a", "axes")),
-        "matrix_transpose": _Function(matrix_transpose, ("x",)),
-        "astype": _Function(astype, ("x", "dtype", "order", "casting", "subok", "copy")),
+        "reciprocal": _RECIPROCAL,
+        "sum": function_of(total, "a axis dtype out keepdims initial where"),
+        "mean": function_of(mean, "a axis dtype out keepdims where"),
+        "prod": function_of(prod, "a axis dtype out keepdims initial where"),
+        **dict.fromkeys(("max", "amax"), function_of(amax, "a axis out keepdims initial where")),
+        **dict.fromkeys(("min", "amin"), function_of(amin, "a axis out keepdims initial where")),
+        "std": function_of(std, "a axis dtype out ddof=correction keepdims where mean"),
+        "var": function_of(var, "a axis dtype out ddof=correction keepdims where mean"),
+        "cumsum": function_of(cumsum, "a axis dtype out"),
+        "cumprod": function_of(cumprod, "a axis dtype out"),
+        "cumulative_sum": function_of(cumulative_sum, "x axis dtype out include_initial"),
+        "cumulative_prod": function_of(cumulative_prod, "x axis dtype out include_initial"),
+        "diff": function_of(diff, "a n axis prepend append"),
+        "clip": function_of(clip, "a a_min=min a_max=max out min max"),
+        "reshape": function_of(reshape, "a shape order copy"),
+        "transpose": function_of(permute_dims, "a axes"),
+        "matrix_transpose": function_of(matrix_transpose),
+        "moveaxis": function_of(moveaxis, "a source destination"),
+        "expand_dims": function_of(expand_dims, "a axis"),
+        "squeeze": function_of(squeeze, "a axis"),
+        "flip": function_of(flip, "m=x axis"),
+        "roll": function_of(roll, "a shift axis"),
+        "repeat": function_of(repeat, "a repeats axis"),
+        "tile": function_of(tile, "A=x reps=repetitions"),
+        "broadcast_to": function_of(broadcast_to, "array=x shape subok"),
+        "concatenate": function_of(concat, "arrays axis out dtype casting"),
+        "stack": function_of(stack, "arrays axis out dtype casting"),
+        "unstack": function_of(unstack, "x axis"),
+        "where": function_of(where),
+        "take": function_of(take, "a indices axis out mode"),
+        "take_along_axis": function_of(take_along_axis, "arr=x indices axis"),
+        "sort": function_of(sort, "a axis kind order stable"),
+        "tril": function_of(tril, "m=x k"),
+        "triu": function_of(triu, "m=x k"),
+        **_LINALG,
+        "linalg.norm": function_of(norm),
+        "dot": function_of(dot),
+        "tensordot": function_of(tensordot),
+        "vecdot": function_of(vecdot),
+        "full_like": function_of(full_like, "a fill_value dtype order subok shape device"),
+        "astype": function_of(astype, "x dtype order casting subok copy"),
     },
     {"a": "x"},
     frozenset(
         "shape ndim size zeros_like ones_like empty_like isclose allclose array_equal "
         "array_equiv any all argmax argmin argsort count_nonzero nonzero flatnonzero argwhere "
         "searchsorted iscomplexobj isrealobj logical_and logical_or logical_xor "
-        "logical_not".split()
+        "logical_not linalg.matrix_rank".split()
     ),
+    no_methods=_IN_PLACE,
 )
 
-_TORCH_MODULES = (None, "torch", "torch._tensor", "torch.nn.functional")
+
+def _torch_name(function: Any) -> str | None:
+    module = getattr(function, "__module__", None)  # methods of tensors do not tell
+    return function.__name__ if module in _TORCH_MODULES else None
+
+
+_TORCH_MODULES = (None, "torch", "torch._tensor", "torch.nn.functional", "torch._C._linalg")
 
 TORCH = Spelling(
     "torch",
-    lambda function: _module_of(function) in _TORCH_MODULES,
+    _torch_name,
     {
         **{name: function for name, function in _COMMON.items() if name != "equal"},
         **_named(
@@ -280,14 +329,46 @@ TORCH = Spelling(
             "ge=greater_equal eq=equal ne=not_equal"
         ),
         **{op: _unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
-        "sum": _Function(total, ("input", "dim", "keepdim", "dtype")),
-        "mean": _Function(mean, ("input", "dim", "keepdim", "dtype")),
-        "reshape": _Function(reshape, ("input", "shape")),
-        "permute": _Function(permute_dims, ("input", "dims")),
+        "sum": function_of(total, "input dim keepdim dtype"),
+        "mean": function_of(mean, "input dim keepdim dtype"),
+        "prod": function_of(prod, "input dim keepdim dtype"),
+        "amax": function_of(amax, "input dim keepdim"),
+        "amin": function_of(amin, "input dim keepdim"),
+        "cumsum": function_of(cumulative_sum, "input dim dtype"),
+        "cumprod": function_of(cumulative_prod, "input dim dtype"),
+        "diff": function_of(diff, "input n dim prepend append"),
+        **dict.fromkeys(("clip", "clamp"), function_of(clip, "input min max")),
+        "reshape": function_of(reshape, "input shape"),
+        "permute": function_of(permute_dims, "input dims=axes"),
+        "movedim": function_of(moveaxis, "input source destination"),
+        "unsqueeze": function_of(expand_dims, "input dim"),
+        "flip": function_of(flip, "input dims=axis"),
+        "roll": function_of(roll, "input shifts=shift dims=axis"),
+        "repeat_interleave": function_of(repeat, "input repeats dim"),
+        "tile": function_of(tile, "input dims=repetitions"),
+        "broadcast_to": function_of(broadcast_to, "input size=shape"),
+        **dict.fromkeys(("cat", "concat"), function_of(concat, "tensors=arrays dim")),
+        "stack": function_of(stack, "tensors=arrays dim"),
+        "unbind": function_of(unstack, "input dim"),
+        "where": function_of(where, "condition input other"),
+        "index_select": function_of(take, "input dim index=indices"),
+        "take_along_dim": function_of(take_along_axis, "input indices dim"),
+        "dot": function_of(dot, "input=a tensor=b"),
+        "linalg_inv": function_of(inv, "A=x"),
+        "linalg_solve": function_of(solve, "A=a B=b"),
+        "linalg_det": function_of(det, "A=x"),
+        "linalg_slogdet": function_of(slogdet, "A=x"),
+        "linalg_cholesky": function_of(cholesky, "input upper"),
+        "linalg_qr": function_of(qr, "A=x mode"),
+        "linalg_eigvalsh": function_of(eigvalsh, "A=x"),
+        "linalg_eigh": function_of(eigh, "A=x"),
+        "linalg_svd": function_of(svd, "A=x full_matrices"),
+        "linalg_svdvals": function_of(svdvals, "A=x"),
+        "tril": function_of(tril, "input diagonal=k"),
+        "triu": function_of(triu, "input diagonal=k"),
         "astype": STANDARD.functions["astype"],
     },
-    {"input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims",
-     "dims": "axes"},
+    {"input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims"},
     frozenset(
         "numel zeros_like ones_like empty_like rand_like randn_like isclose allclose "
         "equal any all argmax argmin argsort count_nonzero nonzero is_floating_point is_complex "

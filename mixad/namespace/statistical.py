@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from mixad.backends.arrays import library_of, scalar_type_of
+from mixad.backends.arrays import Array, library_of, scalar_type_of
 from mixad.errors import TracerError
 from mixad.namespace.data_types import astype
-from mixad.namespace.manipulation import normalized_axes, reshape
+from mixad.namespace.elementwise import elementwise, square
+from mixad.namespace.indexing import getitem
+from mixad.namespace.joining import concat
+from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
 from mixad.tape.broadcasting import sum_to
+from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.tracer import plain
 
-__all__ = ["mean", "total"]
+__all__ = ["amax", "amin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "mean", "prod",
+           "std", "total", "var"]  # fmt: skip
 
 Axis = int | Sequence[int] | None
 
@@ -69,3 +75,236 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
             )
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     return total(x, axis, keepdims=keepdims) / count
+
+
+def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """Return the mean squared distance from the mean over axes.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Of floats.
+    axis : int or sequence of int, optional
+        What to average over; all for None.
+    correction : float
+        What the number of elements is reduced by in the quotient: 1 for an unbiased estimate.
+    keepdims : bool
+        Whether these axes stay, with length 1.
+
+    Returns
+    -------
+    array or Tracer
+        The variances.
+    """
+    count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
+    squares = square(elementwise("sub", x, mean(x, axis, keepdims=True)))
+    return total(squares, axis, keepdims=keepdims) / max(count - correction, 0)
+
+
+def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """Return the square root of the variance over axes: see `var`."""
+    return elementwise("sqrt", var(x, axis, correction=correction, keepdims=keepdims))
+
+
+# -- largest and smallest --------------------------------------------------------------------------
+
+
+def amax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """Return the largest element over axes; elements that tie share its cotangent evenly."""
+    return _extreme(_MAX, x, axis, keepdims)
+
+
+def amin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """Return the smallest element over axes; elements that tie share its cotangent evenly."""
+    return _extreme(_MIN, x, axis, keepdims)
+
+
+def _extreme(rule: Rule, x: Any, axis: Axis, keepdims: bool) -> Any:
+    axes = normalized_axes(axis, x.ndim)
+    found = apply_rule(rule, x, axis=axes)
+    return found if keepdims else _without(found, axes)
+
+
+def _without(x: Any, axes: Sequence[int]) -> Any:
+    """Return ``x`` without axes of length 1."""
+    return reshape(x, [n for i, n in enumerate(x.shape) if i not in axes])
+
+
+def _shares(x: Array, of: Callable[..., Array], axis: tuple[int, ...]) -> Array:
+    """Return what part of its cotangent each element gets; where one is nan, the nans."""
+    xp = library_of(x).xp
+    ties = xp.astype((x == of(x, axis=axis, keepdims=True)) | xp.isnan(x), x.dtype)
+    return ties / xp.sum(ties, axis=axis, keepdims=True)
+
+
+_MAX = Rule(
+    "max",
+    lambda xp, x, axis: xp.max(x, axis=axis, keepdims=True),
+    (lambda g, x, axis: g * _shares(plain(x), library_beside(x).xp.max, axis),),
+    reads=((0,),),
+    fresh=True,
+)
+_MIN = Rule(
+    "min",
+    lambda xp, x, axis: xp.min(x, axis=axis, keepdims=True),
+    (lambda g, x, axis: g * _shares(plain(x), library_beside(x).xp.min, axis),),
+    reads=((0,),),
+    fresh=True,
+)
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def prod(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+    """Return the product over axes: see `total`.  Zeros are right: nothing is divided by."""
+    if dtype is not None:
+        x = astype(x, dtype)
+        if not scalar_type_of(x.dtype).is_float:
+            return library_of(x).xp.prod(x, axis=axis, dtype=x.dtype, keepdims=keepdims)
+    axes = normalized_axes(axis, x.ndim)
+    rest = [i for i in range(x.ndim) if i not in axes]
+    kept = [x.shape[i] for i in rest]
+    factors = math.prod(x.shape[i] for i in axes)
+    found = apply_rule(_PROD, reshape(permute_dims(x, (*rest, *axes)), (*kept, factors)))
+    shape = [1 if i in axes else n for i, n in enumerate(x.shape)] if keepdims else kept
+    return reshape(found, shape)
+
+
+_PROD = Rule(
+    "prod",
+    lambda xp, x: xp.prod(x, axis=-1, dtype=x.dtype),
+    (
+        lambda g, x: (
+            reshape(g, (*g.shape, 1)) * (_before(x) * flip(_before(flip(x, axis=-1)), axis=-1))
+        ),
+    ),
+    reads=((0,),),
+    fresh=True,
+)
+
+
+def cumulative_prod(
+    x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the products of the elements up to each along an axis: see `cumulative_sum`."""
+    return _cumulative(_CUMULATIVE_PROD, 1, x, axis, dtype, include_initial)
+
+
+_CUMULATIVE_PROD = Rule(
+    "cumulative_prod",
+    lambda xp, x: xp.cumulative_prod(x, axis=-1, dtype=x.dtype),
+    (lambda g, x: _before(x) * _folded(g, x),),
+    reads=((0,),),
+    fresh=True,
+)
+
+
+def _before(x: Any) -> Any:
+    """Return the product of the elements before each along the last axis."""
+    if not x.shape[-1]:
+        return x
+    ones = _filled(x, 1)
+    return cumulative_prod(concat([ones, getitem(x, (..., slice(0, -1)))], axis=-1), axis=-1)
+
+
+def _folded(g: Any, x: Any) -> Any:
+    """Return s with s[j] = g[j] + x[j + 1] s[j + 1] along the last axis.
+
+    It is the scan of linear functions in steps of 1, 2, 4, …, each of which joins neighbours
+    (Blelloch 1990); nothing is divided by, so zeros are right.
+    """
+    count = x.shape[-1]
+    if not count:
+        return g
+    found, slope = g, concat([getitem(x, (..., slice(1, None))), _filled(x, 0)], axis=-1)
+    step = 1
+    while step < count:
+        found = found + slope * _ahead(found, step)
+        slope = slope * _ahead(slope, step)
+        step *= 2
+    return found
+
+
+def _ahead(x: Any, step: int) -> Any:
+    """Return the elements so many places further along the last axis; zeros behind the end."""
+    return concat([getitem(x, (..., slice(step, None))), _filled(x, 0, step)], axis=-1)
+
+
+def _filled(x: Any, value: float, length: int = 1) -> Any:
+    """Return equal elements beside those of ``x`` along the last axis."""
+    like = plain(x)[..., :length]
+    return library_beside(x).xp.full_like(like, value)
+
+
+# -- running sums ----------------------------------------------------------------------------------
+
+
+def cumulative_sum(
+    x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the sums of the elements up to each along an axis.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Of floats.
+    axis : int, optional
+        Along which; may be left out of arrays with one axis.
+    dtype : dtype, optional
+        What the elements are converted to first.
+    include_initial : bool
+        Whether the sum of none comes first.
+
+    Returns
+    -------
+    array or Tracer
+        A plain array if the dtype is no float: then there is no derivative.
+
+    Raises
+    ------
+    ValueError
+        If there are several axes and none is named.
+    """
+    return _cumulative(_CUMULATIVE_SUM, 0, x, axis, dtype, include_initial)
+
+
+def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """Return what `cumulative_prod` does; of the flattened array for None."""
+    flat = reshape(x, -1) if axis is None else x
+    return cumulative_prod(flat, axis=0 if axis is None else axis, dtype=dtype)
+
+
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """Return what `cumulative_sum` does; of the flattened array for None."""
+    flat = reshape(x, -1) if axis is None else x
+    return cumulative_sum(flat, axis=0 if axis is None else axis, dtype=dtype)
+
+
+_CUMULATIVE_SUM = Rule(
+    "cumulative_sum",
+    lambda xp, x: xp.cumulative_sum(x, axis=-1, dtype=x.dtype),
+    (lambda g, x: flip(cumulative_sum(flip(g, axis=-1), axis=-1), axis=-1),),
+    fresh=True,
+    linear="each",
+)
+
+
+def _cumulative(
+    rule: Rule, initial: int, x: Any, axis: int | None, dtype: Any, include_initial: bool
+) -> Any:
+    if axis is None and x.ndim != 1:
+        raise ValueError(
+            f"{rule.name}() of an array of shape {tuple(x.shape)}: name the axis, axis="
+        )
+    if dtype is not None:
+        x = astype(x, dtype)
+    if not scalar_type_of(x.dtype).is_float:
+        base = getattr(library_of(x).xp, rule.name)
+        return base(x, axis=axis, dtype=x.dtype, include_initial=include_initial)
+    last = moveaxis(x, 0 if axis is None else axis, -1)
+    found = apply_rule(rule, last)
+    if include_initial:
+        first = library_beside(x).xp.full((*last.shape[:-1], 1), initial, dtype=x.dtype)
+        found = concat([first, found], axis=-1)
+    return moveaxis(found, -1, 0 if axis is None else axis)

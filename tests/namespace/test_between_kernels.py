@@ -133,12 +133,6 @@ def test_iteration_and_unpacking() -> None:
     check(f, X)
 
 
-def test_indexing_by_arrays_is_refused() -> None:
-    for key in ([0, 1], np.asarray([True, False]), True):
-        with pytest.raises(TypeError, match="use whole numbers, slices"):
-            mixad.grad(lambda x, key=key: x[key].sum())(X)
-
-
 @pytest.mark.parametrize(
     ("a", "b"),
     [

@@ -265,3 +265,12 @@ def test_derivatives_commute(swapped: bool) -> None:
     with mpmath.workdps(50):
         want = [float(mpmath.diff(true, (x, y), (1, 1))) for x, y in zip(X, Y, strict=True)]
     np.testing.assert_allclose(found, want, rtol=1e-11)
+
+
+def test_a_tangent_through_a_constant_gradient_is_zero() -> None:
+    def slope(x: Any) -> Any:
+        constant = mixad.grad(lambda x: (x * 2.0).sum())(x)
+        return (np.add(constant, 1.0) * np.ones(2)).sum() + (x * x).sum()
+
+    value, tangent = mixad.jvp(slope, (np.ones(2),), (np.ones(2),))
+    assert (value, tangent) == (8.0, 4.0)

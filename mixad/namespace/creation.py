@@ -1,0 +1,141 @@
+"""Creation functions that take arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mixad.backends.arrays import Library, is_array, library_of
+from mixad.errors import TracerError
+from mixad.namespace.data_types import astype, of_one_type
+from mixad.namespace.elementwise import elementwise
+from mixad.namespace.joining import broadcast_to, stack
+from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.tracer import Tracer, plain
+
+__all__ = ["asarray", "full", "full_like", "linspace", "tril", "triu"]
+
+
+def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
+    """Return a traced array, or a stack of such and numbers in nested lists.
+
+    Parameters
+    ----------
+    x : array, Tracer or sequence
+        What to convert.
+    dtype : dtype, optional
+        Of the result.
+    device : object, optional
+        That of the arrays, or None: nothing is moved.
+    copy : bool, optional
+        Without a meaning for what is traced: it is never written to.
+
+    Returns
+    -------
+    array or Tracer
+        A plain array if the dtype is no float: then there is no derivative.
+
+    Raises
+    ------
+    TracerError
+        If it would be moved to another device.
+    """
+    array = x if isinstance(x, Tracer) else _stacked(x, library_beside(_first(x)))
+    if device is not None and device != array.device:
+        raise TracerError(
+            f"asarray(device={device!r}) of a value on {array.device!r} that is being "
+            "differentiated is not available: move the arguments of the transform"
+        )
+    return array if dtype is None else astype(array, dtype)
+
+
+def _first(x: Any) -> Tracer | None:
+    """Return the first traced value in nested lists."""
+    if isinstance(x, Tracer):
+        return x
+    inside = map(_first, x) if isinstance(x, (list, tuple)) else ()
+    return next((found for found in inside if found is not None), None)
+
+
+def _stacked(x: Any, library: Library) -> Any:
+    if isinstance(x, Tracer) or is_array(x):
+        return x
+    if not isinstance(x, (list, tuple)):
+        return library.xp.asarray(float(x))
+    return stack(of_one_type("asarray", [_stacked(each, library) for each in x]))
+
+
+def full(
+    shape: int | Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None
+) -> Any:
+    """Return an array of one traced number."""
+    return broadcast_to(asarray(fill_value, dtype=dtype, device=device), shape)
+
+
+def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Return an array of the shape and dtype of ``x`` of one number, which may be traced."""
+    if isinstance(fill_value, Tracer):
+        return full(tuple(x.shape), fill_value, dtype=dtype or x.dtype, device=device)
+    return library_beside(x).xp.full_like(plain(x), fill_value, dtype=dtype, device=device)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+) -> Any:
+    """Return numbers at equal distances between two, of which one is traced.
+
+    Parameters
+    ----------
+    start, stop : Tracer or float
+        The ends, without axes.
+    num : int
+        How many numbers.
+    dtype : dtype, optional
+        Of the result.
+    device : object, optional
+        That of the ends.
+    endpoint : bool
+        Whether ``stop`` is the last of them.
+
+    Returns
+    -------
+    array or Tracer
+        A plain array if the dtype is no float: then there is no derivative.
+    """
+    traced = start if isinstance(start, Tracer) else stop
+    like = plain(traced)
+    share = library_of(like).xp.linspace(0.0, 1.0, num, dtype=like.dtype, endpoint=endpoint)
+    ends = elementwise("mul", start, 1.0 - share), elementwise("mul", stop, share)
+    return asarray(elementwise("add", *ends), dtype=dtype, device=device)
+
+
+def tril(x: Any, *, k: int = 0) -> Any:
+    """Return matrices with zeros above the ``k``-th diagonal."""
+    return apply_rule(_TRIL, x, k=k)
+
+
+def triu(x: Any, *, k: int = 0) -> Any:
+    """Return matrices with zeros below the ``k``-th diagonal."""
+    return apply_rule(_TRIU, x, k=k)
+
+
+_TRIL = Rule(
+    "tril",
+    lambda xp, x, k: xp.tril(x, k=k),
+    (lambda g, x, k: tril(g, k=k),),
+    fresh=True,
+    linear="each",
+)
+_TRIU = Rule(
+    "triu",
+    lambda xp, x, k: xp.triu(x, k=k),
+    (lambda g, x, k: triu(g, k=k),),
+    fresh=True,
+    linear="each",
+)

@@ -1,0 +1,346 @@
+"""Decompositions of matrices.
+
+Where singular or eigenvalues are repeated, their vectors are not unique: derivatives that depend on
+the choice do not exist, and are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mixad.backends.arrays import Array, library_of
+from mixad.errors import TracerError
+from mixad.namespace.creation import tril
+from mixad.namespace.elementwise import where
+from mixad.namespace.indexing import part_along
+from mixad.namespace.joining import concat
+from mixad.namespace.linear_algebra import matmul
+from mixad.namespace.manipulation import expand_dims, matrix_transpose
+from mixad.namespace.solving import solve
+from mixad.tape.tracer import Tracer, plain
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
+
+__all__ = ["EighResult", "QRResult", "SVDResult", "cholesky", "eigh", "eigvalsh", "qr", "svd",
+           "svdvals"]  # fmt: skip
+
+
+# -- Cholesky --------------------------------------------------------------------------------------
+
+
+def cholesky(x: Any, *, upper: bool = False) -> Any:
+    """Return triangular matrices whose products with their transposes are positive definite.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Symmetric matrices; the gradient is symmetric too.
+    upper : bool
+        Whether the right factor is returned.
+
+    Returns
+    -------
+    array or Tracer
+        Lower triangular matrices, or upper ones.
+    """
+    lower = apply_values_rule(_CHOLESKY, x)[0]
+    return matrix_transpose(lower) if upper else lower
+
+
+def _of_cholesky(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+    """Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10."""
+    upper = matrix_transpose(values[0])
+    inside = solve(upper, _copied(matmul(upper, tril(gs[0]))))
+    return 0.5 * matrix_transpose(solve(upper, matrix_transpose(inside)))
+
+
+def _copied(x: Any) -> Any:
+    """Return symmetric matrices with the lower triangles of ``x``."""
+    return tril(x) + matrix_transpose(tril(x, k=-1))
+
+
+_CHOLESKY = ValuesRule("cholesky", lambda xp, x: (xp.linalg.cholesky(x),), (_of_cholesky,))
+
+
+# -- QR --------------------------------------------------------------------------------------------
+
+
+class QRResult(NamedTuple):
+    """An orthogonal factor and an upper triangular one."""
+
+    Q: Any
+    R: Any
+
+
+def qr(x: Any, *, mode: str = "reduced") -> QRResult:
+    """Return orthogonal and upper triangular factors of matrices with independent columns.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Matrices; of wide ones the first columns are independent.
+    mode : str
+        ``"reduced"``, or ``"complete"`` where that is the same.
+
+    Returns
+    -------
+    QRResult
+        The factors.
+
+    Raises
+    ------
+    TracerError
+        If columns are asked for that ``x`` does not determine.
+    """
+    rows, columns = x.shape[-2:]
+    if mode not in ("reduced", "complete"):
+        raise ValueError(f"qr(mode={mode!r}): 'reduced' or 'complete'")
+    if mode == "complete" and rows > columns:
+        raise TracerError(
+            "qr(mode='complete') of a tall matrix that is being differentiated is not available: "
+            "the further columns are not determined by it; use mode='reduced'"
+        )
+    if rows >= columns:
+        return QRResult(*apply_values_rule(_QR, x))
+    # Roberts and Roberts (2020): the columns beyond the square are multiplied by the transpose.
+    q, square = qr(part_along(x, x.ndim - 1, None, rows))
+    rest = matmul(matrix_transpose(q), part_along(x, x.ndim - 1, rows, None))
+    return QRResult(q, concat([square, rest], axis=-1))
+
+
+def _of_qr(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+    """Walter and Lehmann, "On evaluating higher-order derivatives of the QR decomposition" (2010).
+
+    With gr and gq for the cotangents: m = r gr' - gq' q, and the result (gq + q sym(m)) r'^-1,
+    where sym copies the lower triangle to the upper one.
+    """
+    (gq, gr), (q, r) = gs, values
+    parts = [] if gr is None else [matmul(r, matrix_transpose(gr))]
+    parts += [] if gq is None else [-matmul(matrix_transpose(gq), q)]
+    inside = matmul(q, _copied(sum(parts[1:], parts[0])))
+    inside = inside if gq is None else gq + inside
+    return matrix_transpose(solve(r, matrix_transpose(inside)))
+
+
+_QR = ValuesRule("qr", lambda xp, x: tuple(xp.linalg.qr(x)), (_of_qr,))
+
+
+# -- symmetric eigenvalues -------------------------------------------------------------------------
+
+
+class EighResult(NamedTuple):
+    """Eigenvalues in order and eigenvectors in columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+def eigh(x: Any) -> EighResult:
+    """Return eigenvalues and eigenvectors of symmetric matrices; the gradient is symmetric too.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Symmetric matrices.
+
+    Returns
+    -------
+    EighResult
+        Eigenvalues, the smallest first, and eigenvectors in columns.  A backward pass that depends
+        on how vectors of repeated eigenvalues are chosen raises a TracerError.
+    """
+    return EighResult(*apply_values_rule(_EIGH, x))
+
+
+def eigvalsh(x: Any) -> Any:
+    """Return the eigenvalues of symmetric matrices: see `eigh`."""
+    return eigh(x).eigenvalues
+
+
+def _of_eigh(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+    """Giles (2008), section 3.1, the symmetric part."""
+    (gw, gv), (w, v) = gs, values
+    repeated = _repeated(plain(w))
+    vt = matrix_transpose(v)
+    parts = []
+    if gw is not None:
+        _check_even("eigh", gw, repeated)
+        parts.append(matmul(v * expand_dims(gw, axis=-2), vt))
+    if gv is not None:
+        _check_unread("eigh", (gv,), repeated)
+        inside = matmul(vt, gv) * _inverse_gaps(w, repeated)
+        parts.append(matmul(v, matmul(inside, vt)))
+    found = sum(parts[1:], parts[0])
+    return 0.5 * (found + matrix_transpose(found))
+
+
+_EIGH = ValuesRule("eigh", lambda xp, x: tuple(xp.linalg.eigh(x)), (_of_eigh,))
+
+
+# -- singular values -------------------------------------------------------------------------------
+
+
+class SVDResult(NamedTuple):
+    """Left vectors in columns, singular values in order, right vectors in rows."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def svd(x: Any, *, full_matrices: bool = True) -> SVDResult:
+    """Return the singular value decomposition of matrices.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Matrices.
+    full_matrices : bool
+        Of square ones without a meaning.
+
+    Returns
+    -------
+    SVDResult
+        The factors.  A backward pass that depends on how vectors of repeated singular values are
+        chosen raises a TracerError.  The derivative of a singular value at 0 is 0, as that of
+        ``abs``.
+
+    Raises
+    ------
+    TracerError
+        If vectors are asked for that ``x`` does not determine.
+    """
+    if full_matrices and x.shape[-1] != x.shape[-2]:
+        raise TracerError(
+            "svd(full_matrices=True) of a matrix that is being differentiated and is not square is "
+            "not available: it does not determine the further vectors; use full_matrices=False"
+        )
+    return SVDResult(*apply_values_rule(_SVD, x))
+
+
+def svdvals(x: Any) -> Any:
+    """Return the singular values of matrices, the largest first: see `svd`."""
+    return svd(x, full_matrices=False).S
+
+
+def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+    """Townsend, "Differentiating the singular value decomposition" (2016)."""
+    (gu, gs_, gvh), (u, s, vh) = gs, values
+    repeated, tiny = _repeated(plain(s)), _tiny(plain(s))
+    gv = None if gvh is None else matrix_transpose(gvh)
+    v = matrix_transpose(vh)
+    vectors = tuple(g for g in (gu, gv) if g is not None)
+    if vectors:
+        _check_unread("svd", vectors, repeated)
+        _check_regular(x.shape, tiny)
+    parts = []
+    if gs_ is not None:
+        _check_even("svd", gs_, repeated)
+        parts.append(matmul(u * expand_dims(where(tiny, 0.0, gs_), axis=-2), vh))
+    if gu is not None:
+        inside = _turned(u, gu, s, repeated) * expand_dims(s, axis=-2)
+        parts.append(matmul(matmul(u, inside) + _outside(u, gu, s), vh))
+    if gv is not None:
+        inside = expand_dims(s, axis=-1) * _turned(v, gv, s, repeated)
+        parts.append(matmul(u, matmul(inside, vh) + matrix_transpose(_outside(v, gv, s))))
+    return sum(parts[1:], parts[0])
+
+
+def _turned(vectors: Any, g: Any, s: Any, repeated: Array) -> Any:
+    """Return what turns the vectors within their space, over the gaps of the squares."""
+    product = matmul(matrix_transpose(vectors), g)
+    return (product - matrix_transpose(product)) * _inverse_gaps(s * s, repeated)
+
+
+def _outside(vectors: Any, g: Any, s: Any) -> Any:
+    """Return what is orthogonal to the vectors, over the singular values; 0 for square matrices."""
+    if vectors.shape[-1] == vectors.shape[-2]:
+        return 0.0 * vectors
+    rest = g - matmul(vectors, matmul(matrix_transpose(vectors), g))
+    return rest / expand_dims(s, axis=-2)
+
+
+_SVD = ValuesRule("svd", lambda xp, x: tuple(xp.linalg.svd(x, full_matrices=False)), (_of_svd,))
+
+
+# -- repeated values -------------------------------------------------------------------------------
+
+
+def _tolerance(w: Array) -> Array:
+    """Return by how much values may differ through rounding alone, for each matrix."""
+    eps = float(library_of(w).xp.finfo(w.dtype).eps)
+    return 4 * w.shape[-1] * eps * _largest(w)
+
+
+def _largest(w: Array) -> Array:
+    """Return the largest magnitude for each matrix."""
+    xp = library_of(w).xp
+    if not w.shape[-1]:
+        return xp.zeros(w.shape[:-1], dtype=w.dtype)
+    return xp.max(xp.abs(w), axis=-1)
+
+
+def _tiny(s: Array) -> Array:
+    return s <= _tolerance(s)[..., None]
+
+
+def _repeated(w: Array) -> Array:
+    """Return which pairs of values are equal; each is to itself."""
+    gaps = w[..., None, :] - w[..., :, None]
+    return library_of(w).xp.abs(gaps) <= _tolerance(w)[..., None, None]
+
+
+def _inverse_gaps(w: Any, repeated: Array) -> Any:
+    """Return 1/(w[j] - w[i]), and 0 where they are equal."""
+    gaps = expand_dims(w, axis=-2) - expand_dims(w, axis=-1)
+    return where(repeated, 0.0, 1.0 / where(repeated, 1.0, gaps))
+
+
+def _check_even(what: str, g: Any, repeated: Array) -> None:
+    """Refuse cotangents that tell equal values apart."""
+    _check_constant(what, g, repeated)
+    g = plain(g)
+    xp = library_of(g).xp
+    uneven = xp.abs(g[..., None, :] - g[..., :, None])
+    most = _largest(g)[..., None, None] * float(xp.finfo(g.dtype).eps) ** 0.5
+    if bool(xp.any(repeated & (uneven > most))):
+        raise TracerError(_of_repeated(what, "one of several equal values"))
+
+
+def _check_unread(what: str, gs: tuple[Any, ...], repeated: Array) -> None:
+    """Refuse cotangents of vectors whose values are equal."""
+    several = _count(repeated, axis=-1) > 1
+    for g in gs:
+        _check_constant(what, g, repeated)
+        xp = library_of(plain(g)).xp
+        if bool(xp.any(several & xp.any(plain(g) != 0, axis=-2))):
+            raise TracerError(_of_repeated(what, "vectors of equal values"))
+
+
+def _check_constant(what: str, g: Any, repeated: Array) -> None:
+    """Refuse cotangents that are differentiated, where only some have a derivative.
+
+    A forward pass differentiates with respect to them, so what they are now does not matter.
+    """
+    xp = library_of(repeated).xp
+    if isinstance(g, Tracer) and bool(xp.any(_count(repeated, axis=-1) > 1)):
+        raise TracerError(_of_repeated(what, "tangents and second derivatives"))
+
+
+def _count(pairs: Array, axis: int) -> Array:
+    return library_of(pairs).xp.count_nonzero(pairs, axis=axis)
+
+
+def _check_regular(shape: tuple[int, ...], tiny: Array) -> None:
+    """Refuse cotangents of vectors of a matrix that is not square and has no full rank."""
+    if shape[-1] != shape[-2] and bool(library_of(tiny).xp.any(tiny)):
+        raise TracerError(
+            "svd() of a matrix without full rank: its vectors have no derivative; differentiate a "
+            "function of the singular values, or of a matrix of full rank"
+        )
+
+
+def _of_repeated(what: str, which: str) -> str:
+    return (
+        f"{what}() of a matrix with repeated values: {which} have no derivative, for they are not "
+        "unique; differentiate a function that treats equal values alike, such as their sum"
+    )

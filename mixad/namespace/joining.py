@@ -1,0 +1,162 @@
+"""Manipulation functions that join arrays, take them apart or repeat them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mixad.namespace.data_types import of_one_type
+from mixad.namespace.indexing import gather, part_along, positions_of
+from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape
+from mixad.tape import broadcasting
+from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
+
+__all__ = ["broadcast_arrays", "broadcast_to", "concat", "meshgrid", "repeat", "stack", "tile",
+           "unstack"]  # fmt: skip
+
+
+def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
+    """Return a view of an array in a larger shape."""
+    lengths = shape if isinstance(shape, Sequence) else (shape,)
+    return broadcasting.broadcast_to(x, tuple(map(operator.index, lengths)))
+
+
+def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+    """Return views of arrays in the shape that theirs broadcast to."""
+    shape = np.broadcast_shapes(*(tuple(x.shape) for x in arrays))
+    return tuple(broadcasting.broadcast_to(x, shape) for x in arrays)
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
+    """Return the coordinates of the points of a grid, one array for each axis.
+
+    Raises
+    ------
+    ValueError
+        If ``indexing`` is neither ``"xy"`` nor ``"ij"``.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid(indexing={indexing!r}): 'xy' or 'ij'")
+    axes = list(range(len(arrays)))
+    if indexing == "xy":
+        axes[:2] = axes[:2][::-1]
+    along = [
+        reshape(x, [-1 if a == axis else 1 for a in range(len(arrays))])
+        for x, axis in zip(arrays, axes, strict=True)
+    ]
+    return broadcast_arrays(*along)
+
+
+def concat(arrays: Sequence[Any], *, axis: int | None = 0) -> Any:
+    """Return arrays one behind the other along an axis; flattened first for None.
+
+    Parameters
+    ----------
+    arrays : sequence of (array or Tracer)
+        Of one library, equal in shape but for the axis.
+    axis : int or None
+        Along which.
+
+    Returns
+    -------
+    array or Tracer
+        Of the dtype that the library promotes theirs to.
+    """
+    parts = of_one_type("concat", tuple(arrays))
+    if axis is None:
+        parts, axis = tuple(reshape(x, -1) for x in parts), 0
+    (axis,) = normalized_axes(axis, parts[0].ndim)
+    return apply_rule(_concat(len(parts)), *parts, axis=axis)
+
+
+@cache
+def _concat(count: int) -> Rule:
+    """Return the rule of joining so many arrays."""
+
+    def part(index: int) -> Any:
+        def cotangent(g: Any, *arrays: Any, axis: int) -> Any:
+            start = sum(x.shape[axis] for x in arrays[:index])
+            return part_along(g, axis, start, start + arrays[index].shape[axis])
+
+        return cotangent
+
+    return Rule(
+        "concat",
+        lambda xp, *arrays, axis: xp.concat(arrays, axis=axis),
+        tuple(part(index) for index in range(count)),
+        linear="all",
+    )
+
+
+def stack(arrays: Sequence[Any], *, axis: int = 0) -> Any:
+    """Return arrays of one shape side by side along a new axis.
+
+    Raises
+    ------
+    ValueError
+        If their shapes differ.
+    """
+    arrays = tuple(arrays)
+    shapes = {tuple(x.shape) for x in arrays}
+    if len(shapes) > 1:
+        raise ValueError(f"stack() takes arrays of one shape, these have {sorted(shapes)}")
+    return concat([expand_dims(x, axis=axis) for x in arrays], axis=axis)
+
+
+def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
+    """Return the parts of an array along an axis, without it."""
+    (axis,) = normalized_axes(axis, x.ndim)
+    return apply_values_rule(_UNSTACK, x, axis=axis)
+
+
+def _stacked(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: int) -> Any:
+    xp = library_beside(values[0]).xp
+    zero = xp.zeros_like(next(g for g in gs if g is not None))
+    return stack([zero if g is None else g for g in gs], axis=axis)
+
+
+_UNSTACK = ValuesRule(
+    "unstack", lambda xp, x, axis: tuple(xp.unstack(x, axis=axis)), (_stacked,)
+)  # fmt: skip
+
+
+def tile(x: Any, repetitions: int | Sequence[int]) -> Any:
+    """Return an array repeated as a whole, so many times along each axis."""
+    times = tuple(repetitions) if isinstance(repetitions, Sequence) else (repetitions,)
+    ndim = max(x.ndim, len(times))
+    times = (*[1] * (ndim - len(times)), *times)
+    lengths = (*[1] * (ndim - x.ndim), *x.shape)
+    split = [each for length in lengths for each in (1, length)]
+    full = [each for pair in zip(times, lengths, strict=True) for each in pair]
+    whole = tuple(n * length for n, length in zip(times, lengths, strict=True))
+    return reshape(broadcast_to(reshape(x, split), full), whole)
+
+
+def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Any:
+    """Return an array with each element, or each part along an axis, repeated.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        What to repeat.
+    repeats : int or array of int
+        How often; an array has one number for each part.
+    axis : int or None
+        Along which; None for the flattened array.
+
+    Returns
+    -------
+    array or Tracer
+        The parts, each beside its copies.
+    """
+    if axis is None:
+        x, axis = reshape(x, math.prod(x.shape)), 0
+    (axis,) = normalized_axes(axis, x.ndim)
+    xp = library_beside(x).xp
+    return gather(x, xp.repeat(positions_of(x), repeats, axis=axis))

@@ -1,0 +1,167 @@
+"""The namespace of the standard over one library, as traced arrays and users get it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mixad import pytree
+from mixad.backends.arrays import Library, is_array, library_of
+from mixad.errors import TracerError
+from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, VERSIONS
+from mixad.namespace.spelling import missing
+from mixad.namespace.spellings import STANDARD
+from mixad.tape.tracer import Tracer, plain
+
+__all__ = ["Namespace", "namespace_of", "namespace_over"]
+
+
+class Namespace:
+    """The functions of the array API standard over one library; there is one for each.
+
+    They take traced arrays and those of the library.  Where nothing is traced, they are the
+    library's own.
+
+    Parameters
+    ----------
+    library : Library
+        The library.
+    extension : str
+        ``"linalg"``, ``"fft"``, or nothing for the main namespace.
+    """
+
+    __array_api_version__ = VERSIONS[-1]
+
+    def __init__(self, library: Library, extension: str = "") -> None:
+        self._library = library
+        self._prefix = f"{extension}." if extension else ""
+        self._base = getattr(library.xp, extension) if extension else library.xp
+        self.__name__ = ".".join(filter(None, ("mixad", library.name, extension)))
+
+    def __getattr__(self, name: str) -> Any:
+        found = self._made(name)
+        self.__dict__[name] = found
+        return found
+
+    def _made(self, name: str) -> Any:
+        full = self._prefix + name
+        if full in FUNCTIONS:
+            return _function(f"{self.__name__}.{name}", full, getattr(self._base, name))
+        if not self._prefix and name in ATTRIBUTES:
+            return getattr(self._base, name)
+        if not self._prefix and name in _EXTENSIONS:
+            return Namespace(self._library, name)
+        raise AttributeError(f"{self.__name__} has no attribute {name!r}", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        mine = {n.removeprefix(self._prefix) for n in FUNCTIONS if n.startswith(self._prefix)}
+        names = {n for n in mine if "." not in n}
+        return sorted(names if self._prefix else names | ATTRIBUTES | _EXTENSIONS)
+
+    def __repr__(self) -> str:
+        return f"<namespace {self.__name__}>"
+
+    def __deepcopy__(self, memo: Any) -> Namespace:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _imported, (self._library.xp.__name__, self._prefix.rstrip("."))
+
+
+_EXTENSIONS = frozenset(("linalg", "fft"))
+
+
+def namespace_of(xp: Any) -> Namespace:
+    """Return the array API standard over a library, for values that are differentiated.
+
+    Parameters
+    ----------
+    xp : module
+        An array library: NumPy, torch, array-api-strict, a module of array-api-compat, or what
+        their arrays say is theirs.
+
+    Returns
+    -------
+    Namespace
+        What traced arrays of that library have as ``__array_namespace__``.
+
+    Raises
+    ------
+    TypeError
+        If ``xp`` is no array library.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> xp = namespace_of(np)
+    >>> import mixad
+    >>> mixad.grad(lambda x: xp.sum(xp.exp(x)))(np.zeros(2))
+    array([1., 1.])
+    """
+    if isinstance(xp, Namespace):
+        return xp
+    empty = getattr(xp, "empty", None)
+    sample = empty(0) if callable(empty) else None
+    if not is_array(sample):
+        raise TypeError(
+            f"namespace_of takes an array library, {xp!r} is none: pass the module, such as numpy"
+        )
+    return namespace_over(library_of(sample))
+
+
+def namespace_over(library: Library, version: str | None = None) -> Namespace:
+    """Return the namespace over a library.
+
+    Raises
+    ------
+    ValueError
+        If the version of the standard is unknown.
+    """
+    if version is not None and version not in VERSIONS:
+        raise ValueError(
+            f"version {version!r} of the array API standard is unknown: one of {VERSIONS}"
+        )
+    return _over(library)
+
+
+@functools.cache
+def _over(library: Library) -> Namespace:
+    return Namespace(library)
+
+
+def _imported(module: str, extension: str) -> Namespace:
+    """Return a namespace that was pickled."""
+    found = namespace_of(sys.modules.get(module) or importlib.import_module(module))
+    return getattr(found, extension) if extension else found
+
+
+def _function(called: str, name: str, base: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the namespace: the library's own, until it is given what is traced."""
+    recorded = STANDARD.functions.get(name)
+    if name in STANDARD.constant:
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return base(*pytree.tree_map(plain, args), **pytree.tree_map(plain, kwargs))
+
+    else:
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            if not (_has_tracer(args) or (kwargs and _has_tracer(kwargs.values()))):
+                return base(*args, **kwargs)
+            if recorded is None:
+                raise TracerError(missing(f"{called}()"))
+            return recorded.evaluate(*args, **kwargs)
+
+    function.__name__ = name.rpartition(".")[2]
+    function.__qualname__ = name
+    function.__doc__ = base.__doc__
+    return function
+
+
+def _has_tracer(values: Iterable[Any]) -> bool:
+    return any(
+        isinstance(v, Tracer) or (isinstance(v, (list, tuple)) and _has_tracer(v)) for v in values
+    )

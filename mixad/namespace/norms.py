@@ -1,0 +1,127 @@
+"""Norms of vectors and matrices; their derivative at zero is 0, as that of ``abs``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mixad.errors import TracerError
+from mixad.namespace.data_types import astype
+from mixad.namespace.decompositions import svdvals
+from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.manipulation import normalized_axes, permute_dims, reshape
+from mixad.namespace.statistical import amax, amin, total
+from mixad.tape.tracer import plain
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
+
+__all__ = ["matrix_norm", "norm", "vector_norm"]
+
+Axis = int | Sequence[int] | None
+Order = int | float | str | None
+
+
+def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
+    """Return the norms of vectors.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Of floats.
+    axis : int or sequence of int, optional
+        Along which the vectors are; all for None.
+    keepdims : bool
+        Whether these axes stay, with length 1.
+    ord : float
+        The exponent; ``inf`` and ``-inf`` for the largest and smallest magnitude.
+
+    Returns
+    -------
+    array or Tracer
+        The norms.
+    """
+    axes = normalized_axes(axis, x.ndim)
+    found = apply_values_rule(_EUCLIDEAN, x, axis=axes)[0] if ord == 2 else _norm(x, axes, ord)
+    kept = [n for i, n in enumerate(x.shape) if i not in axes]
+    return found if keepdims else reshape(found, kept)
+
+
+def _norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:
+    size = elementwise("abs", x)
+    if ord == math.inf:
+        return amax(size, axes, keepdims=True)
+    if ord == -math.inf:
+        return amin(size, axes, keepdims=True)
+    if ord == 0:
+        return total(astype(plain(x) != 0, x.dtype), axes, keepdims=True)
+    if ord == 1:
+        return total(size, axes, keepdims=True)
+    powers = total(elementwise("pow", size, ord), axes, keepdims=True)
+    is_zero = plain(powers) == 0
+    return where(is_zero, 0.0, elementwise("pow", where(is_zero, 1.0, powers), 1 / ord))
+
+
+def _of_length(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: Any) -> Any:
+    length = values[0]
+    return gs[0] * (x / where(plain(length) == 0, 1.0, length))
+
+
+_EUCLIDEAN = ValuesRule(
+    "vector_norm",
+    lambda xp, x, axis: (xp.linalg.vector_norm(x, axis=axis, keepdims=True),),
+    (_of_length,),
+    reads=(0,),
+)
+
+
+def matrix_norm(x: Any, *, keepdims: bool = False, ord: Order = "fro") -> Any:
+    """Return the norms of matrices.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Matrices, in the last two axes.
+    keepdims : bool
+        Whether these axes stay, with length 1.
+    ord : str or float
+        ``"fro"``, ``"nuc"``, or one of 1, -1, 2, -2, inf, -inf.
+
+    Returns
+    -------
+    array or Tracer
+        The norms.
+
+    Raises
+    ------
+    ValueError
+        If there is no such norm.
+    """
+    if ord == "fro":
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord == "nuc":
+        found = total(svdvals(x), -1)
+    elif ord in (2, -2):
+        found = (amax if ord == 2 else amin)(svdvals(x), -1)
+    elif ord in (1, -1, math.inf, -math.inf):
+        sums = total(elementwise("abs", x), -2 if ord in (1, -1) else -1)
+        found = (amax if ord in (1, math.inf) else amin)(sums, -1)
+    else:
+        raise ValueError(f"matrix_norm(ord={ord!r}): 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+    return reshape(found, (*found.shape, 1, 1)) if keepdims else found
+
+
+def norm(x: Any, ord: Order = None, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Return what NumPy's function of that name does: norms of vectors or of matrices."""
+    if ord is None:
+        return vector_norm(x, axis=axis, keepdims=keepdims)
+    axes = normalized_axes(axis, x.ndim)
+    if len(axes) == 1 and not isinstance(ord, str):
+        return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
+    if len(axes) != 2 or keepdims:
+        raise TracerError(
+            f"norm(ord={ord!r}, axis={axis!r}, keepdims={keepdims}) of an array of shape "
+            f"{tuple(x.shape)} that is being differentiated is not available: use vector_norm() "
+            "or matrix_norm()"
+        )
+    rest = [i for i in range(x.ndim) if i not in axes]
+    return matrix_norm(permute_dims(x, (*rest, *axes)), ord=ord)

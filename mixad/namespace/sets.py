@@ -1,0 +1,74 @@
+"""Set functions: equal elements share the cotangent of the one that stands for them evenly."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mixad.backends.arrays import Array, library_of
+from mixad.namespace.indexing import gather, scatter_add
+from mixad.tape.node import Rule, apply_rule
+from mixad.tape.tracer import plain
+
+__all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
+
+
+class UniqueAll(NamedTuple):
+    """Each value, where it is first, where each element is among them, how often it occurs."""
+
+    values: Any
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    """Each value, and how often it occurs."""
+
+    values: Any
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """Each value, and where each element is among them."""
+
+    values: Any
+    inverse_indices: Array
+
+
+def unique_all(x: Any) -> UniqueAll:
+    """Return each value once, with what tells where it is and how often."""
+    values, indices, inverse, counts = library_of(plain(x)).xp.unique_all(plain(x))
+    return UniqueAll(_traced(x, values, inverse), indices, inverse, counts)
+
+
+def unique_counts(x: Any) -> UniqueCounts:
+    """Return each value once, with how often it occurs."""
+    xp = library_of(plain(x)).xp
+    values, inverse = unique_inverse(x)
+    ones = xp.ones(inverse.shape, dtype=x.dtype)
+    counts = scatter_add(ones, tuple(values.shape), inverse)
+    return UniqueCounts(values, xp.astype(counts, inverse.dtype))
+
+
+def unique_inverse(x: Any) -> UniqueInverse:
+    """Return each value once, with where each element is among them."""
+    values, inverse = library_of(plain(x)).xp.unique_inverse(plain(x))
+    return UniqueInverse(_traced(x, values, inverse), inverse)
+
+
+def unique_values(x: Any) -> Any:
+    """Return each value once."""
+    return unique_inverse(x).values
+
+
+def _traced(x: Any, values: Array, inverse: Array) -> Any:
+    return apply_rule(_UNIQUE, x, values=values, inverse=inverse)
+
+
+def _shared(g: Any, x: Any, values: Array, inverse: Array) -> Any:
+    xp = library_of(values).xp
+    ones = xp.ones(inverse.shape, dtype=values.dtype)
+    return gather(g / scatter_add(ones, tuple(values.shape), inverse), inverse)
+
+
+_UNIQUE = Rule("unique_values", lambda xp, x, values, inverse: values, (_shared,), fresh=True)

@@ -1,0 +1,173 @@
+"""Inverses, linear systems, determinants, powers of matrices.
+
+The formulas are those of Giles, "Collected matrix derivative results for forward and reverse mode
+algorithmic differentiation" (2008), section 2; that of the pseudoinverse is Golub and Pereyra's
+(1973).
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+from mixad.backends.arrays import library_of
+from mixad.errors import TracerError
+from mixad.namespace.data_types import of_one_type
+from mixad.namespace.linear_algebra import matmul
+from mixad.namespace.manipulation import matrix_transpose, reshape
+from mixad.tape.broadcasting import sum_to
+from mixad.tape.tracer import plain
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
+
+__all__ = ["SlogdetResult", "det", "identity_like", "inv", "matrix_power", "pinv", "slogdet",
+           "solve"]  # fmt: skip
+
+
+def inv(x: Any) -> Any:
+    """Return the inverses of matrices."""
+    return apply_values_rule(_INV, x)[0]
+
+
+def _of_inverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+    inverse = matrix_transpose(values[0])
+    return -matmul(inverse, matmul(gs[0], inverse))
+
+
+_INV = ValuesRule("inv", lambda xp, x: (xp.linalg.inv(x),), (_of_inverse,))
+
+
+def solve(a: Any, b: Any) -> Any:
+    """Return what a matrix has to be multiplied with to give ``b``.
+
+    Parameters
+    ----------
+    a : array or Tracer
+        Square matrices.
+    b : array or Tracer
+        A vector if it has one axis, else matrices; leading axes broadcast.
+
+    Returns
+    -------
+    array or Tracer
+        A vector or matrices, as ``b`` is.
+    """
+    a, b = of_one_type("solve", (a, b))
+    columns = reshape(b, (-1, 1)) if b.ndim == 1 else b
+    found = apply_values_rule(_SOLVE, a, columns)[0]
+    return reshape(found, tuple(found.shape)[:-1]) if b.ndim == 1 else found
+
+
+def _of_matrix(gs: tuple[Any, ...], values: tuple[Any, ...], a: Any, b: Any) -> Any:
+    right = solve(matrix_transpose(a), gs[0])
+    return sum_to(-matmul(right, matrix_transpose(values[0])), tuple(a.shape))
+
+
+def _of_right_side(gs: tuple[Any, ...], values: tuple[Any, ...], a: Any, b: Any) -> Any:
+    return sum_to(solve(matrix_transpose(a), gs[0]), tuple(b.shape))
+
+
+_SOLVE = ValuesRule(
+    "solve", lambda xp, a, b: (xp.linalg.solve(a, b),), (_of_matrix, _of_right_side), reads=(0,)
+)
+
+
+def det(x: Any) -> Any:
+    """Return the determinants of matrices; the derivative needs them to be regular."""
+    return apply_values_rule(_DET, x)[0]
+
+
+def _of_determinant(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+    return _scaled(gs[0] * values[0], matrix_transpose(inv(x)))
+
+
+_DET = ValuesRule("det", lambda xp, x: (xp.linalg.det(x),), (_of_determinant,), reads=(0,))
+
+
+class SlogdetResult(NamedTuple):
+    """Sign and logarithm of the magnitude of a determinant; the sign has no derivative."""
+
+    sign: Any
+    logabsdet: Any
+
+
+def slogdet(x: Any) -> SlogdetResult:
+    """Return the signs of determinants and the logarithms of their magnitudes."""
+    sign, logabsdet = apply_values_rule(_SLOGDET, x)
+    return SlogdetResult(plain(sign), logabsdet)
+
+
+def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+    return _scaled(gs[1], matrix_transpose(inv(x)))
+
+
+_SLOGDET = ValuesRule(
+    "slogdet", lambda xp, x: tuple(xp.linalg.slogdet(x)), (_of_logarithm,), reads=(0,)
+)
+
+
+def _scaled(factors: Any, matrices: Any) -> Any:
+    return reshape(factors, (*factors.shape, 1, 1)) * matrices
+
+
+def matrix_power(x: Any, n: int) -> Any:
+    """Return products of ``n`` equal matrices; of their inverses where ``n`` is negative."""
+    n = operator.index(n)
+    square, power = (inv(x) if n < 0 else x), None
+    count = abs(n)
+    while count:
+        if count % 2:
+            power = square if power is None else matmul(power, square)
+        count //= 2
+        square = matmul(square, square) if count else square
+    return identity_like(x) if power is None else power
+
+
+def identity_like(x: Any) -> Any:
+    """Return identity matrices beside square ones."""
+    like = plain(x)
+    xp = library_of(like).xp
+    ones = xp.eye(like.shape[-1], dtype=like.dtype)
+    return xp.zeros_like(like) + ones
+
+
+def pinv(x: Any, *, rtol: Any = None) -> Any:
+    """Return the pseudoinverses of matrices; the derivative needs them to have full rank.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Matrices.
+    rtol : float or array, optional
+        Singular values below this share of the largest one are taken for zero.
+
+    Returns
+    -------
+    array or Tracer
+        Matrices of the transposed shape.
+    """
+    return apply_values_rule(_PINV, x, rtol=rtol)[0]
+
+
+def _of_pseudoinverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, rtol: Any) -> Any:
+    _check_rank(plain(x), rtol)
+    (g,), p = gs, values[0]
+    pt, gt = matrix_transpose(p), matrix_transpose(g)
+    beside = gt - matmul(matmul(x, p), gt)
+    below = gt - matmul(gt, matmul(p, x))
+    ends = matmul(beside, matmul(p, pt)) + matmul(matmul(pt, p), below)
+    return ends - matmul(pt, matmul(g, pt))
+
+
+def _check_rank(x: Any, rtol: Any) -> None:
+    """Refuse matrices whose rank changes: their pseudoinverse is not continuous."""
+    xp = library_of(x).xp
+    if not bool(xp.all(xp.linalg.matrix_rank(x, rtol=rtol) == min(x.shape[-2:]))):
+        raise TracerError(
+            "pinv() of a matrix without full rank has no derivative: remove dependent rows or "
+            "columns, or use solve() of regularised normal equations"
+        )
+
+
+_PINV = ValuesRule(
+    "pinv", lambda xp, x, rtol: (xp.linalg.pinv(x, rtol=rtol),), (_of_pseudoinverse,), reads=(0,)
+)

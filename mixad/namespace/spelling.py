@@ -1,0 +1,183 @@
+"""How one library spells the namespace: names and parameters of its functions, bound to ours."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mixad import pytree
+from mixad.errors import TracerError
+from mixad.tape.tracer import plain
+
+__all__ = ["Function", "Spelling", "function_of", "missing"]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the namespace, as a library calls it.
+
+    Attributes
+    ----------
+    evaluate : callable
+        The function.
+    parameters : tuple of str
+        Those of the library's function in order.
+    renamed : mapping
+        Their names here, where they differ and the library's others do not go by the same name.
+    """
+
+    evaluate: Callable[..., Any]
+    parameters: tuple[str, ...]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Names of the namespace function's own parameters."""
+        return frozenset(inspect.signature(self.evaluate).parameters)
+
+
+def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> Function:
+    """Return a function with a library's parameters, ``"theirs=ours same"``; or with its own."""
+    if parameters is None:
+        code = evaluate.__code__  # a signature takes ten times as long, and all are made on import
+        count = code.co_argcount + code.co_kwonlyargcount
+        return Function(evaluate, code.co_varnames[:count])
+    pairs = [each.partition("=")[::2] for each in parameters.split()]
+    renamed = {theirs: ours for theirs, ours in pairs if ours}
+    return Function(evaluate, tuple(theirs for theirs, _ in pairs), renamed)
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How one library spells the namespace.
+
+    Attributes
+    ----------
+    library : str
+        Its name.
+    name_of : callable
+        The name under which the table has a function of the library; None where the function is
+        not the one of that name: libraries have others, such as ``numpy.emath.sqrt``, which gives
+        complex numbers.
+    functions : mapping
+        By the library's names.
+    renamed : mapping
+        The namespace's names of the library's parameters, where they differ.
+    constant : frozenset of str
+        Functions whose results are no floats, or depend on shapes only: their derivative is zero,
+        so they are given the values.
+    no_methods : frozenset of str
+        Functions that do something else where they are called as methods of arrays.
+    """
+
+    library: str
+    name_of: Callable[[Any], str | None]
+    functions: Mapping[str, Function]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    constant: frozenset[str] = frozenset()
+    no_methods: frozenset[str] = frozenset()
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a function of the library returns, recorded.
+
+        Raises
+        ------
+        TracerError
+            If the namespace has no such function yet, or it lacks an argument that was given.
+        """
+        name = self.name_of(function)
+        called = f"{_module_of(function) or self.library}.{function.__name__}()"
+        if name is None:
+            raise TracerError(missing(called))
+        if name in self.constant:
+            return function(*pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs)))
+        found = self.functions.get(name)
+        if found is None:
+            raise TracerError(missing(called))
+        return found.evaluate(**self._bound(called, found, args, kwargs))
+
+    def has_method(self, name: str) -> bool:
+        """Whether the table has what a method of arrays does."""
+        return name in self.functions and name not in self.no_methods
+
+    def call_method(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a method of an array returns; ``args`` begin with the array."""
+        found = self.functions[name]
+        array, *rest = args
+        if found.parameters[1:2] in _SEVERAL and rest and isinstance(rest[0], (int, np.integer)):
+            args = (array, tuple(rest))
+        return found.evaluate(**self._bound(f"{name}()", found, args, kwargs))
+
+    def _bound(
+        self, called: str, found: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the arguments under the namespace's names; those that say nothing are left out."""
+        if len(args) > len(found.parameters):
+            raise TracerError(
+                f"{called} takes at most {len(found.parameters)} positional arguments here, "
+                f"{len(args)} were given: leave out the last ones, or say mixad.stop_gradient(x) "
+                "if no derivative is meant"
+            )
+        bound = {}
+        for name, value in (*zip(found.parameters, args, strict=False), *kwargs.items()):
+            own = self._own_name(found, name)
+            if own in found.taken:
+                bound[own] = value
+            elif value is not _DEFAULTS.get(name) and value is not np._NoValue:
+                raise TracerError(self._untaken(called, found, name))
+        return bound
+
+    def _own_name(self, found: Function, name: str) -> str:
+        if name in found.renamed or name in found.taken:
+            return found.renamed.get(name, name)
+        return self.renamed.get(name, name)
+
+    def _untaken(self, called: str, found: Function, name: str) -> str:
+        options = [
+            p for p in found.parameters if self._own_name(found, p) in found.taken - {"x", "y"}
+        ]
+        takes = f"it takes {', '.join(options)}" if options else "it takes no options"
+        return (
+            f"{called} of a value that is being differentiated has no argument {name!r}: {takes}; "
+            f"{_INSTEAD.get(name, 'leave it out')}, or say mixad.stop_gradient(x) if no derivative "
+            "is meant"
+        )
+
+
+_SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
+"""What methods take as several numbers too."""
+
+_DEFAULTS = {"inplace": False, "alpha": 1, "decimals": 0}
+"""What arguments that are not taken may be given as; others as None."""
+
+_INSTEAD = {
+    "out": "use the result that it returns",
+    "where": "multiply by a mask of zeros and ones first",
+    "initial": "add it to the result",
+    "order": "permute the axes first",
+    "dtype": "convert the arguments first",
+    "dim": "write axis=",
+    "keepdim": "write keepdims=",
+    "alpha": "multiply first",
+    "rounding_mode": "use //",
+}
+
+
+def missing(called: str) -> str:
+    """Return why a function is refused, and what to write instead."""
+    return (
+        f"{called} of a value that is being differentiated is not available yet: write it with "
+        "operators, indexing, sum, mean, reshape, matmul, functions of one element such as exp, or "
+        "a function decorated with @mixad.broadcast; say mixad.stop_gradient(x) if no derivative "
+        "is meant"
+    )
+
+
+def _module_of(function: Any) -> str | None:
+    """Return where a function is from; methods of torch's tensors do not tell."""
+    return getattr(function, "__module__", None)

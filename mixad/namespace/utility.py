@@ -1,0 +1,46 @@
+"""Utility functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mixad.namespace.elementwise import elementwise
+from mixad.namespace.indexing import part_along
+from mixad.namespace.joining import concat
+from mixad.namespace.manipulation import normalized_axes
+
+__all__ = ["diff"]
+
+
+def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    """Return the differences of neighbours along an axis.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Of floats.
+    axis : int
+        Along which.
+    n : int
+        How often differences are taken.
+    prepend, append : array or Tracer, optional
+        What is joined to ``x`` first.
+
+    Returns
+    -------
+    array or Tracer
+        Shorter by ``n`` along the axis.
+
+    Raises
+    ------
+    ValueError
+        If ``n`` is negative.
+    """
+    if n < 0:
+        raise ValueError(f"diff(n={n}): n is at least 0")
+    (axis,) = normalized_axes(axis, x.ndim)
+    around = [part for part in (prepend, x, append) if part is not None]
+    x = concat(around, axis=axis) if len(around) > 1 else x
+    for _ in range(n):
+        x = elementwise("sub", part_along(x, axis, 1, None), part_along(x, axis, None, -1))
+    return x

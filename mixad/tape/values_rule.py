@@ -1,0 +1,144 @@
+"""Operations on arrays whose cotangents are written with their own values, one or several.
+
+An inverse, a factorisation, the parts of an array: computing the values a second time for the
+derivative would cost as much as the operation itself, so the node keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mixad.backends.arrays import Array
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.cell import Cell
+from mixad.tape.node import Cotangents, Result, Shaped, common_library
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, plain, stripped
+
+__all__ = ["ValuesRule", "apply_values_rule"]
+
+
+@dataclass(frozen=True, eq=False)
+class ValuesRule:
+    """An operation on arrays whose cotangents read its values.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    evaluate : callable
+        ``(xp, *arrays, **static)``: a tuple of values, by the base library.
+    cotangents : tuple of callable
+        One for each argument: ``(gs, values, *arguments, **static)``, with one of ``gs`` for each
+        value, of its shape, or None where it is zero; one of them is not.  The result is not None.
+    reads : tuple of int
+        The arguments whose elements the cotangents read; they get a `Shaped` for the others.
+    """
+
+    name: str
+    evaluate: Callable[..., tuple[Array, ...]]
+    cotangents: tuple[Callable[..., Any], ...]
+    reads: tuple[int, ...] = ()
+
+    def argument(self, index: int) -> str:
+        """Return what an argument is called in messages."""
+        return f"argument {index} of {self.name}"
+
+
+class ValuesNode:
+    """A rule applied to arguments, with what came of it.
+
+    Parameters
+    ----------
+    rule : ValuesRule
+        What was done.
+    arguments : tuple
+        Tracers and held arrays, or a `Shaped` for each.
+    static : mapping
+        The rule's keyword arguments.
+    parents : tuple of (Origin or None)
+        Where the arguments came from.
+    cells : tuple of Cell
+        The values.
+    levels : frozenset of Level
+        What they depend on.
+    tracer_type : type
+        Class of the tracers.
+    """
+
+    __slots__ = ("arguments", "cells", "levels", "parents", "results", "rule", "static",
+                 "structure", "tracer_type")  # fmt: skip
+    fresh = False  # a cotangent may be one of another node, handed on
+
+    def __init__(
+        self,
+        rule: ValuesRule,
+        arguments: tuple[Any, ...],
+        static: Mapping[str, Any],
+        parents: tuple[Origin | None, ...],
+        cells: tuple[Cell, ...],
+        levels: frozenset[Level],
+        tracer_type: type[Tracer],
+    ) -> None:
+        self.rule = self.structure = rule
+        self.arguments = arguments
+        self.static = static
+        self.parents = parents
+        self.cells = cells
+        self.results = tuple(Result(c.shape, c.kind, c.device) for c in cells)
+        self.levels = levels
+        self.tracer_type = tracer_type
+
+    def traced(self, output: int) -> Tracer:
+        """Return a value as a tracer."""
+        return self.tracer_type(self.cells[output], Origin(self, output, self.levels))
+
+    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
+        """Apply the rule's formula for each parent that depends on the level."""
+        found = (*cotangents, *[None] * (len(self.cells) - len(cotangents)))
+        gs = tuple(
+            None if g is None else broadcast_to(g, cell.shape)
+            for g, cell in zip(found, self.cells, strict=True)
+        )
+        values = tuple(stripped(self.traced(k), level) for k in range(len(self.cells)))
+        arguments = tuple(stripped(a, level) for a in self.arguments)
+        return [
+            cotangent(gs, values, *arguments, **self.static)
+            if parent is not None and level in parent.levels
+            else None
+            for cotangent, parent in zip(self.rule.cotangents, self.parents, strict=True)
+        ]
+
+
+def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple[Any, ...]:
+    """Carry out a rule, and record it if an argument is traced.
+
+    Parameters
+    ----------
+    rule : ValuesRule
+        What to do.
+    *arguments : array or Tracer
+        All of one library.
+    **static
+        What else the rule takes.
+
+    Returns
+    -------
+    tuple of (array or Tracer)
+        Tracers if an argument is one.
+    """
+    library = common_library(rule.name, arguments)
+    values = rule.evaluate(library.xp, *map(plain, arguments), **static)
+    tracers = [a for a in arguments if isinstance(a, Tracer)]
+    if not tracers:
+        return values
+    levels = levels_of(tracers)
+    held = tuple(
+        kept(a, levels, rule, i) if i in rule.reads else Shaped(tuple(a.shape), a.dtype)
+        for i, a in enumerate(arguments)
+    )
+    parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
+    cells = tuple(Cell.of(value, check_mode(levels)) for value in values)
+    node = ValuesNode(rule, held, static, parents, cells, levels, type(tracers[0]))
+    return tuple(node.traced(k) for k in range(len(cells)))

@@ -1,0 +1,175 @@
+"""The namespace of the standard: which of its functions there are, and whose they are."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import pickle
+from typing import Any
+
+import array_api_compat
+import array_api_strict
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import TracerError
+from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, SECTIONS
+from mixad.namespace.spellings import STANDARD
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+LIBRARIES = [
+    np,
+    array_api_strict,
+    pytest.param("torch", marks=[
+        pytest.mark.torch, pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+    ]),
+]  # fmt: skip
+
+OWN_NAMES = set(
+    "Device ModuleType ArrayAPIStrictFlags fft linalg __array_api_version__ __version__ "
+    "set_array_api_strict_flags get_array_api_strict_flags reset_array_api_strict_flags".split()
+)
+"""What is in the main namespace of array-api-strict beside functions, constants and dtypes."""
+
+TAKE_NO_ARRAYS = set(
+    "arange empty eye from_dlpack ones zeros broadcast_shapes iinfo __array_namespace_info__ "
+    "fft.fftfreq fft.rfftfreq".split()
+)
+"""Functions that are the library's own: `from_dlpack` is refused what is traced."""
+
+ZERO_ALMOST_EVERYWHERE = set("ceil floor floor_divide imag round sign trunc".split())
+
+NO_FLOATS = set(
+    "equal not_equal less less_equal greater greater_equal isfinite isinf isnan signbit".split()
+)
+"""Functions of the table whose results are plain arrays."""
+
+MISSING = set(
+    "linalg.eig linalg.eigvals fft.fft fft.fftn fft.hfft fft.ifft fft.ifftn fft.ihfft fft.irfft "
+    "fft.irfftn fft.rfft fft.rfftn".split()
+)
+"""Functions that a traced array is refused: those of complex numbers."""
+
+
+def of(library: Any) -> Any:
+    return mixad.namespace_of(importlib.import_module(library) if library == "torch" else library)
+
+
+def test_the_names_are_those_of_the_standard() -> None:
+    main = {name for name in FUNCTIONS if "." not in name}
+    assert main | ATTRIBUTES == set(array_api_strict.__all__) - OWN_NAMES
+    for section in ("linalg", "fft"):
+        base = getattr(array_api_strict, section)
+        own = {name.partition(".")[2] for name in SECTIONS[section]}
+        assert all(callable(getattr(base, name)) for name in own)
+        public = {n for n in getattr(base, "__all__", own) if "_extension" not in n}
+        assert own - {"eig", "eigvals"} == public - {"eig", "eigvals"}  # older lists lack them
+    assert len({name.rpartition(".")[2] for name in FUNCTIONS}) == 171
+
+
+def test_every_function_has_a_rule_or_is_passed_through_or_is_listed_as_missing() -> None:
+    recorded, passed = set(STANDARD.functions), set(STANDARD.constant) | TAKE_NO_ARRAYS
+    assert not recorded & passed
+    assert recorded | passed <= FUNCTIONS
+    assert FUNCTIONS - recorded - passed == MISSING
+    assert recorded >= ZERO_ALMOST_EVERYWHERE | NO_FLOATS
+    counts = {"rule": len(recorded - ZERO_ALMOST_EVERYWHERE - NO_FLOATS),
+              "zero": len(ZERO_ALMOST_EVERYWHERE), "passed": len(passed | NO_FLOATS),
+              "missing": len(MISSING)}  # fmt: skip
+    assert sum(counts.values()) == len(FUNCTIONS), counts
+
+
+@pytest.mark.parametrize("name", sorted(MISSING))
+def test_a_missing_function_is_refused_by_name(name: str) -> None:
+    def called(x: Any) -> Any:
+        found: Any = x.__array_namespace__()
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found([x, x])
+
+    with pytest.raises(TracerError, match=rf"mixad\.numpy\.{name}\(\) of .*stop_gradient"):
+        mixad.grad(called)(np.ones(3))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_there_is_one_namespace_for_each_library(library: Any) -> None:
+    xp = of(library)
+    assert mixad.namespace_of(xp) is xp
+    assert copy.deepcopy(xp) is xp
+    assert pickle.loads(pickle.dumps(xp)) is xp
+    assert pickle.loads(pickle.dumps(xp.linalg)) is xp.linalg
+    seen = []
+
+    def loss(x: Any) -> Any:
+        seen.extend([x.__array_namespace__(api_version="2025.12"),
+                     array_api_compat.array_namespace(x, x)])  # fmt: skip
+        return x.sum()
+
+    mixad.grad(loss)(xp.ones(2))
+    assert all(found is xp for found in seen)
+    assert set(dir(xp)) >= {"sum", "linalg", "float32", "pi"}
+    assert repr(xp) == f"<namespace {xp.__name__}>"
+
+
+def test_namespaces_of_two_libraries_have_two_names() -> None:
+    assert of(np).__name__ != of(array_api_strict).__name__
+    assert mixad.namespace_of(importlib.import_module("array_api_compat.numpy")) is of(np)
+
+
+def test_what_is_no_array_library_is_refused() -> None:
+    for other in (copy, 3.0, np.ones(2)):
+        with pytest.raises(TypeError, match="takes an array library"):
+            mixad.namespace_of(other)
+    with pytest.raises(ValueError, match=r"'2019\.01'.*unknown"):
+        mixad.grad(lambda x: x.__array_namespace__(api_version="2019.01").sum(x))(np.ones(2))
+
+
+def test_names_that_the_standard_lacks_are_no_attributes() -> None:
+    xp = of(np)
+    for owner, name in ((xp, "einsum"), (xp, "__wrapped__"), (xp.linalg, "pi")):
+        with pytest.raises(AttributeError, match=name):
+            getattr(owner, name)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_functions_of_plain_arrays_are_the_librarys(library: Any) -> None:
+    xp = of(library)
+    x = xp.asarray([0.25, 0.75])
+    assert type(xp.concat([x, x])) is type(x)
+    assert xp.exp(x).dtype == x.dtype == xp.zeros(2, dtype=x.dtype).dtype
+    assert bool(xp.all(xp.sin(x) == array_api_compat.array_namespace(x).sin(x)))
+    assert bool(xp.any(xp.linalg.svdvals(xp.eye(3)) > 0))
+
+
+@pytest.mark.parametrize("name", sorted(STANDARD.constant))
+def test_what_has_no_derivative_gets_the_values(name: str) -> None:
+    module, _, short = name.rpartition(".")
+    function = getattr(getattr(of(np), module) if module else of(np), short)
+    base = getattr(getattr(np, module) if module else np, short)
+    x = np.asarray([[0.5, -1.0], [0.0, 2.0]])
+    found = []
+
+    def calls(f: Any, x: Any) -> Any:
+        if short.startswith("bitwise"):
+            with pytest.raises(TypeError, match="not supported for the input types"):
+                f(x) if short == "bitwise_invert" else f(x, x)
+            return 0
+        if short.startswith("logical") and short != "logical_not":
+            return f(x, x)
+        if short == "empty_like":
+            return f(x).shape
+        rest = {"searchsorted": [x[0]], "isin": [x[0]], "can_cast": [np.float64]}.get(short, [])
+        first = x[0, :1] if short == "searchsorted" else x
+        if short in ("can_cast", "finfo", "isdtype"):
+            first, rest = x.dtype, [*rest, *(["real floating"] if short == "isdtype" else [])]
+        return f(first, *rest)
+
+    mixad.grad(lambda x: (found.append(calls(function, x)), x.sum())[1])(x)
+    want = calls(base, x)
+    if short == "finfo":
+        assert found[0] is want
+    else:
+        assert type(found[0]) is type(want)
+        np.testing.assert_array_equal(found[0], want)
