@@ -74,7 +74,7 @@ ahead = mixad.broadcast(lambda a, b: tanh(a) * b).with_options(placement="forwar
 
 
 def forced(a: Any, b: Any) -> Any:
-    return a * (1.0 if bool(mixad.stop_gradient(b).sum() > 0) else 0.5) + b
+    return a * (1.0 if bool(mixad.stop_gradient(b).sum() > 0.1234567) else 0.5) + b
 
 
 def held(a: Any, b: Any) -> Any:
