@@ -11,6 +11,7 @@ from mixad import errors, pytree, special
 from mixad.api import grad, stop_gradient, value_and_grad, value_and_vjp, vjp
 from mixad.broadcast import BroadcastFunction, broadcast
 from mixad.forward import jvp, linearize
+from mixad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
 from mixad.version import __version__
@@ -22,6 +23,11 @@ __all__ = [
     "broadcast",
     "errors",
     "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
     "jvp",
     "linearize",
     "namespace_of",

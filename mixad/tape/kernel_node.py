@@ -27,7 +27,7 @@ from mixad.tape.making import make
 from mixad.tape.node import Result, Rule, apply_rule, common_library
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept, locked
 
-__all__ = ["KernelNode", "record"]
+__all__ = ["KernelNode", "moved", "record"]
 
 
 class KernelNode:
@@ -252,8 +252,8 @@ def record(
     first = strong[0] if strong else survey.tracer
     library = common_library(call.name, strong) if strong else first.cell.library
     if 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
-        moved = [_moved(a, library, first.device) for a in arguments]
-        return record(call, moved, options, residuals=residuals)
+        beside = [moved(a, library, first.device) for a in arguments]
+        return record(call, beside, options, residuals=residuals)
     if call.lacks_derivatives and (not residuals or len(levels) > 1):
         call.check_differentiable(tuple([i for i, p in enumerate(survey.parents) if p]), options)
     recorded = (
@@ -367,7 +367,7 @@ def _is_elsewhere(argument: Any, library: Library) -> bool:
     return kind.weak and kind.library is not library
 
 
-def _moved(argument: Any, library: Library, device: Any) -> Any:
+def moved(argument: Any, library: Library, device: Any) -> Any:
     """Return what was a Python number as a 0-d array of the library of the arrays beside it."""
     if _is_elsewhere(argument, library):
         return _move(argument, (argument.cell.library, None), (library, device))
