@@ -252,7 +252,9 @@ def record(
     first = strong[0] if strong else survey.tracer
     library = common_library(call.name, strong) if strong else first.cell.library
     if 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
-        beside = [moved(a, library, first.device) for a in arguments]
+        beside = [
+            moved(a, library, first.device) if _is_elsewhere(a, library) else a for a in arguments
+        ]
         return record(call, beside, options, residuals=residuals)
     if call.lacks_derivatives and (not residuals or len(levels) > 1):
         call.check_differentiable(tuple([i for i, p in enumerate(survey.parents) if p]), options)
@@ -367,11 +369,11 @@ def _is_elsewhere(argument: Any, library: Library) -> bool:
     return kind.weak and kind.library is not library
 
 
-def moved(argument: Any, library: Library, device: Any) -> Any:
-    """Return what was a Python number as a 0-d array of the library of the arrays beside it."""
-    if _is_elsewhere(argument, library):
-        return _move(argument, (argument.cell.library, None), (library, device))
-    return argument
+def moved(number: Tracer, library: Library, device: Any) -> Any:
+    """Return what was computed from Python numbers as a 0-d array of a library."""
+    if number.cell.library is library:
+        return number
+    return _move(number, (number.cell.library, None), (library, device))
 
 
 def _move(x: Any, source: _Place, target: _Place) -> Any:
