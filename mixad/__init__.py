@@ -10,6 +10,7 @@ may be.
 from mixad import errors, pytree, special
 from mixad.api import grad, stop_gradient, value_and_grad, value_and_vjp, vjp
 from mixad.broadcast import BroadcastFunction, broadcast
+from mixad.checkpointing import checkpoint
 from mixad.forward import jvp, linearize
 from mixad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from mixad.namespace.module import namespace_of
@@ -21,6 +22,7 @@ __all__ = [
     "DualChunk",
     "__version__",
     "broadcast",
+    "checkpoint",
     "errors",
     "grad",
     "hessian",

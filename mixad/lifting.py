@@ -16,11 +16,21 @@ from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.node import ConstantNode, InputNode, library_beside
-from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, leaked, stripped
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_alive,
+    check_mode,
+    leaked,
+    plain,
+    stripped,
+)
 
 __all__ = ["Argnums", "Function", "Inputs", "Outputs", "argument_positions", "as_given", "called",
            "check_callable", "check_scalar", "check_sequence", "entered", "lifted", "matching",
-           "owned", "returned", "returned_aux", "tangent_of", "warn_if_constant"]  # fmt: skip
+           "owned", "returned", "returned_aux", "tangent_of", "warn_if_constant",
+           "without_derivative"]  # fmt: skip
 
 Function = Callable[..., Any]
 Argnums = int | Sequence[int]
@@ -401,6 +411,11 @@ def returned(leaf: Any, level: Level) -> Any:
     if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
         return value
     return _number(value, leaf)
+
+
+def without_derivative(leaf: Any) -> Any:
+    """Return the value of a leaf as functions outside of transforms would get it."""
+    return _number(plain(leaf), leaf) if isinstance(leaf, Tracer) else leaf
 
 
 def _number(array: Any, leaf: Tracer) -> Any:

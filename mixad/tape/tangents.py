@@ -18,9 +18,9 @@ from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.backward import backward
 from mixad.tape.broadcasting import broadcast_to, sum_to
 from mixad.tape.cell import Cell
-from mixad.tape.kernel_call import KernelCall, Shape
+from mixad.tape.kernel_call import KernelCall
 from mixad.tape.kernel_node import KernelNode, record
-from mixad.tape.node import InputNode, PulledNode, Result, RuleNode, apply_rule
+from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
 from mixad.tape.schedule import argument_outside
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
@@ -209,7 +209,7 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
     if not moving:
         return None
     if node.rule.linear == "all":
-        zeros = [_zeros(node.results[0], tuple(a.shape)) for a in arguments]
+        zeros = [node.results[0].zeros(tuple(a.shape)) for a in arguments]
         given = [z if t is None else t for z, t in zip(zeros, tangents, strict=True)]
         return apply_rule(node.rule, *given, **node.static)
     terms = (
@@ -230,7 +230,7 @@ def _transposed(
     with Level("jvp") as own:
         sources = [InputNode(own, None) for _ in node.results]
         gs = [
-            type(traced)(Cell.of(_zeros(r, r.shape), own.check), Origin(s, 0, frozenset((own,))))
+            type(traced)(Cell.of(r.zeros(), own.check), Origin(s, 0, frozenset((own,))))
             for r, s in zip(node.results, sources, strict=True)
         ]
         pulled = node.pullback(gs, level)
@@ -251,8 +251,3 @@ def _transposed(
         )
 
     return result
-
-
-def _zeros(like: Result, shape: Shape) -> Any:
-    library = like.kind.library
-    return library.xp.zeros(shape, dtype=library.dtype_of(like.kind.type), device=like.device)
