@@ -11,6 +11,8 @@ from mixad import errors, pytree, special
 from mixad.api import grad, stop_gradient, value_and_grad, value_and_vjp, vjp
 from mixad.broadcast import BroadcastFunction, broadcast
 from mixad.checkpointing import checkpoint
+from mixad.custom_jvp import custom_jvp
+from mixad.custom_vjp import custom_vjp
 from mixad.forward import jvp, linearize
 from mixad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from mixad.namespace.module import namespace_of
@@ -23,6 +25,8 @@ __all__ = [
     "__version__",
     "broadcast",
     "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
     "errors",
     "grad",
     "hessian",

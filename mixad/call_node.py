@@ -22,7 +22,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.node import Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, stripped
 
-__all__ = ["CallNode", "CallRule", "Value", "record_call", "value_of"]
+__all__ = ["CallNode", "CallRule", "Value", "is_float", "record_call", "value_of"]
 
 
 class Value(NamedTuple):
@@ -129,7 +129,7 @@ class CallNode:
         """Let the rule carry them back; zeros stand for what it leaves out."""
         given = [*cotangents, *[None] * (len(self.results) - len(cotangents))]
         gs = [
-            like.zeros() if g is None else broadcast_to(g, like.shape)
+            like.zeros() if g is None else _shielded(broadcast_to(g, like.shape))
             for g, like in zip(given, self.results, strict=True)
         ]
         found: list[Any] = [None] * len(self.parents)
@@ -187,20 +187,36 @@ def value_of(name: str, result: Any, levels: frozenset[Level]) -> Value:
     return Value(leaves, structure, [_cell(name, leaf, levels) for leaf in leaves])
 
 
+def is_float(leaf: Any) -> bool:
+    """Whether a leaf has a derivative: a float, or an array of floats."""
+    if is_scalar(leaf) or not is_array(leaf):
+        return isinstance(leaf, float)
+    return scalar_type_of(leaf.dtype).is_float
+
+
 def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
     """Return the cell of a leaf; None of whole numbers and booleans, which have no derivative."""
-    if is_scalar(leaf):
-        is_float = isinstance(leaf, float)
-        return Cell.of(np.asarray(leaf), check_mode(levels), weak=True) if is_float else None
-    if not is_array(leaf):
+    if not is_scalar(leaf) and not is_array(leaf):
         raise TracerError(
             f"{name} returned a {type(leaf).__name__}, which is no array: return arrays and numbers"
         )
     try:
-        is_float = scalar_type_of(leaf.dtype).is_float
-        return Cell.of(as_array(leaf), check_mode(levels)) if is_float else None
+        if not is_float(leaf):
+            return None
+        weak = is_scalar(leaf)
+        array = np.asarray(leaf) if weak else as_array(leaf)
+        return Cell.of(array, check_mode(levels), weak=weak)
     except (KernelTypeError, TracerError) as error:
         raise error.about(f"the value of {name}") from None
+
+
+def _shielded(g: Any) -> Any:
+    """Return a cotangent that the user's rule cannot change for others who read it."""
+    if type(g) is not np.ndarray:
+        return g
+    view = g.view()
+    view.flags.writeable = False
+    return view
 
 
 def _held(leaf: Any, levels: frozenset[Level], rule: CallRule, index: int) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import add
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.pushforward import pushforward_along
@@ -73,6 +73,14 @@ def carry_forward(
     return [forward.dual(origin) for origin in outputs]
 
 
+class PushedNode(PulledNode, Protocol):
+    """A node with a pushforward of its own."""
+
+    def pushforward(self, tangents: Sequence[Any], level: Level) -> Sequence[Any]:
+        """Return the outputs' tangents, given those of the parents, along one direction."""
+        ...
+
+
 class _Forward:
     """One forward pass: ``_found`` has a function of the output's index for each visited node."""
 
@@ -107,6 +115,8 @@ class _Forward:
             arguments = [stripped(a, self._level) for a in node.arguments]
             along = zip(*tangents, strict=True)
             found = _always(tuple([_pushed_linear(node, arguments, each) for each in along]))
+        elif hasattr(node, "pushforward"):
+            found = _pushed_node(node, self._level, tangents)
         else:
             found = _transposed(node, self._level, tangents)
         self._found[number] = found
@@ -217,6 +227,14 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
         for i in moving
     )
     return reduce(add, terms)
+
+
+def _pushed_node(
+    node: PushedNode, level: Level, tangents: Sequence[Tangents]
+) -> Callable[[int], Dual]:
+    """Return what the node's own pushforward gives, along each direction."""
+    found = [node.pushforward(along, level) for along in zip(*tangents, strict=True)]
+    return lambda output: Dual(None, tuple([each[output] for each in found]))
 
 
 def _transposed(
