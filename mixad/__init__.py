@@ -14,6 +14,7 @@ from mixad.checkpointing import checkpoint
 from mixad.custom_jvp import custom_jvp
 from mixad.custom_vjp import custom_vjp
 from mixad.forward import jvp, linearize
+from mixad.gradient_check import check_grads
 from mixad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
@@ -24,6 +25,7 @@ __all__ = [
     "DualChunk",
     "__version__",
     "broadcast",
+    "check_grads",
     "checkpoint",
     "custom_jvp",
     "custom_vjp",
