@@ -7,6 +7,7 @@
     ├── KernelError                             something about the user's scalar function
     │   ├── KernelSyntaxError   SyntaxError     the function uses what cannot be compiled
     │   ├── KernelTypeError     TypeError       its types do not fit
+    │   │   └── KernelShapeError ValueError     its arguments do not broadcast
     │   ├── KernelOverflowError OverflowError   a Python integer does not fit the array beside it
     │   ├── KernelIndexError    IndexError      an element reads outside an array or a tuple
     │   └── KernelGradientError TypeError       its gradient needs what mixad cannot give
@@ -29,6 +30,7 @@ __all__ = [
     "KernelGradientError",
     "KernelIndexError",
     "KernelOverflowError",
+    "KernelShapeError",
     "KernelSyntaxError",
     "KernelTypeError",
     "MixadError",
@@ -237,6 +239,10 @@ class KernelSyntaxError(KernelError, SyntaxError):
 
 class KernelTypeError(KernelError, TypeError):
     """The types or dtypes in the function, or those of its arguments, do not fit."""
+
+
+class KernelShapeError(KernelTypeError, ValueError):
+    """The arguments do not broadcast: a ValueError, as NumPy raises, and a TypeError too."""
 
 
 class KernelOverflowError(KernelError, OverflowError):

@@ -23,7 +23,7 @@ from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, librar
 from mixad.backends.hookspecs import Backend, Bound, Executable
 from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
-from mixad.errors import KernelIndexError, KernelTypeError, TracerError
+from mixad.errors import KernelIndexError, KernelShapeError, KernelTypeError, TracerError
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
@@ -234,7 +234,7 @@ def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tupl
 
     Raises
     ------
-    KernelTypeError
+    KernelShapeError
         If the shapes do not fit; the message names the arguments.
     """
     lanes = [
@@ -249,7 +249,7 @@ def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tupl
     ]
     if any(len(found) > 1 for found in extents):
         listed = ", ".join(f"{name} {shape}" for name, shape in lanes)
-        raise KernelTypeError(
+        raise KernelShapeError(
             f"{program.name}: the shapes of the arguments do not broadcast: {listed}",
             hint="add axes of extent 1, or reshape, so that axes agree from the last one on",
         )

@@ -13,7 +13,7 @@ from array_api_compat import device, is_writeable_array
 from mixad.backends.arrays import is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.manipulation import normalized_axes, reshape
-from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
 
 __all__ = ["gather", "getitem", "part_along", "positions_of", "scatter_add", "take",
@@ -139,15 +139,39 @@ _SCATTER_ADD = Rule(
     (lambda g, x, shape, positions: gather(g, positions),),
     fresh=True,
     linear="each",
+    shape=lambda xp, own, shape, positions: shape,
 )
+
+
+def _add_at(whole: Any, g: Any, key: _Key) -> bool:
+    if not is_writeable_array(whole):
+        return False
+    part = whole[_axes(key)]
+    part += library_of(g).xp.reshape(g, part.shape)
+    if not part.ndim:  # of NumPy a scalar, which is no view
+        whole[_axes(key)] = part
+    return True
+
+
+def _axes(key: _Key) -> _Key:
+    """Return a basic key without new axes: the standard assigns to none."""
+    axes = tuple(k for k in key if k is not None)
+    return axes if Ellipsis in axes else (*axes, Ellipsis)
+
+
+def _view(xp: Any, x: Any, key: _Key) -> Any:
+    return x[key]
 
 
 _GETITEM = Rule(
     "indexing",
-    lambda xp, x, key: x[key],
+    _view,
     (lambda g, x, key: _place(g, tuple(x.shape), key),),
     fresh=True,
     linear="each",
+    add_into=_add_at,
+    shape=shape_of_view(_view),
+    is_view=True,
 )
 
 
@@ -160,9 +184,7 @@ def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
     whole = xp.zeros(shape, dtype=g.dtype, device=device(g))
     if not is_writeable_array(whole):
         return _gathered(xp, g, shape, key)
-    axes = tuple(k for k in key if k is not None)  # the standard assigns to no new axes
-    if Ellipsis not in axes:
-        axes = (*axes, Ellipsis)
+    axes = _axes(key)
     whole[axes] = xp.reshape(g, whole[axes].shape)
     return whole
 
@@ -189,6 +211,7 @@ _PLACE = Rule(
     _placed,
     (lambda g, x, shape, key: getitem(g, key),),
     linear="each",
+    shape=lambda xp, own, shape, key: shape,
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.exceptions import AxisError
 
 from mixad.errors import TracerError
-from mixad.tape.node import Rule, apply_rule
+from mixad.tape.node import Rule, apply_rule, shape_of_view
 
 __all__ = ["expand_dims", "flip", "matrix_transpose", "moveaxis", "normalized_axes", "permute_dims",
            "reshape", "roll", "squeeze"]  # fmt: skip
@@ -57,11 +57,17 @@ def _lengths(shape: int | Sequence[int], size: int) -> tuple[int, ...]:
     return lengths
 
 
+def _reshaped(xp: Any, x: Any, shape: Sequence[int], **copy: Any) -> Any:
+    return xp.reshape(x, shape, **copy)
+
+
 _RESHAPE = Rule(
     "reshape",
-    lambda xp, x, shape, **copy: xp.reshape(x, shape, **copy),
+    _reshaped,
     (lambda g, x, shape, **copy: reshape(g, x.shape),),
     linear="each",
+    shape=shape_of_view(_reshaped),
+    is_view=True,
 )
 
 
@@ -77,6 +83,8 @@ _PERMUTE_DIMS = Rule(
     lambda xp, x, axes: xp.permute_dims(x, axes),
     (lambda g, x, axes: permute_dims(g, sorted(range(len(axes)), key=axes.__getitem__)),),
     linear="each",
+    shape=lambda xp, own, axes: tuple(own[a] for a in axes),
+    is_view=True,
 )
 
 

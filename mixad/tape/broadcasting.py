@@ -11,8 +11,8 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.kernel_node import record
-from mixad.tape.node import Node, Result, Rule, RuleNode, Shaped, apply_rule
+from mixad.tape.kernel_node import KernelNode, record
+from mixad.tape.node import Node, Result, Rule, RuleNode, Shaped, apply_rule, shape_of_view
 from mixad.tape.tracer import Origin, Tracer, check_alive
 
 __all__ = ["broadcast_to", "sum_to"]
@@ -39,12 +39,12 @@ def sum_to(x: Any, shape: Shape) -> Any:
         return _summing(scalar_type_of(x.dtype), shape).kernel((x,))[0]
     check_alive(x)
     pending = x.cell.pending
-    total = None if pending is None else pending.total(x.cell, shape)
+    total = pending.total(x.cell, shape) if isinstance(pending, KernelNode) else None
     if total is None:
         return record(_summing(x.cell.type, shape), (x,))[0].traced(0)
-    if x.origin.node is pending:
-        node: Node = pending
-        output = total.output
+    node: Node
+    if isinstance(pending, KernelNode) and x.origin.node is pending:
+        node, output = pending, total.output
     else:  # it is pending elsewhere: another kernel makes the sum than says where it comes from
         result = Result(total.shape, total.kind, total.device)
         argument = Shaped(tuple(x.shape), x.dtype)
@@ -58,6 +58,10 @@ def broadcast_to(x: Any, shape: Shape) -> Any:
     return x if tuple(x.shape) == shape else apply_rule(_BROADCAST_TO, x, shape=shape)
 
 
+def _broadcast(xp: Any, x: Any, shape: Shape) -> Any:
+    return xp.broadcast_to(x, shape)
+
+
 _SUM_TO = Rule(
     "sum",
     lambda xp, x, shape: sum_to(x, shape),
@@ -65,9 +69,11 @@ _SUM_TO = Rule(
 )
 _BROADCAST_TO = Rule(
     "broadcast_to",
-    lambda xp, x, shape: xp.broadcast_to(x, shape),
+    _broadcast,
     (lambda g, x, shape: sum_to(g, x.shape),),
     linear="each",
+    shape=shape_of_view(_broadcast),
+    is_view=True,
 )
 
 

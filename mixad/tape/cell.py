@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,10 +14,7 @@ from mixad.config import CheckMode
 from mixad.scalar.types import ScalarType
 from mixad.tape.held import Held
 
-if TYPE_CHECKING:
-    from mixad.tape.kernel_node import KernelNode
-
-__all__ = ["Cell", "Kind", "kind_of"]
+__all__ = ["Cell", "Kind", "Pending", "kind_of"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -49,6 +47,22 @@ def _numpy_kind(dtype: np.dtype[Any], weak: bool) -> Kind:
     return kind_of(scalar_type_of(dtype), NUMPY, weak)
 
 
+class Pending(Protocol):
+    """What will make the values of some cells."""
+
+    def force(self, cell: Cell) -> None:
+        """Make the value of one of the cells."""
+        ...
+
+    def hold(self, cell: Cell) -> None:
+        """Hold one of the cells: it will be read."""
+        ...
+
+    def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
+        """Return what has to be made first, and what makes the values if that is nothing."""
+        ...
+
+
 class Cell:
     """One value: shape and kind are known, the array may be pending.
 
@@ -60,7 +74,7 @@ class Cell:
         Its type and library.
     device : object
         Its device, as the library names it.
-    pending : KernelNode, optional
+    pending : Pending, optional
         What makes the array; None when it is there.
     output : int
         Which output of that it is.
@@ -74,7 +88,7 @@ class Cell:
         shape: tuple[int, ...],
         kind: Kind,
         device: Any,
-        pending: KernelNode | None = None,
+        pending: Pending | None = None,
         output: int = 0,
     ) -> None:
         self.shape = shape

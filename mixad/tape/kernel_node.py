@@ -9,21 +9,21 @@ nobody holds any more is not computed, or not stored.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from mixad.backends.arrays import Library, is_scalar
+from mixad.backends.arrays import Library, is_scalar, library_of
 from mixad.backends.outside import whole_line
 from mixad.errors import KernelGradientError, SourceLocation
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Load, Var, walk_statements
 from mixad.scalar.types import F64
-from mixad.tape.cell import Cell
+from mixad.tape.cell import Cell, Pending
 from mixad.tape.forward_plan import Stored
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.making import make
+from mixad.tape.making import kernel_prepared, make
 from mixad.tape.node import Result, Rule, apply_rule, common_library
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept, locked
 
@@ -162,6 +162,10 @@ class KernelNode:
                 self.hold(cell)
                 make(self)
 
+    def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
+        """Return what has to be made first, and what makes the results, with nodes before them."""
+        return kernel_prepared(self)
+
     def store(self, stored: Stored) -> None:
         """Let cotangents go back through partials that are made now, with results that stay."""
         self.stored = stored
@@ -246,27 +250,25 @@ def record(
     """
     if "array" in call.kinds:
         _check_indexed(call, arguments)
-    survey = _surveyed(call, arguments)
-    levels, strong = survey.levels, survey.strong
+    levels, parents, shapes, strong, library, tracer = _surveyed(call, arguments)
     check_levels(levels)
-    first = strong[0] if strong else survey.tracer
-    library = common_library(call.name, strong) if strong else first.cell.library
     if 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
         beside = [
-            moved(a, library, first.device) if _is_elsewhere(a, library) else a for a in arguments
+            moved(a, library, strong[0].device) if _is_elsewhere(a, library) else a
+            for a in arguments
         ]
         return record(call, beside, options, residuals=residuals)
     if call.lacks_derivatives and (not residuals or len(levels) > 1):
-        call.check_differentiable(tuple([i for i, p in enumerate(survey.parents) if p]), options)
+        call.check_differentiable(tuple([i for i, p in enumerate(parents) if p]), options)
     recorded = (
-        tuple([_source(call, i, a, levels) for i, a in enumerate(survey.sources)]),
-        tuple(survey.parents),
-        call.shape(tuple(survey.shapes)),
+        tuple([_source(call, i, a, levels) for i, a in enumerate(arguments)]),
+        tuple(parents),
+        call.shape(tuple(shapes)),
         levels,
         library,
-        getattr(first, "device", None),
+        getattr(strong[0] if strong else tracer, "device", None),
         not strong,
-        type(survey.tracer),
+        type(tracer),
         options,
     )
     nodes = tuple([KernelNode(part, *recorded) for part in call.parts])
@@ -280,67 +282,60 @@ def record(
 _NO_LEVELS: frozenset[Level] = frozenset()
 
 
-class _Survey(NamedTuple):
-    """What is known of the arguments of a call after a look at each.
+def _surveyed(
+    call: KernelCall, arguments: Sequence[Any]
+) -> tuple[frozenset[Level], list[Origin | None], list[Shape], list[Any], Library, Tracer]:
+    """Look at each argument once.
 
-    Attributes
-    ----------
+    Returns
+    -------
     levels : frozenset of Level
         What the results depend on.
-    sources : list
-        As nodes hold them: an `Origin` for what is pending, else a cell; what is not traced as it
-        is.
     parents : list of (Origin or None)
-        Where they came from; None for those that are not traced.
+        Where the arguments came from; None for those that are not traced.
     shapes : list of tuple
         Their shapes; empty for those that are no lanes.
     strong : list
         Those that did not begin as Python numbers.
+    library : Library
+        Of those, or of all if there are none.
     tracer : Tracer
         One of the traced ones.
     """
-
-    levels: frozenset[Level]
-    sources: list[Any]
-    parents: list[Origin | None]
-    shapes: list[Shape]
-    strong: list[Any]
-    tracer: Any
-
-
-def _surveyed(call: KernelCall, arguments: Sequence[Any]) -> _Survey:
     levels = _NO_LEVELS
-    sources: list[Any] = []
     parents: list[Origin | None] = []
     shapes: list[Shape] = []
     strong: list[Any] = []
+    library: Library | None = None
     tracer: Any = None
     for kind, argument in zip(call.kinds, arguments, strict=True):
         if isinstance(argument, Tracer):
             tracer, origin, cell = argument, argument.origin, argument.cell
-            # What comes through another transform is pending elsewhere.
-            sources.append(origin if cell.pending is origin.node else cell)
             parents.append(origin)
             levels = origin.levels if origin.levels >= levels else levels | origin.levels
-            if not cell.kind.weak:
-                strong.append(argument)
+            own = None if cell.kind.weak else cell.kind.library
             shapes.append(cell.shape if kind == "lane" else ())
         else:
-            sources.append(argument)
             parents.append(None)
-            if not is_scalar(argument):
-                strong.append(argument)
+            own = None if is_scalar(argument) else library_of(argument)
             shapes.append(tuple(argument.shape) if kind == "lane" else ())
-    return _Survey(levels, sources, parents, shapes, strong, tracer)
+        if own is not None:
+            strong.append(argument)
+            if own is not library and library is not None:
+                common_library(call.name, strong)  # raises
+            library = own
+    return levels, parents, shapes, strong, library or tracer.cell.kind.library, tracer
 
 
-def _source(call: KernelCall, index: int, source: Any, levels: frozenset[Level]) -> Any:
+def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level]) -> Any:
     """Return an argument as nodes hold it; an array is watched, a pending value used once more."""
-    kind = type(source)
-    if kind is Origin:
-        source.node.uses += 1
-        return source
-    return source if kind is Cell else kept(source, levels, call, index)
+    if not isinstance(argument, Tracer):
+        return kept(argument, levels, call, index)
+    cell, node = argument.cell, argument.origin.node
+    if not isinstance(node, KernelNode) or cell.pending is not node:
+        return cell  # it is there, or is pending elsewhere
+    node.uses += 1
+    return argument.origin
 
 
 def _check_indexed(call: KernelCall, arguments: Sequence[Any]) -> None:

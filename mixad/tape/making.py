@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from mixad.backends.execute import kernel_for
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
-from mixad.tape.cell import Cell
+from mixad.tape.cell import Cell, Pending
 from mixad.tape.forward_plan import Stored
 from mixad.tape.fusion import (
     common_options,
@@ -28,33 +28,38 @@ from mixad.tape.tracer import Origin, check_mode
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["make"]
+__all__ = ["kernel_prepared", "make"]
 
 _CHEAP = 20
 """Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
 
 
-def make(root: KernelNode) -> None:
-    """Make the results of a node that someone holds, after those that it reads from outside."""
+def make(root: Pending) -> None:
+    """Make values that someone asks for, after those that they are made of."""
     stack = [root]
     while stack:
-        members = _with_ancestors(stack[-1])
-        before = _pending_leaves(members)
-        if before:
-            stack += before
+        missing, run = stack[-1].prepared()
+        if missing:
+            stack += missing
         else:
             stack.pop()
-            _run(members)
+            run()
 
 
-def _pending_leaves(members: Sequence[KernelNode]) -> list[KernelNode]:
-    """Return the nodes that have to be made first; they keep what is read of them."""
+def kernel_prepared(root: KernelNode) -> tuple[list[Pending], Callable[[], None]]:
+    """Return what has to be made before a node, and what makes it: see `Pending`."""
+    members = _with_ancestors(root)
+    return _pending_leaves(members), partial(_run, members)
+
+
+def _pending_leaves(members: Sequence[KernelNode]) -> list[Pending]:
+    """Return what has to be made first; nodes keep what is read of them."""
     inside = {id(node) for node in members}
-    found: dict[int, KernelNode] = {}
+    found: dict[int, Pending] = {}
     for node in members:
         for source in node.arguments:
             if type(source) is Cell:
-                pending = source.pending
+                pending: Pending | None = source.pending
             elif type(source) is Origin and not (
                 id(source.node) in inside and is_readable_inside(source)
             ):

@@ -7,18 +7,31 @@ that says what its cotangent is, written with functions that are recorded again.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from mixad.backends.arrays import Array, Library, library_of
+from mixad.backends.arrays import Array, Library, as_array, library_of
 from mixad.errors import TracerError
-from mixad.tape.cell import Cell, Kind
-from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, plain, stripped
+from mixad.tape.cell import Cell, Kind, Pending
+from mixad.tape.making import make
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_alive,
+    check_mode,
+    kept,
+    levels_of,
+    locked,
+    plain,
+    stripped,
+)
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
            "RuleNode",
-           "Shaped", "apply_rule", "common_library", "library_beside"]  # fmt: skip
+           "Shaped", "apply_rule", "common_library", "library_beside", "shape_of_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
@@ -130,6 +143,15 @@ class Rule:
     linear : "each", "all" or None
         Whether the value is linear in each argument, the others fixed, or in all of them at once.
         Tangents then are values of the rule; otherwise they are cotangents transposed.
+    add_into : callable, optional
+        Of a rule with one argument: ``(whole, g, **static)`` adds the argument's cotangent to an
+        array, in place, and tells whether it could.  For cotangents that are mostly zeros: many
+        small parts of one array then cost what the parts do.
+    shape : callable, optional
+        Of a rule with one argument, for values of its type: ``(xp, own, **static)``, with the shape
+        of the argument, is the shape of the value.  Then this waits until someone asks for it.
+    is_view : bool
+        Whether the value is a view: it need not wait for its own sake, only for a pending argument.
     """
 
     name: str
@@ -138,6 +160,15 @@ class Rule:
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
     linear: Literal["each", "all"] | None = None
+    add_into: Callable[..., bool] | None = None
+    shape: Callable[..., tuple[int, ...]] | None = None
+    is_view: bool = False
+
+    def waits_for(self, arguments: Sequence[Any]) -> bool:
+        """Whether the value for some arguments is made when someone asks for it."""
+        if self.shape is None or not isinstance(arguments[0], Tracer):
+            return False
+        return not self.is_view or arguments[0].cell.pending is not None
 
     def argument(self, index: int) -> str:
         """Return what an argument is called in messages."""
@@ -174,7 +205,8 @@ class RuleNode:
         What came of it.
     """
 
-    __slots__ = ("arguments", "fresh", "parents", "results", "rule", "static", "structure")
+    __slots__ = ("_cell", "_levels", "_source", "arguments", "fresh", "parents", "results", "rule",
+                 "static", "structure")  # fmt: skip
 
     def __init__(
         self,
@@ -190,6 +222,40 @@ class RuleNode:
         self.parents = parents
         self.results = (result,)
         self.fresh = rule.fresh
+        self._source: Cell | None = None  # what a pending value is made of
+
+    def wait(self, source: Cell, levels: frozenset[Level]) -> Cell:
+        """Return the cell of a value that is made when someone asks for it."""
+        cell = Cell(*self.results[0], pending=self)
+        self._source = source
+        self._levels = levels
+        self._cell = weakref.ref(cell)
+        return cell
+
+    def force(self, cell: Cell) -> None:
+        """Make the pending value, unless another thread has meanwhile."""
+        with locked(self._levels):
+            if cell.pending is not None:
+                make(self)
+
+    def hold(self, cell: Cell) -> None:
+        """Let a reader hold the cell itself: making the value again costs little more."""
+
+    def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
+        """Return what has to be made first, and what makes the pending value."""
+        pending = None if self._source is None else self._source.pending
+        return ([] if pending is None else [pending]), self._run
+
+    def _run(self) -> None:
+        cell = self._cell()
+        if cell is not None and cell.pending is not None and self._source is not None:
+            value = self.rule.evaluate(cell.library.xp, self._source.value, **self.static)
+            cell.fill(as_array(value), check_mode(self._levels))
+
+    def pull_into(self, whole: Array, g: Array) -> bool:
+        """Add the cotangent of the one argument to an array, if the rule can; tell whether."""
+        add = self.rule.add_into
+        return add is not None and add(whole, g, **self.static)
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Apply the rule's formula for each parent that depends on the level."""
@@ -218,6 +284,8 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
         A tracer if an argument is one.
     """
     library = common_library(rule.name, arguments)
+    if rule.waits_for(arguments):
+        return _waiting(rule, arguments[0], static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     value = rule.evaluate(library.xp, *map(plain, arguments), **static)
     if not tracers:
@@ -231,6 +299,27 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     cell = Cell.of(value, check_mode(levels))
     node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
     return type(tracers[0])(cell, Origin(node, 0, levels))
+
+
+def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
+    """Record a rule whose value is made when someone asks for it."""
+    check_alive(tracer)
+    cell, origin = tracer.cell, tracer.origin
+    assert rule.shape is not None
+    shape = rule.shape(cell.library.xp, cell.shape, **static)
+    result = Result(tuple(shape), cell.kind, cell.device)
+    held = (tracer,) if any(rule.reads) else (_shaped(tracer),)
+    node = RuleNode(rule, held, static, (origin,), result)
+    return type(tracer)(node.wait(cell, origin.levels), Origin(node, 0, origin.levels))
+
+
+def shape_of_view(evaluate: Callable[..., Array]) -> Callable[..., tuple[int, ...]]:
+    """Return `Rule.shape` of a rule whose values are views: it looks at one of a single element."""
+
+    def found(xp: Any, own: tuple[int, ...], /, **static: Any) -> tuple[int, ...]:
+        return tuple(evaluate(xp, xp.broadcast_to(xp.zeros(()), own), **static).shape)
+
+    return found
 
 
 def library_beside(value: Any) -> Library:

@@ -190,8 +190,22 @@ class NodeStep:
             found[i].value if i in found else None for i in range(max(found) + 1)
         ]
         if isinstance(node, RuleNode):
-            cotangents = [broadcast_to(cotangents[0], node.results[0].shape)]
+            g = broadcast_to(cotangents[0], node.results[0].shape)
+            if self._added(under_way, node, g):
+                return
+            cotangents = [g]
         gradients = node.pullback(cotangents, under_way.level)
         for place, gradient in zip(self.targets, gradients, strict=True):
             if place is not None and gradient is not None:
                 under_way.add(place, gradient, node.fresh)
+
+    def _added(self, under_way: Pass, node: RuleNode, g: Any) -> bool:
+        """Add to the cotangent that the argument has already, in place, if that can be done."""
+        if node.rule.add_into is None:
+            return False
+        (place,) = self.targets
+        known = None if place is None else under_way.found.get(place[0], {}).get(place[1])
+        if known is None or not known.fresh or isinstance(known.value, Tracer):
+            return False
+        is_whole = tuple(known.value.shape) == tuple(node.arguments[0].shape)
+        return is_whole and not isinstance(g, Tracer) and node.pull_into(known.value, g)

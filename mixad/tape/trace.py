@@ -124,7 +124,7 @@ def _describe_kernel(node: KernelNode, key: list[object], held: dict[object, int
     for source in node.arguments:
         kind = type(source)
         if kind is Cell:
-            key.append(source.shape)
+            key += (source.shape, source.pending is None)
         elif kind is Held:
             key.append(held.setdefault(source.identity, len(held)))
         else:

@@ -211,3 +211,8 @@ def _differences(f: Any, arguments: tuple[Any, ...], step: float = 1e-6) -> list
             gradient[index] = (ends[0] - ends[1]) / (2 * step)
         found.append(gradient)
     return found
+
+
+def test_shapes_that_do_not_broadcast_are_refused_as_numpy_does() -> None:
+    with pytest.raises(ValueError, match="do not broadcast"):
+        mixad.grad(lambda x: (x + np.ones(4)).sum())(np.ones(3))
