@@ -1,10 +1,12 @@
 """mixad: reverse mode over the program, forward mode inside every broadcast.
 
-`broadcast` makes a kernel of a scalar function; `grad`, `value_and_grad`, `vjp` and `value_and_vjp`
-differentiate functions that call kernels; `stop_gradient` takes a value out of them;
-`namespace_of` has the array API standard's functions for them.  `special` has
-functions to call in kernels, `errors` what may be raised, `pytree` the containers that arguments
-may be.
+`broadcast` makes a kernel of a scalar function.  Transforms differentiate functions that call
+kernels: `grad`, `value_and_grad`, `vjp` and `value_and_vjp` backward, `jvp` and `linearize`
+forward, `jacobian` and `hessian` either way.  `stop_gradient` takes a value out of them;
+`checkpoint`, `custom_vjp` and `custom_jvp` say how a function is differentiated, `check_grads`
+whether rightly.
+`namespace_of` has the array API standard's functions for them.  `special` has functions to call in
+kernels, `errors` what may be raised, `pytree` the containers that arguments may be.
 """
 
 from mixad import errors, pytree, special

@@ -11,7 +11,7 @@ from typing import Any
 import array_api_strict
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import mixad
@@ -205,6 +205,39 @@ def test_a_linearized_function_is_linear_and_may_be_called_again(statements: Any
         assert_leaves_near(pushforward(DX, DY), tangent, 1e-12)
     first, second = pushforward(DX, 0 * DY), pushforward(0 * DX, DY)
     assert_leaves_near(mixad.pytree.tree_map(lambda a, b: a + b, first, second), tangent, 1e-9)
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(STATEMENTS)
+def test_random_programs_that_run_again_or_have_rules_of_their_own(statements: Any) -> None:
+    def f(x: Any, y: Any) -> Any:
+        return carry_out(statements, (x, y))
+
+    reverse, forward = mixad.custom_vjp(f), mixad.custom_jvp(f)
+    reverse.defvjp(lambda x, y: (f(x, y), (x, y)), lambda args, g: tuple(mixad.vjp(f, *args)[1](g)))
+    forward.defjvp(lambda primals, tangents: mixad.jvp(f, primals, tangents))
+
+    def loss_of(g: Any) -> Any:
+        return lambda x, y: sum((v * v).sum() for v in mixad.pytree.leaves(g(x, y))) + (x * x).sum()
+
+    def derivatives(g: Any) -> Any:
+        loss = loss_of(g)
+        return (
+            mixad.value_and_grad(loss, argnums=(0, 1))(*PRIMALS),
+            mixad.jvp(loss, PRIMALS, TANGENTS),
+            mixad.hvp(loss, PRIMALS, TANGENTS),
+            mixad.grad(lambda x: mixad.jvp(lambda x: loss(x, Y), (x,), (DX,))[1])(X),
+            mixad.jacfwd(g)(*PRIMALS),
+            mixad.jacrev(g)(*PRIMALS),
+        )
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not depend on the arguments")
+        expected = derivatives(f)
+        assert_leaves_near(expected[-1], expected[-2], 1e-9)
+        for g in (mixad.checkpoint(f), reverse, forward):
+            assert_leaves_near(derivatives(g), expected, 1e-9)
 
 
 # -- values that are known -------------------------------------------------------------------------
