@@ -15,6 +15,7 @@ from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
+from mixad.tape.held import is_compared_whole
 from mixad.tape.node import ConstantNode, InputNode, library_beside
 from mixad.tape.tracer import (
     Level,
@@ -189,6 +190,8 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
         if is_scalar(leaf) and isinstance(leaf, float):
             return Cell.of(np.asarray(leaf), level.check, weak=True)
         _check_input(level, leaf, position)
+    elif level.check != "off" and not is_compared_whole(leaf):
+        level.locks.add(leaf)
     try:
         cell = Cell.of(leaf, level.check)
     except (KernelTypeError, TracerError) as error:
@@ -217,21 +220,32 @@ def _where(level: Level, position: int) -> str:
     return f"mixad.{level.name}: argument {position}"
 
 
-def _result(f: Function, arguments: list[Any], kwargs: dict[str, Any]) -> Any:
+def _result(f: Function, arguments: list[Any], kwargs: dict[str, Any], level: Level) -> Any:
     try:
         return f(*arguments, **kwargs)
     except ValueError as error:
-        refusal = leaked(error)
+        refusal = leaked(error) or _written(error, level)
         if refusal is None:
             raise
         raise refusal from error
+
+
+def _written(error: ValueError, level: Level) -> TracerError | None:
+    """Return the refusal that NumPy's error stands for if an array is locked."""
+    if not level.locks or "read-only" not in str(error):
+        return None
+    return TracerError(
+        f"{error}: an array is changed in place that mixad.{level.name} has yet to read, since "
+        "what is computed with it is recorded and carried out later: change a copy of it, or make "
+        "a new array each time"
+    )
 
 
 def called(
     f: Function, arguments: list[Any], kwargs: dict[str, Any], has_aux: bool, level: Level
 ) -> tuple[Outputs, Any]:
     """Call the function; return its outputs and its aux."""
-    result, aux = _result(f, arguments, kwargs), None
+    result, aux = _result(f, arguments, kwargs, level), None
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise TracerError(

@@ -12,7 +12,7 @@ from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
-from mixad.tape.node import Node, Result, Rule, RuleNode, Shaped, apply_rule, shape_of_view
+from mixad.tape.node import Rule, apply_rule, shape_of_view
 from mixad.tape.tracer import Origin, Tracer, check_alive
 
 __all__ = ["broadcast_to", "sum_to"]
@@ -38,19 +38,14 @@ def sum_to(x: Any, shape: Shape) -> Any:
     if not isinstance(x, Tracer):
         return _summing(scalar_type_of(x.dtype), shape).kernel((x,))[0]
     check_alive(x)
-    pending = x.cell.pending
-    total = pending.total(x.cell, shape) if isinstance(pending, KernelNode) else None
-    if total is None:
-        return record(_summing(x.cell.type, shape), (x,))[0].traced(0)
-    node: Node
-    if isinstance(pending, KernelNode) and x.origin.node is pending:
-        node, output = pending, total.output
-    else:  # it is pending elsewhere: another kernel makes the sum than says where it comes from
-        result = Result(total.shape, total.kind, total.device)
-        argument = Shaped(tuple(x.shape), x.dtype)
-        node = RuleNode(_SUM_TO, (argument,), {"shape": shape}, (x.origin,), result)
-        output = 0
-    return type(x)(total, Origin(node, output, x.origin.levels))
+    node = x.origin.node
+    # What comes through another node or transform has an origin of its own, and so must its sum:
+    # one origin is one value.
+    if isinstance(node, KernelNode) and x.cell.pending is node:
+        total = node.total(x.cell, shape)
+        if total is not None:
+            return type(x)(total, Origin(node, total.output, x.origin.levels))
+    return record(_summing(x.cell.type, shape), (x,))[0].traced(0)
 
 
 def broadcast_to(x: Any, shape: Shape) -> Any:
@@ -62,11 +57,6 @@ def _broadcast(xp: Any, x: Any, shape: Shape) -> Any:
     return xp.broadcast_to(x, shape)
 
 
-_SUM_TO = Rule(
-    "sum",
-    lambda xp, x, shape: sum_to(x, shape),
-    (lambda g, x, shape: g,),  # it broadcasts
-)
 _BROADCAST_TO = Rule(
     "broadcast_to",
     _broadcast,
