@@ -250,9 +250,7 @@ class _Transform:
             return self.builder.op("mul_zero" if strong_tangent else "mul", dx, local)
         if not strong_tangent:
             return self.builder.op("mul_zero", local, dx)
-        zero = self.builder.const(0.0, local.type)
-        is_zero = self.builder.op("eq", local, zero)
-        return self.builder.op("where", is_zero, zero, self.builder.op("mul_zero", dx, local))
+        return self.builder.op("mul_zeros", dx, local)
 
     def slots(self, var: Var) -> list[int]:
         """Return the slots that a variable depends on, in order."""
