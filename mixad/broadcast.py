@@ -59,6 +59,7 @@ class BroadcastFunction:
         self._options = options
         self._specialiser = Specialiser(function)
         self._source = self._specialiser.source
+        self._needs_instance = self._source.needs_instance
 
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
@@ -93,6 +94,8 @@ class BroadcastFunction:
         KernelTypeError
             If types do not fit, arrays do not broadcast, or are of several libraries.
         """
+        if self._needs_instance and args and self._source.takes_instance(args[0]):
+            return self.__get__(args[0])(*args[1:], **kwargs)
         found, values = self._specialiser.bound(args, kwargs)
         parsed = found.parsed
         if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert

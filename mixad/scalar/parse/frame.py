@@ -254,6 +254,9 @@ class Frame:
                 node, f"{path[0]!r} is read before it is assigned", f"assign {path[0]!r} first"
             )
         if len(path) > 1:
+            found = self._attribute(bound.value, path, node, reader)
+            if found is not None:
+                return found
             raise reader.error(
                 node,
                 f"{path[0]!r} is a {kind_of(bound.value)} here: it has no attribute {path[1]!r}",
@@ -261,6 +264,17 @@ class Frame:
                 KernelTypeError,
             )
         return bound.value
+
+    def _attribute(
+        self, value: Value, path: tuple[str, ...], node: ast.expr, reader: Frame
+    ) -> Value | None:
+        """Return what is read from a module or an object that a name of this function holds."""
+        if not isinstance(value, Object):
+            return None
+        address = self.walk.snapshot.attributes.get((id(value.value), path[1:]))
+        if address is None:
+            return None
+        return self.outside(address, ".".join((value.name or path[0], *path[1:])), node, reader)
 
     def free(self, path: tuple[str, ...], node: ast.expr, reader: Frame) -> Value:
         """Return the value of a name from outside."""

@@ -26,10 +26,12 @@ from mixad.scalar.parse.info import (
     FunctionInfo,
     Missing,
     function_info,
+    is_constant,
     op_name,
     unwrapped,
 )
 from mixad.scalar.parse.library import LIBRARY
+from mixad.scalar.parse.names import Path
 from mixad.scalar.types import ALL_TYPES
 
 __all__ = [
@@ -201,6 +203,15 @@ class FunctionSource:
         return tuple(bound.arguments.values())[len(skipped) :]
 
     @property
+    def needs_instance(self) -> bool:
+        """Whether the function may be a method that is not bound: ``A.f``, a property's."""
+        return self.info.inside is not None and self.instance is MISSING
+
+    def takes_instance(self, value: object) -> bool:
+        """Whether a value is an instance of the class around the function."""
+        return any(kind.__name__ == self.info.inside for kind in type(value).__mro__)
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters; those of a bound method without the first."""
         names = self.info.parameters
@@ -255,6 +266,11 @@ class Snapshot:
         Type information of captured arrays and tracers, by address.
     functions : dict
         Index in ``sources`` of each helper, by its address.
+    constants : set
+        Addresses of mathematical constants of modules.
+    attributes : dict
+        Addresses of what may be read from modules and objects that functions get as arguments, by
+        the object's id and the attributes: at the end of the row in which the object is.
     """
 
     sources: list[FunctionSource]
@@ -263,6 +279,7 @@ class Snapshot:
     arguments: dict[Address, Argument] = field(default_factory=dict)
     functions: dict[Address, int] = field(default_factory=dict)
     constants: set[Address] = field(default_factory=set)
+    attributes: dict[tuple[int, Path], Address] = field(default_factory=dict)
 
     def value(self, address: Address) -> Any:
         """Return the value at an address."""
@@ -301,21 +318,60 @@ class _Taker:
         self.describe = describe
         self.indices: dict[tuple[int, int], int] = {}
         self.objects: dict[int, int] = {}
+        self.holders: dict[int, tuple[int, Any]] = {}
 
     def run(self) -> Snapshot:
         parts: list[Hashable] = []
-        for i, source in enumerate(self.snapshot.sources):  # grows on the way
-            values = source.read()
-            self.snapshot.rows.append(values)
-            for j, value in enumerate(values):
-                known = _SCALARS.get(type(value))
-                parts.append(known[0] if known else self.key_of(value, (i, j)))
-            for j in source.info.constants:
-                if source.in_module(j):
-                    self.snapshot.constants.add((i, j))
-                    parts.append(repr(values[j]))
+        done = 0
+        while done < len(self.snapshot.sources):  # which grows on the way
+            for i, source in enumerate(self.snapshot.sources[done:], done):
+                parts += self.parts_of(i, source)
+                done += 1
+            if self.holders:
+                parts += self.attributes()
         self.snapshot.key = tuple(parts)
         return self.snapshot
+
+    def parts_of(self, i: int, source: FunctionSource) -> list[Hashable]:
+        """Read what a function reads from outside; return its part of the key."""
+        values = source.read()
+        self.snapshot.rows.append(values)
+        parts = []
+        for j, value in enumerate(values):
+            known = _SCALARS.get(type(value))
+            parts.append(known[0] if known else self.key_of(value, (i, j)))
+            if type(value) is types.ModuleType or id(value) in self.objects:
+                self.holders.setdefault(id(value), (i, value))
+        for j in source.info.constants:
+            if source.in_module(j):
+                self.snapshot.constants.add((i, j))
+                parts.append(repr(values[j]))
+        return parts
+
+    def attributes(self) -> list[Hashable]:
+        """Read what functions may read from the modules and objects that they get as arguments."""
+        parts: list[Hashable] = []
+        paths = {p: None for s in self.snapshot.sources for p in s.info.local_paths}
+        for number, (row, holder) in self.holders.items():
+            for path in paths:
+                if (number, path) not in self.snapshot.attributes:
+                    parts.append(self.attribute(row, holder, path))
+        return parts
+
+    def attribute(self, row: int, holder: Any, path: Path) -> Hashable:
+        """Read one attribute; return its part of the key."""
+        value = holder
+        for name in path:
+            value = getattr(value, name, MISSING)
+        values = cast("list[Any]", self.snapshot.rows[row])
+        address = row, len(values)
+        values.append(value)
+        self.snapshot.attributes[id(holder), path] = address
+        known = _SCALARS.get(type(value))
+        if known and type(holder) is types.ModuleType and is_constant(path):
+            self.snapshot.constants.add(address)
+            return repr(value)
+        return known[0] if known else self.key_of(value, address)
 
     def key_of(self, value: Any, address: Address) -> Hashable:
         kind = type(value)
