@@ -228,7 +228,8 @@ def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments)
     """Return the value of a call of a function that mixad knows."""
     handler = intrinsic(function.value)
     if handler is not None:
-        return handler(frame, node, arguments)
+        with frame.at(node):
+            return handler(frame, node, arguments)
     name = ast.unparse(node.func)
     known = uncallable(name, function.value)
     if known is not None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from mixad.errors import (
     KernelError,
@@ -304,7 +304,11 @@ class Frame:
             # Elements of constant tuples, and constants of modules, are in the snapshot's key.
             if len(address) > 2 or address in self.walk.snapshot.constants:
                 return Scalar(self.builder.const(value, argument.type), argument.weak)
-            return self.walk.capture(name, address, argument)
+            captured = self.walk.capture(name, address, argument)
+            if captured.typed == Typed(I64, True):  # of any size in Python
+                place = reader.info.text.locate(node)
+                self.walk.adopted.setdefault((cast("Var", captured.atom), I64), place)
+            return captured
         if isinstance(value, tuple):
             return Tuple(
                 tuple(
@@ -341,6 +345,15 @@ class Frame:
             yield self.state
         finally:
             self.state = before
+
+    @contextmanager
+    def at(self, node: Located) -> Iterator[None]:
+        """Let what is computed meanwhile come from one node: messages at run time point at it."""
+        before, self.builder.line = self.builder.line, self.info.text.span(node)
+        try:
+            yield
+        finally:
+            self.builder.line = before
 
     # -- refusals --------------------------------------------------------------------------------
 
