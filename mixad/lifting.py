@@ -15,14 +15,26 @@ from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
+from mixad.tape.held import is_compared_whole
 from mixad.tape.node import ConstantNode, InputNode, library_beside
-from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, leaked, stripped
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_alive,
+    check_mode,
+    leaked,
+    plain,
+    stripped,
+)
 
-__all__ = ["Inputs", "Outputs", "called", "check_callable", "check_scalar", "check_sequence",
-           "entered", "lifted", "matching", "returned", "returned_aux", "tangent_of",
-           "warn_if_constant"]  # fmt: skip
+__all__ = ["Argnums", "Function", "Inputs", "Outputs", "argument_positions", "as_given", "called",
+           "check_callable", "check_scalar", "check_sequence", "entered", "lifted", "matching",
+           "owned", "returned", "returned_aux", "tangent_of", "warn_if_constant",
+           "without_derivative"]  # fmt: skip
 
 Function = Callable[..., Any]
+Argnums = int | Sequence[int]
 
 
 class Inputs(NamedTuple):
@@ -105,6 +117,36 @@ def check_sequence(name: str, what: str, given: Any) -> None:
         )
 
 
+def argument_positions(name: str, argnums: Argnums, count: int) -> list[int]:
+    """Return the positions that ``argnums`` names in a call with ``count`` arguments."""
+    if type(argnums) is int and 0 <= argnums < count:
+        return [argnums]
+    given = argnums if isinstance(argnums, Sequence) else (argnums,)
+    positions = [_position(name, position, count) for position in given]
+    if len(set(positions)) < len(positions):
+        raise TracerError(
+            f"mixad.{name}: argnums={argnums!r} names an argument twice in a call with {count} "
+            "positional arguments: name it once, and use its gradient twice"
+        )
+    return positions
+
+
+def _position(name: str, position: Any, count: int) -> int:
+    """Return a position counted from the first argument."""
+    if not isinstance(position, (int, np.integer)) or isinstance(position, bool):
+        raise TracerError(
+            f"mixad.{name}: argnums is a whole number or a sequence of them: name arguments by "
+            f"position, such as 0 or (0, 1), not by the {type(position).__name__} {position!r}"
+        )
+    if not -count <= position < count:
+        raise TracerError(
+            f"mixad.{name}: argnums names argument {position!r} of a call with {count} positional "
+            "arguments: name one of those, or pass it by position (keyword arguments are not "
+            "differentiated)"
+        )
+    return int(position) % count
+
+
 def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inputs:
     """Put tracers of a level in place of the leaves of some arguments."""
     nodes: list[InputNode] = []
@@ -148,6 +190,8 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
         if is_scalar(leaf) and isinstance(leaf, float):
             return Cell.of(np.asarray(leaf), level.check, weak=True)
         _check_input(level, leaf, position)
+    elif level.check != "off" and not is_compared_whole(leaf):
+        level.locks.add(leaf)
     try:
         cell = Cell.of(leaf, level.check)
     except (KernelTypeError, TracerError) as error:
@@ -176,21 +220,32 @@ def _where(level: Level, position: int) -> str:
     return f"mixad.{level.name}: argument {position}"
 
 
-def _result(f: Function, arguments: list[Any], kwargs: dict[str, Any]) -> Any:
+def _result(f: Function, arguments: list[Any], kwargs: dict[str, Any], level: Level) -> Any:
     try:
         return f(*arguments, **kwargs)
     except ValueError as error:
-        refusal = leaked(error)
+        refusal = leaked(error) or _written(error, level)
         if refusal is None:
             raise
         raise refusal from error
+
+
+def _written(error: ValueError, level: Level) -> TracerError | None:
+    """Return the refusal that NumPy's error stands for if an array is locked."""
+    if not level.locks or "read-only" not in str(error):
+        return None
+    return TracerError(
+        f"{error}: an array is changed in place that mixad.{level.name} has yet to read, since "
+        "what is computed with it is recorded and carried out later: change a copy of it, or make "
+        "a new array each time"
+    )
 
 
 def called(
     f: Function, arguments: list[Any], kwargs: dict[str, Any], has_aux: bool, level: Level
 ) -> tuple[Outputs, Any]:
     """Call the function; return its outputs and its aux."""
-    result, aux = _result(f, arguments, kwargs), None
+    result, aux = _result(f, arguments, kwargs, level), None
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise TracerError(
@@ -302,12 +357,16 @@ def _gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: froze
 
     ``kind`` is the type of the input: a Python float's gradient is one, too.
     """
-    gradient = _owned(cell, cotangent)
+    return as_given(owned(cell, cotangent), cell, kind, around)
+
+
+def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) -> Any:
+    """Return a gradient with respect to an input of some type as its caller gets it."""
     if isinstance(gradient, Tracer):
         return gradient
     if around:  # that of a linear function is traced, too
-        return _constant(gradient, around, weak=cell.kind.weak)
-    if cell.kind.weak:
+        return _constant(gradient, around, weak=cell.kind.weak and not gradient.shape)
+    if cell.kind.weak and not gradient.shape:
         return float(gradient)
     was_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
     return gradient[()] if was_scalar else as_array(gradient)
@@ -337,11 +396,11 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
         return returned(tangent, level)
     if not isinstance(leaf, Tracer):
         return 0.0 * leaf if is_scalar(leaf) else library_of(leaf).xp.zeros_like(leaf)
-    zeros = _owned(leaf.cell, None)
+    zeros = owned(leaf.cell, None)
     return _constant(zeros, around, weak=leaf.cell.kind.weak) if around else _number(zeros, leaf)
 
 
-def _owned(cell: Cell, cotangent: Cotangent | None) -> Any:
+def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
     """Return a cotangent in the shape of its cell, as an array that nothing else holds."""
     xp = cell.library.xp
     if cotangent is None:
@@ -366,6 +425,11 @@ def returned(leaf: Any, level: Level) -> Any:
     if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
         return value
     return _number(value, leaf)
+
+
+def without_derivative(leaf: Any) -> Any:
+    """Return the value of a leaf as functions outside of transforms would get it."""
+    return _number(plain(leaf), leaf) if isinstance(leaf, Tracer) else leaf
 
 
 def _number(array: Any, leaf: Tracer) -> Any:

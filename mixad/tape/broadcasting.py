@@ -38,14 +38,14 @@ def sum_to(x: Any, shape: Shape) -> Any:
     if not isinstance(x, Tracer):
         return _summing(scalar_type_of(x.dtype), shape).kernel((x,))[0]
     check_alive(x)
-    pending = x.cell.pending
-    total = pending.total(x.cell, shape) if isinstance(pending, KernelNode) else None
-    if total is None:
-        return record(_summing(x.cell.type, shape), (x,))[0].traced(0)
-    # What the node does not know as its own takes the sum's cotangent as it is: it broadcasts.
-    is_own = isinstance(x.origin.node, KernelNode) and x.origin.node is pending
-    origin = Origin(x.origin.node, total.output, x.origin.levels) if is_own else x.origin
-    return type(x)(total, origin)
+    node = x.origin.node
+    # What comes through another node or transform has an origin of its own, and so must its sum:
+    # one origin is one value.
+    if isinstance(node, KernelNode) and x.cell.pending is node:
+        total = node.total(x.cell, shape)
+        if total is not None:
+            return type(x)(total, Origin(node, total.output, x.origin.levels))
+    return record(_summing(x.cell.type, shape), (x,))[0].traced(0)
 
 
 def broadcast_to(x: Any, shape: Shape) -> Any:

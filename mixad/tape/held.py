@@ -17,7 +17,7 @@ from mixad.backends.arrays import Array, as_array, device_name, library_of
 from mixad.config import CheckMode
 from mixad.errors import TracerError
 
-__all__ = ["Held", "Reader"]
+__all__ = ["Held", "Reader", "is_compared_whole"]
 
 _WHOLE = 256
 """Arrays of so many elements are compared whole."""
@@ -108,9 +108,14 @@ def _mark(array: Array, check: CheckMode) -> object:
     if isinstance(array, np.ndarray):
         return array.shape, _elements(array, check)
     version = _version(array)
-    if (version is None or check == "full") and device_name(array) == "cpu":
+    if device_name(array) == "cpu":  # what is written through `.data` or NumPy is not counted
         return version, _elements(library_of(array).numpy_view(array), check)
     return version
+
+
+def is_compared_whole(array: np.ndarray[Any, Any]) -> bool:
+    """Whether every change of an array is found."""
+    return array.size <= _WHOLE
 
 
 def _version(array: Array) -> int | None:
@@ -126,7 +131,7 @@ def _elements(array: np.ndarray[Any, Any], check: CheckMode) -> bytes:
     """Return the elements that are compared, or what stands for all of them."""
     if check == "full":
         return hashlib.blake2b(array.tobytes()).digest()
-    if array.size <= _WHOLE:
+    if is_compared_whole(array):
         return array.tobytes()
     # An odd step does not stay in one column where the length of a row is a power of two.
     elements = array.reshape(-1) if array.flags.c_contiguous else array.flat  # a view is faster

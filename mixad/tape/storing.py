@@ -12,12 +12,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mixad.backends.execute import kernel_for
+from mixad.config import CheckMode
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.placement import LEAST_COST, Work, forward_pays
 from mixad.kernel.spec import OutputRequest
 from mixad.tape.forward_plan import ForwardPlan, plan_forward
 from mixad.tape.fusion import FusedProgram, Fusion
+from mixad.tape.held import Held
 from mixad.tape.kernel_call import Shape
 
 if TYPE_CHECKING:
@@ -72,12 +74,28 @@ def make_storing(
     requests: Sequence[OutputRequest],
     values: Sequence[Any],
     options: KernelOptions,
-) -> tuple[Sequence[Any], list[Any]]:
+    check: CheckMode,
+) -> tuple[tuple[Any, ...], list[Any]]:
     """Run the dual programs.
+
+    Parameters
+    ----------
+    plan : ForwardPlan
+        The programs.
+    fusion : Fusion
+        What they were made of.
+    requests : sequence of OutputRequest
+        What is wanted beside the partials.
+    values : sequence
+        The leaves, as kernels take them.
+    options : KernelOptions
+        The user's overrides.
+    check : "off", "sample" or "full"
+        How closely results are watched that are partials too.
 
     Returns
     -------
-    arrays : sequence of array
+    arrays : tuple of array
         What ``requests`` ask for, and after that arrays of partials.
     residuals : list
         Arguments and stored arrays, as `Stored` has them.
@@ -87,9 +105,13 @@ def make_storing(
     kept = {i: OutputRequest(*place) for i, place in enumerate(places, first) if i in read}
     asked = tuple(dict.fromkeys([*requests, *kept.values()]))
     arrays = kernel_for(plan.passes, asked)(values, options.backend)
-    stored = [
-        arrays[asked.index(kept[i])] if i in kept else None for i, _ in enumerate(places, first)
-    ]
+    seen = frozenset(requests)  # results may be changed by whoever gets them
+
+    def residual(request: OutputRequest) -> Any:
+        array = arrays[asked.index(request)]
+        return Held(array, check) if request in seen else array
+
+    stored = [residual(kept[i]) if i in kept else None for i, _ in enumerate(places, first)]
     given = [source if i in read else None for i, source in enumerate(fusion.sources)]
     return arrays, [*given, *stored]
 

@@ -22,6 +22,7 @@ from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held, Reader
+from mixad.tape.locks import Locks
 
 if TYPE_CHECKING:
     from mixad.tape.node import Node
@@ -50,15 +51,18 @@ class Level:
         In the order of creation, in which locks are taken.
     is_reverse : bool
         Whether cotangents go back through it, so that partials may be stored for them.
+    locks : Locks
+        Arrays that cannot be written to until it is over.
     """
 
-    __slots__ = ("alive", "check", "is_reverse", "lock", "name", "number")
+    __slots__ = ("alive", "check", "is_reverse", "lock", "locks", "name", "number")
 
     def __init__(self, name: str, *, is_reverse: bool = True) -> None:
         self.name = name
         self.is_reverse = is_reverse
         self.number = next(_NUMBERS)
         self.lock = threading.RLock()
+        self.locks = Locks()
         self.alive = True
         self.check = CHECK.read()
 
@@ -72,6 +76,7 @@ class Level:
         tb: TracebackType | None,
     ) -> None:
         self.alive = False
+        self.locks.release()
 
     @property
     def over(self) -> str:
@@ -299,7 +304,16 @@ def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> An
     """Return an argument as nodes and pending calls keep it: an array is watched for changes."""
     if isinstance(value, (Tracer, np.generic)) or is_scalar(value):
         return as_array(value)
-    return Held(value, check_mode(levels), reader, index)
+    check = check_mode(levels)
+    if isinstance(value, np.ndarray) and check != "off":
+        running = [level for level in levels if level.alive]
+        if running:  # the outermost lasts longest
+            min(running, key=_number).locks.add(value)
+    return Held(value, check, reader, index)
+
+
+def _number(level: Level) -> int:
+    return level.number
 
 
 def stripped(value: Any, level: Level) -> Any:

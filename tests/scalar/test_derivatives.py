@@ -313,6 +313,7 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((2.0, 0.0), 0, (0, 2), (0, 1, 1, -2)),
         ((0.0, NAN), NAN, (NAN, 0), (0, ANY, ANY, 0)),
     ],
+    "mul_zeros": [((0.0, INF), 0, (INF, 0), (0, 1, 1, 0)), ((NAN, 0.0), 0, (0, NAN), (0, 1, 1, 0))],
 }
 
 

@@ -177,3 +177,80 @@ def test_partials_of_more_inputs_than_one_chunk_holds() -> None:
     for n, gradient in enumerate(pullback(np.ones(8))):
         nudged = [x + 1e-7 * (i == n) for i, x in enumerate(inputs)]
         np.testing.assert_allclose(gradient, (many(*nudged) - value) / 1e-7, rtol=1e-4, atol=1e-5)
+
+
+@mixad.broadcast
+def dear_with_a_factor(a: float, b: float) -> tuple[float, float]:
+    z = a
+    for _ in range(40):
+        z = math.sin(z) + math.exp(-z * z) * math.tanh(z)
+    return z * b, z
+
+
+@pytest.mark.parametrize("placement", ["auto", "forward"])
+def test_a_result_that_is_a_partial_and_changes_is_found(placement: Any) -> None:
+    f = dear_with_a_factor.with_options(placement=placement)
+    (_, z), pullback = mixad.vjp(f, X, Y)
+    gradient = pullback((W, 0.0))[1]
+    np.testing.assert_allclose(gradient, W * z, rtol=1e-14)
+    z[...] = 100.0
+    with pytest.raises(mixad.errors.TracerError, match="changed in place"):
+        pullback((W, 0.0))
+
+
+@pytest.mark.parametrize("placement", ["auto", "forward", "reverse"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_a_value_beside_its_own_sum(placement: Any, axis: int | None) -> None:
+    """The sum is another value, not one that broadcasts."""
+    f = mixad.broadcast(lambda a, b: a * b).with_options(placement=placement)
+    a = np.arange(6.0).reshape(2, 3) + 1
+    b = np.asarray([1.0, 2.0, 3.0])
+
+    def loss(a: Any) -> Any:
+        y = f(a, b)
+        return (y * y.sum(axis=axis, keepdims=True)).sum()
+
+    y = a * b
+    value, gradient = mixad.value_and_grad(loss)(a)
+    total = y.sum(axis=axis, keepdims=True)
+    assert value == (y * total).sum()
+    np.testing.assert_allclose(gradient, 2 * total * b * np.ones_like(y), rtol=1e-14)
+    _, tangent = mixad.jvp(lambda a: f(a, b).sum(axis=axis), (a,), (a,))
+    np.testing.assert_allclose(tangent, y.sum(axis=axis), rtol=1e-14)
+
+
+def test_sums_of_an_inner_transforms_input_that_is_pending_outside() -> None:
+    a = np.arange(6.0).reshape(2, 3) + 1
+
+    def outer(x: Any) -> Any:
+        return mixad.grad(lambda t: (t * t.sum()).sum())(x * x).sum()
+
+    value, gradient = mixad.value_and_grad(outer)(a)
+    assert value == 12 * (a * a).sum()  # d/dt (Σt)² = 2 Σt, six times
+    np.testing.assert_allclose(gradient, 24 * a, rtol=1e-14)
+    _, pullback = mixad.vjp(lambda x: mixad.vjp(lambda t: t * t.sum(), x * x)[0], a)
+    np.testing.assert_allclose(pullback(np.ones((2, 3)))[0], 4 * a * (a * a).sum(), rtol=1e-13)
+    _, tangent = mixad.jvp(lambda x: mixad.vjp(lambda t: t.sum(), x * x)[0], (a,), (a,))
+    assert tangent == 2 * (a * a).sum()
+
+
+@mixad.broadcast
+def horner(a):
+    total = a
+    for i in range(3):
+        total = 0.5 * total * np.tanh(a) + i
+    return total
+
+
+def test_partials_are_not_stored_with_what_depends_on_the_value_they_belong_to() -> None:
+    """A value beside its own sum: its node would have been its own ancestor, and lost the sum."""
+    x, g = np.asarray([0.5, -1.5, 0.25]), np.asarray([1.0, -2.0, 0.5])
+
+    def f(x: Any) -> Any:
+        h = horner(x)
+        return h + 0.25 * h.sum(axis=0, keepdims=True)
+
+    _, pullback = mixad.vjp(f, x)
+    step = 1e-6 * np.eye(3)
+    slopes = (horner(x + step) - horner(x - step)).diagonal() / 2e-6
+    np.testing.assert_allclose(pullback(g)[0], (g + 0.25 * g.sum()) * slopes, rtol=1e-7)

@@ -1,0 +1,141 @@
+"""Arrays that are recorded as read cannot be written to while the function runs."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import TracerError
+from mixad.tape import locks
+
+X = np.arange(1000.0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Any:
+    yield
+    assert not locks._LOCKED
+
+
+def test_a_buffer_that_is_filled_anew_is_refused_at_the_line() -> None:
+    buffer = np.zeros(1000)
+
+    def f(x: Any) -> Any:
+        total = 0.0
+        for i in range(3):
+            buffer[300 * i] = 1.0  # here
+            total = total + (x * buffer).sum()
+        return total
+
+    with pytest.raises(TracerError, match="changed in place") as caught:
+        mixad.value_and_grad(f)(X)
+    cause = caught.value.__cause__
+    assert isinstance(cause, ValueError)
+    assert traceback.extract_tb(cause.__traceback__)[-1].line == "buffer[300 * i] = 1.0  # here"
+    buffer[0] = 2.0  # as it was
+
+
+@pytest.mark.parametrize("what", ["array", "view", "base", "input", "row"])
+def test_whichever_name_it_has(what: str) -> None:
+    base = np.ones((2, 1000))
+    view = base[1]
+    x = X.copy()
+    targets = {"array": view, "view": view, "base": base, "input": x, "row": base[1]}
+
+    def f(t: Any) -> Any:
+        y = t * (base[1] if what == "row" else view)
+        if what == "row":
+            targets["row"] = base[1]  # a view made while the array is locked
+        targets[what][..., 7] = 5.0
+        return y.sum()
+
+    with pytest.raises((TracerError, ValueError), match=r"read-only|changed in place"):
+        mixad.grad(f)(x)
+    base[1, 0] = view[1] = x[2] = 3.0
+
+
+def test_arrays_are_writable_again_after_errors_and_results() -> None:
+    a, b = np.ones(1000), np.ones(1000)
+
+    def f(x: Any) -> Any:
+        y = x * a * b
+        if x[0] > 0:
+            raise RuntimeError("stop")
+        return y.sum()
+
+    mixad.grad(f)(X)
+    a[0] = 2.0
+    with pytest.raises(RuntimeError, match="stop"):
+        mixad.grad(f)(X + 1)
+    b[0] = 2.0
+    value, pullback = mixad.vjp(lambda x: x * a, X)
+    np.add(value, 1.0, out=value)
+    a_was = a.copy()
+    a += 0.0  # the same elements
+    np.testing.assert_array_equal(pullback(np.ones(1000))[0], a_was)
+
+
+def test_what_was_read_only_stays_so() -> None:
+    a = np.ones(1000)
+    a.flags.writeable = False
+    mixad.grad(lambda x: (x * a).sum())(X)
+    assert not a.flags.writeable
+
+
+def test_the_outermost_transform_holds_the_lock() -> None:
+    a = np.ones(1000)
+
+    def outer(x: Any) -> Any:
+        inner = mixad.grad(lambda y: (y * a * x).sum())(x)
+        assert not a.flags.writeable
+        return inner.sum()
+
+    mixad.grad(outer)(X)
+    assert a.flags.writeable
+
+
+def test_threads_share_a_lock() -> None:
+    a = np.ones(1000)
+    entered, left = threading.Barrier(2), threading.Barrier(2)
+    seen: list[bool] = []
+
+    def f(first: bool) -> Any:
+        def loss(x: Any) -> Any:
+            y = x * a
+            entered.wait(10)
+            if not first:
+                left.wait(10)  # the other transform is over
+                seen.append(a.flags.writeable)
+            return y.sum()
+
+        return loss
+
+    def run(first: bool) -> None:
+        mixad.grad(f(first))(X)
+        if first:
+            left.wait(10)
+
+    threads = [threading.Thread(target=run, args=(first,)) for first in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [False]
+    assert a.flags.writeable
+
+
+def test_nothing_is_locked_where_nothing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIXAD_CHECK", "off")
+    a = np.ones(1000)
+
+    def f(x: Any) -> Any:
+        y = x * a
+        assert a.flags.writeable
+        return y.sum()
+
+    mixad.grad(f)(X)
