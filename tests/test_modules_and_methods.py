@@ -106,3 +106,17 @@ def test_a_kernel_is_called_through_its_class():
 def test_a_kernel_as_a_property():
     np.testing.assert_array_equal(A(X).area, X * X)
     np.testing.assert_array_equal(mixad.grad(lambda w: A(w).area.sum())(X), 2 * X)
+
+
+def test_duals_and_what_explains_are_there_through_the_class_too():
+    np.testing.assert_array_equal(A.f.duals(A(0), X).partials["x"], [10.0] * 3)
+    assert A.f.explain(A(0), X).backend == "cpu"
+    assert "mul" in A.f.source(A(0), X)
+
+
+def of_class(x, settings):
+    return settings.rate * x
+
+
+def test_a_class_is_passed_as_a_module_is():
+    np.testing.assert_array_equal(mixad.broadcast(lambda x: of_class(x, A))(X), 5 * X)

@@ -111,3 +111,31 @@ def test_values_of_traced_python_floats_have_the_type_that_numpy_gives(name, s):
 )
 def test_what_is_a_python_number_of_python_numbers_adapts_in_a_kernel(function):
     assert mixad.broadcast(lambda x: function(3.0) * x)(X).dtype == np.float32
+
+
+# -- kernels called with Python numbers only -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.exp(x),
+        lambda x: math.exp(x),
+        lambda x: x * 2,
+        lambda x: np.isnan(x),
+        lambda x: np.float32(2) * x,
+        lambda x: x > 0,
+    ],
+    ids=["numpy", "math", "operator", "truth", "float32", "comparison"],
+)
+def test_a_kernel_of_python_numbers_gives_what_the_function_does(function):
+    kernel = mixad.broadcast(function)
+    assert type(kernel(3.0)) is type(function(3.0))
+    assert (kernel(3.0) * X).dtype == (function(3.0) * X).dtype
+
+
+def test_so_does_a_kernel_of_a_traced_python_float():
+    kernel = mixad.broadcast(lambda x: (np.exp(x), x * x))
+    f, g = (lambda s, i=i: (kernel(s)[i] * X).sum() for i in range(2))
+    assert mixad.value_and_grad(f)(1.5)[0].dtype == f(1.5).dtype == np.float64
+    assert mixad.value_and_grad(g)(1.5)[0].dtype == g(1.5).dtype == np.float32

@@ -340,7 +340,7 @@ class _Taker:
         for j, value in enumerate(values):
             known = _SCALARS.get(type(value))
             parts.append(known[0] if known else self.key_of(value, (i, j)))
-            if type(value) is types.ModuleType or id(value) in self.objects:
+            if isinstance(value, types.ModuleType | type) or id(value) in self.objects:
                 self.holders.setdefault(id(value), (i, value))
         for j in source.info.constants:
             if source.in_module(j):
