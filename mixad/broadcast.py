@@ -95,7 +95,7 @@ class BroadcastFunction:
         KernelTypeError
             If types do not fit, arrays do not broadcast, or are of several libraries.
         """
-        if self._is_through_class(args):
+        if self._needs_instance and self._is_through_class(args):
             return self.__get__(args[0])(*args[1:], **kwargs)
         found, values = self._specialiser.bound(args, kwargs)
         parsed = found.parsed
@@ -187,7 +187,7 @@ class BroadcastFunction:
         >>> area.duals(np.array([2.0]), np.array([5.0])).partials["a"]
         array([5.])
         """
-        if self._is_through_class(args):
+        if self._needs_instance and self._is_through_class(args):
             return self.__get__(args[0]).duals(*args[1:], wrt=wrt, **kwargs)
         parsed, values = self._parsed(args, kwargs)
         indices = self._differentiated(parsed, values, wrt)
@@ -243,7 +243,7 @@ class BroadcastFunction:
         arithmetic:   1.5 Mflop, 0.094 per byte
         kernel:       ...
         """
-        if self._is_through_class(args):
+        if self._needs_instance and self._is_through_class(args):
             bound: BroadcastFunction = self.__get__(args[0])
             return bound.explain(*args[1:], wrt=wrt, **kwargs)
         parsed, values = self._parsed(args, kwargs)
@@ -301,7 +301,7 @@ class BroadcastFunction:
           %4:f64 = mul_zeros %3, %1
           return %2, %4
         """
-        if self._is_through_class(args):
+        if self._needs_instance and self._is_through_class(args):
             bound: BroadcastFunction = self.__get__(args[0])
             return bound.source(*args[1:], stage=stage, wrt=wrt, **kwargs)
         parsed, values = self._parsed(args, kwargs)
@@ -312,7 +312,7 @@ class BroadcastFunction:
 
     def _is_through_class(self, args: tuple[Any, ...]) -> bool:
         """Whether a method is called as ``A.f(a, x)``, or by a property."""
-        return self._needs_instance and bool(args) and self._source.takes_instance(args[0])
+        return bool(args) and self._source.takes_instance(args[0])
 
     def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -67,6 +68,8 @@ _BY_IDENTITY = (
 )
 _BY_VALUE = (str, Enum)
 """Types of objects that are compared when a function is compiled."""
+_HOLDERS = (types.ModuleType, type)
+"""Types of what functions read attributes of that is compared by identity."""
 
 
 def scalar_argument(value: object) -> Argument | None:
@@ -319,34 +322,41 @@ class _Taker:
         self.indices: dict[tuple[int, int], int] = {}
         self.objects: dict[int, int] = {}
         self.holders: dict[int, tuple[int, Any]] = {}
+        self.read: set[Address] = set()
 
     def run(self) -> Snapshot:
-        parts: list[Hashable] = []
-        done = 0
-        while done < len(self.snapshot.sources):  # which grows on the way
-            for i, source in enumerate(self.snapshot.sources[done:], done):
-                parts += self.parts_of(i, source)
-                done += 1
-            if self.holders:
-                parts += self.attributes()
+        parts = self.parts_from(0)
+        while self.holders:
+            known = len(self.snapshot.sources)
+            parts += self.attributes()
+            if len(self.snapshot.sources) == known:
+                break
+            parts += self.parts_from(known)
         self.snapshot.key = tuple(parts)
         return self.snapshot
 
-    def parts_of(self, i: int, source: FunctionSource) -> list[Hashable]:
-        """Read what a function reads from outside; return its part of the key."""
-        values = source.read()
-        self.snapshot.rows.append(values)
-        parts = []
-        for j, value in enumerate(values):
-            known = _SCALARS.get(type(value))
-            parts.append(known[0] if known else self.key_of(value, (i, j)))
-            if isinstance(value, types.ModuleType | type) or id(value) in self.objects:
-                self.holders.setdefault(id(value), (i, value))
-        for j in source.info.constants:
-            if source.in_module(j):
-                self.snapshot.constants.add((i, j))
-                parts.append(repr(values[j]))
+    def parts_from(self, start: int) -> list[Hashable]:
+        """Read what functions read from outside; return their part of the key."""
+        parts: list[Hashable] = []
+        for i, source in islice(enumerate(self.snapshot.sources), start, None):  # grows on the way
+            values = source.read()
+            self.snapshot.rows.append(values)
+            for j, value in enumerate(values):
+                known = _SCALARS.get(type(value))
+                parts.append(known[0] if known else self.key_of(value, (i, j)))
+            for j in source.info.constants:
+                if source.in_module(j):
+                    self.snapshot.constants.add((i, j))
+                    parts.append(repr(values[j]))
         return parts
+
+    def hold(self, value: Any, address: Address) -> None:
+        """Note a module or an object that may be an argument of a function.
+
+        What is read from one is none: chains of objects may have no end.
+        """
+        if len(address) == 2 and address not in self.read:
+            self.holders.setdefault(id(value), (address[0], value))
 
     def attributes(self) -> list[Hashable]:
         """Read what functions may read from the modules and objects that they get as arguments."""
@@ -367,6 +377,7 @@ class _Taker:
         address = row, len(values)
         values.append(value)
         self.snapshot.attributes[id(holder), path] = address
+        self.read.add(address)
         known = _SCALARS.get(type(value))
         if known and type(holder) is types.ModuleType and is_constant(path):
             self.snapshot.constants.add(address)
@@ -382,6 +393,8 @@ class _Taker:
         if kind in _BY_IDENTITY:
             if value in LIBRARY:
                 return self.key_of_function(LIBRARY[value], address)
+            if kind in _HOLDERS:
+                self.hold(value, address)
             return cast(Hashable, value)
         if kind is types.FunctionType:
             return self.key_of_function(value, address)
@@ -392,13 +405,15 @@ class _Taker:
                 return argument
         if unwrapped(value) is not None:
             return self.key_of_function(value, address)
-        return Identity(value) if isinstance(value, _BY_VALUE) else self.key_of_object(value)
+        by_value = isinstance(value, _BY_VALUE)
+        return Identity(value) if by_value else self.key_of_object(value, address)
 
-    def key_of_object(self, value: Any) -> Hashable:
+    def key_of_object(self, value: Any, address: Address) -> Hashable:
         """Number what is not compiled in the order of discovery: it is asked only if it is another.
 
         The snapshot holds all values, so no id is used twice.
         """
+        self.hold(value, address)
         return (object, self.objects.setdefault(id(value), len(self.objects)))
 
     def key_of_tuple(self, value: tuple[Any, ...], address: Address) -> Hashable:
@@ -413,7 +428,7 @@ class _Taker:
         try:
             source = read_function(value)
         except KernelSyntaxError:  # refused, with its reason, where it is called
-            return self.key_of_object(value)
+            return self.key_of_object(value, address)
         which = (id(source.function), id(source.instance))
         index = self.indices.get(which)
         if index is None:
