@@ -341,8 +341,7 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
         raise error.about(what) from None
     if library is not cell.library:
         raise TracerError(
-            f"{what} is an array of {library.name}, {of} is one of {cell.library.name}: "
-            "convert it"
+            f"{what} is an array of {library.name}, {of} is one of {cell.library.name}: convert it"
         )
     dtype = cell.library.dtype_of(cell.kind.type)
     if tuple(given.shape) != cell.shape or given.dtype != dtype:
@@ -397,7 +396,7 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
         found = returned(tangent, level)
         # What a kernel made is the caller's own; anything else may be a view of a tangent given.
         is_own = isinstance(found, (Tracer, float)) or isinstance(tangent.origin.node, KernelNode)
-        return found if is_own else library_of(found).xp.asarray(found, copy=True)[()]
+        return found if is_own else _number(library_of(found).xp.asarray(found, copy=True), tangent)
     if not isinstance(leaf, Tracer):
         return 0.0 * leaf if is_scalar(leaf) else library_of(leaf).xp.zeros_like(leaf)
     zeros = owned(leaf.cell, None)
