@@ -153,7 +153,7 @@ def _function(called: str, name: str, base: Callable[..., Any]) -> Callable[...,
                 return base(*args, **kwargs)
             if recorded is None:
                 raise TracerError(missing(f"{called}()"))
-            return recorded.evaluate(*args, **kwargs)
+            return recorded(*args, **kwargs)
 
     function.__name__ = name.rpartition(".")[2]
     function.__qualname__ = name
