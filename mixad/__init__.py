@@ -1,16 +1,23 @@
 """mixad: reverse mode over the program, forward mode inside every broadcast.
 
-`broadcast` makes a kernel of a scalar function; `grad`, `value_and_grad`, `vjp` and `value_and_vjp`
-differentiate functions that call kernels; `stop_gradient` takes a value out of them;
-`namespace_of` has the array API standard's functions for them.  `special` has
-functions to call in kernels, `errors` what may be raised, `pytree` the containers that arguments
-may be.
+`broadcast` makes a kernel of a scalar function.  Transforms differentiate functions that call
+kernels: `grad`, `value_and_grad`, `vjp` and `value_and_vjp` backward, `jvp` and `linearize`
+forward, `jacobian` and `hessian` either way.  `stop_gradient` takes a value out of them;
+`checkpoint`, `custom_vjp` and `custom_jvp` say how a function is differentiated, `check_grads`
+whether rightly.
+`namespace_of` has the array API standard's functions for them.  `special` has functions to call in
+kernels, `errors` what may be raised, `pytree` the containers that arguments may be.
 """
 
 from mixad import errors, pytree, special
 from mixad.api import grad, stop_gradient, value_and_grad, value_and_vjp, vjp
 from mixad.broadcast import BroadcastFunction, broadcast
+from mixad.checkpointing import checkpoint
+from mixad.custom_jvp import custom_jvp
+from mixad.custom_vjp import custom_vjp
 from mixad.forward import jvp, linearize
+from mixad.gradient_check import check_grads
+from mixad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
 from mixad.version import __version__
@@ -20,8 +27,17 @@ __all__ = [
     "DualChunk",
     "__version__",
     "broadcast",
+    "check_grads",
+    "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
     "errors",
     "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
     "jvp",
     "linearize",
     "namespace_of",

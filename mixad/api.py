@@ -10,12 +10,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from mixad import pytree
-from mixad.errors import TracerError
 from mixad.lifting import (
+    Argnums,
     Function,
+    argument_positions,
     called,
     check_callable,
     check_scalar,
@@ -28,8 +27,6 @@ from mixad.tape.backward import backward
 from mixad.tape.tracer import Level, plain
 
 __all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
-
-Argnums = int | Sequence[int]
 
 
 def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
@@ -253,7 +250,7 @@ def _scalar_vjp(
     value: bool,
 ) -> tuple[Any, Any, Any]:
     """Return value (if wanted), gradients and aux of a scalar-valued function."""
-    positions = _positions(name, argnums, len(args))
+    positions = argument_positions(name, argnums, len(args))
     with Level(name) as level:
         inputs = lifted(level, list(args), positions)
         outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
@@ -268,33 +265,3 @@ def _scalar_vjp(
     if has_aux:
         aux = returned_aux(aux, level)
     return outputs.values(level) if value else None, chosen, aux
-
-
-def _positions(name: str, argnums: Argnums, count: int) -> list[int]:
-    """Return the positions that ``argnums`` names in a call with ``count`` arguments."""
-    if type(argnums) is int and 0 <= argnums < count:
-        return [argnums]
-    given = argnums if isinstance(argnums, Sequence) else (argnums,)
-    positions = [_position(name, position, count) for position in given]
-    if len(set(positions)) < len(positions):
-        raise TracerError(
-            f"mixad.{name}: argnums={argnums!r} names an argument twice in a call with {count} "
-            "positional arguments: name it once, and use its gradient twice"
-        )
-    return positions
-
-
-def _position(name: str, position: Any, count: int) -> int:
-    """Return a position counted from the first argument."""
-    if not isinstance(position, (int, np.integer)) or isinstance(position, bool):
-        raise TracerError(
-            f"mixad.{name}: argnums is a whole number or a sequence of them: name arguments by "
-            f"position, such as 0 or (0, 1), not by the {type(position).__name__} {position!r}"
-        )
-    if not -count <= position < count:
-        raise TracerError(
-            f"mixad.{name}: argnums names argument {position!r} of a call with {count} positional "
-            "arguments: name one of those, or pass it by position (keyword arguments are not "
-            "differentiated)"
-        )
-    return int(position) % count

@@ -283,7 +283,7 @@ class BroadcastFunction:
         program area(%0 a: f64 lane, %1 b: f64 lane, %3 cotangent 0: f64 lane)
           # 3: return a * b
           %2:f64 = mul %0, %1
-          %4:f64 = mul_zero %3, %1
+          %4:f64 = mul_zeros %3, %1
           return %2, %4
         """
         parsed, values = self._parsed(args, kwargs)

@@ -137,40 +137,42 @@ class Recorded(NamedTuple):
         directions : sequence of sequence
             For each direction a tangent of each primal.
         """
-        leaves, structure = self.outputs
-        around = self.outputs.around(self.level)
-        with Level(self.level.name, is_reverse=False) as own:
-            duals = self._duals(own, directions)
-        tangents = [
-            [
-                tangent_of(leaf, dual.tangents[k], own, around)
-                for leaf, dual in zip(leaves, duals, strict=True)
-            ]
-            for k in range(len(directions))
-        ]
-        values = [
-            returned(leaf, self.level) if dual.value is None else returned(dual.value, own)
-            for leaf, dual in zip(leaves, duals, strict=True)
-        ]
+        carried = self.carried([self._leaves(tangents) for tangents in directions])
+        structure = self.outputs.structure
         return (
-            pytree.unflatten(structure, values),
-            [pytree.unflatten(structure, found) for found in tangents],
+            pytree.unflatten(structure, carried.values()),
+            [pytree.unflatten(structure, carried.along(k)) for k in range(len(directions))],
         )
+
+    def carried(self, directions: Sequence[Sequence[Any]]) -> Carried:
+        """Carry tangents through the call, along at most ten directions.
+
+        Parameters
+        ----------
+        directions : sequence of sequence
+            For each direction the tangent of each leaf of the primals, None where it is zero.
+        """
+        with Level(self.level.name, is_reverse=False) as own:
+            return Carried(self, own, self._duals(own, directions))
 
     def _duals(self, own: Level, directions: Sequence[Sequence[Any]]) -> list[Dual]:
         """Return each output with its tangents, as tracers of a level."""
-        seeds = zip(*[self._seeds(own, tangents) for tangents in directions], strict=True)
+        cells = self.inputs.cells
+        seeds = [
+            tuple([None if t is None else entered(t, own, weak=cell.kind.weak) for t in tangents])
+            for cell, tangents in zip(cells, zip(*directions, strict=True), strict=True)
+        ]
         level = self.level
         moving = [
             leaf.origin if isinstance(leaf, Tracer) and level in leaf.origin.levels else None
             for leaf in self.outputs.leaves
         ]
         origins = [origin for origin in moving if origin is not None]
-        found = iter(carry_forward(level, own, origins, self.inputs.nodes, list(seeds)))
+        found = iter(carry_forward(level, own, origins, self.inputs.nodes, seeds))
         constant = Dual(None, (None,) * len(directions))
         return [constant if origin is None else next(found) for origin in moving]
 
-    def _seeds(self, own: Level, tangents: Sequence[Any]) -> list[Tracer]:
+    def _leaves(self, tangents: Sequence[Any]) -> list[Any]:
         """Return the tangents of the leaves of the primals along one direction."""
         name, structures = self.level.name, self.inputs.structures
         if len(tangents) != len(structures):
@@ -188,14 +190,67 @@ class Recorded(NamedTuple):
                 )
             given += [(leaf, f"mixad.{name}: tangent {at}") for leaf in found]
         return [
-            entered(matching(cell, leaf, what), own, weak=cell.kind.weak)
+            matching(cell, leaf, what)
             for cell, (leaf, what) in zip(self.inputs.cells, given, strict=True)
         ]
 
 
-def recorded(name: str, f: Function, primals: Sequence[Any], has_aux: bool) -> tuple[Recorded, Any]:
-    """Call a function on tracers; return what was recorded, and its aux."""
-    with Level(name, is_reverse=False) as level:
-        inputs = lifted(level, list(primals), range(len(primals)))
-        outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
+class Carried(NamedTuple):
+    """The outputs of a call that was recorded, on dual numbers of a level of their own."""
+
+    function: Recorded
+    own: Level
+    duals: list[Dual]
+
+    def values(self) -> list[Any]:
+        """Return the outputs as the caller of the transform gets them."""
+        function = self.function
+        return [
+            returned(leaf, function.level) if dual.value is None else returned(dual.value, self.own)
+            for leaf, dual in zip(function.outputs.leaves, self.duals, strict=True)
+        ]
+
+    def along(self, direction: int) -> list[Any]:
+        """Return their tangents along one of the directions."""
+        outputs = self.function.outputs
+        around = outputs.around(self.function.level)
+        return [
+            tangent_of(leaf, dual.tangents[direction], self.own, around)
+            for leaf, dual in zip(outputs.leaves, self.duals, strict=True)
+        ]
+
+
+def recorded(
+    name: str,
+    f: Function,
+    arguments: Sequence[Any],
+    has_aux: bool,
+    *,
+    positions: Sequence[int] | None = None,
+    kwargs: dict[str, Any] | None = None,
+    is_reverse: bool = False,
+) -> tuple[Recorded, Any]:
+    """Call a function on tracers; return what was recorded, and its aux.
+
+    Parameters
+    ----------
+    name : str
+        The transform.
+    f : callable
+        The function.
+    arguments : sequence
+        Its positional arguments.
+    has_aux : bool
+        Whether it returns ``(value, aux)``.
+    positions : sequence of int, optional
+        Which of them are primals; all without it.
+    kwargs : dict, optional
+        Its keyword arguments.
+    is_reverse : bool
+        Whether cotangents may be carried back through it, too.
+    """
+    positions = range(len(arguments)) if positions is None else positions
+    with Level(name, is_reverse=is_reverse) as level:
+        inputs = lifted(level, list(arguments), positions)
+        outputs, aux = called(f, inputs.arguments, kwargs or {}, has_aux, level)
     return Recorded(level, inputs, outputs), returned_aux(aux, level)

@@ -17,13 +17,24 @@ from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.held import is_compared_whole
 from mixad.tape.node import ConstantNode, InputNode, library_beside
-from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, leaked, stripped
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_alive,
+    check_mode,
+    leaked,
+    plain,
+    stripped,
+)
 
-__all__ = ["Inputs", "Outputs", "called", "check_callable", "check_scalar", "check_sequence",
-           "entered", "lifted", "matching", "returned", "returned_aux", "tangent_of",
-           "warn_if_constant"]  # fmt: skip
+__all__ = ["Argnums", "Function", "Inputs", "Outputs", "argument_positions", "as_given", "called",
+           "check_callable", "check_scalar", "check_sequence", "entered", "lifted", "matching",
+           "owned", "returned", "returned_aux", "tangent_of", "warn_if_constant",
+           "without_derivative"]  # fmt: skip
 
 Function = Callable[..., Any]
+Argnums = int | Sequence[int]
 
 
 class Inputs(NamedTuple):
@@ -104,6 +115,36 @@ def check_sequence(name: str, what: str, given: Any) -> None:
             f"mixad.{name}: {what} is a {type(given).__name__}, not a sequence of "
             "arguments: write (x,) for one"
         )
+
+
+def argument_positions(name: str, argnums: Argnums, count: int) -> list[int]:
+    """Return the positions that ``argnums`` names in a call with ``count`` arguments."""
+    if type(argnums) is int and 0 <= argnums < count:
+        return [argnums]
+    given = argnums if isinstance(argnums, Sequence) else (argnums,)
+    positions = [_position(name, position, count) for position in given]
+    if len(set(positions)) < len(positions):
+        raise TracerError(
+            f"mixad.{name}: argnums={argnums!r} names an argument twice in a call with {count} "
+            "positional arguments: name it once, and use its gradient twice"
+        )
+    return positions
+
+
+def _position(name: str, position: Any, count: int) -> int:
+    """Return a position counted from the first argument."""
+    if not isinstance(position, (int, np.integer)) or isinstance(position, bool):
+        raise TracerError(
+            f"mixad.{name}: argnums is a whole number or a sequence of them: name arguments by "
+            f"position, such as 0 or (0, 1), not by the {type(position).__name__} {position!r}"
+        )
+    if not -count <= position < count:
+        raise TracerError(
+            f"mixad.{name}: argnums names argument {position!r} of a call with {count} positional "
+            "arguments: name one of those, or pass it by position (keyword arguments are not "
+            "differentiated)"
+        )
+    return int(position) % count
 
 
 def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inputs:
@@ -316,12 +357,16 @@ def _gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: froze
 
     ``kind`` is the type of the input: a Python float's gradient is one, too.
     """
-    gradient = _owned(cell, cotangent)
+    return as_given(owned(cell, cotangent), cell, kind, around)
+
+
+def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) -> Any:
+    """Return a gradient with respect to an input of some type as its caller gets it."""
     if isinstance(gradient, Tracer):
         return gradient
     if around:  # that of a linear function is traced, too
-        return _constant(gradient, around, weak=cell.kind.weak)
-    if cell.kind.weak:
+        return _constant(gradient, around, weak=cell.kind.weak and not gradient.shape)
+    if cell.kind.weak and not gradient.shape:
         return float(gradient)
     was_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
     return gradient[()] if was_scalar else as_array(gradient)
@@ -351,11 +396,11 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
         return returned(tangent, level)
     if not isinstance(leaf, Tracer):
         return 0.0 * leaf if is_scalar(leaf) else library_of(leaf).xp.zeros_like(leaf)
-    zeros = _owned(leaf.cell, None)
+    zeros = owned(leaf.cell, None)
     return _constant(zeros, around, weak=leaf.cell.kind.weak) if around else _number(zeros, leaf)
 
 
-def _owned(cell: Cell, cotangent: Cotangent | None) -> Any:
+def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
     """Return a cotangent in the shape of its cell, as an array that nothing else holds."""
     xp = cell.library.xp
     if cotangent is None:
@@ -380,6 +425,11 @@ def returned(leaf: Any, level: Level) -> Any:
     if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
         return value
     return _number(value, leaf)
+
+
+def without_derivative(leaf: Any) -> Any:
+    """Return the value of a leaf as functions outside of transforms would get it."""
+    return _number(plain(leaf), leaf) if isinstance(leaf, Tracer) else leaf
 
 
 def _number(array: Any, leaf: Tracer) -> Any:

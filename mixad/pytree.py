@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Structure", "flatten", "leaves", "register", "tree_map", "unflatten"]
+__all__ = ["Structure", "flatten", "leaves", "leaves_or_none", "register", "tree_map", "unflatten"]
 
 T = TypeVar("T")
 
@@ -205,6 +205,49 @@ def tree_map(function: Callable[..., Any], tree: Any, *trees: Any) -> Any:
     found, structure = flatten(tree)
     others = [_leaves_of(structure, other, at) for at, other in enumerate(trees, 1)]
     return unflatten(structure, map(function, found, *others))
+
+
+def leaves_or_none(structure: Structure, tree: Any) -> list[Any]:
+    """Return the leaves of a tree of a structure; None stands for each leaf of a missing subtree.
+
+    Parameters
+    ----------
+    structure : Structure
+        What it must have.
+    tree : object
+        A tree; parts of it may be None.
+
+    Returns
+    -------
+    list
+        As many as the structure has places.
+
+    Raises
+    ------
+    ValueError
+        If the tree has another structure.
+
+    Examples
+    --------
+    >>> leaves_or_none(flatten({"a": (1, 2), "b": 3})[1], {"a": None, "b": 4})
+    [None, None, 4]
+    """
+    kind = _kind_of(type(tree))
+    children: Sequence[Any]
+    if tree is None:
+        children, fits = [None] * len(structure.children), True
+    elif kind is None or structure.kind is None:
+        children, fits = [], kind is None and structure.kind is None
+    else:
+        children, static = kind.children(tree)
+        fits = (type(tree), static) == (structure.kind, structure.static)
+        fits = fits and len(children) == len(structure.children)
+    if not fits:
+        raise ValueError(f"has the structure {flatten(tree)[1]}, not {structure}")
+    if structure.kind is None:
+        return [tree]
+    parts = zip(structure.children, children, strict=True)
+    return [leaf for part, child in parts for leaf in leaves_or_none(part, child)]
 
 
 def _leaves_of(structure: Structure, tree: Any, at: int) -> list[Any]:

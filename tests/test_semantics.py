@@ -1012,3 +1012,22 @@ def test_refused_syntax_is_also_a_syntax_error() -> None:
     with pytest.raises(SyntaxError) as caught:
         mixad.broadcast(lambda x: [x])(np.ones(3))
     assert isinstance(caught.value, KernelSyntaxError)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda x: np.sqrt((x * x).sum()),
+        lambda x: np.sqrt(np.mean(x**2)) * 2,
+        lambda x: np.sqrt((x * x).reshape((2, 2))).sum(),
+        lambda x: np.sqrt((x**2)[:2]).sum(),
+        lambda x: np.sqrt((x * x).reshape((2, 2)).sum(axis=1)).sum(),
+    ],
+)
+def test_a_zero_partial_beside_an_infinite_cotangent_from_elsewhere(norm: Any) -> None:
+    x = np.zeros(4)
+    np.testing.assert_array_equal(mixad.grad(norm)(x), x)
+    value, tangent = mixad.jvp(norm, (x,), (np.ones(4),))
+    assert (value, tangent) == (0.0, 0.0)
+    x = np.asarray([0.0, 0.0, 3.0, 4.0])
+    assert np.isfinite(mixad.grad(norm)(x)).all()

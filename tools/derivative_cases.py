@@ -449,6 +449,7 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "sub": _case(_sub, _AROUND, _AROUND, f32=_ROUNDED),
     "mul": _case(_mul, _HALF, _HALF, f32=_ROUNDED),
     "mul_zero": _case(_mul, _HALF, _HALF, f32=_ROUNDED),
+    "mul_zeros": _case(_mul, _HALF, _HALF, f32=_ROUNDED),
     "div": _case(_div, _THIRD, _THIRD, f32=(0.5, 1.5, 2.5)),
     "floordiv": _case(_floordiv, _AROUND, _AROUND, f32=(2, 0, 0)),
     "mod": _case(_mod, _AROUND, _AROUND, f32=(0.5, 2, 0)),

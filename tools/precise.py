@@ -84,7 +84,8 @@ _WHOLE: Mapping[str, Callable[..., Value]] = MappingProxyType({
     "mod": lambda n, m: n % m if m else 0,
 })  # fmt: skip
 
-_PIECEWISE = ("abs", "sign", "minimum", "maximum", "relu", "floor", "where", "mul_zero", "convert")
+_PIECEWISE = ("abs", "sign", "minimum", "maximum", "relu", "floor", "where", "mul_zero",
+              "mul_zeros", "convert")  # fmt: skip
 OPS = (*_SMOOTH, *_DECIDING, *_LOGIC, *_PIECEWISE)
 """What can be evaluated."""
 
@@ -145,8 +146,9 @@ class _Run:
         match s.op:
             case "where":
                 return args[1] if x else args[2]
-            case "mul_zero":
-                return mpf(0) if x == 0 else _real(_SMOOTH["mul"])(*args)
+            case "mul_zero" | "mul_zeros":
+                is_zero = x == 0 or (s.op == "mul_zeros" and args[1] == 0)
+                return mpf(0) if is_zero else _real(_SMOOTH["mul"])(*args)
             case "minimum" | "maximum":
                 below = self.decided(x < args[1]), self.decided(x > args[1])
                 return self.larger(s.op == "minimum", below, *args)

@@ -55,6 +55,8 @@ def _simplified_arithmetic(
             return _other(args, 1)
         case "mul_zero":
             return _simplified_mul_zero(equations, *args)
+        case "mul_zeros":
+            return _simplified_mul_zeros(equations, *args)
         case "div":
             return args[0] if _is(args[1], 1) else None
         case "sub":
@@ -103,6 +105,19 @@ def _simplified_mul_zero(equations: Equations, x: Atom, y: Atom) -> Atom | None:
         return x
     if isinstance(x, Const) or (isinstance(y, Const) and math.isfinite(y.value)):
         return equations.op("mul", x, y)
+    return None
+
+
+def _simplified_mul_zeros(equations: Equations, x: Atom, y: Atom) -> Atom | None:
+    """A product with fewer strong zeros, where the value of a factor makes them needless."""
+    for known, other in ((x, y), (y, x)):
+        if isinstance(known, Const):
+            if known.value == 0:
+                return known
+            is_finite = math.isfinite(known.value)
+            return (
+                equations.op("mul", x, y) if is_finite else equations.op("mul_zero", other, known)
+            )
     return None
 
 

@@ -275,12 +275,13 @@ def _double_program(name: str) -> Program:
     return program_of(name, F64)
 
 
-EXACT = frozenset({"mul_zero", "sign", "minimum", "maximum", "nextafter", "isnan", "isinf",
-                   "isfinite", "relu", "powi", "fmod"})  # fmt: skip
+EXACT = frozenset({"mul_zero", "mul_zeros", "sign", "minimum", "maximum", "nextafter", "isnan",
+                   "isinf", "isfinite", "relu", "powi", "fmod"})  # fmt: skip
 """Ops that are no instructions but have one right result; computed in the arguments' dtype."""
 
 FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
     "mul_zero": lambda x, y: x * y if x != 0 else x.dtype.type(0),
+    "mul_zeros": lambda x, y: x * y if x != 0 and y != 0 else x.dtype.type(0),
     "sign": np.sign, "minimum": _minimum, "maximum": _maximum, "nextafter": np.nextafter,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "relu": lambda x: _maximum(x.dtype.type(0), x),

@@ -85,7 +85,11 @@ def _arithmetic() -> tuple[Op, ...]:
         Op("mul", 2, "number", ("y", "x"), array="x * y", doc="Product; integers wrap."),
         Op("mul_zero", 2, "float", ("mul_zero(dx, y)", "mul_zero(x, dy)"), lowering="program",
            array="where(x != 0, x * y, 0)",
-           doc="Product in which a zero x gives zero whatever y is: contraction with a cotangent."),
+           doc="Product in which a zero x gives zero whatever y is."),
+        Op("mul_zeros", 2, "float", ("mul_zeros(dx, y)", "mul_zeros(x, dy)"), lowering="program",
+           array="where((x != 0) & (y != 0), x * y, 0)",
+           doc="Product in which a zero gives zero whatever the other factor is: contraction of a "
+               "partial with a cotangent."),
         Op("div", 2, "float", ("1 / y", "-(out / y)"), safe=two, singular=True, array="x / y",
            doc="IEEE quotient."),
         Op("floordiv", 2, "number", ("0", "0"), safe=two, array="floor_divide(x, y)",

@@ -1,7 +1,8 @@
 """The pullback: x̄ₙ = Σₘ ȳₘ ∂yₘ/∂xₙ, computed by dual chunks, as programs.
 
 One program per chunk of inputs.  The contraction with the cotangents is a strong zero: where a
-cotangent is zero the gradient is zero, whatever the partial is (``sqrt`` at 0, for example).
+cotangent is zero the gradient is zero, whatever the partial is (``sqrt`` at 0, for example), and
+where a partial is zero it is so whatever the cotangent is, which may come from such a ``sqrt``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import pairwise
 
 from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
-from mixad.scalar.ir import Atom, Program
+from mixad.scalar.ir import Atom, Const, Program
 from mixad.scalar.pushforward import push_block
 from mixad.scalar.types import ScalarType
 
@@ -120,6 +121,11 @@ def _chunk_pass(
     return ChunkPass(builder.finish(results), tuple(positions), primals)
 
 
+def _is_zero(atom: Atom) -> bool:
+    """Whether an atom is known to be zero."""
+    return isinstance(atom, Const) and atom.value == 0
+
+
 def contraction(
     builder: Builder,
     slot: int,
@@ -149,7 +155,7 @@ def contraction(
     """
     total: Atom | None = None
     for cotangent, dual in zip(cotangents, duals, strict=True):
-        if slot in dual.partials:
-            term = builder.convert(builder.op("mul_zero", cotangent, dual.partials[slot]), type)
+        if slot in dual.partials and not _is_zero(dual.partials[slot]):
+            term = builder.convert(builder.op("mul_zeros", cotangent, dual.partials[slot]), type)
             total = term if total is None else builder.op("add", total, term)
     return total

@@ -140,7 +140,12 @@ def _pushed(
     seeds: Mapping[int, Mapping[int, Atom]],
 ) -> tuple[Dual, ...]:
     """Add the dual statements of a program; ``seeds``: by the index of a param, its partials."""
-    transform = _Transform(builder, activity(program, seeds))
+    # A tangent that is given may be infinite, as may what comes through an op that is singular.
+    wild = {
+        i: (*s, SINGULAR) if any(isinstance(t, Var) for t in s.values()) else s
+        for i, s in seeds.items()
+    }
+    transform = _Transform(builder, activity(program, wild))
     for index, (old, new) in enumerate(params.items()):
         transform.duals[old] = DualChunk(new, dict(seeds.get(index, {}).items()))
     return transform.block(program.body)

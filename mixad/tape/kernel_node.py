@@ -27,7 +27,7 @@ from mixad.tape.making import kernel_prepared, make
 from mixad.tape.node import Result, Rule, apply_rule, common_library
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept, locked
 
-__all__ = ["KernelNode", "record"]
+__all__ = ["KernelNode", "moved", "record"]
 
 
 class KernelNode:
@@ -253,8 +253,11 @@ def record(
     levels, parents, shapes, strong, library, tracer = _surveyed(call, arguments)
     check_levels(levels)
     if 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
-        moved = [_moved(a, library, strong[0].device) for a in arguments]
-        return record(call, moved, options, residuals=residuals)
+        beside = [
+            moved(a, library, strong[0].device) if _is_elsewhere(a, library) else a
+            for a in arguments
+        ]
+        return record(call, beside, options, residuals=residuals)
     if call.lacks_derivatives and (not residuals or len(levels) > 1):
         call.check_differentiable(tuple([i for i, p in enumerate(parents) if p]), options)
     recorded = (
@@ -361,11 +364,11 @@ def _is_elsewhere(argument: Any, library: Library) -> bool:
     return kind.weak and kind.library is not library
 
 
-def _moved(argument: Any, library: Library, device: Any) -> Any:
-    """Return what was a Python number as a 0-d array of the library of the arrays beside it."""
-    if _is_elsewhere(argument, library):
-        return _move(argument, (argument.cell.library, None), (library, device))
-    return argument
+def moved(number: Tracer, library: Library, device: Any) -> Any:
+    """Return what was computed from Python numbers as a 0-d array of a library."""
+    if number.cell.library is library:
+        return number
+    return _move(number, (number.cell.library, None), (library, device))
 
 
 def _move(x: Any, source: _Place, target: _Place) -> Any:

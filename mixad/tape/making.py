@@ -92,6 +92,7 @@ def _run(members: Sequence[KernelNode]) -> None:
     check = check_mode(root.levels)
     makers = {at: [(at, request.result) for request in members[at].outputs] for at, _ in wanted}
     is_whole = all(result in wanted for results in makers.values() for result in results)
+    is_whole = is_whole and not any(_is_read_outside(members, at) for at in makers)
     plan = storing_plan(members, fusion, requests, options) if is_whole else None
     if plan is None:
         arrays = kernel_for((fusion.fused.program,), requests)(values, options.backend)
@@ -102,6 +103,19 @@ def _run(members: Sequence[KernelNode]) -> None:
             members[at].store(Stored(plan, residuals, fusion.parents, fusion.shapes, outputs))
     for (_, _, cell, _), array in zip(live, arrays, strict=False):
         cell.fill(array, check)
+
+
+def _is_read_outside(members: Sequence[KernelNode], at: int) -> bool:
+    """Whether what a kernel reads may depend on one of its nodes: not to be stored as its parent.
+
+    So it may if anything but the kernel's other nodes has read that node, its sum for example.
+    """
+    node = members[at]
+    if node is members[-1]:
+        return False
+    sources = (source for member in members for source in member.arguments)
+    inside = sum(type(source) is Origin and source.node is node for source in sources)
+    return node.uses > inside or any(node.is_made(k) for k in range(len(node.outputs)))
 
 
 def _run_passes(siblings: Sequence[KernelNode]) -> None:
@@ -150,15 +164,21 @@ def _with_ancestors(root: KernelNode) -> list[KernelNode]:
     if root.siblings:
         return [root]
     options, cost = root.options, root.call.cost
-    found = {id(root)}
+    found, left = {id(root)}, set[int]()
     order: list[KernelNode] = []
     stack: list[tuple[KernelNode, Iterator[Any]]] = [(root, iter(root.arguments))]
     while stack:
         arguments = stack[-1][1]
         for source in arguments:
-            if type(source) is not Origin or id(source.node) in found or not may_fuse(source, root):
+            if type(source) is not Origin or id(source.node) in found:
                 continue
             producer = producer_of(source)
+            if not may_fuse(source, root):
+                if is_readable_inside(source):
+                    left.add(id(producer))  # its reader may have its place in the order already
+                continue
+            if id(producer) in left:
+                continue
             shared = common_options(options, producer.options)
             if shared is None or not fits(len(found), cost, producer.call):
                 continue

@@ -55,6 +55,12 @@ class Result(NamedTuple):
     kind: Kind
     device: Any
 
+    def zeros(self, shape: tuple[int, ...] | None = None) -> Array:
+        """Return zeros of its kind, in its shape or another."""
+        library, shape = self.kind.library, self.shape if shape is None else shape
+        dtype = library.dtype_of(self.kind.type)
+        return library.xp.zeros(shape, dtype=dtype, device=self.device)
+
 
 class PulledNode(Node, Protocol):
     """A node that is pulled back by itself; kernel nodes are in groups."""

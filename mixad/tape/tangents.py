@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import add
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.backward import backward
 from mixad.tape.broadcasting import broadcast_to, sum_to
 from mixad.tape.cell import Cell
-from mixad.tape.kernel_call import KernelCall, Shape
+from mixad.tape.kernel_call import KernelCall
 from mixad.tape.kernel_node import KernelNode, record
-from mixad.tape.node import InputNode, PulledNode, Result, RuleNode, apply_rule
+from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
 from mixad.tape.schedule import argument_outside
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
@@ -66,19 +67,36 @@ def carry_forward(
         For each output.
     """
     trace = Trace(level, [(origin, None) for origin in outputs])
-    forward = _Forward(level, own, trace, {id(n): s for n, s in zip(inputs, seeds, strict=True)})
+    by_input = {id(node): along for node, along in zip(inputs, seeds, strict=True)}
+    forward = _Forward(level, own, trace, outputs, by_input)
     for number in trace.inputs_first(level, outputs):
         forward.visit(number)
     return [forward.dual(origin) for origin in outputs]
 
 
+class PushedNode(PulledNode, Protocol):
+    """A node with a pushforward of its own."""
+
+    def pushforward(self, tangents: Sequence[Any], level: Level) -> Sequence[Any]:
+        """Return the outputs' tangents, given those of the parents, along one direction."""
+        ...
+
+
 class _Forward:
     """One forward pass: ``_found`` has a function of the output's index for each visited node."""
 
-    def __init__(self, level: Level, own: Level, trace: Trace, seeds: dict[int, Tangents]) -> None:
+    def __init__(
+        self,
+        level: Level,
+        own: Level,
+        trace: Trace,
+        outputs: Sequence[Origin],
+        seeds: dict[int, Tangents],
+    ) -> None:
         self._level = level
         self._own = own
         self._trace = trace
+        self._outputs = outputs
         self._seeds = seeds
         self._zero: Tangents = (None,) * len(next(iter(seeds.values()), ()))
         self._found: dict[int, Callable[[int], Dual]] = {}
@@ -90,15 +108,11 @@ class _Forward:
         is_last = isinstance(node, WriteNode) and self._is_last(node)
         duals = [self._parent(parent) for parent in node.parents]
         tangents = [self._zero if dual is None else dual.tangents for dual in duals]
-        is_still = all(tangent is None for along in tangents for tangent in along)
-        if isinstance(node, InputNode):
+        if isinstance(node, KernelNode):
+            found = self._pushed(node, duals, tangents)
+        elif isinstance(node, InputNode):
             found = _always(self._seeds.get(id(node), tangents[0]))
-        elif is_still and all(dual is None or dual.value is None for dual in duals):
-            found = _always(self._zero)  # its value is read as it is, nothing would be recorded
-        elif isinstance(node, KernelNode):
-            values = [self._argument(node, i, dual) for i, dual in enumerate(duals)]
-            found = _pushed_kernel(node, values, tangents)
-        elif is_still:
+        elif not any(map(_moves, tangents)):
             found = _always(self._zero)
         elif isinstance(node, WriteNode):
             along = zip(*tangents, strict=True)
@@ -107,9 +121,30 @@ class _Forward:
             arguments = [stripped(a, self._level) for a in node.arguments]
             along = zip(*tangents, strict=True)
             found = _always(tuple([_pushed_linear(node, arguments, each) for each in along]))
+        elif hasattr(node, "pushforward"):
+            found = _pushed_node(node, self._level, tangents)
         else:
             found = _transposed(node, self._level, tangents)
         self._found[number] = found
+
+    def _pushed(
+        self, node: KernelNode, duals: Sequence[Dual | None], tangents: Sequence[Tangents]
+    ) -> Callable[[int], Dual]:
+        """Record a kernel node on dual chunks, if anything that it reads is traced."""
+        values = [self._argument(node, i, dual) for i, dual in enumerate(duals)]
+        moving = tuple([i for i, along in enumerate(tangents) if _moves(along)])
+        program = node.call.passes[0]
+        if program.has_named_loops:
+            warn_of_decided_results(program, moving, self._read(node))
+        if moving or any(isinstance(value, Tracer) for value in values):
+            return _pushed_kernel(node, values, tangents)
+        return _always(self._zero)
+
+    def _read(self, node: KernelNode) -> tuple[int, ...]:
+        """Return which results of a kernel node the outputs of the transform depend on."""
+        parents = (parent for other in self._trace.nodes for parent in other.parents)
+        read = {p.output for p in (*parents, *self._outputs) if p is not None and p.node is node}
+        return tuple(sorted({node.outputs[output].result for output in read}))
 
     def dual(self, origin: Origin) -> Dual:
         """Return what was found of a value; forget it when all that read it have asked."""
@@ -139,6 +174,10 @@ class _Forward:
         # An array would be no Python number any more.
         origin = Origin(InputNode(self._own, None), 0, frozenset((self._own,)))
         return node.tracer_type(source, origin)
+
+
+def _moves(along: Tangents) -> bool:
+    return any(tangent is not None for tangent in along)
 
 
 def _always(tangents: Tangents) -> Callable[[int], Dual]:
@@ -197,7 +236,7 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
     if not moving:
         return None
     if node.rule.linear == "all":
-        zeros = [_zeros(node.results[0], tuple(a.shape)) for a in arguments]
+        zeros = [node.results[0].zeros(tuple(a.shape)) for a in arguments]
         given = [z if t is None else t for z, t in zip(zeros, tangents, strict=True)]
         return apply_rule(node.rule, *given, **node.static)
     terms = (
@@ -205,6 +244,14 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
         for i in moving
     )
     return reduce(add, terms)
+
+
+def _pushed_node(
+    node: PushedNode, level: Level, tangents: Sequence[Tangents]
+) -> Callable[[int], Dual]:
+    """Return what the node's own pushforward gives, along each direction."""
+    found = [node.pushforward(along, level) for along in zip(*tangents, strict=True)]
+    return lambda output: Dual(None, tuple([each[output] for each in found]))
 
 
 def _transposed(
@@ -218,7 +265,7 @@ def _transposed(
     with Level("jvp") as own:
         sources = [InputNode(own, None) for _ in node.results]
         gs = [
-            type(traced)(Cell.of(_zeros(r, r.shape), own.check), Origin(s, 0, frozenset((own,))))
+            type(traced)(Cell.of(r.zeros(), own.check), Origin(s, 0, frozenset((own,))))
             for r, s in zip(node.results, sources, strict=True)
         ]
         pulled = node.pullback(gs, level)
@@ -239,8 +286,3 @@ def _transposed(
         )
 
     return result
-
-
-def _zeros(like: Result, shape: Shape) -> Any:
-    library = like.kind.library
-    return library.xp.zeros(shape, dtype=library.dtype_of(like.kind.type), device=like.device)

@@ -123,6 +123,126 @@ def refuse_library_of_cotangent():
     mixad.value_and_vjp(lambda x: x * x, (X,), STRICT)
 
 
+def refuse_mode_of_jacobian():
+    mixad.jacobian(squares, mode="backward")
+
+
+def refuse_single_tangent():
+    mixad.jvp(squares, (X,), X)
+
+
+def refuse_number_of_tangents():
+    mixad.jvp(product, (X, X), (X,))
+
+
+def refuse_structure_of_tangent():
+    mixad.jvp(squares, (X,), ([X],))
+
+
+def refuse_shape_of_tangent():
+    mixad.linearize(squares, X)[1](np.ones(2))
+
+
+def refuse_text_as_tangent():
+    mixad.jvp(squares, (X,), ("text",))
+
+
+# -- rules of the user's own, checkpoints ----------------------------------------------------------
+
+
+def ruled(bwd, f=lambda x: x * x):
+    """Take the gradient of a function with a backward rule."""
+    custom = mixad.custom_vjp(f)
+    custom.defvjp(lambda x: (f(x), x), bwd)
+    return mixad.grad(lambda x: custom(x).sum())(X)
+
+
+def pushed(rule, f=lambda x: x * x):
+    """Push a tangent through a function with a forward rule."""
+    custom = mixad.custom_jvp(f)
+    custom.defjvp(rule)
+    return mixad.jvp(custom, (X,), (X,))
+
+
+def refuse_function_without_rule():
+    mixad.grad(lambda x: mixad.custom_vjp(squares)(x))(X)
+
+
+def refuse_residuals_without_value():
+    custom = mixad.custom_vjp(squares)
+    custom.defvjp(squares, lambda x, g: (g * x,))
+    mixad.grad(custom)(X)
+
+
+def refuse_cotangent_without_tuple():
+    ruled(lambda x, g: g * x)
+
+
+def refuse_number_of_ruled_cotangents():
+    ruled(lambda x, g: (g * x, None))
+
+
+def refuse_structure_of_ruled_cotangent():
+    ruled(lambda x, g: ({"x": g},))
+
+
+def refuse_shape_of_ruled_cotangent():
+    ruled(lambda x, g: ((g * x).sum(),))
+
+
+def refuse_tangent_without_value():
+    pushed(lambda primals, tangents: tangents[0])
+
+
+def refuse_structure_of_ruled_tangent():
+    pushed(lambda primals, tangents: (primals[0], list(tangents)))
+
+
+def refuse_shape_of_ruled_tangent():
+    pushed(lambda primals, tangents: (primals[0], tangents[0][:1]))
+
+
+def refuse_tangent_of_its_own():
+    pushed(lambda primals, tangents: (primals[0], primals[0]))
+
+
+def refuse_nondiff_argument_that_is_traced():
+    custom = mixad.custom_jvp(product, nondiff_argnums=(1,))
+    custom.defjvp(lambda y, primals, tangents: (primals[0] * y, tangents[0] * y))
+    mixad.grad(lambda x: custom(x, x).sum())(X)
+
+
+def refuse_nondiff_argnums_out_of_range():
+    mixad.custom_vjp(squares, nondiff_argnums=(1,))(X)
+
+
+def refuse_captured_value_of_a_rule():
+    mixad.grad(lambda w: pushed_by(w)(w).sum())(X)
+
+
+def pushed_by(w):
+    custom = mixad.custom_jvp(lambda x: x * w)
+    custom.defjvp(lambda primals, tangents: (custom(*primals), tangents[0] * w))
+    return custom
+
+
+def refuse_text_from_a_rule():
+    ruled(lambda x, g: (g,), f=lambda x: "text")
+
+
+def refuse_checkpoint_of_what_changes():
+    random = np.random.default_rng(0)
+
+    def noisy(x):
+        return x * random.random(3)
+
+    mixad.grad(lambda x: mixad.checkpoint(noisy)(x).sum())(X)
+
+
+def refuse_checkpoint_of_no_function():
+    mixad.checkpoint(X)
+
+
 # -- values that are differentiated ----------------------------------------------------------------
 
 

@@ -52,7 +52,7 @@ def out_type(name, type):
 
 def same(name, got, expected):
     # The builder lets a strong zero have either sign: see the test of mul_zero below.
-    if name == "mul_zero" and got == 0:
+    if name in ("mul_zero", "mul_zeros") and got == 0:
         return expected == 0
     return same_bits(got, expected)
 
@@ -206,6 +206,17 @@ def test_mul_zero_by_a_constant_that_is_not_finite_stays():
     product = b.finish([b.op("mul_zero", x, b.const(np.inf, F64))])
     assert interpret(product, [0.0]) == (0.0,)
     assert interpret(product, [2.0]) == (np.inf,)
+
+
+def test_mul_zeros_by_a_constant_has_no_more_strong_zeros_than_it_needs():
+    b = Builder("f")
+    x = b.param("x", F64)
+    outputs = [b.op("mul_zeros", x, b.const(c, F64)) for c in (0.0, 3.0, np.inf)]
+    product = b.finish(outputs)
+    assert product.outputs[0] == Const(0.0, F64)
+    assert [s.op for s in walk_statements(product.body)] == ["mul", "mul_zero"]
+    assert interpret(product, [0.0]) == (0.0, 0.0, 0.0)
+    assert interpret(product, [-2.0]) == (0.0, -6.0, -np.inf)
 
 
 def test_equal_equations_become_one():

@@ -287,6 +287,7 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
     ],
     "fma": [((0.0, 2.0, 1.0), 1, (2, 0, 1), ANY)],
     "mul_zero": [((0.0, INF), 0, (INF, 0), (0, 1, 1, 0)), ((0.0, NAN), 0, (NAN, 0), (0, 1, 1, 0))],
+    "mul_zeros": [((0.0, INF), 0, (INF, 0), (0, 1, 1, 0)), ((NAN, 0.0), 0, (0, NAN), (0, 1, 1, 0))],
 }
 
 

@@ -232,3 +232,25 @@ def test_sums_of_an_inner_transforms_input_that_is_pending_outside() -> None:
     np.testing.assert_allclose(pullback(np.ones((2, 3)))[0], 4 * a * (a * a).sum(), rtol=1e-13)
     _, tangent = mixad.jvp(lambda x: mixad.vjp(lambda t: t.sum(), x * x)[0], (a,), (a,))
     assert tangent == 2 * (a * a).sum()
+
+
+@mixad.broadcast
+def horner(a):
+    total = a
+    for i in range(3):
+        total = 0.5 * total * np.tanh(a) + i
+    return total
+
+
+def test_partials_are_not_stored_with_what_depends_on_the_value_they_belong_to() -> None:
+    """A value beside its own sum: its node would have been its own ancestor, and lost the sum."""
+    x, g = np.asarray([0.5, -1.5, 0.25]), np.asarray([1.0, -2.0, 0.5])
+
+    def f(x: Any) -> Any:
+        h = horner(x)
+        return h + 0.25 * h.sum(axis=0, keepdims=True)
+
+    _, pullback = mixad.vjp(f, x)
+    step = 1e-6 * np.eye(3)
+    slopes = (horner(x + step) - horner(x - step)).diagonal() / 2e-6
+    np.testing.assert_allclose(pullback(g)[0], (g + 0.25 * g.sum()) * slopes, rtol=1e-7)

@@ -40,7 +40,8 @@ __all__ = ["PROGRAMS", "expand", "program_of"]
 PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
     name: getattr(module, name)
     for module, names in (
-        (simple, "isfinite isinf isnan maximum minimum mul_zero nextafter powi relu sign"),
+        (simple, "isfinite isinf isnan maximum minimum mul_zero mul_zeros nextafter"),
+        (simple, "powi relu sign"),
         (exponential, "exp exp2 expm1 logistic_density sigmoid tanh"),
         (logarithm, "log log1p log2 log10 logaddexp"),
         (power, "pow"),

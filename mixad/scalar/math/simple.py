@@ -7,8 +7,8 @@ from math import inf
 from mixad.scalar.expression import Term
 from mixad.scalar.math.floats import copysign, format_of, where, while_
 
-__all__ = ["isfinite", "isinf", "isnan", "maximum", "minimum", "mul_zero", "nextafter", "powi",
-           "relu", "sign"]  # fmt: skip
+__all__ = ["isfinite", "isinf", "isnan", "maximum", "minimum", "mul_zero", "mul_zeros",
+           "nextafter", "powi", "relu", "sign"]  # fmt: skip
 
 
 def isnan(x: Term) -> Term:
@@ -54,6 +54,11 @@ def _first_loses(beaten: Term, y: Term) -> Term:
 def mul_zero(x: Term, y: Term) -> Term:
     """x·y, and 0 where x is zero, whatever y is."""
     return where(x != 0, x * y, 0)
+
+
+def mul_zeros(x: Term, y: Term) -> Term:
+    """x·y, and 0 where x or y is zero, whatever the other is."""
+    return where((x != 0) & (y != 0), x * y, 0)
 
 
 def nextafter(x: Term, y: Term) -> Term:

@@ -59,6 +59,8 @@ BINARY = {
                   (nan, -inf, nan), (nan, inf, nan)],
     "mul_zero": [(0.0, inf, 0.0), (-0.0, nan, 0.0), (0.0, 5.0, 0.0), (2.0, 0.0, 0.0),
                  (2.0, inf, inf), (nan, 0.0, nan), (inf, 0.0, nan)],
+    "mul_zeros": [(0.0, inf, 0.0), (-0.0, nan, 0.0), (0.0, 5.0, 0.0), (2.0, 0.0, 0.0),
+                  (2.0, inf, inf), (nan, 0.0, 0.0), (inf, -0.0, 0.0), (nan, 2.0, nan)],
 }  # fmt: skip
 
 

@@ -1,0 +1,223 @@
+"""A call of a user's function recorded as one node, which a rule of its own differentiates.
+
+The function runs on plain values; the node keeps the arguments.  Checkpoints and custom rules are
+such calls: they differ in what they run and in how cotangents go back through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import as_array, is_array, is_scalar, scalar_type_of
+from mixad.errors import KernelTypeError, TracerError
+from mixad.lifting import entered, owned, returned, without_derivative
+from mixad.namespace.array import ArrayTracer
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.cell import Cell
+from mixad.tape.node import Cotangents, Result
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, stripped
+
+__all__ = ["CallNode", "CallRule", "Value", "is_float", "record_call", "value_of"]
+
+
+class Value(NamedTuple):
+    """What a function returned: its leaves, and for each that is of floats its cell, else None."""
+
+    leaves: list[Any]
+    structure: pytree.Structure
+    cells: list[Cell | None]
+
+    @property
+    def floats(self) -> list[Cell]:
+        """The cells of the leaves that have a derivative."""
+        return [cell for cell in self.cells if cell is not None]
+
+    def tree(self, of_floats: Sequence[Any]) -> Any:
+        """Return a tree with these in place of the leaves of floats, None for the others."""
+        left = iter(of_floats)
+        leaves = [None if cell is None else next(left) for cell in self.cells]
+        return pytree.unflatten(self.structure, leaves)
+
+
+class CallRule(Protocol):
+    """What is run, and how cotangents go back through it."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        ...
+
+    def argument(self, index: int) -> str:
+        """Return what an array is called in messages that was changed in the meantime."""
+        ...
+
+    def run(self, arguments: Any) -> tuple[Any, Any]:
+        """Return the value for plain arguments, and what is kept beside them."""
+        ...
+
+    def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
+        """Return cotangents of the leaves that carry the level, None where they are zero."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CallNode:
+    """A call that was recorded.
+
+    Attributes
+    ----------
+    rule : CallRule
+        What was called.
+    leaves : tuple
+        Of the arguments: tracers, held arrays, other values.
+    tree : Structure
+        That of the arguments.
+    parents : tuple of (Origin or None)
+        Where the leaves came from.
+    value : Value
+        What came of it, without its leaves.
+    residuals : object
+        What else was kept.
+    results : sequence of Result
+        What the values of floats are.
+    """
+
+    rule: CallRule
+    leaves: tuple[Any, ...]
+    tree: pytree.Structure
+    parents: tuple[Origin | None, ...]
+    value: Value
+    residuals: Any
+    results: Sequence[Result]
+
+    @property
+    def fresh(self) -> bool:
+        """Cotangents may be what the user holds."""
+        return False
+
+    @property
+    def structure(self) -> object:
+        """Parents that carry the level always have a cotangent."""
+        return CallNode
+
+    def wrt(self, level: Level) -> list[int]:
+        """Return the leaves that carry a level."""
+        return [i for i, p in enumerate(self.parents) if p is not None and level in p.levels]
+
+    def arguments(self, level: Level) -> list[Any]:
+        """Return the leaves as the transforms around a level see them."""
+        return [
+            returned(leaf, level) if isinstance(leaf, Tracer) else stripped(leaf, level)
+            for leaf in self.leaves
+        ]
+
+    def entered(self, level: Level, own: Level) -> tuple[list[Any], list[Any]]:
+        """Return the leaves with those that carry a level entered into another, and their nodes."""
+        leaves, nodes = self.arguments(level), []
+        for i in self.wrt(level):
+            leaf = self.leaves[i]
+            leaves[i] = entered(stripped(leaf, level), own, weak=leaf.cell.kind.weak)
+            nodes.append(leaves[i].origin.node)
+        return leaves, nodes
+
+    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
+        """Let the rule carry them back; zeros stand for what it leaves out."""
+        given = [*cotangents, *[None] * (len(self.results) - len(cotangents))]
+        gs = [
+            like.zeros() if g is None else _shielded(broadcast_to(g, like.shape))
+            for g, like in zip(given, self.results, strict=True)
+        ]
+        found: list[Any] = [None] * len(self.parents)
+        for i, gradient in zip(self.wrt(level), self.rule.pulled(self, level, gs), strict=True):
+            found[i] = owned(self.leaves[i].cell, None) if gradient is None else gradient
+        return found
+
+
+def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = CallNode) -> Any:
+    """Run a rule on plain values; record it if a leaf of the arguments is traced.
+
+    Parameters
+    ----------
+    rule : CallRule
+        What to run.
+    arguments : object
+        A tree with a tracer among its leaves.
+    node_type : type
+        Of the node.
+
+    Returns
+    -------
+    object
+        The value, with tracers in place of the leaves of floats.
+    """
+    leaves, tree = pytree.flatten(arguments)
+    levels = levels_of([leaf for leaf in leaves if isinstance(leaf, Tracer)])
+    result, residuals = rule.run(pytree.unflatten(tree, map(without_derivative, leaves)))
+    value = value_of(rule.name, result, levels)
+    parents = tuple([leaf.origin if isinstance(leaf, Tracer) else None for leaf in leaves])
+    held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(leaves)])
+    results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
+    kept_value = value._replace(leaves=[])
+    node = node_type(rule, held, tree, parents, kept_value, residuals, results)
+    outputs = [ArrayTracer(cell, Origin(node, k, levels)) for k, cell in enumerate(value.floats)]
+    left = iter(outputs)
+    return pytree.unflatten(
+        value.structure,
+        [
+            leaf if cell is None else next(left)
+            for leaf, cell in zip(value.leaves, value.cells, strict=True)
+        ],
+    )
+
+
+def value_of(name: str, result: Any, levels: frozenset[Level]) -> Value:
+    """Take apart what a function returned for plain arguments."""
+    leaves, structure = pytree.flatten(result)
+    for leaf in leaves:
+        if isinstance(leaf, Tracer):
+            raise TracerError(
+                f"{name} reads a value that is being differentiated and is not among its "
+                "arguments: pass it as an argument"
+            )
+    return Value(leaves, structure, [_cell(name, leaf, levels) for leaf in leaves])
+
+
+def is_float(leaf: Any) -> bool:
+    """Whether a leaf has a derivative: a float, or an array of floats."""
+    if is_scalar(leaf) or not is_array(leaf):
+        return isinstance(leaf, float)
+    return scalar_type_of(leaf.dtype).is_float
+
+
+def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
+    """Return the cell of a leaf; None of whole numbers and booleans, which have no derivative."""
+    if not is_scalar(leaf) and not is_array(leaf):
+        raise TracerError(
+            f"{name} returned a {type(leaf).__name__}, which is no array: return arrays and numbers"
+        )
+    try:
+        if not is_float(leaf):
+            return None
+        weak = is_scalar(leaf)
+        array = np.asarray(leaf) if weak else as_array(leaf)
+        return Cell.of(array, check_mode(levels), weak=weak)
+    except (KernelTypeError, TracerError) as error:
+        raise error.about(f"the value of {name}") from None
+
+
+def _shielded(g: Any) -> Any:
+    """Return a cotangent that the user's rule cannot change for others who read it."""
+    if type(g) is not np.ndarray:
+        return g
+    view = g.view()
+    view.flags.writeable = False
+    return view
+
+
+def _held(leaf: Any, levels: frozenset[Level], rule: CallRule, index: int) -> Any:
+    return kept(leaf, levels, rule, index) if is_array(leaf) else leaf

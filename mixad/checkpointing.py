@@ -1,0 +1,164 @@
+"""Checkpoints: a function that is run again in the backward pass instead of being recorded."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import as_array, device_name, is_array, library_of
+from mixad.call_node import CallNode, Value, record_call
+from mixad.closures import captured_tracers, frozen, substituted
+from mixad.errors import TracerError
+from mixad.lifting import Function, check_callable
+from mixad.scalar.types import F64
+from mixad.tape.backward import backward
+from mixad.tape.cell import Cell
+from mixad.tape.tracer import Level, Origin, Tracer, plain
+
+__all__ = ["checkpoint"]
+
+_SAMPLES = 64
+"""Elements of a value that are compared with those of the first run."""
+
+_NEAR = {16: 0.05, 32: 1e-3, 64: 1e-7}
+"""How near they must be, by the bits of their type: other kernels round otherwise."""
+
+
+def checkpoint(f: Function) -> Function:
+    """Return a function that computes what ``f`` does and keeps nothing but its arguments.
+
+    What ``f`` computes on the way is not recorded: when a transform needs its derivative, it is run
+    again.  That takes the time of one more call and saves the memory of what is inside.
+
+    Parameters
+    ----------
+    f : callable
+        Takes and returns arrays or pytrees of them; must return the same when it is run again.
+        Traced values that its closure holds are differentiated as well.
+
+    Returns
+    -------
+    callable
+        Takes what ``f`` takes, keyword arguments as well, and returns what it returns.
+
+    Raises
+    ------
+    TracerError
+        If ``f`` is no function; if it reads a traced value that is neither an argument nor in
+        its closure; if it returns something else when it is run again.
+
+    Examples
+    --------
+    >>> import mixad, numpy as np
+    >>> layer = mixad.checkpoint(lambda w, x: np.tanh(w * x))
+    >>> mixad.grad(lambda w: layer(w, layer(w, 1.0)))(0.0)
+    0.0
+    """
+    check_callable("checkpoint", f)
+
+    @functools.wraps(f, updated=())
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        captured = captured_tracers(f)
+        if not captured and not any(isinstance(x, Tracer) for x in pytree.leaves((args, kwargs))):
+            return f(*args, **kwargs)
+        name = getattr(f, "__name__", type(f).__name__)
+        rule = _Checkpoint(f"mixad.checkpoint of {name}", f, frozen(f), tuple(captured))
+        return record_call(rule, (args, kwargs, list(captured)))
+
+    return checkpointed
+
+
+@dataclass(frozen=True, eq=False)
+class _Checkpoint:
+    """A function to run again.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in messages.
+    first, again : callable
+        The function, and a copy that captures what it captured then.
+    captured : tuple of Tracer
+        What it captured that was traced: further arguments.
+    """
+
+    name: str
+    first: Function
+    again: Function
+    captured: tuple[Tracer, ...]
+
+    def argument(self, index: int) -> str:
+        """Return what an array is called in messages that was changed in the meantime."""
+        return f"an argument of {self.name}"
+
+    def run(self, arguments: Any) -> tuple[Any, Any]:
+        """Return the value, and samples of its elements."""
+        value = self._call(self.first, arguments)
+        return value, [_sample(leaf) for leaf in pytree.leaves(value)]
+
+    def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
+        """Run the function again, recorded, and carry the cotangents back through that."""
+        with Level("checkpoint") as own:
+            leaves, nodes = call.entered(level, own)
+            result = self._call(self.again, pytree.unflatten(call.tree, leaves))
+            found, structure = pytree.flatten(result)
+            self._check(call.value, found, structure, call.residuals)
+        moving = [leaf for leaf, cell in zip(found, call.value.cells, strict=True) if cell]
+        seeds: list[tuple[Origin, Any]] = [
+            (leaf.origin, g)
+            for leaf, g in zip(moving, gs, strict=True)
+            if isinstance(leaf, Tracer) and own in leaf.origin.levels
+        ]
+        return [c and c.value for c in backward(own, seeds, nodes)]
+
+    def _call(self, f: Function, arguments: Any) -> Any:
+        args, kwargs, captured = arguments
+        if captured:
+            ids = map(id, self.captured)
+            f = substituted(f, dict(zip(ids, captured, strict=True)))
+        return f(*args, **kwargs)
+
+    def _check(
+        self, value: Value, found: list[Any], structure: pytree.Structure, samples: Sequence[Any]
+    ) -> None:
+        """Raise unless a run gave what the first one gave."""
+        same = structure == value.structure and all(
+            _is_same(leaf, cell, sample)
+            for leaf, cell, sample in zip(found, value.cells, samples, strict=True)
+        )
+        if not same:
+            raise TracerError(
+                f"{self.name} returned something else when it was run again for its derivative: "
+                "pass what it depends on, random numbers too, as arguments"
+            )
+
+
+def _is_same(leaf: Any, cell: Cell | None, sample: Any) -> bool:
+    """Whether a leaf of the second run is as that of the first one, whose sample is given."""
+    if cell is None:
+        return not isinstance(leaf, Tracer)
+    if tuple(getattr(leaf, "shape", ())) != cell.shape:
+        return False
+    again = _sample(plain(leaf))
+    if sample is None or again is None:
+        return sample is again
+    near = _NEAR[cell.type.bits] * np.abs(sample).max(initial=0.0, where=np.isfinite(sample))
+    return bool(np.isclose(again, sample, rtol=0.0, atol=near, equal_nan=True).all())
+
+
+def _sample(leaf: Any) -> Any:
+    """Return some elements of a float, or of an array of floats in the host's memory."""
+    if isinstance(leaf, float):
+        return np.asarray([leaf])
+    array = as_array(leaf)
+    if not is_array(array) or device_name(array) != "cpu":
+        return None
+    library = library_of(array)
+    flat = library.xp.reshape(array, (-1,))
+    some = flat[:: flat.shape[0] // _SAMPLES | 1]
+    return library.numpy_view(library.xp.astype(some, library.dtype_of(F64))).copy()

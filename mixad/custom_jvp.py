@@ -1,0 +1,190 @@
+"""Functions with a forward rule of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from mixad import pytree
+from mixad.backends.arrays import as_array, is_scalar, library_of
+from mixad.call_node import CallNode, is_float, record_call
+from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
+from mixad.errors import TracerError
+from mixad.lifting import Function, check_callable, entered, owned
+from mixad.tape.backward import backward
+from mixad.tape.node import InputNode
+from mixad.tape.tracer import Level, Tracer
+
+__all__ = ["CustomJvp", "custom_jvp"]
+
+
+def custom_jvp(f: Function, *, nondiff_argnums: Sequence[int] = ()) -> CustomJvp:
+    """Return ``f`` as a function whose forward rule the user gives with ``defjvp``.
+
+    Reverse mode transposes what the rule does to tangents.
+
+    Parameters
+    ----------
+    f : callable
+        Takes and returns arrays or pytrees of them.
+    nondiff_argnums : sequence of int
+        Positions of arguments that are not differentiated, such as functions.
+
+    Returns
+    -------
+    CustomJvp
+        To be called as ``f`` is, once it has its rule.
+
+    Raises
+    ------
+    TracerError
+        If ``f`` is no function.  In a call: if there is no rule, if the rule returns what does not
+        fit, or if the function reads a traced value that is not among its arguments.
+
+    Examples
+    --------
+    >>> import mixad, numpy as np
+    >>> @mixad.custom_jvp
+    ... def log1pexp(x):
+    ...     return np.log1p(np.exp(x))
+    >>> @log1pexp.defjvp
+    ... def rule(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return log1pexp(x), t * (1 - 1 / (1 + np.exp(x)))
+    >>> mixad.grad(log1pexp)(0.0), mixad.grad(mixad.grad(log1pexp))(0.0)
+    (0.5, 0.25)
+    """
+    return CustomJvp(f, nondiff_argnums)
+
+
+class CustomJvp(CustomFunction):
+    """A function with a forward rule.
+
+    Parameters
+    ----------
+    f : callable
+        The function.
+    nondiff_argnums : sequence of int
+        Positions of arguments that are not differentiated.
+    """
+
+    def __init__(self, f: Function, nondiff_argnums: Sequence[int] = ()) -> None:
+        super().__init__("custom_jvp", f, nondiff_argnums)
+        self._rule: Function | None = None
+
+    def defjvp(self, rule: Function) -> Function:
+        """Give the rule.
+
+        Parameters
+        ----------
+        rule : callable
+            Takes the arguments in ``nondiff_argnums``, if any, a tuple of the others, and a tuple
+            of their tangents (None for a leaf that is no float); returns the value and its
+            tangent, of the same structure, None where it is zero.  Must be linear in the tangents.
+
+        Returns
+        -------
+        callable
+            The rule.
+        """
+        check_callable("custom_jvp(...).defjvp", rule)
+        self._rule = rule
+        return rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the value of the function; recorded with its rule if an argument is traced."""
+        arguments = self.arguments(args, kwargs)
+        if not arguments.is_traced:
+            return self.f(*args, **kwargs)
+        if self._rule is None:
+            raise TracerError(f"{self.name} has no rule: make one with defjvp(rule)")
+        rule = _JvpRule(self.name, arguments, self.f, self._rule)
+        return record_call(rule, arguments.primals, _JvpNode)
+
+
+@dataclass(frozen=True, eq=False)
+class _JvpRule:
+    """The rule for one call."""
+
+    name: str
+    given: Arguments
+    f: Function
+    rule: Function
+
+    def argument(self, index: int) -> str:
+        """Return what an array is called in messages that was changed in the meantime."""
+        return f"an argument of {self.name}"
+
+    def run(self, primals: Any) -> tuple[Any, Any]:
+        """Return the value; nothing is kept beside the arguments."""
+        return self.f(*self.given.with_primals(primals)), None
+
+    def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
+        """Transpose the map of tangents: it is recorded at zero, and the cotangents pulled back."""
+        wrt = call.wrt(level)
+        with Level("custom_jvp") as own:
+            seeds = [_seed(call.leaves[i], own) for i in wrt]
+            nodes = [cast("InputNode", seed.origin.node) for seed in seeds]
+            given = dict(zip(wrt, seeds, strict=True))
+            tangents = self.tangents(call, level, [given.get(i) for i in range(len(call.leaves))])
+        outputs = [
+            (tangent.origin, g)
+            for tangent, g in zip(tangents, gs, strict=True)
+            if isinstance(tangent, Tracer) and own in tangent.origin.levels
+        ]
+        found = backward(own, outputs, nodes)
+        return [cotangent and cotangent.value for cotangent in found]
+
+    def tangents(self, call: CallNode, level: Level, given: Sequence[Any]) -> list[Any]:
+        """Call the rule; return the tangents of what it returns, None where they are zero."""
+        leaves = call.arguments(level)
+        filled = [_zero(leaf) if t is None else t for leaf, t in zip(leaves, given, strict=True)]
+        primals = pytree.unflatten(call.tree, leaves)
+        result = self.rule(*self.given.fixed, primals, pytree.unflatten(call.tree, filled))
+        value, tangent = pair_of(self.name, "the rule", result, "(value, tangent)")
+        structure = call.value.structure
+        fitting_leaves(f"{self.name}: the value that the rule returned", structure, value)
+        what = f"{self.name}: the tangent that the rule returned"
+        found = fitting_leaves(what, structure, tangent)
+        return [
+            self._linear(None if leaf is None else fitting(what, cell, leaf))
+            for leaf, cell in zip(found, call.value.cells, strict=True)
+            if cell is not None
+        ]
+
+    def _linear(self, tangent: Any) -> Any:
+        """Return a tangent; None if it does not depend on those of the arguments."""
+        if tangent is None or isinstance(tangent, Tracer):
+            return tangent
+        if library_of(tangent).xp.any(tangent != 0):
+            raise TracerError(
+                f"{self.name}: the tangent that the rule returned does not depend on the tangents "
+                "of the arguments and is not zero: make it linear in them"
+            )
+        return None
+
+
+class _JvpNode(CallNode):
+    """A call with a forward rule."""
+
+    __slots__ = ()
+
+    def pushforward(self, tangents: Sequence[Any], level: Level) -> Sequence[Any]:
+        """Call the rule on the tangents of the leaves."""
+        rule = self.rule
+        assert isinstance(rule, _JvpRule)
+        return rule.tangents(self, level, tangents)
+
+
+def _seed(leaf: Tracer, own: Level) -> Tracer:
+    return entered(owned(leaf.cell, None), own, weak=leaf.cell.kind.weak)
+
+
+def _zero(leaf: Any) -> Any:
+    """Return the tangent of an argument that does not move; None of what is no float."""
+    if isinstance(leaf, Tracer):
+        return owned(leaf.cell, None)
+    if not is_float(leaf):
+        return None
+    return 0.0 if is_scalar(leaf) else library_of(leaf).xp.zeros_like(as_array(leaf))

@@ -1,0 +1,134 @@
+"""What functions with derivative rules of their own have in common."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from mixad import pytree
+from mixad.backends.arrays import as_array, is_array, is_scalar
+from mixad.errors import TracerError
+from mixad.lifting import Function, check_callable, matching
+from mixad.namespace.data_types import astype
+from mixad.tape.cell import Cell
+from mixad.tape.kernel_node import moved
+from mixad.tape.tracer import Tracer
+
+__all__ = ["Arguments", "CustomFunction", "fitting", "fitting_leaves", "pair_of"]
+
+
+class Arguments:
+    """The arguments of one call, those that are differentiated apart from the others.
+
+    Parameters
+    ----------
+    name : str
+        The function, for messages.
+    arguments : tuple
+        All of them.
+    fixed : sequence of int
+        Positions of those that are not differentiated.
+    """
+
+    def __init__(self, name: str, arguments: tuple[Any, ...], fixed: Sequence[int]) -> None:
+        positions = {_position(name, at, len(arguments)) for at in fixed}
+        self.fixed = tuple([arguments[at] for at in sorted(positions)])
+        self.primals = tuple([a for at, a in enumerate(arguments) if at not in positions])
+        self._positions = positions
+        for at in sorted(positions):
+            if any(isinstance(leaf, Tracer) for leaf in pytree.leaves(arguments[at])):
+                raise TracerError(
+                    f"{name}: argument {at} is named in nondiff_argnums and is being "
+                    "differentiated: leave it out of nondiff_argnums, or pass its "
+                    "mixad.stop_gradient"
+                )
+
+    def with_primals(self, primals: Sequence[Any]) -> tuple[Any, ...]:
+        """Return all arguments, with these in place of the primals."""
+        fixed, moving = iter(self.fixed), iter(primals)
+        count = len(self.fixed) + len(self.primals)
+        return tuple([next(fixed if at in self._positions else moving) for at in range(count)])
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether a primal is being differentiated."""
+        return any(isinstance(leaf, Tracer) for leaf in pytree.leaves(self.primals))
+
+
+def _position(name: str, at: int, count: int) -> int:
+    if not -count <= at < count:
+        raise TracerError(
+            f"{name}: nondiff_argnums names argument {at} of a call with {count}: name one of those"
+        )
+    return at % count
+
+
+class CustomFunction:
+    """A function that is differentiated by a rule which the user gives.
+
+    Parameters
+    ----------
+    transform : str
+        What made it, for messages.
+    f : callable
+        The function.
+    nondiff_argnums : sequence of int
+        Positions of arguments that are not differentiated.
+    """
+
+    def __init__(self, transform: str, f: Function, nondiff_argnums: Sequence[int]) -> None:
+        check_callable(transform, f)
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            if hasattr(f, name):
+                setattr(self, name, getattr(f, name))
+        self.f = f
+        self.name = f"mixad.{transform} of {getattr(f, '__name__', type(f).__name__)}"
+        self._fixed = tuple(nondiff_argnums)
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """Return the arguments of a call; those passed by keyword take their places."""
+        if kwargs:
+            bound = inspect.signature(self.f).bind(*args, **kwargs)
+            if bound.kwargs:
+                raise TracerError(
+                    f"{self.name}: {', '.join(bound.kwargs)} can be passed by keyword only, which "
+                    "rules do not get: make it a positional argument"
+                )
+            args = bound.args
+        return Arguments(self.name, args, self._fixed)
+
+
+def pair_of(name: str, rule: str, result: Any, what: str) -> Any:
+    """Return what a rule returned, which must be a pair."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        got = "an array" if isinstance(result, Tracer) or is_array(result) else "no pair"
+        raise TracerError(f"{name}: {rule} returned {got}: return a pair {what}")
+    return result
+
+
+def fitting_leaves(what: str, structure: pytree.Structure, tree: Any) -> list[Any]:
+    """Return the leaves of what a rule returned, in which None stands for zeros of any tree."""
+    try:
+        return pytree.leaves_or_none(structure, tree)
+    except ValueError as error:
+        raise TracerError(f"{what} {error}: return one of that structure") from None
+
+
+def fitting(what: str, cell: Cell, given: Any) -> Any:
+    """Return a tangent or cotangent that a rule returned, as one of a value.
+
+    That of a Python number may be of another dtype or library, as what it was computed from; a
+    number for an array is refused: a sum that should not be there.
+    """
+    if is_scalar(given):
+        given = cell.library.asarray(given, cell.type, cell.device)
+    given = as_array(given)
+    if not cell.kind.weak or tuple(getattr(given, "shape", (0,))):
+        return matching(cell, given, what)
+    if not isinstance(given, Tracer):
+        return cell.library.asarray(float(given), cell.type, cell.device)
+    dtype = cell.library.dtype_of(cell.type)
+    there = moved(given, cell.library, cell.device)
+    return there if there.dtype == dtype else astype(there, dtype)

@@ -1,0 +1,164 @@
+"""Functions with a reverse rule of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mixad import pytree
+from mixad.backends.arrays import is_array
+from mixad.call_node import CallNode, record_call
+from mixad.config import CHECK
+from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
+from mixad.errors import TracerError
+from mixad.lifting import Function, check_callable
+from mixad.tape.held import Held
+from mixad.tape.tracer import Level, Tracer
+
+__all__ = ["CustomVjp", "custom_vjp"]
+
+
+def custom_vjp(f: Function, *, nondiff_argnums: Sequence[int] = ()) -> CustomVjp:
+    """Return ``f`` as a function whose reverse rule the user gives with ``defvjp``.
+
+    Parameters
+    ----------
+    f : callable
+        Takes and returns arrays or pytrees of them.
+    nondiff_argnums : sequence of int
+        Positions of arguments that are not differentiated, such as functions.
+
+    Returns
+    -------
+    CustomVjp
+        To be called as ``f`` is, once it has its rule.
+
+    Raises
+    ------
+    TracerError
+        If ``f`` is no function.  In a call: if there is no rule, if the rule returns what does not
+        fit, or if the function reads a traced value that is not among its arguments.
+
+    Examples
+    --------
+    >>> import mixad, numpy as np
+    >>> @mixad.custom_vjp
+    ... def clipped(x):  # the gradient is clipped, not the value
+    ...     return x
+    >>> clipped.defvjp(lambda x: (x, None), lambda _, g: (np.minimum(g, 1.0),))
+    >>> mixad.grad(lambda x: (clipped(x) * np.asarray([0.5, 9.0])).sum())(np.ones(2))
+    array([0.5, 1. ])
+    """
+    return CustomVjp(f, nondiff_argnums)
+
+
+class CustomVjp(CustomFunction):
+    """A function with a reverse rule; forward mode takes the rule's transpose.
+
+    Parameters
+    ----------
+    f : callable
+        The function.
+    nondiff_argnums : sequence of int
+        Positions of arguments that are not differentiated.
+    """
+
+    def __init__(self, f: Function, nondiff_argnums: Sequence[int] = ()) -> None:
+        super().__init__("custom_vjp", f, nondiff_argnums)
+        self._rule: tuple[Function, Function] | None = None
+
+    def defvjp(self, fwd: Function, bwd: Function) -> None:
+        """Give the rule.
+
+        Parameters
+        ----------
+        fwd : callable
+            Takes what the function takes; returns its value, and residuals: a pytree of what the
+            backward pass needs.
+        bwd : callable
+            Takes the arguments in ``nondiff_argnums``, if any, the residuals, and a cotangent of
+            the structure of the value (None for what is no float); returns a tuple with a
+            cotangent for each other argument, None where it is zero.  Must be linear in the
+            cotangent, and must not change it.
+        """
+        check_callable("custom_vjp(...).defvjp", fwd)
+        check_callable("custom_vjp(...).defvjp", bwd)
+        self._rule = fwd, bwd
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the value of the function; recorded with its rule if an argument is traced."""
+        arguments = self.arguments(args, kwargs)
+        if not arguments.is_traced:
+            return self.f(*args, **kwargs)
+        if self._rule is None:
+            raise TracerError(f"{self.name} has no rule: make one with defvjp(fwd, bwd)")
+        return record_call(_VjpRule(self.name, arguments, *self._rule), arguments.primals)
+
+
+@dataclass(frozen=True, eq=False)
+class _VjpRule:
+    """The rule for one call."""
+
+    name: str
+    given: Arguments
+    fwd: Function
+    bwd: Function
+
+    def argument(self, index: int) -> str:
+        """Return what an array is called in messages that was changed in the meantime."""
+        return f"an argument or a residual of {self.name}"
+
+    def run(self, primals: Any) -> tuple[Any, Any]:
+        """Return the value and the residuals, whose arrays are watched for changes."""
+        value, residuals = self._forward(primals)
+        leaves, structure = pytree.flatten(residuals)
+        return value, (structure, [self._kept(leaf) for leaf in leaves])
+
+    def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
+        """Call the backward rule; on residuals that transforms around see, if there are any."""
+        leaves = call.arguments(level)
+        primals = pytree.unflatten(call.tree, leaves)
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            residuals = self._forward(primals)[1]
+        else:
+            structure, kept = call.residuals
+            residuals = pytree.unflatten(structure, [_seen(leaf) for leaf in kept])
+        result = self.bwd(*self.given.fixed, residuals, call.value.tree(gs))
+        return self._checked(call, level, result)
+
+    def _forward(self, primals: Sequence[Any]) -> Any:
+        result = self.fwd(*self.given.with_primals(primals))
+        return pair_of(self.name, "fwd", result, "(value, residuals)")
+
+    def _kept(self, leaf: Any) -> Any:
+        if isinstance(leaf, Tracer):
+            raise TracerError(
+                f"{self.name}: fwd reads a value that is being differentiated and is not among its "
+                "arguments: pass it as an argument"
+            )
+        return Held(leaf, CHECK.read(), self) if is_array(leaf) else leaf
+
+    def _checked(self, call: CallNode, level: Level, result: Any) -> list[Any]:
+        """Return the cotangents of the leaves that carry the level."""
+        count = len(call.tree.children)
+        if not isinstance(result, (tuple, list)) or len(result) != count:
+            got = f"{len(result)} values" if isinstance(result, (tuple, list)) else "no tuple"
+            raise TracerError(
+                f"{self.name}: bwd returned {got} for {count} arguments: return a tuple with one "
+                "cotangent for each, None where it is zero"
+            )
+        what = f"{self.name}: the cotangent that bwd returned for argument"
+        found: list[Any] = []
+        for at, (tree, cotangent) in enumerate(zip(call.tree.children, result, strict=True)):
+            leaves = fitting_leaves(f"{what} {at}", tree, cotangent)
+            found += [(leaf, f"{what} {at}") for leaf in leaves]
+        return [
+            None if leaf is None else fitting(named, call.leaves[i].cell, leaf)
+            for i in call.wrt(level)
+            for leaf, named in (found[i],)
+        ]
+
+
+def _seen(leaf: Any) -> Any:
+    return leaf.array if isinstance(leaf, Held) else leaf

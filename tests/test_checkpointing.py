@@ -1,0 +1,241 @@
+"""Checkpoints: the same derivatives, fewer values kept, what is not the same the second time."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import weakref
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import TracerError
+from mixad.special import tanh
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+X = np.asarray([0.5, -1.5, 0.25])
+V = np.asarray([1.0, -2.0, 0.5])
+M = np.asarray([[0.5, 1.0, -1.0], [1.0, 0.5, 0.25], [-0.5, 0.5, 1.0]])
+
+
+@mixad.broadcast
+def gate(a, b):
+    if a > b:
+        return a * b
+    return tanh(a)
+
+
+def layer(p: Any, x: Any, *, scale: float = 1.0) -> Any:
+    h = gate(p["w"] @ x, x) * scale
+    return h + p["b"], {"norm": (h * h).sum(), "size": 3}
+
+
+def loss_of(layer: Any) -> Any:
+    def loss(p: Any, x: Any) -> Any:
+        total = 0.0
+        for _ in range(3):
+            x, more = layer(p, x, scale=0.5)
+            total = total + more["norm"] * more["size"]
+        return total + (x * x).sum()
+
+    return loss
+
+
+P = {"w": M, "b": 0.25}
+DP = {"w": M * M, "b": 1.0}
+PLAIN, CHECKED = loss_of(layer), loss_of(mixad.checkpoint(layer))
+NESTED = loss_of(mixad.checkpoint(lambda p, x, **kw: mixad.checkpoint(layer)(p, x, **kw)))
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    for f, e in zip(mixad.pytree.leaves(found), mixad.pytree.leaves(expected), strict=True):
+        assert type(f) is type(e)
+        np.testing.assert_allclose(f, e, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("checked", [CHECKED, NESTED])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: mixad.value_and_grad(f, argnums=(0, 1))(P, X),
+        lambda f: mixad.jvp(f, (P, X), (DP, V)),
+        lambda f: mixad.hvp(f, (P, X), (DP, V)),
+        lambda f: mixad.jvp(lambda x: mixad.jvp(lambda x: f(P, x), (x,), (V,))[1], (X,), (V,)),
+        lambda f: mixad.grad(lambda x: mixad.jvp(lambda x: f(P, x), (x,), (V,))[1])(X),
+        lambda f: mixad.grad(lambda x: (mixad.grad(lambda x: f(P, x))(x) * V).sum())(X),
+        lambda f: mixad.hessian(lambda x: f(P, x))(X),
+    ],
+    ids=["grad", "jvp", "hvp", "jvp of jvp", "grad of jvp", "grad of grad", "hessian"],
+)
+def test_derivatives_are_those_of_the_function(transform: Any, checked: Any) -> None:
+    assert_same(transform(checked), transform(PLAIN))
+
+
+def test_without_a_transform_the_function_is_called() -> None:
+    assert_same(mixad.checkpoint(layer)(P, X), layer(P, X))
+
+
+def test_only_arguments_are_kept() -> None:
+    inside: list[weakref.ref[Any]] = []
+
+    def f(x: Any) -> Any:
+        y = np.tanh(x)
+        inside.append(weakref.ref(y))
+        return y * 2.0
+
+    _, pullback = mixad.vjp(mixad.checkpoint(f), X)
+    assert inside[0]() is None
+    assert len(inside) == 1
+    (gradient,) = pullback(np.ones(3))
+    assert len(inside) == 2
+    np.testing.assert_allclose(gradient, 2 / np.cosh(X) ** 2)
+
+
+def test_a_captured_value_is_differentiated() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        scale = w * w
+        step = mixad.checkpoint(lambda x: np.tanh(x * scale) + w)
+        return step(step(x)).sum()
+
+    def plain(w: Any, x: Any) -> Any:
+        step = lambda x: np.tanh(x * (w * w)) + w  # noqa: E731
+        return step(step(x)).sum()
+
+    assert_same(mixad.grad(loss, argnums=(0, 1))(X, V), mixad.grad(plain, argnums=(0, 1))(X, V))
+    assert_same(mixad.hvp(loss, (X, V), (V, X)), mixad.hvp(plain, (X, V), (V, X)))
+
+
+def test_a_captured_value_of_a_transform_around() -> None:
+    def outer(w: Any) -> Any:
+        return mixad.grad(lambda x: mixad.checkpoint(lambda x: (w * x * x).sum())(x))(X).sum()
+
+    np.testing.assert_allclose(mixad.grad(outer)(V), 2 * X)
+
+
+def test_what_is_captured_in_functions_partials_and_containers() -> None:
+    def loss(w: Any) -> Any:
+        held = {"w": [w]}
+
+        def inner(x: Any, *, w: Any = w) -> Any:
+            return x * held["w"][0] + w
+
+        def recursive(x: Any, depth: int) -> Any:
+            return inner(x) if depth == 0 else recursive(x * w, depth - 1)
+
+        step = mixad.checkpoint(functools.partial(recursive, depth=1))
+        return step(X).sum()
+
+    np.testing.assert_allclose(mixad.grad(loss)(V), 2 * X * V + 1)
+
+
+def test_a_loop_variable_is_what_it_was() -> None:
+    def loss(x: Any) -> Any:
+        for i in range(1, 4):
+            x = mixad.checkpoint(lambda x: x * float(i))(x)  # noqa: B023
+        for w in (2.0 * x, 3.0 * x):
+            x = mixad.checkpoint(lambda x: x * w)(x)  # noqa: B023
+        return x.sum()
+
+    np.testing.assert_allclose(mixad.grad(loss)(X), 3 * 216 * 6 * X**2)
+
+
+def test_numbers_stay_numbers() -> None:
+    x = X.astype("f4")
+    scaled = mixad.checkpoint(lambda x, s: (x * s, s * s))
+    value, pullback = mixad.vjp(scaled, x, 3.0)
+    assert value[0].dtype == np.float32
+    assert type(value[1]) is float
+    gradients = pullback((x, 1.0))
+    assert gradients[0].dtype == np.float32
+    assert gradients[1] == pytest.approx(float((x * x).sum()) + 6.0)
+
+
+def test_an_output_that_nothing_reads() -> None:
+    f = mixad.checkpoint(lambda x, y: (x * x, y * y))
+    found = mixad.grad(lambda x, y: f(x, y)[0].sum(), argnums=(0, 1))(X, V)
+    assert_same(found, (2 * X, 0 * V))
+
+
+def arrays_of_torch(values: Any) -> Any:
+    import torch
+
+    return torch.asarray(values)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pytest.param(array_api_strict.asarray, id="array_api_strict"),
+        pytest.param(
+            arrays_of_torch,
+            marks=[pytest.mark.torch, pytest.mark.skipif(not HAS_TORCH, reason="no torch here")],
+            id="torch",
+        ),
+    ],
+)
+def test_other_libraries(array: Any) -> None:
+    def step(w: Any, x: Any) -> Any:
+        return gate(w @ x, x)
+
+    found = mixad.grad(lambda w, x: mixad.checkpoint(step)(w, x * x).sum(), argnums=(0, 1))(
+        array(M), array(X)
+    )
+    expected = mixad.grad(lambda w, x: step(w, x * x).sum(), argnums=(0, 1))(M, X)
+    for one, other in zip(found, expected, strict=True):
+        assert type(one) is type(array(X))
+        np.testing.assert_allclose(np.asarray(np.from_dlpack(one)), other)
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_another_value_the_second_time_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    noisy = mixad.checkpoint(lambda x: x * rng.random(3))
+    with pytest.raises(TracerError, match="something else when it was run again"):
+        mixad.grad(lambda x: noisy(x).sum())(X)
+    sizes = iter([3, 2])
+    shorter = mixad.checkpoint(lambda x: x[: next(sizes)])
+    with pytest.raises(TracerError, match="something else when it was run again"):
+        mixad.grad(lambda x: shorter(x).sum())(X)
+
+
+def test_an_argument_that_was_changed_is_refused() -> None:
+    a = V.copy()
+
+    def loss(x: Any) -> Any:
+        y = mixad.checkpoint(lambda x, a: x * a)(x, a)
+        a[0] = 5.0
+        return y.sum()
+
+    with pytest.raises(TracerError, match="changed in place"):
+        mixad.grad(loss)(X)
+
+
+class Layer:
+    def __init__(self, w: Any) -> None:
+        self.w = w
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.w
+
+
+def test_a_traced_value_in_an_object_is_refused_or_recorded() -> None:
+    np.testing.assert_array_equal(mixad.grad(lambda w: mixad.checkpoint(Layer(w))(X).sum())(V), X)
+    with pytest.raises(TracerError, match="pass it as an argument"):
+        mixad.grad(lambda w: mixad.checkpoint(Layer(w))(w).sum())(V)
+
+
+def test_a_leaked_value_is_refused() -> None:
+    kept: list[Any] = []
+
+    def f(x: Any) -> Any:
+        kept.append(x * 1.0)
+        return x * 2.0
+
+    mixad.grad(lambda x: mixad.checkpoint(f)(x).sum())(X)
+    with pytest.raises(TracerError, match=r"inside mixad\.checkpoint is used"):
+        kept[1] + 1.0

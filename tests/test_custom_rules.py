@@ -1,0 +1,323 @@
+"""Rules that the user gives: used in every mix of modes, watched for what does not fit."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import MixadError, TracerError
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+X = np.asarray([0.5, -1.5, 0.25])
+V = np.asarray([1.0, -2.0, 0.5])
+W = np.asarray([2.0, 0.5, -1.0])
+
+
+def by_vjp() -> Any:
+    """x² y and x y² as one function; each rule says how often it was used."""
+    used: list[str] = []
+
+    @mixad.custom_vjp
+    def products(p: Any, y: Any) -> Any:
+        used.append("plain")
+        return p["x"] * p["x"] * y, {"b": p["x"] * y * y}
+
+    def fwd(p: Any, y: Any) -> Any:
+        used.append("fwd")
+        return products(p, y), (p["x"], y, "anything")
+
+    def bwd(residuals: Any, g: Any) -> Any:
+        used.append("bwd")
+        x, y, _ = residuals
+        a, b = g[0], g[1]["b"]
+        return {"x": a * 2.0 * x * y + b * y * y}, a * x * x + b * 2.0 * x * y
+
+    products.defvjp(fwd, bwd)
+    return products, used
+
+
+def by_jvp() -> Any:
+    used: list[str] = []
+
+    @mixad.custom_jvp
+    def products(p: Any, y: Any) -> Any:
+        used.append("plain")
+        return p["x"] * p["x"] * y, {"b": p["x"] * y * y}
+
+    @products.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        used.append("rule")
+        (p, y), (t, u) = primals, tangents
+        x, t = p["x"], t["x"]
+        # Traced values stand on the left: array_api_strict leaves nothing to the right operand.
+        a = t * (2.0 * x * y) + u * (x * x)
+        return products(p, y), (a, {"b": t * (y * y) + u * (2.0 * x * y)})
+
+    return products, used
+
+
+RULES = {"custom_vjp": by_vjp, "custom_jvp": by_jvp}
+
+
+def loss_of(products: Any) -> Any:
+    def loss(x: Any, y: Any) -> Any:
+        a, more = products({"x": np.tanh(x)}, y)
+        return (a * a * W).sum() + (more["b"] * x).sum()
+
+    return loss
+
+
+def without_rule(p: Any, y: Any) -> Any:
+    return p["x"] * p["x"] * y, {"b": p["x"] * y * y}
+
+
+TRANSFORMS = {
+    "grad": lambda f: mixad.value_and_grad(f, argnums=(0, 1))(X, V),
+    "grad of one": lambda f: mixad.grad(f, argnums=1)(X, V),
+    "jvp": lambda f: mixad.jvp(f, (X, V), (V, W)),
+    "jvp along one": lambda f: mixad.jvp(lambda x: f(x, V), (X,), (W,)),
+    "hvp": lambda f: mixad.hvp(f, (X, V), (V, W)),
+    "jvp of jvp": lambda f: mixad.jvp(lambda x, y: mixad.jvp(f, (x, y), (V, W))[1], (X, V), (W, V)),
+    "grad of jvp": lambda f: mixad.grad(
+        lambda x, y: mixad.jvp(f, (x, y), (V, W))[1], argnums=(0, 1)
+    )(X, V),
+    "grad of grad": lambda f: mixad.grad(
+        lambda x, y: (mixad.grad(f)(x, y) * W).sum(), argnums=(0, 1)
+    )(X, V),
+    "three": lambda f: mixad.jvp(
+        mixad.grad(lambda x: mixad.jvp(lambda x: f(x, V), (x,), (W,))[1]), (X,), (V,)
+    ),
+    "hessian": lambda f: mixad.hessian(f, argnums=(0, 1))(X, V),
+    "jacobian": lambda f: mixad.jacfwd(mixad.jacrev(f))(X, V),
+    "checkpoint": lambda f: mixad.hvp(mixad.checkpoint(f), (X, V), (V, W)),
+}
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    for f, e in zip(mixad.pytree.leaves(found), mixad.pytree.leaves(expected), strict=True):
+        np.testing.assert_allclose(f, e, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_right_rules_give_right_derivatives_of_any_order(transform: Any, make: Any) -> None:
+    products, used = make()
+    assert_same(transform(loss_of(products)), transform(loss_of(without_rule)))
+    assert {"bwd", "rule"} & set(used)
+
+
+def test_the_rule_is_what_is_used() -> None:
+    """The straight-through estimator of Bengio et al. 2013."""
+
+    @mixad.custom_vjp
+    def rounded(x: Any) -> Any:
+        return np.round(x)
+
+    rounded.defvjp(lambda x: (np.round(x), None), lambda _, g: (g,))
+    np.testing.assert_array_equal(mixad.grad(lambda x: (rounded(x) * W).sum())(X), W)
+    np.testing.assert_array_equal(mixad.jvp(rounded, (X,), (V,))[1], V)
+
+    @mixad.custom_jvp
+    def steep(x: Any) -> Any:
+        return x * 1.0
+
+    steep.defjvp(lambda primals, tangents: (steep(*primals), 100.0 * tangents[0]))
+    np.testing.assert_array_equal(mixad.jvp(steep, (X,), (V,))[1], 100 * V)
+    np.testing.assert_array_equal(mixad.grad(lambda x: (steep(x) * W).sum())(X), 100 * W)
+
+
+def test_without_a_transform_the_function_is_called() -> None:
+    for make in RULES.values():
+        products, used = make()
+        assert_same(products({"x": X}, y=V), without_rule({"x": X}, V))
+        assert used == ["plain"]
+
+
+def test_under_one_transform_the_forward_rule_runs_once() -> None:
+    products, used = by_vjp()
+    mixad.grad(loss_of(products))(X, V)
+    assert used == ["fwd", "plain", "bwd"]
+
+
+def test_arguments_that_are_not_differentiated() -> None:
+    def power(n: int, x: Any, name: str) -> Any:
+        return x**n, len(name)
+
+    by_reverse = mixad.custom_vjp(power, nondiff_argnums=(0, -1))
+    by_reverse.defvjp(
+        lambda n, x, name: (power(n, x, name), x),
+        lambda n, name, x, g: (g[0] * n * x ** (n - 1),) if g[1] is None and name == "cube" else (),
+    )
+    by_forward = mixad.custom_jvp(power, nondiff_argnums=(0, 2))
+    by_forward.defjvp(
+        lambda n, name, primals, tangents: (
+            power(n, primals[0], name),
+            (n * primals[0] ** (n - 1) * tangents[0], None),
+        )
+    )
+    for f in (by_reverse, by_forward):
+        value, length = mixad.jvp(lambda x, f=f: f(3, x, name="cube"), (X,), (V,))
+        assert_same(value, (X**3, 4))
+        np.testing.assert_allclose(length[0], 3 * X**2 * V)
+        np.testing.assert_allclose(mixad.grad(lambda x, f=f: f(3, x, "cube")[0].sum())(X), 3 * X**2)
+        with pytest.raises(TracerError, match="argument 0 is named in nondiff_argnums"):
+            mixad.grad(lambda n, f=f: f(n, X, "cube")[0].sum())(3.0)
+
+
+def test_arguments_of_other_kinds_and_missing_cotangents() -> None:
+    @mixad.custom_vjp
+    def scaled(x: Any, n: int, options: Any, unused: Any) -> Any:
+        return x * n
+
+    scaled.defvjp(lambda x, n, options, unused: (x * n, n), lambda n, g: (g * n, None, None, None))
+    found = mixad.grad(lambda x, u: scaled(x, 3, {"a": None}, u).sum(), argnums=(0, 1))(X, V)
+    assert_same(found, (np.full(3, 3.0), np.zeros(3)))
+
+    @mixad.custom_jvp
+    def shifted(x: Any, n: int, y: Any) -> Any:
+        return x + n + y, 7.0
+
+    @shifted.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        assert tangents[1] is None
+        return shifted(*primals), (tangents[0] + tangents[2], None)
+
+    assert_same(mixad.jvp(lambda x: shifted(x, 2, V), (X,), (W,))[1], (W, 0.0))
+    assert_same(mixad.grad(lambda x: shifted(x, 2, V)[0].sum())(X), np.ones(3))
+
+
+def test_numbers_and_dtypes() -> None:
+    def scale(x: Any, s: Any) -> Any:
+        return x * s, s * s
+
+    reverse, forward = mixad.custom_vjp(scale), mixad.custom_jvp(scale)
+    reverse.defvjp(
+        lambda x, s: (scale(x, s), (x, s)),
+        lambda r, g: (g[0] * r[1], (g[0] * r[0]).sum() + 2.0 * r[1] * g[1]),
+    )
+    forward.defjvp(
+        lambda p, t: (scale(*p), (t[0] * p[1] + t[1] * p[0], 2.0 * p[1] * t[1])),
+    )
+    x = X.astype("f4")
+    for f in (reverse, forward):
+        (value, square), pullback = mixad.vjp(f, x, 3.0)
+        assert (value.dtype, type(square)) == (np.float32, float)
+        by_x, by_s = pullback((x, 1.0))
+        assert (by_x.dtype, type(by_s)) == (np.float32, float)
+        np.testing.assert_allclose(by_x, 3 * x)
+        assert by_s == pytest.approx(float((x * x).sum()) + 6.0)
+        tangent, rate = mixad.jvp(f, (x, 3.0), (x, 2.0))[1]
+        assert (tangent.dtype, type(rate)) == (np.float32, float)
+        np.testing.assert_allclose(tangent, 5 * x)
+        assert rate == 12.0
+        curvature = mixad.hvp(lambda s, f=f: f(x, s)[0].sum() * f(x, s)[1], (3.0,), (1.0,))
+        assert curvature == pytest.approx(18.0 * float(x.sum()))
+
+
+def test_rules_do_not_disturb_the_cotangents_of_others() -> None:
+    @mixad.custom_vjp
+    def same(x: Any) -> Any:
+        return x * 1.0
+
+    def bwd(_: Any, g: Any) -> Any:
+        g *= 2.0
+        return (g,)
+
+    same.defvjp(lambda x: (x * 1.0, None), bwd)
+    with pytest.raises(ValueError, match="read-only"):
+        mixad.vjp(lambda x: (same(x), same(x)), X)[1]((V, V))
+
+
+def test_residuals_are_watched_for_changes() -> None:
+    held = V.copy()
+
+    @mixad.custom_vjp
+    def scaled(x: Any) -> Any:
+        return x * V
+
+    scaled.defvjp(lambda x: (x * V, held), lambda v, g: (g * v,))
+    _, pullback = mixad.vjp(scaled, X)
+    held[0] = 9.0
+    with pytest.raises(TracerError, match="changed in place"):
+        pullback(W)
+
+
+def arrays_of_torch(values: Any) -> Any:
+    import torch
+
+    return torch.asarray(values)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pytest.param(array_api_strict.asarray, id="array_api_strict"),
+        pytest.param(
+            arrays_of_torch,
+            marks=[pytest.mark.torch, pytest.mark.skipif(not HAS_TORCH, reason="no torch here")],
+            id="torch",
+        ),
+    ],
+)
+@pytest.mark.parametrize("make", RULES.values(), ids=RULES)
+def test_other_libraries(make: Any, array: Any) -> None:
+    products, _ = make()
+
+    def f(x: Any, y: Any) -> Any:
+        a, more = products({"x": x * x}, y)
+        return (a * more["b"]).sum()
+
+    found = [*mixad.hvp(f, (array(X), array(V)), (array(V), array(W)))]
+    products = without_rule
+    expected = mixad.hvp(f, (X, V), (V, W))
+    for one, other in zip(found, expected, strict=True):
+        assert type(one) is type(array(X))
+        np.testing.assert_allclose(np.asarray(np.from_dlpack(one)), other)
+
+
+def test_kernels_do_not_take_functions_with_rules() -> None:
+    f = mixad.custom_vjp(lambda x: x * x)
+    f.defvjp(lambda x: (x * x, x), lambda x, g: (g * 0.0,))
+    with pytest.raises(MixadError):
+        mixad.broadcast(f)(X)
+    kernel = mixad.broadcast(lambda x: f(x))
+    with pytest.raises(MixadError):
+        kernel(X)
+
+
+def test_a_captured_traced_value_is_refused() -> None:
+    def loss(w: Any, made: Any) -> Any:
+        return made(w)(w).sum()
+
+    def reverse(w: Any) -> Any:
+        f = mixad.custom_vjp(lambda x: x * w)
+        f.defvjp(lambda x: (x * w, None), lambda _, g: (g * w,))
+        return f
+
+    def residual(w: Any) -> Any:
+        f = mixad.custom_vjp(lambda x: x * V)
+        f.defvjp(lambda x: (x * V, w), lambda r, g: (g * r,))
+        return f
+
+    def forward(w: Any) -> Any:
+        f = mixad.custom_jvp(lambda x: x * w)
+        f.defjvp(lambda p, t: (p[0] * w, t[0] * w))
+        return f
+
+    for made in (reverse, residual, forward):
+        with pytest.raises(TracerError, match="pass it as an argument"):
+            mixad.grad(loss)(X, made)
+
+
+def test_a_leaked_value_is_refused() -> None:
+    kept: list[Any] = []
+    f = mixad.custom_jvp(lambda x: x * 2.0)
+    f.defjvp(lambda p, t: (kept.append(t[0]), (p[0], 2.0 * t[0]))[1])
+    mixad.grad(lambda x: f(x).sum())(X)
+    with pytest.raises(TracerError, match=r"inside mixad\.custom_jvp is used after"):
+        kept[0] + 1.0
