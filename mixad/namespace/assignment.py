@@ -52,7 +52,7 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
         broadcast, dtypes that it does not convert.
     """
     key = _own_key(key)
-    if is_written_back(x, key, value):
+    if not any(map(is_selection, key)) and is_written_back(x, key, value):
         restore(x)
     check_alive(x)
     part = _looked_at(x)[key]
@@ -76,13 +76,13 @@ def replace(x: Tracer, operator: str, result: Tracer) -> Tracer:
     if result.shape != x.shape:
         raise KernelShapeError(
             f"x {operator}= y with x of shape {x.shape} would have shape {result.shape}",
-            hint=f"x = x {operator} y",
+            hint=f"write x = x {operator} y",
         )
     if result.dtype != x.dtype:
         if not _is_cast_in_place(result, x):
             raise KernelTypeError(
                 f"x {operator}= y with x of dtype {x.dtype} would have dtype {result.dtype}",
-                hint=f"x = x {operator} y",
+                hint=f"write x = x {operator} y",
             )
         result = astype(result, x.dtype)
     rebind(x, result)
@@ -115,8 +115,8 @@ def _looked_at(x: Tracer) -> Array:
     if x.cell.weak or not (is_writeable_array(array) or isinstance(array, np.ndarray)):
         kind = "numbers" if x.cell.weak else f"arrays of {x.cell.library.name}"
         raise TracerError(
-            f"{kind} cannot be written to (x[key] = value): put the new array together from its "
-            "parts, by where(), concat() or stack()"
+            f"{kind} cannot be written to (x[key] = value): make the new array from its "
+            "parts, with where(), concat() or stack()"
         )
     return array
 
@@ -155,14 +155,18 @@ def _winners(x: Tracer, key: _Key, part: Array) -> Array | None:
 
 
 def _written(array: Array, value: Any, key: _Key, winners: Array | None) -> None:
-    if any(map(is_selection, key)):
+    if not any(k is None for k in key) or library_of(array).name in _NEW_AXES:
         array[key] = value
         return
     axes = basic_axes(key)
-    if None in key and is_array(value):
+    if is_array(value):
         xp = library_of(array).xp
         value = xp.reshape(xp.broadcast_to(value, array[key].shape), array[axes].shape)
     array[axes] = value
+
+
+_NEW_AXES = ("numpy", "torch", "cupy")
+"""Libraries that assign to keys with new axes; the standard does not."""
 
 
 def _part(g: Any, key: _Key, winners: Array | None) -> Any:

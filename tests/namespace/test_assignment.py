@@ -114,6 +114,13 @@ def _read_before_and_after(xp: Any, x: Any, v: Any) -> Any:
     return before * y[1, :, 1], whole, y
 
 
+def _new_axes(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    y[None, 0, :, None, 1] = v[None, :, 1:]
+    y[:, None, 0, ...] = 3.0
+    return y**2
+
+
 def _in_place(xp: Any, x: Any, v: Any) -> Any:
     y = x * 1.0
     y += v
@@ -156,6 +163,7 @@ def _written_to_itself(xp: Any, x: Any, v: Any) -> Any:
 PROGRAMS = [
     _recurrence,
     _read_before_and_after,
+    _new_axes,
     _in_place,
     _swap,
     _masked,
@@ -325,7 +333,9 @@ VIEWS = {
     "diagonal": lambda x: np.linalg.diagonal(x),
     "unstack": lambda x: np.unstack(x)[1],
     "columns": lambda x: np.unstack(x, axis=1)[1],
-    "broadcast_arrays": lambda x: x.__array_namespace__().broadcast_arrays(x, x[0])[0],
+    "broadcast_arrays": lambda x: x.__array_namespace__().broadcast_arrays(x, np.ones((2, 3, 4)))[
+        0
+    ],
     "iteration": lambda x: list(x)[1],
     "real": lambda x: x.__array_namespace__().real(x),
     "asarray": lambda x: x.__array_namespace__().asarray(x),
