@@ -9,6 +9,7 @@ order, no stack and no global state, and perturbations cannot be confused.
 
 from __future__ import annotations
 
+import html
 import threading
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
@@ -162,6 +163,9 @@ class Tracer:
     def __repr__(self) -> str:
         names = ", ".join(sorted(level.name for level in self.origin.levels))
         return f"Tracer({self.cell.array!r}, inside={names})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     def __format__(self, spec: str) -> str:
         """Text has no derivative, as in `__repr__`: a number is printed as numbers are."""
