@@ -13,6 +13,7 @@ from mixad.duals import dual_arrays
 from mixad.errors import KernelGradientError, KernelSyntaxError
 from mixad.explain import Explanation, explain_call
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Placement, Strategy
+from mixad.namespace.elementwise import as_numpy_gives
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse import PYTHON_SCALARS, Parsed
@@ -59,6 +60,7 @@ class BroadcastFunction:
         self._options = options
         self._specialiser = Specialiser(function)
         self._source = self._specialiser.source
+        self._needs_instance = self._source.needs_instance
 
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
@@ -93,6 +95,8 @@ class BroadcastFunction:
         KernelTypeError
             If types do not fit, arrays do not broadcast, or are of several libraries.
         """
+        if self._needs_instance and self._is_through_class(args):
+            return self.__get__(args[0])(*args[1:], **kwargs)
         found, values = self._specialiser.bound(args, kwargs)
         parsed = found.parsed
         if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
@@ -102,7 +106,13 @@ class BroadcastFunction:
         if parsed.positions:
             values = [v for i, v in enumerate(values) if i not in parsed.positions]
         if np.ndarray not in map(type, values) and all(map(_is_number, values)):
-            outputs = tuple(_as_number(out, values) for out in outputs)
+            outputs = tuple(
+                [_as_number(out, values, i in parsed.scalars) for i, out in enumerate(outputs)]
+            )
+        elif parsed.scalars:
+            outputs = tuple(
+                [as_numpy_gives(o) if i in parsed.scalars else o for i, o in enumerate(outputs)]
+            )
         return outputs[0] if parsed.single else tuple(outputs)
 
     def with_options(self, **changes: Any) -> BroadcastFunction:
@@ -177,6 +187,8 @@ class BroadcastFunction:
         >>> area.duals(np.array([2.0]), np.array([5.0])).partials["a"]
         array([5.])
         """
+        if self._needs_instance and self._is_through_class(args):
+            return self.__get__(args[0]).duals(*args[1:], wrt=wrt, **kwargs)
         parsed, values = self._parsed(args, kwargs)
         indices = self._differentiated(parsed, values, wrt)
         if len(indices) > MAX_PARTIALS:
@@ -231,6 +243,9 @@ class BroadcastFunction:
         arithmetic:   1.5 Mflop, 0.094 per byte
         kernel:       ...
         """
+        if self._needs_instance and self._is_through_class(args):
+            bound: BroadcastFunction = self.__get__(args[0])
+            return bound.explain(*args[1:], wrt=wrt, **kwargs)
         parsed, values = self._parsed(args, kwargs)
         indices = self._differentiated(parsed, values, wrt)
         return explain_call(parsed.program, tuple(map(plain, values)), indices, self._options)
@@ -286,11 +301,18 @@ class BroadcastFunction:
           %4:f64 = mul_zeros %3, %1
           return %2, %4
         """
+        if self._needs_instance and self._is_through_class(args):
+            bound: BroadcastFunction = self.__get__(args[0])
+            return bound.source(*args[1:], stage=stage, wrt=wrt, **kwargs)
         parsed, values = self._parsed(args, kwargs)
         indices = self._differentiated(parsed, values, wrt)
         return stage_text(parsed.program, tuple(map(plain, values)), indices, self._options, stage)
 
     # -- internals -------------------------------------------------------------------------------
+
+    def _is_through_class(self, args: tuple[Any, ...]) -> bool:
+        """Whether a method is called as ``A.f(a, x)``, or by a property."""
+        return bool(args) and self._source.takes_instance(args[0])
 
     def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
@@ -350,9 +372,13 @@ def _is_number(value: Any) -> bool:
     return type(value) in PYTHON_SCALARS or isinstance(value, np.generic)
 
 
-def _as_number(result: Any, values: Sequence[Any]) -> Any:
-    """Return a result of no axes as a Python number if all arguments are such, else NumPy's."""
-    return result.item() if all(type(v) in PYTHON_SCALARS for v in values) else result[()]
+def _as_number(result: Any, values: Sequence[Any], is_scalar: bool) -> Any:
+    """Return a result of no axes as a Python number if all arguments are such, else NumPy's.
+
+    ``is_scalar``: whether it is NumPy's of Python numbers, too.
+    """
+    is_python = not is_scalar and all(type(v) in PYTHON_SCALARS for v in values)
+    return result.item() if is_python else result[()]
 
 
 @overload

@@ -23,6 +23,7 @@ from mixad.lifting import (
     returned,
     returned_aux,
     tangent_of,
+    warn_if_constant,
 )
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer
@@ -74,6 +75,7 @@ def jvp(
     check_sequence("jvp", "primals", primals)
     check_sequence("jvp", "tangents", tangents)
     function, aux = recorded("jvp", f, primals, has_aux)
+    warn_if_constant(f, function.outputs, function.level)
     value, (tangent,) = function.pushed([tuple(tangents)])
     return (value, tangent, aux) if has_aux else (value, tangent)
 
@@ -114,6 +116,7 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     """
     check_callable("linearize", f)
     function, aux = recorded("linearize", f, primals, has_aux)
+    warn_if_constant(f, function.outputs, function.level)
     value = function.outputs.values(function.level)
 
     def pushforward(*tangents: Any) -> Any:
@@ -177,8 +180,8 @@ class Recorded(NamedTuple):
         name, structures = self.level.name, self.inputs.structures
         if len(tangents) != len(structures):
             raise TracerError(
-                f"mixad.{name}: there are {len(structures)} primals and {len(tangents)} tangents: "
-                "pass one for each"
+                f"mixad.{name}: {len(tangents)} tangents for {len(structures)} primals: pass one "
+                "for each"
             )
         given: list[Any] = []
         for at, (tangent, structure) in enumerate(zip(tangents, structures, strict=True)):
@@ -188,10 +191,10 @@ class Recorded(NamedTuple):
                     f"mixad.{name}: tangent {at} has the structure {own_structure}, the argument "
                     f"has {structure}: pass one array for each of its arrays, in the same structure"
                 )
-            given += [(leaf, f"mixad.{name}: tangent {at}") for leaf in found]
+            given += [(leaf, f"mixad.{name}: tangent {at}", f"argument {at}") for leaf in found]
         return [
-            matching(cell, leaf, what)
-            for cell, (leaf, what) in zip(self.inputs.cells, given, strict=True)
+            matching(cell, leaf, what, of)
+            for cell, (leaf, what, of) in zip(self.inputs.cells, given, strict=True)
         ]
 
 

@@ -16,6 +16,7 @@ from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.held import is_compared_whole
+from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import ConstantNode, InputNode, library_beside
 from mixad.tape.tracer import (
     Level,
@@ -110,7 +111,7 @@ def check_callable(name: str, f: Any) -> None:
 
 def check_sequence(name: str, what: str, given: Any) -> None:
     """Raise if what stands for several arguments is no sequence."""
-    if not isinstance(given, Sequence):
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise TracerError(
             f"mixad.{name}: {what} is a {type(given).__name__}, not a sequence of "
             "arguments: write (x,) for one"
@@ -285,7 +286,7 @@ def warn_if_constant(f: Function, outputs: Outputs, level: Level, stacklevel: in
     if not outputs.depend(level):
         warnings.warn(
             f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
-            "it is differentiated with respect to; the gradient is zero",
+            "it is differentiated with respect to; the derivative is zero",
             UserWarning,
             stacklevel=stacklevel,
         )
@@ -322,17 +323,17 @@ def _is_float(array: Any) -> bool:
         return False
 
 
-def matching(cell: Cell, given: Any, what: str) -> Any:
+def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
     """Return a tangent or cotangent of a value as an array of the value's shape and dtype.
 
-    ``what`` names it in messages.
+    ``what`` names it in messages, ``of`` what it belongs to.
     """
     if isinstance(given, (bool, int, float)):
         one = cell.library.asarray(given, cell.kind.type, cell.device)
         return broadcast_to(one, cell.shape) if cell.shape else one
     if not isinstance(given, Tracer) and not is_array(given):
         raise TracerError(
-            f"{what} is a {type(given).__name__}: pass an array of the value's shape, or a number"
+            f"{what} is a {type(given).__name__}: pass an array of the shape of {of}, or a number"
         )
     try:
         library = library_beside(given)
@@ -340,13 +341,12 @@ def matching(cell: Cell, given: Any, what: str) -> Any:
         raise error.about(what) from None
     if library is not cell.library:
         raise TracerError(
-            f"{what} is an array of {library.name}, the value is one of {cell.library.name}: "
-            "convert it"
+            f"{what} is an array of {library.name}, {of} is one of {cell.library.name}: convert it"
         )
     dtype = cell.library.dtype_of(cell.kind.type)
     if tuple(given.shape) != cell.shape or given.dtype != dtype:
         raise TracerError(
-            f"{what} has shape {tuple(given.shape)} and dtype {given.dtype}, the value has "
+            f"{what} has shape {tuple(given.shape)} and dtype {given.dtype}, {of} has "
             f"shape {cell.shape} and dtype {dtype}: reshape or convert it"
         )
     return as_array(given)
@@ -393,7 +393,10 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
         The running transforms that the function's value depends on.
     """
     if tangent is not None:
-        return returned(tangent, level)
+        found = returned(tangent, level)
+        # What a kernel made is the caller's own; anything else may be a view of a tangent given.
+        is_own = isinstance(found, (Tracer, float)) or isinstance(tangent.origin.node, KernelNode)
+        return found if is_own else library_of(found).xp.asarray(found, copy=True)[()]
     if not isinstance(leaf, Tracer):
         return 0.0 * leaf if is_scalar(leaf) else library_of(leaf).xp.zeros_like(leaf)
     zeros = owned(leaf.cell, None)

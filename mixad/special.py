@@ -17,6 +17,7 @@ import numpy as np
 from mixad.errors import KernelTypeError
 from mixad.scalar.interpret import apply
 from mixad.scalar.ops import BY_NAME, Op
+from mixad.scalar.parse.library import sinc_by
 from mixad.scalar.types import BOOL, ScalarType, type_of_dtype
 
 Number: TypeAlias = Any
@@ -210,20 +211,22 @@ def rsqrt(x: Number) -> Number:
 @_documented
 def sinc(x: Number) -> Number:
     """Return sin(πx) / (πx), 1 at 0: the convention of NumPy."""
-    t = math.pi * x
-    return 1.0 if t == 0 else sin(t) / t
+    return sinc_by(x, sin, rint)
+
+
+_mul_zero = _op("mul_zero")
 
 
 @_documented
 def xlogy(x: Number, y: Number) -> Number:
-    """Return x · log(y), 0 where x is 0 unless y is nan."""
-    return 0.0 if x == 0 and not isnan(y) else x * log(y)
+    """Return x · log(y), 0 where x is 0 unless y is nan; the derivative log(y) stays."""
+    return x * y if isnan(y) else _mul_zero(x, log(y))
 
 
 @_documented
 def xlog1py(x: Number, y: Number) -> Number:
-    """Return x · log(1 + y), 0 where x is 0 unless y is nan."""
-    return 0.0 if x == 0 and not isnan(y) else x * log1p(y)
+    """Return x · log(1 + y), 0 where x is 0 unless y is nan; the derivative log(1 + y) stays."""
+    return x * y if isnan(y) else _mul_zero(x, log1p(y))
 
 
 __all__ = sorted(

@@ -155,7 +155,7 @@ class Specialiser:
     def _specialise(self, values: Sequence[Any], snapshot: Snapshot) -> Specialisation:
         arguments = self._all_described(values)
         library = _library_of([*arguments, *snapshot.arguments.values()])
-        plain = library is not NUMPY
+        plain = not library.rules.numpy_scalars
         if plain:
             arguments = self._all_described(tuple(map(plain_number, values)))
             snapshot = snapshot.with_plain_numbers()

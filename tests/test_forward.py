@@ -471,3 +471,39 @@ def test_a_tangent_of_another_transform_that_is_over_is_refused() -> None:
         mixad.jvp(lambda x: x * x, (X,), (kept[0],))
     with pytest.raises(TracerError, match="after that call has ended"):
         mixad.jvp(lambda x: x * x, (kept[0],), (DX,))
+
+
+def test_tangents_are_the_callers_own() -> None:
+    x, given = np.arange(1.0, 4.0), np.asarray([1.0, 0.5, 2.0])
+
+    def f(a: Any) -> Any:
+        return a, a, a.reshape((3, 1)), a[1:], a * 2.0
+
+    _, tangents = mixad.jvp(f, (x,), (given,))
+    for i, tangent in enumerate(tangents):
+        assert tangent.flags.writeable
+        for other in (given, x, *tangents[:i]):
+            assert not np.shares_memory(tangent, other)
+    _, constant = mixad.jvp(lambda a: a, (x,), (1.0,))
+    constant[0] = 2.0
+    np.testing.assert_array_equal(constant, [2.0, 1.0, 1.0])
+
+
+def test_a_function_that_is_constant_warns() -> None:
+    with pytest.warns(UserWarning, match=r"mixad\.jvp: the result of .* does not depend"):
+        mixad.jvp(lambda x: np.ones(2), (np.ones(2),), (np.ones(2),))
+    with pytest.warns(UserWarning, match=r"mixad\.linearize: .* the derivative is zero"):
+        mixad.linearize(lambda x: np.ones(2), np.ones(2))
+
+
+def test_a_partial_that_is_zero_at_a_point_has_a_derivative_there() -> None:
+    """At x = 0 the partial 2x of x² is zero, its derivative is not."""
+    x = np.asarray([0.0, 1.0])
+
+    def slope(x: Any) -> Any:
+        return mixad.jvp(lambda x: (np.sqrt(1.0 + x * x) * x**2).sum(), (x,), (np.ones(2),))[1]
+
+    expected = 2 * np.sqrt(1 + x**2) + 5 * x**2 / np.sqrt(1 + x**2) - x**4 / (1 + x**2) ** 1.5
+    np.testing.assert_allclose(mixad.grad(slope)(x), expected, rtol=1e-14)
+    _, tangent = mixad.jvp(slope, (x,), (np.ones(2),))
+    assert tangent == pytest.approx(expected.sum())

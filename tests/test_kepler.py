@@ -7,6 +7,8 @@ dE/de = sin E / (1 − e cos E).
 from __future__ import annotations
 
 import math
+import runpy
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -166,3 +168,17 @@ def test_partials_are_those_of_pytorch_on_unrolled_steps() -> None:
     for a, b in zip(got, wanted, strict=True):
         assert isinstance(a, torch.Tensor)
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_first_kernel_of_the_documentation_ends_in_both_precisions(dtype, tmp_path):
+    page = Path(__file__).parents[1] / "docs" / "kernels.md"
+    if not page.exists():
+        pytest.skip("the documentation is in the repository only")
+    (tmp_path / "first.py").write_text(page.read_text("utf-8").split("```")[1].partition("\n")[2])
+    kepler = runpy.run_path(str(tmp_path / "first.py"))["kepler"]
+    mean, e = np.linspace(0.0, 6.0, 200, dtype=dtype), np.dtype(dtype).type(0.3)
+    E = kepler(mean, e)
+    assert E.dtype == mean.dtype
+    tolerance = 4 * np.finfo(dtype).eps * 6 + 1e-10 * (dtype == "f8")
+    np.testing.assert_allclose(E - e * np.sin(E), mean, rtol=0, atol=tolerance)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpydoc.validate import validate
 
+import mixad
 from mixad import special
 from mixad.errors import KernelTypeError
 from mixad.scalar.interpret import interpret
@@ -120,3 +121,25 @@ def test_arrays_and_text_are_refused():
         special.tanh(np.ones(3))
     with pytest.raises(KernelTypeError, match="takes 1 arguments"):
         special.tanh(1.0, 2.0)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize(("name", "log"), [("xlogy", np.log), ("xlog1py", np.log1p)])
+def test_gradient_of_xlogy_is_the_logarithm_where_x_is_zero(name, log, backend):
+    kernel = mixad.broadcast(getattr(special, name), backend=backend)
+    x, y = np.array([0.0, 0.0, 2.0]), np.array([3.0, 0.5, 1.5])
+    dx, dy = mixad.grad(lambda x, y: kernel(x, y).sum(), argnums=(0, 1))(x, y)
+    np.testing.assert_allclose(dx, log(y), rtol=1e-15)
+    slope = 1 / y if name == "xlogy" else 1 / (1 + y)
+    np.testing.assert_allclose(dy, x * slope, rtol=1e-15)
+    mixed = mixad.grad(lambda y: mixad.grad(lambda x: kernel(x, y).sum())(x).sum())(y)
+    np.testing.assert_allclose(mixed, slope, rtol=1e-15)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("function", [special.sinc, np.sinc], ids=["special", "numpy"])
+def test_second_derivative_of_sinc_at_zero(function, backend):
+    kernel = mixad.broadcast(lambda x: function(x), backend=backend)
+    x = np.array([0.0, 1e-9, 1.0])
+    second = mixad.grad(lambda x: mixad.grad(lambda x: kernel(x).sum())(x).sum())(x)
+    np.testing.assert_allclose(second, [-(np.pi**2) / 3, -(np.pi**2) / 3, 2.0], rtol=1e-14)

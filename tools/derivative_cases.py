@@ -161,7 +161,8 @@ def points(case: Case, dtype: np.dtype[Any], count: int, seed: int) -> tuple[np.
     rng = np.random.default_rng(seed)
     columns = [sample(rng, dtype, count) for sample in case.arguments]
     length = max(map(len, columns))
-    columns = [rng.permutation(np.resize(c, length)) if i else c for i, c in enumerate(columns)]
+    columns = [np.resize(c, length) for c in columns]
+    columns = [rng.permutation(c) if i else c for i, c in enumerate(columns)]
     arrays = [np.asarray(c).astype(dtype) for c in columns]
     if case.domain is not None:
         kept = [case.domain(*map(mpf, map(float, row))) for row in zip(*arrays, strict=True)]
@@ -358,6 +359,33 @@ def _hypot(x: mpf, y: mpf) -> Jet:
     return r, (x / r, y / r), (y**2 / r**3, -x * y / r**3, x**2 / r**3)
 
 
+def _sinc(x: mpf) -> tuple[Any, Any, Any]:
+    """By the power series near 0, where terms of the closed forms cancel: 40 are enough below 1."""
+    if abs(x) >= 1:
+        pi, s, c = mp.pi, mp.sinpi(x), mp.cospi(x)
+        first = c / x - s / (pi * x**2)
+        return s / (pi * x), first, -pi * s / x - 2 * first / x
+    even = [(-(mp.pi**2)) ** n / mp.factorial(2 * n + 1) for n in range(40)]
+    terms = [a for c in even for a in (c, mpf(0))]
+    return tuple(mp.fsum(a * x**k for k, a in enumerate(_derived(terms, n))) for n in range(3))
+
+
+def _derived(coefficients: list[mpf], order: int) -> list[mpf]:
+    """Coefficients of the derivative of a power series, lowest power first."""
+    for _ in range(order):
+        coefficients = [k * a for k, a in enumerate(coefficients)][1:]
+    return coefficients
+
+
+def _xlogy(x: mpf, y: mpf) -> Jet:
+    return x * mp.log(y), (mp.log(y), x / y), (0, 1 / y, -x / y**2)
+
+
+def _xlog1py(x: mpf, y: mpf) -> Jet:
+    _, _, (_, mixed, bend) = _xlogy(x, 1 + y)
+    return x * mp.log1p(y), (mp.log1p(y), x / (1 + y)), (0, mixed, bend)
+
+
 def _where(c: mpf, x: mpf, y: mpf) -> Jet:
     return (x if c else y), (int(bool(c)), int(not c)), (0, 0, 0)
 
@@ -395,6 +423,10 @@ def _atan2_scale(x: mpf, y: mpf) -> Jet:
 
 def _hypot_scale(x: mpf, y: mpf) -> Jet:
     return 0, (0, 0), (1 / mp.hypot(x, y),) * 3
+
+
+def _sinc_scale(x: mpf) -> Jet:
+    return (0, (1 / x,), (mp.pi / x,)) if abs(x) >= 0.5 else (0, (0,), (0,))
 
 
 def _reflected(x: mpf) -> mpf:
@@ -527,4 +559,13 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "digamma": _case(_unary(_digamma), _GAMMA, f32=(4, 4, 0), domain=_no_pole,
                      scale=lambda x: (_reflected(x), (0,), (0,)),
                      why="value: the larger of ψ(1 - x) and π cot πx, for x < 0"),
+    "sinc": _case(_unary(_sinc), either(between(-4, 4), magnitudes(1e-20, 1), _THIRD,
+                                        near(0.5, 1, 2)),
+                  f32=(3, 6, 12), scale=_sinc_scale,
+                  why="for |x| >= 1/2: first: 1/x; second: π/x"),
+    "xlogy": _case(_xlogy, _THIRD, either(spread(0.3, signed=False), near(1)),
+                   f32=(2, 2, 3)),
+    "xlog1py": _case(_xlog1py, _THIRD,
+                     either(spread(0.3, signed=False), near(-1, 1)),
+                     f32=(2.5, 3, 6), domain=lambda x, y: y > -1),
 })  # fmt: skip

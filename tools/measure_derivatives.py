@@ -22,12 +22,14 @@ from typing import Any
 import numpy as np
 from mpmath import mp, mpf
 
+from mixad import special
 from mixad.backends.execute import execute
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.dual import DualChunk
 from mixad.scalar.ir import Program
 from mixad.scalar.ops import BY_NAME
+from mixad.scalar.parse import Argument, parse, read_function
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.types import BOOL, F32, F64, type_of_dtype
 from tools.derivative_cases import CASES, DIGITS, Case, points
@@ -54,6 +56,15 @@ class Worst:
 # -- running -------------------------------------------------------------------------------------
 
 
+def program_of(name: str, dtype: np.dtype[Any]) -> Program:
+    """Return the program of an op, or of a function of `mixad.special` that is made of ops."""
+    if name in BY_NAME:
+        return program_of_op(name, dtype)
+    source = read_function(getattr(special, name))
+    arguments = [Argument(type_of_dtype(dtype))] * len(source.parameters)
+    return parse(source, arguments, source.snapshot()).program
+
+
 def program_of_op(name: str, dtype: np.dtype[Any]) -> Program:
     """Return the program that is one op; ``where`` takes a boolean, ``convert`` changes width."""
     type = type_of_dtype(dtype)
@@ -70,7 +81,7 @@ def derivatives(name: str, arrays: Sequence[np.ndarray], order: int = 2) -> Resu
     Parameters
     ----------
     name : str
-        A differentiable op.
+        A differentiable op, or a function of `mixad.special`.
     arrays : sequence of numpy.ndarray
         Its arguments, float32 or float64.
     order : int
@@ -83,7 +94,7 @@ def derivatives(name: str, arrays: Sequence[np.ndarray], order: int = 2) -> Resu
         is statically zero is an array of zeros.
     """
     wrt = [i for i in range(len(arrays)) if (name, i) != ("where", 0)]
-    once = pushforward(program_of_op(name, arrays[-1].dtype), wrt)
+    once = pushforward(program_of(name, arrays[-1].dtype), wrt)
     twice = pushforward(once.program, wrt if order == 2 else [])
     if name == "where":
         arrays = [arrays[0] != 0, *arrays[1:]]
@@ -202,11 +213,12 @@ def ulps(got: float, exact: Any, dtype: np.dtype[Any], scale: Any = 0) -> float:
 
 _HEAD = """# Accuracy of derivatives
 
-Errors of each op's value, first and second derivatives against mpmath, in units in the last place
-of the exact result: promised, and in parentheses the largest of {points} random points of each kind
-and of edge points, measured on the CPU backend.  Where a result is a difference of larger terms,
-errors count in the last place of a magnitude that is named.  `0` is exact.  Written by
-`tools/measure_derivatives.py`; the promise is tested by `tests/scalar/test_derivatives.py`.
+Errors of the value, first and second derivatives of each op, and at the end of some functions that
+are made of ops, against mpmath, in units in the last place of the exact result: promised, and in
+parentheses the largest of {points} random points of each kind and of edge points, measured on the
+CPU backend.  Where a result is a difference of larger terms, errors count in the last place of a
+magnitude that is named.  `0` is exact.  Written by `tools/measure_derivatives.py`; the promise is
+tested by `tests/scalar/test_derivatives.py`.
 
 | op | f32 value | f32 first | f32 second | f64 value | f64 first | f64 second | last place of |
 |---|---|---|---|---|---|---|---|

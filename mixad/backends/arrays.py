@@ -19,6 +19,7 @@ from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
 from mixad.scalar.promotion_rules import (
     NUMPY_RULES,
+    PLAIN_NUMPY_RULES,
     STRICT_RULES,
     TORCH_DOUBLE_RULES,
     TORCH_RULES,
@@ -70,8 +71,8 @@ _DLPACK = _Memory(
 )
 _RULES = {
     "numpy": NUMPY_RULES,
-    "cupy": NUMPY_RULES,
-    "dask": NUMPY_RULES,
+    "cupy": PLAIN_NUMPY_RULES,
+    "dask": PLAIN_NUMPY_RULES,
 }
 _TORCH_RULES = {"torch.float32": TORCH_RULES, "torch.float64": TORCH_DOUBLE_RULES}
 """By torch's default dtype."""

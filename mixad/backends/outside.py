@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from mixad.backends.arrays import device_name, library_of
-from mixad.errors import KernelIndexError, SourceLocation
+from mixad.errors import KernelIndexError
 from mixad.scalar.interpret import OutsideError, TurnLimitError, interpret
-from mixad.scalar.ir import Line, Program
+from mixad.scalar.ir import Program
 
-__all__ = ["located", "whole_line"]
+__all__ = ["located"]
 
 Raises: TypeAlias = Callable[[Sequence[Any]], bool]
 """Whether a kernel reads outside an array for some arguments."""
@@ -49,7 +49,7 @@ def located(
     message = f"{program.name}{where}: index {index} is outside {name!r} of shape {found.shape}"
     return KernelIndexError(
         message,
-        location=None if found.load.line is None else whole_line(found.load.line),
+        location=None if found.load.line is None else found.load.line.place,
         hint="read it under an `if`, or clip the index",
     )
 
@@ -104,11 +104,3 @@ def _interpreted(program: Program, arguments: Sequence[Any]) -> OutsideError | N
 def _numpy(array: Any, *, one: bool) -> Any:
     view = library_of(array).numpy_view(array)
     return view.reshape(())[()] if one else view
-
-
-def whole_line(line: Line) -> SourceLocation:
-    """Return a line as a place."""
-    text = line.text.rstrip()
-    return SourceLocation(
-        line.filename, line.number, len(text) - len(text.lstrip()), len(text), line.text
-    )

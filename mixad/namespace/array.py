@@ -12,7 +12,13 @@ from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
 from mixad.namespace.assignment import replace, setitem
-from mixad.namespace.elementwise import as_operand, elementwise, is_operand, power
+from mixad.namespace.elementwise import (
+    as_numpy_gives,
+    as_operand,
+    elementwise,
+    is_operand,
+    power,
+)
 from mixad.namespace.indexing import getitem, view_key
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
@@ -145,10 +151,10 @@ class ArrayTracer(Tracer):
                 f"numpy.{ufunc.__name__}.{method}() of a value that is being differentiated is not "
                 "available: use the array's operators, sum() and mean()"
             )
-        return NUMPY.call(ufunc, operands, options)
+        return as_numpy_gives(NUMPY.call(ufunc, operands, options))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return NUMPY.call(function, args, kwargs)
+        return as_numpy_gives(NUMPY.call(function, args, kwargs))
 
     @classmethod
     def __torch_function__(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mixad import pytree
 from mixad.backends.arrays import (
     NUMPY,
     Library,
@@ -27,7 +28,7 @@ from mixad.tape.kernel_call import KernelCall
 from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["as_operand", "clip", "convert", "elementwise", "imag", "is_operand",
+__all__ = ["as_numpy_gives", "as_operand", "clip", "convert", "elementwise", "imag", "is_operand",
            "operand", "power", "same", "square", "where"]  # fmt: skip
 
 
@@ -172,6 +173,24 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     params = _described("where", x, library), _described("where", y, library)
     common = promoted(library, "where", [typed for typed, _ in params])
     return apply_call(_selection(common, params), (condition, x, y))[0]
+
+
+def as_numpy_gives(result: Any) -> Any:
+    """Return what a function of NumPy gives: of Python numbers NumPy's scalars, no Python numbers.
+
+    Beside a float32 array ``np.exp(3.0)`` is a float64, while ``3.0 * 3.0`` adapts.
+    """
+    if not isinstance(result, Tracer):
+        return pytree.tree_map(_as_scalar, result) if isinstance(result, (tuple, list)) else result
+    return _as_scalar(result)
+
+
+def _as_scalar(x: Any) -> Any:
+    return elementwise("mul", x, _ONE) if isinstance(x, Tracer) and x.cell.weak else x
+
+
+_ONE = np.float64(1.0)
+"""A NumPy scalar: its product with a Python number is one."""
 
 
 def convert(x: Any, type: ScalarType) -> Any:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mixad import pytree
-from mixad.backends.arrays import Library, is_array, library_of
+from mixad.backends.arrays import NUMPY, Library, is_array, library_of
 from mixad.errors import TracerError
+from mixad.namespace.elementwise import as_numpy_gives
 from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, VERSIONS
 from mixad.namespace.spelling import missing
 from mixad.namespace.spellings import STANDARD
@@ -49,7 +50,8 @@ class Namespace:
     def _made(self, name: str) -> Any:
         full = self._prefix + name
         if full in FUNCTIONS:
-            return _function(f"{self.__name__}.{name}", full, getattr(self._base, name))
+            called, base = f"{self.__name__}.{name}", getattr(self._base, name)
+            return _function(self._library, called, full, base)
         if not self._prefix and name in ATTRIBUTES:
             return getattr(self._base, name)
         if not self._prefix and name in _EXTENSIONS:
@@ -138,7 +140,9 @@ def _imported(module: str, extension: str) -> Namespace:
     return getattr(found, extension) if extension else found
 
 
-def _function(called: str, name: str, base: Callable[..., Any]) -> Callable[..., Any]:
+def _function(
+    library: Library, called: str, name: str, base: Callable[..., Any]
+) -> Callable[..., Any]:
     """Return a function of the namespace: the library's own, until it is given what is traced."""
     recorded = STANDARD.functions.get(name)
     if name in STANDARD.constant:
@@ -153,7 +157,8 @@ def _function(called: str, name: str, base: Callable[..., Any]) -> Callable[...,
                 return base(*args, **kwargs)
             if recorded is None:
                 raise TracerError(missing(f"{called}()"))
-            return recorded(*args, **kwargs)
+            result = recorded(*args, **kwargs)
+            return as_numpy_gives(result) if library is NUMPY else result
 
     function.__name__ = name.rpartition(".")[2]
     function.__qualname__ = name

@@ -35,6 +35,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from mixad.errors import SourceLocation
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Accumulate", "ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line",
@@ -57,11 +58,25 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the user's source: where an equation comes from."""
+    """A line of the user's source: where an equation comes from.
+
+    ``text[column:end_column]`` is the part of it, if it is known: an element, a call.
+    """
 
     filename: str
     number: int
     text: str
+    column: int = field(default=0, compare=False)
+    end_column: int = field(default=0, compare=False)
+
+    @property
+    def place(self) -> SourceLocation:
+        """What messages point at: the part of the line, or all of it."""
+        text = self.text.rstrip()
+        column, end = self.column, self.end_column
+        if not end:
+            column, end = len(text) - len(text.lstrip()), len(text)
+        return SourceLocation(self.filename, self.number, column, end, self.text)
 
     @property
     def shown(self) -> str:

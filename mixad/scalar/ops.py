@@ -261,12 +261,14 @@ def _special() -> tuple[Op, ...]:
                 lowering="program"),
         defined("erfc", f"-TWO_OVER_SQRT_PI * ({bell})", "1 - erf(x) without cancellation.",
                 "erfc"),
-        defined("gamma", "out * digamma(x)", "Gamma function.", "tgamma", singular=True),
-        defined("lgamma", "digamma(x)", "Logarithm of the magnitude of gamma.", "lgamma",
+        defined("gamma", "out * digamma(x)", "Gamma function; has two derivatives.", "tgamma",
                 singular=True),
-        defined("digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program",
-                singular=True),
-        defined("trigamma", None, "Derivative of digamma.", lowering="program"),
+        defined("lgamma", "digamma(x)", "Logarithm of the magnitude of gamma; has two derivatives.",
+                "lgamma", singular=True),
+        defined("digamma", "trigamma(x)", "Derivative of lgamma; has one derivative itself.",
+                lowering="program", singular=True),
+        defined("trigamma", None, "Derivative of digamma; its own is not available.",
+                lowering="program"),
     )  # fmt: skip
 
 

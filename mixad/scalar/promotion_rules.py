@@ -9,7 +9,7 @@ beside a tensor with axes they decide only where their kind (bool, integer, floa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
@@ -20,6 +20,7 @@ from mixad.scalar.types import BOOL, F32, F64, I64, U16, U32, U64, ScalarType, t
 
 __all__ = [
     "NUMPY_RULES",
+    "PLAIN_NUMPY_RULES",
     "RANKLESS",
     "STRICT_RULES",
     "TORCH_DOUBLE_RULES",
@@ -75,6 +76,8 @@ class Rules:
         Whether kinds mix at all: weak floats with integers, booleans with numbers.
     by_rank : bool
         Whether arrays without axes are rankless.
+    numpy_scalars : bool
+        Whether NumPy's scalars, and so results of its functions of Python numbers, are strong.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Rules:
     quotient: ScalarType | None
     mixed: bool = True
     by_rank: bool = False
+    numpy_scalars: bool = False
 
     def join(self, a: Typed, b: Typed) -> Typed | None:
         """Return the type of an operation between two values, or None where it is refused."""
@@ -175,7 +179,10 @@ def _strict_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
     return None if joined is None or joined.is_float != a.is_float else joined
 
 
-NUMPY_RULES = Rules("numpy", F64, _numpy_strong, _numpy_floating, F64)
+NUMPY_RULES = Rules("numpy", F64, _numpy_strong, _numpy_floating, F64, numpy_scalars=True)
+PLAIN_NUMPY_RULES = replace(NUMPY_RULES, name="numpy, plain numbers", numpy_scalars=False)
+"""Those of libraries like NumPy beside whose arrays NumPy's scalars are plain numbers."""
+
 TORCH_RULES = Rules("torch", F32, _torch_strong, lambda a: F32, F32, by_rank=True)
 TORCH_DOUBLE_RULES = Rules("torch, double", F64, _torch_strong, lambda a: F64, F64, by_rank=True)
 """PyTorch's where ``torch.set_default_dtype`` has set float64."""

@@ -34,7 +34,7 @@ from mixad.scalar.ir import (
     Var,
     While,
 )
-from mixad.scalar.ops import BY_NAME, Op
+from mixad.scalar.ops import BY_NAME, TABLE, Op
 
 __all__ = ["DualProgram", "push_block", "pushforward", "pushforward_along"]
 
@@ -231,7 +231,7 @@ class _Transform:
         partial = op.partials[i]
         match partial:
             case None:
-                raise KernelGradientError(_no_derivative(s, op, i))
+                raise _no_derivative(s, op, i)
             case "1":
                 return dx
             case "-1":
@@ -250,9 +250,7 @@ class _Transform:
             return self.builder.op("mul_zero" if strong_tangent else "mul", dx, local)
         if not strong_tangent:
             return self.builder.op("mul_zero", local, dx)
-        zero = self.builder.const(0.0, local.type)
-        is_zero = self.builder.op("eq", local, zero)
-        return self.builder.op("where", is_zero, zero, self.builder.op("mul_zero", dx, local))
+        return self.builder.op("mul_zeros", dx, local)
 
     def slots(self, var: Var) -> list[int]:
         """Return the slots that a variable depends on, in order."""
@@ -315,9 +313,13 @@ class _Transform:
         self.duals.update(zip(s.outs, self.rebuilt(flat, s.carries), strict=True))
 
 
-def _no_derivative(s: Equation, op: Op, i: int) -> str:
-    where = f" at {s.line.filename}:{s.line.number}: {s.line.text.strip()}" if s.line else ""
-    return (
-        f"{op.name} has no implemented derivative with respect to its argument {i + 1}{where}; "
-        "wrap that argument in mixad.stop_gradient or leave it out of argnums"
+def _no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
+    """Return the refusal; what the user called may be a function whose derivative has the op."""
+    sources = [o.name for o in TABLE if any(f"{op.name}(" in (p or "") for p in o.partials)]
+    of = f", itself that of {' and '.join(sources)}," if sources else ""
+    which = f" with respect to its argument {i + 1}" if op.arity > 1 else ""
+    return KernelGradientError(
+        f"the derivative of {op.name}{of} is not available{which}",
+        location=s.line.place if s.line else None,
+        hint="one derivative less, or the function as a formula of your own",
     )

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar, library_of
-from mixad.backends.outside import whole_line
 from mixad.errors import KernelGradientError, SourceLocation
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
@@ -353,7 +352,7 @@ def _first_read(call: KernelCall, array: Var) -> SourceLocation | None:
     """Return where a call first reads an element of one of its arrays."""
     statements = (s for program in call.passes for s in walk_statements(program.body))
     lines = (s.line for s in statements if isinstance(s, Load) and s.array == array and s.line)
-    return next(map(whole_line, lines), None)
+    return next((line.place for line in lines), None)
 
 
 def _is_elsewhere(argument: Any, library: Library) -> bool:

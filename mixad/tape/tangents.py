@@ -262,7 +262,7 @@ def _transposed(
     ``tangents`` are those of its parents.
     """
     traced = next(t for along in tangents for t in along if t is not None)
-    with Level("jvp") as own:
+    with Level(level.name) as own:
         sources = [InputNode(own, None) for _ in node.results]
         gs = [
             type(traced)(Cell.of(r.zeros(), own.check), Origin(s, 0, frozenset((own,))))

@@ -13,6 +13,7 @@ from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hooki
 from mixad.backends.registry import PluginSource, Registry
 from mixad.errors import BackendError
 
+HUGE = 2**70
 X = np.asarray([1.0, 2.0, 3.0])
 STRICT = array_api_strict.ones(3)
 
@@ -418,6 +419,10 @@ def refuse_large_integer():
     product(X, 2**70)
 
 
+def refuse_large_integer_from_outside():
+    mixad.broadcast(lambda x: x * HUGE)(X)
+
+
 def refuse_gradient_of_indexed_array():
     def loss(table):
         return mixad.broadcast(lambda i: table[i])(np.asarray([0, 1])).sum()
@@ -430,6 +435,16 @@ def refuse_missing_derivative():
         return mixad.grad(lambda x: mixad.broadcast(lambda x: special.trigamma(x))(x).sum())(x)
 
     slope(X)
+
+
+def refuse_second_derivative_of_digamma():
+    slope = mixad.broadcast(lambda x: 2 * x + special.digamma(x))
+    mixad.grad(lambda x: mixad.grad(lambda x: slope(x).sum())(x).sum())(X)
+
+
+def refuse_index_in_a_lambda():
+    table = np.asarray([1.0, 2.0])
+    mixad.broadcast(lambda i: 1 + table[i] * 2)(np.asarray([0, 5]))
 
 
 def refuse_unknown_wrt():

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from mixad.backends.execute import execute
 from mixad.errors import KernelGradientError
+from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.pushforward import pushforward
 from tools.derivative_cases import CASES, DIGITS
@@ -19,6 +21,7 @@ from tools.measure_derivatives import (
     ORDERS,
     derivatives,
     measure,
+    program_of,
     program_of_op,
     second_order,
     ulps,
@@ -34,12 +37,14 @@ NAN, INF, PI = math.nan, math.inf, math.pi
 
 DIFFERENTIABLE = [op.name for op in TABLE if op.partials or op.tangent]
 WITHOUT_DERIVATIVE = ["trigamma"]
+MADE_OF_OPS = ["sinc", "xlogy", "xlog1py"]
+"""Functions whose derivatives take care, though rules of ops make them."""
 
 # -- ordinary and edge points ----------------------------------------------------------------------
 
 
 def test_every_differentiable_op_has_a_case():
-    assert {*CASES} | {*WITHOUT_DERIVATIVE} == {*DIFFERENTIABLE}
+    assert {*CASES} | {*WITHOUT_DERIVATIVE} == {*DIFFERENTIABLE, *MADE_OF_OPS}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -287,6 +292,27 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
     ],
     "fma": [((0.0, 2.0, 1.0), 1, (2, 0, 1), ANY)],
     "mul_zero": [((0.0, INF), 0, (INF, 0), (0, 1, 1, 0)), ((0.0, NAN), 0, (NAN, 0), (0, 1, 1, 0))],
+    "sinc": [
+        ((0.0,), 1, (0,), (-(PI**2) / 3,)),
+        ((-0.0,), 1, (0,), (-(PI**2) / 3,)),
+        ((1e-30,), 1, (ANY,), (-(PI**2) / 3,)),
+        ((1.0,), 0, (-1,), (2,)),
+        ((-2.0,), 0, (-0.5,), (-0.5,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "xlogy": [
+        ((0.0, 3.0), 0, (math.log(3), 0), (0, 1 / 3, 1 / 3, 0)),
+        ((0.0, 0.0), 0, (-INF, 0), (0, INF, INF, 0)),
+        ((0.0, INF), 0, (INF, 0), (0, 0, 0, 0)),
+        ((2.0, 1.0), 0, (0, 2), (0, 1, 1, -2)),
+        ((0.0, NAN), NAN, (NAN, 0), (0, ANY, ANY, 0)),
+    ],
+    "xlog1py": [
+        ((0.0, 3.0), 0, (math.log(4), 0), (0, 0.25, 0.25, 0)),
+        ((0.0, -1.0), 0, (-INF, 0), (0, INF, INF, 0)),
+        ((2.0, 0.0), 0, (0, 2), (0, 1, 1, -2)),
+        ((0.0, NAN), NAN, (NAN, 0), (0, ANY, ANY, 0)),
+    ],
     "mul_zeros": [((0.0, INF), 0, (INF, 0), (0, 1, 1, 0)), ((NAN, 0.0), 0, (0, NAN), (0, 1, 1, 0))],
 }
 
@@ -316,6 +342,20 @@ def agree(got, want, dtype):
 def test_ops_with_a_value_at_the_edge_of_their_domain_are_covered_by_special_points():
     singular = {op.name for op in TABLE if op.singular and len(op.partials)}
     assert singular - {"digamma"} <= {*SPECIAL}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_third_derivative_of_sinc_keeps_its_digits(dtype):
+    x = np.array([0.0, 1e-12, 1e-3, 0.2, 0.49999, 0.5, 0.50001, 0.9, 1.0, 3.3, -0.25, -7.5], dtype)
+    program, wanted = program_of("sinc", dtype), 0
+    for _ in range(3):
+        dual = pushforward(program, [0])
+        program, wanted = dual.program, dual.outputs[wanted].partials[0]
+    (got,) = execute((program,), (OutputRequest(0, wanted),), (x,), "cpu")
+    with mp.workdps(DIGITS):
+        exact = [mpmath.diff(mpmath.sincpi, mpf(t), 3) for t in x.tolist()]
+    for g, e, t in zip(got, exact, x.tolist(), strict=True):
+        assert ulps(float(g), e, dtype, PI**2 / t if abs(t) >= 0.5 else 0) <= 30, t
 
 
 # -- one argument active at a time -----------------------------------------------------------------

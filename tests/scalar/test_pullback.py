@@ -243,8 +243,9 @@ def test_an_op_without_derivative_is_refused_with_the_users_line():
     x = b.param("x", F64)
     b.line = Line("model.py", 3, "    return trigamma(x)\n")
     program = b.finish([b.op("trigamma", x)])
-    with pytest.raises(KernelGradientError, match=r"trigamma.*model\.py:3: return trigamma\(x\)"):
+    with pytest.raises(KernelGradientError, match="trigamma") as refusal:
         pullback(program, [0], [0])
+    assert (refusal.value.location.filename, refusal.value.location.line) == ("model.py", 3)
 
 
 def test_a_gradient_of_an_integer_is_refused():

@@ -437,7 +437,7 @@ def test_an_op_without_derivative_is_refused_with_the_users_line():
     with pytest.raises(KernelGradientError) as refusal:
         pushforward(program, [1])
     assert "trigamma" in str(refusal.value)
-    assert "model.py:12: return x * trigamma(y)" in str(refusal.value)
+    assert (refusal.value.location.filename, refusal.value.location.line) == ("model.py", 12)
     assert pushforward(program, [0]).outputs[0].slots == (0,)  # y is not active
 
 

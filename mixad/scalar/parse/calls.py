@@ -9,11 +9,11 @@ import numpy as np
 
 from mixad.errors import KernelError, KernelSyntaxError
 from mixad.scalar.parse.frame import Frame, State
-from mixad.scalar.parse.handlers import Arguments, counted
+from mixad.scalar.parse.handlers import Arguments, as_numpy_takes, counted
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
 from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.intrinsics import intrinsic
-from mixad.scalar.parse.library import LIBRARY
+from mixad.scalar.parse.library import LIBRARY, NUMPY_LIBRARY
 from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.snapshot import FunctionSource, read_function
 from mixad.scalar.parse.uncallable import instead, is_transform, refused_transform, uncallable
@@ -65,12 +65,14 @@ def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> V
     if is_transform(source.function):
         raise frame.error(node, *refused_transform(ast.unparse(node.func), source.function))
     defaults = _defaults(frame, node, source, index)
+    if source.function in _OF_NUMPY:
+        arguments = as_numpy_takes(frame, node, arguments)
     try:
         return _inlined(frame, node, source.info, arguments, defaults, index, None)
     except KernelError as error:
-        if source.function not in _OF_NUMPY:
+        if source.function not in _OF_LIBRARIES:
             raise
-        # The reader knows NumPy's function, not the one that stands for it here.
+        # The reader knows the library's function, not the one that stands for it here.
         name = ast.unparse(node.func)
         message = error.message
         for own in (repr(source.name), "`as_floats`"):
@@ -81,7 +83,8 @@ def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> V
         raise frame.error(node, message, hint, type(error)) from None
 
 
-_OF_NUMPY = frozenset(LIBRARY.values())
+_OF_LIBRARIES = frozenset(LIBRARY.values())
+_OF_NUMPY = frozenset(NUMPY_LIBRARY.values())
 
 
 def _root(frame: Frame) -> FunctionInfo:
@@ -225,7 +228,8 @@ def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments)
     """Return the value of a call of a function that mixad knows."""
     handler = intrinsic(function.value)
     if handler is not None:
-        return handler(frame, node, arguments)
+        with frame.at(node):
+            return handler(frame, node, arguments)
     name = ast.unparse(node.func)
     known = uncallable(name, function.value)
     if known is not None:

@@ -50,6 +50,8 @@ class Parsed:
     steps : tuple of Step
         How the program computes Python integers from those it takes; their places come after the
         params'.
+    scalars : tuple of int
+        Of Python numbers only, the outputs that are NumPy's scalars, as ``np.exp(x)`` is.
     """
 
     program: Program
@@ -57,6 +59,7 @@ class Parsed:
     single: bool
     limits: tuple[Limit, ...] = ()
     steps: tuple[Step, ...] = ()
+    scalars: tuple[int, ...] = ()
 
     @cached_property
     def positions(self) -> frozenset[int]:
@@ -109,10 +112,20 @@ def parse(
     outputs = result.items if isinstance(result, Tuple) else (result,)
     if not outputs:
         raise frame.type_error(_last(frame), "a kernel without a result", "return a number")
-    program = without_dead_code(builder.finish([_output(frame, value) for value in outputs]))
+    numbers = [_number(frame, value) for value in outputs]
+    program = without_dead_code(builder.finish([_output(frame, number) for number in numbers]))
     limits, steps = _limits(walk, program)
     single = not isinstance(result, Tuple)
-    return Parsed(program, tuple(walk.captures), single, limits, steps)
+    scalars = _scalars(rules, arguments, numbers)
+    return Parsed(program, tuple(walk.captures), single, limits, steps, scalars)
+
+
+def _scalars(
+    rules: Rules, arguments: Sequence[Argument], outputs: Sequence[Scalar]
+) -> tuple[int, ...]:
+    if not rules.numpy_scalars or not all(a.weak for a in arguments):
+        return ()
+    return tuple(i for i, output in enumerate(outputs) if not output.weak)
 
 
 def _limits(walk: Walk, program: Program) -> tuple[tuple[Limit, ...], tuple[Step, ...]]:
@@ -163,8 +176,8 @@ def _last(frame: Frame) -> Any:
     return node.body if isinstance(node, ast.Lambda) else node.body[-1]
 
 
-def _output(frame: Frame, value: Value) -> Atom:
-    """Return an output; a weak one takes the library's default type."""
+def _number(frame: Frame, value: Value) -> Scalar:
+    """Return an output as a number."""
     place = _last(frame)
     if isinstance(value, Tuple):
         raise frame.type_error(
@@ -172,5 +185,9 @@ def _output(frame: Frame, value: Value) -> Atom:
             "a kernel returns a number or a flat tuple of numbers, this tuple holds a tuple",
             "return (a, b, c)",
         )
-    scalar = frame.as_scalar(value, place)
+    return frame.as_scalar(value, place)
+
+
+def _output(frame: Frame, scalar: Scalar) -> Atom:
+    """Return an output's value; a weak one takes the library's default type."""
     return frame.builder.convert(scalar.atom, frame.walk.rules.default(scalar.typed))

@@ -263,7 +263,8 @@ def _position(frame: Frame, node: ast.Subscript, size: int, index: Atom) -> Scal
     index = frame.builder.convert(index, I64) if index.type.is_bool else index
     low, high = frame.builder.bounds(index)
     if not (low >= 0 and high < size):
-        index = frame.builder.load(frame.walk.positions(ast.unparse(node.value), size), index)
+        with frame.at(node):
+            index = frame.builder.load(frame.walk.positions(ast.unparse(node.value), size), index)
     return Scalar(frame.builder.convert(index, I64), True)
 
 
@@ -309,7 +310,8 @@ def _element(frame: Frame, node: ast.Subscript, array: Captured) -> Value:
             "give one integer for each axis",
         )  # fmt: skip
     indices = [_index(frame, n) for n in nodes]
-    loaded = frame.builder.load(frame.walk.capture_array(array), *indices)
+    with frame.at(node):
+        loaded = frame.builder.load(frame.walk.capture_array(array), *indices)
     return Scalar(loaded, array.argument.weak)
 
 

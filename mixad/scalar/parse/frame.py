@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from mixad.errors import (
     KernelError,
@@ -254,6 +254,9 @@ class Frame:
                 node, f"{path[0]!r} is read before it is assigned", f"assign {path[0]!r} first"
             )
         if len(path) > 1:
+            found = self._attribute(bound.value, path, node, reader)
+            if found is not None:
+                return found
             raise reader.error(
                 node,
                 f"{path[0]!r} is a {kind_of(bound.value)} here: it has no attribute {path[1]!r}",
@@ -261,6 +264,17 @@ class Frame:
                 KernelTypeError,
             )
         return bound.value
+
+    def _attribute(
+        self, value: Value, path: tuple[str, ...], node: ast.expr, reader: Frame
+    ) -> Value | None:
+        """Return what is read from a module or an object that a name of this function holds."""
+        if not isinstance(value, Object):
+            return None
+        address = self.walk.snapshot.attributes.get((id(value.value), path[1:]))
+        if address is None:
+            return None
+        return self.outside(address, ".".join((value.name or path[0], *path[1:])), node, reader)
 
     def free(self, path: tuple[str, ...], node: ast.expr, reader: Frame) -> Value:
         """Return the value of a name from outside."""
@@ -290,7 +304,11 @@ class Frame:
             # Elements of constant tuples, and constants of modules, are in the snapshot's key.
             if len(address) > 2 or address in self.walk.snapshot.constants:
                 return Scalar(self.builder.const(value, argument.type), argument.weak)
-            return self.walk.capture(name, address, argument)
+            captured = self.walk.capture(name, address, argument)
+            if captured.typed == Typed(I64, True):  # of any size in Python
+                place = reader.info.text.locate(node)
+                self.walk.adopted.setdefault((cast("Var", captured.atom), I64), place)
+            return captured
         if isinstance(value, tuple):
             return Tuple(
                 tuple(
@@ -327,6 +345,15 @@ class Frame:
             yield self.state
         finally:
             self.state = before
+
+    @contextmanager
+    def at(self, node: Located) -> Iterator[None]:
+        """Let what is computed meanwhile come from one node: messages at run time point at it."""
+        before, self.builder.line = self.builder.line, self.info.text.span(node)
+        try:
+            yield
+        finally:
+            self.builder.line = before
 
     # -- refusals --------------------------------------------------------------------------------
 

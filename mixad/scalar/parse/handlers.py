@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.values import Scalar, Value
+from mixad.scalar.parse.values import Captured, Scalar, Value
 
-__all__ = ["Arguments", "Handler", "counted", "numbers"]
+__all__ = ["Arguments", "Handler", "as_numpy_takes", "counted", "numbers", "strong"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,34 @@ def numbers(
         )
     nodes = node.args if len(node.args) == len(given) else [node] * len(given)
     return [frame.as_scalar(v, n) for v, n in zip(given, nodes, strict=True)]
+
+
+def as_numpy_takes(frame: Frame, node: ast.Call, arguments: Arguments) -> Arguments:
+    """Return the arguments of a function of NumPy: Python numbers alone are NumPy's scalars.
+
+    ``np.exp(3.0)`` is a float64 that does not adapt to a float32 beside it, ``np.add(x, 3.0)``
+    is what ``x`` is.
+    """
+    values = [*arguments.positional, *arguments.keywords.values()]
+    if not all(_is_weak(v) for v in values if isinstance(v, Scalar | Captured)):
+        return arguments
+    return Arguments(
+        [strong(frame, node, v) for v in arguments.positional],
+        {name: strong(frame, node, v) for name, v in arguments.keywords.items()},
+    )
+
+
+def strong(frame: Frame, node: ast.Call, value: Value) -> Value:
+    """Return a Python number as the scalar that NumPy makes of it, anything else as it is."""
+    if not frame.walk.rules.numpy_scalars or not _is_weak(value):
+        return value
+    return Scalar(frame.as_scalar(value, node).atom, False)
+
+
+def _is_weak(value: Value) -> bool:
+    if isinstance(value, Captured):
+        return value.argument.weak is True
+    return isinstance(value, Scalar) and value.weak is True
 
 
 def counted(count: int) -> str:

@@ -13,11 +13,24 @@ from mixad.errors import KernelSyntaxError
 from mixad.scalar.parse.analysis import Liveness, captured_by_nested, live_names
 from mixad.scalar.parse.assigned import check_assignment
 from mixad.scalar.parse.code import FunctionNode, find_function
-from mixad.scalar.parse.names import Path, assigned_names, body_of, free_paths, parameter_names
+from mixad.scalar.parse.names import (
+    Path,
+    assigned_names,
+    body_of,
+    free_paths,
+    local_paths,
+    parameter_names,
+)
 from mixad.scalar.parse.refusals import check_constructs
 from mixad.scalar.parse.text import SourceText
 
-__all__ = ["MISSING", "FunctionInfo", "Missing", "function_info", "op_name", "unwrapped"]
+__all__ = ["MISSING", "FunctionInfo", "Missing", "function_info", "is_constant", "op_name",
+           "unwrapped"]  # fmt: skip
+
+
+def is_constant(attributes: Path) -> bool:
+    """Whether attributes of a module spell a mathematical constant: ``pi`` of ``math``."""
+    return len(attributes) == 1 and attributes[0] in _CONSTANTS
 
 
 _CONSTANTS = frozenset({"pi", "e", "tau", "inf", "nan", "euler_gamma"})
@@ -96,7 +109,12 @@ class FunctionInfo:
     @cached_property
     def constants(self) -> tuple[int, ...]:
         """The paths that are mathematical constants if their root is a module: ``math.pi``."""
-        return tuple(i for i, p in enumerate(self.paths) if len(p) == 2 and p[1] in _CONSTANTS)
+        return tuple(i for i, p in enumerate(self.paths) if is_constant(p[1:]))
+
+    @cached_property
+    def local_paths(self) -> tuple[Path, ...]:
+        """The attributes that are read from parameters and other names of the function's own."""
+        return local_paths(self.node, self.inside, self.paths)
 
     @cached_property
     def captured(self) -> dict[str, frozenset[str]]:

@@ -19,7 +19,7 @@ from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.handlers import Arguments, Handler, numbers
+from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, numbers
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classified
 from mixad.scalar.parse.values import Captured, Object, Scalar, Tuple, Value, kind_of
@@ -61,6 +61,13 @@ def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> V
     scalars = numbers(frame, node, arguments, (BY_NAME[name].arity,))
     truths = [frame.truth_of(s) for s in scalars]
     return Scalar(frame.builder.op(name, *truths), all(s.weak for s in scalars))
+
+
+def _numpy_where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """np.where, whose result has the type of the choices: that of the condition says nothing."""
+    condition, choices = arguments.positional[:1], arguments.positional[1:]
+    taken = as_numpy_takes(frame, node, Arguments(choices, arguments.keywords))
+    return _op("where", frame, node, Arguments([*condition, *taken.positional], taken.keywords))
 
 
 def _whole(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -307,7 +314,16 @@ def _table() -> dict[Any, Handler]:
     }
     known |= {**_functions_of_numbers(), **_functions_of_tuples(), **NUMPY_FUNCTIONS}
     known.pop(None, None)
-    return known
+    return {f: partial(_numpy, h) if _is_numpy(f) else h for f, h in known.items()}
+
+
+def _is_numpy(function: Any) -> bool:
+    """Whether a function is one of NumPy's; types, which convert, are none."""
+    return isinstance(function, np.ufunc) or function is np.round
+
+
+def _numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    return handler(frame, node, as_numpy_takes(frame, node, arguments))
 
 
 def _functions_of_numbers() -> dict[Any, Handler]:
@@ -316,6 +332,7 @@ def _functions_of_numbers() -> dict[Any, Handler]:
         getattr(m, n): partial(_whole, op) for m in (math, np) for n, op in whole.items()
     }
     known |= {f: partial(_whole, "rint") for f in (np.round, builtins.round)}
+    known[np.where] = _numpy_where
     known |= {getattr(math, n): partial(classified, n) for n in ("isnan", "isinf", "isfinite")}
     known |= {
         np.divide: partial(_binary, ast.Div()),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LIBRARY"]
+__all__ = ["LIBRARY", "NUMPY_LIBRARY", "as_floats", "sinc_by"]
 
 
 def as_floats(*numbers: Any) -> Any:
@@ -21,6 +21,19 @@ def as_floats(*numbers: Any) -> Any:
 
 
 as_floats.__mixad_op__ = "as_floats"  # type: ignore[attr-defined]  # `intrinsics` compiles it
+
+
+# Those of `math` are functions apart from NumPy's, which give scalars of NumPy's.
+
+
+def _math_degrees(x: Any) -> Any:
+    (t,) = as_floats(x)
+    return t * (180 / math.pi)
+
+
+def _math_radians(x: Any) -> Any:
+    (t,) = as_floats(x)
+    return t * (math.pi / 180)
 
 
 def _degrees(x: Any) -> Any:
@@ -48,12 +61,32 @@ def _logaddexp2(x: Any, y: Any) -> Any:
 
 def _heaviside(x: Any, y: Any) -> Any:
     s, t = as_floats(x, y)
-    return s if s != s else (t if s == 0 else np.where(s > 0, 1.0, 0.0))
+    return s if s != s else t if s == 0 else 1.0 if s > 0 else 0.0
+
+
+def sinc_by(x: Any, sin: Callable[[Any], Any], rint: Callable[[Any], Any]) -> Any:
+    """Return sin(πx) / (πx) such that derivatives keep their digits, too.
+
+    Near 0 terms of the derivatives of the quotient cancel, those of the power series do not.
+    Elsewhere the distance from a whole number is exact, which πx is not.
+    """
+    t = math.pi * x
+    if abs(x) < 0.5:
+        series = 0.0
+        for coefficient in _SINC:
+            series = series * (t * t) + coefficient
+        return series
+    k = rint(x)
+    odd = k - 2 * rint(k / 2)  # 0 or ±1
+    return (1 - 2 * odd * odd) * sin(math.pi * (x - k)) / t
+
+
+_SINC = tuple((-1) ** n / math.factorial(2 * n + 1) for n in reversed(range(13)))
+"""Of sin(t)/t in t², highest power first: the third derivative is exact to 1e-17 at t = π/2."""
 
 
 def _sinc(x: Any) -> Any:
-    t = math.pi * x
-    return 1.0 if t == 0 else np.sin(t) / t
+    return sinc_by(x, np.sin, np.rint)
 
 
 def _fmin(x: Any, y: Any) -> Any:
@@ -74,13 +107,17 @@ def _numpy_isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08) -> Any:
 
 def _math_isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> Any:
     near = abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
-    return a == b or (near and np.isfinite(a) and np.isfinite(b))
+    return a == b or (near and math.isfinite(a) and math.isfinite(b))
 
 
-LIBRARY: Mapping[Any, Callable[..., Any]] = MappingProxyType({
-    math.degrees: _degrees, np.degrees: _degrees, np.rad2deg: _degrees,
-    math.radians: _radians, np.radians: _radians, np.deg2rad: _radians,
+NUMPY_LIBRARY: Mapping[Any, Callable[..., Any]] = MappingProxyType({
+    np.degrees: _degrees, np.rad2deg: _degrees, np.radians: _radians, np.deg2rad: _radians,
     np.square: _square, np.positive: _positive,
     np.logaddexp2: _logaddexp2, np.heaviside: _heaviside, np.sinc: _sinc, np.fix: _fix,
-    np.fmin: _fmin, np.fmax: _fmax, np.isclose: _numpy_isclose, math.isclose: _math_isclose,
+    np.fmin: _fmin, np.fmax: _fmax, np.isclose: _numpy_isclose,
+})  # fmt: skip
+
+LIBRARY: Mapping[Any, Callable[..., Any]] = MappingProxyType({
+    **NUMPY_LIBRARY,
+    math.degrees: _math_degrees, math.radians: _math_radians, math.isclose: _math_isclose,
 })  # fmt: skip

@@ -18,6 +18,7 @@ __all__ = [
     "assigned_names",
     "dotted",
     "free_paths",
+    "local_paths",
     "names_assigned_in",
     "nested_functions",
     "parameter_names",
@@ -99,6 +100,20 @@ def free_paths(node: FunctionNode, bound: str | None, inside: str | None) -> tup
     search = _Search(inside)
     search.scope(node, frozenset(), bound)
     return tuple(search.paths)
+
+
+def local_paths(node: FunctionNode, inside: str | None, free: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the attributes that a function reads from names of its own, ``xp.exp`` of ``xp``."""
+    found: dict[Path, None] = {}
+    waiting: list[ast.AST] = body_of(node)
+    while waiting:
+        part = waiting.pop()
+        path = dotted(part, inside)
+        if path is None:
+            waiting += ast.iter_child_nodes(part)
+        elif len(path) > 1 and path not in free:
+            found[path[1:]] = None
+    return tuple(sorted(found))
 
 
 @dataclass

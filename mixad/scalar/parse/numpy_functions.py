@@ -12,7 +12,7 @@ import numpy as np
 
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.handlers import Arguments, Handler, numbers
+from mixad.scalar.parse.handlers import Arguments, Handler, numbers, strong
 from mixad.scalar.parse.values import Object, Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64
@@ -60,7 +60,8 @@ def _clip(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
             f"`{ast.unparse(node.func)}` takes a number and its bounds",
             "np.clip(x, low, high)",
         )
-    result = frame.as_scalar(given["a"], node)
+    # NumPy calls a method of it, so that a Python number becomes an array.
+    result = frame.as_scalar(strong(frame, node, given["a"]), node)
     for bound, op in (("a_min", "maximum"), ("a_max", "minimum")):
         value = given.get(bound, Object(None))
         if not (isinstance(value, Object) and value.value is None):

@@ -115,7 +115,7 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
     if typed.weak and typed.type == I64 and name in OPS:
         return python_integer(frame, node, name, scalars)
     atoms = converted(frame, node, scalars, typed)
-    if typed.weak and op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
+    if op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
         return _known(frame, name, atoms, typed)
     return Scalar(frame.builder.op(name, *atoms), typed.weak)
 
@@ -136,10 +136,10 @@ def python_integer(
 
 
 def _known(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
-    """Compute a function of Python constants (``math.log(2.0)``) now, as Python would."""
+    """Compute a function of constants (``math.log(2.0)``) now, as Python would."""
     numbers = tuple(a.type.dtype.type(a.value) for a in atoms if isinstance(a, Const))
     type_ = BOOL if BY_NAME[name].result == "bool" else typed.type
-    return Scalar(frame.builder.const(evaluate(name, numbers, type_).item(), type_), True)
+    return Scalar(frame.builder.const(evaluate(name, numbers, type_).item(), type_), typed.weak)
 
 
 def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -26,10 +27,12 @@ from mixad.scalar.parse.info import (
     FunctionInfo,
     Missing,
     function_info,
+    is_constant,
     op_name,
     unwrapped,
 )
 from mixad.scalar.parse.library import LIBRARY
+from mixad.scalar.parse.names import Path
 from mixad.scalar.types import ALL_TYPES
 
 __all__ = [
@@ -65,6 +68,8 @@ _BY_IDENTITY = (
 )
 _BY_VALUE = (str, Enum)
 """Types of objects that are compared when a function is compiled."""
+_HOLDERS = (types.ModuleType, type)
+"""Types of what functions read attributes of that is compared by identity."""
 
 
 def scalar_argument(value: object) -> Argument | None:
@@ -201,6 +206,15 @@ class FunctionSource:
         return tuple(bound.arguments.values())[len(skipped) :]
 
     @property
+    def needs_instance(self) -> bool:
+        """Whether the function may be a method that is not bound: ``A.f``, a property's."""
+        return self.info.inside is not None and self.instance is MISSING
+
+    def takes_instance(self, value: object) -> bool:
+        """Whether a value is an instance of the class around the function."""
+        return any(kind.__name__ == self.info.inside for kind in type(value).__mro__)
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters; those of a bound method without the first."""
         names = self.info.parameters
@@ -255,6 +269,11 @@ class Snapshot:
         Type information of captured arrays and tracers, by address.
     functions : dict
         Index in ``sources`` of each helper, by its address.
+    constants : set
+        Addresses of mathematical constants of modules.
+    attributes : dict
+        Addresses of what may be read from modules and objects that functions get as arguments, by
+        the object's id and the attributes: at the end of the row in which the object is.
     """
 
     sources: list[FunctionSource]
@@ -263,6 +282,7 @@ class Snapshot:
     arguments: dict[Address, Argument] = field(default_factory=dict)
     functions: dict[Address, int] = field(default_factory=dict)
     constants: set[Address] = field(default_factory=set)
+    attributes: dict[tuple[int, Path], Address] = field(default_factory=dict)
 
     def value(self, address: Address) -> Any:
         """Return the value at an address."""
@@ -301,10 +321,24 @@ class _Taker:
         self.describe = describe
         self.indices: dict[tuple[int, int], int] = {}
         self.objects: dict[int, int] = {}
+        self.holders: dict[int, tuple[int, Any]] = {}
+        self.read: set[Address] = set()
 
     def run(self) -> Snapshot:
+        parts = self.parts_from(0)
+        while self.holders:
+            known = len(self.snapshot.sources)
+            parts += self.attributes()
+            if len(self.snapshot.sources) == known:
+                break
+            parts += self.parts_from(known)
+        self.snapshot.key = tuple(parts)
+        return self.snapshot
+
+    def parts_from(self, start: int) -> list[Hashable]:
+        """Read what functions read from outside; return their part of the key."""
         parts: list[Hashable] = []
-        for i, source in enumerate(self.snapshot.sources):  # grows on the way
+        for i, source in islice(enumerate(self.snapshot.sources), start, None):  # grows on the way
             values = source.read()
             self.snapshot.rows.append(values)
             for j, value in enumerate(values):
@@ -314,8 +348,41 @@ class _Taker:
                 if source.in_module(j):
                     self.snapshot.constants.add((i, j))
                     parts.append(repr(values[j]))
-        self.snapshot.key = tuple(parts)
-        return self.snapshot
+        return parts
+
+    def hold(self, value: Any, address: Address) -> None:
+        """Note a module or an object that may be an argument of a function.
+
+        What is read from one is none: chains of objects may have no end.
+        """
+        if len(address) == 2 and address not in self.read:
+            self.holders.setdefault(id(value), (address[0], value))
+
+    def attributes(self) -> list[Hashable]:
+        """Read what functions may read from the modules and objects that they get as arguments."""
+        parts: list[Hashable] = []
+        paths = {p: None for s in self.snapshot.sources for p in s.info.local_paths}
+        for number, (row, holder) in self.holders.items():
+            for path in paths:
+                if (number, path) not in self.snapshot.attributes:
+                    parts.append(self.attribute(row, holder, path))
+        return parts
+
+    def attribute(self, row: int, holder: Any, path: Path) -> Hashable:
+        """Read one attribute; return its part of the key."""
+        value = holder
+        for name in path:
+            value = getattr(value, name, MISSING)
+        values = cast("list[Any]", self.snapshot.rows[row])
+        address = row, len(values)
+        values.append(value)
+        self.snapshot.attributes[id(holder), path] = address
+        self.read.add(address)
+        known = _SCALARS.get(type(value))
+        if known and type(holder) is types.ModuleType and is_constant(path):
+            self.snapshot.constants.add(address)
+            return repr(value)
+        return known[0] if known else self.key_of(value, address)
 
     def key_of(self, value: Any, address: Address) -> Hashable:
         kind = type(value)
@@ -326,6 +393,8 @@ class _Taker:
         if kind in _BY_IDENTITY:
             if value in LIBRARY:
                 return self.key_of_function(LIBRARY[value], address)
+            if kind in _HOLDERS:
+                self.hold(value, address)
             return cast(Hashable, value)
         if kind is types.FunctionType:
             return self.key_of_function(value, address)
@@ -336,13 +405,15 @@ class _Taker:
                 return argument
         if unwrapped(value) is not None:
             return self.key_of_function(value, address)
-        return Identity(value) if isinstance(value, _BY_VALUE) else self.key_of_object(value)
+        by_value = isinstance(value, _BY_VALUE)
+        return Identity(value) if by_value else self.key_of_object(value, address)
 
-    def key_of_object(self, value: Any) -> Hashable:
+    def key_of_object(self, value: Any, address: Address) -> Hashable:
         """Number what is not compiled in the order of discovery: it is asked only if it is another.
 
         The snapshot holds all values, so no id is used twice.
         """
+        self.hold(value, address)
         return (object, self.objects.setdefault(id(value), len(self.objects)))
 
     def key_of_tuple(self, value: tuple[Any, ...], address: Address) -> Hashable:
@@ -357,7 +428,7 @@ class _Taker:
         try:
             source = read_function(value)
         except KernelSyntaxError:  # refused, with its reason, where it is called
-            return self.key_of_object(value)
+            return self.key_of_object(value, address)
         which = (id(source.function), id(source.instance))
         index = self.indices.get(which)
         if index is None:

@@ -44,6 +44,11 @@ class SourceText:
         """Return the line on which a node starts."""
         return Line(self.filename, node.lineno, self.text(node.lineno))
 
+    def span(self, node: Located) -> Line:
+        """Return the line on which a node starts, and where in it the node is."""
+        place = self.locate(node)
+        return Line(self.filename, node.lineno, place.text, place.column, place.end_column)
+
     def locate(self, node: Located) -> SourceLocation:
         """Return the span of a node within its first line, in characters."""
         text = self.text(node.lineno)
