@@ -5,6 +5,7 @@ kernels: `grad`, `value_and_grad`, `vjp` and `value_and_vjp` backward, `jvp` and
 forward, `jacobian` and `hessian` either way.  `stop_gradient` takes a value out of them;
 `checkpoint`, `custom_vjp` and `custom_jvp` say how a function is differentiated, `check_grads`
 whether rightly.
+`tape` shows what a call records.
 `namespace_of` has the array API standard's functions for them.  `special` has functions to call in
 kernels, `errors` what may be raised, `pytree` the containers that arguments may be.
 """
@@ -19,6 +20,7 @@ from mixad.forward import jvp, linearize
 from mixad.gradient_check import check_grads
 from mixad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from mixad.namespace.module import namespace_of
+from mixad.recording import tape
 from mixad.scalar.dual import DualChunk
 from mixad.version import __version__
 
@@ -44,6 +46,7 @@ __all__ = [
     "pytree",
     "special",
     "stop_gradient",
+    "tape",
     "value_and_grad",
     "value_and_vjp",
     "vjp",

@@ -220,4 +220,5 @@ def _shielded(g: Any) -> Any:
 
 
 def _held(leaf: Any, levels: frozenset[Level], rule: CallRule, index: int) -> Any:
-    return kept(leaf, levels, rule, index) if is_array(leaf) else leaf
+    is_read = isinstance(leaf, Tracer) or is_array(leaf)
+    return kept(leaf, levels, rule, index) if is_read else leaf

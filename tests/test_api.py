@@ -487,6 +487,7 @@ def test_a_tracer_that_outlives_its_transform_raises() -> None:
     for use in (
         lambda t: t + 1.0, bool, lambda t: t > 0, lambda t: t.sum(), lambda t: t[0], list,
         lambda t: t.T, lambda t: X @ t, lambda t: X * t, np.sin, kernel, np.zeros_like,
+        lambda t: t.__setitem__(0, 1.0),
         mixad.grad(lambda x: x.sum()), mixad.stop_gradient, pullback, lambda t: 1.0 in t,
         lambda t: mixad.grad(lambda x: (x * t).sum())(X),
         lambda t: mixad.grad(lambda x: t.sum())(X),
@@ -497,15 +498,6 @@ def test_a_tracer_that_outlives_its_transform_raises() -> None:
             use(kept[0])
     assert kept[0].shape == (3,)
     assert "inside=grad" in repr(kept[0])
-
-
-def test_assignment_is_refused_with_a_hint() -> None:
-    def f(x: Any) -> Any:
-        x[0] = 1.0
-        return x.sum()
-
-    with pytest.raises(TracerError, match="build the new array from its parts"):
-        mixad.grad(f)(X)
 
 
 def test_libraries_are_not_mixed() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
+from mixad.namespace.assignment import replace, setitem
 from mixad.namespace.elementwise import (
     as_numpy_gives,
     as_operand,
@@ -18,14 +19,15 @@ from mixad.namespace.elementwise import (
     is_operand,
     power,
 )
-from mixad.namespace.indexing import getitem
+from mixad.namespace.indexing import getitem, view_key
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, namespace_over
 from mixad.namespace.spelling import Spelling
 from mixad.namespace.spellings import NUMPY, TORCH, spelling_of
 from mixad.namespace.statistical import total
-from mixad.tape.tracer import Tracer, plain, retire
+from mixad.tape.memory import share, unshared
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["ArrayTracer"]
 
@@ -66,22 +68,16 @@ def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
 
 
 def _in_place(symbol: str, compute: _Method) -> _Method:
-    """Arrays are not changed, for views of them would have to change too; numbers are bound anew.
+    """Let the tracer, under all its names, stand for the result.
 
-    A 0-d NumPy result is a scalar, which is bound anew.  Of other libraries it is an array that
-    may have further names: using it under one of those raises.
+    Of NumPy and Python, numbers are bound anew: other names keep the number they stand for.
     """
 
     def method(self: Any, other: Any) -> Any:
-        if self.ndim:
-            raise TracerError(
-                f"x {symbol}= y would change an array that is being differentiated in place: "
-                f"write x = x {symbol} y"
-            )
         result = compute(self, other)
-        if self.cell.library is not arrays.NUMPY:
-            retire(self)
-        return result
+        if not self.ndim and self.cell.library is arrays.NUMPY:
+            return result
+        return replace(self, symbol, result)
 
     return method
 
@@ -128,7 +124,11 @@ class ArrayTracer(Tracer):
         return elementwise("neg", self)
 
     def __pos__(self) -> Any:
-        return self
+        return self.__copy__()
+
+    def __copy__(self) -> Any:
+        own = unshared(self)
+        return share(own, self) if self.cell.library.name == "torch" else own
 
     def __abs__(self) -> Any:
         return elementwise("abs", self)
@@ -182,7 +182,12 @@ class ArrayTracer(Tracer):
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     def __getitem__(self, key: Any) -> Any:
-        return getitem(self, key)
+        part = getitem(self, key)
+        found = view_key(self, part, key)
+        return part if found is None else share(part, self, found)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        setitem(self, key, value)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
@@ -203,12 +208,12 @@ class ArrayTracer(Tracer):
     @property
     def T(self) -> Any:  # noqa: N802
         """The array with its axes in reverse order."""
-        return permute_dims(self)
+        return share(permute_dims(self), self)
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """The array with its last two axes exchanged."""
-        return matrix_transpose(self)
+        return share(matrix_transpose(self), self)
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
         """Return the elements in another shape, given as a tuple or as several numbers."""
@@ -244,7 +249,8 @@ _INSTEAD = {
     **dict.fromkeys(("ravel", "flatten"), "x.reshape(-1)"),
     **dict.fromkeys(("view", "view_as", "squeeze", "unflatten"), "x.reshape(shape)"),
     **dict.fromkeys(("dim", "ndimension"), "x.ndim"),
-    **dict.fromkeys(("clone", "copy", "contiguous", "conj"), "x itself: nothing changes it"),
+    **dict.fromkeys(("clone", "copy"), "x * 1"),
+    **dict.fromkeys(("contiguous", "conj"), "x itself"),
     **dict.fromkeys(("dot", "mm", "mv", "bmm"), "x @ y"),
     **dict.fromkeys(("float", "double", "half", "type"), "x.astype(dtype)"),
     "nelement": "x.numel()",
@@ -267,7 +273,7 @@ def _no_attribute(library: Library, name: str) -> str:
     """Return why an attribute is not there, and what to do where arrays of the library have it."""
     instead = _INSTEAD.get(name)
     if instead is None and name.endswith("_") and hasattr(_array_class(library), name):
-        instead = "x = x + y and the like: arrays that are differentiated are not changed in place"
+        instead = "x += y and the like, or x[...] = y"
     if instead is not None:
         return f"{name!r} of a value that is being differentiated is not available: use {instead}"
     if hasattr(_array_class(library), name):

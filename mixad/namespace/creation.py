@@ -10,6 +10,7 @@ from mixad.errors import TracerError
 from mixad.namespace.data_types import astype, of_one_type
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.joining import broadcast_to, stack
+from mixad.tape.memory import unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer, plain
 
@@ -28,7 +29,7 @@ def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None 
     device : object, optional
         That of the arrays, or None: nothing is moved.
     copy : bool, optional
-        Without a meaning for what is traced: it is never written to.
+        Whether a traced array is copied; otherwise it is returned as it is.
 
     Returns
     -------
@@ -46,7 +47,9 @@ def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None 
             f"asarray(device={device!r}) of a value on {array.device!r} that is being "
             "differentiated is not available: move the arguments of the transform"
         )
-    return array if dtype is None else astype(array, dtype)
+    if dtype is not None:
+        return astype(array, dtype, copy=bool(copy))
+    return unshared(array) if copy else array
 
 
 def _first(x: Any) -> Tracer | None:

@@ -11,6 +11,7 @@ from mixad.namespace.elementwise import convert
 from mixad.namespace.promotion import promoted
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import ScalarType
+from mixad.tape.memory import unshared
 from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 
@@ -27,7 +28,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
     dtype : dtype
         Of the array's library, or what that takes for one.
     copy : bool
-        Without a meaning for what is traced: it is never written to.
+        Whether an array of that dtype is copied; otherwise it is returned as it is.
 
     Returns
     -------
@@ -39,7 +40,9 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
     target = scalar_type_of(dtype)
     if not target.is_float:
         return xp.astype(plain(x), dtype)
-    return x if target == scalar_type_of(x.dtype) else convert(x, target)
+    if target == scalar_type_of(x.dtype):
+        return unshared(x) if copy else x
+    return convert(x, target)
 
 
 def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:

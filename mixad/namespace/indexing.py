@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_writeable_array
 
-from mixad.backends.arrays import is_array, library_of
+from mixad.backends.arrays import NUMPY, is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
 
-__all__ = ["gather", "getitem", "part_along", "positions_of", "scatter_add", "take",
-           "take_along_axis"]  # fmt: skip
+__all__ = ["basic_axes", "basic_key", "gather", "getitem", "is_selection", "part_along",
+           "positions_of", "scatter_add", "take", "take_along_axis", "view_key"]  # fmt: skip
 
 _Key = tuple[Any, ...]
 
@@ -44,9 +44,21 @@ def getitem(x: Any, key: Any) -> Any:
         For keys of other types, floats that are differentiated among them.
     """
     keys = key if isinstance(key, tuple) else (key,)
-    if any(map(_is_selection, keys)):
+    if any(map(is_selection, keys)):
         return gather(x, positions_of(x)[key])
-    return apply_rule(_GETITEM, x, key=tuple(map(_basic, keys)))
+    return apply_rule(_GETITEM, x, key=tuple(map(basic_key, keys)))
+
+
+def view_key(x: Tracer, part: Any, key: Any) -> Any:
+    """Return the key of ``part = x[key]`` if that is a view, None if it is a copy.
+
+    Arrays select copies, and so do whole numbers where NumPy returns a scalar.
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    if not isinstance(part, Tracer) or any(map(is_selection, keys)):
+        return None
+    is_number = not part.shape and x.cell.library is NUMPY and Ellipsis not in keys
+    return None if is_number else tuple(map(basic_key, keys))
 
 
 def part_along(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
@@ -144,16 +156,19 @@ _SCATTER_ADD = Rule(
 
 
 def _add_at(whole: Any, g: Any, key: _Key) -> bool:
-    if not is_writeable_array(whole):
+    if isinstance(whole, Tracer):
+        whole[key] = whole[key] + g  # type: ignore[index]  # the array object is imported later
+        return True
+    if isinstance(g, Tracer) or not is_writeable_array(whole):
         return False
-    part = whole[_axes(key)]
+    part = whole[basic_axes(key)]
     part += library_of(g).xp.reshape(g, part.shape)
     if not part.ndim:  # of NumPy a scalar, which is no view
-        whole[_axes(key)] = part
+        whole[basic_axes(key)] = part
     return True
 
 
-def _axes(key: _Key) -> _Key:
+def basic_axes(key: _Key) -> _Key:
     """Return a basic key without new axes: the standard assigns to none."""
     axes = tuple(k for k in key if k is not None)
     return axes if Ellipsis in axes else (*axes, Ellipsis)
@@ -172,6 +187,7 @@ _GETITEM = Rule(
     add_into=_add_at,
     shape=shape_of_view(_view),
     is_view=True,
+    is_part=True,
 )
 
 
@@ -184,7 +200,7 @@ def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
     whole = xp.zeros(shape, dtype=g.dtype, device=device(g))
     if not is_writeable_array(whole):
         return _gathered(xp, g, shape, key)
-    axes = _axes(key)
+    axes = basic_axes(key)
     whole[axes] = xp.reshape(g, whole[axes].shape)
     return whole
 
@@ -215,7 +231,7 @@ _PLACE = Rule(
 )
 
 
-def _is_selection(key: Any) -> bool:
+def is_selection(key: Any) -> bool:
     """Whether a key selects by an array, or by what a library takes for one."""
     if type(key) in _BASIC:
         return False
@@ -227,7 +243,14 @@ def _is_selection(key: Any) -> bool:
 _BASIC = frozenset((int, slice, type(None), type(...)))
 
 
-def _basic(key: Any) -> Any:
+def basic_key(key: Any) -> Any:
+    """Return a key that selects by no array, whole numbers as those of Python.
+
+    Raises
+    ------
+    TracerError
+        For keys of other types.
+    """
     if key is None or key is Ellipsis or isinstance(key, slice):
         return key
     if not isinstance(key, bool):

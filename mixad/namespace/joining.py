@@ -14,6 +14,7 @@ from mixad.namespace.data_types import of_one_type
 from mixad.namespace.indexing import gather, part_along, positions_of
 from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape
 from mixad.tape import broadcasting
+from mixad.tape.memory import gives_views, share, unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
@@ -21,6 +22,7 @@ __all__ = ["broadcast_arrays", "broadcast_to", "concat", "meshgrid", "repeat", "
            "unstack"]  # fmt: skip
 
 
+@gives_views
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     """Return a view of an array in a larger shape."""
     lengths = shape if isinstance(shape, Sequence) else (shape,)
@@ -30,7 +32,7 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
 def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
     """Return views of arrays in the shape that theirs broadcast to."""
     shape = np.broadcast_shapes(*(tuple(x.shape) for x in arrays))
-    return tuple(broadcasting.broadcast_to(x, shape) for x in arrays)
+    return tuple(share(broadcasting.broadcast_to(x, shape), x) for x in arrays)
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
@@ -50,7 +52,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
         reshape(x, [-1 if a == axis else 1 for a in range(len(arrays))])
         for x, axis in zip(arrays, axes, strict=True)
     ]
-    return broadcast_arrays(*along)
+    return tuple(map(unshared, broadcast_arrays(*along)))
 
 
 def concat(arrays: Sequence[Any], *, axis: int | None = 0) -> Any:
@@ -109,6 +111,7 @@ def stack(arrays: Sequence[Any], *, axis: int = 0) -> Any:
     return concat([expand_dims(x, axis=axis) for x in arrays], axis=axis)
 
 
+@gives_views
 def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
     """Return the parts of an array along an axis, without it."""
     (axis,) = normalized_axes(axis, x.ndim)

@@ -18,6 +18,7 @@ from mixad.namespace.manipulation import (
 )
 from mixad.namespace.statistical import total
 from mixad.tape.broadcasting import sum_to
+from mixad.tape.memory import gives_views
 from mixad.tape.node import Rule, apply_rule, library_beside
 
 __all__ = ["cross", "diagonal", "dot", "matmul", "outer", "tensordot", "trace", "vecdot"]
@@ -147,6 +148,7 @@ def cross(x: Any, y: Any, *, axis: int = -1) -> Any:
     return elementwise("sub", elementwise("mul", x1, y2), elementwise("mul", x2, y1))
 
 
+@gives_views
 def diagonal(x: Any, *, offset: int = 0) -> Any:
     """Return the diagonals of matrices, or those so far above them."""
     return gather(x, library_beside(x).xp.linalg.diagonal(positions_of(x), offset=offset))

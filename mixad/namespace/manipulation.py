@@ -10,12 +10,14 @@ from typing import Any
 from numpy.exceptions import AxisError
 
 from mixad.errors import TracerError
+from mixad.tape.memory import gives_views
 from mixad.tape.node import Rule, apply_rule, shape_of_view
 
 __all__ = ["expand_dims", "flip", "matrix_transpose", "moveaxis", "normalized_axes", "permute_dims",
            "reshape", "roll", "squeeze"]  # fmt: skip
 
 
+@gives_views
 def reshape(
     x: Any, shape: int | Sequence[int], *, order: str = "C", copy: bool | None = None
 ) -> Any:
@@ -71,6 +73,7 @@ _RESHAPE = Rule(
 )
 
 
+@gives_views
 def permute_dims(x: Any, axes: Sequence[int] | None = None) -> Any:
     """Return ``x`` with its axes in another order; in reverse order for None."""
     if axes is None:
@@ -88,6 +91,7 @@ _PERMUTE_DIMS = Rule(
 )
 
 
+@gives_views
 def matrix_transpose(x: Any) -> Any:
     """Return ``x`` with its last two axes exchanged."""
     if x.ndim < 2:
@@ -95,6 +99,7 @@ def matrix_transpose(x: Any) -> Any:
     return permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
+@gives_views
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """Return ``x`` with axes at other places, the rest in their order.
 
@@ -112,6 +117,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return permute_dims(x, order)
 
 
+@gives_views
 def expand_dims(x: Any, *, axis: int | Sequence[int] = 0) -> Any:
     """Return ``x`` with new axes of length 1, at these places of the result."""
     count = len(axis) if isinstance(axis, Sequence) else 1
@@ -120,6 +126,7 @@ def expand_dims(x: Any, *, axis: int | Sequence[int] = 0) -> Any:
     return reshape(x, [1 if a in new else next(lengths) for a in range(x.ndim + count)])
 
 
+@gives_views
 def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
     """Return ``x`` without some axes of length 1, without all of them for None.
 
@@ -138,6 +145,7 @@ def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
     return reshape(x, [n for a, n in enumerate(x.shape) if a not in axes])
 
 
+@gives_views
 def flip(x: Any, *, axis: int | Sequence[int] | None = None) -> Any:
     """Return ``x`` with the elements along some axes in reverse order, along all for None."""
     return apply_rule(_FLIP, x, axis=normalized_axes(axis, x.ndim))

@@ -157,7 +157,7 @@ def _function(
                 return base(*args, **kwargs)
             if recorded is None:
                 raise TracerError(missing(f"{called}()"))
-            result = recorded.evaluate(*args, **kwargs)
+            result = recorded(*args, **kwargs)
             return as_numpy_gives(result) if library is NUMPY else result
 
     function.__name__ = name.rpartition(".")[2]

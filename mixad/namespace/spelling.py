@@ -12,6 +12,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.errors import TracerError
+from mixad.tape.memory import noted
 from mixad.tape.tracer import plain
 
 __all__ = ["Function", "Spelling", "function_of", "missing"]
@@ -34,6 +35,11 @@ class Function:
     evaluate: Callable[..., Any]
     parameters: tuple[str, ...]
     renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns; results that share memory with arguments know it."""
+        result = self.evaluate(*args, **kwargs)
+        return noted(self.evaluate, result, (*args, *kwargs.values()))
 
     @cached_property
     def taken(self) -> frozenset[str]:
@@ -99,7 +105,7 @@ class Spelling:
         found = self.functions.get(name)
         if found is None:
             raise TracerError(missing(called))
-        return found.evaluate(**self._bound(called, found, args, kwargs))
+        return found(**self._bound(called, found, args, kwargs))
 
     def has_method(self, name: str) -> bool:
         """Whether the table has what a method of arrays does."""
@@ -111,7 +117,7 @@ class Spelling:
         array, *rest = args
         if found.parameters[1:2] in _SEVERAL and rest and isinstance(rest[0], (int, np.integer)):
             args = (array, tuple(rest))
-        return found.evaluate(**self._bound(f"{name}()", found, args, kwargs))
+        return found(**self._bound(f"{name}()", found, args, kwargs))
 
     def _bound(
         self, called: str, found: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]

@@ -28,8 +28,8 @@ class _Locked:
         self.writable: list[_NumpyArray] = []
 
     def lock(self, array: _NumpyArray) -> None:
-        """Lock one more of them, if it is not."""
-        if array.flags.writeable:
+        """Lock one more of them, if it is not and can be unlocked."""
+        if array.flags.writeable and _owns(array):
             array.flags.writeable = False
             self.writable.append(array)
 
@@ -37,6 +37,16 @@ class _Locked:
         """Let all of them be as they were; the owner, which views follow, is the first."""
         for array in self.writable:
             array.flags.writeable = True
+
+
+def _owns(array: _NumpyArray) -> bool:
+    """Whether the memory is NumPy's own; only that may be made writable again.
+
+    The results of kernels have memory that is lent; they are compared when they are read.
+    """
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array.base is None
 
 
 class Locks:

@@ -28,7 +28,7 @@ from mixad.tape.tracer import Origin, check_mode
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["kernel_prepared", "make"]
+__all__ = ["kernel_members", "kernel_prepared", "make"]
 
 _CHEAP = 20
 """Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
@@ -48,7 +48,7 @@ def make(root: Pending) -> None:
 
 def kernel_prepared(root: KernelNode) -> tuple[list[Pending], Callable[[], None]]:
     """Return what has to be made before a node, and what makes it: see `Pending`."""
-    members = _with_ancestors(root)
+    members = kernel_members(root)
     return _pending_leaves(members), partial(_run, members)
 
 
@@ -155,7 +155,7 @@ def _keep_for_others(members: Sequence[KernelNode]) -> None:
                     node.keep(output)
 
 
-def _with_ancestors(root: KernelNode) -> list[KernelNode]:
+def kernel_members(root: KernelNode) -> list[KernelNode]:
     """Return a pending node and the pending nodes before it that are made in its kernel.
 
     Each comes after those whose results it reads.  An ancestor is fused if it is computed over

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from mixad.backends.arrays import Array, Library, as_array, library_of
 from mixad.errors import TracerError
+from mixad.tape.buffer import Buffer, buffer_of, copied
 from mixad.tape.cell import Cell, Kind, Pending
 from mixad.tape.making import make
 from mixad.tape.tracer import (
@@ -152,6 +153,9 @@ class Rule:
         of the argument, is the shape of the value.  Then this waits until someone asks for it.
     is_view : bool
         Whether the value is a view: it need not wait for its own sake, only for a pending argument.
+    is_part : bool
+        Whether it may be a small part of the argument: then it is copied out of an array that is
+        still being written to.
     """
 
     name: str
@@ -163,12 +167,26 @@ class Rule:
     add_into: Callable[..., bool] | None = None
     shape: Callable[..., tuple[int, ...]] | None = None
     is_view: bool = False
+    is_part: bool = False
 
     def waits_for(self, arguments: Sequence[Any]) -> bool:
         """Whether the value for some arguments is made when someone asks for it."""
         if self.shape is None or not isinstance(arguments[0], Tracer):
             return False
-        return not self.is_view or arguments[0].cell.pending is not None
+        pending = arguments[0].cell.pending
+        if self.is_part and isinstance(pending, Buffer):
+            return False
+        return not self.is_view or pending is not None
+
+    def value(self, library: Library, arguments: Sequence[Any], static: Mapping[str, Any]) -> Array:
+        """Return the value for some arguments."""
+        if self.is_part and isinstance(arguments[0], Tracer):
+            check_alive(arguments[0])
+            array = buffer_of(arguments[0].cell)
+            if array is not None:
+                part = self.evaluate(library.xp, array, **static)
+                return copied(part, arguments[0].cell.kind)
+        return self.evaluate(library.xp, *map(plain, arguments), **static)
 
     def argument(self, index: int) -> str:
         """Return what an argument is called in messages."""
@@ -287,7 +305,7 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     if rule.waits_for(arguments):
         return _waiting(rule, arguments[0], static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
-    value = rule.evaluate(library.xp, *map(plain, arguments), **static)
+    value = rule.value(library, arguments, static)
     if not tracers:
         return value
     parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
@@ -308,7 +326,7 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
     assert rule.shape is not None
     shape = rule.shape(cell.library.xp, cell.shape, **static)
     result = Result(tuple(shape), cell.kind, cell.device)
-    held = (tracer,) if any(rule.reads) else (_shaped(tracer),)
+    held = (kept(tracer, origin.levels, rule, 0) if any(rule.reads) else _shaped(tracer),)
     node = RuleNode(rule, held, static, (origin,), result)
     return type(tracer)(node.wait(cell, origin.levels), Origin(node, 0, origin.levels))
 

@@ -6,7 +6,7 @@ a kernel or calls a rule, and adds into the cotangents of what it reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -17,9 +17,10 @@ from mixad.tape.fusion import value_of
 from mixad.tape.gradient_plan import GradientPlan
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import PulledNode, RuleNode
+from mixad.tape.node import Cotangents, PulledNode, RuleNode
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Tracer, outside
+from mixad.tape.writing import WriteNode, owned
 
 __all__ = ["Cotangent", "KernelStep", "NodeStep", "Pass", "Place", "Step",
            "argument_outside"]  # fmt: skip
@@ -33,6 +34,18 @@ class Cotangent(NamedTuple):
 
     value: Any
     fresh: bool
+
+
+class Parts(NamedTuple):
+    """Cotangents of parts of one value: what read each of them, and how many elements there are."""
+
+    read: list[tuple[RuleNode, Any]]
+    size: int
+
+
+def _sum(first: Any, second: Any) -> Any:
+    """A tracer comes first: not every library leaves `array + tracer` to the tracer."""
+    return second + first if isinstance(second, Tracer) else first + second
 
 
 class Pass:
@@ -49,15 +62,18 @@ class Pass:
     ----------
     found : dict
         By the number of a node and the index of an output: the cotangent so far.
+    parts : dict
+        By the number of a write: the cotangents of parts of its value, which wait for the whole.
     """
 
-    __slots__ = ("found", "is_inner", "level", "nodes")
+    __slots__ = ("found", "is_inner", "level", "nodes", "parts")
 
     def __init__(self, level: Level, trace: Trace) -> None:
         self.level = level
         self.nodes = trace.nodes
         self.is_inner = trace.is_inner
         self.found: dict[int, dict[int, Cotangent]] = {}
+        self.parts: dict[int, Parts] = {}
 
     def add(self, place: Place, value: Any, fresh: bool) -> None:
         """Add a cotangent to what an output has; a smaller one broadcasts."""
@@ -65,11 +81,34 @@ class Pass:
         found = self.found.setdefault(number, {})
         known = found.get(output)
         if known is not None:
-            # A tracer comes first: not every library leaves `array + tracer` to the tracer.
-            first, second = known.value, value
-            value = second + first if isinstance(second, Tracer) else first + second
-            fresh = True
+            value, fresh = _sum(known.value, value), True
         found[output] = Cotangent(value, fresh)
+
+    def add_part(self, number: int, reader: RuleNode, g: Any) -> None:
+        """Add the cotangent of a part of what was written, when that of the whole is there.
+
+        A loop that writes an array and reads it has many versions of it with a few parts each,
+        and one array for the cotangents of all of them.
+        """
+        parts = self.parts.setdefault(number, Parts([], 0))
+        parts.read.append((reader, g))
+        parts = self.parts[number] = parts._replace(size=parts.size + math.prod(g.shape))
+        self.found.setdefault(number, {})
+        if parts.size > math.prod(self.nodes[number].results[0].shape):
+            self.found[number][0] = self.whole(number)
+
+    def whole(self, number: int) -> Cotangent:
+        """Return the cotangent of what was written, with those of its parts."""
+        node: WriteNode = self.nodes[number]
+        known = self.found[number].get(0)
+        for reader, g in self.parts.pop(number, Parts([], 0)).read:
+            if known is not None and not known.fresh:
+                known = Cotangent(owned(known.value, node.results[0]), True)
+            if known is None or not reader.pull_into(known.value, g):
+                (part,) = reader.pullback([g], self.level)
+                known = Cotangent(part if known is None else _sum(known.value, part), True)
+        assert known is not None
+        return known
 
     def argument(self, place: Place) -> Any:
         """Return an argument of a kernel node, as the transforms around the level see it."""
@@ -184,27 +223,37 @@ class NodeStep:
     def run(self, under_way: Pass) -> None:
         """Call the node's pullback."""
         node: PulledNode = under_way.nodes[self.number]
+        gradients = self._gradients(under_way, node)
         under_way.nodes[self.number] = None
-        found = under_way.found.pop(self.number)
-        cotangents: Sequence[Any] = [
-            found[i].value if i in found else None for i in range(max(found) + 1)
-        ]
-        if isinstance(node, RuleNode):
-            g = broadcast_to(cotangents[0], node.results[0].shape)
-            if self._added(under_way, node, g):
-                return
-            cotangents = [g]
-        gradients = node.pullback(cotangents, under_way.level)
         for place, gradient in zip(self.targets, gradients, strict=True):
             if place is not None and gradient is not None:
                 under_way.add(place, gradient, node.fresh)
 
+    def _gradients(self, under_way: Pass, node: PulledNode) -> Cotangents:
+        """Return the cotangents of the parents; None for those that have been added."""
+        if isinstance(node, WriteNode):
+            value, fresh = under_way.whole(self.number)
+            del under_way.found[self.number]
+            is_own = fresh and tuple(value.shape) == node.results[0].shape
+            g = value if is_own else owned(value, node.results[0])
+            return node.pull_owned(g, under_way.level)
+        found = under_way.found.pop(self.number)
+        cotangents = [found[i].value if i in found else None for i in range(max(found) + 1)]
+        if isinstance(node, RuleNode):
+            cotangents = [broadcast_to(cotangents[0], node.results[0].shape)]
+            if self._added(under_way, node, cotangents[0]):
+                return (None,)
+        return node.pullback(cotangents, under_way.level)
+
     def _added(self, under_way: Pass, node: RuleNode, g: Any) -> bool:
-        """Add to the cotangent that the argument has already, in place, if that can be done."""
-        if node.rule.add_into is None:
+        """Add to the cotangent that the argument has already, in place, or let that wait."""
+        if node.rule.add_into is None or self.targets[0] is None:
             return False
-        (place,) = self.targets
-        known = None if place is None else under_way.found.get(place[0], {}).get(place[1])
+        number, output = self.targets[0]
+        if isinstance(under_way.nodes[number], WriteNode):
+            under_way.add_part(number, node, g)
+            return True
+        known = under_way.found.get(number, {}).get(output)
         if known is None or not known.fresh or isinstance(known.value, Tracer):
             return False
         is_whole = tuple(known.value.shape) == tuple(node.arguments[0].shape)

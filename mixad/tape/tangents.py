@@ -24,6 +24,7 @@ from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
 from mixad.tape.schedule import argument_outside
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
+from mixad.tape.writing import WriteNode, pushed_write
 
 __all__ = ["Dual", "Tangents", "carry_forward"]
 
@@ -99,10 +100,12 @@ class _Forward:
         self._seeds = seeds
         self._zero: Tangents = (None,) * len(next(iter(seeds.values()), ()))
         self._found: dict[int, Callable[[int], Dual]] = {}
+        self._waiting = trace.consumers.copy()
 
     def visit(self, number: int) -> None:
         """Compute the tangents of a node's outputs, from those of its parents."""
         node: Any = self._trace.nodes[number]
+        is_last = isinstance(node, WriteNode) and self._is_last(node)
         duals = [self._parent(parent) for parent in node.parents]
         tangents = [self._zero if dual is None else dual.tangents for dual in duals]
         if isinstance(node, KernelNode):
@@ -111,6 +114,9 @@ class _Forward:
             found = _always(self._seeds.get(id(node), tangents[0]))
         elif not any(map(_moves, tangents)):
             found = _always(self._zero)
+        elif isinstance(node, WriteNode):
+            along = zip(*tangents, strict=True)
+            found = _always(tuple([pushed_write(node, each, is_last=is_last) for each in along]))
         elif isinstance(node, RuleNode) and node.rule.linear:
             arguments = [stripped(a, self._level) for a in node.arguments]
             along = zip(*tangents, strict=True)
@@ -141,8 +147,19 @@ class _Forward:
         return tuple(sorted({node.outputs[output].result for output in read}))
 
     def dual(self, origin: Origin) -> Dual:
-        """Return what was found of a value."""
-        return self._found[self._trace.numbers[id(origin.node)]](origin.output)
+        """Return what was found of a value; forget it when all that read it have asked."""
+        number, output = self._trace.place(origin)
+        self._waiting[number] -= 1
+        found = self._found[number] if self._waiting[number] else self._found.pop(number)
+        return found(output)
+
+    def _is_last(self, node: WriteNode) -> bool:
+        """Whether a write is the last to read the tangent of its array, made by another write."""
+        array = node.parents[0]
+        if array is None or self._level not in array.levels:
+            return False
+        number, _ = self._trace.place(array)
+        return self._waiting[number] == 1 and isinstance(self._trace.nodes[number], WriteNode)
 
     def _parent(self, parent: Origin | None) -> Dual | None:
         return None if parent is None or self._level not in parent.levels else self.dual(parent)

@@ -9,6 +9,7 @@ order, no stack and no global state, and perturbations cannot be confused.
 
 from __future__ import annotations
 
+import html
 import threading
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from mixad.tape.node import Node
 
 __all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode", "kept",
-           "leaked", "levels_of", "locked", "outside", "plain", "retire", "stripped"]  # fmt: skip
+           "leaked", "levels_of", "locked", "outside", "plain", "stripped"]  # fmt: skip
 
 
 class Level:
@@ -87,23 +88,6 @@ class Level:
         )
 
 
-class _Retired(Level):
-    """What a tracer depends on that may not be used any more: a transform that never ran."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__("+=")
-        self.alive = False
-
-    @property
-    def over(self) -> str:
-        return (
-            "a 0-d array that was changed in place while it was being differentiated is used "
-            "under another name: write x = x + y instead of x += y, and so for other operators"
-        )
-
-
 _NUMBERS = count()
 
 
@@ -124,15 +108,18 @@ class Tracer:
         The value, which may be pending.
     origin : Origin
         What made it.
+    sharing : object
+        What it shares memory with, if it is a view or has views: see `mixad.tape.memory`.
     """
 
-    __slots__ = ("__weakref__", "cell", "origin")
+    __slots__ = ("__weakref__", "cell", "origin", "sharing")
     __mixad_tracer__ = True
     __hash__ = None  # type: ignore[assignment]  # as arrays: == compares elements
 
     def __init__(self, cell: Cell, origin: Origin) -> None:
         self.cell = cell
         self.origin = origin
+        self.sharing: Any = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -177,6 +164,9 @@ class Tracer:
         names = ", ".join(sorted(level.name for level in self.origin.levels))
         return f"Tracer({self.cell.array!r}, inside={names})"
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
     def __format__(self, spec: str) -> str:
         """Text has no derivative, as in `__repr__`: a number is printed as numbers are."""
         if not spec or self.shape:
@@ -213,11 +203,8 @@ class Tracer:
     def __dlpack_device__(self) -> NoReturn:
         self._leak("DLPack export", "use the tracer's own operators and methods")
 
-    def __copy__(self) -> Tracer:
-        return self  # nothing changes it
-
     def __deepcopy__(self, memo: Any) -> Tracer:
-        return self
+        return type(self)(self.cell, self.origin)  # what is written to one is not in the other
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self._leak("pickling", "return it from the function that is differentiated")
@@ -229,12 +216,6 @@ class Tracer:
     def tolist(self) -> list[Any]:
         """Refuse: Python numbers have no derivative."""
         self._leak("tolist()", "keep it as an array")
-
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise TracerError(
-            "assignment into an array that is being differentiated is not supported yet: build the "
-            "new array from its parts, or do it inside a mixad.broadcast function"
-        )
 
 
 def plain(value: Any) -> Any:
@@ -261,11 +242,6 @@ def check_levels(levels: frozenset[Level]) -> None:
     for level in levels:
         if not level.alive:
             raise TracerError(level.over)
-
-
-def retire(tracer: Tracer) -> None:
-    """Let every further use of a tracer raise: what it stood for was changed in place."""
-    tracer.origin = tracer.origin._replace(levels=tracer.origin.levels | {_Retired()})
 
 
 def levels_of(tracers: list[Tracer]) -> frozenset[Level]:
@@ -301,8 +277,13 @@ def locked(levels: frozenset[Level]) -> AbstractContextManager[Any]:
 
 
 def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> Any:
-    """Return an argument as nodes and pending calls keep it: an array is watched for changes."""
-    if isinstance(value, (Tracer, np.generic)) or is_scalar(value):
+    """Return an argument as nodes and pending calls keep it: an array is watched for changes.
+
+    The user's tracer may stand for another value later: what it stands for now is kept.
+    """
+    if isinstance(value, Tracer):
+        return type(value)(value.cell, value.origin)
+    if isinstance(value, np.generic) or is_scalar(value):
         return as_array(value)
     check = check_mode(levels)
     if isinstance(value, np.ndarray) and check != "off":

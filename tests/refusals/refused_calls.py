@@ -269,19 +269,35 @@ def refuse_list():
     inside(lambda x: x.tolist())
 
 
-def refuse_assignment():
+def refuse_assignment_to_a_number():
     def operation(x):
-        x[0] = 1.0
+        x[()] = 1.0
 
-    inside(operation)
+    mixad.grad(operation)(2.0)
 
 
-def refuse_change_in_place():
+def refuse_view_of_what_was_written():
     def operation(x):
-        x += 1
+        x[0:][0] = 1.0
         return x.sum()
 
     inside(operation)
+
+
+def refuse_change_in_place_to_another_shape():
+    def operation(x):
+        x += np.ones((2, 3))
+        return x.sum()
+
+    inside(operation)
+
+
+def refuse_change_in_place_to_another_dtype():
+    def operation(x):
+        x += mixad.stop_gradient(STRICT)
+        return x.sum()
+
+    mixad.grad(operation)(array_api_strict.ones(3, dtype=array_api_strict.float32))
 
 
 def refuse_adding_into_an_array():
@@ -335,15 +351,6 @@ def refuse_dtype_of_mean():
 
 def refuse_attribute():
     inside(lambda x: x.flat)
-
-
-def refuse_other_name_of_what_was_changed_in_place():
-    def operation(x):
-        total = other = x.sum()
-        total += 1
-        return other * total
-
-    mixad.grad(operation)(STRICT)
 
 
 def refuse_change_of_what_is_needed():

@@ -139,3 +139,18 @@ def test_nothing_is_locked_where_nothing_is_checked(monkeypatch: pytest.MonkeyPa
         return y.sum()
 
     mixad.grad(f)(X)
+
+
+def test_what_kernels_made_is_read_again_and_stays_writable() -> None:
+    """Its memory is lent by a pool; NumPy would not let it be unlocked."""
+
+    def f(x: Any) -> Any:
+        row = (x * 1.0)[0]
+        return (row * row).sum() if row[0] > 0 else row.sum()
+
+    x = np.ones((4, 100_000))
+    assert mixad.jvp(f, (x,), (x,)) == (100_000.0, 200_000.0)
+    made = mixad.grad(lambda x: (x * x).sum())(x)
+    mixad.grad(lambda x: (made * x).sum())(x)
+    made[0, 0] = 3.0
+    assert made[0, 0] == 3.0

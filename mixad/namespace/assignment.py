@@ -1,0 +1,190 @@
+"""Assignment: ``x[key] = value`` and ``x += value`` let a traced array stand for a new array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_writeable_array
+
+from mixad.backends.arrays import Array, is_array, library_of
+from mixad.errors import KernelShapeError, KernelTypeError, TracerError
+from mixad.namespace.creation import asarray
+from mixad.namespace.data_types import astype
+from mixad.namespace.elementwise import where
+from mixad.namespace.indexing import basic_axes, basic_key, getitem, is_selection
+from mixad.namespace.joining import broadcast_to
+from mixad.namespace.manipulation import reshape
+from mixad.tape.buffer import buffer_of
+from mixad.tape.memory import is_written_back, restore
+from mixad.tape.node import common_library
+from mixad.tape.tracer import Tracer, check_alive, plain
+from mixad.tape.writing import Write, rebind, write
+
+__all__ = ["replace", "setitem"]
+
+_Key = tuple[Any, ...]
+
+
+def setitem(x: Tracer, key: Any, value: Any) -> None:
+    """Write ``x[key] = value``: ``x`` stands for the new array from now on.
+
+    The array that ``x`` was made from is not changed.  A loop that writes the parts of an array
+    costs what writing them costs, and so does its derivative.
+
+    Parameters
+    ----------
+    x : Tracer
+        What is written to.
+    key : object
+        What `getitem` takes.  Of equal positions one is written last, as the library has it.
+    value : array, Tracer, number or list
+        What broadcasts to ``x[key]``; it is converted to the dtype of ``x``.
+
+    Raises
+    ------
+    TypeError
+        If arrays of the library cannot be written to.
+    Exception
+        As the library's own arrays raise: for positions that there are not, values that do not
+        broadcast, dtypes that it does not convert.
+    """
+    key = _own_key(key)
+    if not any(map(is_selection, key)) and is_written_back(x, key, value):
+        restore(x)
+    check_alive(x)
+    part = _looked_at(x)[key]
+    if isinstance(value, (list, tuple)):
+        value = asarray(value)
+    if isinstance(value, Tracer):
+        value = _fitting(x, key, tuple(part.shape), value)
+    write(_SETITEM, x, value, key=key, winners=_winners(x, key, part))
+
+
+def replace(x: Tracer, operator: str, result: Tracer) -> Tracer:
+    """Let ``x`` stand for the result of ``x operator= y``; return it.
+
+    Raises
+    ------
+    KernelShapeError
+        If the result has another shape.
+    KernelTypeError
+        If the library does not convert it to the dtype of ``x``.
+    """
+    if result.shape != x.shape:
+        raise KernelShapeError(
+            f"x {operator}= y with x of shape {x.shape} would have shape {result.shape}",
+            hint=f"write x = x {operator} y",
+        )
+    if result.dtype != x.dtype:
+        if not _is_cast_in_place(result, x):
+            raise KernelTypeError(
+                f"x {operator}= y with x of dtype {x.dtype} would have dtype {result.dtype}",
+                hint=f"write x = x {operator} y",
+            )
+        result = astype(result, x.dtype)
+    rebind(x, result)
+    return x
+
+
+def _is_cast_in_place(result: Tracer, x: Tracer) -> bool:
+    """Whether a library converts the result of ``x += y``: floats to floats, not to integers."""
+    name = x.cell.library.name
+    return name in ("numpy", "cupy", "dask", "torch") and x.cell.type.is_float
+
+
+def _own_key(key: Any) -> _Key:
+    """Return a key as a tuple that nobody else can change."""
+    keys = key if isinstance(key, tuple) else (key,)
+    return tuple([_own(plain(k)) if is_selection(plain(k)) else basic_key(plain(k)) for k in keys])
+
+
+def _own(key: Any) -> Any:
+    if isinstance(key, list):
+        return np.asarray(key)
+    return library_of(key).xp.asarray(key, copy=True) if is_array(key) else key
+
+
+def _looked_at(x: Tracer) -> Array:
+    """Return the array of a tracer, which is not kept."""
+    array = buffer_of(x.cell)
+    if array is None:
+        array = x.cell.array
+    if x.cell.weak or not (is_writeable_array(array) or isinstance(array, np.ndarray)):
+        kind = "numbers" if x.cell.weak else f"arrays of {x.cell.library.name}"
+        raise TracerError(
+            f"{kind} cannot be written to (x[key] = value): make the new array from its "
+            "parts, with where(), concat() or stack()"
+        )
+    return array
+
+
+def _fitting(x: Tracer, key: _Key, shape: tuple[int, ...], value: Tracer) -> Any:
+    """Return a value in the dtype of ``x`` and the shape of the part that it is written to."""
+    xp = common_library("assignment", (x, value)).xp
+    extra = max(value.ndim - len(shape), 0)
+    if value.dtype != x.dtype or extra or not _broadcasts(value.shape, shape):
+        scratch = xp.empty(x.shape, dtype=x.dtype, device=x.device)
+        _written(scratch, plain(value), key, None)  # raises what the library raises
+        value = astype(value, x.dtype)  # plain for integers
+    return broadcast_to(reshape(value, value.shape[extra:]) if extra else value, shape)
+
+
+def _broadcasts(given: Sequence[int], shape: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(given), reversed(shape), strict=False)
+    return len(given) <= len(shape) and all(own in (1, length) for own, length in pairs)
+
+
+def _winners(x: Tracer, key: _Key, part: Array) -> Array | None:
+    """Return, where positions are repeated, which of the elements of a value stay.
+
+    The library writes numbers of the elements: those that it reads again stay.  Nothing is done
+    for elements outside of the key.
+    """
+    if not any(is_array(k) and "int" in str(k.dtype) and k.ndim for k in key):
+        return None
+    xp = x.cell.library.xp
+    size = math.prod(part.shape)
+    numbers = xp.reshape(xp.arange(size, device=x.device), tuple(part.shape))
+    whole = xp.empty(x.shape, dtype=numbers.dtype, device=x.device)
+    whole[key] = numbers
+    stays = whole[key] == numbers
+    return None if bool(xp.all(stays)) else stays
+
+
+def _written(array: Array, value: Any, key: _Key, winners: Array | None) -> None:
+    if not any(k is None for k in key) or library_of(array).name in _NEW_AXES:
+        array[key] = value
+        return
+    axes = basic_axes(key)
+    if is_array(value):
+        xp = library_of(array).xp
+        value = xp.reshape(xp.broadcast_to(value, array[key].shape), array[axes].shape)
+    array[axes] = value
+
+
+_NEW_AXES = ("numpy", "torch", "cupy")
+"""Libraries that assign to keys with new axes; the standard does not."""
+
+
+def _part(g: Any, key: _Key, winners: Array | None) -> Any:
+    """Return the cotangent of the value, which is that of what stays of it."""
+    if not isinstance(g, Tracer):
+        return _of_winners(library_of(g).xp.asarray(g[key], copy=True), winners)
+    return _of_winners(getitem(g, key), winners)
+
+
+def _of_winners(part: Any, winners: Array | None) -> Any:
+    return part if winners is None else where(winners, part, 0.0)
+
+
+def _erased(g: Any, key: _Key, winners: Array | None) -> None:
+    if isinstance(g, Tracer):
+        write(_SETITEM, g, 0.0, key=key, winners=winners)
+    else:
+        _written(g, 0.0, key, winners)
+
+
+_SETITEM = Write("assignment", _written, _part, _erased)

@@ -1,0 +1,92 @@
+"""Arrays that are written to, one assignment after the other, until someone asks for them.
+
+A traced array that is assigned to stands for a new value each time.  The first assignment copies
+the array; the next ones write into the copy for as long as nothing else holds the cell that stands
+for it.  So the cell of what was written is pending: it is asked for the array before anyone reads
+it, and from then on the array is not written to any more.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mixad.backends.arrays import Array
+from mixad.config import CheckMode
+from mixad.tape.cell import Cell, Kind, Pending
+
+if TYPE_CHECKING:
+    from mixad.tape.tracer import Tracer
+
+__all__ = ["Buffer", "buffer_of", "copied", "written_array"]
+
+
+class Buffer:
+    """What holds the array of one pending cell.
+
+    Parameters
+    ----------
+    array : array
+        The elements; nobody else holds it.
+    check : "off", "sample" or "full"
+        How closely it is watched once it is seen.
+    """
+
+    __slots__ = ("_cell", "array", "check")
+
+    def __init__(self, array: Array, check: CheckMode) -> None:
+        self.array = array
+        self.check = check
+
+    def wait(self, kind: Kind, device: object) -> Cell:
+        """Return the cell, whose value is the array as it is when someone asks for it."""
+        cell = Cell(tuple(self.array.shape), kind, device, pending=self)
+        self._cell = weakref.ref(cell)
+        return cell
+
+    def force(self, cell: Cell) -> None:
+        """Hand the array over: nothing writes to it from now on."""
+        cell.fill(self.array, self.check)
+
+    def hold(self, cell: Cell) -> None:
+        """Let a reader hold the cell itself."""
+
+    def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
+        """Return that nothing has to be made first, and what hands the array over."""
+        return [], self._run
+
+    def _run(self) -> None:
+        cell = self._cell()
+        if cell is not None and cell.pending is self:
+            self.force(cell)
+
+
+def buffer_of(cell: Cell) -> Array | None:
+    """Return the array of a cell that may still be written to, for a look that ends now."""
+    return cell.pending.array if isinstance(cell.pending, Buffer) else None
+
+
+def copied(array: Array, kind: Kind) -> Array:
+    """Return the elements in an array that nothing else holds."""
+    return kind.library.xp.asarray(array, copy=True)
+
+
+def written_array(tracer: Tracer, check: CheckMode) -> Array:
+    """Return the array of a tracer to write to, which only the tracer's new cell has.
+
+    It is copied if anything else holds its cell: what was recorded, or another name of the value.
+    """
+    cell = tracer.cell
+    kind, device, pending = cell.kind, cell.device, cell.pending
+    if isinstance(pending, Buffer):
+        tracer.cell = Buffer(pending.array, check).wait(kind, device)
+        held = weakref.ref(cell)
+        del cell
+        left = held()
+        if left is None:
+            return pending.array
+        cell = left
+    array = copied(cell.array, kind)
+    tracer.cell = Buffer(array, check).wait(kind, device)
+    return array

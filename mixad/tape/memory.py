@@ -1,0 +1,151 @@
+"""Views: traced arrays that would share memory in their library, where writing to one changes all.
+
+Here a write changes the one array that is written to.  The others raise when they are used, with
+what to write instead: they would have other elements than NumPy's.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from mixad.tape.tracer import Level, Origin, Tracer
+
+__all__ = ["gives_views", "is_written_back", "noted", "restore", "retire_others", "share",
+           "unshared"]  # fmt: skip
+
+
+class _Memory:
+    """The tracers that share one piece of memory."""
+
+    __slots__ = ("_limit", "_members")
+
+    def __init__(self) -> None:
+        self._members: list[weakref.ref[Tracer]] = []
+        self._limit = 8
+
+    def add(self, tracer: Tracer) -> None:
+        """Add a tracer; now and then those that nobody holds any more are forgotten."""
+        if len(self._members) >= self._limit:
+            self._members = [held for held in self._members if held() is not None]
+            self._limit = 2 * len(self._members) + 8
+        self._members.append(weakref.ref(tracer))
+
+    def others(self, tracer: Tracer) -> list[Tracer]:
+        """Return those that share memory with a tracer."""
+        members = [held() for held in self._members]
+        return [member for member in members if member is not None and member is not tracer]
+
+
+class _Sharing(NamedTuple):
+    """What a tracer shares: the memory, and if it is ``x[key]``, where ``x`` came from."""
+
+    memory: _Memory
+    whole: Origin | None = None
+    key: object = None
+
+
+class _Retired(Level):
+    """What a tracer depends on that may not be used any more: a transform that never ran."""
+
+    __slots__ = ("origin", "writer")
+
+    def __init__(self, origin: Origin, writer: Tracer) -> None:
+        super().__init__("an older view")
+        self.alive = False
+        self.origin = origin
+        self.writer = weakref.ref(writer)
+
+    @property
+    def over(self) -> str:
+        return (
+            "an array that shares memory with another one is used after that was written to: "
+            "traced views do not follow writes; write to the array itself (x[0, 1] = y, not "
+            "x[0][1] = y), take views after the last write, or copy the part first (x[1:] * 1)"
+        )
+
+
+def share(view: Any, base: Any, key: object = None) -> Any:
+    """Note that a traced value is a view of another one; return it.
+
+    Parameters
+    ----------
+    view, base : array or Tracer
+        Plain arrays share what they share.
+    key : object
+        If the view is ``base[key]``.
+    """
+    if isinstance(view, Tracer) and isinstance(base, Tracer) and view is not base:
+        if base.sharing is None:
+            base.sharing = _Sharing(_Memory())
+            base.sharing.memory.add(base)
+        view.sharing = _Sharing(base.sharing.memory, base.origin, key)
+        view.sharing.memory.add(view)
+    return view
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_VIEWS: set[Callable[..., Any]] = set()
+
+
+def gives_views(function: _Function) -> _Function:
+    """Decorate a function whose results are views of its first argument in some library."""
+    _VIEWS.add(function)
+    return function
+
+
+def noted(function: Callable[..., Any], result: Any, arguments: Sequence[Any]) -> Any:
+    """Return what a function gave for some arguments, with what it shares memory with.
+
+    A function that returns an argument as it is may have copied it in the library, or not: what is
+    written to one of them is not used under the other name.
+    """
+    if function in _VIEWS:
+        views = result if isinstance(result, tuple) else (result,)
+        shared = tuple([_view(view, arguments[0]) for view in views])
+        return shared if isinstance(result, tuple) else shared[0]
+    if any(result is argument for argument in arguments):
+        return share(unshared(result), result)
+    return result
+
+
+def _view(view: Any, base: Any) -> Any:
+    return share(unshared(view) if view is base else view, base)
+
+
+def unshared(value: Any) -> Any:
+    """Return a value under a name of its own: writing to one does not change the other."""
+    return type(value)(value.cell, value.origin) if isinstance(value, Tracer) else value
+
+
+def retire_others(tracer: Tracer) -> None:
+    """Let what shares memory with a tracer that was written to raise when it is used."""
+    if tracer.sharing is None:
+        return
+    for other in tracer.sharing.memory.others(tracer):
+        origin = other.origin
+        other.origin = origin._replace(levels=origin.levels | {_Retired(origin, tracer)})
+        other.sharing = None
+    tracer.sharing = tracer.sharing._replace(memory=_Memory())
+
+
+def is_written_back(tracer: Tracer, key: object, value: Any) -> bool:
+    """Whether a value is ``tracer[key]``, which was changed in place: ``x[0] += 1`` does this."""
+    retired = _retired(tracer)
+    if retired is None or not isinstance(value, Tracer) or retired.writer() is not value:
+        return False
+    sharing = value.sharing
+    return sharing is not None and sharing.whole is retired.origin and sharing.key == key
+
+
+def restore(tracer: Tracer) -> None:
+    """Let a tracer be used again whose part is about to be written back."""
+    retired = _retired(tracer)
+    assert retired is not None
+    tracer.origin = retired.origin
+
+
+def _retired(tracer: Tracer) -> _Retired | None:
+    found = [level for level in tracer.origin.levels if isinstance(level, _Retired)]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,161 @@
+"""Writing into traced arrays: a node for each write, arrays that are changed in place.
+
+The cotangent of what was written is that of the new array there; the rest of it is that of the old
+array.  Both passes change one array from write to write, so a loop that writes all elements of an
+array costs as much as writing them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mixad.backends.arrays import Array
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.buffer import Buffer, copied, written_array
+from mixad.tape.memory import retire_others, unshared
+from mixad.tape.node import ConstantNode, Cotangents, Result
+from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, levels_of, plain
+
+__all__ = ["Write", "WriteNode", "owned", "pushed_write", "rebind", "write"]
+
+
+@dataclass(frozen=True, eq=False)
+class Write:
+    """A way of writing into arrays.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    write : callable
+        ``(array, value, **static)``: writes into an array of the library, in place.
+    part : callable
+        ``(g, **static)``: the cotangent of the value, of an array or a tracer; a copy.
+    erase : callable
+        ``(g, **static)``: writes zeros into an array or a tracer, in place.
+    """
+
+    name: str
+    write: Callable[..., None]
+    part: Callable[..., Any]
+    erase: Callable[..., None]
+
+
+class WriteNode:
+    """One write: its parents are the old array and the value.
+
+    Parameters
+    ----------
+    rule : Write
+        What was done.
+    static : mapping
+        Its keyword arguments: where it wrote.
+    parents : tuple of (Origin or None)
+        Where array and value came from.
+    result : Result
+        What came of it.
+    """
+
+    __slots__ = ("parents", "results", "rule", "static", "structure")
+    fresh = True
+
+    def __init__(
+        self,
+        rule: Write,
+        static: Mapping[str, Any],
+        parents: tuple[Origin | None, Origin | None],
+        result: Result,
+    ) -> None:
+        self.rule = self.structure = rule
+        self.static = static
+        self.parents = parents
+        self.results = (result,)
+
+    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
+        """Return the cotangents of the old array and the value; what is given stays as it is."""
+        return self.pull_owned(owned(cotangents[0], self.results[0]), level)
+
+    def pull_owned(self, g: Any, level: Level) -> Cotangents:
+        """Return the cotangents of the old array and the value; ``g`` is changed into the first."""
+        array, value = self.parents
+        part = self.rule.part(g, **self.static) if value and level in value.levels else None
+        if array is None or level not in array.levels:
+            return None, part
+        self.rule.erase(g, **self.static)
+        return g, part
+
+
+def owned(g: Any, result: Result) -> Any:
+    """Return a cotangent of a value as an array or a tracer of its shape that nothing else has."""
+    whole = broadcast_to(g, result.shape)
+    return unshared(whole) if isinstance(whole, Tracer) else copied(whole, result.kind)
+
+
+def write(rule: Write, x: Tracer, value: Any, **static: Any) -> None:
+    """Write a value into a traced array: the tracer stands for the new array from now on.
+
+    Parameters
+    ----------
+    rule : Write
+        How to write.
+    x : Tracer
+        What is written to.
+    value : array, Tracer or Python number
+        What is written; a tracer is of the dtype of ``x``, and of the shape of ``rule.part``.
+    **static
+        Where.
+    """
+    check_alive(x)
+    given = plain(value)
+    levels = levels_of([x, value] if isinstance(value, Tracer) else [x])
+    old = x.origin
+    rule.write(written_array(x, check_mode(levels) if levels else "off"), given, **static)
+    if levels:
+        origin = value.origin if isinstance(value, Tracer) and value.origin.levels else None
+        parents = (old if old.levels else None, origin)
+        result = Result(x.cell.shape, x.cell.kind, x.cell.device)
+        x.origin = Origin(WriteNode(rule, static, parents, result), 0, levels)
+    retire_others(x)
+
+
+def rebind(x: Tracer, result: Tracer) -> None:
+    """Let a tracer stand for another value of its shape and dtype, all of which is new."""
+    check_alive(x)
+    x.cell, x.origin = result.cell, result.origin
+    retire_others(x)
+
+
+def pushed_write(node: WriteNode, tangents: Sequence[Any], *, is_last: bool) -> Any:
+    """Return the tangent of what was written.
+
+    Parameters
+    ----------
+    node : WriteNode
+        The write.
+    tangents : sequence of (Tracer or None)
+        Of the old array and of the value; None where it is zero.
+    is_last : bool
+        Whether nothing else reads that of the old array, which is changed then.
+    """
+    old, new = tangents
+    if old is None and new is None:
+        return None
+    tangent = _zeros(node.results[0], type(new)) if old is None else old
+    if not is_last:
+        tangent = unshared(tangent)
+    if new is None:
+        node.rule.erase(tangent, **node.static)
+    else:
+        write(node.rule, tangent, new, **node.static)
+    return tangent
+
+
+def _zeros(result: Result, tracer_type: type[Tracer]) -> Tracer:
+    """Return zeros as a tracer of no level, which may be written to."""
+    library = result.kind.library
+    dtype = library.dtype_of(result.kind.type)
+    array: Array = library.xp.zeros(result.shape, dtype=dtype, device=result.device)
+    cell = Buffer(array, "off").wait(result.kind, result.device)
+    return tracer_type(cell, Origin(ConstantNode(), 0, frozenset()))

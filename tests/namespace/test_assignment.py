@@ -1,0 +1,549 @@
+"""Assignment and in-place operators: NumPy's values, the derivative of what was written."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import operator
+import time
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+from derivatives import HAS_JAX, against_jax, check, check_single
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_indexing import KEYS, ROWS, keys
+
+import mixad
+from mixad.errors import TracerError
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+X = np.random.default_rng(7).normal(size=(3, 4, 2))
+
+
+def written(key: Any, x: Any, value: Any) -> Any:
+    y = x * 1
+    y[key] = value
+    return y
+
+
+# -- every way of indexing ------------------------------------------------------------------------
+
+
+def compare(key: Any, x: Any, value: Any) -> None:
+    """Compare with NumPy's assignment of the numbers of the elements: independent of every rule."""
+    want = written(key, x, value)
+    weights = np.cos(np.arange(x.size)).reshape(x.shape)
+
+    def loss(x: Any, value: Any) -> Any:
+        found = written(key, x, value)
+        assert (found.shape, found.dtype) == (want.shape, want.dtype)
+        return (found**2 * weights).sum() + 0.0 * (x.sum() + value.sum())
+
+    found, gradients = mixad.value_and_grad(loss, argnums=(0, 1))(x, value)
+    terms = want**2 * weights
+    np.testing.assert_allclose(found, terms.sum(), rtol=0, atol=1e-13 * abs(terms).sum())
+    sources = written(key, -1 - np.arange(x.size).reshape(x.shape), _numbers(value))
+    for source, gradient in zip((-1 - sources, sources), gradients, strict=True):
+        inside = source >= 0
+        expected = np.zeros(gradient.size)
+        np.add.at(expected, source[inside], (2 * want * weights)[inside])
+        np.testing.assert_allclose(gradient.reshape(-1), expected, rtol=1e-13, atol=1e-14)
+    tangents = np.sin(1 + x), np.cos(value)
+    moved = written(key, *tangents)
+    slope = mixad.jvp(lambda *a: written(key, *a), (x, value), tangents)[1]
+    np.testing.assert_array_equal(slope, moved)
+    curvature = mixad.jvp(mixad.grad(loss), (x, value), tangents)[1]
+    kept = sources < 0
+    np.testing.assert_allclose(curvature, np.where(kept, 2 * weights * moved, 0), rtol=1e-13)
+
+
+def _numbers(value: Any) -> Any:
+    return np.arange(value.size).reshape(value.shape)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_numpys_ways_of_assigning(name: str) -> None:
+    part = X[KEYS[name]]
+    compare(KEYS[name], X, np.sin(np.arange(part.size)).reshape(part.shape))
+
+
+@settings(max_examples=150)
+@given(keys(), st.integers(0, 9), st.data())
+def test_any_key_and_value(drawn: Any, seed: int, data: Any) -> None:
+    shape, key = drawn
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=shape)
+    part = np.shape(x[key])
+    own = tuple(data.draw(st.sampled_from([1, n])) for n in part)
+    own = own[data.draw(st.integers(0, len(own))) :]
+    if part and "bool" not in str(getattr(key, "dtype", "")):  # NumPy takes no further axes there
+        own = (1,) * data.draw(st.integers(0, 1)) + own
+    compare(key, x, rng.normal(size=own))
+
+
+def test_the_last_of_repeated_positions_stays() -> None:
+    def loss(x: Any, v: Any) -> Any:
+        x[[0, 1, 0, 0]] = v
+        return (x * x).sum()
+
+    v = np.asarray([1.0, 2.0, 3.0, 4.0])
+    found = mixad.grad(loss, argnums=(0, 1))(np.ones(3), v)
+    np.testing.assert_array_equal(found[0], [0, 0, 2])
+    np.testing.assert_array_equal(found[1], [0, 4, 0, 8])
+
+
+# -- programs -------------------------------------------------------------------------------------
+
+
+def _recurrence(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    for i in range(1, 4):
+        y[0, i, :] = xp.sin(y[0, i - 1, :]) * v[i, :] + y[1, i, :]
+    return y
+
+
+def _read_before_and_after(xp: Any, x: Any, v: Any) -> Any:
+    y = xp.exp(x)
+    before = y[1, :, 0] * 1.0
+    whole = y * y
+    y[1, :, :] = v
+    return before * y[1, :, 1], whole, y
+
+
+def _new_axes(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    y[None, 0, :, None, 1] = v[None, :, 1:]
+    y[:, None, 0, ...] = 3.0
+    return y**2
+
+
+def _in_place(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    y += v
+    y *= y
+    y[0, ...] -= v * 2.0
+    y[:, 1, 0] /= 2.0 + y[:, 2, 1] ** 2
+    y -= y[0, ...]
+    return y
+
+
+def _swap(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    y[0, ...], y[1, ...] = y[1, ...] * v, y[0, ...] * 1.0
+    return y**2
+
+
+def _masked(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    y[x > 0.2] = 0.5
+    y[y < -0.4] = v[0, 0]
+    return y * x
+
+
+def _into_constants(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    y[...] = 0.0
+    y[0, ...] = v
+    y[2, ...] = v[0, :] * v
+    return y * x
+
+
+def _written_to_itself(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    y[1:, ...] = y[:-1, ...]
+    y[...] = y * y
+    y[:, 1:3, :] = y[:, :2, :]
+    return y
+
+
+PROGRAMS = [
+    _recurrence,
+    _read_before_and_after,
+    _new_axes,
+    _in_place,
+    _swap,
+    _masked,
+    _into_constants,
+    _written_to_itself,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_that_write(program: Any) -> None:
+    check(program, X, X[1] + 0.3)
+    check_single(program, X, X[1] + 0.3)
+
+
+def _functional(xp: Any, x: Any, v: Any) -> Any:
+    """Write as arrays of each library are written to."""
+    y = x * 1.0
+    if xp.__name__.startswith("jax"):
+        y = y.at[0, 1:].set(xp.sin(v[1:]) * y[0, 1:])
+        y = y.at[ROWS, 1].set(v[: len(ROWS), :])
+        y = y.at[1].add(v**2)
+        return [y.at[..., 0].multiply(y[0, :, 1]), y]
+    y[0, 1:] = xp.sin(v[1:]) * y[0, 1:]
+    y[ROWS, 1] = v[: len(ROWS), :]
+    y[1] += v**2
+    z = y * 1.0
+    z[..., 0] *= y[0, :, 1]
+    return [z, y]
+
+
+@pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
+def test_assignment_as_jax_has_it() -> None:
+    against_jax(_functional, X, X[1] + 0.3)
+
+
+def test_transforms_inside_each_other() -> None:
+    """What is written depends on an inner and an outer transform, the array on neither or both."""
+
+    def outer(x: Any) -> Any:
+        def inner(t: Any) -> Any:
+            y = x * 1.0
+            y[0] = t * x[1]
+            y[1] *= t
+            return (y**3).sum()
+
+        return mixad.grad(inner)(x[2]) + mixad.jvp(inner, (x[0],), (x[1],))[1]
+
+    def by_hand(x: Any) -> Any:
+        def slope(t: Any) -> Any:
+            return 3 * t**2 * x[1] ** 3 * 2
+
+        return slope(x[2]) + slope(x[0]) * x[1]
+
+    x = np.asarray([0.5, -1.25, 2.0])
+    steps = 1e-6 * np.eye(3)
+    want = [(by_hand(x + s) - by_hand(x - s)) / 2e-6 for s in steps]
+    np.testing.assert_allclose(mixad.grad(outer)(x), want, rtol=1e-8)
+
+
+def test_arguments_of_the_caller_stay_as_they_are() -> None:
+    x = X.copy()
+
+    def loss(x: Any) -> Any:
+        x[0] = 1.0
+        x *= 2.0
+        return (x * x).sum()
+
+    np.testing.assert_array_equal(mixad.grad(loss)(x)[1:], 8 * X[1:])
+    np.testing.assert_array_equal(x, X)
+
+
+def test_what_is_written_has_the_dtype_of_the_array() -> None:
+    def loss(x: Any, v: Any) -> Any:
+        x[1] = v
+        x += v
+        assert x.dtype == np.float32
+        return x.sum()
+
+    x, v = np.ones(3, "f4"), np.asarray(0.1)
+    value, gradients = mixad.value_and_grad(loss, argnums=(0, 1))(x, v)
+    assert [g.dtype for g in gradients] == [np.dtype("f4"), np.dtype("f8")]
+    assert gradients[1] == 4.0
+    plain = x.copy()
+    assert value == loss(plain, v)
+
+
+def test_a_list_of_traced_numbers_is_written() -> None:
+    def loss(x: Any) -> Any:
+        x[:2] = [x[2], 2.0 * x[2]]
+        return (x * np.asarray([1.0, 10.0, 100.0])).sum()
+
+    np.testing.assert_array_equal(mixad.grad(loss)(np.ones(3)), [0, 0, 121])
+
+
+# -- names and views ------------------------------------------------------------------------------
+
+
+def test_all_names_of_an_array_are_written_to() -> None:
+    def loss(x: Any) -> Any:
+        other = x
+        x[0] = 3.0
+        other += 1.0
+        return (x * other).sum()
+
+    np.testing.assert_array_equal(mixad.grad(loss)(np.ones(2)), [0, 4])
+
+
+COPIES = {
+    "+x": lambda x: +x,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "astype": lambda x: x.astype(x.dtype),
+    "asarray": lambda x: x.__array_namespace__().asarray(x, copy=True),
+    "rows": lambda x: x[[0, 1]],
+    "mask": lambda x: x[np.asarray([True, True, False])],
+    "product": lambda x: x * 1.0,
+    "number": lambda x: x[0, 0],
+    "take": lambda x: np.take(x, [0], axis=0),
+    "tile": lambda x: np.tile(x, (2, 1)),
+    "stack": lambda x: np.stack([x, x]),
+    "meshgrid": lambda x: x.__array_namespace__().meshgrid(x[0], x[1])[0],
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_keep_their_elements(name: str) -> None:
+    def f(x: Any) -> Any:
+        y = COPIES[name](x)
+        before = (y * y).sum()
+        x[0] = 5.0
+        if y.ndim:
+            y[..., 0] += 1.0
+            before = before + y[..., 0].sum()
+        return before + (y * y).sum() + (x**3).sum()
+
+    assert_derivative_of(f, X[..., 0])
+
+
+def assert_derivative_of(f: Any, x: Any) -> None:
+    value, gradient = mixad.value_and_grad(f)(x)
+    np.testing.assert_allclose(value, f(x.copy()), rtol=1e-13)
+    for at in np.ndindex(x.shape):
+        step = np.zeros_like(x)
+        step[at] = 1e-6
+        want = (f(x + step) - f(x - step)) / 2e-6
+        np.testing.assert_allclose(gradient[at], want, rtol=1e-6, atol=1e-7)
+
+
+VIEWS = {
+    "row": lambda x: x[1],
+    "slice": lambda x: x[1:, ::2],
+    "all": lambda x: x[...],
+    "0-d array": lambda x: x[1, 1, ...],
+    "column with a new axis": lambda x: x[:, None, 0],
+    "reshape": lambda x: x.reshape(-1),
+    "same shape": lambda x: x.reshape(x.shape),
+    "np.reshape": lambda x: np.reshape(x, (4, 3)),
+    "T": lambda x: x.T,
+    "mT": lambda x: x.mT,
+    "np.transpose": lambda x: np.transpose(x),
+    "moveaxis": lambda x: np.moveaxis(x, 0, 1),
+    "expand_dims": lambda x: np.expand_dims(x, 0),
+    "squeeze": lambda x: np.squeeze(x),
+    "flip": lambda x: np.flip(x, 0),
+    "broadcast_to": lambda x: np.broadcast_to(x, (2, 3, 4)),
+    "of a view": lambda x: x[1:].T[0],
+    "diagonal": lambda x: np.linalg.diagonal(x),
+    "unstack": lambda x: np.unstack(x)[1],
+    "columns": lambda x: np.unstack(x, axis=1)[1],
+    "broadcast_arrays": lambda x: x.__array_namespace__().broadcast_arrays(x, np.ones((2, 3, 4)))[
+        0
+    ],
+    "iteration": lambda x: list(x)[1],
+    "real": lambda x: x.__array_namespace__().real(x),
+    "asarray": lambda x: x.__array_namespace__().asarray(x),
+    "astype": lambda x: np.astype(x, x.dtype, copy=False),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_do_not_outlive_a_write(name: str) -> None:
+    """Where NumPy's memory is shared, one of the two is used only before the other is written."""
+    view = VIEWS[name]
+    plain = X[..., 0].copy()
+    assert np.shares_memory(view(plain), plain)
+
+    def old_view(x: Any) -> Any:
+        y = view(x)
+        x[1, 1] = 2.0
+        return y.sum()
+
+    def written_view(x: Any) -> Any:
+        y = view(x)
+        y *= 2.0
+        return x.sum()
+
+    for f in (old_view, written_view):
+        if name == "0-d array" and f is written_view:
+            continue  # as a NumPy scalar, it is bound anew
+        with pytest.raises(TracerError, match="shares memory with another one"):
+            mixad.grad(f)(X[..., 0])
+
+    def view_after(x: Any) -> Any:
+        view(x).sum()
+        x[1, 1] = 2.0
+        return (view(x) ** 2).sum()
+
+    assert_derivative_of(view_after, X[..., 0])
+
+
+def test_what_was_recorded_of_a_view_is_what_it_was() -> None:
+    def f(x: Any) -> Any:
+        row = x[1] * 2.0
+        total = (row * x[0]).sum()
+        product = x @ x[2]
+        x[1] = 7.0
+        x[:, 0] = row[0]
+        return total + (x**2).sum() + row.sum() + (product * x[:, 1]).sum()
+
+    assert_derivative_of(f, X[..., 0])
+
+
+def test_a_view_that_was_written_may_be_used_itself() -> None:
+    def f(x: Any) -> Any:
+        flat = (x * x).reshape(-1)
+        flat[3:6] = flat[0:3] * 2.0
+        return (flat**2).sum()
+
+    assert_derivative_of(f, X[..., 0])
+
+
+def test_parts_of_parts_are_written_by_one_key() -> None:
+    def wrong(x: Any) -> Any:
+        x[1][2] = 3.0
+        return x.sum()
+
+    def right(x: Any) -> Any:
+        x[1, 2] = 3.0
+        x[1] += x[0]
+        x[0, 1:] *= x[2, 1:]
+        row = x[2]
+        row += 1.0
+        x[2] = row
+        return (x * x).sum()
+
+    with pytest.raises(TracerError, match=r"x\[0, 1\] = y, not x\[0\]\[1\] = y"):
+        mixad.grad(wrong)(X[..., 0])
+    assert_derivative_of(right, X[..., 0])
+
+
+# -- refusals and errors --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.__setitem__(7, 0.0),
+        lambda x: x.__setitem__((0, 0, 0), 0.0),
+        lambda x: x.__setitem__(slice(2), np.ones(3)),
+        lambda x: x.__setitem__(slice(2), x[:3, 0]),
+        lambda x: x.__setitem__(np.ones(2, dtype=bool), 0.0),
+        lambda x: x.__setitem__(0, "text"),
+        lambda x: operator.iadd(x, np.ones((2, 3, 4))),
+    ],
+)
+def test_errors_are_those_of_the_library(change: Any) -> None:
+    x = X[..., 0].copy()
+    with pytest.raises(Exception) as theirs:  # noqa: PT011  # any: that is what is compared
+        change(x)
+    with pytest.raises(type(theirs.value)):
+        mixad.grad(lambda x: [change(x), x.sum()][1])(x)
+
+
+def test_an_array_is_as_it_was_after_an_error() -> None:
+    def f(x: Any) -> Any:
+        x[0] = 2.0
+        with pytest.raises(ValueError, match="broadcast"):
+            x[1] = np.ones(3)
+        x[2] = x[1]
+        return (x * x).sum()
+
+    found = mixad.grad(f)(X[..., 0])
+    np.testing.assert_allclose(found, [[0] * 4, 4 * X[1, :, 0], [0] * 4])
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_in_place_results_of_another_dtype_are_those_of_the_library(names: str) -> None:
+    """NumPy converts floats to the dtype of ``x``, the standard does not."""
+    for xp in (np, array_api_strict):
+        arrays = {"a": xp.ones(3), "b": xp.ones(3, dtype=xp.float32)}
+        pair = [arrays[name] for name in names]
+        want = _outcome(operator.iadd, *(x * 1 for x in pair))
+        seen: list[Any] = []
+
+        def loss(x: Any, y: Any, seen: list[Any] = seen) -> Any:
+            seen.append(_outcome(operator.iadd, x, y))
+            return (x * x).__array_namespace__().sum(x)
+
+        mixad.grad(loss)(*pair)
+        assert seen == [want]
+
+
+def _outcome(change: Any, *arguments: Any) -> Any:
+    try:
+        return change(*arguments).dtype
+    except TypeError:
+        return TypeError
+
+
+@pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
+def test_arrays_that_cannot_be_written_to_are_refused() -> None:
+    import jax.numpy as jnp
+
+    def f(x: Any) -> Any:
+        x[0] = 1.0
+        return x.sum()
+
+    with pytest.raises(TypeError, match="arrays of jax cannot be written to"):
+        mixad.grad(f)(jnp.ones(3))
+
+
+def test_numbers_of_python_cannot_be_written_to() -> None:
+    with pytest.raises(TypeError, match="numbers cannot be written to"):
+        mixad.grad(lambda x: x.__setitem__((), 1.0))(2.0)
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+def test_assignment_of_torch() -> None:
+    import torch
+
+    x = torch.from_numpy(X[..., 0].copy())
+
+    def loss(x: Any) -> Any:
+        y = x * 1.0
+        total = y[0, 0] * 2.0
+        total += y[1, 1]
+        other = total
+        other *= total
+        y[0] = y[1] * other
+        y[torch.tensor([2, 1])] = y[:2] * y[2, 0]
+        y[y < 0] = total
+        y[:, 1] += y[:, 2].exp()
+        return (y**3).sum() + total
+
+    # torch's own derivative is refused: it still needs elements that were written over.
+    steps = 1e-6 * torch.eye(x.numel(), dtype=x.dtype).reshape(-1, *x.shape)
+    want = torch.stack([(loss(x + s) - loss(x - s)) / 2e-6 for s in steps]).reshape(x.shape)
+    torch.testing.assert_close(mixad.grad(loss)(x), want, rtol=1e-6, atol=1e-7)
+
+
+# -- cost -----------------------------------------------------------------------------------------
+
+
+def _filled(x: Any, count: int) -> Any:
+    for i in range(count):
+        x[i] = x[i + 1] * 2.0
+    return x
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        lambda f, x: mixad.grad(f)(x),
+        lambda f, x: mixad.jvp(f, (x,), (x,)),
+        lambda f, x: mixad.jvp(mixad.grad(f), (x,), (x,)),
+    ],
+)
+def test_writing_an_element_does_not_take_longer_in_a_larger_array(derivative: Any) -> None:
+    """A copy of 16 MB for each of 200 writes would take seconds."""
+
+    def seconds(size: int) -> float:
+        def f(x: Any) -> Any:
+            filled = _filled(x, 200)
+            return filled[0] * filled[199] + filled[:1000].sum()
+
+        x = np.ones(size)
+        derivative(f, x)
+        started = time.perf_counter()
+        derivative(f, x)
+        return time.perf_counter() - started
+
+    assert min(seconds(2_000_000) for _ in range(2)) < 2 * seconds(2_000) + 0.3

@@ -1,0 +1,100 @@
+"""What `mixad.tape` shows: every operation that the value depends on, kernels as they fuse."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import TracerError
+
+X = np.asarray([0.5, -1.5, 2.0])
+
+
+def program(x: Any, w: Any) -> Any:
+    y = np.tanh(x * w) + 1.0
+    y[0] = w[1]
+    unused = np.exp(w)  # noqa: F841
+    return {"loss": (y * y).sum(), "product": x @ w, "constant": 3.0}
+
+
+def test_operations_come_after_what_they_read_and_kernels_are_fused() -> None:
+    tape = mixad.tape(program)(X, X)
+    for number, entry in enumerate(tape.entries):
+        assert all(at < number for at in entry.reads)
+    names = [entry.name for entry in tape.entries]
+    assert names.count("input") == 2
+    assert names.count("assignment") == 1
+    assert names.count("matmul") == 1
+    assert names.count("kernel") == 2
+    first, second = (entry for entry in tape.entries if entry.name == "kernel")
+    assert [len(re.findall(rf"= {op} ", first.program)) for op in ("mul", "tanh", "add")] == [1] * 3
+    assert second.value == "f64[]"
+    assert "exp" not in str(tape)
+    assert len(tape.outputs) == 2
+
+
+def test_text_names_each_operation_and_what_is_returned() -> None:
+    text = str(mixad.tape(program)(X, X))
+    assert text.startswith("@0 f64[3] = input()\n")
+    assert re.search(r"^@\d+ f64\[3\] = assignment\(@\d+, @\d+\)$", text, re.MULTILINE)
+    assert re.search(r"^return @\d+, @\d+$", text, re.MULTILINE)
+    assert mixad.tape(program)(X, X)._repr_html_() == f"<pre>{text.replace('<', '&lt;')}</pre>"
+
+
+def test_graph_has_a_node_for_each_operation_and_an_edge_for_each_read() -> None:
+    tape = mixad.tape(program)(X, X)
+    dot = tape.to_dot()
+    edges = {(int(a), int(b)) for a, b in re.findall(r"n(\d+) -> n(\d+);", dot)}
+    assert edges == {(at, k) for k, entry in enumerate(tape.entries) for at in entry.reads}
+    assert len(re.findall(r"^  n\d+ \[label=", dot, re.MULTILINE)) == len(tape.entries)
+    assert dot.count("{") == dot.count("}") == 1
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graphviz_draws_the_graph() -> None:
+    dot = mixad.tape(program)(X, X).to_dot()
+    drawn = subprocess.run(["dot", "-Tsvg"], input=dot, capture_output=True, text=True, check=True)
+    assert "<svg" in drawn.stdout
+
+
+def test_a_value_that_was_looked_at_is_shown_as_what_would_be_computed() -> None:
+    def f(x: Any) -> Any:
+        y = np.exp(x)
+        return (y * x if y[0] > 0 else y).sum()
+
+    (kernel,) = (e for e in mixad.tape(f)(X).entries if "mul" in e.program)
+    assert kernel.value == "f64[]"
+
+
+def test_inside_of_other_transforms_the_inner_call_is_shown() -> None:
+    shown: list[Any] = []
+
+    def outer(x: Any) -> Any:
+        shown.append(mixad.tape(lambda y: (x * y).sum())(x))
+        return (x * x).sum()
+
+    mixad.grad(outer)(X)
+    assert [entry.name for entry in shown[0].entries] == ["input", "kernel"]
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(TracerError, match=r"mixad\.tape: f is a float, not a function"):
+        mixad.tape(2.0)  # type: ignore[arg-type]
+
+
+def test_tracers_show_values_and_transforms() -> None:
+    shown: list[str] = []
+
+    def f(x: Any) -> Any:
+        shown.extend([repr(2 * x), (2 * x)._repr_html_()])
+        return x.sum()
+
+    mixad.grad(f)(X)
+    assert shown[0] == "Tracer(array([ 1., -3.,  4.]), inside=grad)"
+    assert shown[1] == f"<pre>{shown[0]}</pre>"
