@@ -8,6 +8,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from mixad.backends.execute import kernel_for
+from mixad.config import CheckMode
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.tape.cell import Cell, Pending
@@ -86,23 +87,52 @@ def _run(members: Sequence[KernelNode]) -> None:
         OutputRequest(0, wanted.index((at, request.result)), request.shape)
         for at, _, _, request in live
     )
+    check = check_mode(root.levels)
+    arrays = _run_fused(members, wanted, requests, check)
+    for (_, _, cell, _), array in zip(live, arrays, strict=False):
+        cell.fill(array, check)
+
+
+def _run_fused(
+    members: Sequence[KernelNode],
+    wanted: Sequence[tuple[int, int]],
+    requests: tuple[OutputRequest, ...],
+    check: CheckMode,
+) -> tuple[Any, ...]:
+    """Run the kernel of some nodes, with partials where these had better be stored.
+
+    Parameters
+    ----------
+    members : sequence of KernelNode
+        In order.
+    wanted : sequence of (int, int)
+        The results of the fused program: member, and result of its program.
+    requests : tuple of OutputRequest
+        What is wanted of them.
+    check : "off", "sample" or "full"
+        How closely results are watched that are partials too.
+
+    Returns
+    -------
+    tuple of array
+        What ``requests`` ask for, and after that arrays of partials.
+    """
     fusion = fuse(members, wanted)
     options = reduce(_shared, (node.options for node in members))
     values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
-    check = check_mode(root.levels)
     makers = {at: [(at, request.result) for request in members[at].outputs] for at, _ in wanted}
-    is_whole = all(result in wanted for results in makers.values() for result in results)
-    is_whole = is_whole and not any(_is_read_outside(members, at) for at in makers)
-    plan = storing_plan(members, fusion, requests, options) if is_whole else None
+    may_store = all(
+        all(result in wanted for result in results) and not _is_read_outside(members, at)
+        for at, results in makers.items()
+    )
+    plan = storing_plan(members, fusion, requests, options) if may_store else None
     if plan is None:
-        arrays = kernel_for((fusion.fused.program,), requests)(values, options.backend)
-    else:
-        arrays, residuals = make_storing(plan, fusion, requests, values, options, check)
-        for at, results in makers.items():
-            outputs = list(map(wanted.index, results))
-            members[at].store(Stored(plan, residuals, fusion.parents, fusion.shapes, outputs))
-    for (_, _, cell, _), array in zip(live, arrays, strict=False):
-        cell.fill(array, check)
+        return kernel_for((fusion.fused.program,), requests)(values, options.backend)
+    arrays, residuals = make_storing(plan, fusion, requests, values, options, check)
+    for at, results in makers.items():
+        outputs = list(map(wanted.index, results))
+        members[at].store(Stored(plan, residuals, fusion.parents, fusion.shapes, outputs))
+    return arrays
 
 
 def _is_read_outside(members: Sequence[KernelNode], at: int) -> bool:
