@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mixad.emit.cuda.instructions import spelled
@@ -60,9 +60,7 @@ class Body:
         The array params.
     """
 
-    def __init__(
-        self, text: Text, values: Mapping[Var, str], arrays: Mapping[Var, Array]
-    ) -> None:
+    def __init__(self, text: Text, values: Mapping[Var, str], arrays: Mapping[Var, Array]) -> None:
         self.text = text
         self.names = dict(values)
         self.arrays = arrays

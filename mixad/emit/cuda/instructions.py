@@ -112,7 +112,7 @@ def spelled(name: str, args: Sequence[str], types: Sequence[ScalarType], type: S
     )
 
 
-def _where(args: Sequence[str], _: ScalarType, __: ScalarType) -> str:
+def _where(args: Sequence[str], old: ScalarType, new: ScalarType) -> str:
     cond, yes, no = args
     return f"{cond} ? {yes} : {no}"
 

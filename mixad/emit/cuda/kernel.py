@@ -15,8 +15,8 @@ from mixad.emit.cuda.body import Array, Body
 from mixad.emit.cuda.instructions import PRELUDE
 from mixad.emit.cuda.sums import THREADS, accumulator, block_sums
 from mixad.emit.cuda.text import Text, c_type
-from mixad.emit.llvm.arguments import ArgumentBlock
-from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
+from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.spec import Indexed, KernelSpec, Operand
 from mixad.kernel.tiling import BLOCK, combine_of
 from mixad.scalar.ir import Program, Var
 from mixad.scalar.types import ScalarType
@@ -70,9 +70,7 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
     for type in _packed(spec):
         t, bytes_ = c_type(type), type.itemsize * dialect.vector
-        text.add(
-            f"struct __align__({bytes_}) pack_{type} {{ {t} item[{dialect.vector}]; }};"
-        )
+        text.add(f"struct __align__({bytes_}) pack_{type} {{ {t} item[{dialect.vector}]; }};")
     for k, entry in enumerate(entries(spec)):
         _Pass(spec, k, dialect, text).emit(entry)
     return "\n".join([*text.lines, ""])
@@ -104,8 +102,9 @@ class _Pass:
             f'extern "C" __global__ void __launch_bounds__({THREADS}) {entry}'
             "(const Arguments a, index_t tiles)"
         )
-        with self.text.braces(head), self.text.braces(
-            "for (index_t tile = blockIdx.x; tile < tiles; tile += gridDim.x)"
+        with (
+            self.text.braces(head),
+            self.text.braces("for (index_t tile = blockIdx.x; tile < tiles; tile += gridDim.x)"),
         ):
             self.tile()
 
@@ -167,7 +166,8 @@ class _Pass:
             self.row("0")
             return
         rows, runs, extent = (
-            self.number(p) for p in (block.ROWS, block.RUNS, block.OUTER_EXTENTS + self.spec.rank - 2)
+            self.number(p)
+            for p in (block.ROWS, block.RUNS, block.OUTER_EXTENTS + self.spec.rank - 2)
         )
         outer = text.let("index_t", f"{self.run} / {runs}")
         first = text.let("index_t", f"{self.run} % {runs} * {rows}")

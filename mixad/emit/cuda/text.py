@@ -32,10 +32,11 @@ def literal(const: Const) -> str:
         return "true" if value else "false"
     if type.is_float:
         return _float_literal(float(value), type)
-    suffix = {"int": "", "uint": "u"}[type.kind] + ("ll" if type.bits == 64 else "")
+    suffix = ("u" if type.kind == "uint" else "") + ("ll" if type.bits == 64 else "")
+    number = f"{value}{suffix}"
     if type.kind == "int" and value == -(1 << (type.bits - 1)):
-        return f"({c_type(type)})({value + 1}{suffix} - 1)"  # its magnitude is no int
-    return f"({c_type(type)}){value}{suffix}" if value >= 0 else f"({c_type(type)})({value}{suffix})"
+        number = f"({value + 1}{suffix} - 1)"  # its magnitude is no int
+    return f"({c_type(type)})({number})"
 
 
 def _float_literal(value: float, type: ScalarType) -> str:
