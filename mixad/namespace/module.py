@@ -14,7 +14,7 @@ from mixad.namespace.elementwise import as_numpy_gives
 from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, VERSIONS
 from mixad.namespace.spelling import missing
 from mixad.namespace.spellings import STANDARD
-from mixad.tape.constant import constants, derived, is_traced, unwrapped
+from mixad.tape.constant import constants, derived, unwrapped
 from mixad.tape.memory import noted
 from mixad.tape.tracer import Tracer, plain
 
@@ -158,15 +158,18 @@ def _function(
     has_derivative = name not in STANDARD.constant
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        given = (*args, *kwargs.values())
-        if not _has_tracer(given):
+        found = _tracers(args) | _tracers(kwargs.values()) if kwargs else _tracers(args)
+        if not found:
             return constants(base(*args, **kwargs))
-        if not (has_derivative and _has_traced(given)):
+        if not (has_derivative and found & _TRACED):
+            given = (*args, *kwargs.values())
             result = derived(base(*_each(plain, args), **_each(plain, kwargs)), given)
             return noted(recorded.evaluate, result, given) if recorded else result
         if recorded is None:
             raise TracerError(missing(f"{called}()"))
-        result = recorded(*_each(unwrapped, args), **_each(unwrapped, kwargs))
+        if found & _CONSTANT:
+            args, kwargs = _each(unwrapped, args), _each(unwrapped, kwargs)
+        result = recorded(*args, **kwargs)
         return constants(as_numpy_gives(result) if library is NUMPY else result)
 
     function.__name__ = name.rpartition(".")[2]
@@ -175,20 +178,24 @@ def _function(
     return function
 
 
+_CONSTANT, _TRACED = 1, 2
+
+
+def _tracers(values: Iterable[Any]) -> int:
+    """Return which tracers are among some values, or in lists of them: a sum of the two above."""
+    found = 0
+    for value in values:
+        if isinstance(value, Tracer):
+            found |= _TRACED if value.origin.levels else _CONSTANT
+        elif isinstance(value, (list, tuple)):
+            found |= _tracers(value)
+    return found
+
+
 def _each(change: Callable[[Any], Any], values: Any) -> Any:
     """Return values with what is traced in them, or in lists of them, exchanged."""
     if isinstance(values, dict):
         return {name: _each(change, value) for name, value in values.items()}
     if isinstance(values, (list, tuple)):
-        return type(values)([_each(change, v) for v in values]) if _has_tracer(values) else values
+        return type(values)([_each(change, v) for v in values]) if _tracers(values) else values
     return change(values)
-
-
-def _has_tracer(values: Iterable[Any]) -> bool:
-    return any(
-        isinstance(v, Tracer) or (isinstance(v, (list, tuple)) and _has_tracer(v)) for v in values
-    )
-
-
-def _has_traced(values: Iterable[Any]) -> bool:
-    return any(is_traced(v) or (isinstance(v, (list, tuple)) and _has_traced(v)) for v in values)

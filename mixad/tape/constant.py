@@ -107,7 +107,7 @@ def constants(result: Any) -> Any:
     """Return what a function gave with constants in place of arrays."""
     if isinstance(result, Tracer):
         return result
-    if is_array(result):
+    if type(result) is np.ndarray or is_array(result):
         return constant(result)
     return pytree.tree_map(_constant, result) if isinstance(result, (tuple, list)) else result
 
