@@ -24,7 +24,7 @@ from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, namespace_over
 from mixad.namespace.spelling import Spelling
-from mixad.namespace.spellings import NUMPY, TORCH, spelling_of
+from mixad.namespace.spellings import NUMPY, TORCH, spelling_of, spelling_of_ufunc
 from mixad.namespace.statistical import total
 from mixad.tape.constant import constants, unwrapped
 from mixad.tape.memory import share, unshared
@@ -152,7 +152,7 @@ class ArrayTracer(Tracer):
                 f"numpy.{ufunc.__name__}.{method}() of a value that is being differentiated is not "
                 "available: use the array's operators, sum() and mean()"
             )
-        return as_numpy_gives(NUMPY.call(ufunc, operands, options))
+        return as_numpy_gives(spelling_of_ufunc(ufunc).call(ufunc, operands, options))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return as_numpy_gives(NUMPY.call(function, args, kwargs))
