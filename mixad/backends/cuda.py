@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from mixad.backends.arrays import Array, Library, library_of
 from mixad.emit.cuda import THREADS, Dialect, accumulator, emit_axis_sum, emit_kernel, entries
+from mixad.errors import BackendError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result, bind
 from mixad.kernel.lower import lowered
@@ -213,6 +214,8 @@ class CudaBackend:
         """Run a kernel over new results, on the current stream."""
         binding, driver = bound.binding, self.driver
         arrays = [arguments[k] for k, _ in binding.arrays]
+        if not arrays:
+            raise BackendError(f"backend {self.name!r} is given no array: pass scalars as arrays")
         library, device = library_of(arrays[0]), driver.device(arrays[0])
         results = [
             driver.empty(o.memory, library.dtype_of(o.held), device) for o in binding.outputs
