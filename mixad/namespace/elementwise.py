@@ -102,7 +102,7 @@ def elementwise(op: str, *operands: Any) -> Any:
 
 
 _CALLS: dict[object, KernelCall] = {}
-"""The calls of ops on tracers and numbers, by what they depend on."""
+"""The calls of ops on tracers, NumPy's arrays and numbers, by what they depend on."""
 
 
 def _kind(operand: Any) -> object:
@@ -110,6 +110,8 @@ def _kind(operand: Any) -> object:
     if isinstance(operand, Tracer):
         return (operand.cell.kind, not operand.cell.shape)
     kind = type(operand)
+    if kind is np.ndarray:
+        return (operand.dtype, not operand.shape)
     return kind if kind is float or kind is int or kind is bool else None
 
 

@@ -74,7 +74,8 @@ class Result:
         """
         if self.summed is not None:
             for axis in self.summed:
-                memory = tree_sum(memory, axis)
+                if memory.shape[axis] > 1:
+                    memory = tree_sum(memory, axis)
             memory = memory.astype(self.type.dtype, copy=False).reshape(self.shape)
         if axes is not None:
             memory = memory.transpose(axes)
