@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -41,6 +41,13 @@ from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["angle", "as_numpy_gives", "as_operand", "clip", "convert", "elementwise",
            "is_operand", "operand", "power", "square", "where"]  # fmt: skip
+
+
+# A described operand: its type, and whether it is a Python number.
+_Described = tuple[Typed, bool]
+
+# What an op, the common type of its operands, and these described make.
+_CallOf = Callable[[str, ScalarType, tuple[_Described, ...]], KernelCall]
 
 
 def is_operand(value: object) -> bool:
@@ -89,7 +96,14 @@ def elementwise(op: str, *operands: Any) -> Any:
     array or Tracer
         Of the broadcast shape.
     """
-    key = (op, torch_default(), *map(_kind, operands))
+    return _applied(op, _call, operands)
+
+
+def _applied(
+    op: str, call_of: _CallOf, operands: tuple[Any, ...], before: tuple[Any, ...] = ()
+) -> Any:
+    """Apply what a function returns for promoted operands to them, after other arguments."""
+    key = (op, torch_default(), *[_kind(o) for o in operands])
     call = _CALLS.get(key)
     if call is None:
         library = _library_beside(op, operands)
@@ -97,14 +111,14 @@ def elementwise(op: str, *operands: Any) -> Any:
         if any(map(is_complex, operands)):
             return complex_elementwise(op, library, operands)
         params = tuple([_described(op, o, library) for o in operands])
-        call = _call(op, promoted(library, op, [typed for typed, _ in params]), params)
+        call = call_of(op, promoted(library, op, [typed for typed, _ in params]), params)
         if None not in key[2:]:
             _CALLS[key] = call
-    return apply_call(call, operands)[0]
+    return apply_call(call, (*before, *operands))[0]
 
 
 _CALLS: dict[object, KernelCall] = {}
-"""The calls of ops on tracers and numbers, by what they depend on."""
+"""The calls of ops on tracers, NumPy's arrays and numbers, by what they depend on."""
 
 
 def _kind(operand: Any) -> object:
@@ -112,6 +126,8 @@ def _kind(operand: Any) -> object:
     if isinstance(operand, Tracer):
         return (operand.cell.kind, not operand.cell.shape)
     kind = type(operand)
+    if kind is np.ndarray:
+        return (operand.dtype, not operand.shape)
     return kind if kind is float or kind is int or kind is bool else None
 
 
@@ -162,19 +178,19 @@ def where(condition: Any, x: Any, y: Any) -> Any:
         If the condition is not one of booleans.
     """
     x, y = operand(x, y), operand(y, x)
-    library = _library_beside("where", (x, y))
-    condition = library.xp.asarray(condition) if is_scalar(condition) else plain(condition)
+    if is_scalar(condition):
+        condition = _library_beside("where", (x, y)).xp.asarray(condition)
+    condition = plain(condition)
     if scalar_type_of(condition.dtype) != BOOL:
         raise TracerError(
             f"where() takes a condition of booleans, this one has dtype {condition.dtype}: "
             "write condition != 0"
         )
-    x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
     if is_complex(x) or is_complex(y):
+        library = _library_beside("where", (x, y))
+        x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
         return select(library, condition, x, y)
-    params = _described("where", x, library), _described("where", y, library)
-    common = promoted(library, "where", [typed for typed, _ in params])
-    return apply_call(_selection(common, params), (condition, x, y))[0]
+    return _applied("where", _selection, (x, y), (condition,))
 
 
 def as_numpy_gives(result: Any) -> Any:
@@ -202,10 +218,6 @@ def convert(x: Any, type: ScalarType) -> Any:
     return apply_program(_conversion(_element_type(x), type), (x,))[0]
 
 
-# A described operand: its type, and whether it is a Python number.
-_Described = tuple[Typed, bool]
-
-
 @cache
 def _call(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
     """Return the call of one op: operands are converted to their common type, then used."""
@@ -215,11 +227,11 @@ def _call(op: str, common: ScalarType, params: tuple[_Described, ...]) -> Kernel
 
 
 @cache
-def _selection(common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
-    builder = Builder("where")
+def _selection(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
+    builder = Builder(op)
     condition = builder.param("condition", BOOL)
     args = _converted_params(builder, common, params)
-    return KernelCall.storing(builder.finish([builder.op("where", condition, *args)]))
+    return KernelCall.storing(builder.finish([builder.op(op, condition, *args)]))
 
 
 def _converted_params(

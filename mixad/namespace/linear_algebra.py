@@ -123,7 +123,7 @@ def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
     ValueError
         If the vectors differ in length.
     """
-    lengths = [x.shape[axis], y.shape[axis]]
+    lengths = [_length(x, axis), _length(y, axis)]
     if lengths[0] != lengths[1]:
         raise ValueError(f"vecdot() of vectors of length {lengths[0]} and {lengths[1]}")
     return total(elementwise("mul", conj(x), y), axis)
@@ -150,10 +150,24 @@ def cross(x: Any, y: Any, *, axis: int = -1) -> Any:
     ValueError
         If they have another length.
     """
-    if x.shape[axis] != 3 or y.shape[axis] != 3:
-        raise ValueError(f"cross() of vectors of length {x.shape[axis]} and {y.shape[axis]}: 3")
+    lengths = [_length(x, axis), _length(y, axis)]
+    if lengths != [3, 3]:
+        raise ValueError(f"cross() of vectors of length {lengths[0]} and {lengths[1]}: 3")
     x1, x2, y1, y2 = (roll(v, -n, axis=axis) for v in (x, y) for n in (1, 2))
     return elementwise("sub", elementwise("mul", x1, y2), elementwise("mul", x2, y1))
+
+
+def _length(x: Any, axis: int) -> int:
+    """Return the length of an axis.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError
+        If there is no such axis.
+    """
+    (axis,) = normalized_axes(axis, x.ndim)
+    length: int = x.shape[axis]
+    return length
 
 
 @gives_views

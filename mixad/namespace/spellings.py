@@ -76,6 +76,7 @@ from mixad.namespace.manipulation import (
 )
 from mixad.namespace.names import FUNCTIONS
 from mixad.namespace.norms import matrix_norm, norm, vector_norm
+from mixad.namespace.numpy_functions import NUMPY_FUNCTIONS
 from mixad.namespace.scipy_functions import SCIPY
 from mixad.namespace.sets import unique_all, unique_counts, unique_inverse, unique_values
 from mixad.namespace.solving import det, inv, matrix_power, pinv, slogdet, solve
@@ -326,6 +327,7 @@ NUMPY = Spelling(
         "vecdot": function_of(vecdot),
         "full_like": function_of(full_like, "a fill_value dtype order subok shape device"),
         "astype": function_of(astype, "x dtype order casting subok copy"),
+        **NUMPY_FUNCTIONS,
     },
     {"a": "x"},
     frozenset(

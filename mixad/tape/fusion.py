@@ -24,12 +24,15 @@ from mixad.tape.tracer import Origin
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike",
+__all__ = ["LONGEST", "FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike",
            "is_readable_inside", "may_fuse", "producer_of", "value_of"]  # fmt: skip
 
 MOST_NODES = 32
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed
 does not."""
+
+LONGEST = 1000
+"""What one element of a kernel of several nodes may cost: compile time grows with it as well."""
 
 DEAR = 500
 """What programs cost, per element, that are not put into one kernel with each other: nothing is
@@ -226,4 +229,4 @@ def common_options(one: KernelOptions, other: KernelOptions) -> KernelOptions | 
 
 def fits(count: int, cost: int, call: KernelCall) -> bool:
     """Whether a call fits into one kernel with so many others that cost so much."""
-    return count < MOST_NODES and min(cost, call.cost) < DEAR
+    return count < MOST_NODES and min(cost, call.cost) < DEAR and cost + call.cost <= LONGEST

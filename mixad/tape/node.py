@@ -193,8 +193,7 @@ class Rule:
         return f"argument {index} of {self.name}"
 
 
-@dataclass(frozen=True)
-class Shaped:
+class Shaped(NamedTuple):
     """What is kept of an argument whose elements are not needed any more."""
 
     shape: tuple[int, ...]
@@ -308,11 +307,11 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     value = rule.value(library, arguments, static)
     if not tracers:
         return value
-    parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
-    read = {i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads}
+    parents = tuple([a.origin if isinstance(a, Tracer) else None for a in arguments])
+    read = [i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads]
     levels = levels_of(tracers)
     held = tuple(
-        kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)
+        [kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)]
     )
     cell = Cell.of(value, check_mode(levels))
     node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
@@ -347,14 +346,15 @@ def library_beside(value: Any) -> Library:
 
 def common_library(what: str, arguments: Sequence[Any]) -> Library:
     """Return the one library that all arrays among the arguments belong to."""
-    libraries = [library_beside(a) for a in arguments]
-    for library in libraries:
-        if library is not libraries[0]:
+    first = library_beside(arguments[0])
+    for argument in arguments[1:]:
+        library = library_beside(argument)
+        if library is not first:
             raise TracerError(
-                f"{what} mixes arrays of {libraries[0].name} and of {library.name}: convert one of "
+                f"{what} mixes arrays of {first.name} and of {library.name}: convert one of "
                 "them before the function that is differentiated"
             )
-    return libraries[0]
+    return first
 
 
 def _shaped(argument: Any) -> Shaped:

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.broadcasting import broadcast_to
@@ -48,6 +50,29 @@ def _sum(first: Any, second: Any) -> Any:
     return second + first if isinstance(second, Tracer) else first + second
 
 
+def _together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
+    """Return the sum of two cotangents, in the memory of one that nothing else holds.
+
+    New memory for large ones would cost more than the sum: its pages are new to the process.
+    """
+    own, other = (known.value, value) if known.fresh else (value, known.value)
+    if (known.fresh or fresh) and _takes(own, other):
+        own += other
+        return Cotangent(own, True)
+    return Cotangent(_sum(known.value, value), True)
+
+
+def _takes(own: Any, other: Any) -> bool:
+    """Whether one array can be added to another in place; of NumPy, whose arrays say so."""
+    return (
+        type(own) is np.ndarray
+        and type(other) is np.ndarray
+        and own.shape == other.shape
+        and own.dtype == other.dtype
+        and own.flags.writeable
+    )
+
+
 class Pass:
     """One backward pass under way.
 
@@ -80,9 +105,7 @@ class Pass:
         number, output = place
         found = self.found.setdefault(number, {})
         known = found.get(output)
-        if known is not None:
-            value, fresh = _sum(known.value, value), True
-        found[output] = Cotangent(value, fresh)
+        found[output] = Cotangent(value, fresh) if known is None else _together(known, value, fresh)
 
     def add_part(self, number: int, reader: RuleNode, g: Any) -> None:
         """Add the cotangent of a part of what was written, when that of the whole is there.

@@ -69,7 +69,8 @@ def finished(
     """
     if result.summed is not None:
         for axis in result.summed:
-            memory = tree_sum(memory, axis)
+            if memory.shape[axis] > 1:
+                memory = tree_sum(memory, axis)
         memory = memory.astype(result.type.dtype, copy=False).reshape(result.shape)
     if axes is not None:
         memory = memory.transpose(axes)
