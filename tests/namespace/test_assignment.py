@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import math
 import operator
 import time
 from typing import Any
@@ -160,6 +161,38 @@ def _written_to_itself(xp: Any, x: Any, v: Any) -> Any:
     return y
 
 
+@mixad.broadcast(placement="forward")
+def _product(a: float, b: float) -> float:
+    return a * b
+
+
+def _factors_of_stored_partials(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    first = _product(y, v)
+    y[0, ...] = v + 1.0
+    second = _product(y, y)
+    y += v
+    return first, second, y
+
+
+@mixad.broadcast
+def _dear_and_product(a: float, b: float) -> tuple[float, float]:
+    z = a
+    for _ in range(12):
+        z = z - (z - 0.5 * math.sin(z) - a) / (1.0 - 0.5 * math.cos(z))
+    return z, a * b
+
+
+def _factors_after_values(xp: Any, x: Any, v: Any) -> Any:
+    """Write to what partials are that were stored because a value was asked for."""
+    y, u = x * 1.0, v * x[2, ...]
+    dear, product = _dear_and_product(y, u)
+    assert bool(xp.all(product == product))
+    y[1, ...] = v
+    u *= 3.0
+    return dear, product, y * u
+
+
 PROGRAMS = [
     _recurrence,
     _read_before_and_after,
@@ -169,6 +202,8 @@ PROGRAMS = [
     _masked,
     _into_constants,
     _written_to_itself,
+    _factors_of_stored_partials,
+    _factors_after_values,
 ]
 
 
