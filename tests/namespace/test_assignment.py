@@ -258,6 +258,30 @@ def test_transforms_inside_each_other() -> None:
     np.testing.assert_allclose(mixad.grad(outer)(x), want, rtol=1e-8)
 
 
+def test_gradients_inside_a_transform_are_written_to_one_by_one() -> None:
+    """Equal cotangents of several inputs, and the cotangent given, are values of their own."""
+    matrix = np.arange(6.0).reshape(3, 2)
+
+    def of_two_inputs(x: Any, y: Any) -> Any:
+        gx, gy = mixad.grad(lambda a, b: (((a + b) @ matrix) ** 2).sum(), (0, 1))(x, y)
+        gx *= 2.0
+        return (gx * gx).sum() + (gy * gy).sum()
+
+    def of_a_cotangent(g: Any, x: Any) -> Any:
+        _, pullback = mixad.vjp(lambda x: x + 2.0, x)
+        (found,) = pullback(g)
+        found[0] = 100.0
+        return (g * g).sum() + (found * x).sum()
+
+    x, y = np.asarray([[1.0, -2.0, 0.5]]), np.asarray([[0.25, 1.0, 3.0]])
+    for f in (of_two_inputs, of_a_cotangent):
+        value, (dx, _) = mixad.value_and_grad(f, (0, 1))(x, y)
+        assert value == pytest.approx(f(x, y), rel=1e-14)
+        for at, step in enumerate(1e-6 * np.eye(3)):
+            slope = (f(x + step, y) - f(x - step, y)) / 2e-6
+            assert dx[0, at] == pytest.approx(slope, rel=1e-8)
+
+
 def test_arguments_of_the_caller_stay_as_they_are() -> None:
     x = X.copy()
 
