@@ -419,7 +419,7 @@ def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
     value = cotangent.value
     if isinstance(value, Tracer):  # other inputs may have the same cotangent, and the caller may
         return unshared(broadcast_to(value, cell.shape))
-    if cotangent.fresh and value.shape == cell.shape:
+    if cotangent.is_own(cell.shape):
         return value
     return xp.asarray(xp.broadcast_to(value, cell.shape), copy=True)
 

@@ -258,6 +258,21 @@ def test_transforms_inside_each_other() -> None:
     np.testing.assert_allclose(mixad.grad(outer)(x), want, rtol=1e-8)
 
 
+def test_cotangents_of_sums_and_of_parts_of_what_was_written() -> None:
+    """Those of the sums have one row, for all rows, to which that of a part must not be added."""
+    one, other = (mixad.broadcast(lambda x: x, chunk=chunk) for chunk in (1, 2))  # do not fuse
+    weights = np.arange(1.0, 4.0)
+
+    def loss(x: Any) -> Any:
+        y = x * 1.0
+        y[1, 0] = 5.0
+        sums = [f(y).sum(axis=0, keepdims=True) for f in (one, other)]
+        return sum((s * weights).sum() for s in sums) + (y[0] * weights).sum()
+
+    found = mixad.grad(loss)(np.ones((2, 3)))
+    np.testing.assert_array_equal(found, [[3.0, 6.0, 9.0], [0.0, 4.0, 6.0]])
+
+
 def test_gradients_inside_a_transform_are_written_to_one_by_one() -> None:
     """Equal cotangents of several inputs, and the cotangent given, are values of their own."""
     matrix = np.arange(6.0).reshape(3, 2)
