@@ -258,6 +258,23 @@ def test_transforms_inside_each_other() -> None:
     np.testing.assert_allclose(mixad.grad(outer)(x), want, rtol=1e-8)
 
 
+@pytest.mark.parametrize("xp", [np, array_api_strict])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_a_sum_is_an_array_of_its_own(xp: Any, shape: tuple[int, ...]) -> None:
+    """Also that over no axes, whose elements are those of the array."""
+
+    def loss(x: Any) -> Any:
+        for total in (x.sum(), xp.sum(x, axis=()), xp.sum(x, keepdims=True)):
+            total[...] = 7.0
+        return xp.sum(x * x)
+
+    if xp is array_api_strict:
+        xp = mixad.namespace_of(xp)
+    value, gradient = mixad.value_and_grad(loss)(xp.asarray(np.full(shape, 3.0)))
+    assert float(value) == 9.0 * math.prod(shape)
+    np.testing.assert_array_equal(np.asarray(gradient), np.full(shape, 6.0))
+
+
 def test_cotangents_of_sums_and_of_parts_of_what_was_written() -> None:
     """Those of the sums have one row, for all rows, to which that of a part must not be added."""
     one, other = (mixad.broadcast(lambda x: x, chunk=chunk) for chunk in (1, 2))  # do not fuse
