@@ -259,7 +259,7 @@ LARGE = np.full(10_000, 2.0)
 
 
 def reads_a_global(x: Any) -> Any:
-    return [x * LARGE for _ in "a"][0]
+    return (lambda: x * LARGE)()
 
 
 def reads_a_closure(array: Any) -> Any:
