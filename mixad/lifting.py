@@ -25,6 +25,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import is_compared_whole
 from mixad.tape.kernel_node import KernelNode
+from mixad.tape.memory import unshared
 from mixad.tape.node import ConstantNode, InputNode, library_beside
 from mixad.tape.tracer import (
     Level,
@@ -429,15 +430,15 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
 
 
 def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
-    """Return a cotangent in the shape of its cell, as an array that nothing else holds."""
+    """Return a cotangent in the shape of its cell, as an array or a tracer nothing else holds."""
     xp = cell.library.xp
     if cotangent is None:
         dtype = cell.library.dtype_of(cell.type)
         return xp.zeros(cell.shape, dtype=dtype, device=cell.device)
     value = cotangent.value
-    if isinstance(value, Tracer):
-        return broadcast_to(value, cell.shape)
-    if cotangent.fresh and value.shape == cell.shape:
+    if isinstance(value, Tracer):  # other inputs may have the same cotangent, and the caller may
+        return unshared(broadcast_to(value, cell.shape))
+    if cotangent.is_own(cell.shape):
         return value
     return xp.asarray(xp.broadcast_to(value, cell.shape), copy=True)
 

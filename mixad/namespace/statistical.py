@@ -15,6 +15,7 @@ from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
 from mixad.tape.broadcasting import sum_to
+from mixad.tape.memory import unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import plain
 
@@ -48,6 +49,12 @@ def total(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fals
         if not element_type_of(x.dtype).is_inexact:
             axes = normalized_axes(axis, x.ndim)
             return library_of(x).xp.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
+    found = _summed(x, axis, keepdims)
+    return unshared(x) if found is x else found
+
+
+def _summed(x: Any, axis: Axis, keepdims: bool) -> Any:
+    """Return the sum over axes; ``x`` itself where each element is a sum of its own."""
     if axis is None and not keepdims:
         return sum_to(x, ())
     axes = normalized_axes(axis, x.ndim)

@@ -37,6 +37,10 @@ class Cotangent(NamedTuple):
     value: Any
     fresh: bool
 
+    def is_own(self, shape: Shape) -> bool:
+        """Whether it is all of a value's cotangent, in an array that may be changed."""
+        return self.fresh and tuple(self.value.shape) == shape
+
 
 class Parts(NamedTuple):
     """Cotangents of parts of one value: what read each of them, and how many elements there are."""
@@ -122,11 +126,11 @@ class Pass:
 
     def whole(self, number: int) -> Cotangent:
         """Return the cotangent of what was written, with those of its parts."""
-        node: WriteNode = self.nodes[number]
+        result = self.nodes[number].results[0]
         known = self.found[number].get(0)
         for reader, g in self.parts.pop(number, Parts([], 0)).read:
-            if known is not None and not known.fresh:
-                known = Cotangent(owned(known.value, node.results[0]), True)
+            if known is not None and not known.is_own(result.shape):
+                known = Cotangent(owned(known.value, result), True)
             if known is None or not reader.pull_into(known.value, g):
                 (part,) = reader.pullback([g], self.level)
                 known = Cotangent(part if known is None else _sum(known.value, part), True)
@@ -255,10 +259,9 @@ class NodeStep:
     def _gradients(self, under_way: Pass, node: PulledNode) -> Cotangents:
         """Return the cotangents of the parents; None for those that have been added."""
         if isinstance(node, WriteNode):
-            value, fresh = under_way.whole(self.number)
+            whole, result = under_way.whole(self.number), node.results[0]
             del under_way.found[self.number]
-            is_own = fresh and tuple(value.shape) == node.results[0].shape
-            g = value if is_own else owned(value, node.results[0])
+            g = whole.value if whole.is_own(result.shape) else owned(whole.value, result)
             return node.pull_owned(g, under_way.level)
         found = under_way.found.pop(self.number)
         cotangents = [found[i].value if i in found else None for i in range(max(found) + 1)]
@@ -277,7 +280,7 @@ class NodeStep:
             under_way.add_part(number, node, g)
             return True
         known = under_way.found.get(number, {}).get(output)
-        if known is None or not known.fresh or isinstance(known.value, Tracer):
+        if known is None or isinstance(known.value, Tracer) or isinstance(g, Tracer):
             return False
-        is_whole = tuple(known.value.shape) == tuple(node.arguments[0].shape)
-        return is_whole and not isinstance(g, Tracer) and node.pull_into(known.value, g)
+        is_own = known.is_own(tuple(node.arguments[0].shape))
+        return is_own and node.pull_into(known.value, g)
