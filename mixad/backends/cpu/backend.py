@@ -14,7 +14,7 @@ from mixad.backends.cpu import buffers, compiler, workers
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
 from mixad.backends.cpu.launch import filled, finished
-from mixad.backends.cpu.object_cache import default
+from mixad.backends.object_cache import default
 from mixad.emit.llvm import ENTRY, GANG, Dialect, emit_kernel
 from mixad.kernel.binding import Binding, bind
 from mixad.kernel.lower import lowered
