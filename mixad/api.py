@@ -49,7 +49,7 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
         of the argument (a tuple of gradients if ``argnums`` is a sequence), or
         ``(gradient, aux)``.  Each leaf comes back as what it is in the argument: a Python float
         for a Python float, a NumPy scalar for a NumPy scalar, else an array, with no axes for one
-        with no axes.
+        with no axes.  With respect to complex numbers x + iy it is ∂x + i∂y.
 
     Raises
     ------

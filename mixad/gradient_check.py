@@ -14,6 +14,7 @@ from mixad.backends.arrays import as_array, element_type_of, is_array, is_comple
 from mixad.errors import TracerError
 from mixad.forward import jvp
 from mixad.lifting import Function, check_callable, check_sequence
+from mixad.tape.constant import unwrapped
 
 __all__ = ["check_grads"]
 
@@ -150,7 +151,9 @@ class _Check:
             f(*pytree.tree_map(lambda x, t, sign=sign: x + sign * step * t, args, tangents))
             for sign in (1.0, -1.0)
         )
-        return pytree.tree_map(lambda a, b: (a - b) / (2 * step), above, below)
+        return pytree.tree_map(
+            lambda a, b: (unwrapped(a) - unwrapped(b)) / (2 * step), above, below
+        )
 
     def _drawn(self, tree: Any) -> Any:
         """Return random numbers in the form of a tree."""

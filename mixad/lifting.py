@@ -26,7 +26,7 @@ from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import is_compared_whole
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import unshared
-from mixad.tape.node import ConstantNode, InputNode, library_beside
+from mixad.tape.node import ConstantNode, InputNode, Result, library_beside
 from mixad.tape.tracer import (
     Level,
     Origin,
@@ -399,7 +399,8 @@ def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) ->
 def _constant(array: Any, around: frozenset[Level], *, weak: bool) -> Tracer:
     """Return an array as transforms see it that may ask for its derivative, which is zero."""
     cell = Cell.of(array, check_mode(around), weak=weak)
-    return ArrayTracer(cell, Origin(ConstantNode(), 0, around))
+    node = ConstantNode(Result(cell.shape, cell.kind, cell.device))
+    return ArrayTracer(cell, Origin(node, 0, around))
 
 
 def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) -> Any:

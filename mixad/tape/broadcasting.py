@@ -36,9 +36,10 @@ def sum_to(x: Any, shape: Shape) -> Any:
     """
     if tuple(x.shape) == shape:
         return x
-    if is_complex_dtype(x.dtype):
+    is_traced = isinstance(x, Tracer)
+    if x.cell.type.is_complex if is_traced else is_complex_dtype(x.dtype):
         return apply_rule(_COMPLEX_SUM, x, shape=shape)
-    if not isinstance(x, Tracer):
+    if not is_traced:
         return _summing(scalar_type_of(x.dtype), shape).kernel((x,))[0]
     check_alive(x)
     node = x.origin.node

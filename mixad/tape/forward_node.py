@@ -41,6 +41,7 @@ class ForwardNode:
     """
 
     __slots__ = ("options", "parents", "results", "shape", "stored", "structure")
+    name = "kernel"
     fresh = True
 
     def __init__(

@@ -43,6 +43,11 @@ class Node(Protocol):
     """What is recorded of one operation."""
 
     @property
+    def name(self) -> str:
+        """What was done, for people."""
+        ...
+
+    @property
     def parents(self) -> tuple[Origin | None, ...]:
         """Where the arguments came from; None for those that nobody differentiates."""
         ...
@@ -97,6 +102,7 @@ class InputNode:
     """
 
     __slots__ = ("level", "parents")
+    name = "input"
     results: Sequence[Result] = ()  # not asked for: its cotangent is handed on as it is
     fresh = False
     structure = None
@@ -111,13 +117,22 @@ class InputNode:
 
 
 class ConstantNode:
-    """Nothing was done: a value that a transform around may ask for, with derivative zero."""
+    """Nothing was done: a value that a transform around may ask for, with derivative zero.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    *results : Result
+        What it is, to be shown.
+    """
+
+    __slots__ = ("results",)
+    name = "constant"
     parents: tuple[Origin | None, ...] = ()
-    results: Sequence[Result] = ()
     fresh = False
     structure = None
+
+    def __init__(self, *results: Result) -> None:
+        self.results = results
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents of no parents."""
@@ -240,6 +255,11 @@ class RuleNode:
         self.results = (result,)
         self.fresh = rule.fresh
         self._source: Cell | None = None  # what a pending value is made of
+
+    @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
 
     def wait(self, source: Cell, levels: frozenset[Level]) -> Cell:
         """Return the cell of a value that is made when someone asks for it."""

@@ -354,6 +354,52 @@ def test_arrays_of_the_standard_refuse_what_it_does_not_mix() -> None:
         mixad.grad(lambda z: abs(x * z).sum())(z)
 
 
+def test_what_makes_arrays_of_traced_numbers() -> None:
+    xp = mixad.namespace_of(np)
+    for f in (
+        lambda z: xp.linspace(z[0], z[1], 5) ** 2,
+        lambda z: xp.asarray([z[0], 1j, 2.0, abs(z[1])]) ** 2,
+        lambda z: xp.full_like(xp.ones(2, dtype=z.dtype), z[2]) ** 2,
+    ):
+        mixad.check_grads(f, (W,), rtol=1e-5)
+    mixad.check_grads(lambda x: xp.asarray([x[0], 1j]) ** 2, (W.real.copy(),), rtol=1e-5)
+
+
+def test_equal_complex_elements_share_a_cotangent() -> None:
+    xp, z = mixad.namespace_of(np), np.asarray([1 + 2j, 3j, 1 + 2j])
+    gradient = mixad.grad(lambda z: (abs(xp.unique_values(z)) ** 2).sum())(z)
+    np.testing.assert_allclose(gradient, z * [1, 2, 1])
+
+
+def test_whole_numbers_beside_complex_ones() -> None:
+    whole = np.arange(3)
+    mixad.check_grads(lambda z: (whole * z * (whole > 0)) ** 2, (W,), rtol=1e-5)
+
+
+def test_a_tape_and_texts_show_complex_numbers() -> None:
+    shown = str(mixad.tape(lambda z: abs(z * z).sum())(W))
+    assert "@1 c128[3] = multiply(@0)" in shown
+    texts: list[str] = []
+    mixad.grad(lambda z: (texts.append(f"{z:.1f}"), z.real)[1])(1 + 2j)
+    assert texts == ["1.0+2.0j"]
+
+
+@pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
+def test_arrays_of_jax() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def loss(z: Any) -> Any:
+        return (abs(np.exp(z) * z.imag) ** 2).sum()
+
+    with jax.enable_x64(True):
+        mine, theirs = mixad.grad(loss)(jnp.asarray(Z)), jax.grad(
+            lambda z: (abs(jnp.exp(z) * z.imag) ** 2).sum()
+        )(jnp.asarray(Z))  # fmt: skip
+        assert isinstance(mine, jax.Array)
+        np.testing.assert_allclose(mine, np.conj(theirs), rtol=1e-12)
+
+
 def test_complex_arrays_without_elements() -> None:
     def f(xp: Any, z: Any) -> Any:
         return [z * z, xp.sum(z, axis=0), xp.prod(z), xp.concat([z, z]), abs(z)]
