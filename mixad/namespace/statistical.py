@@ -9,7 +9,7 @@ from typing import Any
 from mixad.backends.arrays import Array, library_of, scalar_type_of
 from mixad.errors import TracerError
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, square
+from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
@@ -73,8 +73,16 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
                 f"mean(dtype={dtype!r}): a mean is computed in a float dtype: pass one, or leave "
                 "dtype out"
             )
+    if scalar_type_of(x.dtype).is_narrow:
+        return _in_float32(mean, x, axis, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     return total(x, axis, keepdims=keepdims) / count
+
+
+def _in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any) -> Any:
+    """Compute a mean of 16-bit floats in float32: their sum may be beyond what 16 bits hold."""
+    type = scalar_type_of(x.dtype)
+    return convert(function(convert(x, type.arithmetic), axis, **options), type)
 
 
 def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -96,6 +104,8 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     array or Tracer
         The variances.
     """
+    if scalar_type_of(x.dtype).is_narrow:
+        return _in_float32(var, x, axis, correction=correction, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     squares = square(elementwise("sub", x, mean(x, axis, keepdims=True)))
     return total(squares, axis, keepdims=keepdims) / max(count - correction, 0)

@@ -16,6 +16,7 @@ from mixad.emit.llvm import ArgumentBlock
 from mixad.errors import KernelTypeError
 from mixad.kernel.spec import Indexed, Launch, Operand
 from mixad.kernel.tiling import accumulator, partial_shape, tile_blocks, tile_count, tile_runs
+from mixad.scalar.narrow import rounded, to_memory
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Binding", "Result", "bind", "tree_sum"]
@@ -75,7 +76,13 @@ class Result:
         if self.summed is not None:
             for axis in self.summed:
                 memory = tree_sum(memory, axis)
-            memory = memory.astype(self.type.dtype, copy=False).reshape(self.shape)
+            narrow = self.type.is_narrow
+            memory = (
+                to_memory(memory, self.type)
+                if narrow
+                else memory.astype(self.type.dtype, copy=False)
+            )
+            memory = memory.reshape(self.shape)
         if axes is not None:
             memory = memory.transpose(axes)
         return memory if memory.shape == self.final else memory.reshape(self.final)
@@ -262,6 +269,8 @@ def _bits(value: Any, type: ScalarType) -> int:
     if type.is_integer:
         packed = struct.pack("<q" if type.kind == "int" else "<Q", int(value))
     else:
+        if type.is_narrow:  # as memory would hold it, in the type that it is computed in
+            value, type = rounded(value, type).item(), type.arithmetic
         try:
             packed = struct.pack(_PACKING[type.dtype.name], value)
         except OverflowError:  # beyond float32: infinite, as NumPy converts it
