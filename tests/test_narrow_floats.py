@@ -219,6 +219,18 @@ def test_gradients_are_those_of_float32_rounded(placement: str, backend: str) ->
         np.testing.assert_array_equal(g, e.astype("f2"))
 
 
+def test_gradients_through_partials_that_are_stored() -> None:
+    """They are rounded like the primal beside them, so that the gradient is rounded twice."""
+    kernel = branching.with_options(placement="forward")
+    value, pull = mixad.vjp(kernel, X, Y)
+    np.testing.assert_array_equal(value, branching(X, Y))
+    cotangent = RNG.uniform(0.5, 2.0, X.shape).astype("f2")
+    wide_pull = mixad.vjp(branching, *wide(X, Y))[1]
+    for got, exact in zip(pull(cotangent), wide_pull(*wide(cotangent)), strict=True):
+        assert got.dtype == "f2"
+        np.testing.assert_allclose(got.astype("f4"), exact, rtol=2.0**-10)
+
+
 def test_second_derivatives() -> None:
     cube = mixad.broadcast(lambda x: x * x * x)
     inner = mixad.grad(lambda x: cube(x).sum())
@@ -261,8 +273,11 @@ def test_a_mean_does_not_overflow_where_the_sum_does() -> None:
     value, gradient = mixad.value_and_grad(lambda x: x.mean())(x)
     assert value == np.float16(100.0) == x.mean()
     np.testing.assert_array_equal(gradient, np.full(10**6, 1e-6, "f2"))
-    spread = mixad.value_and_grad(lambda x: x.var())(np.asarray([-200.0, 200.0] * 500, "f2"))[0]
-    assert spread == np.float16(40000.0)
+    x = np.asarray([-200.0, 200.0] * 500, "f2")
+    assert mixad.value_and_grad(lambda x: x.var())(x)[0] == np.float16(40000.0)
+    spread, gradient = mixad.value_and_grad(lambda x: (4 * x).std())(x)  # of a variance of 640000
+    assert spread == np.float16(800.0)
+    np.testing.assert_array_equal(gradient, np.copysign(np.float16(4 / len(x)), x))
 
 
 # -- memory of any layout --------------------------------------------------------------------------
@@ -318,6 +333,10 @@ def test_scalars() -> None:
     for number in (np.float16(0.1), 0.1):
         np.testing.assert_array_equal(kernel(X, number), X * np.float16(0.1))
     assert kernel(np.float16(2), np.float16(3)) == np.float16(6)
+    captured = np.float16(0.1)
+    closed = mixad.broadcast(lambda x: x * captured)
+    np.testing.assert_array_equal(closed(X), X * captured)
+    assert closed(X.astype("f4")).dtype == "f4"
     got = special.sin(np.float16(1.0))
     assert type(got) is np.float16
     assert got == np.float16(np.sin(np.float32(1.0)))
@@ -410,6 +429,9 @@ def test_bfloat16_of_another_package_beside_numpy() -> None:
     gradient = mixad.grad(lambda x: (branching(x, y) * x).sum())(x)
     assert gradient.dtype == x.dtype
     assert branching(x, Y.astype("f4")).dtype == "f4"
+    number = x[0]  # a scalar of that package
+    for kernel in (mixad.broadcast(lambda x: x * number), lambda x: branching(x, number)):
+        assert kernel(x).dtype == x.dtype
     for other in (Y, Y.astype("i4")):
         with pytest.raises(KernelTypeError, match="do not mix"):
             branching(x, other)

@@ -49,13 +49,13 @@ class _Memory:
     wrapped : callable
         ``(xp, result)``: the library's array over the memory of a NumPy array.
     bits : callable
-        An array of bfloat16, which NumPy does not know, as one of uint16 over the same memory.
+        An array of bfloat16, which NumPy does not know, as one of int16 over the same memory.
     """
 
     strides: Callable[[Array], tuple[int, ...]]
     view: Callable[[Array], _NumpyArray]
     wrapped: Callable[[Any, _NumpyArray], Array]
-    bits: Callable[[Array], Array] = lambda a: a.view("uint16")
+    bits: Callable[[Array], Array] = lambda a: a.view("int16")
 
 
 _MEMORY = {
@@ -65,7 +65,7 @@ _MEMORY = {
         lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
         lambda a: a.detach().resolve_neg().numpy(),  # a set bit means: the memory is the negative
         lambda xp, result: xp.from_numpy(result),
-        lambda a: a.detach().view(sys.modules["torch"].uint16),
+        lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
     ),
 }
 _DLPACK = _Memory(
@@ -135,8 +135,10 @@ class Library:
 
     def wrapped(self, result: _NumpyArray, type: ScalarType) -> Array:
         """Return a NumPy array of a type, or its bits, as one of its arrays over the memory."""
-        own = self.memory.wrapped(self.xp, result)
-        return own.view(self.dtype_of(type)) if type.brain else own
+        if not type.brain:
+            return self.memory.wrapped(self.xp, result)
+        bits = self.memory.wrapped(self.xp, result.view("int16"))
+        return bits.view(self.dtype_of(type))
 
 
 def _is_bfloat16(array: Array) -> bool:

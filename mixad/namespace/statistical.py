@@ -80,7 +80,7 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
 
 
 def _in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any) -> Any:
-    """Compute a mean of 16-bit floats in float32: their sum may be beyond what 16 bits hold."""
+    """Compute what is made of a sum in float32: the sum may be beyond what 16 bits hold."""
     type = scalar_type_of(x.dtype)
     return convert(function(convert(x, type.arithmetic), axis, **options), type)
 
@@ -113,6 +113,8 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
 
 def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
     """Return the square root of the variance over axes: see `var`."""
+    if scalar_type_of(x.dtype).is_narrow:
+        return _in_float32(std, x, axis, correction=correction, keepdims=keepdims)
     return elementwise("sqrt", var(x, axis, correction=correction, keepdims=keepdims))
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from kernel_runner import WIDTHS, planned
 
 from mixad.backends.cpu import compiler
 from mixad.backends.cpu.backend import CpuBackend
-from mixad.backends.cpu.host import detect
+from mixad.backends.cpu.host import LLVM_LOCK, detect
 from mixad.backends.cpu.symbols import KERNEL_SYMBOLS, read_symbols
+from mixad.emit.llvm import Dialect, emit_kernel
+from mixad.kernel.lower import lowered
 from mixad.scalar.build import Builder
 from mixad.scalar.types import BF16, F16, F32, F64, U16
 
@@ -170,3 +173,53 @@ def test_conversions_call_no_function(type, bits, has_half):
         code = compiler.compile_object(chosen.emit(spec), chosen.host)
         undefined = read_symbols(code).undefined
         assert undefined <= KERNEL_SYMBOLS & {"memcpy", "memset", "memmove"}, undefined
+
+
+@TYPES
+@HOSTS
+def test_one_number_for_a_gang_is_converted_as_lanes_are(type, bits, has_half):
+    """An operand that stands still along the innermost axis is one scalar, not a vector."""
+    b = Builder("standing still")
+    y, x, n = b.param("y", F32), b.param("x", F32), b.param("n", U16)
+    there = b.op("bitcast", b.cast(x, type), type=U16)
+    back = b.convert(b.op("bitcast", n, type=type), F32)
+    program = b.finish([there, b.op("add", back, b.op("mul", y, b.const(0.0, F32)))])
+    numbers = floats(type)[::1009]
+    numbers = numbers[~np.isnan(numbers)]
+    patterns = np.resize(PATTERNS[::7], len(numbers))
+    arguments = [np.zeros((1, 20), "f4"), numbers[:, None], patterns[:, None]]
+    chosen = backend(bits, has_half)
+    launch = planned(program, arguments)
+    got = chosen.launch(chosen.bind(chosen.compile(launch.spec), launch), arguments)
+    np.testing.assert_array_equal(got[0], np.repeat(nearest(numbers, type)[:, None], 20, 1))
+    with np.errstate(all="ignore"):
+        expected = decoded(patterns, type).astype("f4") + np.float32(0)
+    np.testing.assert_array_equal(got[1], np.repeat(expected[:, None], 20, 1))
+
+
+MACHINES = [
+    ("x86_64-pc-linux-gnu", "x86-64", "", False),
+    ("x86_64-pc-linux-gnu", "x86-64", "+avx2", False),
+    ("x86_64-pc-linux-gnu", "x86-64", "+avx512f,+avx512bw,+avx512bf16,+avx512fp16", False),
+    ("aarch64-unknown-linux-gnu", "generic", "", True),
+    ("arm64-apple-macosx", "generic", "", True),
+]
+
+
+@TYPES
+@pytest.mark.parametrize(("triple", "cpu", "features", "has_half"), MACHINES)
+def test_no_machine_needs_a_function_for_them(type, triple, cpu, features, has_half):
+    """What LLVM would call where there is no instruction is on no list of ours."""
+    with LLVM_LOCK:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        try:
+            target = llvm.Target.from_triple(triple)
+        except RuntimeError:
+            pytest.skip(f"this LLVM has no target {triple}")
+        machine = target.create_target_machine(cpu=cpu, features=features, opt=2)
+        for program in (decoding(type), encoding(type), encoding(type, F64)):
+            spec = planned(program, [np.ones(64, program.params[0].var.type.dtype)]).spec
+            text = emit_kernel(lowered(spec), Dialect(128, frozenset(), has_half))
+            undefined = read_symbols(machine.emit_object(llvm.parse_assembly(text))).undefined
+            assert undefined <= {"memcpy"}
