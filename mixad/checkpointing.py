@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, device_name, is_array, library_of
+from mixad.backends.arrays import as_array, device_name, is_array, is_complex_dtype, library_of
 from mixad.call_node import CallNode, Value, record_call
 from mixad.closures import captured_tracers, frozen, substituted
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable
-from mixad.scalar.types import F64
+from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
+from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.tracer import Level, Origin, Tracer, plain
 
 __all__ = ["checkpoint"]
@@ -64,7 +65,7 @@ def checkpoint(f: Function) -> Function:
     @functools.wraps(f, updated=())
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         captured = captured_tracers(f)
-        if not captured and not any(isinstance(x, Tracer) for x in pytree.leaves((args, kwargs))):
+        if not any(map(is_traced, [*captured, *pytree.leaves((args, kwargs))])):
             return f(*args, **kwargs)
         name = getattr(f, "__name__", type(f).__name__)
         rule = _Checkpoint(f"mixad.checkpoint of {name}", f, frozen(f), tuple(captured))
@@ -121,7 +122,7 @@ class _Checkpoint:
         if captured:
             ids = map(id, self.captured)
             f = substituted(f, dict(zip(ids, captured, strict=True)))
-        return f(*args, **kwargs)
+        return pytree.tree_map(unwrapped, f(*args, **kwargs))
 
     def _check(
         self, value: Value, found: list[Any], structure: pytree.Structure, samples: Sequence[Any]
@@ -147,13 +148,15 @@ def _is_same(leaf: Any, cell: Cell | None, sample: Any) -> bool:
     again = _sample(plain(leaf))
     if sample is None or again is None:
         return sample is again
-    near = _NEAR[cell.type.bits] * np.abs(sample).max(initial=0.0, where=np.isfinite(sample))
+    near = _NEAR[cell.type.bits // (2 if cell.type.is_complex else 1)] * np.abs(sample).max(
+        initial=0.0, where=np.isfinite(sample)
+    )
     return bool(np.isclose(again, sample, rtol=0.0, atol=near, equal_nan=True).all())
 
 
 def _sample(leaf: Any) -> Any:
-    """Return some elements of a float, or of an array of floats in the host's memory."""
-    if isinstance(leaf, float):
+    """Return some elements of a number, or of an array in the host's memory, in 64 bits."""
+    if isinstance(leaf, (float, complex)):
         return np.asarray([leaf])
     array = as_array(leaf)
     if not is_array(array) or device_name(array) != "cpu":
@@ -161,4 +164,5 @@ def _sample(leaf: Any) -> Any:
     library = library_of(array)
     flat = library.xp.reshape(array, (-1,))
     some = flat[:: flat.shape[0] // _SAMPLES | 1]
-    return library.numpy_view(library.xp.astype(some, library.dtype_of(F64))).copy()
+    wide = COMPLEX_TYPES[-1] if is_complex_dtype(array.dtype) else F64
+    return library.numpy_view(library.xp.astype(some, library.dtype_of(wide))).copy()

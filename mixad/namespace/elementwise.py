@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -12,12 +13,22 @@ from mixad import pytree
 from mixad.backends.arrays import (
     NUMPY,
     Library,
+    element_type_of,
     is_array,
+    is_number,
     is_scalar,
     scalar_type_of,
     torch_default,
 )
 from mixad.errors import KernelTypeError, TracerError
+from mixad.namespace.complex_numbers import (
+    as_complex,
+    complex_elementwise,
+    imag,
+    is_complex,
+    real,
+    select,
+)
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Kind, Program
@@ -25,16 +36,16 @@ from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.apply import apply_call, apply_program
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.node import common_library, library_beside
+from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["as_numpy_gives", "as_operand", "clip", "convert", "elementwise", "imag", "is_operand",
-           "operand", "power", "same", "square", "where"]  # fmt: skip
+__all__ = ["angle", "as_numpy_gives", "as_operand", "clip", "convert", "elementwise",
+           "is_operand", "operand", "power", "square", "where"]  # fmt: skip
 
 
 def is_operand(value: object) -> bool:
     """Whether a value may stand beside a tracer in an expression."""
-    return isinstance(value, Tracer) or is_scalar(value) or is_array(value)
+    return isinstance(value, Tracer) or is_number(value) or is_array(value)
 
 
 def operand(value: Any, other: Any) -> Any:
@@ -57,20 +68,9 @@ def operand(value: Any, other: Any) -> Any:
 
 
 def as_operand(value: Any, tracer: Tracer) -> Any:
-    """Return what is no operand as one beside a tracer; NotImplemented where its library does not.
-
-    Raises
-    ------
-    TracerError
-        For complex numbers.
-    """
+    """Return what is no operand as one, where the tracer's library does; else NotImplemented."""
     if isinstance(value, (list, tuple)) and tracer.cell.library is NUMPY:
         return np.asarray(value)
-    if isinstance(value, complex):
-        raise TracerError(
-            f"the complex number {value} beside a value that is being differentiated: derivatives "
-            "of complex numbers are not available, compute with real and imaginary part"
-        )
     return NotImplemented
 
 
@@ -94,6 +94,8 @@ def elementwise(op: str, *operands: Any) -> Any:
     if call is None:
         library = _library_beside(op, operands)
         operands = tuple([_without_numpy_scalar(o, library) for o in operands])
+        if any(map(is_complex, operands)):
+            return complex_elementwise(op, library, operands)
         params = tuple([_described(op, o, library) for o in operands])
         call = _call(op, promoted(library, op, [typed for typed, _ in params]), params)
         if None not in key[2:]:
@@ -120,6 +122,8 @@ def power(x: Any, y: Any) -> Any:
 
 def square(x: Any) -> Any:
     """Return the square of each element."""
+    if is_complex(x):
+        return elementwise("mul", x, x)
     return apply_program(_square(_element_type(x)), (x,))[0]
 
 
@@ -130,14 +134,10 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     return x if max is None else elementwise("minimum", x, operand(max, x))
 
 
-def same(x: Any) -> Any:
-    """Return real numbers as they are: their real part, conjugate, positive."""
-    return x
-
-
-def imag(x: Any) -> Any:
-    """Return the imaginary part of real numbers, which is zero and has no derivative."""
-    return library_beside(x).xp.zeros_like(plain(x))
+def angle(x: Any, deg: bool = False) -> Any:
+    """Return the angles of complex numbers, in radians or degrees."""
+    found = elementwise("atan2", imag(x), real(x))
+    return elementwise("mul", found, 180 / math.pi) if deg else found
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
@@ -170,6 +170,8 @@ def where(condition: Any, x: Any, y: Any) -> Any:
             "write condition != 0"
         )
     x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
+    if is_complex(x) or is_complex(y):
+        return select(library, condition, x, y)
     params = _described("where", x, library), _described("where", y, library)
     common = promoted(library, "where", [typed for typed, _ in params])
     return apply_call(_selection(common, params), (condition, x, y))[0]
@@ -195,6 +197,8 @@ _ONE = np.float64(1.0)
 
 def convert(x: Any, type: ScalarType) -> Any:
     """Return ``x`` with elements of another type."""
+    if type.is_complex:
+        return as_complex(x, type)
     return apply_program(_conversion(_element_type(x), type), (x,))[0]
 
 
@@ -252,7 +256,7 @@ def _library_beside(op: str, operands: Sequence[Any]) -> Library:
 
 
 def _is_strong(operand: Any) -> bool:
-    return not is_scalar(operand) and not (isinstance(operand, Tracer) and operand.cell.weak)
+    return not is_number(operand) and not (isinstance(operand, Tracer) and operand.cell.weak)
 
 
 def _without_numpy_scalar(operand: Any, library: Library) -> Any:
@@ -278,4 +282,4 @@ def _weak_type(number: bool | int | float) -> ScalarType:
 
 
 def _element_type(x: Any) -> ScalarType:
-    return x.cell.type if isinstance(x, Tracer) else scalar_type_of(x.dtype)
+    return x.cell.type if isinstance(x, Tracer) else element_type_of(x.dtype)

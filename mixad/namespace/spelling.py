@@ -15,7 +15,7 @@ from mixad.errors import TracerError
 from mixad.tape.memory import noted
 from mixad.tape.tracer import plain
 
-__all__ = ["Function", "Spelling", "function_of", "missing"]
+__all__ = ["Function", "OfOperands", "Spelling", "Variadic", "function_of", "missing"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,23 @@ class Function:
     def taken(self) -> frozenset[str]:
         """Names of the namespace function's own parameters."""
         return frozenset(inspect.signature(self.evaluate).parameters)
+
+
+class OfOperands(Function):
+    """A function that takes operands by position only: those that come by name, in their order."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns."""
+        return self.evaluate(*args, *kwargs.values())
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Names of all parameters."""
+        return frozenset(self.parameters)
+
+
+class Variadic(Function):
+    """A function of any number of operands by position; its parameters are options by name."""
 
 
 def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> Function:
@@ -105,6 +122,8 @@ class Spelling:
         found = self.functions.get(name)
         if found is None:
             raise TracerError(missing(called))
+        if isinstance(found, Variadic):
+            return found(*args, **self._bound(called, found, (), kwargs))
         return found(**self._bound(called, found, args, kwargs))
 
     def has_method(self, name: str) -> bool:

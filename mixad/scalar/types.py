@@ -1,7 +1,8 @@
 """Scalar types of the program: booleans, integers and floats of a stated width.
 
-Floats of 16 bits are types of *storage*: memory holds them, and arithmetic on them is that of
-float32 (`ScalarType.arithmetic`, record 0009).
+Arrays may have complex elements too, of which programs know nothing.  Floats of 16 bits are types
+of *storage*: memory holds them, and arithmetic on them is that of float32
+(`ScalarType.arithmetic`, record 0009).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ALL_TYPES", "BF16", "BOOL", "F16", "F32", "F64", "I8", "I16", "I32", "I64",
-           "STORED_TYPES", "U8", "U16", "U32", "U64", "ScalarType", "integer_bounds", "type_named",
+__all__ = ["ALL_TYPES", "BF16", "BOOL", "COMPLEX_TYPES", "F16", "F32", "F64", "I8", "I16", "I32",
+           "I64", "STORED_TYPES", "U8", "U16", "U32", "U64", "ScalarType", "integer_bounds",
+           "type_named",
            "type_of_dtype"]  # fmt: skip
 
 
@@ -24,7 +26,7 @@ class ScalarType:
     Attributes
     ----------
     kind : str
-        ``"bool"``, ``"int"``, ``"uint"`` or ``"float"``.
+        ``"bool"``, ``"int"``, ``"uint"`` or ``"float"``; ``"complex"`` in arrays only.
     bits : int
         Width of a value in bits (8 for ``bool``: its width in an array).
     brain : bool
@@ -62,8 +64,18 @@ class ScalarType:
 
     @property
     def is_float(self) -> bool:
-        """Whether values have derivatives."""
+        """Whether values are floats."""
         return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether values are complex numbers."""
+        return self.kind == "complex"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether values have derivatives: floats and complex numbers."""
+        return self.kind in ("float", "complex")
 
     @property
     def is_integer(self) -> bool:
@@ -89,6 +101,9 @@ I8, I16, I32, I64 = (ScalarType("int", bits) for bits in (8, 16, 32, 64))
 U8, U16, U32, U64 = (ScalarType("uint", bits) for bits in (8, 16, 32, 64))
 F16, BF16 = ScalarType("float", 16), ScalarType("float", 16, brain=True)
 F32, F64 = ScalarType("float", 32), ScalarType("float", 64)
+
+COMPLEX_TYPES = (ScalarType("complex", 64), ScalarType("complex", 128))
+"""What elements of arrays may be, but no value of a program."""
 
 ALL_TYPES = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
 """The types in which programs compute."""
