@@ -13,6 +13,7 @@ from mixad.errors import KernelTypeError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.spec import Indexed, Launch, Operand
 from mixad.kernel.tiling import partial_shape, tile_blocks, tile_count, tile_runs
+from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Binding", "Result", "bind"]
@@ -199,6 +200,8 @@ def _bits(value: Any, type: ScalarType) -> int:
     if type.is_integer:
         packed = struct.pack("<q" if type.kind == "int" else "<Q", int(value))
     else:
+        if type.is_narrow:  # as memory would hold it, in the type that it is computed in
+            value, type = rounded(value, type).item(), type.arithmetic
         try:
             packed = struct.pack(_PACKING[type.dtype.name], value)
         except OverflowError:  # beyond float32: infinite, as NumPy converts it

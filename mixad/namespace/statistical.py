@@ -10,7 +10,7 @@ from mixad.backends.arrays import Array, element_type_of, is_complex_dtype, libr
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, square
+from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
@@ -81,8 +81,16 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
                 f"mean(dtype={dtype!r}): a mean is computed in a float dtype: pass one, or leave "
                 "dtype out"
             )
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(mean, x, axis, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     return total(x, axis, keepdims=keepdims) / count
+
+
+def _in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any) -> Any:
+    """Compute what is made of a sum in float32: the sum may be beyond what 16 bits hold."""
+    type = element_type_of(x.dtype)
+    return convert(function(convert(x, type.arithmetic), axis, **options), type)
 
 
 def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -104,6 +112,8 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     array or Tracer
         The variances.
     """
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(var, x, axis, correction=correction, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     distances = elementwise("sub", x, mean(x, axis, keepdims=True))
     return total(_abs2(distances), axis, keepdims=keepdims) / max(count - correction, 0)
@@ -116,6 +126,8 @@ def _abs2(x: Any) -> Any:
 
 def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
     """Return the square root of the variance over axes: see `var`."""
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(std, x, axis, correction=correction, keepdims=keepdims)
     return elementwise("sqrt", var(x, axis, correction=correction, keepdims=keepdims))
 
 

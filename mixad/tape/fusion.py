@@ -170,7 +170,10 @@ def _fused_program(
             at = next(places)
             if at == len(leaves):
                 leaves += builder.copy_params([param]).values()
-            names[param.var] = leaves[at] if at >= 0 else results[~at >> 16][~at & 0xFFFF]
+            # As memory would hold it: what is computed does not depend on what is fused.
+            names[param.var] = (
+                leaves[at] if at >= 0 else builder.held(results[~at >> 16][~at & 0xFFFF])
+            )
         results.append(builder.copy(program.body, names))
     return FusedProgram(builder.finish([results[member][result] for member, result in wanted]))
 

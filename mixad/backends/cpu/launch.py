@@ -11,6 +11,8 @@ import numpy as np
 
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
+from mixad.scalar.narrow import to_memory
+from mixad.scalar.types import ScalarType
 
 __all__ = ["filled", "finished", "tree_sum"]
 
@@ -71,10 +73,15 @@ def finished(
         for axis in result.summed:
             if memory.shape[axis] > 1:
                 memory = tree_sum(memory, axis)
-        memory = memory.astype(result.type.dtype, copy=False).reshape(result.shape)
+        memory = _rounded(memory, result.type).reshape(result.shape)
     if axes is not None:
         memory = memory.transpose(axes)
     return memory if memory.shape == result.final else memory.reshape(result.final)
+
+
+def _rounded(sums: np.ndarray[Any, Any], type: ScalarType) -> np.ndarray[Any, Any]:
+    """Return sums in the type of the output."""
+    return to_memory(sums, type) if type.is_narrow else sums.astype(type.dtype, copy=False)
 
 
 def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
