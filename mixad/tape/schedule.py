@@ -17,7 +17,7 @@ from mixad.tape.fusion import value_of
 from mixad.tape.gradient_plan import GradientPlan
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import Cotangents, PulledNode, RuleNode
+from mixad.tape.node import Cotangents, InputNode, PulledNode, RuleNode
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Tracer, outside
 from mixad.tape.writing import WriteNode, owned
@@ -160,7 +160,8 @@ class KernelStep:
     waiting : tuple of Place
         Arguments of members that will be read when what makes them is pulled back.
     targets : tuple
-        For each gradient that is not zero: of what it is, and where it is found (``plan.places``).
+        For each gradient that is not zero: of what it is, whether the kernel makes it, for this
+        alone, and where it is found (``plan.places``).
     shape : tuple of int
         The broadcast shape.
     options : KernelOptions
@@ -223,11 +224,15 @@ class NodeStep:
     def run(self, under_way: Pass) -> None:
         """Call the node's pullback."""
         node: PulledNode = under_way.nodes[self.number]
+        if isinstance(node, InputNode):  # of a transform inside: what goes through is as fresh
+            fresh = under_way.found[self.number][0].fresh
+        else:
+            fresh = node.fresh
         gradients = self._gradients(under_way, node)
         under_way.nodes[self.number] = None
         for place, gradient in zip(self.targets, gradients, strict=True):
             if place is not None and gradient is not None:
-                under_way.add(place, gradient, node.fresh)
+                under_way.add(place, gradient, fresh)
 
     def _gradients(self, under_way: Pass, node: PulledNode) -> Cotangents:
         """Return the cotangents of the parents; None for those that have been added."""
