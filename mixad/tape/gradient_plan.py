@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,11 +18,14 @@ from mixad.tape.kernel_node import record
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Tracer
 
-__all__ = ["Asked", "GradientPlan", "plan_gradients", "planned"]
+__all__ = ["MADE", "Asked", "GradientPlan", "plan_gradients", "planned"]
 
-Place: TypeAlias = tuple[Literal["array", "cotangent", "zero"], int]
-"""Where a gradient is: an ``"array"`` that the kernel makes, one of the ``"cotangent"``s itself, or
-nowhere, since it is ``"zero"``."""
+Place: TypeAlias = tuple[Literal["array", "shared", "cotangent", "zero"], int]
+"""Where a gradient is: an ``"array"`` that the kernel makes, one ``"shared"`` by several gradients,
+one of the ``"cotangent"``s itself, or nowhere, since it is ``"zero"``."""
+
+MADE = ("array", "shared")
+"""What the kernel makes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +167,7 @@ def planned(
     """
     outputs = [OutputRequest(*pullback.primals[result], shape) for result, shape in primals]
     places: list[Place] = []
+    made: dict[object, int] = {}  # by what is computed, for which shape: the output that it is
     for at, shape in zip(pullback.gradients, shapes, strict=True):
         is_free = at is not None and shape is None and not copies
         same = _cotangent(program, pullback, *at) if at is not None and is_free else None
@@ -171,10 +176,22 @@ def planned(
         elif same is not None:
             places.append(("cotangent", same))
         else:
-            places.append(("array", len(outputs)))
-            outputs.append(OutputRequest(*at, shape))
+            value = (at[0], pullback.passes[at[0]].outputs[at[1]], shape)
+            new = len(outputs)
+            index = new if copies else made.setdefault(value, new)
+            places.append(("array", index))
+            if index == new:
+                outputs.append(OutputRequest(*at, shape))
     call = KernelCall(pullback.passes, tuple(outputs)) if outputs else None
-    return GradientPlan(call, pullback.kept, tuple(places), len(primals))
+    return GradientPlan(call, pullback.kept, _shared(places), len(primals))
+
+
+def _shared(places: Sequence[Place]) -> tuple[Place, ...]:
+    """Mark the arrays that are several gradients."""
+    uses = Counter(at for kind, at in places if kind == "array")
+    return tuple(
+        ("shared", at) if kind == "array" and uses[at] > 1 else (kind, at) for kind, at in places
+    )
 
 
 def _cotangent(program: Program, pullback: PullbackPlan, at: int, result: int) -> int | None:

@@ -10,7 +10,7 @@ from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.loop_results import DecidedResult, decided_results
 from mixad.tape.cell import Cell
 from mixad.tape.fusion import Fusion, common_options, fits, fuse
-from mixad.tape.gradient_plan import Asked, GradientPlan, plan_gradients
+from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, plan_gradients
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.schedule import Cotangent, KernelStep
@@ -113,7 +113,7 @@ class Group:
             waiting=tuple([leaves[i] for i in waiting]),
             targets=tuple(
                 [
-                    (trace.place(cast("Origin", fusion.parents[i])), kind == "array", at)
+                    (trace.place(cast("Origin", fusion.parents[i])), kind, at)
                     for i, (kind, at) in zip(asked.wrt, plan.places, strict=True)
                     if kind != "zero"
                 ]
@@ -177,7 +177,7 @@ def _chosen(fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
     if not asked.primals:
         return plan, ()
     alone = plan_gradients(fusion.fused, asked._replace(primals=()))
-    if all(kind != "array" for kind, _ in plan.places):
+    if all(kind not in MADE for kind, _ in plan.places):
         return alone, ()
     others = [i for i in plan.kept if i < len(fusion.sources) and i not in alone.kept]
     waiting = [i for i in others if _is_pending(fusion.sources[i])]

@@ -14,7 +14,7 @@ from mixad.kernel.options import KernelOptions
 from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import value_of
-from mixad.tape.gradient_plan import GradientPlan
+from mixad.tape.gradient_plan import MADE, GradientPlan
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import Cotangents, InputNode, PulledNode, RuleNode
@@ -160,8 +160,7 @@ class KernelStep:
     waiting : tuple of Place
         Arguments of members that will be read when what makes them is pulled back.
     targets : tuple
-        For each gradient that is not zero: of what it is, whether the kernel makes it, for this
-        alone, and where it is found (``plan.places``).
+        For each gradient that is not zero: of what it is, and where it is found (``plan.places``).
     shape : tuple of int
         The broadcast shape.
     options : KernelOptions
@@ -176,7 +175,7 @@ class KernelStep:
     arguments: tuple[Place | int, ...]
     results: tuple[Place, ...]
     waiting: tuple[Place, ...]
-    targets: tuple[tuple[Place, bool, int], ...]
+    targets: tuple[tuple[Place, str, int], ...]
     shape: Shape
     options: KernelOptions
     decided: tuple[DecidedResult, ...]
@@ -199,8 +198,8 @@ class KernelStep:
         arrays = self.plan.arrays(arguments, self.shape, self.options)
         for (number, output), array in zip(self.results, arrays, strict=False):
             nodes[number].cell(output).fill(array, under_way.level.check)
-        for place, is_array, at in self.targets:
-            under_way.add(place, arrays[at] if is_array else given[at], is_array)
+        for place, kind, at in self.targets:
+            under_way.add(place, arrays[at] if kind in MADE else given[at], kind == "array")
         for number in self.members:
             nodes[number] = None
             cotangents.pop(number, None)
@@ -224,10 +223,8 @@ class NodeStep:
     def run(self, under_way: Pass) -> None:
         """Call the node's pullback."""
         node: PulledNode = under_way.nodes[self.number]
-        if isinstance(node, InputNode):  # of a transform inside: what goes through is as fresh
-            fresh = under_way.found[self.number][0].fresh
-        else:
-            fresh = node.fresh
+        is_input = isinstance(node, InputNode)  # of a transform inside: what it gets goes through
+        fresh = under_way.found[self.number][0].fresh if is_input else node.fresh
         gradients = self._gradients(under_way, node)
         under_way.nodes[self.number] = None
         for place, gradient in zip(self.targets, gradients, strict=True):
