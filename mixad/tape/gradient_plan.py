@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mixad.kernel.options import KernelOptions
-from mixad.kernel.spec import OutputRequest
+from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.ir import Program
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import FusedProgram
@@ -18,7 +18,7 @@ from mixad.tape.kernel_node import record
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Tracer
 
-__all__ = ["MADE", "Asked", "GradientPlan", "plan_gradients", "planned"]
+__all__ = ["MADE", "Asked", "GradientPlan", "in_shape", "plan_gradients", "planned", "pulled"]
 
 Place: TypeAlias = tuple[Literal["array", "shared", "cotangent", "zero"], int]
 """Where a gradient is: an ``"array"`` that the kernel makes, one ``"shared"`` by several gradients,
@@ -69,7 +69,7 @@ class GradientPlan:
         if self.call is None:
             return ()
         call = self.call
-        kept = _in_shape(call, kept, shape)
+        kept = in_shape(call, kept, shape)
         for value in kept:
             if isinstance(value, Tracer):
                 nodes = record(call, kept, options)
@@ -78,8 +78,8 @@ class GradientPlan:
         return call.kernel(values, options.backend)
 
 
-def _in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
-    """Return arguments that broadcast to a shape.
+def in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
+    """Return the arguments of a call such that they broadcast to a shape.
 
     Those that a pullback does not read may have been all that gave it this shape: then a lane is
     broadcast before the call.  Arrays that are indexed do not count, whatever their shape is.
@@ -105,8 +105,9 @@ class Asked(NamedTuple):
         Results that have a cotangent.
     primals : tuple of (int, and tuple of int or None)
         Results that are wanted too, with the shape that they are summed to.
-    shapes : tuple of (tuple of int, or None)
-        For each of ``wrt``, the shape that its gradient is summed to; None: nothing is summed.
+    shapes : tuple of (tuple of int, Part or None)
+        For each of ``wrt``, the shape that its gradient is summed to, or the part of a larger array
+        that it is to be; None: nothing is summed.
     chunk : int or None
         Most active inputs in one pass.
     """
@@ -114,7 +115,7 @@ class Asked(NamedTuple):
     wrt: tuple[int, ...]
     cotangents: tuple[int, ...]
     primals: tuple[tuple[int, Shape | None], ...]
-    shapes: tuple[Shape | None, ...]
+    shapes: tuple[Shape | Part | None, ...]
     chunk: int | None
 
 
@@ -134,10 +135,13 @@ def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
     GradientPlan
         The same object for equal arguments.
     """
-    pullback = _pullback(
-        fused, asked.wrt, asked.cotangents, asked.chunk, with_primals=bool(asked.primals)
-    )
-    return planned(fused.program, pullback, asked.primals, asked.shapes)
+    return planned(fused.program, pulled(fused, asked), asked.primals, asked.shapes)
+
+
+def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
+    """Return the programs of `plan_gradients`, whatever the shapes are."""
+    with_primals = bool(asked.primals)
+    return _pullback(fused, asked.wrt, asked.cotangents, asked.chunk, with_primals=with_primals)
 
 
 @lru_cache(maxsize=2048)
@@ -157,7 +161,7 @@ def planned(
     program: Program,
     pullback: PullbackPlan,
     primals: Sequence[tuple[int, Shape | None]],
-    shapes: Sequence[Shape | None],
+    shapes: Sequence[Shape | Part | None],
     *,
     copies: bool = False,
 ) -> GradientPlan:
@@ -178,12 +182,19 @@ def planned(
         else:
             value = (at[0], pullback.passes[at[0]].outputs[at[1]], shape)
             new = len(outputs)
-            index = new if copies else made.setdefault(value, new)
+            is_own = copies or isinstance(shape, Part)  # parts are added to the whole
+            index = new if is_own else made.setdefault(value, new)
             places.append(("array", index))
             if index == new:
-                outputs.append(OutputRequest(*at, shape))
+                outputs.append(_request(at, shape))
     call = KernelCall(pullback.passes, tuple(outputs)) if outputs else None
     return GradientPlan(call, pullback.kept, _shared(places), len(primals))
+
+
+def _request(at: tuple[int, int], shape: Shape | Part | None) -> OutputRequest:
+    if isinstance(shape, Part):
+        return OutputRequest(*at, part=shape)
+    return OutputRequest(*at, shape)
 
 
 def _shared(places: Sequence[Place]) -> tuple[Place, ...]:

@@ -7,8 +7,11 @@ a kernel or calls a rule, and adds into the cotangents of what it reads.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.loop_results import DecidedResult
@@ -18,6 +21,7 @@ from mixad.tape.gradient_plan import MADE, GradientPlan
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import Cotangents, InputNode, PulledNode, RuleNode
+from mixad.tape.placing import Placed, Shifted
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Tracer, outside
 from mixad.tape.writing import WriteNode, owned
@@ -41,6 +45,15 @@ class Parts(NamedTuple):
 
     read: list[tuple[RuleNode, Any]]
     size: int
+
+
+def _sum_with(known: Cotangent, value: Any) -> Any:
+    """Return the sum of a cotangent and another, in the memory of the first if that can be."""
+    own = known.value
+    if not known.fresh or not type(own) is type(value) is np.ndarray or not own.flags.writeable:
+        return _sum(own, value)
+    is_alike = own.shape == value.shape and own.dtype == value.dtype
+    return np.add(own, value, out=own) if is_alike else own + value
 
 
 def _sum(first: Any, second: Any) -> Any:
@@ -81,7 +94,7 @@ class Pass:
         found = self.found.setdefault(number, {})
         known = found.get(output)
         if known is not None:
-            value, fresh = _sum(known.value, value), True
+            value, fresh = _sum_with(known, value), True
         found[output] = Cotangent(value, fresh)
 
     def add_part(self, number: int, reader: RuleNode, g: Any) -> None:
@@ -161,6 +174,12 @@ class KernelStep:
         Arguments of members that will be read when what makes them is pulled back.
     targets : tuple
         For each gradient that is not zero: of what it is, and where it is found (``plan.places``).
+    placed : tuple of Placed
+        Gradients that are parts of one value.
+    shifted : tuple of Shifted
+        Those of them that kernels of their own add up.
+    read : tuple of (int, and Place or int)
+        What these take: index of a leaf, and of cotangents after the leaves, and which it is.
     shape : tuple of int
         The broadcast shape.
     options : KernelOptions
@@ -176,6 +195,9 @@ class KernelStep:
     results: tuple[Place, ...]
     waiting: tuple[Place, ...]
     targets: tuple[tuple[Place, str, int], ...]
+    placed: tuple[Placed, ...]
+    shifted: tuple[Shifted, ...]
+    read: tuple[tuple[int, Place | int], ...]
     shape: Shape
     options: KernelOptions
     decided: tuple[DecidedResult, ...]
@@ -200,9 +222,23 @@ class KernelStep:
             nodes[number].cell(output).fill(array, under_way.level.check)
         for place, kind, at in self.targets:
             under_way.add(place, arrays[at] if kind in MADE else given[at], kind == "array")
+        for parts in self.placed:
+            under_way.add(parts.target, parts.added_up(arrays, given, self.shape), True)
+        self._add_shifted(under_way, given)
         for number in self.members:
             nodes[number] = None
             cotangents.pop(number, None)
+
+    def _add_shifted(self, under_way: Pass, given: Sequence[Any]) -> None:
+        """Add the cotangents that kernels of their own add up."""
+        values = {
+            index: given[at] if isinstance(at, int) else under_way.argument(at)
+            for index, at in self.read
+        }
+        leaves = max([index - at for index, at in self.read if isinstance(at, int)], default=0)
+        for parts in self.shifted:
+            whole = parts.added_up(values, leaves, self.shape, self.options)
+            under_way.add(parts.target, whole, True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, library_of
-from mixad.backends.cpu import buffers, compiler, workers
+from mixad.backends.cpu import compiler, workers
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
 from mixad.backends.cpu.launch import Binding, bind
@@ -60,6 +60,7 @@ class CpuBackend:
     """
 
     name = "cpu"
+    writes_parts = True
 
     def __init__(self, host: Host | None = None) -> None:
         self.host = host or detect()
@@ -111,7 +112,7 @@ class CpuBackend:
             results = [np.zeros(o.memory, o.dtype) for o in binding.outputs]
         else:
             aligned = executable.spec.streaming
-            results = [buffers.empty(o.memory, o.dtype, aligned=aligned) for o in binding.outputs]
+            results = [o.allocated(aligned) for o in binding.outputs]
             status = array("i", _QUIET)
             words = binding.filled(views, arguments, results, status)
             stop_flag = status.buffer_info()[0] if executable.may_not_end else None

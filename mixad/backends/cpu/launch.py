@@ -12,15 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from mixad.backends.cpu import buffers
 from mixad.emit.llvm import ArgumentBlock
 from mixad.errors import KernelTypeError
-from mixad.kernel.spec import Indexed, Launch, Operand
+from mixad.kernel.boxes import Box, without
+from mixad.kernel.spec import Indexed, Launch, Operand, PartLayout
 from mixad.kernel.tiling import accumulator, partial_shape, tile_blocks, tile_count, tile_runs
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Binding", "Result", "bind", "tree_sum"]
 
 _PACKING = {"float32": "<fxxxx", "float64": "<d", "bool": "<?xxxxxxx"}
+LINE = 64
+"""Bytes of a cache line, on which streamed results begin."""
+
 _NOTHING = np.zeros(1, np.float64)
 """What an empty array's address is, so that a kernel can read an element before it is refused."""
 
@@ -45,6 +50,8 @@ class Result:
         The shape that was asked for.
     type : ScalarType
         Of the output.
+    part : PartLayout or None
+        What is written of it, if that is not all.
     """
 
     position: int
@@ -54,6 +61,36 @@ class Result:
     shape: tuple[int, ...]
     final: tuple[int, ...]
     type: ScalarType
+    part: PartLayout | None = None
+
+    @property
+    def first(self) -> int:
+        """How many elements of its memory come before the first that is written."""
+        if self.part is None:
+            return 0
+        at = 0
+        for extent, start in zip(self.part.whole, self.part.starts, strict=True):
+            at = at * extent + start
+        return at
+
+    def allocated(self, aligned: bool) -> np.ndarray[Any, Any]:
+        """Return its memory, zero where the kernel does not write.
+
+        Parameters
+        ----------
+        aligned : bool
+            Whether the first element that is written begins a line of the cache.
+        """
+        if self.part is None:
+            return buffers.empty(self.memory, self.dtype, aligned=aligned)
+        size = math.prod(self.memory)
+        lead = -self.first % (LINE // self.dtype.itemsize)
+        flat = buffers.empty((lead + size,), self.dtype, aligned=aligned)
+        whole = flat[lead:].reshape(self.memory)
+        written = Box(self.part.starts, self.part.extents)
+        for box in without(Box((0,) * len(self.memory), self.memory), written):
+            whole[box.slices] = 0
+        return whole
 
     @property
     def is_finished(self) -> bool:
@@ -158,7 +195,7 @@ class Binding:
         for k, at, type in self.uniforms:
             words[at] = self._word(k, arguments[k], type)
         for result, output in zip(results, self.outputs, strict=True):
-            words[output.position] = _address(result)
+            words[output.position] = _address(result) + output.first * output.dtype.itemsize
         return words
 
     def _word(self, param: int, value: Any, type: ScalarType) -> int:
@@ -201,6 +238,9 @@ def bind(launch: Launch) -> Binding:
             _fill_indexed(words, block, launch, k)
         else:
             _fill_strides(words, block, launch, k, operand)
+    for k, part in enumerate(launch.parts):
+        for axis, stride in enumerate(part.strides[:-1] if part else ()):
+            words[block.part_stride(k, axis)] = stride
     order = launch.order
     axes = None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order)))
     outputs = tuple(_result(launch, k, at) for k, at in enumerate(block.outputs))
@@ -220,10 +260,9 @@ def _result(launch: Launch, index: int, position: int) -> Result:
     """Return how one output is allocated and finished."""
     output = launch.spec.outputs[index]
     if not any(output.reduced):
-        stored = tuple(launch.shape[a] for a in launch.order)
-        return Result(
-            position, output.type.dtype, stored, None, stored, launch.results[index], output.type
-        )
+        final, part = launch.results[index], launch.parts[index]
+        stored = tuple(launch.shape[a] for a in launch.order) if part is None else part.whole
+        return Result(position, output.type.dtype, stored, None, stored, final, output.type, part)
     padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
     shape = tuple(padded[a] for a in launch.order)
     is_empty = 0 in launch.shape  # nothing runs: the sums are zeros of their own shape
