@@ -209,13 +209,13 @@ class _Walk:
         node = self._trace.nodes[number]
         if type(node) is not RuleNode or self._waiting[number] or number in self._pass.found:
             return None
-        parent = node.parents[0]
+        part, parent = node.part(), node.parents[0]
         readers = self._readers.get(number, ())
-        if parent is None or any(r is not group and r.members for r, _ in readers):
+        if part is None or any(reader is not group and reader.members for reader, _ in readers):
             return None
-        place, part = self._trace.place(parent), node.part()
-        is_written = isinstance(self._trace.nodes[place[0]], WriteNode)
-        return None if part is None or is_written else (place, part)
+        assert parent is not None  # a value is a part of the one argument of its rule
+        place = self._trace.place(parent)
+        return None if isinstance(self._trace.nodes[place[0]], WriteNode) else (place, part)
 
     def _close(self, group: Group) -> Iterator[Step]:
         """Pull a group back, if that has not been done."""

@@ -27,7 +27,7 @@ from mixad.tape.tracer import Level, Tracer, outside
 from mixad.tape.writing import WriteNode, owned
 
 __all__ = ["Cotangent", "KernelStep", "NodeStep", "Pass", "Place", "Step",
-           "argument_outside"]  # fmt: skip
+           "argument_outside", "traced_outside"]  # fmt: skip
 
 Place: TypeAlias = tuple[int, int]
 """The number of a node, and which of its outputs or arguments."""
@@ -136,14 +136,21 @@ class Pass:
 
 def argument_outside(node: KernelNode, index: int, level: Level) -> Any:
     """Return an argument of a node as the transforms around a level see it."""
-    source, parent = node.source(index), node.parents[index]
+    traced = traced_outside(node, index, level)
+    return value_of(node.source(index)) if traced is None else traced
+
+
+def traced_outside(node: KernelNode, index: int, level: Level) -> Tracer | None:
+    """Return an argument of a node as the transforms around a level trace it; None if none does."""
+    parent = node.parents[index]
     if parent is not None:
         levels = parent.levels
         if len(levels) > 1 or level not in levels:
             around = frozenset([other for other in levels if other.alive and other is not level])
             if around:
-                return node.tracer_type(source, outside(parent, level)._replace(levels=around))
-    return value_of(source)
+                origin = outside(parent, level)._replace(levels=around)
+                return node.tracer_type(node.source(index), origin)
+    return None
 
 
 class Step(Protocol):
