@@ -19,6 +19,7 @@ from mixad.lifting import entered, owned, returned, without_derivative
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
+from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.node import Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, stripped
 
@@ -110,9 +111,13 @@ class CallNode:
         return [i for i, p in enumerate(self.parents) if p is not None and level in p.levels]
 
     def arguments(self, level: Level) -> list[Any]:
-        """Return the leaves as the transforms around a level see them."""
+        """Return the leaves as the transforms around a level see them, constants as they are."""
         return [
-            returned(leaf, level) if isinstance(leaf, Tracer) else stripped(leaf, level)
+            leaf
+            if is_constant(leaf)
+            else returned(leaf, level)
+            if isinstance(leaf, Tracer)
+            else stripped(leaf, level)
             for leaf in self.leaves
         ]
 
@@ -159,7 +164,7 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
     levels = levels_of([leaf for leaf in leaves if isinstance(leaf, Tracer)])
     result, residuals = rule.run(pytree.unflatten(tree, map(without_derivative, leaves)))
     value = value_of(rule.name, result, levels)
-    parents = tuple([leaf.origin if isinstance(leaf, Tracer) else None for leaf in leaves])
+    parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in leaves])
     held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(leaves)])
     results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
     kept_value = value._replace(leaves=[])
@@ -178,6 +183,7 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
 def value_of(name: str, result: Any, levels: frozenset[Level]) -> Value:
     """Take apart what a function returned for plain arguments."""
     leaves, structure = pytree.flatten(result)
+    leaves = list(map(unwrapped, leaves))
     for leaf in leaves:
         if isinstance(leaf, Tracer):
             raise TracerError(
@@ -220,5 +226,7 @@ def _shielded(g: Any) -> Any:
 
 
 def _held(leaf: Any, levels: frozenset[Level], rule: CallRule, index: int) -> Any:
+    if is_constant(leaf):
+        return constant(unwrapped(leaf))
     is_read = isinstance(leaf, Tracer) or is_array(leaf)
     return kept(leaf, levels, rule, index) if is_read else leaf

@@ -18,6 +18,7 @@ from mixad.lifting import Function, check_callable
 from mixad.scalar.types import F64
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
+from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.tracer import Level, Origin, Tracer, plain
 
 __all__ = ["checkpoint"]
@@ -64,7 +65,7 @@ def checkpoint(f: Function) -> Function:
     @functools.wraps(f, updated=())
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         captured = captured_tracers(f)
-        if not captured and not any(isinstance(x, Tracer) for x in pytree.leaves((args, kwargs))):
+        if not any(map(is_traced, [*captured, *pytree.leaves((args, kwargs))])):
             return f(*args, **kwargs)
         name = getattr(f, "__name__", type(f).__name__)
         rule = _Checkpoint(f"mixad.checkpoint of {name}", f, frozen(f), tuple(captured))
@@ -121,7 +122,7 @@ class _Checkpoint:
         if captured:
             ids = map(id, self.captured)
             f = substituted(f, dict(zip(ids, captured, strict=True)))
-        return f(*args, **kwargs)
+        return pytree.tree_map(unwrapped, f(*args, **kwargs))
 
     def _check(
         self, value: Value, found: list[Any], structure: pytree.Structure, samples: Sequence[Any]

@@ -13,6 +13,7 @@ from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leave
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable, entered, owned
 from mixad.tape.backward import backward
+from mixad.tape.constant import unwrapped
 from mixad.tape.node import InputNode
 from mixad.tape.tracer import Level, Tracer
 
@@ -183,6 +184,7 @@ def _seed(leaf: Tracer, own: Level) -> Tracer:
 
 def _zero(leaf: Any) -> Any:
     """Return the tangent of an argument that does not move; None of what is no float."""
+    leaf = unwrapped(leaf)
     if isinstance(leaf, Tracer):
         return owned(leaf.cell, None)
     if not is_float(leaf):

@@ -13,6 +13,7 @@ from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable, matching
 from mixad.namespace.data_types import astype
 from mixad.tape.cell import Cell
+from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.kernel_node import moved
 from mixad.tape.tracer import Tracer
 
@@ -38,7 +39,7 @@ class Arguments:
         self.primals = tuple([a for at, a in enumerate(arguments) if at not in positions])
         self._positions = positions
         for at in sorted(positions):
-            if any(isinstance(leaf, Tracer) for leaf in pytree.leaves(arguments[at])):
+            if any(map(is_traced, pytree.leaves(arguments[at]))):
                 raise TracerError(
                     f"{name}: argument {at} is named in nondiff_argnums and is being "
                     "differentiated: leave it out of nondiff_argnums, or pass its "
@@ -54,7 +55,7 @@ class Arguments:
     @property
     def is_traced(self) -> bool:
         """Whether a primal is being differentiated."""
-        return any(isinstance(leaf, Tracer) for leaf in pytree.leaves(self.primals))
+        return any(map(is_traced, pytree.leaves(self.primals)))
 
 
 def _position(name: str, at: int, count: int) -> int:
@@ -122,6 +123,7 @@ def fitting(what: str, cell: Cell, given: Any) -> Any:
     That of a Python number may be of another dtype or library, as what it was computed from; a
     number for an array is refused: a sum that should not be there.
     """
+    given = unwrapped(given)
     if is_scalar(given):
         given = cell.library.asarray(given, cell.type, cell.device)
     given = as_array(given)

@@ -13,6 +13,7 @@ from mixad.config import CHECK
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable
+from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held
 from mixad.tape.tracer import Level, Tracer
 
@@ -119,7 +120,7 @@ class _VjpRule:
         """Call the backward rule; on residuals that transforms around see, if there are any."""
         leaves = call.arguments(level)
         primals = pytree.unflatten(call.tree, leaves)
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
+        if any(map(is_traced, leaves)):
             residuals = self._forward(primals)[1]
         else:
             structure, kept = call.residuals
@@ -132,6 +133,7 @@ class _VjpRule:
         return pair_of(self.name, "fwd", result, "(value, residuals)")
 
     def _kept(self, leaf: Any) -> Any:
+        leaf = unwrapped(leaf)
         if isinstance(leaf, Tracer):
             raise TracerError(
                 f"{self.name}: fwd reads a value that is being differentiated and is not among its "

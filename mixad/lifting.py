@@ -15,6 +15,7 @@ from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
+from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import is_compared_whole
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import ConstantNode, InputNode, library_beside
@@ -170,8 +171,10 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
 def _traced(alone: frozenset[Level], level: Level, leaf: Any, position: int) -> Tracer:
     """Return the tracer of one input; ``alone`` is the set of the level."""
     if isinstance(leaf, Tracer):
-        check_alive(leaf)
-        return entered(leaf, level)
+        if leaf.origin.levels:
+            check_alive(leaf)
+            return entered(leaf, level)
+        leaf = unwrapped(leaf)
     cell = _input_cell(level, leaf, position)
     return ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
 
@@ -257,13 +260,15 @@ def called(
         for leaf in pytree.leaves(aux):
             if isinstance(leaf, Tracer):
                 check_alive(leaf)
-    outputs = Outputs(*pytree.flatten(result))
-    for leaf in outputs.leaves:
-        if isinstance(leaf, Tracer):
+    leaves, structure = pytree.flatten(result)
+    for at, leaf in enumerate(leaves):
+        if is_constant(leaf):
+            leaves[at] = unwrapped(leaf)
+        elif isinstance(leaf, Tracer):
             check_alive(leaf)
         else:
             _check_output(f, leaf, level)
-    return outputs, aux
+    return Outputs(leaves, structure), aux
 
 
 def _a(value: Any) -> str:
@@ -331,6 +336,7 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
     if isinstance(given, (bool, int, float)):
         one = cell.library.asarray(given, cell.kind.type, cell.device)
         return broadcast_to(one, cell.shape) if cell.shape else one
+    given = unwrapped(given)
     if not isinstance(given, Tracer) and not is_array(given):
         raise TracerError(
             f"{what} is a {type(given).__name__}: pass an array of the shape of {of}, or a number"
@@ -423,7 +429,8 @@ def returned_aux(aux: Any, level: Level) -> Any:
 
 
 def returned(leaf: Any, level: Level) -> Any:
-    """Return a leaf to the caller, without the level."""
+    """Return a leaf to the caller, without the level; of a constant its array."""
+    leaf = unwrapped(leaf)
     value = stripped(leaf, level)
     if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
         return value
@@ -432,6 +439,7 @@ def returned(leaf: Any, level: Level) -> Any:
 
 def without_derivative(leaf: Any) -> Any:
     """Return the value of a leaf as functions outside of transforms would get it."""
+    leaf = unwrapped(leaf)
     return _number(plain(leaf), leaf) if isinstance(leaf, Tracer) else leaf
 
 

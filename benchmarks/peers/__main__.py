@@ -18,6 +18,8 @@ WORKLOADS = (
     "chain12",
     "sum_broadcast",
     "rosenbrock_hvp",
+    "gmm",
+    "dlstm",
     "tiny",
     "startup",
 )

@@ -24,8 +24,9 @@ from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, namespace_over
 from mixad.namespace.spelling import Spelling
-from mixad.namespace.spellings import NUMPY, TORCH, spelling_of
+from mixad.namespace.spellings import NUMPY, TORCH, spelling_of, spelling_of_ufunc
 from mixad.namespace.statistical import total
+from mixad.tape.constant import constants, unwrapped
 from mixad.tape.memory import share, unshared
 from mixad.tape.tracer import Tracer, plain
 
@@ -59,10 +60,10 @@ def _reflected(op: str) -> _Method:
 
 
 def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
-    """Comparisons have no derivative: they give plain arrays, which `if` and `while` can test."""
+    """Comparisons have no derivative: they give constants, which `if` and `while` can test."""
 
     def method(self: Any, other: Any) -> Any:
-        return compare(plain(self), plain(other))
+        return constants(compare(plain(self), plain(other)))
 
     return method
 
@@ -151,7 +152,7 @@ class ArrayTracer(Tracer):
                 f"numpy.{ufunc.__name__}.{method}() of a value that is being differentiated is not "
                 "available: use the array's operators, sum() and mean()"
             )
-        return as_numpy_gives(NUMPY.call(ufunc, operands, options))
+        return as_numpy_gives(spelling_of_ufunc(ufunc).call(ufunc, operands, options))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return as_numpy_gives(NUMPY.call(function, args, kwargs))
@@ -182,12 +183,13 @@ class ArrayTracer(Tracer):
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     def __getitem__(self, key: Any) -> Any:
+        key = _key(key)
         part = getitem(self, key)
         found = view_key(self, part, key)
         return part if found is None else share(part, self, found)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        setitem(self, key, value)
+        setitem(self, _key(key), unwrapped(value))
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
@@ -289,6 +291,11 @@ def _no_attribute(library: Library, name: str) -> str:
             "@mixad.broadcast"
         )
     return f"a traced array has no attribute {name!r}"
+
+
+def _key(key: Any) -> Any:
+    """Return a key with arrays in place of constants."""
+    return tuple(map(unwrapped, key)) if isinstance(key, tuple) else unwrapped(key)
 
 
 def _is_matrix(value: object) -> bool:

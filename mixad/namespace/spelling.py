@@ -15,7 +15,7 @@ from mixad.errors import TracerError
 from mixad.tape.memory import noted
 from mixad.tape.tracer import plain
 
-__all__ = ["Function", "Spelling", "function_of", "missing"]
+__all__ = ["Function", "OfOperands", "Spelling", "function_of", "missing"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,19 @@ class Function:
     def taken(self) -> frozenset[str]:
         """Names of the namespace function's own parameters."""
         return frozenset(inspect.signature(self.evaluate).parameters)
+
+
+class OfOperands(Function):
+    """A function that takes operands by position only: those that come by name, in their order."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns."""
+        return self.evaluate(*args, *kwargs.values())
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Names of all parameters."""
+        return frozenset(self.parameters)
 
 
 def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> Function:

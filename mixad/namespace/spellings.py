@@ -9,6 +9,7 @@ without its derivative.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -62,9 +63,11 @@ from mixad.namespace.manipulation import (
 )
 from mixad.namespace.names import FUNCTIONS
 from mixad.namespace.norms import matrix_norm, norm, vector_norm
+from mixad.namespace.scipy_functions import SCIPY
 from mixad.namespace.sets import unique_all, unique_counts, unique_inverse, unique_values
 from mixad.namespace.solving import det, inv, matrix_power, pinv, slogdet, solve
 from mixad.namespace.sorting import sort
+from mixad.namespace.special import SPECIAL
 from mixad.namespace.spelling import Function, Spelling, function_of
 from mixad.namespace.statistical import (
     amax,
@@ -82,7 +85,7 @@ from mixad.namespace.statistical import (
 from mixad.namespace.utility import diff
 from mixad.tape.tracer import plain
 
-__all__ = ["NUMPY", "STANDARD", "TORCH", "spelling_of"]
+__all__ = ["NUMPY", "STANDARD", "TORCH", "spelling_of", "spelling_of_ufunc"]
 
 
 def _unary(op: str) -> Function:
@@ -375,6 +378,16 @@ TORCH = Spelling(
         "logical_and logical_or logical_xor logical_not".split()
     ),
 )  # fmt: skip
+
+
+UFUNCS = Spelling("scipy.special", lambda ufunc: ufunc.__name__, SPECIAL | SCIPY)
+"""Special functions as SciPy's ufuncs."""
+
+
+def spelling_of_ufunc(ufunc: Any) -> Spelling:
+    """Return the table of a function that NumPy calls elementwise."""
+    special = sys.modules.get("scipy.special")
+    return UFUNCS if getattr(special, ufunc.__name__, None) is ufunc else NUMPY
 
 
 def spelling_of(library: Library) -> Spelling:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from mixad.emit.llvm.arguments import ArgumentBlock
 from mixad.emit.llvm.body import Body
 from mixad.emit.llvm.combine import Place, writer_for
 from mixad.emit.llvm.gangs import gang_loop
@@ -18,6 +17,7 @@ from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import Dialect, Text, Value
+from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 from mixad.kernel.tiling import BLOCK

@@ -1,0 +1,168 @@
+"""ADBench's diagonal LSTM: two layers of 14 over a sequence of 1024, value and gradients, float64.
+
+Next to no arithmetic, in a loop of Python: some forty operations on 14 elements each, a thousand
+times.  See `adbench` for the objective.  Its source is the same in every library but for
+
+- the logistic function, which is the library's own where there is one;
+- JAX jit, where the loop is ``lax.scan``: unrolled, it compiles for minutes;
+- torch.compile, which compiles the step of the loop for the same reason;
+- "mixad decorated", where a layer's step is one function of scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.peers import adbench, libraries
+from benchmarks.peers.harness import Call, Case, Comparison, Contender, Target, Tolerance, Unpack
+
+SIZES = (1024,)
+"""Lengths of the sequence; ADBench has one file with two layers."""
+
+TOLERANCE = Tolerance(relative=1e-9, scaled=1e-12)
+TARGETS = {"PyTorch eager": Target(0.5)}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The parameters and the sequence; value and gradients by hand."""
+
+    given: adbench.Recurrence
+    expected: tuple[NDArray, ...]
+
+    @property
+    def constants(self) -> tuple[NDArray, NDArray]:
+        return self.given.state, self.given.sequence
+
+
+def as_numpy(result: tuple) -> list[NDArray]:
+    """Return ``(value, gradients)`` of any library as NumPy arrays."""
+    value, gradients = result
+    return [np.asarray(x) for x in (value, *gradients)]
+
+
+def logistic(xp, x):
+    """Return the logistic function where a library has none of its own."""
+    return 1 / (1 + xp.exp(-x))
+
+
+def mixad_call(p: Problem, cell: adbench.Cell) -> tuple[Call, Unpack]:
+    import mixad
+
+    def loss(main, extra):
+        return adbench.recurrence_objective(np, cell, main, extra, *p.constants)
+
+    value_and_gradients = mixad.value_and_grad(loss, argnums=(0, 1))
+    return lambda: value_and_gradients(*p.given.parameters), as_numpy
+
+
+def mixad(p: Problem) -> tuple[Call, Unpack]:
+    return mixad_call(p, adbench.lstm_cell(np, partial(logistic, np)))
+
+
+def mixad_decorated(p: Problem) -> tuple[Call, Unpack]:
+    import mixad
+    from mixad.special import sigmoid, tanh
+
+    @mixad.broadcast
+    def cell(wf, wi, wo, wc, bf, bi, bo, bc, hidden, cell, x):
+        kept = cell * sigmoid(x * wf + bf)
+        cell = kept + sigmoid(hidden * wi + bi) * tanh(hidden * wc + bc)
+        return sigmoid(x * wo + bo) * tanh(cell), cell
+
+    return mixad_call(p, cell)
+
+
+def torch_call(p: Problem, compiled: bool) -> tuple[Call, Unpack]:
+    """Return the loop, its step compiled or not, with PyTorch's autograd around it."""
+    torch = libraries.torch()
+    cell = adbench.lstm_cell(torch, torch.sigmoid)
+    cell = torch.compile(cell, dynamic=False) if compiled else cell
+    parameters = [torch.from_numpy(x) for x in p.given.parameters]
+    constants = [torch.from_numpy(x) for x in p.constants]
+
+    def call():
+        active = [x.detach().requires_grad_() for x in parameters]
+        value = adbench.recurrence_objective(torch, cell, *active, *constants)
+        return value.detach(), torch.autograd.grad(value, active)
+
+    return call, as_numpy
+
+
+def torch_eager(p: Problem) -> tuple[Call, Unpack]:
+    return torch_call(p, compiled=False)
+
+
+def torch_compile_step(p: Problem) -> tuple[Call, Unpack]:
+    return torch_call(p, compiled=True)
+
+
+def jax_scan(p: Problem) -> tuple[Call, Unpack]:
+    jax = libraries.jax()
+    cell = adbench.lstm_cell(jax.numpy, jax.nn.sigmoid)
+    state, sequence = (jax.numpy.asarray(x) for x in p.constants)
+
+    def loss(main, extra):
+        def step(states, element):
+            given, wanted = element
+            x, new = given * extra[0], []
+            for layer, (hidden, memory) in zip(main, states, strict=True):
+                new.append(cell(*layer[0], *layer[1], hidden, memory, x))
+                x = new[-1][0]
+            error = adbench.error(jax.numpy, x * extra[1] + extra[2], wanted)
+            return jax.numpy.stack([jax.numpy.stack(pair) for pair in new]), error
+
+        errors = jax.lax.scan(step, state, (sequence[:-1], sequence[1:]))[1]
+        return -errors.mean() / sequence.shape[1]
+
+    compiled = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+    parameters = [jax.numpy.asarray(x) for x in p.given.parameters]
+    return lambda: jax.block_until_ready(compiled(*parameters)), as_numpy
+
+
+def autograd(p: Problem) -> tuple[Call, Unpack]:
+    value_and_grad = libraries.autograd().value_and_grad
+    import autograd.numpy as anp
+
+    cell = adbench.lstm_cell(anp, partial(logistic, anp))
+    both = value_and_grad(
+        lambda active: adbench.recurrence_objective(anp, cell, *active, *p.constants)
+    )
+    return lambda: both(p.given.parameters), as_numpy
+
+
+OURS: Mapping[str, Callable[[Problem], tuple[Call, Unpack]]] = {
+    "mixad": mixad,
+    "mixad decorated": mixad_decorated,
+}
+PEERS: Mapping[str, Callable[[Problem], tuple[Call, Unpack]]] = {
+    "PyTorch eager": torch_eager,
+    "torch.compile, step": torch_compile_step,
+    "JAX jit, scan": jax_scan,
+    "autograd": autograd,
+}
+
+
+def problem(given: adbench.Recurrence) -> Problem:
+    """Return the objective of a sequence; value and gradients by hand."""
+    return Problem(given, adbench.recurrence_gradients(given))
+
+
+def cases(sizes: Sequence[int], seed: int) -> Iterator[Case]:
+    """Yield one case per length."""
+    for length in sizes:
+        path = adbench.file(f"lstm/lstm_l2_c{length}.txt")
+        p = problem(adbench.read_recurrence(path))
+        yield Case(
+            "dlstm",
+            path.stem,
+            {n: Contender(partial(make, p), p.expected) for n, make in {**OURS, **PEERS}.items()},
+            [Comparison(name, peer, TARGETS.get(peer)) for peer in PEERS for name in OURS],
+            TOLERANCE,
+            keeps=(0,),
+        )
