@@ -99,6 +99,8 @@ class Shifted:
         Where parts do not overlap.
     plan : GradientPlan
         The kernel that runs there.
+    leaves : int
+        How many leaves there are: cotangents come after them.
     """
 
     target: tuple[int, int]
@@ -107,23 +109,20 @@ class Shifted:
     extents: Shape
     edges: tuple[_Edge, ...]
     plan: GradientPlan
+    leaves: int
 
     @property
     def read(self) -> frozenset[int]:
         """The leaves, and cotangents after these, that are read."""
         return frozenset([index for index, _ in self.arguments]) | frozenset(self.plan.kept)
 
-    def added_up(
-        self, values: Mapping[int, Any], leaves: int, shape: Shape, options: KernelOptions
-    ) -> Any:
+    def added_up(self, values: Mapping[int, Any], shape: Shape, options: KernelOptions) -> Any:
         """Return the whole.
 
         Parameters
         ----------
         values : mapping
             What is read.
-        leaves : int
-            How many leaves there are: cotangents come after them.
         shape : tuple of int
             The broadcast shape.
         options : KernelOptions
@@ -137,7 +136,7 @@ class Shifted:
             arrays = self.plan.arrays(kept, box.extents, options)
             for gradient, there, here in added:
                 kind, at = self.plan.places[gradient]
-                made = arrays[at] if kind in MADE else _cut(values[leaves + at], box, shape)
+                made = arrays[at] if kind in MADE else _cut(values[self.leaves + at], box, shape)
                 _add(whole, here, _cut(made, there, box.extents))
         return whole
 
@@ -226,6 +225,7 @@ def shifted(
         extents=common.extents,
         edges=tuple(_edges(shape, boxes, insides)),
         plan=plan_gradients(fused, asked._replace(wrt=wrt, primals=(), shapes=none)),
+        leaves=leaves,
     )
 
 

@@ -231,7 +231,8 @@ class KernelStep:
             under_way.add(place, arrays[at] if kind in MADE else given[at], kind == "array")
         for parts in self.placed:
             under_way.add(parts.target, parts.added_up(arrays, given, self.shape), True)
-        self._add_shifted(under_way, given)
+        if self.shifted:
+            self._add_shifted(under_way, given)
         for number in self.members:
             nodes[number] = None
             cotangents.pop(number, None)
@@ -242,9 +243,8 @@ class KernelStep:
             index: given[at] if isinstance(at, int) else under_way.argument(at)
             for index, at in self.read
         }
-        leaves = max([index - at for index, at in self.read if isinstance(at, int)], default=0)
         for parts in self.shifted:
-            whole = parts.added_up(values, leaves, self.shape, self.options)
+            whole = parts.added_up(values, self.shape, self.options)
             under_way.add(parts.target, whole, True)
 
 
