@@ -97,6 +97,11 @@ class CallNode:
     results: Sequence[Result]
 
     @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
+
+    @property
     def fresh(self) -> bool:
         """Cotangents may be what the user holds."""
         return False

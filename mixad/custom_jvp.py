@@ -101,6 +101,7 @@ class CustomJvp(CustomFunction):
         if self._rule is None:
             raise TracerError(f"{self.name} has no rule: make one with defjvp(rule)")
         rule = _JvpRule(self.name, arguments, self.f, self._rule)
+        arguments.watch(rule)
         return record_call(rule, arguments.primals, _JvpNode)
 
 

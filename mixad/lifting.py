@@ -25,7 +25,8 @@ from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import is_compared_whole
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import ConstantNode, InputNode, library_beside
+from mixad.tape.memory import unshared
+from mixad.tape.node import ConstantNode, InputNode, Result, library_beside
 from mixad.tape.tracer import (
     Level,
     Origin,
@@ -398,7 +399,8 @@ def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) ->
 def _constant(array: Any, around: frozenset[Level], *, weak: bool) -> Tracer:
     """Return an array as transforms see it that may ask for its derivative, which is zero."""
     cell = Cell.of(array, check_mode(around), weak=weak)
-    return ArrayTracer(cell, Origin(ConstantNode(), 0, around))
+    node = ConstantNode(Result(cell.shape, cell.kind, cell.device))
+    return ArrayTracer(cell, Origin(node, 0, around))
 
 
 def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) -> Any:
@@ -429,15 +431,15 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
 
 
 def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
-    """Return a cotangent in the shape of its cell, as an array that nothing else holds."""
+    """Return a cotangent in the shape of its cell, as an array or a tracer nothing else holds."""
     xp = cell.library.xp
     if cotangent is None:
         dtype = cell.library.dtype_of(cell.type)
         return xp.zeros(cell.shape, dtype=dtype, device=cell.device)
     value = cotangent.value
-    if isinstance(value, Tracer):
-        return broadcast_to(value, cell.shape)
-    if cotangent.fresh and value.shape == cell.shape:
+    if isinstance(value, Tracer):  # other inputs may have the same cotangent, and the caller may
+        return unshared(broadcast_to(value, cell.shape))
+    if cotangent.is_own(cell.shape):
         return value
     return xp.asarray(xp.broadcast_to(value, cell.shape), copy=True)
 

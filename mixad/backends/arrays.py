@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
-from mixad.emit.array_dtypes import array_dtype
+from mixad.emit.array_dtypes import array_dtype, remember_dtype
 from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
 from mixad.scalar.promotion_rules import (
@@ -25,7 +25,7 @@ from mixad.scalar.promotion_rules import (
     TORCH_RULES,
     Rules,
 )
-from mixad.scalar.types import ALL_TYPES, COMPLEX_TYPES, ScalarType
+from mixad.scalar.types import COMPLEX_TYPES, STORED_TYPES, ScalarType
 
 __all__ = ["NUMPY", "Array", "Library", "as_array", "device_name", "element_type_of",
            "is_array", "is_complex_dtype", "is_number", "is_scalar", "layout_of", "library_of",
@@ -49,11 +49,14 @@ class _Memory:
         The NumPy array over the memory of an array on the CPU.
     wrapped : callable
         ``(xp, result)``: the library's array over the memory of a NumPy array.
+    bits : callable
+        An array of bfloat16, which NumPy does not know, as one of int16 over the same memory.
     """
 
     strides: Callable[[Array], tuple[int, ...]]
     view: Callable[[Array], _NumpyArray]
     wrapped: Callable[[Any, _NumpyArray], Array]
+    bits: Callable[[Array], Array] = lambda a: a.view("int16")
 
 
 # Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits.
@@ -64,6 +67,7 @@ _MEMORY = {
         lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
         lambda a: a.detach().resolve_conj().resolve_neg().numpy(),
         lambda xp, result: xp.from_numpy(result),
+        lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
     ),
 }
 _DLPACK = _Memory(
@@ -113,7 +117,8 @@ class Library:
         """Return its dtype of a scalar type."""
         found = self._dtypes.get(type)
         if found is None:
-            found = type.dtype if self.xp is np else array_dtype(self.xp, type)
+            is_numpys = self.xp is np and not type.brain
+            found = type.dtype if is_numpys else array_dtype(self.xp, type)
             if self.name != "jax":  # its types of 64 bits come and go
                 self._dtypes[type] = found
         return found
@@ -123,12 +128,23 @@ class Library:
         return self.xp.asarray(value, dtype=self.dtype_of(type), device=device)
 
     def numpy_view(self, array: Array) -> _NumpyArray:
-        """Return a NumPy array over the memory of one of its arrays on the CPU."""
-        return self.memory.view(array)
+        """Return a NumPy array over the memory of one of its arrays on the CPU.
 
-    def wrapped(self, result: _NumpyArray) -> Array:
-        """Return a NumPy array as one of its arrays, over the same memory."""
-        return self.memory.wrapped(self.xp, result)
+        Of bfloat16 these are the bits.
+        """
+        memory = self.memory
+        return memory.view(memory.bits(array) if _is_bfloat16(array) else array)
+
+    def wrapped(self, result: _NumpyArray, type: ScalarType) -> Array:
+        """Return a NumPy array of a type, or its bits, as one of its arrays over the memory."""
+        if not type.brain:
+            return self.memory.wrapped(self.xp, result)
+        bits = self.memory.wrapped(self.xp, result.view("int16"))
+        return bits.view(self.dtype_of(type))
+
+
+def _is_bfloat16(array: Array) -> bool:
+    return str(array.dtype).endswith("bfloat16")
 
 
 def torch_default() -> object:
@@ -282,8 +298,8 @@ def device_name(array: Array) -> str:
     return "cpu" if "cpu" in name else name
 
 
-_TYPES: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in ALL_TYPES}
-_TYPE_NAMES = {t.dtype.name: t for t in ALL_TYPES}
+_TYPES: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in STORED_TYPES if not t.brain}
+_TYPE_NAMES = {t.dtype_name: t for t in STORED_TYPES}
 
 
 def scalar_type_of(dtype: Any) -> ScalarType:
@@ -301,6 +317,8 @@ def scalar_type_of(dtype: Any) -> ScalarType:
         if known is None:
             raise KernelTypeError(f"kernels do not compute in dtype {dtype}", hint=_instead(dtype))
         _TYPES[key] = known
+        if isinstance(dtype, np.dtype):  # another package's: NumPy does not tell it by name
+            remember_dtype(known.dtype_name, dtype)
     return known
 
 

@@ -10,11 +10,12 @@ from mixad.backends.arrays import Array, element_type_of, is_complex_dtype, libr
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, square
+from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
 from mixad.tape.broadcasting import sum_to
+from mixad.tape.memory import unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import plain
 
@@ -48,6 +49,12 @@ def total(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fals
         if not element_type_of(x.dtype).is_inexact:
             axes = normalized_axes(axis, x.ndim)
             return library_of(x).xp.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
+    found = _summed(x, axis, keepdims)
+    return unshared(x) if found is x else found
+
+
+def _summed(x: Any, axis: Axis, keepdims: bool) -> Any:
+    """Return the sum over axes; ``x`` itself where each element is a sum of its own."""
     if axis is None and not keepdims:
         return sum_to(x, ())
     axes = normalized_axes(axis, x.ndim)
@@ -74,8 +81,16 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
                 f"mean(dtype={dtype!r}): a mean is computed in a float dtype: pass one, or leave "
                 "dtype out"
             )
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(mean, x, axis, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     return total(x, axis, keepdims=keepdims) / count
+
+
+def _in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any) -> Any:
+    """Compute what is made of a sum in float32: the sum may be beyond what 16 bits hold."""
+    type = element_type_of(x.dtype)
+    return convert(function(convert(x, type.arithmetic), axis, **options), type)
 
 
 def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -99,6 +114,8 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     """
     if is_complex(x):
         _check_variance(x)
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(var, x, axis, correction=correction, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     distances = elementwise("sub", x, mean(x, axis, keepdims=True))
     return total(_abs2(distances), axis, keepdims=keepdims) / max(count - correction, 0)
@@ -117,6 +134,8 @@ def _abs2(x: Any) -> Any:
 
 def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
     """Return the square root of the variance over axes: see `var`."""
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(std, x, axis, correction=correction, keepdims=keepdims)
     return elementwise("sqrt", var(x, axis, correction=correction, keepdims=keepdims))
 
 
