@@ -25,10 +25,11 @@ from mixad.scalar.promotion_rules import (
     TORCH_RULES,
     Rules,
 )
-from mixad.scalar.types import ALL_TYPES, ScalarType
+from mixad.scalar.types import ALL_TYPES, COMPLEX_TYPES, ScalarType
 
-__all__ = ["NUMPY", "Array", "Library", "as_array", "device_name", "is_array", "is_scalar",
-           "layout_of", "library_of", "scalar_type_of", "strides_of", "torch_default"]  # fmt: skip
+__all__ = ["NUMPY", "Array", "Library", "as_array", "device_name", "element_type_of",
+           "is_array", "is_complex_dtype", "is_number", "is_scalar", "layout_of", "library_of",
+           "scalar_type_of", "strides_of", "torch_default"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -55,12 +56,13 @@ class _Memory:
     wrapped: Callable[[Any, _NumpyArray], Array]
 
 
+# Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits.
 _MEMORY = {
     "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result: result),
     "cupy": _Memory(lambda a: a.strides, np.from_dlpack, lambda xp, result: xp.asarray(result)),
     "torch": _Memory(
         lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
-        lambda a: a.detach().resolve_neg().numpy(),  # a set bit means: the memory is the negative
+        lambda a: a.detach().resolve_conj().resolve_neg().numpy(),
         lambda xp, result: xp.from_numpy(result),
     ),
 }
@@ -257,6 +259,11 @@ def is_scalar(value: object) -> bool:
     return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
 
 
+def is_number(value: object) -> bool:
+    """Whether a value is a Python number, a complex one among them."""
+    return is_scalar(value) or (isinstance(value, complex) and not isinstance(value, np.generic))
+
+
 def is_array(value: object) -> bool:
     """Whether a value is an array of some library (a tracer is not) or a NumPy scalar."""
     if type(value) in _LIBRARIES or isinstance(value, np.ndarray):
@@ -297,11 +304,44 @@ def scalar_type_of(dtype: Any) -> ScalarType:
     return known
 
 
+_COMPLEX: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in COMPLEX_TYPES}
+_COMPLEX_NAMES = {t.dtype.name: t for t in COMPLEX_TYPES}
+
+
+def element_type_of(dtype: Any) -> ScalarType:
+    """Return the type of the elements of an array: a scalar type, or a complex one.
+
+    Raises
+    ------
+    KernelTypeError
+        If it is neither.
+    """
+    key = (type(dtype), dtype)
+    known = _TYPES.get(key) or _COMPLEX.get(key)
+    if known is None:
+        known = _COMPLEX_NAMES.get(str(dtype).rpartition(".")[2])
+        if known is None:
+            return scalar_type_of(dtype)
+        _COMPLEX[key] = known
+    return known
+
+
+def is_complex_dtype(dtype: Any) -> bool:
+    """Whether a dtype of any library is that of complex numbers of this machine's byte order."""
+    key = (type(dtype), dtype)
+    if key in _TYPES:
+        return False
+    return key in _COMPLEX or str(dtype).rpartition(".")[2] in _COMPLEX_NAMES
+
+
 def _instead(dtype: Any) -> str:
     if isinstance(dtype, np.dtype) and dtype.byteorder in "<>" and dtype.name in _TYPE_NAMES:
         return f"convert it to the byte order of this machine: x.astype({dtype.name!r})"
     if "complex" in str(dtype):
-        return "compute with its real and its imaginary part: x.real, x.imag"
+        return (
+            "compute with its real and its imaginary part, x.real and x.imag, or with functions of "
+            "arrays, outside of kernels"
+        )
     return f"convert it to one of {', '.join(_TYPE_NAMES)}"
 
 

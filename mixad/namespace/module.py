@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mixad import pytree
 from mixad.backends.arrays import NUMPY, Library, is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.elementwise import as_numpy_gives
@@ -17,6 +16,8 @@ from mixad.namespace.scipy_functions import SCIPY
 from mixad.namespace.special import SPECIAL
 from mixad.namespace.spelling import missing
 from mixad.namespace.spellings import STANDARD
+from mixad.tape.constant import constants, derived, unwrapped
+from mixad.tape.memory import noted
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["Namespace", "namespace_of", "namespace_over"]
@@ -25,8 +26,8 @@ __all__ = ["Namespace", "namespace_of", "namespace_over"]
 class Namespace:
     """The functions of the array API standard over one library; there is one for each.
 
-    They take traced arrays and those of the library.  Where nothing is traced, they are the
-    library's own.
+    They take traced arrays and those of the library.  Where nothing is traced, the library computes
+    at once, and arrays that it returns are constants: arrays of this namespace without derivatives.
 
     Parameters
     ----------
@@ -41,7 +42,8 @@ class Namespace:
     def __init__(self, library: Library, extension: str = "") -> None:
         self._library = library
         self._prefix = f"{extension}." if extension else ""
-        self._base = getattr(library.xp, extension) if extension else library.xp
+        xp = importlib.import_module(_SPELLED.get(library.name, library.xp.__name__))
+        self._base = getattr(xp, extension) if extension else xp
         self.__name__ = ".".join(filter(None, ("mixad", library.name, extension)))
 
     def __getattr__(self, name: str) -> Any:
@@ -78,6 +80,9 @@ class Namespace:
 
 
 _EXTENSIONS = frozenset(("linalg", "fft"))
+
+_SPELLED = {"numpy": "array_api_compat.numpy"}
+"""Modules with the standard's spelling of libraries whose own is another one; loaded when asked."""
 
 
 class Special:
@@ -119,7 +124,10 @@ def namespace_of(xp: Any) -> Namespace:
     Returns
     -------
     Namespace
-        What traced arrays of that library have as ``__array_namespace__``.
+        What traced arrays of that library have as ``__array_namespace__``.  Its functions give
+        constants where nothing is traced: arrays of this namespace that no transform follows, which
+        take traced values when they are written to, and come back from transforms as arrays of
+        the library.
 
     Raises
     ------
@@ -133,6 +141,8 @@ def namespace_of(xp: Any) -> Namespace:
     >>> import mixad
     >>> mixad.grad(lambda x: xp.sum(xp.exp(x)))(np.zeros(2))
     array([1., 1.])
+    >>> xp.zeros(2)
+    Constant(array([0., 0.]))
     """
     if isinstance(xp, Namespace):
         return xp
@@ -176,28 +186,48 @@ def _function(
 ) -> Callable[..., Any]:
     """Return a function of the namespace: the library's own, until it is given what is traced."""
     recorded = STANDARD.functions.get(name)
-    if name in STANDARD.constant:
+    has_derivative = name not in STANDARD.constant
 
-        def function(*args: Any, **kwargs: Any) -> Any:
-            return base(*pytree.tree_map(plain, args), **pytree.tree_map(plain, kwargs))
-
-    else:
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            if not (_has_tracer(args) or (kwargs and _has_tracer(kwargs.values()))):
-                return base(*args, **kwargs)
-            if recorded is None:
-                raise TracerError(missing(f"{called}()"))
-            result = recorded(*args, **kwargs)
-            return as_numpy_gives(result) if library is NUMPY else result
+    def function(*args: Any, **kwargs: Any) -> Any:
+        found = _tracers(args) | _tracers(kwargs.values()) if kwargs else _tracers(args)
+        if not found:
+            return constants(base(*args, **kwargs))
+        if not (has_derivative and found & _TRACED):
+            given = (*args, *kwargs.values())
+            result = derived(base(*_each(plain, args), **_each(plain, kwargs)), given)
+            return noted(recorded.evaluate, result, given) if recorded else result
+        if recorded is None:
+            raise TracerError(missing(f"{called}()"))
+        if found & _CONSTANT:
+            args, kwargs = _each(unwrapped, args), _each(unwrapped, kwargs)
+        result = recorded(*args, **kwargs)
+        return constants(as_numpy_gives(result) if library is NUMPY else result)
 
     function.__name__ = name.rpartition(".")[2]
     function.__qualname__ = name
     function.__doc__ = base.__doc__
+    function.__wrapped__ = base  # type: ignore[attr-defined]  # whose signature it has
     return function
 
 
-def _has_tracer(values: Iterable[Any]) -> bool:
-    return any(
-        isinstance(v, Tracer) or (isinstance(v, (list, tuple)) and _has_tracer(v)) for v in values
-    )
+_CONSTANT, _TRACED = 1, 2
+
+
+def _tracers(values: Iterable[Any]) -> int:
+    """Return which tracers are among some values, or in lists of them: a sum of the two above."""
+    found = 0
+    for value in values:
+        if isinstance(value, Tracer):
+            found |= _TRACED if value.origin.levels else _CONSTANT
+        elif isinstance(value, (list, tuple)):
+            found |= _tracers(value)
+    return found
+
+
+def _each(change: Callable[[Any], Any], values: Any) -> Any:
+    """Return values with what is traced in them, or in lists of them, exchanged."""
+    if isinstance(values, dict):
+        return {name: _each(change, value) for name, value in values.items()}
+    if isinstance(values, (list, tuple)):
+        return type(values)([_each(change, v) for v in values]) if _tracers(values) else values
+    return change(values)

@@ -1,4 +1,7 @@
-"""Scalar types of the program: booleans, integers and floats of a stated width."""
+"""Scalar types of the program: booleans, integers and floats of a stated width.
+
+Arrays may have complex elements too, of which programs know nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ALL_TYPES", "BOOL", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64",
-           "ScalarType", "integer_bounds", "type_named", "type_of_dtype"]  # fmt: skip
+__all__ = ["ALL_TYPES", "BOOL", "COMPLEX_TYPES", "F32", "F64", "I8", "I16", "I32", "I64", "U8",
+           "U16", "U32", "U64", "ScalarType", "integer_bounds", "type_named",
+           "type_of_dtype"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,7 @@ class ScalarType:
     Attributes
     ----------
     kind : str
-        ``"bool"``, ``"int"``, ``"uint"`` or ``"float"``.
+        ``"bool"``, ``"int"``, ``"uint"`` or ``"float"``; ``"complex"`` in arrays only.
     bits : int
         Width of a value in bits (8 for ``bool``: its width in an array).
     """
@@ -39,8 +43,18 @@ class ScalarType:
 
     @property
     def is_float(self) -> bool:
-        """Whether values have derivatives."""
+        """Whether values are floats."""
         return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether values are complex numbers."""
+        return self.kind == "complex"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether values have derivatives: floats and complex numbers."""
+        return self.kind in ("float", "complex")
 
     @property
     def is_integer(self) -> bool:
@@ -65,6 +79,9 @@ BOOL = ScalarType("bool", 8)
 I8, I16, I32, I64 = (ScalarType("int", bits) for bits in (8, 16, 32, 64))
 U8, U16, U32, U64 = (ScalarType("uint", bits) for bits in (8, 16, 32, 64))
 F32, F64 = ScalarType("float", 32), ScalarType("float", 64)
+
+COMPLEX_TYPES = (ScalarType("complex", 64), ScalarType("complex", 128))
+"""What elements of arrays may be, but no value of a program."""
 
 ALL_TYPES = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
 _BY_NAME = {t.name: t for t in ALL_TYPES}

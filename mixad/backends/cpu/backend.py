@@ -13,11 +13,13 @@ from mixad.backends.arrays import NUMPY, library_of
 from mixad.backends.cpu import buffers, compiler, workers
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
-from mixad.backends.cpu.launch import Binding, bind
+from mixad.backends.cpu.launch import filled, finished
 from mixad.backends.cpu.object_cache import default
 from mixad.emit.llvm import ENTRY, GANG, Dialect, emit_kernel
+from mixad.kernel.binding import Binding, bind
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import KernelSpec, Launch
+from mixad.kernel.tiling import accumulator
 from mixad.scalar.ir import Program, While, walk_statements
 from mixad.scalar.math import PROGRAMS
 from mixad.scalar.ops import BY_NAME
@@ -99,7 +101,7 @@ class CpuBackend:
 
     def bind(self, executable: CpuKernel, launch: Launch) -> BoundKernel:
         """Return a kernel with the argument block of a launch."""
-        return BoundKernel(executable, launch, bind(launch))
+        return BoundKernel(executable, launch, bind(launch, accumulator))
 
     def launch(self, bound: BoundKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results."""
@@ -108,19 +110,21 @@ class CpuBackend:
         given = [arguments[k] for k, _ in binding.arrays]
         views = [a if type(a) is np.ndarray else library.numpy_view(a) for a in given]
         if not binding.tiles:
-            results = [np.zeros(o.memory, o.dtype) for o in binding.outputs]
+            results = [np.zeros(o.memory, o.held.dtype) for o in binding.outputs]
         else:
             aligned = executable.spec.streaming
-            results = [buffers.empty(o.memory, o.dtype, aligned=aligned) for o in binding.outputs]
+            results = [
+                buffers.empty(o.memory, o.held.dtype, aligned=aligned) for o in binding.outputs
+            ]
             status = array("i", _QUIET)
-            words = binding.filled(views, arguments, results, status)
+            words = filled(binding, views, arguments, results, status)
             stop_flag = status.buffer_info()[0] if executable.may_not_end else None
             workers.run(executable.address, words.buffer_info()[0], binding.tiles, stop_flag)
             if status[1]:
                 raise IndexError(_outside(executable.spec, status[1] - 1, bound.launch))
         if not binding.is_finished:
             results = [
-                o.finished(memory, binding.axes)
+                finished(o, memory, binding.axes)
                 for o, memory in zip(binding.outputs, results, strict=True)
             ]
         if library is NUMPY:

@@ -7,7 +7,6 @@ run over a row of a tile one after another, so that inputs come from the cache.
 
 from __future__ import annotations
 
-from mixad.emit.llvm.arguments import ArgumentBlock
 from mixad.emit.llvm.body import Body
 from mixad.emit.llvm.combine import Place, writer_for
 from mixad.emit.llvm.gangs import gang_loop
@@ -15,6 +14,7 @@ from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import Dialect, Text, Value
+from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 from mixad.kernel.tiling import BLOCK

@@ -753,3 +753,10 @@ def refuse_choosing_functions_by_index(x):
 
 def refuse_no_result(x):
     return ()
+
+
+CACHED = functools.update_wrapper(functools.lru_cache(lambda x: 2 * math.sin(x)), math.sin)
+
+
+def refuse_wrapper(x):
+    return CACHED(x)
