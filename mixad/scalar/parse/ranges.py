@@ -112,7 +112,9 @@ def _may_be_tuple(frame: Frame, s: ast.For, node: ast.expr) -> bool:
     while isinstance(node, ast.Subscript):
         node = node.value
     path = dotted(node)
-    if path is None or path[0] in names_assigned_in(s):
+    if not isinstance(node, ast.Name | ast.Attribute) or path is None:
+        return True
+    if path[0] in names_assigned_in(s):
         return True
     try:
         return isinstance(frame.lookup(node), Tuple)
