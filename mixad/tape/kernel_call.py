@@ -43,7 +43,7 @@ class KernelCall:
     @staticmethod
     def storing(*passes: Program) -> KernelCall:
         """Return the call that stores every output of some programs."""
-        return _storing(passes, passes[0].origin if passes else "")
+        return _storing(passes, tuple([p.origin for p in passes]))
 
     @cached_property
     def name(self) -> str:
@@ -140,9 +140,9 @@ class KernelCall:
             self._checked.add(key)
 
 
-# Of equal programs, each has errors and warnings of its own: the origin is in the key.
+# Of equal programs, each has errors and warnings of its own: their origins are in the key.
 @lru_cache(maxsize=4096)
-def _storing(passes: tuple[Program, ...], origin: str) -> KernelCall:
+def _storing(passes: tuple[Program, ...], origins: tuple[str, ...]) -> KernelCall:
     outputs = (OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs)))
     return KernelCall(passes, tuple(outputs))
 
