@@ -28,7 +28,7 @@ from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
 
-__all__ = ["Kernel", "Prepared", "broadcast_shape", "execute", "kernel_for"]
+__all__ = ["Kernel", "Prepared", "broadcast_shape", "execute", "kernel_for", "writes_parts"]
 
 _MOST_LAUNCHES = 256
 """Layout combinations that one kernel remembers."""
@@ -182,6 +182,27 @@ def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]
     except IndexError:
         return True
     return False
+
+
+def writes_parts(program: Program, array: Any, backend: str | None = None) -> bool:
+    """Whether kernels beside an array write results into parts of larger arrays.
+
+    Parameters
+    ----------
+    program : Program
+        Of the kernels.
+    array : array
+        What they run beside.
+    backend : str, optional
+        Name of a backend; by default the best one for the array.
+    """
+    if backend is None:
+        types = [p.var.type for p in program.params] + [a.type for a in program.outputs]
+        dtypes = frozenset(type.dtype.name for type in types)
+        chosen = registry.resolve(library_of(array).name, device_name(array), dtypes)
+    else:
+        chosen = registry.backend(backend)
+    return getattr(chosen, "writes_parts", False)
 
 
 def _dtypes(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from array_api_compat import device, is_writeable_array
 
 from mixad.backends.arrays import NUMPY, element_type_of, is_array, library_of
 from mixad.errors import TracerError
+from mixad.kernel.spec import Part
 from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
@@ -181,6 +182,16 @@ def _view(xp: Any, x: Any, key: _Key) -> Any:
     return x[key]
 
 
+def _part(own: tuple[int, ...], key: _Key) -> Part | None:
+    """Return the box that slices without steps select; other keys select none."""
+    given = [k for k in key if k is not Ellipsis]
+    if not all(isinstance(k, slice) and k.step in (None, 1) for k in given):
+        return None
+    at = key.index(Ellipsis) if Ellipsis in key else len(key)
+    slices = [*key[:at], *[slice(None)] * (len(own) - len(given)), *key[at + 1 :]]
+    return Part(own, tuple([k.indices(n)[0] for k, n in zip(slices, own, strict=True)]))
+
+
 _GETITEM = Rule(
     "indexing",
     _view,
@@ -191,6 +202,7 @@ _GETITEM = Rule(
     shape=shape_of_view(_view),
     is_view=True,
     is_part=True,
+    part=_part,
 )
 
 

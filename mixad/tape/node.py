@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from mixad.backends.arrays import Array, Library, as_array, library_of
 from mixad.errors import TracerError
+from mixad.kernel.spec import Part
 from mixad.tape.buffer import Buffer, buffer_of, copied
 from mixad.tape.cell import Cell, Kind, Pending
 from mixad.tape.making import make
@@ -171,6 +172,9 @@ class Rule:
     is_part : bool
         Whether it may be a small part of the argument: then it is copied out of an array that is
         still being written to.
+    part : callable, optional
+        Of a rule with one argument, for values that are elements of it: ``(own, **static)``, with
+        the shape of the argument, is the box that the value is; None if it is no box.
     """
 
     name: str
@@ -183,6 +187,7 @@ class Rule:
     shape: Callable[..., tuple[int, ...]] | None = None
     is_view: bool = False
     is_part: bool = False
+    part: Callable[..., Part | None] | None = None
 
     def waits_for(self, arguments: Sequence[Any]) -> bool:
         """Whether the value for some arguments is made when someone asks for it."""
@@ -238,7 +243,7 @@ class RuleNode:
     """
 
     __slots__ = ("_cell", "_levels", "_source", "arguments", "fresh", "parents", "results", "rule",
-                 "static", "structure")  # fmt: skip
+                 "static")  # fmt: skip
 
     def __init__(
         self,
@@ -248,7 +253,7 @@ class RuleNode:
         parents: tuple[Origin | None, ...],
         result: Result,
     ) -> None:
-        self.rule = self.structure = rule
+        self.rule = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
@@ -260,6 +265,17 @@ class RuleNode:
     def name(self) -> str:
         """The rule's."""
         return self.rule.name
+
+    @property
+    def structure(self) -> object:
+        """What tells how it is pulled back: the rule and, for a part of the argument, which."""
+        return self.rule if self.rule.part is None else (self.rule, self.part())
+
+    def part(self) -> Part | None:
+        """Return the box of the argument that the value is; None if it is none."""
+        if self.rule.part is None:
+            return None
+        return self.rule.part(tuple(self.arguments[0].shape), **self.static)
 
     def wait(self, source: Cell, levels: frozenset[Level]) -> Cell:
         """Return the cell of a value that is made when someone asks for it."""

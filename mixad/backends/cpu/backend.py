@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, library_of
-from mixad.backends.cpu import buffers, compiler, workers
+from mixad.backends.cpu import compiler, workers
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
-from mixad.backends.cpu.launch import filled, finished
+from mixad.backends.cpu.launch import allocated, filled, finished
 from mixad.backends.object_cache import default
 from mixad.emit.llvm import ENTRY, GANG, Dialect, emit_kernel
 from mixad.kernel.binding import Binding, bind
@@ -63,6 +63,7 @@ class CpuBackend:
     """
 
     name = "cpu"
+    writes_parts = True
 
     def __init__(self, host: Host | None = None) -> None:
         self.host = host or detect()
@@ -121,9 +122,7 @@ class CpuBackend:
             results = [np.zeros(o.memory, o.held.dtype) for o in binding.outputs]
         else:
             aligned = executable.spec.streaming
-            results = [
-                buffers.empty(o.memory, o.held.dtype, aligned=aligned) for o in binding.outputs
-            ]
+            results = [allocated(o, aligned) for o in binding.outputs]
             status = array("i", _QUIET)
             words = filled(binding, views, arguments, results, status)
             stop_flag = status.buffer_info()[0] if executable.may_not_end else None

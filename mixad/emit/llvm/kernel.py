@@ -7,6 +7,9 @@ run over a row of a tile one after another, so that inputs come from the cache.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from mixad.emit.llvm.body import Body
 from mixad.emit.llvm.combine import Place, Writer, writer_for
 from mixad.emit.llvm.gangs import gang_loop
@@ -114,6 +117,9 @@ class _Kernel:
             writer_for(self.text, output, self.argument(at, "ptr"), self.spec.streaming)
             for at, output in zip(block.outputs, self.spec.outputs, strict=True)
         ]
+        self.parts = {
+            k: writer.start for k, writer in enumerate(self.writers) if self.spec.outputs[k].is_part
+        }
 
     def indexed_array(self, param: int, operand: Indexed) -> Array:
         """Load what indexing an array takes."""
@@ -167,11 +173,14 @@ class _Kernel:
 
     def row(self, place: Place, row: str) -> None:
         """Emit the passes over one row of a tile."""
-        indices = self.outer_indices(row)
+        indices, block = self.outer_indices(row), self.block
         for k, reader in self.readers.items():
-            reader.begin_row(self.walked(k, indices))
-        for writer in self.writers:
-            writer.begin_row(place, row)
+            reader.begin_row(self.walked(self.starts[k], indices, partial(block.outer_stride, k)))
+        for k, writer in enumerate(self.writers):
+            if k in self.parts:
+                writer.row = self.walked(self.parts[k], indices, partial(block.part_stride, k))
+            else:
+                writer.begin_row(place, row)
         for index, program in enumerate(self.spec.passes):
             self.gangs(index, program, place)
         for writer in self.writers:
@@ -185,11 +194,10 @@ class _Kernel:
             row = self.text.let(f"udiv i64 {row}, {extent}")
         return [row, *indices] if self.outer else []
 
-    def walked(self, param: int, indices: list[str]) -> str:
-        """Return where a row of an operand starts."""
-        pointer = self.starts[param]
+    def walked(self, pointer: str, indices: list[str], stride_at: Callable[[int], int]) -> str:
+        """Return where a row starts of what a pointer points to; its strides are arguments."""
         for axis, index in enumerate(indices):
-            stride = self.argument(self.block.outer_stride(param, axis))
+            stride = self.argument(stride_at(axis))
             offset = self.text.let(f"mul i64 {index}, {stride}")
             pointer = self.text.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
         return pointer
