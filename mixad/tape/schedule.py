@@ -17,7 +17,7 @@ from mixad.tape.fusion import value_of
 from mixad.tape.gradient_plan import GradientPlan
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import Cotangents, PulledNode, RuleNode
+from mixad.tape.node import Cotangents, PulledNode, RuleNode, added
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Tracer, outside
 from mixad.tape.writing import WriteNode, owned
@@ -45,11 +45,6 @@ class Parts(NamedTuple):
 
     read: list[tuple[RuleNode, Any]]
     size: int
-
-
-def _sum(first: Any, second: Any) -> Any:
-    """A tracer comes first: not every library leaves `array + tracer` to the tracer."""
-    return second + first if isinstance(second, Tracer) else first + second
 
 
 class Pass:
@@ -85,7 +80,7 @@ class Pass:
         found = self.found.setdefault(number, {})
         known = found.get(output)
         if known is not None:
-            value, fresh = _sum(known.value, value), True
+            value, fresh = added(known.value, value), True
         found[output] = Cotangent(value, fresh)
 
     def add_part(self, number: int, reader: RuleNode, g: Any) -> None:
@@ -110,7 +105,7 @@ class Pass:
                 known = Cotangent(owned(known.value, result), True)
             if known is None or not reader.pull_into(known.value, g):
                 (part,) = reader.pullback([g], self.level)
-                known = Cotangent(part if known is None else _sum(known.value, part), True)
+                known = Cotangent(part if known is None else added(known.value, part), True)
         assert known is not None
         return known
 
