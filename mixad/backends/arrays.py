@@ -6,10 +6,13 @@ importing its NumPy namespace costs more time than NumPy itself.
 
 from __future__ import annotations
 
+import math
+import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from itertools import accumulate
+from typing import Any, NoReturn, TypeAlias
 
 import array_api_compat
 import numpy as np
@@ -55,6 +58,19 @@ class _Memory:
     wrapped: Callable[[Any, _NumpyArray], Array]
 
 
+def _packed_strides(array: Array) -> tuple[int, ...]:
+    """Return strides for arrays whose memory is not there yet, as if they were packed."""
+    steps = accumulate((array.itemsize, *array.shape[:0:-1]), operator.mul)
+    return tuple(steps)[::-1][len(array.shape) == 0 :]
+
+
+def _refuse_to_compute(array: Array) -> NoReturn:
+    raise TracerError(
+        "this needs the elements of a lazy Dask array, which nothing here computes behind your "
+        "back: call .compute() on the array before the function that is differentiated"
+    )
+
+
 _MEMORY = {
     "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result: result),
     "cupy": _Memory(lambda a: a.strides, np.from_dlpack, lambda xp, result: xp.asarray(result)),
@@ -63,6 +79,7 @@ _MEMORY = {
         lambda a: a.detach().resolve_neg().numpy(),  # a set bit means: the memory is the negative
         lambda xp, result: xp.from_numpy(result),
     ),
+    "dask": _Memory(_packed_strides, _refuse_to_compute, lambda xp, result: xp.asarray(result)),
 }
 _DLPACK = _Memory(
     lambda a: np.from_dlpack(a).strides,
@@ -103,6 +120,11 @@ class Library:
         return _torch_rules() if self.name == "torch" else _RULES.get(self.name, STRICT_RULES)
 
     @property
+    def is_lazy(self) -> bool:
+        """Whether its arrays have no elements until someone asks for them."""
+        return self.name == "dask"
+
+    @property
     def memory(self) -> _Memory:
         """How its memory is shared with NumPy."""
         return _MEMORY.get(self.name, _DLPACK)
@@ -111,7 +133,7 @@ class Library:
         """Return its dtype of a scalar type."""
         found = self._dtypes.get(type)
         if found is None:
-            found = type.dtype if self.xp is np else array_dtype(self.xp, type)
+            found = type.dtype if self.xp is np or self.is_lazy else array_dtype(self.xp, type)
             if self.name != "jax":  # its types of 64 bits come and go
                 self._dtypes[type] = found
         return found
@@ -123,6 +145,32 @@ class Library:
     def numpy_view(self, array: Array) -> _NumpyArray:
         """Return a NumPy array over the memory of one of its arrays on the CPU."""
         return self.memory.view(array)
+
+    def computed(
+        self,
+        function: Callable[..., _NumpyArray],
+        shape: tuple[int, ...],
+        dtype: Any,
+        *arrays: Array,
+    ) -> Array:
+        """Return what a function of NumPy arrays gives of arrays on the CPU, or will give.
+
+        Parameters
+        ----------
+        function : callable
+            Of NumPy arrays, which it does not change; returns a new one.
+        shape : tuple of int
+            Of the result.
+        dtype : dtype
+            Of the result.
+        *arrays : array
+            Of this library.
+        """
+        if not self.is_lazy:
+            return self.wrapped(function(*(np.asarray(self.numpy_view(a)) for a in arrays)))
+        dask = sys.modules["dask"]
+        delayed = dask.delayed(function, pure=True)(*arrays)
+        return sys.modules["dask.array"].from_delayed(delayed, shape, dtype=dtype)
 
     def wrapped(self, result: _NumpyArray) -> Array:
         """Return a NumPy array as one of its arrays, over the same memory."""
@@ -174,6 +222,11 @@ def library_of(array: Array) -> Library:
     if library.name == "torch":
         _check_dense(array)
         _check_untracked(array)
+    elif library.is_lazy and any(map(math.isnan, array.shape)):
+        raise KernelTypeError(
+            "a Dask array whose shape is not known before it is computed is not supported",
+            hint="write where() in place of x[mask]; call x.compute_chunk_sizes() on arguments",
+        )
     return library
 
 

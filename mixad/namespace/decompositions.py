@@ -6,6 +6,7 @@ the choice do not exist, and are refused.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 from mixad.backends.arrays import Array, library_of
@@ -58,7 +59,13 @@ def _copied(x: Any) -> Any:
     return tril(x) + matrix_transpose(tril(x, k=-1))
 
 
-_CHOLESKY = ValuesRule("cholesky", lambda xp, x: (xp.linalg.cholesky(x),), (_of_cholesky,))
+def _lower(xp: Any, x: Array) -> tuple[Array]:
+    if library_of(x).is_lazy:  # whose factor is the upper one unless it is asked
+        return (sys.modules["dask.array"].linalg.cholesky(x, lower=True),)
+    return (xp.linalg.cholesky(x),)
+
+
+_CHOLESKY = ValuesRule("cholesky", _lower, (_of_cholesky,))
 
 
 # -- QR --------------------------------------------------------------------------------------------
