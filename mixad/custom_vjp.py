@@ -94,7 +94,9 @@ class CustomVjp(CustomFunction):
             return self.f(*args, **kwargs)
         if self._rule is None:
             raise TracerError(f"{self.name} has no rule: make one with defvjp(fwd, bwd)")
-        return record_call(_VjpRule(self.name, arguments, *self._rule), arguments.primals)
+        rule = _VjpRule(self.name, arguments, *self._rule)
+        arguments.watch(rule)
+        return record_call(rule, arguments.primals)
 
 
 @dataclass(frozen=True, eq=False)

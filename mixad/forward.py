@@ -43,7 +43,7 @@ def jvp(
     f : callable
         Takes arrays or pytrees of them, returns one.
     primals : sequence
-        Its arguments, a tuple or a list; every leaf a float array or a float.
+        Its arguments, a tuple or a list; every leaf a float or complex array or number.
     tangents : sequence
         For each argument its tangent: of its structure, every leaf of the shape and dtype of the
         argument's, or a Python number that stands for a constant array.
@@ -88,7 +88,7 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     f : callable
         Takes arrays or pytrees of them, returns one.
     *primals : array or pytree
-        Where to differentiate; every leaf a float array or a float.
+        Where to differentiate; every leaf a float or complex array or number.
     has_aux : bool
         Whether ``f`` returns ``(value, aux)``.
 

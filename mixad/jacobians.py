@@ -181,7 +181,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     f : callable
         As for `grad`: returns one number.
     primals : sequence
-        Its arguments, a tuple or a list; every leaf a float array or a float.
+        Its arguments, a tuple or a list; every leaf a float or complex array or number.
     tangents : sequence
         The vector, as `jvp` takes it.
 
@@ -227,12 +227,23 @@ def _jacobian(name: str, f: Function, argnums: Argnums, has_aux: bool, mode: Mod
             kwargs=kwargs,
             is_reverse=mode != "forward",
         )
+        _check_real(name, function)
         warn_if_constant(f, function.outputs, function.level)
         blocks = _columns(function) if _is_forward(function, mode) else _rows(function)
         found = _assembled(function, blocks, isinstance(argnums, Sequence))
         return (found, aux) if has_aux else found
 
     return jacobian_of
+
+
+def _check_real(name: str, function: Recorded) -> None:
+    """Refuse complex numbers: one number for each pair of elements would not do."""
+    traced = [leaf for leaf in function.outputs.leaves if isinstance(leaf, Tracer)]
+    if any(cell.type.is_complex for cell in (*function.inputs.cells, *[t.cell for t in traced])):
+        raise TracerError(
+            f"mixad.{name} of a function of complex numbers is not available: differentiate a "
+            "function of their real and imaginary parts, or use mixad.jvp and mixad.vjp"
+        )
 
 
 def _is_forward(function: Recorded, mode: Mode) -> bool:

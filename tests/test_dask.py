@@ -27,15 +27,17 @@ pytestmark = pytest.mark.skipif(
 
 LACKING = set(
     "linalg.det linalg.eigh linalg.eigvalsh linalg.pinv linalg.slogdet linalg.svdvals "
-    "linalg.matrix_rank".split()
+    "linalg.matrix_rank linalg.eig linalg.eigvals".split()
 )
 """What Dask has not, or not as the standard has it: AttributeError, or Dask's own error."""
 
 OF_UNKNOWN_SHAPE = set("unique_all unique_counts unique_inverse unique_values".split())
 """How many values there are is known when they are computed."""
 
-OF_SOME_CHUNKS = set("linalg.qr linalg.svd".split())
-"""Dask has them of matrices that are cut along one axis only."""
+FOURIER = {name for name in STANDARD.functions if name.startswith("fft.") and "shift" not in name}
+
+OF_SOME_CHUNKS = set("linalg.qr linalg.svd".split()) | FOURIER
+"""Dask has them of matrices that are cut along one axis only, and along axes of one chunk."""
 
 OF_SCIPY = set("linalg.cholesky linalg.inv linalg.matrix_power linalg.solve".split())
 """Dask computes them with SciPy."""
@@ -191,6 +193,17 @@ def test_programs_are_numpys_and_lazy(program: Any, da: Any, xp: Any, computed: 
     want = mixad.pytree.leaves(program(X, mixad.namespace_of(np)))
     for lazy, array in zip(found, want, strict=True):
         np.testing.assert_allclose(lazy.compute(), array, rtol=1e-12, atol=1e-12)
+
+
+def test_fourier_transforms_along_one_chunk(da: Any, xp: Any, computed: list[Any]) -> None:
+    def loss(x: Any) -> Any:
+        xp = x.__array_namespace__()
+        spectrum = xp.fft.rfft(x)
+        return xp.sum(xp.real(spectrum * xp.conj(spectrum)) * xp.sum(x))
+
+    found = mixad.grad(loss)(da.from_array(X))
+    assert not computed
+    np.testing.assert_allclose(found.compute(), mixad.grad(loss)(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

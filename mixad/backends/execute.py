@@ -188,7 +188,7 @@ def _dtypes(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) ->
     """Return the names of the dtypes that a backend must have: of all arguments and results."""
     arguments = [p.var.type for p in passes[0].params]
     results = [passes[r.pass_index].outputs[r.result].type for r in requests]
-    return frozenset(type.dtype.name for type in (*arguments, *results))
+    return frozenset(type.dtype_name for type in (*arguments, *results))
 
 
 def _check_arguments(program: Program, arguments: Sequence[Any]) -> None:
@@ -206,8 +206,8 @@ def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
     for param, layout in zip(program.params, layouts, strict=True):
         if layout is not None and layout.type != param.var.type:
             raise KernelTypeError(
-                f"{program.name}: {param.name!r} is compiled for {param.var.type.dtype}, "
-                f"the array is {layout.type.dtype}"
+                f"{program.name}: {param.name!r} is compiled for {param.var.type.dtype_name}, "
+                f"the array is {layout.type.dtype_name}"
             )
 
 

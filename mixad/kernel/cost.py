@@ -19,6 +19,8 @@ _DEAR: Mapping[str, int] = MappingProxyType(
 _LIBRARY_CALL = 40
 _TURNS = 8
 """Turns that an unknown loop is assumed to make."""
+_TURN = 8
+"""What a turn costs besides its statements: masks, selections of what goes round, the jump."""
 
 
 def block_cost(block: Block) -> int:
@@ -35,7 +37,7 @@ def statement_cost(statement: Statement, inside: Callable[[Block], int] = block_
         case If():
             return 1 + inside(statement.then) + inside(statement.orelse)
         case While():
-            return _TURNS * (1 + inside(statement.cond) + inside(statement.body))
+            return _TURNS * (_TURN + inside(statement.cond) + inside(statement.body))
     return 4
 
 

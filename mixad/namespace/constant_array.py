@@ -215,6 +215,16 @@ class Constant(ArrayTracer):
         return plain(self).size
 
     @property
+    def real(self) -> Any:
+        """The real part."""
+        return derived(plain(self).real, [self])
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        return derived(plain(self).imag, [self])
+
+    @property
     def T(self) -> Any:  # noqa: N802
         """The array with its axes in reverse order."""
         return derived(plain(self).T, [self])

@@ -12,6 +12,8 @@ from mixad.backends.arrays import NUMPY, Library, is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.elementwise import as_numpy_gives
 from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, VERSIONS
+from mixad.namespace.scipy_functions import SCIPY
+from mixad.namespace.special import SPECIAL
 from mixad.namespace.spelling import missing
 from mixad.namespace.spellings import STANDARD
 from mixad.tape.constant import constants, derived, unwrapped
@@ -60,6 +62,8 @@ class Namespace:
             return getattr(self._base, name)
         if not self._prefix and name in _EXTENSIONS:
             return Namespace(self._library, name)
+        if not self._prefix and name == "special":
+            return Special(self._library)
         raise AttributeError(f"{self.__name__} has no attribute {name!r}", name=name, obj=self)
 
     def _own(self, name: str) -> Any:
@@ -73,7 +77,7 @@ class Namespace:
     def __dir__(self) -> list[str]:
         mine = {n.removeprefix(self._prefix) for n in FUNCTIONS if n.startswith(self._prefix)}
         names = {n for n in mine if "." not in n}
-        return sorted(names if self._prefix else names | ATTRIBUTES | _EXTENSIONS)
+        return sorted(names if self._prefix else names | ATTRIBUTES | _EXTENSIONS | {"special"})
 
     def __repr__(self) -> str:
         return f"<namespace {self.__name__}>"
@@ -89,6 +93,33 @@ _EXTENSIONS = frozenset(("linalg", "fft"))
 
 _SPELLED = {"numpy": "array_api_compat.numpy"}
 """Modules with the standard's spelling of libraries whose own is another one; loaded when asked."""
+
+
+class Special:
+    """The extension of the namespace that SciPy looks for: special functions by SciPy's names.
+
+    They take traced arrays, those of the library and Python numbers.
+
+    Parameters
+    ----------
+    library : Library
+        The library.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.__name__ = f"mixad.{library.name}.special"
+        self._functions = SPECIAL | SCIPY if library is NUMPY else SPECIAL
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._functions:
+            raise AttributeError(f"{self.__name__} has no attribute {name!r}", name=name, obj=self)
+        return self._functions[name].evaluate
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._functions)
+
+    def __repr__(self) -> str:
+        return f"<namespace {self.__name__}>"
 
 
 def namespace_of(xp: Any) -> Namespace:

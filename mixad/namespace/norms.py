@@ -53,7 +53,7 @@ def _norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:
     if ord == -math.inf:
         return amin(size, axes, keepdims=True)
     if ord == 0:
-        return total(astype(plain(x) != 0, x.dtype), axes, keepdims=True)
+        return total(astype(plain(x) != 0, size.dtype), axes, keepdims=True)
     if ord == 1:
         return total(size, axes, keepdims=True)
     powers = total(elementwise("pow", size, ord), axes, keepdims=True)

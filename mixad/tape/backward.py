@@ -20,7 +20,7 @@ from mixad.tape.tracer import Level, Origin
 
 __all__ = ["Cotangent", "backward"]
 
-_MOST_NODES = 1 << 15
+_MOST_NODES = 1 << 17
 """Nodes of all traces together whose steps are remembered."""
 
 

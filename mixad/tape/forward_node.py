@@ -18,6 +18,7 @@ from mixad.tape.forward_plan import ForwardPlan, Stored, plan_contraction, plan_
 from mixad.tape.gradient_plan import GradientPlan, planned
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
+from mixad.tape.memory import unshared
 from mixad.tape.node import Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 
@@ -40,6 +41,7 @@ class ForwardNode:
     """
 
     __slots__ = ("options", "parents", "results", "shape", "stored", "structure")
+    name = "kernel"
     fresh = True
 
     def __init__(
@@ -135,8 +137,11 @@ def record_forward(
 
 
 def _residual(argument: Any, source: Any) -> Any:
-    """Return an argument as the node keeps it: a tracer, a held array or a number."""
-    return argument if isinstance(argument, Tracer) else source
+    """Return an argument as the node keeps it: a tracer, a held array or a number.
+
+    The user's own tracer may stand for another value later: the node has one of its own.
+    """
+    return unshared(argument) if isinstance(argument, Tracer) else source
 
 
 def _seen(residual: Any, level: Level) -> Any:

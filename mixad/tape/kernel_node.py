@@ -70,6 +70,7 @@ class KernelNode:
     __slots__ = ("__weakref__", "_cells", "_kept", "arguments", "call", "device", "levels",
                  "library", "options", "outputs", "parents", "shape", "siblings", "stored",
                  "tracer_type", "uses", "weak")  # fmt: skip
+    name = "kernel"
 
     def __init__(
         self,

@@ -172,6 +172,8 @@ def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
 
 def _keep_for_others(members: Sequence[KernelNode]) -> None:
     """Keep results that nodes outside read too, where reading is cheaper than computing again."""
+    if len(members) == 1:
+        return
     inside = Counter(id(s.node) for node in members for s in node.arguments if type(s) is Origin)
     costs: dict[int, int] = {}
     for node in members[:-1]:

@@ -43,6 +43,11 @@ class Node(Protocol):
     """What is recorded of one operation."""
 
     @property
+    def name(self) -> str:
+        """What was done, for people."""
+        ...
+
+    @property
     def parents(self) -> tuple[Origin | None, ...]:
         """Where the arguments came from; None for those that nobody differentiates."""
         ...
@@ -97,6 +102,7 @@ class InputNode:
     """
 
     __slots__ = ("level", "parents")
+    name = "input"
     results: Sequence[Result] = ()  # not asked for: its cotangent is handed on as it is
     fresh = False
     structure = None
@@ -111,13 +117,22 @@ class InputNode:
 
 
 class ConstantNode:
-    """Nothing was done: a value that a transform around may ask for, with derivative zero."""
+    """Nothing was done: a value that a transform around may ask for, with derivative zero.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    *results : Result
+        What it is, to be shown.
+    """
+
+    __slots__ = ("results",)
+    name = "constant"
     parents: tuple[Origin | None, ...] = ()
-    results: Sequence[Result] = ()
     fresh = False
     structure = None
+
+    def __init__(self, *results: Result) -> None:
+        self.results = results
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents of no parents."""
@@ -193,8 +208,7 @@ class Rule:
         return f"argument {index} of {self.name}"
 
 
-@dataclass(frozen=True)
-class Shaped:
+class Shaped(NamedTuple):
     """What is kept of an argument whose elements are not needed any more."""
 
     shape: tuple[int, ...]
@@ -241,6 +255,11 @@ class RuleNode:
         self.results = (result,)
         self.fresh = rule.fresh
         self._source: Cell | None = None  # what a pending value is made of
+
+    @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
 
     def wait(self, source: Cell, levels: frozenset[Level]) -> Cell:
         """Return the cell of a value that is made when someone asks for it."""
@@ -308,11 +327,11 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     value = rule.value(library, arguments, static)
     if not tracers:
         return value
-    parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
-    read = {i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads}
+    parents = tuple([a.origin if isinstance(a, Tracer) else None for a in arguments])
+    read = [i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads]
     levels = levels_of(tracers)
     held = tuple(
-        kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)
+        [kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)]
     )
     cell = Cell.of(value, check_mode(levels))
     node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
@@ -347,14 +366,15 @@ def library_beside(value: Any) -> Library:
 
 def common_library(what: str, arguments: Sequence[Any]) -> Library:
     """Return the one library that all arrays among the arguments belong to."""
-    libraries = [library_beside(a) for a in arguments]
-    for library in libraries:
-        if library is not libraries[0]:
+    first = library_beside(arguments[0])
+    for argument in arguments[1:]:
+        library = library_beside(argument)
+        if library is not first:
             raise TracerError(
-                f"{what} mixes arrays of {libraries[0].name} and of {library.name}: convert one of "
+                f"{what} mixes arrays of {first.name} and of {library.name}: convert one of "
                 "them before the function that is differentiated"
             )
-    return libraries[0]
+    return first
 
 
 def _shaped(argument: Any) -> Shaped:

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.broadcasting import broadcast_to
@@ -35,6 +37,10 @@ class Cotangent(NamedTuple):
     value: Any
     fresh: bool
 
+    def is_own(self, shape: Shape) -> bool:
+        """Whether it is all of a value's cotangent, in an array that may be changed."""
+        return self.fresh and tuple(self.value.shape) == shape
+
 
 class Parts(NamedTuple):
     """Cotangents of parts of one value: what read each of them, and how many elements there are."""
@@ -46,6 +52,29 @@ class Parts(NamedTuple):
 def _sum(first: Any, second: Any) -> Any:
     """A tracer comes first: not every library leaves `array + tracer` to the tracer."""
     return second + first if isinstance(second, Tracer) else first + second
+
+
+def _together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
+    """Return the sum of two cotangents, in the memory of one that nothing else holds.
+
+    New memory for large ones would cost more than the sum: its pages are new to the process.
+    """
+    own, other = (known.value, value) if known.fresh else (value, known.value)
+    if (known.fresh or fresh) and _takes(own, other):
+        own += other
+        return Cotangent(own, True)
+    return Cotangent(_sum(known.value, value), True)
+
+
+def _takes(own: Any, other: Any) -> bool:
+    """Whether one array can be added to another in place; of NumPy, whose arrays say so."""
+    return (
+        type(own) is np.ndarray
+        and type(other) is np.ndarray
+        and own.shape == other.shape
+        and own.dtype == other.dtype
+        and own.flags.writeable
+    )
 
 
 class Pass:
@@ -80,9 +109,7 @@ class Pass:
         number, output = place
         found = self.found.setdefault(number, {})
         known = found.get(output)
-        if known is not None:
-            value, fresh = _sum(known.value, value), True
-        found[output] = Cotangent(value, fresh)
+        found[output] = Cotangent(value, fresh) if known is None else _together(known, value, fresh)
 
     def add_part(self, number: int, reader: RuleNode, g: Any) -> None:
         """Add the cotangent of a part of what was written, when that of the whole is there.
@@ -99,11 +126,11 @@ class Pass:
 
     def whole(self, number: int) -> Cotangent:
         """Return the cotangent of what was written, with those of its parts."""
-        node: WriteNode = self.nodes[number]
+        result = self.nodes[number].results[0]
         known = self.found[number].get(0)
         for reader, g in self.parts.pop(number, Parts([], 0)).read:
-            if known is not None and not known.fresh:
-                known = Cotangent(owned(known.value, node.results[0]), True)
+            if known is not None and not known.is_own(result.shape):
+                known = Cotangent(owned(known.value, result), True)
             if known is None or not reader.pull_into(known.value, g):
                 (part,) = reader.pullback([g], self.level)
                 known = Cotangent(part if known is None else _sum(known.value, part), True)
@@ -232,10 +259,9 @@ class NodeStep:
     def _gradients(self, under_way: Pass, node: PulledNode) -> Cotangents:
         """Return the cotangents of the parents; None for those that have been added."""
         if isinstance(node, WriteNode):
-            value, fresh = under_way.whole(self.number)
+            whole, result = under_way.whole(self.number), node.results[0]
             del under_way.found[self.number]
-            is_own = fresh and tuple(value.shape) == node.results[0].shape
-            g = value if is_own else owned(value, node.results[0])
+            g = whole.value if whole.is_own(result.shape) else owned(whole.value, result)
             return node.pull_owned(g, under_way.level)
         found = under_way.found.pop(self.number)
         cotangents = [found[i].value if i in found else None for i in range(max(found) + 1)]
@@ -254,7 +280,7 @@ class NodeStep:
             under_way.add_part(number, node, g)
             return True
         known = under_way.found.get(number, {}).get(output)
-        if known is None or not known.fresh or isinstance(known.value, Tracer):
+        if known is None or isinstance(known.value, Tracer) or isinstance(g, Tracer):
             return False
-        is_whole = tuple(known.value.shape) == tuple(node.arguments[0].shape)
-        return is_whole and not isinstance(g, Tracer) and node.pull_into(known.value, g)
+        is_own = known.is_own(tuple(node.arguments[0].shape))
+        return is_own and node.pull_into(known.value, g)

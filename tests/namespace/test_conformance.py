@@ -289,8 +289,11 @@ def test_plain_arrays_and_constants_give_what_the_library_gives(name: str, base:
     assert succeeded
 
 
-TAKE_TRACED = sorted((set(STANDARD.functions) | set(STANDARD.constant)) - {"imag"})
-"""The imaginary part of real numbers is zero here, array-api-strict refuses it."""
+DIFFERENT = {"imag", "linalg.eig", "linalg.eigvals"}
+"""The imaginary part of real numbers is zero here, array-api-strict refuses it; real eigenvalues
+of traced arrays are real, as NumPy's own functions have them."""
+
+TAKE_TRACED = sorted((set(STANDARD.functions) | set(STANDARD.constant)) - DIFFERENT)
 
 
 @pytest.mark.parametrize("name", TAKE_TRACED)
@@ -300,6 +303,8 @@ def test_traced_arrays_give_what_the_library_gives(name: str, base: Any) -> None
     for dtype in FLOATS:
         tolerance = 64 * float(np.finfo(dtype).eps)
         for shape in SHAPES:
+            if name.startswith("fft.") and not shape:  # there are no axes to transform along
+                continue
             a, b = _made(base, dtype, shape)
             for call in _calls(name):
                 want = _outcome(call, base, a, b)

@@ -1,84 +1,87 @@
-"""One launch of a kernel: what the layouts decide is filled in once, addresses at every call."""
+"""One launch of a CPU kernel: addresses filled in, sums of tiles added up."""
 
 from __future__ import annotations
 
-import math
-import struct
 from array import array
 from collections.abc import Sequence
 from ctypes import addressof, c_char
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mixad.emit.llvm import ArgumentBlock
-from mixad.errors import KernelTypeError
-from mixad.kernel.spec import Indexed, Launch, Operand
-from mixad.kernel.tiling import accumulator, partial_shape, tile_blocks, tile_count, tile_runs
+from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.binding import Binding, Result
+from mixad.scalar.narrow import to_memory
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Binding", "Result", "bind", "tree_sum"]
+__all__ = ["filled", "finished", "tree_sum"]
 
-_PACKING = {"float32": "<fxxxx", "float64": "<d", "bool": "<?xxxxxxx"}
 _NOTHING = np.zeros(1, np.float64)
 """What an empty array's address is, so that a kernel can read an element before it is refused."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """One output of a launch.
+def filled(
+    binding: Binding,
+    views: Sequence[np.ndarray[Any, Any]],
+    arguments: Sequence[Any],
+    results: Sequence[np.ndarray[Any, Any]],
+    status: array[int],
+) -> array[int]:
+    """Return the argument block of one call.
 
-    Attributes
+    Parameters
     ----------
-    position : int
-        Where its address goes in the argument block.
-    dtype : dtype
-        Of its memory: of the output if it is stored, of the sums otherwise.
-    memory : tuple of int
-        Shape of its memory, axes in the order of the loops.
-    summed : tuple of int or None
-        Axes of the memory that are left to be summed; None if it is stored.
-    shape : tuple of int
-        Its shape with the axes in the order of the loops, summed ones of extent 1.
-    final : tuple of int
-        The shape that was asked for.
-    type : ScalarType
-        Of the output.
+    binding : Binding
+        The launch.
+    views : sequence of ndarray
+        The arrays, in the order of ``binding.arrays``.
+    arguments : sequence
+        All arguments of the call, for the uniforms among them.
+    results : sequence of ndarray
+        Memory for the outputs.
+    status : array of int32
+        Two words: a request to stop, and the array that was read outside its extents.
     """
+    words = binding.words[:]
+    address = status.buffer_info()[0]
+    words[ArgumentBlock.STOP] = address
+    words[ArgumentBlock.OUTSIDE] = address + status.itemsize
+    for view, (_, at) in zip(views, binding.arrays, strict=True):
+        words[at] = _address(view if view.size else _NOTHING)
+    for k, at, type in binding.uniforms:
+        words[at] = binding.word(k, arguments[k], type)
+    for result, output in zip(results, binding.outputs, strict=True):
+        words[output.position] = _address(result)
+    return words
 
-    position: int
-    dtype: np.dtype[Any]
-    memory: tuple[int, ...]
-    summed: tuple[int, ...] | None
-    shape: tuple[int, ...]
-    final: tuple[int, ...]
-    type: ScalarType
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether what the kernel writes is the output, up to the order of the axes."""
-        return self.summed is None and self.memory == self.final
+def finished(
+    result: Result, memory: np.ndarray[Any, Any], axes: tuple[int, ...] | None
+) -> np.ndarray[Any, Any]:
+    """Return an output from what the kernel left.
 
-    def finished(
-        self, memory: np.ndarray[Any, Any], axes: tuple[int, ...] | None
-    ) -> np.ndarray[Any, Any]:
-        """Return the output from what the kernel left.
-
-        Parameters
-        ----------
-        memory : ndarray
-            What the kernel wrote.
-        axes : tuple of int or None
-            The permutation from the order of the loops to the caller's.
-        """
-        if self.summed is not None:
-            for axis in self.summed:
+    Parameters
+    ----------
+    result : Result
+        Which output.
+    memory : ndarray
+        What the kernel wrote.
+    axes : tuple of int or None
+        The permutation from the order of the loops to the caller's.
+    """
+    if result.summed is not None:
+        for axis in result.summed:
+            if memory.shape[axis] > 1:
                 memory = tree_sum(memory, axis)
-            memory = memory.astype(self.type.dtype, copy=False).reshape(self.shape)
-        if axes is not None:
-            memory = memory.transpose(axes)
-        return memory if memory.shape == self.final else memory.reshape(self.final)
+        memory = _rounded(memory, result.type).reshape(result.shape)
+    if axes is not None:
+        memory = memory.transpose(axes)
+    return memory if memory.shape == result.final else memory.reshape(result.final)
+
+
+def _rounded(sums: np.ndarray[Any, Any], type: ScalarType) -> np.ndarray[Any, Any]:
+    """Return sums in the type of the output."""
+    return to_memory(sums, type) if type.is_narrow else sums.astype(type.dtype, copy=False)
 
 
 def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
@@ -96,175 +99,9 @@ def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
     return np.moveaxis(values[:1], 0, axis)
 
 
-@dataclass(frozen=True)
-class Binding:
-    """A launch as an argument block with gaps for addresses and scalars.
-
-    Attributes
-    ----------
-    words : array of int64
-        The block (`mixad.emit.llvm.ArgumentBlock`).
-    tiles : int
-        How many tiles there are; 0 for an empty broadcast shape.
-    axes : tuple of int or None
-        The permutation from that order to the caller's; None if they agree.
-    arrays : tuple
-        Index of a param and position of its address.
-    uniforms : tuple
-        Index of a param, position of its bits, its type.
-    names : tuple
-        Name of the program and of its params, for messages.
-    outputs : tuple of Result
-        How each output is allocated and finished.
-    is_finished : bool
-        Whether what the kernel writes is the outputs: then there is nothing to finish.
-    """
-
-    words: array[int]
-    tiles: int
-    axes: tuple[int, ...] | None
-    arrays: tuple[tuple[int, int], ...]
-    uniforms: tuple[tuple[int, int, ScalarType], ...]
-    names: tuple[str, tuple[str, ...]]
-    outputs: tuple[Result, ...]
-    is_finished: bool
-
-    def filled(
-        self,
-        views: Sequence[np.ndarray[Any, Any]],
-        arguments: Sequence[Any],
-        results: Sequence[np.ndarray[Any, Any]],
-        status: array[int],
-    ) -> array[int]:
-        """Return the block of one call.
-
-        Parameters
-        ----------
-        views : sequence of ndarray
-            The arrays, in the order of ``arrays``.
-        arguments : sequence
-            All arguments of the call, for the uniforms among them.
-        results : sequence of ndarray
-            Memory for the outputs.
-        status : array of int32
-            Two words: a request to stop, and the array that was read outside its extents.
-        """
-        words = self.words[:]
-        address = status.buffer_info()[0]
-        words[ArgumentBlock.STOP] = address
-        words[ArgumentBlock.OUTSIDE] = address + status.itemsize
-        for view, (_, at) in zip(views, self.arrays, strict=True):
-            words[at] = _address(view if view.size else _NOTHING)
-        for k, at, type in self.uniforms:
-            words[at] = self._word(k, arguments[k], type)
-        for result, output in zip(results, self.outputs, strict=True):
-            words[output.position] = _address(result)
-        return words
-
-    def _word(self, param: int, value: Any, type: ScalarType) -> int:
-        try:
-            return _bits(value, type)
-        except struct.error:
-            program, name = self.names
-            raise KernelTypeError(
-                f"{program}: argument {name[param]!r} is {value}, which {type.dtype} does not hold",
-                hint=f"pass {'np.uint64 of it, or ' if 0 < value < 1 << 64 else ''}a float",
-            ) from None
-
-
 def _address(array: np.ndarray[Any, Any]) -> int:
     """Return where an array begins; `ndarray.ctypes` takes four times as long."""
     flags = array.flags
     if flags.c_contiguous and flags.writeable:  # in this order: NumPy warns of broadcast views
         return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # is a buffer
     return array.ctypes.data
-
-
-def bind(launch: Launch) -> Binding:
-    """Fill everything into an argument block that the layouts decide."""
-    spec, block = launch.spec, ArgumentBlock(launch.spec)
-    program = spec.passes[0]
-    words = array("q", bytes(8 * block.words))
-    words[block.EXTENT] = launch.extents[-1]
-    words[block.BLOCKS] = tile_blocks(launch)
-    words[block.ROWS] = launch.rows
-    words[block.RUNS] = tile_runs(launch)
-    for axis, extent in enumerate(launch.extents[:-1]):
-        words[block.OUTER_EXTENTS + axis] = extent
-    arrays, uniforms = [], []
-    for k, operand in enumerate(spec.operands):
-        if operand is None:
-            uniforms.append((k, block.params[k], program.params[k].var.type))
-            continue
-        arrays.append((k, block.params[k]))
-        if isinstance(operand, Indexed):
-            _fill_indexed(words, block, launch, k)
-        else:
-            _fill_strides(words, block, launch, k, operand)
-    order = launch.order
-    axes = None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order)))
-    outputs = tuple(_result(launch, k, at) for k, at in enumerate(block.outputs))
-    return Binding(
-        words=words,
-        tiles=tile_count(launch),
-        axes=axes,
-        arrays=tuple(arrays),
-        uniforms=tuple(uniforms),
-        names=(program.name, tuple(p.name for p in program.params)),
-        outputs=outputs,
-        is_finished=axes is None and all(o.is_finished for o in outputs),
-    )
-
-
-def _result(launch: Launch, index: int, position: int) -> Result:
-    """Return how one output is allocated and finished."""
-    output = launch.spec.outputs[index]
-    if not any(output.reduced):
-        stored = tuple(launch.shape[a] for a in launch.order)
-        return Result(
-            position, output.type.dtype, stored, None, stored, launch.results[index], output.type
-        )
-    padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
-    shape = tuple(padded[a] for a in launch.order)
-    is_empty = 0 in launch.shape  # nothing runs: the sums are zeros of their own shape
-    return Result(
-        position=position,
-        dtype=accumulator(output.type).dtype,
-        memory=shape if is_empty else partial_shape(launch.extents, launch.rows, output.reduced),
-        summed=() if is_empty else tuple(a for a, is_sum in enumerate(output.reduced) if is_sum),
-        shape=shape,
-        final=launch.results[index],
-        type=output.type,
-    )
-
-
-def _fill_strides(
-    words: array[int], block: ArgumentBlock, launch: Launch, k: int, operand: Operand
-) -> None:
-    strides = launch.strides[k]
-    assert strides is not None
-    for axis, stride in enumerate(strides[:-1]):
-        words[block.outer_stride(k, axis)] = stride
-    if operand.step == "any":
-        words[block.inner_stride(k)] = strides[-1]
-
-
-def _fill_indexed(words: array[int], block: ArgumentBlock, launch: Launch, k: int) -> None:
-    layout = launch.indexed[k]
-    assert layout is not None
-    for axis, (extent, stride) in enumerate(zip(*layout, strict=True)):
-        words[block.indexed_extent(k, axis)] = extent
-        words[block.indexed_stride(k, axis)] = stride
-
-
-def _bits(value: Any, type: ScalarType) -> int:
-    """Return a scalar as the 64-bit word that kernels read it from."""
-    if type.is_integer:
-        packed = struct.pack("<q" if type.kind == "int" else "<Q", int(value))
-    else:
-        try:
-            packed = struct.pack(_PACKING[type.dtype.name], value)
-        except OverflowError:  # beyond float32: infinite, as NumPy converts it
-            packed = struct.pack("<fxxxx", math.copysign(math.inf, value))
-    word: int = struct.unpack("<q", packed)[0]
-    return word

@@ -7,14 +7,15 @@ run over a row of a tile one after another, so that inputs come from the cache.
 
 from __future__ import annotations
 
-from mixad.emit.llvm.arguments import ArgumentBlock
 from mixad.emit.llvm.body import Body
-from mixad.emit.llvm.combine import Place, writer_for
+from mixad.emit.llvm.combine import Place, Writer, writer_for
 from mixad.emit.llvm.gangs import gang_loop
 from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
+from mixad.emit.llvm.instructions import emit_op
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import Dialect, Text, Value
+from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 from mixad.kernel.tiling import BLOCK
@@ -123,6 +124,7 @@ class _Kernel:
             extents=[self.argument(self.block.indexed_extent(param, a)) for a in axes],
             strides=[self.argument(self.block.indexed_stride(param, a)) for a in axes],
             outside=self.argument(self.block.OUTSIDE, "ptr"),
+            type=operand.type,
         )
 
     # -- the loop nest ---------------------------------------------------------------------------
@@ -207,7 +209,19 @@ class _Kernel:
             values = self.body(program).block(program.body)
             for k, writer in writers.items():
                 value = values[self.spec.outputs[k].source[1]]
-                writer.gang(value, place, gang, bases.get(writer))
+                writer.gang(self.stored(value, writer), place, gang, bases.get(writer))
+
+    def arithmetic(self, value: Value) -> Value:
+        """Return what was loaded in the type that it is computed in."""
+        if not value.type.is_narrow:
+            return value
+        return emit_op(self.text, self.dialect, "convert", (value,), value.type.arithmetic)
+
+    def stored(self, value: Value, writer: Writer) -> Value:
+        """Return a result in the type that memory has."""
+        if not writer.type.is_narrow or not writer.streams:
+            return value
+        return emit_op(self.text, self.dialect, "convert", (value,), writer.type)
 
     def body(self, program: Program) -> Body:
         """Return the emitter of a program's statements, its params connected."""
@@ -218,7 +232,7 @@ class _Kernel:
             self.text,
             self.dialect,
             varying_vars(program, self.spec.moving),
-            lambda var: readers[var].load(),
+            lambda var: self.arithmetic(readers[var].load()),
             param_homes(program, contents),
             contents,
             self.stop,

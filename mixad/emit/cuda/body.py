@@ -1,0 +1,155 @@
+"""A program's blocks as the C++ of one thread: what is a branch there is a branch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mixad.emit.cuda.instructions import spelled
+from mixad.emit.cuda.text import Text, c_type, literal
+from mixad.errors import BackendError
+from mixad.scalar.ir import (
+    Accumulate,
+    Atom,
+    Block,
+    Const,
+    Equation,
+    If,
+    Line,
+    Load,
+    Statement,
+    Var,
+    While,
+)
+from mixad.scalar.types import I64
+
+__all__ = ["Array", "Body"]
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array that the program indexes.
+
+    Attributes
+    ----------
+    number : int
+        Index of the param.
+    start, outside : str
+        Address of the first element, and pointer to the word that an index outside is noted in.
+    extents, strides : sequence of str
+        Along each axis, elements and bytes.
+    """
+
+    number: int
+    start: str
+    outside: str
+    extents: Sequence[str]
+    strides: Sequence[str]
+
+
+class Body:
+    """Emits the statements of one program for one element.
+
+    Parameters
+    ----------
+    text : Text
+        The module that grows.
+    values : Mapping
+        What the lane and uniform params are called.
+    arrays : Mapping
+        The array params.
+    """
+
+    def __init__(self, text: Text, values: Mapping[Var, str], arrays: Mapping[Var, Array]) -> None:
+        self.text = text
+        self.names = dict(values)
+        self.arrays = arrays
+        self.line: Line | None = None
+
+    def value(self, atom: Atom) -> str:
+        """Return what an atom is called."""
+        return literal(atom) if isinstance(atom, Const) else self.names[atom]
+
+    def block(self, block: Block) -> list[str]:
+        """Emit a block's statements and return the names of its results."""
+        for statement in block.statements:
+            self.statement(statement)
+        return [self.value(a) for a in block.results]
+
+    def statement(self, s: Statement) -> None:
+        """Emit one statement, after the user's line that it comes from."""
+        if s.line is not None and s.line != self.line:
+            self.line = s.line
+            self.text.user_line(s.line)
+        match s:
+            case Equation():
+                args = [self.value(a) for a in s.args]
+                expression = spelled(s.op, args, [a.type for a in s.args], s.out.type)
+                self.names[s.out] = self.text.let(s.out.type, expression)
+            case If():
+                self.branch(s)
+            case While():
+                self.loop(s)
+            case Load():
+                self.names[s.out] = self.element(s)
+            case Accumulate():
+                raise BackendError("CUDA kernels do not accumulate into indexed arrays")
+
+    def declared(self, variables: Sequence[Var], inits: Sequence[Atom] = ()) -> list[str]:
+        """Declare variables that are assigned later, and return their names."""
+        names = []
+        for k, var in enumerate(variables):
+            name = self.text.name("v")
+            start = f" = {self.value(inits[k])}" if inits else ""
+            self.text.add(f"{c_type(var.type)} {name}{start};")
+            names.append(name)
+        return names
+
+    def branch(self, s: If) -> None:
+        """Emit a condition."""
+        outs = self.declared(s.outs)
+        for head, block in ((f"if ({self.value(s.cond)})", s.then), ("else", s.orelse)):
+            with self.text.braces(head):
+                self.assign(outs, self.block(block))
+        self.names.update(zip(s.outs, outs, strict=True))
+
+    def loop(self, s: While) -> None:
+        """Emit a loop; its carries change together, at the end of a turn."""
+        carries = self.declared(s.carries, s.inits)
+        self.names.update(zip(s.carries, carries, strict=True))
+        with self.text.braces("while (true)"):
+            (test,) = self.block(s.cond)
+            self.text.add(f"if (!{test}) break;")
+            following = self.block(s.body)
+            moved = [
+                self.text.let(var.type, new) if new in carries else new
+                for var, new in zip(s.carries, following, strict=True)
+            ]
+            self.assign(carries, moved)
+        self.names.update(zip(s.outs, carries, strict=True))
+
+    def assign(self, targets: Sequence[str], values: Sequence[str]) -> None:
+        """Give variables their values."""
+        for target, value in zip(targets, values, strict=True):
+            if target != value:
+                self.text.add(f"{target} = {value};")
+
+    def element(self, s: Load) -> str:
+        """Emit a read at indices that the program computes; negative ones count from the end.
+
+        One outside is noted in a word of the call, and reads the first element instead.
+        """
+        text, array = self.text, self.arrays[s.array]
+        offset, inside = "0ll", "true"
+        for atom, extent, stride in zip(s.indices, array.extents, array.strides, strict=True):
+            index = text.let(I64, f"(long long){self.value(atom)}")
+            if atom.type.kind != "uint":
+                index = text.let(I64, f"{index} < 0 ? {index} + {extent} : {index}")
+            unsigned = "unsigned long long"
+            inside = f"{inside} && ({unsigned}){index} < ({unsigned}){extent}"
+            offset = f"{offset} + {index} * {stride}"
+        fits = text.let("bool", inside)
+        text.add(f"if (!{fits}) *{array.outside} = {array.number + 1};")
+        at = text.let(I64, f"{fits} ? {offset} : 0ll")
+        pointer = f"(const {c_type(s.out.type)} *)({array.start} + {at})"
+        return text.let(s.out.type, f"*{pointer}")

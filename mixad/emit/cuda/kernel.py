@@ -1,0 +1,336 @@
+"""A kernel spec as CUDA C++: one function for each pass, tiles shared out among blocks.
+
+A tile is a run of rows times `BLOCK` elements of the innermost axis, as on the CPU
+(`mixad.kernel.tiling`).  The threads of a block stand in a grid of ``blockDim.x`` along the row and
+``blockDim.y`` rows; each has `Dialect.vector` neighbours of a row at a time, which it loads and
+stores together.  A function's one argument is the block of words that kernels on the CPU read
+(`mixad.kernel.arguments`) and, after it, the number of tiles.  Every pass is a function of its own:
+in one function the compiler keeps what all of them need in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mixad.emit.cuda.body import Array, Body
+from mixad.emit.cuda.instructions import PRELUDE
+from mixad.emit.cuda.sums import THREADS, accumulator, block_sums
+from mixad.emit.cuda.text import Text, c_type
+from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.spec import Indexed, KernelSpec, Operand
+from mixad.kernel.tiling import BLOCK, combine_of
+from mixad.scalar.ir import Program, Var
+from mixad.scalar.types import ScalarType
+
+__all__ = ["Dialect", "emit_kernel", "entries"]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What of a launch the text depends on, besides the spec.
+
+    Attributes
+    ----------
+    vector : int
+        Neighbours of a row that a thread has at a time: 1, or more where every operand of step
+        "unit" and every stored result is aligned to so many elements, row by row.
+    wide : bool
+        Whether numbers of rows and tiles take 64 bits; dividing them takes ten times as long.
+    """
+
+    vector: int = 1
+    wide: bool = False
+
+
+def entries(spec: KernelSpec) -> tuple[str, ...]:
+    """Return the symbols of a spec's functions, one for each pass."""
+    return tuple(f"mixad_pass_{k}" for k in range(len(spec.passes)))
+
+
+def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
+    """Return the CUDA C++ of a kernel, for NVRTC or nvcc: it includes nothing.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+        Programs that hold no op whose lowering is ``"program"`` (`mixad.scalar.math.expand`).
+    dialect : Dialect
+        What the addresses and extents of a launch allow.
+
+    Returns
+    -------
+    str
+        The same text for equal specs and dialects, up to comments.
+    """
+    text = Text()
+    text.paste(PRELUDE)
+    summed = {accumulator(o.type): None for o in spec.outputs if any(o.reduced)}
+    for type in summed:
+        text.paste(block_sums(type))
+    text.add(f"struct Arguments {{ long long word[{ArgumentBlock(spec).words + 1}]; }};")
+    text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
+    for type in _packed(spec):
+        t, bytes_ = c_type(type), type.itemsize * dialect.vector
+        text.add(f"struct __align__({bytes_}) pack_{type} {{ {t} item[{dialect.vector}]; }};")
+    for k, entry in enumerate(entries(spec)):
+        _Pass(spec, k, dialect, text).emit(entry)
+    return "\n".join([*text.lines, ""])
+
+
+def _packed(spec: KernelSpec) -> list[ScalarType]:
+    """Return the types that are loaded or stored in packs."""
+    loaded = [o.type for o in spec.operands if isinstance(o, Operand) and o.step == "unit"]
+    stored = [o.type for o in spec.outputs if not any(o.reduced)]
+    return list(dict.fromkeys([*loaded, *stored]))
+
+
+class _Pass:
+    """One function while it is emitted."""
+
+    def __init__(self, spec: KernelSpec, number: int, dialect: Dialect, text: Text) -> None:
+        self.spec = spec
+        self.program: Program = spec.passes[number]
+        self.vector = dialect.vector
+        self.text = text
+        self.block = ArgumentBlock(spec)
+        self.outputs = {k: o for k, o in enumerate(spec.outputs) if o.source[0] == number}
+        self.groups = BLOCK // (THREADS * self.vector)  # of columns that one thread has
+        self.combines = {k: combine_of(o.reduced) for k, o in self.outputs.items()}
+
+    def emit(self, entry: str) -> None:
+        """Emit the whole function."""
+        head = f'extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments a)'
+        tiles = f"(index_t){self.word(self.block.words)}"
+        turns = f"for (index_t tile = blockIdx.x; tile < {tiles}; tile += gridDim.x)"
+        with self.text.braces(head), self.text.braces(turns):
+            self.tile()
+
+    # -- arguments -------------------------------------------------------------------------------
+
+    def word(self, position: int) -> str:
+        """Return a word of the argument block."""
+        return f"a.word[{position}]"
+
+    def number(self, position: int) -> str:
+        """Return a word that counts rows or elements."""
+        return f"(index_t){self.word(position)}"
+
+    def uniform(self, position: int, type: ScalarType) -> str:
+        """Return a scalar from the low bits of its word."""
+        if type.is_bool:
+            return f"({self.word(position)} & 1) != 0"
+        if not type.is_float:
+            return f"({c_type(type)}){self.word(position)}"
+        bits = "(unsigned)" if type.bits == 32 else ""
+        return f"from_bits<{c_type(type)}>({bits}{self.word(position)})"
+
+    # -- the loop nest ---------------------------------------------------------------------------
+
+    def tile(self) -> None:
+        """Emit one tile: its rows, `blockDim.y` at a time, then what is summed over all of them."""
+        block, text = self.block, self.text
+        self.blocks = text.let("index_t", self.number(block.BLOCKS))
+        self.run = text.let("index_t", f"tile / {self.blocks}")
+        self.part = text.let("index_t", f"tile % {self.blocks}")
+        self.low = text.let("index_t", f"{self.part} * {BLOCK}")
+        self.extent = text.let("index_t", self.number(block.EXTENT))
+        left = text.let("index_t", f"{self.extent} - {self.low}")
+        self.width = text.let("index_t", f"{left} < {BLOCK} ? {left} : {BLOCK}")
+        self.uniforms = {
+            self.program.params[k].var: text.let(type, self.uniform(block.params[k], type))
+            for k, operand in enumerate(self.spec.operands)
+            if operand is None
+            for type in (self.program.params[k].var.type,)
+        }
+        self.sums = {k: self.zeros(k) for k in self.outputs if self.combines[k] != "store"}
+        self.rows()
+        for k, combine in self.combines.items():
+            if combine in ("columns", "tile"):
+                self.end_of_tile(k)
+
+    def zeros(self, output: int) -> str:
+        """Declare what an output is summed in: one sum, or one for each column of the thread."""
+        name = self.text.name("s")
+        size = f"[{self.groups}][{self.vector}]" if self.combines[output] == "columns" else ""
+        self.text.add(f"{c_type(self.sum_type(output))} {name}{size} = {{}};")
+        return name
+
+    def rows(self) -> None:
+        """Emit the loop over the rows of a tile; all threads take as many turns."""
+        text, block = self.text, self.block
+        if self.spec.rank == 1:
+            self.here, self.row_number = "threadIdx.y == 0", "0"
+            self.row("0")
+            return
+        rows, runs, extent = (
+            self.number(p)
+            for p in (block.ROWS, block.RUNS, block.OUTER_EXTENTS + self.spec.rank - 2)
+        )
+        outer = text.let("index_t", f"{self.run} / {runs}")
+        first = text.let("index_t", f"{self.run} % {runs} * {rows}")
+        count = text.let("index_t", f"{extent} - {first} < {rows} ? {extent} - {first} : {rows}")
+        base = text.let("index_t", f"{outer} * {extent} + {first}")
+        with text.braces(f"for (index_t r = 0; r < {count}; r += blockDim.y)"):
+            self.here = text.let("bool", f"r + threadIdx.y < {count}")
+            self.row(text.let("index_t", f"{base} + ({self.here} ? r + threadIdx.y : 0)"))
+
+    def row(self, row: str) -> None:
+        """Emit one row: the thread's columns, then what is summed over them."""
+        self.row_number = row
+        for k, combine in self.combines.items():
+            if combine == "row":
+                self.text.add(f"{self.sums[k]} = 0;")
+        starts = self.starts(self.outer_indices(row))
+        # Sums that stay in registers from row to row are not to be indexed by a variable.
+        is_unrolled = "columns" in self.combines.values()
+        self.text.add("#pragma unroll" if is_unrolled else "#pragma unroll 1")
+        with self.text.braces(self.each_group):
+            column = self.text.let("index_t", self.first_column)
+            with self.text.braces(f"if ({self.here} && {column} < {self.width})"):
+                self.columns(column, starts)
+        for k, combine in self.combines.items():
+            if combine == "row":
+                self.end_of_row(k)
+
+    def outer_indices(self, row: str) -> list[str]:
+        """Split a row's number into one index for each outer axis."""
+        indices: list[str] = []
+        for axis in range(self.spec.rank - 2, 0, -1):
+            extent = self.number(self.block.OUTER_EXTENTS + axis)
+            indices.insert(0, self.text.let("index_t", f"{row} % {extent}"))
+            row = self.text.let("index_t", f"{row} / {extent}")
+        return [row, *indices] if self.spec.rank > 1 else []
+
+    def starts(self, indices: list[str]) -> dict[int, str]:
+        """Return, for each lane param, the address of the tile's first element in the row."""
+        starts = {}
+        for k, operand in enumerate(self.spec.operands):
+            if not isinstance(operand, Operand):
+                continue
+            terms = [self.word(self.block.params[k])]
+            terms += [
+                f"(long long){index} * {self.word(self.block.outer_stride(k, axis))}"
+                for axis, index in enumerate(indices)
+            ]
+            if operand.step != "zero":
+                terms.append(f"(long long){self.low} * {self.step(k, operand)}")
+            starts[k] = self.text.let("long long", " + ".join(terms))
+        return starts
+
+    def step(self, param: int, operand: Operand) -> str:
+        """Return the bytes between neighbours along the innermost axis."""
+        if operand.step == "any":
+            return self.word(self.block.inner_stride(param))
+        return f"{operand.type.itemsize}ll"
+
+    # -- the elements of a thread ----------------------------------------------------------------
+
+    @property
+    def each_group(self) -> str:
+        """The head of the loop over the thread's groups of neighbours."""
+        return f"for (int group = 0; group < {self.groups}; group++)"
+
+    @property
+    def first_column(self) -> str:
+        """The first of the thread's neighbours in a group."""
+        return f"(group * blockDim.x + threadIdx.x) * {self.vector}"
+
+    def columns(self, column: str, starts: dict[int, str]) -> None:
+        """Emit load, program and combination for the thread's neighbours in one group."""
+        text = self.text
+        loaded = {
+            k: self.loaded(k, operand, starts[k], column)
+            for k, operand in enumerate(self.spec.operands)
+            if isinstance(operand, Operand)
+        }
+        packs = {k: text.name("p") for k, c in self.combines.items() if c == "store"}
+        for k, pack in packs.items():
+            text.add(f"pack_{self.outputs[k].type} {pack};")
+        text.add("#pragma unroll")
+        with text.braces(f"for (int lane = 0; lane < {self.vector}; lane++)"):
+            self.lane(loaded, packs)
+        for k, pack in packs.items():
+            type = self.outputs[k].type
+            address = self.word(self.block.outputs[k])
+            at = f"(long long){self.row_number} * {self.extent} + {self.low} + {column}"
+            text.add(f"*(pack_{type} *)({address} + ({at}) * {type.itemsize}) = {pack};")
+
+    def loaded(self, param: int, operand: Operand, start: str, column: str) -> str:
+        """Load an operand; return the expression of a lane's element."""
+        text, type = self.text, operand.type
+        match operand.step:
+            case "zero":
+                return text.let(type, f"*(const {c_type(type)} *){start}")
+            case "unit":
+                at = f"{start} + (long long){column} * {type.itemsize}"
+                return f"{text.let(f'pack_{type}', f'*(const pack_{type} *)({at})')}.item[lane]"
+        at = f"{start} + ((long long){column} + lane) * {self.step(param, operand)}"
+        return f"*(const {c_type(type)} *)({at})"
+
+    def lane(self, loaded: dict[int, str], packs: dict[int, str]) -> None:
+        """Emit the program for one element, and what becomes of its results."""
+        params = self.program.params
+        values = {
+            params[k].var: self.text.let(params[k].var.type, element)
+            for k, element in loaded.items()
+        }
+        body = Body(self.text, {**values, **self.uniforms}, self.arrays())
+        results = body.block(self.program.body)
+        for k, output in self.outputs.items():
+            value = results[output.source[1]]
+            if k in packs:
+                self.text.add(f"{packs[k]}.item[lane] = {value};")
+            else:
+                index = "[group][lane]" if self.combines[k] == "columns" else ""
+                self.text.add(f"{self.sums[k]}{index} += {value};")
+
+    def arrays(self) -> dict[Var, Array]:
+        """Return the arrays that the program indexes."""
+        return {
+            self.program.params[k].var: self.array(k, operand)
+            for k, operand in enumerate(self.spec.operands)
+            if isinstance(operand, Indexed)
+        }
+
+    def array(self, param: int, operand: Indexed) -> Array:
+        axes, block = range(operand.rank), self.block
+        return Array(
+            number=param,
+            start=self.word(block.params[param]),
+            outside=f"(int *){self.word(block.OUTSIDE)}",
+            extents=[self.word(block.indexed_extent(param, axis)) for axis in axes],
+            strides=[self.word(block.indexed_stride(param, axis)) for axis in axes],
+        )
+
+    # -- sums ------------------------------------------------------------------------------------
+
+    def end_of_row(self, k: int) -> None:
+        """Emit the sum over a row's part in this tile."""
+        total = self.text.let(self.sum_type(k), f"sum_along_row({self.sums[k]})")
+        at = f"(long long){self.row_number} * {self.blocks} + {self.part}"
+        self.left(k, f"{self.here} && threadIdx.x == 0", at, total)
+
+    def end_of_tile(self, k: int) -> None:
+        """Emit the sums over the rows of a tile, of each column or of all."""
+        text, type, own = self.text, self.sum_type(k), self.sums[k]
+        if self.combines[k] == "tile":
+            total = text.let(type, f"sum_along_rows(sum_along_row({own}))")
+            self.left(k, "threadIdx.x == 0 && threadIdx.y == 0", "tile", total)
+            return
+        text.add("#pragma unroll")
+        with text.braces(self.each_group):
+            text.add("#pragma unroll")
+            with text.braces(f"for (int lane = 0; lane < {self.vector}; lane++)"):
+                total = text.let(type, f"sum_along_rows({own}[group][lane])")
+                column = text.let("index_t", f"{self.first_column} + lane")
+                at = f"(long long){self.run} * {self.extent} + {self.low} + {column}"
+                self.left(k, f"{column} < {self.width} && threadIdx.y == 0", at, total)
+
+    def sum_type(self, k: int) -> ScalarType:
+        return accumulator(self.outputs[k].type)
+
+    def left(self, k: int, condition: str, at: str, value: str) -> None:
+        """Emit the store of what a tile leaves of a sum."""
+        t = c_type(self.sum_type(k))
+        address = self.word(self.block.outputs[k])
+        self.text.add(f"if ({condition}) (({t} *){address})[{at}] = {value};")

@@ -1,0 +1,210 @@
+"""A launch as a block of words: layouts fill it in once, addresses and scalars at every call."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mixad.errors import KernelTypeError
+from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.spec import Indexed, Launch, Operand
+from mixad.kernel.tiling import partial_shape, tile_blocks, tile_count, tile_runs
+from mixad.scalar.narrow import rounded
+from mixad.scalar.types import ScalarType
+
+__all__ = ["Binding", "Result", "bind"]
+
+_PACKING = {"float32": "<fxxxx", "float64": "<d", "bool": "<?xxxxxxx"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One output of a launch.
+
+    Attributes
+    ----------
+    position : int
+        Where its address goes in the argument block.
+    held : ScalarType
+        Of its memory: the output's if it is stored, that of the sums otherwise.
+    memory : tuple of int
+        Shape of its memory, axes in the order of the loops.
+    summed : tuple of int or None
+        Axes of the memory that are left to be summed; None if it is stored.
+    shape : tuple of int
+        Its shape with the axes in the order of the loops, summed ones of extent 1.
+    final : tuple of int
+        The shape that was asked for.
+    type : ScalarType
+        Of the output.
+    """
+
+    position: int
+    held: ScalarType
+    memory: tuple[int, ...]
+    summed: tuple[int, ...] | None
+    shape: tuple[int, ...]
+    final: tuple[int, ...]
+    type: ScalarType
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether what the kernel writes is the output, up to the order of the axes."""
+        return self.summed is None and self.memory == self.final
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A launch as an argument block with gaps for addresses and scalars.
+
+    Attributes
+    ----------
+    words : array of int64
+        The block (`mixad.kernel.arguments.ArgumentBlock`).
+    tiles : int
+        How many tiles there are; 0 for an empty broadcast shape.
+    axes : tuple of int or None
+        The permutation from that order to the caller's; None if they agree.
+    arrays : tuple
+        Index of a param and position of its address.
+    uniforms : tuple
+        Index of a param, position of its bits, its type.
+    names : tuple
+        Name of the program and of its params, for messages.
+    outputs : tuple of Result
+        How each output is allocated and finished.
+    is_finished : bool
+        Whether what the kernel writes is the outputs: then there is nothing to finish.
+    """
+
+    words: array[int]
+    tiles: int
+    axes: tuple[int, ...] | None
+    arrays: tuple[tuple[int, int], ...]
+    uniforms: tuple[tuple[int, int, ScalarType], ...]
+    names: tuple[str, tuple[str, ...]]
+    outputs: tuple[Result, ...]
+    is_finished: bool
+
+    def word(self, param: int, value: Any, type: ScalarType) -> int:
+        """Return the bits of a uniform.
+
+        Raises
+        ------
+        KernelTypeError
+            If its type does not hold the value.
+        """
+        try:
+            return _bits(value, type)
+        except struct.error:
+            program, name = self.names
+            raise KernelTypeError(
+                f"{program}: argument {name[param]!r} is {value}, which {type.dtype} does not hold",
+                hint=f"pass {'np.uint64 of it, or ' if 0 < value < 1 << 64 else ''}a float",
+            ) from None
+
+
+def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Binding:
+    """Fill everything into an argument block that the layouts decide.
+
+    Parameters
+    ----------
+    launch : Launch
+        The kernel with its layouts.
+    accumulator : callable
+        From the type of an output to that of its sums.
+    """
+    spec, block = launch.spec, ArgumentBlock(launch.spec)
+    program = spec.passes[0]
+    words = array("q", bytes(8 * block.words))
+    words[block.EXTENT] = launch.extents[-1]
+    words[block.BLOCKS] = tile_blocks(launch)
+    words[block.ROWS] = launch.rows
+    words[block.RUNS] = tile_runs(launch)
+    for axis, extent in enumerate(launch.extents[:-1]):
+        words[block.OUTER_EXTENTS + axis] = extent
+    arrays, uniforms = [], []
+    for k, operand in enumerate(spec.operands):
+        if operand is None:
+            uniforms.append((k, block.params[k], program.params[k].var.type))
+            continue
+        arrays.append((k, block.params[k]))
+        if isinstance(operand, Indexed):
+            _fill_indexed(words, block, launch, k)
+        else:
+            _fill_strides(words, block, launch, k, operand)
+    order = launch.order
+    axes = None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order)))
+    outputs = tuple(_result(launch, k, at, accumulator) for k, at in enumerate(block.outputs))
+    return Binding(
+        words=words,
+        tiles=tile_count(launch),
+        axes=axes,
+        arrays=tuple(arrays),
+        uniforms=tuple(uniforms),
+        names=(program.name, tuple(p.name for p in program.params)),
+        outputs=outputs,
+        is_finished=axes is None and all(o.is_finished for o in outputs),
+    )
+
+
+def _result(
+    launch: Launch, index: int, position: int, accumulator: Callable[[ScalarType], ScalarType]
+) -> Result:
+    """Return how one output is allocated and finished."""
+    output = launch.spec.outputs[index]
+    if not any(output.reduced):
+        stored = tuple(launch.shape[a] for a in launch.order)
+        return Result(
+            position, output.type, stored, None, stored, launch.results[index], output.type
+        )
+    padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
+    shape = tuple(padded[a] for a in launch.order)
+    is_empty = 0 in launch.shape  # nothing runs: the sums are zeros of their own shape
+    return Result(
+        position=position,
+        held=accumulator(output.type),
+        memory=shape if is_empty else partial_shape(launch.extents, launch.rows, output.reduced),
+        summed=() if is_empty else tuple(a for a, is_sum in enumerate(output.reduced) if is_sum),
+        shape=shape,
+        final=launch.results[index],
+        type=output.type,
+    )
+
+
+def _fill_strides(
+    words: array[int], block: ArgumentBlock, launch: Launch, k: int, operand: Operand
+) -> None:
+    strides = launch.strides[k]
+    assert strides is not None
+    for axis, stride in enumerate(strides[:-1]):
+        words[block.outer_stride(k, axis)] = stride
+    if operand.step == "any":
+        words[block.inner_stride(k)] = strides[-1]
+
+
+def _fill_indexed(words: array[int], block: ArgumentBlock, launch: Launch, k: int) -> None:
+    layout = launch.indexed[k]
+    assert layout is not None
+    for axis, (extent, stride) in enumerate(zip(*layout, strict=True)):
+        words[block.indexed_extent(k, axis)] = extent
+        words[block.indexed_stride(k, axis)] = stride
+
+
+def _bits(value: Any, type: ScalarType) -> int:
+    """Return a scalar as the 64-bit word that kernels read it from."""
+    if type.is_integer:
+        packed = struct.pack("<q" if type.kind == "int" else "<Q", int(value))
+    else:
+        if type.is_narrow:  # as memory would hold it, in the type that it is computed in
+            value, type = rounded(value, type).item(), type.arithmetic
+        try:
+            packed = struct.pack(_PACKING[type.dtype.name], value)
+        except OverflowError:  # beyond float32: infinite, as NumPy converts it
+            packed = struct.pack("<fxxxx", math.copysign(math.inf, value))
+    word: int = struct.unpack("<q", packed)[0]
+    return word
