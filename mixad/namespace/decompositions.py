@@ -7,6 +7,7 @@ determine: cotangents that would turn it are refused, and tangents of vectors do
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -71,7 +72,13 @@ def _copied(x: Any) -> Any:
     return 0.5 * (doubled + adjoint(doubled))
 
 
-_CHOLESKY = ValuesRule("cholesky", lambda xp, x: (xp.linalg.cholesky(x),), (_of_cholesky,))
+def _lower(xp: Any, x: Array) -> tuple[Array]:
+    if library_of(x).is_lazy:  # whose factor is the upper one unless it is asked
+        return (sys.modules["dask.array"].linalg.cholesky(x, lower=True),)
+    return (xp.linalg.cholesky(x),)
+
+
+_CHOLESKY = ValuesRule("cholesky", _lower, (_of_cholesky,))
 
 
 # -- QR --------------------------------------------------------------------------------------------

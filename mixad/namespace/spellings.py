@@ -346,7 +346,7 @@ NUMPY = Spelling(
     frozenset(
         "shape ndim size zeros_like ones_like empty_like isclose allclose array_equal "
         "array_equiv any all argmax argmin argsort count_nonzero nonzero flatnonzero argwhere "
-        "searchsorted iscomplexobj isrealobj logical_and logical_or logical_xor "
+        "searchsorted iscomplex iscomplexobj isreal isrealobj logical_and logical_or logical_xor "
         "logical_not linalg.matrix_rank".split()
     ),
     no_methods=_IN_PLACE,
