@@ -301,7 +301,16 @@ def _size(z: Any) -> Any:
 def _of_sign(g: Any, z: Any) -> Any:
     """A change of the angle turns the sign: ds = is Im(conj(s) dz) / |z|."""
     sign = _sign(z)
-    return sign * (imag(conj(sign) * g) / _size(z)) * 1j
+    return _product(sign, _quotient(imag(_product(conj(sign), g)), _size(z))) * 1j
+
+
+def _product(x: Any, y: Any) -> Any:
+    """Multiply a traced value from either side, which not every library's arrays leave to it."""
+    return y * x if isinstance(y, Tracer) else x * y
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    return _product(x, 1.0 / y)
 
 
 def _function(op: str) -> Callable[[Any], Any]:
@@ -375,7 +384,7 @@ _RULES: dict[str, Rule] = {
     "asinh": _holomorphic("asinh", lambda z: 1 / (_sqrt(1 + z * 1j) * _sqrt(1 - z * 1j))),
     "acosh": _holomorphic("acosh", lambda z: 1 / (_sqrt(z - 1) * _sqrt(z + 1))),
     "atanh": _holomorphic("atanh", lambda z: 1 / ((1 - z) * (1 + z))),
-    "abs": _linear("abs", lambda g, z: g * _sign(z), reads=((0,),)),
+    "abs": _linear("abs", lambda g, z: _product(g, _sign(z)), reads=((0,),)),
     "sign": _linear("sign", _of_sign, reads=((0,),)),
     "rint": _linear("round", lambda g, z: None),
 }
