@@ -322,6 +322,10 @@ _exp, _log, _sqrt, _sin, _cos, _tan, _sinh, _cosh, _tanh = map(
 )
 
 
+def _div(x: Any, y: Any) -> Any:
+    return apply_rule(_RULES["div"], x, y)
+
+
 def _pow(x: Any, y: Any) -> Any:
     return apply_rule(_RULES["pow"], x, y)
 
@@ -362,7 +366,7 @@ _RULES: dict[str, Rule] = {
         reads=((1,), (0,)),
         linear="each",
     ),
-    "div": _holomorphic("divide", lambda x, y: 1 / y, lambda x, y: -(x / y) / y),
+    "div": _holomorphic("divide", lambda x, y: 1 / y, lambda x, y: -_div(_div(x, y), y)),
     "pow": _holomorphic("pow", _of_base, _of_exponent),
     "sqrt": _holomorphic("sqrt", lambda z: 0.5 / _sqrt(z)),
     "exp": _holomorphic("exp", _exp),
