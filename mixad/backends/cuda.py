@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from mixad.backends.arrays import Array, Library, library_of
-from mixad.emit.cuda import THREADS, Dialect, accumulator, emit_axis_sum, emit_kernel, entries
+from mixad.emit.cuda import (
+    THREADS,
+    Dialect,
+    accumulator,
+    emit_axis_sum,
+    emit_kernel,
+    entries,
+    native,
+)
 from mixad.errors import BackendError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result, bind
@@ -117,7 +125,7 @@ class CudaKernel:
 
     def __init__(self, spec: KernelSpec, driver: Driver) -> None:
         self.spec = spec
-        self._lowered = lowered(spec, ordered=False)
+        self._lowered = lowered(spec, ordered=False, native=native)
         self._driver = driver
         self._loaded: dict[tuple[Dialect, Hashable], tuple[Function, ...]] = {}
         self._lock = threading.Lock()
