@@ -35,7 +35,7 @@ from mixad.namespace.einsum import einsum
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import broadcast_arrays, concat
-from mixad.namespace.linear_algebra import diagonal, outer, tensordot, trace
+from mixad.namespace.linear_algebra import cross, diagonal, outer, tensordot, trace
 from mixad.namespace.manipulation import matrix_transpose, moveaxis, normalized_axes, reshape
 from mixad.namespace.special import of_scalars
 from mixad.namespace.spelling import Function, Variadic, function_of
@@ -76,6 +76,23 @@ def _kron(x: Any, y: Any) -> Any:
     right = reshape(y, [n for length in columns for n in (1, length)])
     whole = [m * n for m, n in zip(rows, columns, strict=True)]
     return reshape(elementwise("mul", left, right), whole)
+
+
+def _cross(
+    x: Any, y: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    return moveaxis(cross(moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)), -1, axisc)
+
+
+def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, axis: int = 0) -> Any:
+    """Return numbers at equal distances between two, along an axis of their own."""
+    shares = np.linspace(0.0, 1.0, num, endpoint=endpoint)
+    shape = np.broadcast_shapes(np.shape(start), np.shape(stop))
+    shares = np.reshape(shares, (num, *[1] * len(shape)))
+    ends = elementwise("mul", start, 1.0 - shares), elementwise("mul", stop, shares)
+    return moveaxis(elementwise("add", *ends), 0, axis)
 
 
 def _gradient(x: Any, *spacings: float, axis: Any = None, edge_order: int = 1) -> Any:
@@ -157,6 +174,8 @@ NUMPY_FUNCTIONS: Mapping[str, Function] = {
     "hstack": function_of(hstack, "tup=arrays dtype casting"),
     "dstack": function_of(dstack, "tup=arrays"),
     "column_stack": function_of(column_stack, "tup=arrays"),
+    "cross": function_of(_cross, "a=x b=y axisa axisb axisc axis"),
+    "linspace": function_of(_linspace, "start stop num endpoint retstep dtype axis device"),
     "append": function_of(append, "arr=x values axis"),
     "split": function_of(split, "ary=x indices_or_sections axis"),
     "array_split": function_of(array_split, "ary=x indices_or_sections axis"),

@@ -32,12 +32,20 @@ from mixad.tape.tracer import (
 )
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
-           "RuleNode",
-           "Shaped", "apply_rule", "common_library", "library_beside", "shape_of_view"]  # fmt: skip
+           "RuleNode", "Shaped", "added", "apply_rule", "common_library", "library_beside",
+           "shape_of_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
 broadcasts to the value's shape elsewhere."""
+
+
+def added(first: Any, second: Any) -> Any:
+    """Return the sum of two cotangents, arrays or tracers.
+
+    A tracer comes first: not every library leaves ``array + tracer`` to the tracer.
+    """
+    return second + first if isinstance(second, Tracer) else first + second
 
 
 class Node(Protocol):
@@ -150,8 +158,10 @@ class Rule:
         For messages.
     evaluate : callable
         ``(xp, *arrays, **static)``: the value, by the base library.
-    cotangents : tuple of callable
+    cotangents : tuple of callable, or callable
         One for each argument: ``(g, *arguments, **static)``, with ``g`` of the output's shape.
+        Of a rule with any number of arguments, one for all of them: ``(g, wanted, *arguments,
+        **static)``, which returns one for each that is ``wanted`` and None for the others.
     reads : tuple of (tuple of int)
         For each of ``cotangents``, the arguments whose elements it reads; it gets a `Shaped` for
         the others.  Empty if none reads any.
@@ -179,7 +189,7 @@ class Rule:
 
     name: str
     evaluate: Callable[..., Array]
-    cotangents: tuple[Callable[..., Any], ...]
+    cotangents: tuple[Callable[..., Any], ...] | Callable[..., Cotangents]
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
     linear: Literal["each", "all"] | None = None
@@ -312,10 +322,14 @@ class RuleNode:
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Apply the rule's formula for each parent that depends on the level."""
+        g, rules = cotangents[0], self.rule.cotangents
+        wanted = [_carries(parent, level) for parent in self.parents]
         arguments = tuple(stripped(a, level) for a in self.arguments)
+        if callable(rules):
+            return rules(g, wanted, *arguments, **self.static)
         return [
-            cotangent(cotangents[0], *arguments, **self.static) if _carries(parent, level) else None
-            for cotangent, parent in zip(self.rule.cotangents, self.parents, strict=True)
+            rule(g, *arguments, **self.static) if is_wanted else None
+            for rule, is_wanted in zip(rules, wanted, strict=True)
         ]
 
 

@@ -760,3 +760,7 @@ CACHED = functools.update_wrapper(functools.lru_cache(lambda x: 2 * math.sin(x))
 
 def refuse_wrapper(x):
     return CACHED(x)
+
+
+def refuse_tuple_times_float(x):
+    return sum((x, x) * 1.5)
