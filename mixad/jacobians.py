@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from mixad import pytree
 from mixad.api import grad
 from mixad.errors import TracerError
-from mixad.forward import Recorded, jvp, recorded
+from mixad.forward import Recorded, recorded
 from mixad.lifting import (
     Argnums,
     Function,
@@ -206,7 +206,9 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     check_sequence("hvp", "primals", primals)
     check_sequence("hvp", "tangents", tangents)
     argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    return jvp(grad(f, argnums), primals, tangents)[1]
+    function, _ = recorded("jvp", grad(f, argnums), primals, False)
+    warn_if_constant(f, function.outputs, function.level)
+    return function.tangent(tuple(tangents))
 
 
 def _jacobian(name: str, f: Function, argnums: Argnums, has_aux: bool, mode: Mode) -> Function:
@@ -315,7 +317,7 @@ def _units(cell: Cell) -> Iterator[Any]:
     xp, dtype = cell.library.xp, cell.library.dtype_of(cell.type)
     size = math.prod(cell.shape)
     for k in range(size):
-        row = xp.eye(1, size, k=k, dtype=dtype, device=cell.device)
+        row = xp.reshape(xp.astype(xp.arange(size, device=cell.device) == k, dtype), (1, size))
         yield xp.reshape(row, cell.shape)
 
 

@@ -147,7 +147,6 @@ ODD_ARRAYS: dict[str, tuple[Callable[[], Any], str]] = {
     "big-endian": (lambda: F.astype(">f8"), r"dtype >f8[^$]*astype\('float64'\)"),
     "dates": (lambda: np.zeros(3, "M8[s]"), r"datetime64\[s\][^$]*float64"),
     "durations": (lambda: np.zeros(3, "m8[s]"), r"timedelta64\[s\][^$]*float64"),
-    "half": (lambda: F.astype("f2"), r"float16[^$]*float32"),
     "long double": (lambda: F.astype("g"), r"float\d+[^$]*float64|longdouble"),
 }
 
@@ -218,8 +217,6 @@ ODD_TENSORS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "meta": (lambda t: t.ones(3, device="meta"), r"'meta' has a shape but no elements"),
     "quantised": (lambda t: t.quantize_per_tensor(t.ones(3), 0.1, 0, t.qint8), r"qint8"),
-    "half": (lambda t: t.ones(3).half(), r"float16[^$]*float32"),
-    "bfloat16": (lambda t: t.ones(3).bfloat16(), r"bfloat16[^$]*float32"),
     "float8": (lambda t: t.ones(3).to(t.float8_e5m2), r"float8_e5m2[^$]*float32"),
     "subclass": (_subclass, r"Labelled[^$]*as_subclass\(torch\.Tensor\)"),
     "fake": (_fake, r"FakeTensor[^$]*plain tensor"),

@@ -32,8 +32,8 @@ from mixad.tape.memory import gives_views, share
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer, check_mode, plain
 
-__all__ = ["as_complex", "common_type", "complex_elementwise", "conj", "imag", "is_complex",
-           "real", "select"]  # fmt: skip
+__all__ = ["as_complex", "common_type", "complex_elementwise", "complex_type_of", "conj", "imag",
+           "is_complex", "real", "select"]  # fmt: skip
 
 
 def is_complex(operand: Any) -> bool:
@@ -151,6 +151,12 @@ def _rank(operand: _Operand) -> bool:
 
 def _sample(library: Library, type: ScalarType, has_axes: bool) -> Array:
     return library.xp.ones((1,) * has_axes, dtype=library.dtype_of(type))
+
+
+def complex_type_of(x: Any) -> ScalarType:
+    """Return the type of complex numbers with parts of the type of an array's real elements."""
+    bits = 2 * element_type_of(x.dtype).bits
+    return next(t for t in COMPLEX_TYPES if t.bits == bits)
 
 
 def as_complex(x: Any, type: ScalarType) -> Any:

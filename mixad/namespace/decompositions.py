@@ -7,12 +7,20 @@ determine: cotangents that would turn it are refused, and tangents of vectors do
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
-from mixad.namespace.complex_numbers import conj, imag, is_complex, real
+from mixad.namespace.complex_numbers import (
+    as_complex,
+    complex_type_of,
+    conj,
+    imag,
+    is_complex,
+    real,
+)
 from mixad.namespace.creation import tril
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import part_along
@@ -24,7 +32,8 @@ from mixad.namespace.statistical import total
 from mixad.tape.tracer import Tracer, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
-__all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh", "eigvals",
+__all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "complex_eig",
+           "complex_eigvals", "eig", "eigh", "eigvals",
            "eigvalsh", "qr", "svd", "svdvals"]  # fmt: skip
 
 
@@ -63,7 +72,13 @@ def _copied(x: Any) -> Any:
     return 0.5 * (doubled + adjoint(doubled))
 
 
-_CHOLESKY = ValuesRule("cholesky", lambda xp, x: (xp.linalg.cholesky(x),), (_of_cholesky,))
+def _lower(xp: Any, x: Array) -> tuple[Array]:
+    if library_of(x).is_lazy:  # whose factor is the upper one unless it is asked
+        return (sys.modules["dask.array"].linalg.cholesky(x, lower=True),)
+    return (xp.linalg.cholesky(x),)
+
+
+_CHOLESKY = ValuesRule("cholesky", _lower, (_of_cholesky,))
 
 
 # -- QR --------------------------------------------------------------------------------------------
@@ -214,6 +229,20 @@ def eig(x: Any) -> EigResult:
 def eigvals(x: Any) -> Any:
     """Return the eigenvalues of square matrices: see `eig`."""
     return eig(x).eigenvalues
+
+
+def complex_eig(x: Any) -> EigResult:
+    """Return what `eig` does as the standard has it: complex numbers, real ones among them."""
+    return EigResult(*map(_complex, eig(x)))
+
+
+def complex_eigvals(x: Any) -> Any:
+    """Return what `eigvals` does as complex numbers: see `complex_eig`."""
+    return complex_eig(x).eigenvalues
+
+
+def _complex(x: Any) -> Any:
+    return x if is_complex(x) else as_complex(x, complex_type_of(x))
 
 
 def _of_eig(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:

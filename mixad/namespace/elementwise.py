@@ -243,7 +243,7 @@ def _converted_params(
     for name, (typed, number) in zip("xyz", params, strict=False):
         kind: Kind = "uniform" if number or (typed.weak and strong) else "lane"
         var = builder.param(name, common if number else typed.type, kind)
-        args.append(builder.convert(var, common))
+        args.append(builder.cast(var, common))
     return args
 
 

@@ -10,7 +10,7 @@ from mixad.backends.arrays import Array, element_type_of, is_complex_dtype, libr
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, square
+from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
@@ -81,8 +81,16 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
                 f"mean(dtype={dtype!r}): a mean is computed in a float dtype: pass one, or leave "
                 "dtype out"
             )
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(mean, x, axis, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     return total(x, axis, keepdims=keepdims) / count
+
+
+def _in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any) -> Any:
+    """Compute what is made of a sum in float32: the sum may be beyond what 16 bits hold."""
+    type = element_type_of(x.dtype)
+    return convert(function(convert(x, type.arithmetic), axis, **options), type)
 
 
 def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -104,9 +112,19 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     array or Tracer
         The variances.
     """
+    if is_complex(x):
+        _check_variance(x)
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(var, x, axis, correction=correction, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     distances = elementwise("sub", x, mean(x, axis, keepdims=True))
     return total(_abs2(distances), axis, keepdims=keepdims) / max(count - correction, 0)
+
+
+def _check_variance(x: Any) -> None:
+    """Raise what the library raises: the standard has no variance of complex numbers."""
+    xp = library_beside(x).xp
+    xp.var(xp.ones(1, dtype=x.dtype))
 
 
 def _abs2(x: Any) -> Any:
@@ -116,6 +134,8 @@ def _abs2(x: Any) -> Any:
 
 def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
     """Return the square root of the variance over axes: see `var`."""
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(std, x, axis, correction=correction, keepdims=keepdims)
     return elementwise("sqrt", var(x, axis, correction=correction, keepdims=keepdims))
 
 
@@ -193,8 +213,9 @@ _PROD = Rule(
     "prod",
     lambda xp, x: xp.prod(x, axis=-1, dtype=x.dtype),
     (
-        lambda g, x: (
-            reshape(g, (*g.shape, 1)) * conj(_before(x) * flip(_before(flip(x, axis=-1)), axis=-1))
+        lambda g, x: _times(
+            reshape(g, (*g.shape, 1)),
+            conj(_times(_before(x), flip(_before(flip(x, axis=-1)), axis=-1))),
         ),
     ),
     reads=((0,),),
@@ -212,10 +233,15 @@ def cumulative_prod(
 _CUMULATIVE_PROD = Rule(
     "cumulative_prod",
     lambda xp, x: xp.cumulative_prod(x, axis=-1, dtype=x.dtype),
-    (lambda g, x: conj(_before(x)) * _folded(g, conj(x)),),
+    (lambda g, x: _times(conj(_before(x)), _folded(g, conj(x))),),
     reads=((0,),),
     fresh=True,
 )
+
+
+def _times(x: Any, y: Any) -> Any:
+    """Not every library leaves ``array * tracer`` to the tracer."""
+    return elementwise("mul", x, y)
 
 
 def _before(x: Any) -> Any:
@@ -238,8 +264,8 @@ def _folded(g: Any, x: Any) -> Any:
     found, slope = g, concat([getitem(x, (..., slice(1, None))), _filled(x, 0)], axis=-1)
     step = 1
     while step < count:
-        found = found + slope * _ahead(found, step)
-        slope = slope * _ahead(slope, step)
+        found = elementwise("add", found, _times(slope, _ahead(found, step)))
+        slope = _times(slope, _ahead(slope, step))
         step *= 2
     return found
 

@@ -8,7 +8,7 @@ its key, and everything derived from it is kept with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ from mixad.kernel.cost import block_cost
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program, Var
+from mixad.scalar.simplify import read_params, without_dead_code
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.kernel_call import KernelCall, Shape
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
 __all__ = ["LONGEST", "FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike",
-           "is_readable_inside", "may_fuse", "producer_of", "value_of"]  # fmt: skip
+           "is_readable_inside", "may_fuse", "producer_of", "program_read",
+           "value_of"]  # fmt: skip
 
 MOST_NODES = 32
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed
@@ -49,6 +51,13 @@ class FusedProgram:
     def cost(self) -> int:
         """What one element costs, as `mixad.kernel.cost` counts."""
         return block_cost(self.program.body)
+
+    @cached_property
+    def trimmed(self) -> tuple[Program, tuple[int, ...]]:
+        """The program without what its results do not need, and which params it has left."""
+        program = without_dead_code(self.program)
+        kept = read_params(program)
+        return replace(program, params=tuple([program.params[i] for i in kept])), kept
 
 
 class Fusion(NamedTuple):
@@ -132,6 +141,22 @@ def _shape(source: Any) -> Shape:
     return source.shape if type(source) is Cell or type(source) is Held else ()
 
 
+def program_read(fusion: Fusion, shape: Shape) -> tuple[Program, tuple[int, ...]]:
+    """Return the program of a fusion and which leaves it takes: as few as give it its shape.
+
+    Parameters
+    ----------
+    fusion : Fusion
+        Of nodes.
+    shape : tuple of int
+        Theirs.
+    """
+    program, kept = fusion.fused.trimmed
+    if any(fusion.shapes[i] == shape for i in kept):
+        return program, kept
+    return fusion.fused.program, tuple(range(len(fusion.sources)))
+
+
 def value_of(source: Any) -> Any:
     """Return a leaf as kernels take it; a pending one is made."""
     return source.value if type(source) is Cell or type(source) is Held else source
@@ -170,7 +195,10 @@ def _fused_program(
             at = next(places)
             if at == len(leaves):
                 leaves += builder.copy_params([param]).values()
-            names[param.var] = leaves[at] if at >= 0 else results[~at >> 16][~at & 0xFFFF]
+            # As memory would hold it: what is computed does not depend on what is fused.
+            names[param.var] = (
+                leaves[at] if at >= 0 else builder.held(results[~at >> 16][~at & 0xFFFF])
+            )
         results.append(builder.copy(program.body, names))
     return FusedProgram(builder.finish([results[member][result] for member, result in wanted]))
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from mixad.backends.arrays import Array, Library, as_array, library_of
 from mixad.errors import TracerError
+from mixad.kernel.spec import Part
 from mixad.tape.buffer import Buffer, buffer_of, copied
 from mixad.tape.cell import Cell, Kind, Pending
 from mixad.tape.making import make
@@ -31,12 +32,20 @@ from mixad.tape.tracer import (
 )
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
-           "RuleNode",
-           "Shaped", "apply_rule", "common_library", "library_beside", "shape_of_view"]  # fmt: skip
+           "RuleNode", "Shaped", "added", "apply_rule", "common_library", "library_beside",
+           "shape_of_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
 broadcasts to the value's shape elsewhere."""
+
+
+def added(first: Any, second: Any) -> Any:
+    """Return the sum of two cotangents, arrays or tracers.
+
+    A tracer comes first: not every library leaves ``array + tracer`` to the tracer.
+    """
+    return second + first if isinstance(second, Tracer) else first + second
 
 
 class Node(Protocol):
@@ -149,8 +158,10 @@ class Rule:
         For messages.
     evaluate : callable
         ``(xp, *arrays, **static)``: the value, by the base library.
-    cotangents : tuple of callable
+    cotangents : tuple of callable, or callable
         One for each argument: ``(g, *arguments, **static)``, with ``g`` of the output's shape.
+        Of a rule with any number of arguments, one for all of them: ``(g, wanted, *arguments,
+        **static)``, which returns one for each that is ``wanted`` and None for the others.
     reads : tuple of (tuple of int)
         For each of ``cotangents``, the arguments whose elements it reads; it gets a `Shaped` for
         the others.  Empty if none reads any.
@@ -171,11 +182,14 @@ class Rule:
     is_part : bool
         Whether it may be a small part of the argument: then it is copied out of an array that is
         still being written to.
+    part : callable, optional
+        Of a rule with one argument, for values that are elements of it: ``(own, **static)``, with
+        the shape of the argument, is the box that the value is; None if it is no box.
     """
 
     name: str
     evaluate: Callable[..., Array]
-    cotangents: tuple[Callable[..., Any], ...]
+    cotangents: tuple[Callable[..., Any], ...] | Callable[..., Cotangents]
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
     linear: Literal["each", "all"] | None = None
@@ -183,6 +197,7 @@ class Rule:
     shape: Callable[..., tuple[int, ...]] | None = None
     is_view: bool = False
     is_part: bool = False
+    part: Callable[..., Part | None] | None = None
 
     def waits_for(self, arguments: Sequence[Any]) -> bool:
         """Whether the value for some arguments is made when someone asks for it."""
@@ -238,7 +253,7 @@ class RuleNode:
     """
 
     __slots__ = ("_cell", "_levels", "_source", "arguments", "fresh", "parents", "results", "rule",
-                 "static", "structure")  # fmt: skip
+                 "static")  # fmt: skip
 
     def __init__(
         self,
@@ -248,7 +263,7 @@ class RuleNode:
         parents: tuple[Origin | None, ...],
         result: Result,
     ) -> None:
-        self.rule = self.structure = rule
+        self.rule = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
@@ -260,6 +275,17 @@ class RuleNode:
     def name(self) -> str:
         """The rule's."""
         return self.rule.name
+
+    @property
+    def structure(self) -> object:
+        """What tells how it is pulled back: the rule and, for a part of the argument, which."""
+        return self.rule if self.rule.part is None else (self.rule, self.part())
+
+    def part(self) -> Part | None:
+        """Return the box of the argument that the value is; None if it is none."""
+        if self.rule.part is None:
+            return None
+        return self.rule.part(tuple(self.arguments[0].shape), **self.static)
 
     def wait(self, source: Cell, levels: frozenset[Level]) -> Cell:
         """Return the cell of a value that is made when someone asks for it."""
@@ -296,10 +322,14 @@ class RuleNode:
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Apply the rule's formula for each parent that depends on the level."""
+        g, rules = cotangents[0], self.rule.cotangents
+        wanted = [_carries(parent, level) for parent in self.parents]
         arguments = tuple(stripped(a, level) for a in self.arguments)
+        if callable(rules):
+            return rules(g, wanted, *arguments, **self.static)
         return [
-            cotangent(cotangents[0], *arguments, **self.static) if _carries(parent, level) else None
-            for cotangent, parent in zip(self.rule.cotangents, self.parents, strict=True)
+            rule(g, *arguments, **self.static) if is_wanted else None
+            for rule, is_wanted in zip(rules, wanted, strict=True)
         ]
 
 

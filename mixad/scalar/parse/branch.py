@@ -8,6 +8,7 @@ from functools import partial
 
 from mixad.errors import KernelError
 from mixad.scalar.build import Draft
+from mixad.scalar.evaluate import constant
 from mixad.scalar.ir import Atom, Const, Line, Load, While, walk_statements
 from mixad.scalar.parse.analysis import exits_always, may_exit
 from mixad.scalar.parse.frame import Frame, State, is_false
@@ -16,7 +17,7 @@ from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt,
 from mixad.scalar.parse.values import Bound, Scalar, Value, is_called, kind_of
 from mixad.scalar.types import BOOL
 
-__all__ = ["Path", "is_guarded", "one_kind", "run_block", "select", "unless"]
+__all__ = ["Path", "is_guarded", "levels_left", "one_kind", "run_block", "select", "unless"]
 
 
 _DEEPEST = 120
@@ -31,7 +32,7 @@ class Path:
     """
 
     def __init__(self, frame: Frame, node: Located, work: Callable[[], object]) -> None:
-        if frame.walk.depth >= _DEEPEST:
+        if levels_left(frame) <= 0:
             raise _too_deep(frame, node)
         self.frame = frame
         self.draft = Draft()
@@ -53,6 +54,11 @@ class Path:
             return
         with self.frame.builder.writing(self.draft):
             self.atoms += atoms_of(self.frame, value, shape, node)
+
+
+def levels_left(frame: Frame) -> int:
+    """Return how many conditions can be nested in one another from here."""
+    return _DEEPEST - frame.walk.depth
 
 
 def _too_deep(frame: Frame, node: Located) -> KernelError:
@@ -226,6 +232,6 @@ def _pair(cond: Atom, a: Atom | None, b: Atom | None, start: int) -> tuple[Atom,
     assert known is not None
     if a is None or b is None:
         visible = isinstance(known, Const) or known.id < start
-        filler = known if visible else Const(known.type.dtype.type(0).item(), known.type)
+        filler = known if visible else constant(0, known.type)
         return (filler if a is None else a), (filler if b is None else b)
     return (Const(True, BOOL) if a == cond else a), (Const(False, BOOL) if b == cond else b)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from mixad.scalar.interpret import apply as evaluate
 from mixad.scalar.ir import Atom, Const
@@ -71,11 +72,16 @@ def _tuples(frame: Frame, node: ast.expr | ast.stmt, op: ast.operator, a: Value,
         return Tuple(a.items + b.items)
     if isinstance(op, ast.Mult):
         times, items = (a, b) if isinstance(b, Tuple) else (b, a)
-        if isinstance(times, Scalar) and isinstance(times.atom, Const) and isinstance(items, Tuple):
+        if isinstance(times, Scalar) and isinstance(items, Tuple) and _counts(times.atom):
             return Tuple(items.items * int(times.atom.value))
     raise frame.type_error(
         node, f"a {kind_of(a)} and a {kind_of(b)} have no such operator", "unpack the tuple"
     )
+
+
+def _counts(atom: Atom) -> TypeGuard[Const]:
+    """Whether a number is one of times, known now."""
+    return isinstance(atom, Const) and not atom.type.is_float
 
 
 def join(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Typed:
@@ -137,7 +143,7 @@ def python_integer(
 
 def _known(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
     """Compute a function of constants (``math.log(2.0)``) now, as Python would."""
-    numbers = tuple(a.type.dtype.type(a.value) for a in atoms if isinstance(a, Const))
+    numbers = tuple(a.type.arithmetic.dtype.type(a.value) for a in atoms if isinstance(a, Const))
     type_ = BOOL if BY_NAME[name].result == "bool" else typed.type
     return Scalar(frame.builder.const(evaluate(name, numbers, type_).item(), type_), typed.weak)
 
@@ -222,10 +228,16 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
         return whole(frame, node, known)
     x = frame.scalar(node.operand)
     if isinstance(node.op, ast.Invert):
-        return apply(frame, node, "not", (x,))
+        return apply(frame, node, "not", (_python_integer_of(frame, x),))
     if isinstance(node.op, ast.USub):
         return apply(frame, node, "neg", (x,))
     return positive(frame, node, x)
+
+
+def _python_integer_of(frame: Frame, x: Scalar) -> Scalar:
+    """Return a Python bool as the integer that it is: ``~True`` is -2, ``~`` of arrays is not."""
+    is_python_bool = x.weak and x.atom.type.is_bool
+    return frame.convert(x, Typed(I64, True)) if is_python_bool else x
 
 
 def whole(frame: Frame, node: Located, value: int) -> Scalar:
