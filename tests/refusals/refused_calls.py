@@ -578,3 +578,7 @@ def refuse_torch_change_in_place():
         torch.ones(3).add_(x)
 
     mixad.grad(loss)(torch.ones(3))
+
+
+def refuse_kernel_of_a_ufunc():
+    mixad.broadcast(np.sin)
