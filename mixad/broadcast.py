@@ -13,6 +13,7 @@ from mixad.duals import dual_arrays
 from mixad.errors import KernelGradientError, KernelSyntaxError
 from mixad.explain import Explanation, explain_call
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Placement, Strategy
+from mixad.namespace.constant_array import Constant
 from mixad.namespace.elementwise import as_numpy_gives
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import ArrayType
@@ -21,6 +22,7 @@ from mixad.scalar.types import ScalarType
 from mixad.specialise import Specialiser
 from mixad.stages import stage_text
 from mixad.tape.apply import apply_call
+from mixad.tape.constant import constants, unwrapped
 from mixad.tape.tracer import plain
 
 __all__ = ["BroadcastFunction", "broadcast"]
@@ -106,6 +108,8 @@ class BroadcastFunction:
         parsed = found.parsed
         if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
             outputs = found.call.kernel(values, self._options.backend)
+        elif Constant in map(type, values):
+            outputs = constants(apply_call(found.call, [*map(unwrapped, values)], self._options))
         else:
             outputs = apply_call(found.call, values, self._options)
         if parsed.positions:
@@ -322,7 +326,7 @@ class BroadcastFunction:
     def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
         found, values = self._specialiser.bound(args, kwargs)
-        return found.parsed, values
+        return found.parsed, tuple(map(unwrapped, values))
 
     def _differentiated(self, parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[int]:
         """Return the indices of the params that ``wrt`` names."""

@@ -13,16 +13,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_array, is_scalar, scalar_type_of
+from mixad.backends.arrays import as_array, element_type_of, is_array, is_number
 from mixad.errors import KernelTypeError, TracerError
 from mixad.lifting import entered, owned, returned, without_derivative
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
+from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.node import Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, stripped
 
-__all__ = ["CallNode", "CallRule", "Value", "is_float", "record_call", "value_of"]
+__all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call", "value_of"]
 
 
 class Value(NamedTuple):
@@ -96,6 +97,11 @@ class CallNode:
     results: Sequence[Result]
 
     @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
+
+    @property
     def fresh(self) -> bool:
         """Cotangents may be what the user holds."""
         return False
@@ -110,9 +116,13 @@ class CallNode:
         return [i for i, p in enumerate(self.parents) if p is not None and level in p.levels]
 
     def arguments(self, level: Level) -> list[Any]:
-        """Return the leaves as the transforms around a level see them."""
+        """Return the leaves as the transforms around a level see them, constants as they are."""
         return [
-            returned(leaf, level) if isinstance(leaf, Tracer) else stripped(leaf, level)
+            leaf
+            if is_constant(leaf)
+            else returned(leaf, level)
+            if isinstance(leaf, Tracer)
+            else stripped(leaf, level)
             for leaf in self.leaves
         ]
 
@@ -159,7 +169,7 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
     levels = levels_of([leaf for leaf in leaves if isinstance(leaf, Tracer)])
     result, residuals = rule.run(pytree.unflatten(tree, map(without_derivative, leaves)))
     value = value_of(rule.name, result, levels)
-    parents = tuple([leaf.origin if isinstance(leaf, Tracer) else None for leaf in leaves])
+    parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in leaves])
     held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(leaves)])
     results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
     kept_value = value._replace(leaves=[])
@@ -178,6 +188,7 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
 def value_of(name: str, result: Any, levels: frozenset[Level]) -> Value:
     """Take apart what a function returned for plain arguments."""
     leaves, structure = pytree.flatten(result)
+    leaves = list(map(unwrapped, leaves))
     for leaf in leaves:
         if isinstance(leaf, Tracer):
             raise TracerError(
@@ -187,23 +198,23 @@ def value_of(name: str, result: Any, levels: frozenset[Level]) -> Value:
     return Value(leaves, structure, [_cell(name, leaf, levels) for leaf in leaves])
 
 
-def is_float(leaf: Any) -> bool:
-    """Whether a leaf has a derivative: a float, or an array of floats."""
-    if is_scalar(leaf) or not is_array(leaf):
-        return isinstance(leaf, float)
-    return scalar_type_of(leaf.dtype).is_float
+def is_inexact(leaf: Any) -> bool:
+    """Whether a leaf has a derivative: a float or complex number, or an array of such."""
+    if is_number(leaf) or not is_array(leaf):
+        return isinstance(leaf, (float, complex))
+    return element_type_of(leaf.dtype).is_inexact
 
 
 def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
     """Return the cell of a leaf; None of whole numbers and booleans, which have no derivative."""
-    if not is_scalar(leaf) and not is_array(leaf):
+    if not is_number(leaf) and not is_array(leaf):
         raise TracerError(
             f"{name} returned a {type(leaf).__name__}, which is no array: return arrays and numbers"
         )
     try:
-        if not is_float(leaf):
+        if not is_inexact(leaf):
             return None
-        weak = is_scalar(leaf)
+        weak = is_number(leaf)
         array = np.asarray(leaf) if weak else as_array(leaf)
         return Cell.of(array, check_mode(levels), weak=weak)
     except (KernelTypeError, TracerError) as error:
@@ -220,5 +231,7 @@ def _shielded(g: Any) -> Any:
 
 
 def _held(leaf: Any, levels: frozenset[Level], rule: CallRule, index: int) -> Any:
+    if is_constant(leaf):
+        return constant(unwrapped(leaf))
     is_read = isinstance(leaf, Tracer) or is_array(leaf)
     return kept(leaf, levels, rule, index) if is_read else leaf

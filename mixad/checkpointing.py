@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, device_name, is_array, library_of
+from mixad.backends.arrays import as_array, device_name, is_array, is_complex_dtype, library_of
 from mixad.call_node import CallNode, Value, record_call
-from mixad.closures import captured_tracers, frozen, substituted
+from mixad.closures import captured, frozen, substituted
+from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable
-from mixad.scalar.types import F64
+from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
+from mixad.tape.constant import is_traced, unwrapped
+from mixad.tape.held import Held, sampling_step
 from mixad.tape.tracer import Level, Origin, Tracer, plain
 
 __all__ = ["checkpoint"]
 
-_SAMPLES = 64
-"""Elements of a value that are compared with those of the first run."""
+_CAPTURED = -1
+"""In place of the index of an argument: what is no argument."""
 
 _NEAR = {16: 0.05, 32: 1e-3, 64: 1e-7}
 """How near they must be, by the bits of their type: other kernels round otherwise."""
@@ -38,8 +41,10 @@ def checkpoint(f: Function) -> Function:
     Parameters
     ----------
     f : callable
-        Takes and returns arrays or pytrees of them; must return the same when it is run again.
-        Traced values that its closure holds are differentiated as well.
+        Takes and returns arrays or pytrees of them; must return the same when it is run again,
+        of which some elements of the value are compared, all of them with ``MIXAD_CHECK=full``.
+        Traced values that its closure holds are differentiated as well; arrays that its closure
+        holds, or that it finds under a global name, are watched for changes.
 
     Returns
     -------
@@ -50,7 +55,8 @@ def checkpoint(f: Function) -> Function:
     ------
     TracerError
         If ``f`` is no function; if it reads a traced value that is neither an argument nor in
-        its closure; if it returns something else when it is run again.
+        its closure; if an array that it reads was changed before it is run again; if it returns
+        something else then.
 
     Examples
     --------
@@ -63,12 +69,13 @@ def checkpoint(f: Function) -> Function:
 
     @functools.wraps(f, updated=())
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        captured = captured_tracers(f)
-        if not captured and not any(isinstance(x, Tracer) for x in pytree.leaves((args, kwargs))):
+        tracers, arrays = captured(f)
+        if not any(map(is_traced, [*tracers, *pytree.leaves((args, kwargs))])):
             return f(*args, **kwargs)
-        name = getattr(f, "__name__", type(f).__name__)
-        rule = _Checkpoint(f"mixad.checkpoint of {name}", f, frozen(f), tuple(captured))
-        return record_call(rule, (args, kwargs, list(captured)))
+        name = f"mixad.checkpoint of {getattr(f, '__name__', type(f).__name__)}"
+        rule = _Checkpoint(name, f, frozen(f), tuple(tracers), CHECK.read())
+        rule.watched.extend(Held(array, rule.check, rule, _CAPTURED) for array in arrays)
+        return record_call(rule, (args, kwargs, tracers))
 
     return checkpointed
 
@@ -85,24 +92,33 @@ class _Checkpoint:
         The function, and a copy that captures what it captured then.
     captured : tuple of Tracer
         What it captured that was traced: further arguments.
+    check : "off", "sample" or "full"
+        How closely arrays that it reads are watched, and values compared.
+    watched : list of Held
+        Arrays that it captured.
     """
 
     name: str
     first: Function
     again: Function
     captured: tuple[Tracer, ...]
+    check: CheckMode
+    watched: list[Held] = field(default_factory=list)
 
     def argument(self, index: int) -> str:
         """Return what an array is called in messages that was changed in the meantime."""
-        return f"an argument of {self.name}"
+        what = "an array captured by" if index == _CAPTURED else "an argument of"
+        return f"{what} {self.name}"
 
     def run(self, arguments: Any) -> tuple[Any, Any]:
         """Return the value, and samples of its elements."""
         value = self._call(self.first, arguments)
-        return value, [_sample(leaf) for leaf in pytree.leaves(value)]
+        return value, [_sample(leaf, self.check) for leaf in pytree.leaves(value)]
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Run the function again, recorded, and carry the cotangents back through that."""
+        for held in self.watched:
+            held.array  # noqa: B018  # raises if it was changed
         with Level("checkpoint") as own:
             leaves, nodes = call.entered(level, own)
             result = self._call(self.again, pytree.unflatten(call.tree, leaves))
@@ -121,14 +137,14 @@ class _Checkpoint:
         if captured:
             ids = map(id, self.captured)
             f = substituted(f, dict(zip(ids, captured, strict=True)))
-        return f(*args, **kwargs)
+        return pytree.tree_map(unwrapped, f(*args, **kwargs))
 
     def _check(
         self, value: Value, found: list[Any], structure: pytree.Structure, samples: Sequence[Any]
     ) -> None:
         """Raise unless a run gave what the first one gave."""
         same = structure == value.structure and all(
-            _is_same(leaf, cell, sample)
+            self._is_same(leaf, cell, sample)
             for leaf, cell, sample in zip(found, value.cells, samples, strict=True)
         )
         if not same:
@@ -137,28 +153,30 @@ class _Checkpoint:
                 "pass what it depends on, random numbers too, as arguments"
             )
 
+    def _is_same(self, leaf: Any, cell: Cell | None, sample: Any) -> bool:
+        """Whether a leaf of the second run is as that of the first one, whose sample is given."""
+        if cell is None:
+            return not isinstance(leaf, Tracer)
+        if tuple(getattr(leaf, "shape", ())) != cell.shape:
+            return False
+        again = _sample(plain(leaf), self.check)
+        if sample is None or again is None:
+            return sample is again
+        near = _NEAR[cell.type.bits // (2 if cell.type.is_complex else 1)] * np.abs(sample).max(
+            initial=0.0, where=np.isfinite(sample)
+        )
+        return bool(np.isclose(again, sample, rtol=0.0, atol=near, equal_nan=True).all())
 
-def _is_same(leaf: Any, cell: Cell | None, sample: Any) -> bool:
-    """Whether a leaf of the second run is as that of the first one, whose sample is given."""
-    if cell is None:
-        return not isinstance(leaf, Tracer)
-    if tuple(getattr(leaf, "shape", ())) != cell.shape:
-        return False
-    again = _sample(plain(leaf))
-    if sample is None or again is None:
-        return sample is again
-    near = _NEAR[cell.type.bits] * np.abs(sample).max(initial=0.0, where=np.isfinite(sample))
-    return bool(np.isclose(again, sample, rtol=0.0, atol=near, equal_nan=True).all())
 
-
-def _sample(leaf: Any) -> Any:
-    """Return some elements of a float, or of an array of floats in the host's memory."""
-    if isinstance(leaf, float):
+def _sample(leaf: Any, check: CheckMode) -> Any:
+    """Return elements of a number, or of an array in the host's memory, to compare in 64 bits."""
+    if isinstance(leaf, (float, complex)):
         return np.asarray([leaf])
     array = as_array(leaf)
-    if not is_array(array) or device_name(array) != "cpu":
+    if not is_array(array) or device_name(array) != "cpu" or library_of(array).is_lazy:
         return None
     library = library_of(array)
     flat = library.xp.reshape(array, (-1,))
-    some = flat[:: flat.shape[0] // _SAMPLES | 1]
-    return library.numpy_view(library.xp.astype(some, library.dtype_of(F64))).copy()
+    some = flat if check == "full" else flat[:: sampling_step(flat.shape[0])]
+    wide = COMPLEX_TYPES[-1] if is_complex_dtype(array.dtype) else F64
+    return library.numpy_view(library.xp.astype(some, library.dtype_of(wide))).copy()

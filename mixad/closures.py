@@ -7,47 +7,66 @@ transform is over is what it finds.
 
 from __future__ import annotations
 
+import copy
+import dis
 import functools
 from collections.abc import Callable, Mapping
-from types import CellType, FunctionType, MethodType
+from functools import lru_cache
+from itertools import chain
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from mixad import pytree
+from mixad.backends.arrays import Array, is_array
 from mixad.tape.tracer import Tracer
 
-__all__ = ["captured_tracers", "frozen", "substituted"]
+__all__ = ["captured", "frozen", "substituted"]
 
 
 def frozen(f: Any) -> Any:
-    """Return a copy of a function whose closure is as it is now."""
-    return _Copy(lambda tracer: tracer).of(f)
+    """Return a copy of a function whose closure is as it is now, with the containers in it."""
+    return _Copy(lambda value: value, anew=True).of(f)
 
 
-def captured_tracers(f: Any) -> list[Tracer]:
-    """Return the traced values that a function captures, each once."""
-    found: dict[int, Tracer] = {}
+def captured(f: Any) -> tuple[list[Tracer], list[Array]]:
+    """Return the traced values that a function captures, and the arrays that it reads, each once.
 
-    def noted(tracer: Tracer) -> Tracer:
-        return found.setdefault(id(tracer), tracer)
+    Arrays are also those that it finds under a global name.
+    """
+    found: dict[int, Any] = {}
+
+    def noted(value: Any) -> Any:
+        return found.setdefault(id(value), value)
 
     _Copy(noted).of(f)
-    return list(found.values())
+    tracers = [value for value in found.values() if isinstance(value, Tracer)]
+    return tracers, [value for value in found.values() if not isinstance(value, Tracer)]
 
 
 def substituted(f: Any, values: Mapping[int, Any]) -> Any:
     """Return a copy of a function with values in place of captured tracers, by their ids."""
-    return _Copy(lambda tracer: values[id(tracer)]).of(f)
+    return _Copy(lambda value: values.get(id(value), value)).of(f)
 
 
 class _Copy:
-    """One copy; what it has copied is not copied again, so functions may capture themselves."""
+    """One copy; what it has copied is not copied again, so functions may capture themselves.
 
-    def __init__(self, swap: Callable[[Tracer], Any]) -> None:
+    Parameters
+    ----------
+    swap : callable
+        Takes a tracer or an array, returns what is in its place.
+    anew : bool
+        Whether lists and dictionaries are copied too, and what holds traced values, although
+        nothing in them is exchanged: what is put into them later is not in the copy.
+    """
+
+    def __init__(self, swap: Callable[[Any], Any], *, anew: bool = False) -> None:
         self._swap = swap
+        self._anew = anew
         self._known: dict[int, Any] = {}
 
     def of(self, value: Any) -> Any:
-        """Return a value with traced values in it exchanged; the same one if there are none."""
+        """Return a value with tracers and arrays in it exchanged; the same if there are none."""
         if isinstance(value, Tracer):
             return self._swap(value)
         if id(value) in self._known:
@@ -59,25 +78,41 @@ class _Copy:
         if type(value) is functools.partial:
             arguments = self.of(value.args), self.of(value.keywords)
             return functools.partial(self.of(value.func), *arguments[0], **arguments[1])
+        return self._container(value)
+
+    def _container(self, value: Any) -> Any:
         leaves, structure = pytree.flatten(value)
-        copies = [value] if structure is pytree.LEAF else [self.of(leaf) for leaf in leaves]
-        changed = any(copy is not leaf for copy, leaf in zip(copies, leaves, strict=True))
-        return pytree.unflatten(structure, copies) if changed else value
+        if structure is pytree.LEAF:
+            return self._swap(value) if is_array(value) else value
+        copies = [self.of(leaf) for leaf in leaves]
+        changed = any(new is not leaf for new, leaf in zip(copies, leaves, strict=True))
+        if changed or (self._anew and any(isinstance(leaf, Tracer) for leaf in leaves)):
+            copied = pytree.unflatten(structure, copies)
+        elif self._anew and isinstance(value, (list, dict)):
+            copied = copy.copy(value)
+        else:
+            return value
+        self._known[id(value)] = copied  # a container under two names is one in the copy
+        return copied
 
     def _function(self, function: FunctionType) -> FunctionType:
         closure = tuple(CellType() for _ in function.__closure__ or ())
-        copy = FunctionType(
+        twin = FunctionType(
             function.__code__, function.__globals__, function.__name__, None, closure or None
         )
-        self._known[id(function)] = copy
-        copy.__defaults__ = self.of(function.__defaults__)
-        copy.__kwdefaults__ = self.of(function.__kwdefaults__)
-        copy.__qualname__ = function.__qualname__
-        copy.__dict__.update(function.__dict__)
+        self._known[id(function)] = twin
+        twin.__defaults__ = self.of(function.__defaults__)
+        twin.__kwdefaults__ = self.of(function.__kwdefaults__)
+        twin.__qualname__ = function.__qualname__
+        twin.__dict__.update(function.__dict__)
         for new, old in zip(closure, function.__closure__ or (), strict=True):
             if not _is_empty(old):
                 new.cell_contents = self.of(old.cell_contents)
-        return copy
+        for name in _globals_read(function.__code__):
+            value = function.__globals__.get(name)
+            if is_array(value):
+                self._swap(value)  # looked at: the name stays what it is for others
+        return twin
 
 
 def _is_empty(cell: CellType) -> bool:
@@ -86,3 +121,11 @@ def _is_empty(cell: CellType) -> bool:
     except ValueError:  # a name that is not bound yet
         return True
     return False
+
+
+@lru_cache(maxsize=1024)
+def _globals_read(code: CodeType) -> tuple[str, ...]:
+    """Return the global names that code reads, with the functions inside it."""
+    found = [i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"]
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return tuple(dict.fromkeys([*found, *chain.from_iterable(map(_globals_read, inner))]))

@@ -8,11 +8,12 @@ from typing import Any, cast
 
 from mixad import pytree
 from mixad.backends.arrays import as_array, is_scalar, library_of
-from mixad.call_node import CallNode, is_float, record_call
+from mixad.call_node import CallNode, is_inexact, record_call
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable, entered, owned
 from mixad.tape.backward import backward
+from mixad.tape.constant import unwrapped
 from mixad.tape.node import InputNode
 from mixad.tape.tracer import Level, Tracer
 
@@ -100,6 +101,7 @@ class CustomJvp(CustomFunction):
         if self._rule is None:
             raise TracerError(f"{self.name} has no rule: make one with defjvp(rule)")
         rule = _JvpRule(self.name, arguments, self.f, self._rule)
+        arguments.watch(rule)
         return record_call(rule, arguments.primals, _JvpNode)
 
 
@@ -183,8 +185,9 @@ def _seed(leaf: Tracer, own: Level) -> Tracer:
 
 def _zero(leaf: Any) -> Any:
     """Return the tangent of an argument that does not move; None of what is no float."""
+    leaf = unwrapped(leaf)
     if isinstance(leaf, Tracer):
         return owned(leaf.cell, None)
-    if not is_float(leaf):
+    if not is_inexact(leaf):
         return None
     return 0.0 if is_scalar(leaf) else library_of(leaf).xp.zeros_like(as_array(leaf))

@@ -9,12 +9,15 @@ from typing import Any
 
 from mixad import pytree
 from mixad.backends.arrays import as_array, is_array, is_scalar
+from mixad.config import CHECK
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable, matching
 from mixad.namespace.data_types import astype
 from mixad.tape.cell import Cell
+from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
+from mixad.tape.held import Held, Reader
 from mixad.tape.kernel_node import moved
-from mixad.tape.tracer import Tracer
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["Arguments", "CustomFunction", "fitting", "fitting_leaves", "pair_of"]
 
@@ -34,27 +37,46 @@ class Arguments:
 
     def __init__(self, name: str, arguments: tuple[Any, ...], fixed: Sequence[int]) -> None:
         positions = {_position(name, at, len(arguments)) for at in fixed}
-        self.fixed = tuple([arguments[at] for at in sorted(positions)])
+        self._fixed = tuple([arguments[at] for at in sorted(positions)])
+        self._watched: list[Held] = []
         self.primals = tuple([a for at, a in enumerate(arguments) if at not in positions])
         self._positions = positions
         for at in sorted(positions):
-            if any(isinstance(leaf, Tracer) for leaf in pytree.leaves(arguments[at])):
+            if any(map(is_traced, pytree.leaves(arguments[at]))):
                 raise TracerError(
                     f"{name}: argument {at} is named in nondiff_argnums and is being "
                     "differentiated: leave it out of nondiff_argnums, or pass its "
                     "mixad.stop_gradient"
                 )
 
+    def watch(self, reader: Reader) -> None:
+        """Keep the others as they are now, for a rule that reads them later."""
+        self._fixed = pytree.tree_map(_own, self._fixed)
+        arrays = [plain(leaf) for leaf in pytree.leaves(self._fixed)]
+        self._watched = [Held(a, CHECK.read(), reader) for a in arrays if is_array(a)]
+
+    @property
+    def fixed(self) -> tuple[Any, ...]:
+        """Those that are not differentiated; raises if an array in them has been changed."""
+        for held in self._watched:
+            held.array  # noqa: B018
+        return self._fixed
+
     def with_primals(self, primals: Sequence[Any]) -> tuple[Any, ...]:
         """Return all arguments, with these in place of the primals."""
         fixed, moving = iter(self.fixed), iter(primals)
-        count = len(self.fixed) + len(self.primals)
+        count = len(self._fixed) + len(self.primals)
         return tuple([next(fixed if at in self._positions else moving) for at in range(count)])
 
     @property
     def is_traced(self) -> bool:
         """Whether a primal is being differentiated."""
-        return any(isinstance(leaf, Tracer) for leaf in pytree.leaves(self.primals))
+        return any(map(is_traced, pytree.leaves(self.primals)))
+
+
+def _own(leaf: Any) -> Any:
+    """Return a constant under another name: writing to the user's does not change it."""
+    return constant(unwrapped(leaf)) if is_constant(leaf) else leaf
 
 
 def _position(name: str, at: int, count: int) -> int:
@@ -122,6 +144,7 @@ def fitting(what: str, cell: Cell, given: Any) -> Any:
     That of a Python number may be of another dtype or library, as what it was computed from; a
     number for an array is refused: a sum that should not be there.
     """
+    given = unwrapped(given)
     if is_scalar(given):
         given = cell.library.asarray(given, cell.type, cell.device)
     given = as_array(given)

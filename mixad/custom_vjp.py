@@ -13,6 +13,7 @@ from mixad.config import CHECK
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable
+from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held
 from mixad.tape.tracer import Level, Tracer
 
@@ -93,7 +94,9 @@ class CustomVjp(CustomFunction):
             return self.f(*args, **kwargs)
         if self._rule is None:
             raise TracerError(f"{self.name} has no rule: make one with defvjp(fwd, bwd)")
-        return record_call(_VjpRule(self.name, arguments, *self._rule), arguments.primals)
+        rule = _VjpRule(self.name, arguments, *self._rule)
+        arguments.watch(rule)
+        return record_call(rule, arguments.primals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +122,7 @@ class _VjpRule:
         """Call the backward rule; on residuals that transforms around see, if there are any."""
         leaves = call.arguments(level)
         primals = pytree.unflatten(call.tree, leaves)
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
+        if any(map(is_traced, leaves)):
             residuals = self._forward(primals)[1]
         else:
             structure, kept = call.residuals
@@ -132,6 +135,7 @@ class _VjpRule:
         return pair_of(self.name, "fwd", result, "(value, residuals)")
 
     def _kept(self, leaf: Any) -> Any:
+        leaf = unwrapped(leaf)
         if isinstance(leaf, Tracer):
             raise TracerError(
                 f"{self.name}: fwd reads a value that is being differentiated and is not among its "

@@ -9,15 +9,24 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_array, is_scalar, library_of, scalar_type_of
+from mixad.backends.arrays import (
+    as_array,
+    element_type_of,
+    is_array,
+    is_complex_dtype,
+    is_number,
+    library_of,
+)
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
+from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import is_compared_whole
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import ConstantNode, InputNode, library_beside
+from mixad.tape.memory import unshared
+from mixad.tape.node import ConstantNode, InputNode, Result, library_beside
 from mixad.tape.tracer import (
     Level,
     Origin,
@@ -170,8 +179,10 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
 def _traced(alone: frozenset[Level], level: Level, leaf: Any, position: int) -> Tracer:
     """Return the tracer of one input; ``alone`` is the set of the level."""
     if isinstance(leaf, Tracer):
-        check_alive(leaf)
-        return entered(leaf, level)
+        if leaf.origin.levels:
+            check_alive(leaf)
+            return entered(leaf, level)
+        leaf = unwrapped(leaf)
     cell = _input_cell(level, leaf, position)
     return ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
 
@@ -188,7 +199,7 @@ def entered(value: Any, level: Level, *, weak: bool = False) -> Tracer:
 
 def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
     if type(leaf) is not np.ndarray:
-        if is_scalar(leaf) and isinstance(leaf, float):
+        if is_number(leaf) and isinstance(leaf, (float, complex)):
             return Cell.of(np.asarray(leaf), level.check, weak=True)
         _check_input(level, leaf, position)
     elif level.check != "off" and not is_compared_whole(leaf):
@@ -197,7 +208,7 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
         cell = Cell.of(leaf, level.check)
     except (KernelTypeError, TracerError) as error:
         raise error.about(_where(level, position)) from None
-    if not cell.kind.type.is_float:
+    if not cell.kind.type.is_inexact:
         raise TracerError(
             f"{_where(level, position)} contains an array of dtype {leaf.dtype}: convert it to a "
             "float dtype, or leave it out of argnums"
@@ -257,13 +268,15 @@ def called(
         for leaf in pytree.leaves(aux):
             if isinstance(leaf, Tracer):
                 check_alive(leaf)
-    outputs = Outputs(*pytree.flatten(result))
-    for leaf in outputs.leaves:
-        if isinstance(leaf, Tracer):
+    leaves, structure = pytree.flatten(result)
+    for at, leaf in enumerate(leaves):
+        if is_constant(leaf):
+            leaves[at] = unwrapped(leaf)
+        elif isinstance(leaf, Tracer):
             check_alive(leaf)
         else:
             _check_output(f, leaf, level)
-    return outputs, aux
+    return Outputs(leaves, structure), aux
 
 
 def _a(value: Any) -> str:
@@ -271,7 +284,7 @@ def _a(value: Any) -> str:
 
 
 def _check_output(f: Function, leaf: Any, level: Level) -> None:
-    if not is_array(leaf) and not isinstance(leaf, (bool, int, float)):
+    if not is_array(leaf) and not is_number(leaf):
         raise TracerError(
             f"mixad.{level.name}: {_name(f)} returned a {type(leaf).__name__}, which is no array: "
             "return arrays and numbers, and what else there is as aux, with has_aux=True"
@@ -309,6 +322,12 @@ def check_scalar(name: str, outputs: Outputs) -> None:
             f"mixad.{name}: the function returned an array of shape {shape}, a gradient needs one "
             "number: return its .sum(), or use mixad.vjp"
         )
+    if _is_complex(leaf):
+        raise TracerError(
+            f"mixad.{name}: the function returned a complex number, a gradient needs a real one: "
+            "return its real part (.real), its imaginary part or abs(), or use mixad.vjp with a "
+            "complex cotangent"
+        )
     if not isinstance(leaf, Tracer) and is_array(leaf) and not _is_float(leaf):
         raise TracerError(
             f"mixad.{name}: the function returned a value of dtype {leaf.dtype}, which has no "
@@ -316,10 +335,14 @@ def check_scalar(name: str, outputs: Outputs) -> None:
         )
 
 
+def _is_complex(leaf: Any) -> bool:
+    return isinstance(leaf, complex) if is_number(leaf) else is_complex_dtype(leaf.dtype)
+
+
 def _is_float(array: Any) -> bool:
     try:
-        return scalar_type_of(array.dtype).is_float
-    except KernelTypeError:  # kernels do not compute in it: complex numbers, text
+        return element_type_of(array.dtype).is_float
+    except KernelTypeError:  # nothing computes in it: text
         return False
 
 
@@ -328,9 +351,10 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
 
     ``what`` names it in messages, ``of`` what it belongs to.
     """
-    if isinstance(given, (bool, int, float)):
+    if isinstance(given, (bool, int, float)) or (cell.type.is_complex and is_number(given)):
         one = cell.library.asarray(given, cell.kind.type, cell.device)
         return broadcast_to(one, cell.shape) if cell.shape else one
+    given = unwrapped(given)
     if not isinstance(given, Tracer) and not is_array(given):
         raise TracerError(
             f"{what} is a {type(given).__name__}: pass an array of the shape of {of}, or a number"
@@ -367,7 +391,7 @@ def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) ->
     if around:  # that of a linear function is traced, too
         return _constant(gradient, around, weak=cell.kind.weak and not gradient.shape)
     if cell.kind.weak and not gradient.shape:
-        return float(gradient)
+        return _python_number(gradient)
     was_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
     return gradient[()] if was_scalar else as_array(gradient)
 
@@ -375,7 +399,8 @@ def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) ->
 def _constant(array: Any, around: frozenset[Level], *, weak: bool) -> Tracer:
     """Return an array as transforms see it that may ask for its derivative, which is zero."""
     cell = Cell.of(array, check_mode(around), weak=weak)
-    return ArrayTracer(cell, Origin(ConstantNode(), 0, around))
+    node = ConstantNode(Result(cell.shape, cell.kind, cell.device))
+    return ArrayTracer(cell, Origin(node, 0, around))
 
 
 def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) -> Any:
@@ -395,24 +420,26 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
     if tangent is not None:
         found = returned(tangent, level)
         # What a kernel made is the caller's own; anything else may be a view of a tangent given.
-        is_own = isinstance(found, (Tracer, float)) or isinstance(tangent.origin.node, KernelNode)
+        is_own = isinstance(found, (Tracer, float, complex)) or isinstance(
+            tangent.origin.node, KernelNode
+        )
         return found if is_own else _number(library_of(found).xp.asarray(found, copy=True), tangent)
     if not isinstance(leaf, Tracer):
-        return 0.0 * leaf if is_scalar(leaf) else library_of(leaf).xp.zeros_like(leaf)
+        return 0.0 * leaf if is_number(leaf) else library_of(leaf).xp.zeros_like(leaf)
     zeros = owned(leaf.cell, None)
     return _constant(zeros, around, weak=leaf.cell.kind.weak) if around else _number(zeros, leaf)
 
 
 def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
-    """Return a cotangent in the shape of its cell, as an array that nothing else holds."""
+    """Return a cotangent in the shape of its cell, as an array or a tracer nothing else holds."""
     xp = cell.library.xp
     if cotangent is None:
         dtype = cell.library.dtype_of(cell.type)
         return xp.zeros(cell.shape, dtype=dtype, device=cell.device)
     value = cotangent.value
-    if isinstance(value, Tracer):
-        return broadcast_to(value, cell.shape)
-    if cotangent.fresh and value.shape == cell.shape:
+    if isinstance(value, Tracer):  # other inputs may have the same cotangent, and the caller may
+        return unshared(broadcast_to(value, cell.shape))
+    if cotangent.is_own(cell.shape):
         return value
     return xp.asarray(xp.broadcast_to(value, cell.shape), copy=True)
 
@@ -423,7 +450,8 @@ def returned_aux(aux: Any, level: Level) -> Any:
 
 
 def returned(leaf: Any, level: Level) -> Any:
-    """Return a leaf to the caller, without the level."""
+    """Return a leaf to the caller, without the level; of a constant its array."""
+    leaf = unwrapped(leaf)
     value = stripped(leaf, level)
     if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
         return value
@@ -432,6 +460,7 @@ def returned(leaf: Any, level: Level) -> Any:
 
 def without_derivative(leaf: Any) -> Any:
     """Return the value of a leaf as functions outside of transforms would get it."""
+    leaf = unwrapped(leaf)
     return _number(plain(leaf), leaf) if isinstance(leaf, Tracer) else leaf
 
 
@@ -441,8 +470,12 @@ def _number(array: Any, leaf: Tracer) -> Any:
     NumPy's results without axes are scalars, those of Python numbers only are Python numbers.
     """
     if leaf.cell.kind.weak:
-        return float(array)
+        return _python_number(array)
     return array[()] if isinstance(array, np.ndarray) and not array.ndim else array
+
+
+def _python_number(array: Any) -> float | complex:
+    return complex(array) if is_complex_dtype(array.dtype) else float(array)
 
 
 def _name(f: Function) -> str:

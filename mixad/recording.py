@@ -10,6 +10,7 @@ from typing import Any
 
 from mixad.forward import recorded
 from mixad.lifting import Function, check_callable
+from mixad.tape.forward_node import ForwardNode
 from mixad.tape.fusion import fuse
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.making import kernel_members
@@ -102,7 +103,7 @@ def tape(f: Function) -> Callable[..., Tape]:
     Returns
     -------
     callable
-        Takes what ``f`` takes, every leaf a float array or a float; returns a `Tape`.
+        Takes what ``f`` takes, every leaf a float or complex array or number; returns a `Tape`.
 
     Raises
     ------
@@ -146,7 +147,7 @@ def _taped(level: Level, leaves: list[Any], inputs: Mapping[int, Sequence[Result
         results = inputs.get(id(node)) or node.results
         value = [_shown(r) for at, r in enumerate(results) if (id(node), at) in read]
         sources = tuple(dict.fromkeys(numbers[id(p.node)] for p in reads[id(node)]))
-        entries.append(Entry(_name(node), sources, ", ".join(value), _program(node)))
+        entries.append(Entry(node.name, sources, ", ".join(value), _program(node)))
     return Tape(tuple(entries), tuple([numbers[id(origin.node)] for origin in origins]))
 
 
@@ -196,13 +197,9 @@ def _shown(result: Result) -> str:
     return f"{result.kind.type}{list(result.shape)}"
 
 
-def _name(node: Any) -> str:
-    if isinstance(node, KernelNode):
-        return "kernel"
-    return "input" if isinstance(node, InputNode) else node.rule.name
-
-
-def _program(node: Any) -> str:
+def _program(node: Node) -> str:
+    if isinstance(node, ForwardNode):
+        return str(node.stored.plan.program)
     return str(_fusion(node).fused.program) if isinstance(node, KernelNode) else ""
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from mixad.errors import KernelTypeError
 from mixad.scalar.interpret import apply
+from mixad.scalar.narrow import to_memory
 from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.parse.library import sinc_by
 from mixad.scalar.types import BOOL, ScalarType, type_of_dtype
@@ -76,8 +77,10 @@ def _evaluated(op: Op, args: tuple[Any, ...]) -> Any:
     count = 1 if op.name == "where" else 0
     conditions, numbers = map(np.bool_, args[:count]), args[count:]
     type = _type_for(op, numbers)
-    values = (*conditions, *map(type.dtype.type, numbers))
+    values = (*conditions, *map(type.arithmetic.dtype.type, numbers))
     result = apply(op.name, values, type if op.result == "same" else BOOL)
+    if type.is_narrow and op.result == "same":
+        result = to_memory(result, type)[()]
     return result if any(isinstance(v, np.generic) for v in args) else result.item()
 
 
@@ -227,6 +230,78 @@ def xlogy(x: Number, y: Number) -> Number:
 def xlog1py(x: Number, y: Number) -> Number:
     """Return x · log(1 + y), 0 where x is 0 unless y is nan; the derivative log(1 + y) stays."""
     return x * y if isnan(y) else _mul_zero(x, log1p(y))
+
+
+@_documented
+def log_sigmoid(x: Number) -> Number:
+    """Return log(sigmoid(x)), without overflow."""
+    return -logaddexp(-x, 0.0)
+
+
+@_documented
+def ndtr(x: Number) -> Number:
+    """Return the distribution function of the standard normal distribution."""
+    return 0.5 * erfc(x * (-1 / math.sqrt(2)))
+
+
+@_documented
+def cosm1(x: Number) -> Number:
+    """Return cos(x) - 1, without cancellation."""
+    half = sin(0.5 * x)
+    return -2 * half * half
+
+
+@_documented
+def exp10(x: Number) -> Number:
+    """Return 10 to the x."""
+    return pow(10.0, x)
+
+
+@_documented
+def entr(x: Number) -> Number:
+    """Return -x · log(x), a term of an entropy: 0 where x is 0, -inf where it is negative."""
+    return -math.inf if x < 0 else -_mul_zero(x, log(x))
+
+
+@_documented
+def rel_entr(x: Number, y: Number) -> Number:
+    """Return x · log(x / y), 0 where x is 0, inf where x or y is negative or y alone is 0."""
+    if isnan(x) or isnan(y):
+        return x + y
+    if _is_apart(x, y):
+        return math.inf
+    near = abs(x - y) < 0.5 * y  # then logarithms would cancel
+    return _mul_zero(x, log1p((x - y) / y) if near else log(x) - log(y))
+
+
+@_documented
+def kl_div(x: Number, y: Number) -> Number:
+    """Return x · log(x / y) - x + y, with the conventions of `rel_entr`."""
+    return math.inf if _is_apart(x, y) else rel_entr(x, y) - x + y
+
+
+def _is_apart(x: Number, y: Number) -> bool:
+    """Return whether x and y are no probabilities, or x is one where y is 0."""
+    return not (isnan(x) or isnan(y)) and (x < 0 or y < 0 or (y == 0 and x > 0))
+
+
+@_documented
+def huber(delta: Number, r: Number) -> Number:
+    """Return r² / 2 where r is at most delta away from 0, else the tangent there."""
+    if delta < 0:
+        return math.inf
+    return 0.5 * r * r if abs(r) <= delta else delta * (abs(r) - 0.5 * delta)
+
+
+@_documented
+def pseudo_huber(delta: Number, r: Number) -> Number:
+    """Return delta² (√(1 + (r/delta)²) - 1), a smooth `huber`, without cancellation."""
+    if delta < 0:
+        return math.inf
+    if isinf(r):
+        return delta * abs(r)
+    sides = delta + hypot(delta, r)
+    return r * r if sides == 0 else delta * (r * (r / sides))
 
 
 __all__ = sorted(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import array_api_strict
@@ -79,7 +82,7 @@ def test_without_a_transform_the_function_is_called() -> None:
 
 
 def test_only_arguments_are_kept() -> None:
-    inside: list[weakref.ref[Any]] = []
+    inside: deque[weakref.ref[Any]] = deque()  # what a list collects the second time is a copy's
 
     def f(x: Any) -> Any:
         y = np.tanh(x)
@@ -140,6 +143,43 @@ def test_a_loop_variable_is_what_it_was() -> None:
         return x.sum()
 
     np.testing.assert_allclose(mixad.grad(loss)(X), 3 * 216 * 6 * X**2)
+
+
+@dataclass
+class Weights:
+    w: Any
+
+
+CHANGES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., None]]] = {
+    "a longer list": (lambda w: [w], lambda held: held[-1], lambda held, new: held.append(new)),
+    "a dictionary": (
+        lambda w: {"w": [w]},
+        lambda held: held["w"][0],
+        lambda held, new: held.update(w=[new]),
+    ),
+    "a field": (Weights, lambda held: held.w, lambda held, new: setattr(held, "w", new)),
+    "of no traced value": (
+        lambda w: [V],
+        lambda held: held[-1],
+        lambda held, new: held.append(mixad.stop_gradient(new)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("hold", "read", "change"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("more", [True, False], ids=["and another value", "alone"])
+def test_a_container_that_changes_later_is_what_it_was(
+    hold: Any, read: Any, change: Any, more: bool
+) -> None:
+    def loss(w: Any, x: Any) -> Any:
+        held, other = hold(w), w if more else 1.0
+        y = mixad.checkpoint(lambda x: x * read(held) * other)(x)
+        change(held, w * 2.0)
+        return y.sum() + (0.0 * w).sum()
+
+    is_traced = read(hold(X)) is X
+    by_w = X * (is_traced * V**more + more * V)
+    assert_same(mixad.grad(loss, argnums=(0, 1))(V, X), (by_w, V * V**more))
 
 
 def test_numbers_stay_numbers() -> None:
@@ -215,6 +255,51 @@ def test_an_argument_that_was_changed_is_refused() -> None:
         mixad.grad(loss)(X)
 
 
+LARGE = np.full(10_000, 2.0)
+
+
+def reads_a_global(x: Any) -> Any:
+    return (lambda: x * LARGE)()
+
+
+def reads_a_closure(array: Any) -> Any:
+    held = {"array": [array]}
+    return lambda x: x * held["array"][0]
+
+
+@pytest.mark.parametrize("check", ["sample", "full"])
+@pytest.mark.parametrize("f", [reads_a_global, reads_a_closure(LARGE)], ids=["global", "closure"])
+def test_an_array_it_reads_that_was_changed_is_refused(
+    f: Any, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIXAD_CHECK", check)
+    _, pullback = mixad.vjp(mixad.checkpoint(f), np.ones(10_000))
+    np.testing.assert_array_equal(pullback(np.ones(10_000))[0], LARGE)
+    place = slice(None) if check == "sample" else slice(5, 6)
+    LARGE[place] = 100.0
+    try:
+        with pytest.raises(TracerError, match=f"captured by mixad.checkpoint of {f.__name__}"):
+            pullback(np.ones(10_000))
+    finally:
+        LARGE[place] = 2.0
+
+
+def test_all_of_the_value_is_compared_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another element, which no sample finds, the second time."""
+
+    class Other:
+        runs = 0
+
+    def f(x: Any) -> Any:
+        Other.runs += 1
+        return x * (1.0 + (np.arange(10_000) == Other.runs))
+
+    mixad.grad(lambda x: mixad.checkpoint(f)(x).sum())(np.ones(10_000))
+    monkeypatch.setenv("MIXAD_CHECK", "full")
+    with pytest.raises(TracerError, match="something else when it was run again"):
+        mixad.grad(lambda x: mixad.checkpoint(f)(x).sum())(np.ones(10_000))
+
+
 class Layer:
     def __init__(self, w: Any) -> None:
         self.w = w
@@ -230,7 +315,7 @@ def test_a_traced_value_in_an_object_is_refused_or_recorded() -> None:
 
 
 def test_a_leaked_value_is_refused() -> None:
-    kept: list[Any] = []
+    kept: deque[Any] = deque()
 
     def f(x: Any) -> Any:
         kept.append(x * 1.0)

@@ -169,6 +169,43 @@ def test_arguments_that_are_not_differentiated() -> None:
             mixad.grad(lambda n, f=f: f(n, X, "cube")[0].sum())(3.0)
 
 
+def scaled_by(transform: str) -> Any:
+    """x w, of which w is not differentiated: an array in a dictionary."""
+
+    def product(w: Any, x: Any) -> Any:
+        return x * w["w"]
+
+    f = getattr(mixad, transform)(product, nondiff_argnums=(0,))
+    if transform == "custom_vjp":
+        f.defvjp(lambda w, x: (product(w, x), None), lambda w, _, g: (g * w["w"],))
+    else:
+        f.defjvp(lambda w, p, t: (product(w, p[0]), t[0] * w["w"]))
+    return f
+
+
+@pytest.mark.parametrize("transform", RULES)
+def test_arrays_that_are_not_differentiated_are_watched(transform: str) -> None:
+    w, f = {"w": W.copy()}, scaled_by(transform)
+    _, pullback = mixad.vjp(lambda x: f(w, x), X)
+    np.testing.assert_array_equal(pullback(V)[0], V * W)
+    w["w"][0] = 100.0
+    with pytest.raises(TracerError, match=rf"of mixad\.{transform} of product.*changed in place"):
+        pullback(V)
+
+
+@pytest.mark.parametrize("transform", RULES)
+def test_constants_that_are_not_differentiated_stay_what_they_were(transform: str) -> None:
+    f = scaled_by(transform)
+
+    def loss(x: Any) -> Any:
+        w = x.__array_namespace__().asarray(W)
+        y = f({"w": w}, x)
+        w *= 3.0
+        return (y + x * w).sum()
+
+    np.testing.assert_array_equal(mixad.grad(loss)(X), 4.0 * W)
+
+
 def test_arguments_of_other_kinds_and_missing_cotangents() -> None:
     @mixad.custom_vjp
     def scaled(x: Any, n: int, options: Any, unused: Any) -> Any:

@@ -72,6 +72,35 @@ def test_a_value_that_was_looked_at_is_shown_as_what_would_be_computed() -> None
     assert kernel.value == "f64[]"
 
 
+@mixad.broadcast(placement="forward")
+def stored(a: float, b: float) -> float:
+    return a * b
+
+
+@mixad.custom_vjp
+def ruled(x: Any) -> Any:
+    return x * 2.0
+
+
+ruled.defvjp(lambda x: (x * 2.0, None), lambda _, g: (g * 2.0,))
+
+
+def of_all_kinds(x: Any, w: Any) -> Any:
+    y = stored(x, w) + mixad.grad(lambda z: z.sum())(x)
+    q, _ = np.linalg.qr(y[:, None] * y)
+    y[0] = q[0, 0]
+    return ruled(mixad.checkpoint(np.tanh)(y)).sum()
+
+
+def test_every_kind_of_node_has_a_name_and_a_value() -> None:
+    tape = mixad.tape(of_all_kinds)(X, X)
+    names = [entry.name for entry in tape.entries]
+    special = ["input", "constant", "qr", "assignment", "indexing"]
+    assert {*special, "mixad.custom_vjp of ruled", "mixad.checkpoint of tanh"} <= {*names}
+    assert any(" mul " in entry.program for entry in tape.entries if entry.value == "f64[3]")
+    assert all(re.match(r"f64\[", entry.value) for entry in tape.entries)
+
+
 def test_inside_of_other_transforms_the_inner_call_is_shown() -> None:
     shown: list[Any] = []
 

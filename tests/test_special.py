@@ -34,6 +34,15 @@ DERIVED = {
     "sinc": lambda x: mpmath.sincpi(x),
     "xlogy": lambda x, y: x * mpmath.log(y) if x else 0,
     "xlog1py": lambda x, y: x * mpmath.log(1 + y) if x else 0,
+    "log_sigmoid": lambda x: -mpmath.log1p(mpmath.exp(-x)),
+    "ndtr": lambda x: mpmath.ncdf(x),
+    "cosm1": lambda x: mpmath.cos(x) - 1,
+    "exp10": lambda x: mpmath.mpf(10) ** x,
+    "entr": lambda x: -x * mpmath.log(x) if x else 0,
+    "rel_entr": lambda x, y: x * mpmath.log(x / y) if x else 0,
+    "kl_div": lambda x, y: (x * mpmath.log(x / y) if x else 0) - x + y,
+    "huber": lambda d, r: r * r / 2 if abs(r) <= d else d * (abs(r) - d / 2),
+    "pseudo_huber": lambda d, r: d * (mpmath.sqrt(d * d + r * r) - d),
 }
 POINTS = (-30.0, -2.5, -0.5, 0.0, 0.25, 0.75, 1.0, 3.0, 30.0)
 DOMAINS = {
@@ -41,6 +50,7 @@ DOMAINS = {
     "rsqrt": (0.25, 3.0),
     "xlogy": (0.0, 0.25),
     "xlog1py": (0.0, 3.0),
+    **dict.fromkeys(("entr", "rel_entr", "kl_div", "huber", "pseudo_huber"), (0.0, 0.25, 0.7, 3.0)),
 }
 
 

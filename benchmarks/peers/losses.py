@@ -20,19 +20,22 @@ class Problem:
     Parameters
     ----------
     loss : callable
-        ``loss(xp, *arrays)`` returns a scalar; ``xp`` has NumPy's functions.
+        ``loss(xp, *arrays, *constants)`` returns a scalar; ``xp`` has NumPy's functions.
     arrays : tuple of ndarray
         It is differentiated with respect to all of them.
     expected : tuple of ndarray
         The value, then the gradients, in float64; of each as much as ``checked`` leaves.
     checked : callable
         What is compared of an array.
+    constants : tuple of ndarray
+        What else it reads.
     """
 
     loss: Callable
     arrays: tuple[NDArray, ...]
     expected: tuple[NDArray, ...]
     checked: Callable[[NDArray], NDArray]
+    constants: tuple[NDArray, ...] = ()
 
     @property
     def argnums(self) -> tuple[int, ...]:
@@ -41,7 +44,13 @@ class Problem:
     @property
     def bytes_moved(self) -> int:
         """What must be read and written: the arguments and as many gradients."""
-        return 2 * sum(array.nbytes for array in self.arrays)
+        read = sum(array.nbytes for array in self.constants)
+        return read + 2 * sum(array.nbytes for array in self.arrays)
+
+    def of(self, xp, asarray: Callable = lambda array: array) -> Callable:
+        """Return the loss in a library, as a function of its arrays of what is differentiated."""
+        constants = [asarray(array) for array in self.constants]
+        return lambda *arrays: self.loss(xp, *arrays, *constants)
 
     def unpack(self, result: tuple) -> list[NDArray]:
         """Return what is compared of ``(value, gradients)`` of any library."""
@@ -53,7 +62,7 @@ def mixad(p: Problem) -> tuple[Call, Unpack]:
     """Return the loss as a user of NumPy writes it."""
     import mixad
 
-    value_and_gradients = mixad.value_and_grad(partial(p.loss, np), argnums=p.argnums)
+    value_and_gradients = mixad.value_and_grad(p.of(np), argnums=p.argnums)
     return lambda: value_and_gradients(*p.arrays), p.unpack
 
 
@@ -61,7 +70,7 @@ def torch_call(p: Problem, compiled: bool) -> tuple[Call, Unpack]:
     """Return the loss, compiled or not, with PyTorch's autograd around it."""
     torch = libraries.torch()
     tensors = [torch.from_numpy(x) for x in p.arrays]
-    loss = partial(p.loss, torch)
+    loss = p.of(torch, torch.from_numpy)
     loss = torch.compile(loss, dynamic=False) if compiled else loss
 
     def call():
@@ -84,7 +93,7 @@ def torch_compile_whole(p: Problem) -> tuple[Call, Unpack]:
     """Return value and gradients compiled as one graph, so that nothing is kept for a backward."""
     torch = libraries.torch()
     tensors = [torch.from_numpy(x) for x in p.arrays]
-    both = torch.func.grad_and_value(partial(p.loss, torch), argnums=p.argnums)
+    both = torch.func.grad_and_value(p.of(torch, torch.from_numpy), argnums=p.argnums)
     compiled = torch.compile(both, dynamic=False)
     return lambda: compiled(*tensors), lambda result: p.unpack(result[::-1])
 
@@ -92,7 +101,8 @@ def torch_compile_whole(p: Problem) -> tuple[Call, Unpack]:
 def jax_jit(p: Problem) -> tuple[Call, Unpack]:
     jax = libraries.jax()
     arrays = [jax.numpy.asarray(x) for x in p.arrays]
-    compiled = jax.jit(jax.value_and_grad(partial(p.loss, jax.numpy), argnums=p.argnums))
+    loss = p.of(jax.numpy, jax.numpy.asarray)
+    compiled = jax.jit(jax.value_and_grad(loss, argnums=p.argnums))
     return lambda: jax.block_until_ready(compiled(*arrays)), p.unpack
 
 
@@ -100,7 +110,8 @@ def autograd(p: Problem) -> tuple[Call, Unpack]:
     value_and_grad = libraries.autograd().value_and_grad
     import autograd.numpy as anp
 
-    both = value_and_grad(lambda arrays: p.loss(anp, *arrays))
+    loss = p.of(anp)
+    both = value_and_grad(lambda arrays: loss(*arrays))
     return lambda: both(p.arrays), p.unpack
 
 
@@ -132,6 +143,11 @@ def contenders(
         name: Contender(partial(make, p), () if make in COPIES else p.expected)
         for name, make in {**ours, **PEERS}.items()
     }
+
+
+def whole(array: NDArray) -> NDArray:
+    """Return an array of which all is compared."""
+    return array
 
 
 def every(step: int) -> Callable[[NDArray], NDArray]:

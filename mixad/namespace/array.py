@@ -12,6 +12,7 @@ from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
 from mixad.namespace.assignment import replace, setitem
+from mixad.namespace.complex_numbers import imag, real
 from mixad.namespace.elementwise import (
     as_numpy_gives,
     as_operand,
@@ -24,8 +25,9 @@ from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, namespace_over
 from mixad.namespace.spelling import Spelling
-from mixad.namespace.spellings import NUMPY, TORCH, spelling_of
+from mixad.namespace.spellings import NUMPY, TORCH, spelling_of, spelling_of_ufunc
 from mixad.namespace.statistical import total
+from mixad.tape.constant import constants, unwrapped
 from mixad.tape.memory import share, unshared
 from mixad.tape.tracer import Tracer, plain
 
@@ -59,10 +61,10 @@ def _reflected(op: str) -> _Method:
 
 
 def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
-    """Comparisons have no derivative: they give plain arrays, which `if` and `while` can test."""
+    """Comparisons have no derivative: they give constants, which `if` and `while` can test."""
 
     def method(self: Any, other: Any) -> Any:
-        return compare(plain(self), plain(other))
+        return constants(compare(plain(self), plain(other)))
 
     return method
 
@@ -151,7 +153,7 @@ class ArrayTracer(Tracer):
                 f"numpy.{ufunc.__name__}.{method}() of a value that is being differentiated is not "
                 "available: use the array's operators, sum() and mean()"
             )
-        return as_numpy_gives(NUMPY.call(ufunc, operands, options))
+        return as_numpy_gives(spelling_of_ufunc(ufunc).call(ufunc, operands, options))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return as_numpy_gives(NUMPY.call(function, args, kwargs))
@@ -182,12 +184,13 @@ class ArrayTracer(Tracer):
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     def __getitem__(self, key: Any) -> Any:
+        key = _key(key)
         part = getitem(self, key)
         found = view_key(self, part, key)
         return part if found is None else share(part, self, found)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        setitem(self, key, value)
+        setitem(self, _key(key), unwrapped(value))
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
@@ -204,6 +207,16 @@ class ArrayTracer(Tracer):
         if self.cell.library.name == "torch":
             return lambda dim=None: self.shape if dim is None else self.shape[dim]
         return super().size
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return share(unshared(real(self)), self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part; of real numbers zeros, which have no derivative."""
+        return constants(share(imag(self), self))
 
     @property
     def T(self) -> Any:  # noqa: N802
@@ -246,11 +259,11 @@ _CHANGED = (
 
 _INSTEAD = {
     **dict.fromkeys(("t", "adjoint"), "x.T, or x.mT of several matrices"),
-    **dict.fromkeys(("ravel", "flatten"), "x.reshape(-1)"),
+    "flatten": "x.reshape(-1)",
     **dict.fromkeys(("view", "view_as", "squeeze", "unflatten"), "x.reshape(shape)"),
     **dict.fromkeys(("dim", "ndimension"), "x.ndim"),
     **dict.fromkeys(("clone", "copy"), "x * 1"),
-    **dict.fromkeys(("contiguous", "conj"), "x itself"),
+    "contiguous": "x itself",
     **dict.fromkeys(("dot", "mm", "mv", "bmm"), "x @ y"),
     **dict.fromkeys(("float", "double", "half", "type"), "x.astype(dtype)"),
     "nelement": "x.numel()",
@@ -289,6 +302,11 @@ def _no_attribute(library: Library, name: str) -> str:
             "@mixad.broadcast"
         )
     return f"a traced array has no attribute {name!r}"
+
+
+def _key(key: Any) -> Any:
+    """Return a key with arrays in place of constants."""
+    return tuple(map(unwrapped, key)) if isinstance(key, tuple) else unwrapped(key)
 
 
 def _is_matrix(value: object) -> bool:

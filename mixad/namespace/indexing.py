@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from array_api_compat import device, is_writeable_array
 
-from mixad.backends.arrays import NUMPY, is_array, library_of
+from mixad.backends.arrays import NUMPY, element_type_of, is_array, library_of
 from mixad.errors import TracerError
+from mixad.kernel.spec import Part
 from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
@@ -77,8 +79,12 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
 
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
     """Return one element of ``x`` for each index, from the same place along the other axes."""
-    xp = library_beside(x).xp
-    return gather(x, xp.take_along_axis(positions_of(x), indices, axis=axis))
+    library, positions = library_beside(x), positions_of(x)
+    if library.is_lazy:  # it has no such function
+        along = partial(np.take_along_axis, axis=axis)
+        shape = (*indices.shape,)
+        return gather(x, library.computed(along, shape, positions.dtype, positions, indices))
+    return gather(x, library.xp.take_along_axis(positions, indices, axis=axis))
 
 
 def positions_of(x: Any) -> Any:
@@ -107,6 +113,7 @@ def gather(x: Any, positions: Any) -> Any:
     array or Tracer
         Of the shape of ``positions``.
     """
+    library_of(positions)  # raises where a mask leaves open how many elements it selects
     return apply_rule(_GATHER, x, positions=positions)
 
 
@@ -130,19 +137,26 @@ _GATHER = Rule(
 
 
 def _added(xp: Any, g: Any, shape: tuple[int, ...], positions: Any) -> Any:
-    """Add in the order of the elements, in float64 where the library can.
+    """Add in the order of the elements, in 64 bits for each part where the library can.
 
     ``add.at`` is quick where nothing is cast on the way, and slow by a factor of 40 otherwise.
     """
+    library, type = library_of(g), element_type_of(g.dtype)
+    if type.is_narrow:
+        wide = xp.astype(g, library.dtype_of(type.arithmetic))
+        return xp.astype(_added(xp, wide, shape, positions), g.dtype)
     size, flat, at = math.prod(shape), xp.reshape(g, (-1,)), xp.reshape(positions, (-1,))
-    library = library_of(g)
     if library.name == "torch":
         zeros = xp.zeros(size, dtype=g.dtype, device=device(g))
         return xp.reshape(zeros.index_put_((at,), flat, accumulate=True), shape)
-    weights, at = (np.asarray(library.numpy_view(each)) for each in (flat, at))
-    sums = np.zeros(size)
+    added = library.computed(partial(_added_at, size), (size,), g.dtype, flat, at)
+    return xp.reshape(added, shape)
+
+
+def _added_at(size: int, weights: Any, at: Any) -> Any:
+    sums = np.zeros(size, dtype=complex if weights.dtype.kind == "c" else float)
     np.add.at(sums, at, weights.astype(sums.dtype, copy=False))
-    return library.wrapped(sums.astype(weights.dtype, copy=False).reshape(shape))
+    return sums.astype(weights.dtype, copy=False)
 
 
 _SCATTER_ADD = Rule(
@@ -161,10 +175,15 @@ def _add_at(whole: Any, g: Any, key: _Key) -> bool:
         return True
     if isinstance(g, Tracer) or not is_writeable_array(whole):
         return False
-    part = whole[basic_axes(key)]
+    axes = basic_axes(key)
+    if library_of(whole).is_lazy:  # parts are no views
+        part = whole[axes]
+        whole[axes] = part + library_of(g).xp.reshape(g, part.shape)
+        return True
+    part = whole[axes]
     part += library_of(g).xp.reshape(g, part.shape)
     if not part.ndim:  # of NumPy a scalar, which is no view
-        whole[basic_axes(key)] = part
+        whole[axes] = part
     return True
 
 
@@ -178,6 +197,16 @@ def _view(xp: Any, x: Any, key: _Key) -> Any:
     return x[key]
 
 
+def _part(own: tuple[int, ...], key: _Key) -> Part | None:
+    """Return the box that slices without steps select; other keys select none."""
+    given = [k for k in key if k is not Ellipsis]
+    if not all(isinstance(k, slice) and k.step in (None, 1) for k in given):
+        return None
+    at = key.index(Ellipsis) if Ellipsis in key else len(key)
+    slices = [*key[:at], *[slice(None)] * (len(own) - len(given)), *key[at + 1 :]]
+    return Part(own, tuple([k.indices(n)[0] for k, n in zip(slices, own, strict=True)]))
+
+
 _GETITEM = Rule(
     "indexing",
     _view,
@@ -188,6 +217,7 @@ _GETITEM = Rule(
     shape=shape_of_view(_view),
     is_view=True,
     is_part=True,
+    part=_part,
 )
 
 

@@ -8,13 +8,16 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mixad import pytree
 from mixad.backends.arrays import NUMPY, Library, is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.elementwise import as_numpy_gives
 from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, VERSIONS
+from mixad.namespace.scipy_functions import SCIPY
+from mixad.namespace.special import SPECIAL
 from mixad.namespace.spelling import missing
 from mixad.namespace.spellings import STANDARD
+from mixad.tape.constant import constants, derived, unwrapped
+from mixad.tape.memory import noted
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["Namespace", "namespace_of", "namespace_over"]
@@ -23,8 +26,8 @@ __all__ = ["Namespace", "namespace_of", "namespace_over"]
 class Namespace:
     """The functions of the array API standard over one library; there is one for each.
 
-    They take traced arrays and those of the library.  Where nothing is traced, they are the
-    library's own.
+    They take traced arrays and those of the library.  Where nothing is traced, the library computes
+    at once, and arrays that it returns are constants: arrays of this namespace without derivatives.
 
     Parameters
     ----------
@@ -39,7 +42,8 @@ class Namespace:
     def __init__(self, library: Library, extension: str = "") -> None:
         self._library = library
         self._prefix = f"{extension}." if extension else ""
-        self._base = getattr(library.xp, extension) if extension else library.xp
+        xp = importlib.import_module(_SPELLED.get(library.name, library.xp.__name__))
+        self._base = getattr(xp, extension) if extension else xp
         self.__name__ = ".".join(filter(None, ("mixad", library.name, extension)))
 
     def __getattr__(self, name: str) -> Any:
@@ -50,18 +54,30 @@ class Namespace:
     def _made(self, name: str) -> Any:
         full = self._prefix + name
         if full in FUNCTIONS:
-            called, base = f"{self.__name__}.{name}", getattr(self._base, name)
+            called, base = f"{self.__name__}.{name}", self._own(name)
+            if name == "can_cast":  # of an array its dtype counts: Dask would compute the array
+                base = _of_dtype(base)
             return _function(self._library, called, full, base)
         if not self._prefix and name in ATTRIBUTES:
             return getattr(self._base, name)
         if not self._prefix and name in _EXTENSIONS:
             return Namespace(self._library, name)
+        if not self._prefix and name == "special":
+            return Special(self._library)
         raise AttributeError(f"{self.__name__} has no attribute {name!r}", name=name, obj=self)
+
+    def _own(self, name: str) -> Any:
+        """Return the library's function; ours where it has none, which works on its arrays too."""
+        recorded = STANDARD.functions.get(self._prefix + name)
+        is_another = self._library.is_lazy and name == "cholesky"  # Dask's is the upper factor
+        if recorded is None or (hasattr(self._base, name) and not is_another):
+            return getattr(self._base, name)
+        return recorded.evaluate
 
     def __dir__(self) -> list[str]:
         mine = {n.removeprefix(self._prefix) for n in FUNCTIONS if n.startswith(self._prefix)}
         names = {n for n in mine if "." not in n}
-        return sorted(names if self._prefix else names | ATTRIBUTES | _EXTENSIONS)
+        return sorted(names if self._prefix else names | ATTRIBUTES | _EXTENSIONS | {"special"})
 
     def __repr__(self) -> str:
         return f"<namespace {self.__name__}>"
@@ -74,6 +90,36 @@ class Namespace:
 
 
 _EXTENSIONS = frozenset(("linalg", "fft"))
+
+_SPELLED = {"numpy": "array_api_compat.numpy"}
+"""Modules with the standard's spelling of libraries whose own is another one; loaded when asked."""
+
+
+class Special:
+    """The extension of the namespace that SciPy looks for: special functions by SciPy's names.
+
+    They take traced arrays, those of the library and Python numbers.
+
+    Parameters
+    ----------
+    library : Library
+        The library.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.__name__ = f"mixad.{library.name}.special"
+        self._functions = SPECIAL | SCIPY if library is NUMPY else SPECIAL
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._functions:
+            raise AttributeError(f"{self.__name__} has no attribute {name!r}", name=name, obj=self)
+        return self._functions[name].evaluate
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._functions)
+
+    def __repr__(self) -> str:
+        return f"<namespace {self.__name__}>"
 
 
 def namespace_of(xp: Any) -> Namespace:
@@ -88,7 +134,10 @@ def namespace_of(xp: Any) -> Namespace:
     Returns
     -------
     Namespace
-        What traced arrays of that library have as ``__array_namespace__``.
+        What traced arrays of that library have as ``__array_namespace__``.  Its functions give
+        constants where nothing is traced: arrays of this namespace that no transform follows, which
+        take traced values when they are written to, and come back from transforms as arrays of
+        the library.
 
     Raises
     ------
@@ -102,6 +151,8 @@ def namespace_of(xp: Any) -> Namespace:
     >>> import mixad
     >>> mixad.grad(lambda x: xp.sum(xp.exp(x)))(np.zeros(2))
     array([1., 1.])
+    >>> xp.zeros(2)
+    Constant(array([0., 0.]))
     """
     if isinstance(xp, Namespace):
         return xp
@@ -140,33 +191,61 @@ def _imported(module: str, extension: str) -> Namespace:
     return getattr(found, extension) if extension else found
 
 
+def _of_dtype(base: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(base)
+    def can_cast(from_: Any, to: Any) -> Any:
+        return base(getattr(plain(from_), "dtype", from_), to)
+
+    return can_cast
+
+
 def _function(
     library: Library, called: str, name: str, base: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return a function of the namespace: the library's own, until it is given what is traced."""
     recorded = STANDARD.functions.get(name)
-    if name in STANDARD.constant:
+    has_derivative = name not in STANDARD.constant
 
-        def function(*args: Any, **kwargs: Any) -> Any:
-            return base(*pytree.tree_map(plain, args), **pytree.tree_map(plain, kwargs))
-
-    else:
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            if not (_has_tracer(args) or (kwargs and _has_tracer(kwargs.values()))):
-                return base(*args, **kwargs)
-            if recorded is None:
-                raise TracerError(missing(f"{called}()"))
-            result = recorded(*args, **kwargs)
-            return as_numpy_gives(result) if library is NUMPY else result
+    def function(*args: Any, **kwargs: Any) -> Any:
+        found = _tracers(args) | _tracers(kwargs.values()) if kwargs else _tracers(args)
+        if not found:
+            return constants(base(*args, **kwargs))
+        if not (has_derivative and found & _TRACED):
+            given = (*args, *kwargs.values())
+            result = derived(base(*_each(plain, args), **_each(plain, kwargs)), given)
+            return noted(recorded.evaluate, result, given) if recorded else result
+        if recorded is None:
+            raise TracerError(missing(f"{called}()"))
+        if found & _CONSTANT:
+            args, kwargs = _each(unwrapped, args), _each(unwrapped, kwargs)
+        result = recorded(*args, **kwargs)
+        return constants(as_numpy_gives(result) if library is NUMPY else result)
 
     function.__name__ = name.rpartition(".")[2]
     function.__qualname__ = name
     function.__doc__ = base.__doc__
+    function.__wrapped__ = base  # type: ignore[attr-defined]  # whose signature it has
     return function
 
 
-def _has_tracer(values: Iterable[Any]) -> bool:
-    return any(
-        isinstance(v, Tracer) or (isinstance(v, (list, tuple)) and _has_tracer(v)) for v in values
-    )
+_CONSTANT, _TRACED = 1, 2
+
+
+def _tracers(values: Iterable[Any]) -> int:
+    """Return which tracers are among some values, or in lists of them: a sum of the two above."""
+    found = 0
+    for value in values:
+        if isinstance(value, Tracer):
+            found |= _TRACED if value.origin.levels else _CONSTANT
+        elif isinstance(value, (list, tuple)):
+            found |= _tracers(value)
+    return found
+
+
+def _each(change: Callable[[Any], Any], values: Any) -> Any:
+    """Return values with what is traced in them, or in lists of them, exchanged."""
+    if isinstance(values, dict):
+        return {name: _each(change, value) for name, value in values.items()}
+    if isinstance(values, (list, tuple)):
+        return type(values)([_each(change, v) for v in values]) if _tracers(values) else values
+    return change(values)

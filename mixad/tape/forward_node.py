@@ -18,7 +18,8 @@ from mixad.tape.forward_plan import ForwardPlan, Stored, plan_contraction, plan_
 from mixad.tape.gradient_plan import GradientPlan, planned
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
-from mixad.tape.node import Cotangents, Result
+from mixad.tape.memory import unshared
+from mixad.tape.node import Cotangents, Result, added
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 
 __all__ = ["ForwardNode", "record_forward"]
@@ -40,6 +41,7 @@ class ForwardNode:
     """
 
     __slots__ = ("options", "parents", "results", "shape", "stored", "structure")
+    name = "kernel"
     fresh = True
 
     def __init__(
@@ -65,7 +67,7 @@ class ForwardNode:
         given: dict[int, Any] = {}
         for output, g in zip(stored.outputs, cotangents, strict=False):
             if g is not None:
-                given[output] = given[output] + g if output in given else g
+                given[output] = added(given[output], g) if output in given else g
         if stored.plan.program.has_named_loops:
             warn_of_decided_results(stored.plan.program, wrt, tuple(given))
         own = (stored.shapes[i] for i in wrt)
@@ -135,8 +137,11 @@ def record_forward(
 
 
 def _residual(argument: Any, source: Any) -> Any:
-    """Return an argument as the node keeps it: a tracer, a held array or a number."""
-    return argument if isinstance(argument, Tracer) else source
+    """Return an argument as the node keeps it: a tracer, a held array or a number.
+
+    The user's own tracer may stand for another value later: the node has one of its own.
+    """
+    return unshared(argument) if isinstance(argument, Tracer) else source
 
 
 def _seen(residual: Any, level: Level) -> Any:

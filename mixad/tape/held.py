@@ -17,14 +17,14 @@ from mixad.backends.arrays import Array, as_array, device_name, library_of
 from mixad.config import CheckMode
 from mixad.errors import TracerError
 
-__all__ = ["Held", "Reader", "is_compared_whole"]
+__all__ = ["Held", "Reader", "is_compared_whole", "sampling_step"]
 
 _WHOLE = 256
 """Arrays of so many elements are compared whole."""
 
 _SAMPLES = 64
-"""Elements that are compared of a larger array: a changed block of 1/64 of it is always found.
-Each is fetched from memory twice, which takes as long as some 100 elements of a kernel."""
+"""Elements that are compared of a larger array, at least: a changed block of 1/64 of it is always
+found.  Each is fetched from memory twice, which takes as long as some 100 elements of a kernel."""
 
 
 class Reader(Protocol):
@@ -107,6 +107,8 @@ def _mark(array: Array, check: CheckMode) -> object:
         return None
     if isinstance(array, np.ndarray):
         return array.shape, _elements(array, check)
+    if library_of(array).is_lazy:
+        return array.name  # a write makes another graph
     version = _version(array)
     if device_name(array) == "cpu":  # what is written through `.data` or NumPy is not counted
         return version, _elements(library_of(array).numpy_view(array), check)
@@ -133,6 +135,13 @@ def _elements(array: np.ndarray[Any, Any], check: CheckMode) -> bytes:
         return hashlib.blake2b(array.tobytes()).digest()
     if is_compared_whole(array):
         return array.tobytes()
-    # An odd step does not stay in one column where the length of a row is a power of two.
     elements = array.reshape(-1) if array.flags.c_contiguous else array.flat  # a view is faster
-    return elements[:: array.size // _SAMPLES | 1].tobytes()
+    return elements[:: sampling_step(array.size)].tobytes()
+
+
+def sampling_step(size: int) -> int:
+    """Return how far the elements are apart that are compared of so many.
+
+    An odd step does not stay in one column where the length of a row is a power of two.
+    """
+    return max(1, (size // _SAMPLES - 1) | 1)

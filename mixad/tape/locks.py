@@ -2,13 +2,16 @@
 
 What is recorded is computed later.  A program that goes on to fill one of its arrays anew would
 change what was recorded before; NumPy refuses that at the line that writes.  An array is locked
-with the array that it is a view of, and both are as they were when the last lock is gone.
+with the array that owns its memory, and both are as they were when the last lock is gone.  NumPy
+makes a view writable again if the owner is; a view that the user takes of a locked array is
+read-only, as those of all read-only arrays are, and stays so: nobody has a list of them.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,26 +30,29 @@ class _Locked:
         self.count = 0
         self.writable: list[_NumpyArray] = []
 
-    def lock(self, array: _NumpyArray) -> None:
-        """Lock one more of them, if it is not and can be unlocked."""
-        if array.flags.writeable and _owns(array):
-            array.flags.writeable = False
-            self.writable.append(array)
+    def lock(self, owner: _NumpyArray, array: _NumpyArray) -> None:
+        """Lock the owner and an array if they are not, and can be unlocked.
+
+        Not where the owner is read-only, or is memory of others that NumPy was lent, such as the
+        results of kernels: what is read of them is compared.
+        """
+        for each in (owner, array):
+            if each.flags.writeable and (each.base is None or self.writable):
+                each.flags.writeable = False
+                self.writable.append(each)
 
     def unlock(self) -> None:
         """Let all of them be as they were; the owner, which views follow, is the first."""
-        for array in self.writable:
-            array.flags.writeable = True
+        with ExitStack() as stack:  # goes on after errors
+            for array in reversed(self.writable):
+                stack.callback(array.setflags, write=True)
 
 
-def _owns(array: _NumpyArray) -> bool:
-    """Whether the memory is NumPy's own; only that may be made writable again.
-
-    The results of kernels have memory that is lent; they are compared when they are read.
-    """
+def _owner(array: _NumpyArray) -> _NumpyArray:
+    """Return the array that an array is a view of, itself if it is none."""
     while isinstance(array.base, np.ndarray):
         array = array.base
-    return array.base is None
+    return array
 
 
 class Locks:
@@ -62,12 +68,10 @@ class Locks:
 
     def add(self, array: _NumpyArray) -> None:
         """Lock an array."""
-        base = array.base
-        owner = base if isinstance(base, np.ndarray) else array
+        owner = _owner(array)
         with _mutex:
             locked = _LOCKED.setdefault(id(owner), _Locked())
-            locked.lock(owner)
-            locked.lock(array)
+            locked.lock(owner, array)
             locked.count += 1
             self._owners.append(owner)
 
@@ -75,14 +79,13 @@ class Locks:
         """Unlock what nobody else has locked."""
         if not self._owners:
             return
-        with _mutex:
+        with _mutex, ExitStack() as stack:
             for owner in self._owners:
                 locked = _LOCKED[id(owner)]
                 locked.count -= 1
                 if not locked.count:
-                    del _LOCKED[id(owner)]
-                    locked.unlock()
-        self._owners.clear()
+                    stack.callback(_LOCKED.pop(id(owner)).unlock)
+            self._owners.clear()
 
 
 _LOCKED: dict[int, _Locked] = {}

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from mixad.backends.arrays import Array, Library, as_array, library_of
 from mixad.errors import TracerError
+from mixad.kernel.spec import Part
 from mixad.tape.buffer import Buffer, buffer_of, copied
 from mixad.tape.cell import Cell, Kind, Pending
 from mixad.tape.making import make
@@ -31,16 +32,29 @@ from mixad.tape.tracer import (
 )
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
-           "RuleNode",
-           "Shaped", "apply_rule", "common_library", "library_beside", "shape_of_view"]  # fmt: skip
+           "RuleNode", "Shaped", "added", "apply_rule", "common_library", "library_beside",
+           "shape_of_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
 broadcasts to the value's shape elsewhere."""
 
 
+def added(first: Any, second: Any) -> Any:
+    """Return the sum of two cotangents, arrays or tracers.
+
+    A tracer comes first: not every library leaves ``array + tracer`` to the tracer.
+    """
+    return second + first if isinstance(second, Tracer) else first + second
+
+
 class Node(Protocol):
     """What is recorded of one operation."""
+
+    @property
+    def name(self) -> str:
+        """What was done, for people."""
+        ...
 
     @property
     def parents(self) -> tuple[Origin | None, ...]:
@@ -97,6 +111,7 @@ class InputNode:
     """
 
     __slots__ = ("level", "parents")
+    name = "input"
     results: Sequence[Result] = ()  # not asked for: its cotangent is handed on as it is
     fresh = False
     structure = None
@@ -111,13 +126,22 @@ class InputNode:
 
 
 class ConstantNode:
-    """Nothing was done: a value that a transform around may ask for, with derivative zero."""
+    """Nothing was done: a value that a transform around may ask for, with derivative zero.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    *results : Result
+        What it is, to be shown.
+    """
+
+    __slots__ = ("results",)
+    name = "constant"
     parents: tuple[Origin | None, ...] = ()
-    results: Sequence[Result] = ()
     fresh = False
     structure = None
+
+    def __init__(self, *results: Result) -> None:
+        self.results = results
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents of no parents."""
@@ -134,8 +158,10 @@ class Rule:
         For messages.
     evaluate : callable
         ``(xp, *arrays, **static)``: the value, by the base library.
-    cotangents : tuple of callable
+    cotangents : tuple of callable, or callable
         One for each argument: ``(g, *arguments, **static)``, with ``g`` of the output's shape.
+        Of a rule with any number of arguments, one for all of them: ``(g, wanted, *arguments,
+        **static)``, which returns one for each that is ``wanted`` and None for the others.
     reads : tuple of (tuple of int)
         For each of ``cotangents``, the arguments whose elements it reads; it gets a `Shaped` for
         the others.  Empty if none reads any.
@@ -156,11 +182,14 @@ class Rule:
     is_part : bool
         Whether it may be a small part of the argument: then it is copied out of an array that is
         still being written to.
+    part : callable, optional
+        Of a rule with one argument, for values that are elements of it: ``(own, **static)``, with
+        the shape of the argument, is the box that the value is; None if it is no box.
     """
 
     name: str
     evaluate: Callable[..., Array]
-    cotangents: tuple[Callable[..., Any], ...]
+    cotangents: tuple[Callable[..., Any], ...] | Callable[..., Cotangents]
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
     linear: Literal["each", "all"] | None = None
@@ -168,6 +197,7 @@ class Rule:
     shape: Callable[..., tuple[int, ...]] | None = None
     is_view: bool = False
     is_part: bool = False
+    part: Callable[..., Part | None] | None = None
 
     def waits_for(self, arguments: Sequence[Any]) -> bool:
         """Whether the value for some arguments is made when someone asks for it."""
@@ -193,8 +223,7 @@ class Rule:
         return f"argument {index} of {self.name}"
 
 
-@dataclass(frozen=True)
-class Shaped:
+class Shaped(NamedTuple):
     """What is kept of an argument whose elements are not needed any more."""
 
     shape: tuple[int, ...]
@@ -224,7 +253,7 @@ class RuleNode:
     """
 
     __slots__ = ("_cell", "_levels", "_source", "arguments", "fresh", "parents", "results", "rule",
-                 "static", "structure")  # fmt: skip
+                 "static")  # fmt: skip
 
     def __init__(
         self,
@@ -234,13 +263,29 @@ class RuleNode:
         parents: tuple[Origin | None, ...],
         result: Result,
     ) -> None:
-        self.rule = self.structure = rule
+        self.rule = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
         self.results = (result,)
         self.fresh = rule.fresh
         self._source: Cell | None = None  # what a pending value is made of
+
+    @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
+
+    @property
+    def structure(self) -> object:
+        """What tells how it is pulled back: the rule and, for a part of the argument, which."""
+        return self.rule if self.rule.part is None else (self.rule, self.part())
+
+    def part(self) -> Part | None:
+        """Return the box of the argument that the value is; None if it is none."""
+        if self.rule.part is None:
+            return None
+        return self.rule.part(tuple(self.arguments[0].shape), **self.static)
 
     def wait(self, source: Cell, levels: frozenset[Level]) -> Cell:
         """Return the cell of a value that is made when someone asks for it."""
@@ -277,10 +322,14 @@ class RuleNode:
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Apply the rule's formula for each parent that depends on the level."""
+        g, rules = cotangents[0], self.rule.cotangents
+        wanted = [_carries(parent, level) for parent in self.parents]
         arguments = tuple(stripped(a, level) for a in self.arguments)
+        if callable(rules):
+            return rules(g, wanted, *arguments, **self.static)
         return [
-            cotangent(cotangents[0], *arguments, **self.static) if _carries(parent, level) else None
-            for cotangent, parent in zip(self.rule.cotangents, self.parents, strict=True)
+            rule(g, *arguments, **self.static) if is_wanted else None
+            for rule, is_wanted in zip(rules, wanted, strict=True)
         ]
 
 
@@ -308,11 +357,11 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     value = rule.value(library, arguments, static)
     if not tracers:
         return value
-    parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
-    read = {i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads}
+    parents = tuple([a.origin if isinstance(a, Tracer) else None for a in arguments])
+    read = [i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads]
     levels = levels_of(tracers)
     held = tuple(
-        kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)
+        [kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)]
     )
     cell = Cell.of(value, check_mode(levels))
     node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
@@ -347,14 +396,15 @@ def library_beside(value: Any) -> Library:
 
 def common_library(what: str, arguments: Sequence[Any]) -> Library:
     """Return the one library that all arrays among the arguments belong to."""
-    libraries = [library_beside(a) for a in arguments]
-    for library in libraries:
-        if library is not libraries[0]:
+    first = library_beside(arguments[0])
+    for argument in arguments[1:]:
+        library = library_beside(argument)
+        if library is not first:
             raise TracerError(
-                f"{what} mixes arrays of {libraries[0].name} and of {library.name}: convert one of "
+                f"{what} mixes arrays of {first.name} and of {library.name}: convert one of "
                 "them before the function that is differentiated"
             )
-    return libraries[0]
+    return first
 
 
 def _shaped(argument: Any) -> Shaped:

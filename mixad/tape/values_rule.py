@@ -90,6 +90,11 @@ class ValuesNode:
         self.levels = levels
         self.tracer_type = tracer_type
 
+    @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
+
     def traced(self, output: int) -> Tracer:
         """Return a value as a tracer."""
         return self.tracer_type(self.cells[output], Origin(self, output, self.levels))

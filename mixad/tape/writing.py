@@ -73,6 +73,11 @@ class WriteNode:
         self.parents = parents
         self.results = (result,)
 
+    @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
+
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents of the old array and the value; what is given stays as it is."""
         return self.pull_owned(owned(cotangents[0], self.results[0]), level)

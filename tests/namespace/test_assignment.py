@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import math
 import operator
 import time
 from typing import Any
@@ -160,6 +161,38 @@ def _written_to_itself(xp: Any, x: Any, v: Any) -> Any:
     return y
 
 
+@mixad.broadcast(placement="forward")
+def _product(a: float, b: float) -> float:
+    return a * b
+
+
+def _factors_of_stored_partials(xp: Any, x: Any, v: Any) -> Any:
+    y = x * 1.0
+    first = _product(y, v)
+    y[0, ...] = v + 1.0
+    second = _product(y, y)
+    y += v
+    return first, second, y
+
+
+@mixad.broadcast
+def _dear_and_product(a: float, b: float) -> tuple[float, float]:
+    z = a
+    for _ in range(12):
+        z = z - (z - 0.5 * math.sin(z) - a) / (1.0 - 0.5 * math.cos(z))
+    return z, a * b
+
+
+def _factors_after_values(xp: Any, x: Any, v: Any) -> Any:
+    """Write to what partials are that were stored because a value was asked for."""
+    y, u = x * 1.0, v * x[2, ...]
+    dear, product = _dear_and_product(y, u)
+    assert bool(xp.all(product == product))
+    y[1, ...] = v
+    u *= 3.0
+    return dear, product, y * u
+
+
 PROGRAMS = [
     _recurrence,
     _read_before_and_after,
@@ -169,6 +202,8 @@ PROGRAMS = [
     _masked,
     _into_constants,
     _written_to_itself,
+    _factors_of_stored_partials,
+    _factors_after_values,
 ]
 
 
@@ -221,6 +256,62 @@ def test_transforms_inside_each_other() -> None:
     steps = 1e-6 * np.eye(3)
     want = [(by_hand(x + s) - by_hand(x - s)) / 2e-6 for s in steps]
     np.testing.assert_allclose(mixad.grad(outer)(x), want, rtol=1e-8)
+
+
+@pytest.mark.parametrize("xp", [np, array_api_strict])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_a_sum_is_an_array_of_its_own(xp: Any, shape: tuple[int, ...]) -> None:
+    """Also that over no axes, whose elements are those of the array."""
+
+    def loss(x: Any) -> Any:
+        for total in (x.sum(), xp.sum(x, axis=()), xp.sum(x, keepdims=True)):
+            total[...] = 7.0
+        return xp.sum(x * x)
+
+    if xp is array_api_strict:
+        xp = mixad.namespace_of(xp)
+    value, gradient = mixad.value_and_grad(loss)(xp.asarray(np.full(shape, 3.0)))
+    assert float(value) == 9.0 * math.prod(shape)
+    np.testing.assert_array_equal(np.asarray(gradient), np.full(shape, 6.0))
+
+
+def test_cotangents_of_sums_and_of_parts_of_what_was_written() -> None:
+    """Those of the sums have one row, for all rows, to which that of a part must not be added."""
+    one, other = (mixad.broadcast(lambda x: x, chunk=chunk) for chunk in (1, 2))  # do not fuse
+    weights = np.arange(1.0, 4.0)
+
+    def loss(x: Any) -> Any:
+        y = x * 1.0
+        y[1, 0] = 5.0
+        sums = [f(y).sum(axis=0, keepdims=True) for f in (one, other)]
+        return sum((s * weights).sum() for s in sums) + (y[0] * weights).sum()
+
+    found = mixad.grad(loss)(np.ones((2, 3)))
+    np.testing.assert_array_equal(found, [[3.0, 6.0, 9.0], [0.0, 4.0, 6.0]])
+
+
+def test_gradients_inside_a_transform_are_written_to_one_by_one() -> None:
+    """Equal cotangents of several inputs, and the cotangent given, are values of their own."""
+    matrix = np.arange(6.0).reshape(3, 2)
+
+    def of_two_inputs(x: Any, y: Any) -> Any:
+        gx, gy = mixad.grad(lambda a, b: (((a + b) @ matrix) ** 2).sum(), (0, 1))(x, y)
+        gx *= 2.0
+        return (gx * gx).sum() + (gy * gy).sum()
+
+    def of_a_cotangent(g: Any, x: Any) -> Any:
+        _, pullback = mixad.vjp(lambda x: x + 2.0, x)
+        (found,) = pullback(g)
+        found[0] = 100.0
+        return (g * g).sum() + (found * x).sum()
+
+    x, y = np.asarray([[1.0, -2.0, 0.5]]), np.asarray([[0.25, 1.0, 3.0]])
+    for f in (of_two_inputs, of_a_cotangent):
+        value, (dx, _) = mixad.value_and_grad(f, (0, 1))(x, y)
+        assert value == pytest.approx(f(x, y), rel=1e-14)
+        for at, step in enumerate(1e-6 * np.eye(3)):
+            slope = (f(x + step, y) - f(x - step, y)) / 2e-6
+            assert dx[0, at] == pytest.approx(slope, rel=1e-8)
 
 
 def test_arguments_of_the_caller_stay_as_they_are() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import mixad
 from mixad.errors import MixadError, TracerError
+from mixad.tape.constant import is_traced
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 X = np.asarray([0.5, -1.5, 2.0])
@@ -59,7 +60,7 @@ def inside(use: Any, x: Any = X) -> Any:
 def test_what_looks_at_values_sees_those_of_the_array(use: Any) -> None:
     found = inside(use)
     assert found == use(X)
-    assert not hasattr(found, "cell")
+    assert not is_traced(found)
 
 
 @pytest.mark.parametrize("use", [max, min, sum, lambda x: sorted(x)[1], lambda x: x[0] and x[1]])
@@ -102,7 +103,6 @@ def test_size_of_a_tensor_is_a_method() -> None:
 
 INSTEAD = {
     "t": "x.T",
-    "ravel": "x.reshape(-1)",
     "flatten": "x.reshape(-1)",
     "dim": "x.ndim",
     "ndimension": "x.ndim",
@@ -157,8 +157,6 @@ def test_equal_to_what_is_no_number_is_what_the_library_says() -> None:
         (lambda x: x < None, TypeError, "not supported"),
         (lambda x: x + "text", TypeError, "unsupported operand"),
         (lambda x: x + None, TypeError, "unsupported operand"),
-        (lambda x: x * 1j, TypeError, "complex number 1j"),
-        (lambda x: 1j + x, TypeError, "complex number 1j"),
         (lambda x: x * [1.0, 2.0, x[0]], TypeError, "conversion to a NumPy array"),
         (lambda x: x * [None, 2.0, 3.0], TypeError, "dtype object"),
         (lambda x: round(x[0], 2), TypeError, r"round\(\) to digits"),

@@ -87,6 +87,47 @@ def test_what_was_read_only_stays_so() -> None:
     assert not a.flags.writeable
 
 
+def test_a_writable_view_of_a_read_only_array() -> None:
+    """NumPy would not make it writable again: it is watched, not locked, and nothing else is."""
+    base, other = np.ones(1000), np.ones(1000)
+    view = base[:]
+    base.flags.writeable = False
+    np.testing.assert_array_equal(mixad.grad(lambda x: (x * view * other).sum())(X), np.ones(1000))
+    assert (base.flags.writeable, view.flags.writeable, other.flags.writeable) == (0, 1, 1)
+
+    def f(x: Any) -> Any:
+        y = x * view
+        view[:] = 5.0
+        return y.sum()
+
+    with pytest.raises(TracerError, match="changed in place"):
+        mixad.grad(f)(X)
+
+
+class Subclass(np.ndarray[Any, Any]):
+    pass
+
+
+def test_views_of_views_of_another_class() -> None:
+    """Whose base is a view, not the array that owns the memory."""
+    owner = np.ones(1000)
+    view = np.asarray(owner.view(Subclass)[:])[:]
+    assert view.base is not owner
+
+    def f(x: Any) -> Any:
+        inner = mixad.grad(lambda y: (y * view).sum())(X)
+        assert view.flags.writeable  # that was of the inner transform
+        y = x * owner
+        assert not owner.flags.writeable
+        mixad.grad(lambda y: (y * view).sum())(X)
+        assert not owner.flags.writeable
+        return y.sum() + inner.sum()
+
+    mixad.grad(f)(X)
+    assert owner.flags.writeable
+    assert view.flags.writeable
+
+
 def test_the_outermost_transform_holds_the_lock() -> None:
     a = np.ones(1000)
 

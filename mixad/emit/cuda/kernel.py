@@ -3,8 +3,9 @@
 A tile is a run of rows times `BLOCK` elements of the innermost axis, as on the CPU
 (`mixad.kernel.tiling`).  The threads of a block stand in a grid of ``blockDim.x`` along the row and
 ``blockDim.y`` rows; each has `Dialect.vector` neighbours of a row at a time, which it loads and
-stores together.  Every pass is a function of its own: in one function the compiler keeps what all
-of them need in registers.
+stores together.  A function's one argument is the block of words that kernels on the CPU read
+(`mixad.kernel.arguments`) and, after it, the number of tiles.  Every pass is a function of its own:
+in one function the compiler keeps what all of them need in registers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from mixad.emit.cuda.body import Array, Body
 from mixad.emit.cuda.instructions import PRELUDE
 from mixad.emit.cuda.sums import THREADS, accumulator, block_sums
 from mixad.emit.cuda.text import Text, c_type
+from mixad.errors import BackendError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 from mixad.kernel.tiling import BLOCK, combine_of
@@ -60,13 +62,19 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     -------
     str
         The same text for equal specs and dialects, up to comments.
+
+    Raises
+    ------
+    BackendError
+        If an array has floats of 16 bits, which are not spelled yet.
     """
+    _check_stored(spec)
     text = Text()
     text.paste(PRELUDE)
     summed = {accumulator(o.type): None for o in spec.outputs if any(o.reduced)}
     for type in summed:
         text.paste(block_sums(type))
-    text.add(f"struct Arguments {{ long long word[{ArgumentBlock(spec).words}]; }};")
+    text.add(f"struct Arguments {{ long long word[{ArgumentBlock(spec).words + 1}]; }};")
     text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
     for type in _packed(spec):
         t, bytes_ = c_type(type), type.itemsize * dialect.vector
@@ -74,6 +82,15 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     for k, entry in enumerate(entries(spec)):
         _Pass(spec, k, dialect, text).emit(entry)
     return "\n".join([*text.lines, ""])
+
+
+def _check_stored(spec: KernelSpec) -> None:
+    arrays = [o for o in (*spec.operands, *spec.outputs) if o is not None]
+    narrow = next((o.type for o in arrays if o.type.is_narrow), None)
+    if narrow is not None:
+        raise BackendError(
+            f"CUDA kernels do not load or store {narrow.dtype_name} yet: convert to float32"
+        )
 
 
 def _packed(spec: KernelSpec) -> list[ScalarType]:
@@ -98,14 +115,10 @@ class _Pass:
 
     def emit(self, entry: str) -> None:
         """Emit the whole function."""
-        head = (
-            f'extern "C" __global__ void __launch_bounds__({THREADS}) {entry}'
-            "(const Arguments a, index_t tiles)"
-        )
-        with (
-            self.text.braces(head),
-            self.text.braces("for (index_t tile = blockIdx.x; tile < tiles; tile += gridDim.x)"),
-        ):
+        head = f'extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments a)'
+        tiles = f"(index_t){self.word(self.block.words)}"
+        turns = f"for (index_t tile = blockIdx.x; tile < {tiles}; tile += gridDim.x)"
+        with self.text.braces(head), self.text.braces(turns):
             self.tile()
 
     # -- arguments -------------------------------------------------------------------------------

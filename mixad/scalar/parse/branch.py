@@ -8,6 +8,7 @@ from functools import partial
 
 from mixad.errors import KernelError
 from mixad.scalar.build import Draft
+from mixad.scalar.evaluate import constant
 from mixad.scalar.ir import Atom, Const, Line, Load, While, walk_statements
 from mixad.scalar.parse.analysis import exits_always, may_exit
 from mixad.scalar.parse.frame import Frame, State, is_false
@@ -231,6 +232,6 @@ def _pair(cond: Atom, a: Atom | None, b: Atom | None, start: int) -> tuple[Atom,
     assert known is not None
     if a is None or b is None:
         visible = isinstance(known, Const) or known.id < start
-        filler = known if visible else Const(known.type.dtype.type(0).item(), known.type)
+        filler = known if visible else constant(0, known.type)
         return (filler if a is None else a), (filler if b is None else b)
     return (Const(True, BOOL) if a == cond else a), (Const(False, BOOL) if b == cond else b)

@@ -202,7 +202,7 @@ class Frame:
 
     def convert(self, scalar: Scalar, to: Typed) -> Scalar:
         """Return a number in another type."""
-        return Scalar(self.builder.convert(scalar.atom, to.type), to.weak)
+        return Scalar(self.builder.cast(scalar.atom, to.type), to.weak)
 
     def adopt(self, scalar: Scalar, type_: ScalarType, node: Located) -> Atom:
         """Return a number in the type that it takes beside others.
@@ -215,7 +215,7 @@ class Frame:
                 self.walk.adopted.setdefault((atom, type_), self.info.text.locate(node))
             elif not fits(int(atom.value), type_):
                 raise overflow(self.info.text.locate(node), int(atom.value), type_)
-        return self.builder.convert(atom, type_)
+        return self.builder.cast(atom, type_)
 
     def formula(self, result: Atom, formula: Formula, node: Located) -> None:
         """Note how a Python integer is computed: where it is known at every call, it must fit."""

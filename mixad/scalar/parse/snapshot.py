@@ -34,7 +34,7 @@ from mixad.scalar.parse.info import (
 from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.uncallable import wrapping
-from mixad.scalar.types import ALL_TYPES
+from mixad.scalar.types import BF16, STORED_TYPES
 
 __all__ = [
     "Address",
@@ -54,7 +54,7 @@ Address = tuple[int, ...]
 
 _SCALARS: dict[type, tuple[str, Argument]] = {
     **{kind: (f"Python {kind.__name__}", a) for kind, a in PYTHON_SCALARS.items()},
-    **{t.dtype.type: (t.name, Argument(t, kind="uniform")) for t in ALL_TYPES},
+    **{t.dtype.type: (t.name, Argument(t, kind="uniform")) for t in STORED_TYPES if t != BF16},
 }
 """For each type of scalars, what stands for it in keys, and what the parser is told."""
 _NUMBERS = (bool, int, float, np.generic)

@@ -1,0 +1,341 @@
+"""The array object of constants: what its library computes, at once."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends import arrays
+from mixad.backends.arrays import Array
+from mixad.namespace.array import ArrayTracer
+from mixad.namespace.assignment import replace, setitem
+from mixad.namespace.indexing import basic_key, is_selection
+from mixad.tape.cell import Cell
+from mixad.tape.constant import (
+    ConstantCell,
+    constant,
+    constant_class,
+    constants,
+    derived,
+    is_traced,
+    unwrapped,
+)
+from mixad.tape.memory import retire_others, share
+from mixad.tape.tracer import Tracer, looked_at, plain
+
+__all__ = ["Constant"]
+
+_Method = Callable[[Any, Any], Any]
+
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+"""Comparisons with the sides exchanged."""
+
+
+def _unary(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda self: constants(compute(plain(self)))
+
+
+def _binary(compute: _Method) -> _Method:
+    """Let the library compute; beside what is traced, that, since not every library asks it to."""
+    name = compute.__name__
+    mirrored = f"__{_MIRRORED.get(name, 'r' + name)}__"
+
+    def method(self: Any, other: Any) -> Any:
+        if is_traced(other) and hasattr(ArrayTracer, mirrored):
+            return getattr(ArrayTracer, mirrored)(other, unwrapped(self))
+        return constants(compute(plain(self), plain(other)))
+
+    return method
+
+
+def _reflected(compute: _Method) -> _Method:
+    def method(self: Any, other: Any) -> Any:
+        if is_traced(other):
+            return compute(other, unwrapped(self))
+        return constants(compute(plain(other), plain(self)))
+
+    return method
+
+
+def _in_place(symbol: str, compute: _Method, change: _Method) -> _Method:
+    """Change the array, as its library does; what is traced makes the constant a traced array.
+
+    Of NumPy, numbers are bound anew then: other names keep the number they stand for.
+    """
+
+    def method(self: Any, other: Any) -> Any:
+        if not is_traced(other):
+            array = _own_array(self)
+            changed = change(array, plain(other))
+            return self if changed is array else constant(changed)
+        result = compute(self, other)
+        if not self.ndim and self.cell.library is arrays.NUMPY:
+            return result
+        return _followed(replace(self, symbol, result))
+
+    return method
+
+
+def _own_array(x: Tracer) -> Array:
+    """Return the array of a constant to write to: a copy if something has recorded the array."""
+    array = plain(x)
+    if x.cell.is_lent:  # type: ignore[attr-defined]  # of constants only
+        array = x.cell.library.xp.asarray(array, copy=True)
+        x.cell = ConstantCell(array)
+        retire_others(x)
+    return array
+
+
+def _followed(x: Tracer) -> Tracer:
+    """Let a constant that stands for a traced value by now be an ordinary traced array."""
+    x.__class__ = ArrayTracer
+    return x
+
+
+@constant_class
+class Constant(ArrayTracer):
+    """An array that no transform follows, in the namespace of those that one does.
+
+    It has the operators, methods and attributes of its library's arrays, and changes in place as
+    they do; results are constants, too.  Beside what is traced it is an array.  Where something
+    traced is written to it, it becomes traced: other arrays of its memory keep what they had, and
+    its views are not used any more (see `mixad.tape.memory`).
+    """
+
+    __slots__ = ()
+
+    __add__, __radd__ = _binary(operator.add), _reflected(operator.add)
+    __sub__, __rsub__ = _binary(operator.sub), _reflected(operator.sub)
+    __mul__, __rmul__ = _binary(operator.mul), _reflected(operator.mul)
+    __truediv__, __rtruediv__ = _binary(operator.truediv), _reflected(operator.truediv)
+    __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _reflected(operator.floordiv)
+    __mod__, __rmod__ = _binary(operator.mod), _reflected(operator.mod)
+    __pow__, __rpow__ = _binary(operator.pow), _reflected(operator.pow)
+    __matmul__, __rmatmul__ = _binary(operator.matmul), _reflected(operator.matmul)
+    __and__, __rand__ = _binary(operator.and_), _reflected(operator.and_)
+    __or__, __ror__ = _binary(operator.or_), _reflected(operator.or_)
+    __xor__, __rxor__ = _binary(operator.xor), _reflected(operator.xor)
+    __lshift__, __rlshift__ = _binary(operator.lshift), _reflected(operator.lshift)
+    __rshift__, __rrshift__ = _binary(operator.rshift), _reflected(operator.rshift)
+
+    __iadd__ = _in_place("+", operator.add, operator.iadd)
+    __isub__ = _in_place("-", operator.sub, operator.isub)
+    __imul__ = _in_place("*", operator.mul, operator.imul)
+    __itruediv__ = _in_place("/", operator.truediv, operator.itruediv)
+    __ifloordiv__ = _in_place("//", operator.floordiv, operator.ifloordiv)
+    __imod__ = _in_place("%", operator.mod, operator.imod)
+    __ipow__ = _in_place("**", operator.pow, operator.ipow)
+    __imatmul__ = _in_place("@", operator.matmul, operator.imatmul)
+    __iand__ = _in_place("&", operator.and_, operator.iand)
+    __ior__ = _in_place("|", operator.or_, operator.ior)
+    __ixor__ = _in_place("^", operator.xor, operator.ixor)
+    __ilshift__ = _in_place("<<", operator.lshift, operator.ilshift)
+    __irshift__ = _in_place(">>", operator.rshift, operator.irshift)
+
+    __lt__, __le__ = _binary(operator.lt), _binary(operator.le)
+    __gt__, __ge__ = _binary(operator.gt), _binary(operator.ge)
+    __eq__, __ne__ = _binary(operator.eq), _binary(operator.ne)
+    __hash__ = None
+
+    __neg__, __abs__ = _unary(operator.neg), _unary(operator.abs)
+    __invert__ = _unary(operator.invert)
+    __pos__, __copy__ = _unary(operator.pos), _unary(copy.copy)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
+    def __getitem__(self, key: Any) -> Any:
+        part = derived(plain(self)[_plain(key)], [self])
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(map(is_selection, map(plain, keys))):
+            return part
+        return share(part, self, tuple(map(basic_key, keys)))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not any(map(is_traced, pytree.leaves(value))):
+            _own_array(self)[_plain(key)] = _plain(value)
+            return
+        written = ArrayTracer(Cell.of(self.cell.array, "off"), self.origin)  # perhaps written back
+        setitem(written, _plain(key), value)
+        self.cell, self.origin = written.cell, written.origin
+        if self.origin.levels:
+            _followed(self)
+        else:  # of whole numbers: nothing is differentiated
+            self.cell = ConstantCell(plain(self))
+        retire_others(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what arrays of the library have; of methods, results are constants."""
+        if name.startswith("__"):
+            raise AttributeError(f"a constant has no attribute {name!r}", name=name, obj=self)
+        array = plain(self)
+        if hasattr(array, name) and not callable(getattr(array, name)):
+            return derived(getattr(array, name), [self])
+        if not hasattr(array, name) and not self._spelling.has_method(name):
+            raise AttributeError(f"{type(array)} has no attribute {name!r}", name=name, obj=self)
+        return _method(self, name)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        if _has_traced(operands):
+            return super().__array_ufunc__(ufunc, method, *_unwrapped(operands), **options)
+        return constants(getattr(ufunc, method)(*_plain(operands), **_plain(options)))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if _has_traced((args, kwargs)):
+            return super().__array_function__(function, types, _unwrapped(args), _unwrapped(kwargs))
+        return derived(function(*_plain(args), **_plain(kwargs)), pytree.leaves(args))
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if _has_traced((args, kwargs)):
+            return super().__torch_function__(function, types, _unwrapped(args), _unwrapped(kwargs))
+        return derived(function(*_plain(args), **_plain(kwargs)), pytree.leaves(args))
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the elements, which may be one that kernels do not compute in."""
+        return plain(self).dtype
+
+    @property
+    def size(self) -> Any:
+        """What arrays of the library have."""
+        return plain(self).size
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return derived(plain(self).real, [self])
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        return derived(plain(self).imag, [self])
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        """The array with its axes in reverse order."""
+        return derived(plain(self).T, [self])
+
+    @property
+    def mT(self) -> Any:  # noqa: N802
+        """The array with its last two axes exchanged."""
+        return self.__array_namespace__().matrix_transpose(self)
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        """Return the elements in another shape."""
+        return _called(self, "reshape", shape, options)
+
+    def sum(self, *args: Any, **options: Any) -> Any:
+        """Return the sum over axes."""
+        return _called(self, "sum", args, options)
+
+    def mean(self, *args: Any, **options: Any) -> Any:
+        """Return the arithmetic mean over axes."""
+        return _called(self, "mean", args, options)
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
+        """Return the elements as another dtype."""
+        return _called(self, "astype", (dtype, *args), options)
+
+    def item(self) -> Any:
+        """Return the number in an array of one element."""
+        return plain(self).item()
+
+    def tolist(self) -> Any:
+        """Return the elements in nested lists."""
+        return plain(self).tolist()
+
+    def __repr__(self) -> str:
+        return f"Constant({plain(self)!r})"
+
+    def __str__(self) -> str:
+        return str(plain(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(plain(self), spec)
+
+    def __index__(self) -> int:
+        return operator.index(looked_at(self, "an index made"))
+
+    def __float__(self) -> float:
+        return float(looked_at(self, "float()"))
+
+    def __complex__(self) -> complex:
+        return complex(looked_at(self, "complex()"))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(float(looked_at(self, "round()")), digits)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(looked_at(self, "conversion to a NumPy array"), dtype, copy=copy)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device,
+                   "copy": copy}  # fmt: skip
+        return plain(self).__dlpack__(**{k: v for k, v in options.items() if v is not None})
+
+    def __dlpack_device__(self) -> Any:
+        return plain(self).__dlpack_device__()
+
+    def to_dask_array(self) -> Any:
+        """Return the array as one of Dask, which asks for it."""
+        return sys.modules["dask.array"].asanyarray(plain(self))
+
+    def __dask_tokenize__(self) -> Any:
+        return sys.modules["dask"].base.normalize_token(plain(self))
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return constant(copy.deepcopy(plain(self), memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return constant, (plain(self),)
+
+
+def _plain(tree: Any) -> Any:
+    return pytree.tree_map(plain, tree)
+
+
+def _unwrapped(tree: Any) -> Any:
+    return pytree.tree_map(unwrapped, tree)
+
+
+def _has_traced(tree: Any) -> bool:
+    return any(map(is_traced, pytree.leaves(tree)))
+
+
+def _method(x: Constant, name: str) -> Callable[..., Any]:
+    """Return a method of arrays of the library, with its signature, that gives constants."""
+
+    def method(*args: Any, **options: Any) -> Any:
+        return _called(x, name, args, options)
+
+    own = getattr(plain(x), name, None)
+    return method if own is None else functools.wraps(own)(method)
+
+
+def _called(x: Constant, name: str, args: Any, options: Any) -> Any:
+    """Return what a method gives, that of tracers where arrays of the library have none."""
+    method = getattr(plain(x), name, None)
+    if method is None:
+        return constants(x._spelling.call_method(name, (plain(x), *_plain(args)), _plain(options)))
+    return derived(method(*_plain(args), **_plain(options)), [x])

@@ -1,0 +1,226 @@
+"""Special functions that SciPy computes and that are differentiated here: a table of derivatives.
+
+What `mixad.special` has is compiled; of the others SciPy makes the values, of NumPy arrays.  Their
+derivatives are formulas in the grammar of the op table's, with functions of both kinds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import NUMPY
+from mixad.errors import TracerError
+from mixad.namespace.data_types import of_one_type
+from mixad.namespace.elementwise import elementwise
+from mixad.namespace.joining import broadcast_arrays
+from mixad.namespace.special import SPECIAL
+from mixad.namespace.spelling import Function, OfOperands
+from mixad.scalar.expression import Call, Name, Number, expression
+from mixad.scalar.ops import BY_NAME
+from mixad.tape.node import library_beside
+from mixad.tape.tracer import Tracer, plain
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
+
+__all__ = ["SCIPY"]
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """What is known of a function of SciPy's.
+
+    Attributes
+    ----------
+    parameters : tuple of str
+        As SciPy names them.
+    partials : tuple of (str or None)
+        One for each parameter, an expression of the parameters and of ``out``, the value; None for
+        what is refused.
+    """
+
+    parameters: tuple[str, ...]
+    partials: tuple[str | None, ...]
+
+
+def _known(parameters: str, *partials: str | None) -> Derivatives:
+    return Derivatives(tuple(parameters.split()), partials)
+
+
+_DEGREE = math.radians(1)
+_ROOT_TWO_PI = math.sqrt(2 * math.pi)
+_HALF_ROOT_PI = 0.5 * math.sqrt(math.pi)
+
+_CHI2 = "0.5 * exp(xlogy(0.5 * v - 1, 0.5 * {x}) - 0.5 * {x} - gammaln(0.5 * v))"
+_GAMMA = "exp(xlogy(a - 1, {x}) - {x} - gammaln(a))"
+_BETA = "exp(xlogy(a - 1, {x}) + xlog1py(b - 1, -{x}) - betaln(a, b))"
+_STUDENT = (
+    "exp(-betaln(0.5, 0.5 * df) - 0.5 * log(df) - 0.5 * (df + 1) * log1p({x} * {x} / df))"
+)  # fmt: skip
+_FISHER = (
+    "exp(0.5 * dfn * log(dfn / dfd) + xlogy(0.5 * dfn - 1, {x})"
+    " - 0.5 * (dfn + dfd) * log1p(dfn * {x} / dfd) - betaln(0.5 * dfn, 0.5 * dfd))"
+)
+"""Densities of distributions, at the point {x}."""
+
+
+def _distribution(parameters: str, density: str, *, sign: str = "") -> Derivatives:
+    """Return those of a distribution function, or of what it lacks to 1, in its last parameter."""
+    *others, x = parameters.split()
+    return _known(parameters, *[None] * len(others), sign + density.format(x=x))
+
+
+def _quantile(parameters: str, density: str, *, sign: str = "") -> Derivatives:
+    """Return those of the inverse of a distribution function, in its last parameter."""
+    nothing = [None] * (len(parameters.split()) - 1)
+    return _known(parameters, *nothing, f"{sign}1 / ({density.format(x='out')})")
+
+
+DERIVATIVES: Mapping[str, Derivatives] = {
+    "beta": _known("a b", "out * (digamma(a) - digamma(a + b))",
+                   "out * (digamma(b) - digamma(a + b))"),
+    "betainc": _distribution("a b x", _BETA),
+    "betaincc": _distribution("a b x", _BETA, sign="-"),
+    "betaincinv": _quantile("a b y", _BETA),
+    "betaln": _known("a b", "digamma(a) - digamma(a + b)", "digamma(b) - digamma(a + b)"),
+    "boxcox": _known("x lmbda", "pow(x, lmbda - 1)", None),
+    "boxcox1p": _known("x lmbda", "pow(1 + x, lmbda - 1)", None),
+    "chdtr": _distribution("v x", _CHI2),
+    "chdtrc": _distribution("v x", _CHI2, sign="-"),
+    "chdtri": _quantile("v p", _CHI2, sign="-"),
+    "cosdg": _known("x", f"-{_DEGREE} * sindg(x)"),
+    "cotdg": _known("x", f"-{_DEGREE} * (1 + out * out)"),
+    "erfcinv": _known("y", f"-{_HALF_ROOT_PI} * exp(out * out)"),
+    "erfinv": _known("y", f"{_HALF_ROOT_PI} * exp(out * out)"),
+    "exp1": _known("z", "-exp(-z) / z"),
+    "expi": _known("x", "exp(x) / x"),
+    "expn": _known("n x", None, "-expn(n - 1, x)"),
+    "fdtr": _distribution("dfn dfd x", _FISHER),
+    "fdtrc": _distribution("dfn dfd x", _FISHER, sign="-"),
+    "fdtri": _quantile("dfn dfd p", _FISHER),
+    "gammainc": _distribution("a x", _GAMMA),
+    "gammaincc": _distribution("a x", _GAMMA, sign="-"),
+    "gammaincinv": _quantile("a y", _GAMMA),
+    "gammainccinv": _quantile("a y", _GAMMA, sign="-"),
+    "gammasgn": _known("x", "0 * x"),
+    "hyp0f1": _known("v z", None, "hyp0f1(v + 1, z) / v"),
+    "hyp1f1": _known("a b x", None, None, "a / b * hyp1f1(a + 1, b + 1, x)"),
+    "hyp2f1": _known("a b c z", None, None, None, "a * b / c * hyp2f1(a + 1, b + 1, c + 1, z)"),
+    "i0": _known("x", "i1(x)"),
+    "i1": _known("x", "0.5 * (i0(x) + iv(2, x))"),
+    "inv_boxcox": _known("y lmbda", "pow(out, 1 - lmbda)", None),
+    "inv_boxcox1p": _known("y lmbda", "pow(1 + out, 1 - lmbda)", None),
+    "iv": _known("v z", None, "0.5 * (iv(v - 1, z) + iv(v + 1, z))"),
+    "ive": _known("v z", None, "0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out"),
+    "j0": _known("x", "-j1(x)"),
+    "j1": _known("x", "0.5 * (j0(x) - jv(2, x))"),
+    "jv": _known("v z", None, "0.5 * (jv(v - 1, z) - jv(v + 1, z))"),
+    "k0": _known("x", "-k1(x)"),
+    "k1": _known("x", "-0.5 * (k0(x) + kv(2, x))"),
+    "kv": _known("v z", None, "-0.5 * (kv(v - 1, z) + kv(v + 1, z))"),
+    "kve": _known("v z", None, "out - 0.5 * (kve(v - 1, z) + kve(v + 1, z))"),
+    "log_ndtr": _known("x", f"exp(-0.5 * x * x - out) / {_ROOT_TWO_PI}"),
+    "loggamma": _known("z", "digamma(z)"),
+    "ndtri": _known("y", f"{_ROOT_TWO_PI} * exp(0.5 * out * out)"),
+    "polygamma": _known("n x", None, "polygamma(n + 1, x)"),
+    "radian": _known("d m s", f"{_DEGREE}", f"{_DEGREE / 60}", f"{_DEGREE / 3600}"),
+    "rgamma": _known("z", "-digamma(z) * out"),
+    "sindg": _known("x", f"{_DEGREE} * cosdg(x)"),
+    "stdtr": _distribution("df t", _STUDENT),
+    "stdtrit": _quantile("df p", _STUDENT),
+    "tandg": _known("x", f"{_DEGREE} * (1 + out * out)"),
+    "y0": _known("x", "-y1(x)"),
+    "y1": _known("x", "0.5 * (y0(x) - yv(2, x))"),
+    "yv": _known("v z", None, "0.5 * (yv(v - 1, z) - yv(v + 1, z))"),
+    "yn": _known("n x", None, "0.5 * (yv(n - 1, x) - yv(n + 1, x))"),
+    "zeta": _known("x q", None, "-x * zeta(x + 1, q)"),
+}  # fmt: skip
+"""By SciPy's names, from https://dlmf.nist.gov: 8.17, 8.8, 8.19, 10.6, 10.29, 13.3, 15.5, 5.15."""
+
+
+def _called(name: str, arguments: list[Any]) -> Any:
+    """Return an op, or a function of either kind, of arguments, one of which is an array."""
+    if name in SPECIAL:
+        return SPECIAL[name].evaluate(*arguments)
+    if name in DERIVATIVES:
+        return _computed(name, *arguments)
+    return elementwise(BY_NAME[name].name, *arguments)
+
+
+def _value(node: Number | Name | Call, names: Mapping[str, Any]) -> Any:
+    """Return the value of an expression of arrays."""
+    match node:
+        case Number():
+            return node.value
+        case Name():
+            return names[node.name]
+    return _called(node.function, [_value(a, names) for a in node.args])
+
+
+@cache
+def _rule(name: str) -> ValuesRule:
+    """Return the rule of a function that SciPy computes."""
+    known = DERIVATIVES[name]
+
+    def evaluate(xp: Any, *arrays: Any) -> tuple[Any]:
+        return (np.asarray(getattr(importlib.import_module("scipy.special"), name)(*arrays)),)
+
+    def cotangent(index: int) -> Callable[..., Any]:
+        def pulled(gs: Any, values: Any, *arguments: Any) -> Any:
+            partial = known.partials[index]
+            if partial is None:
+                raise TracerError(_refused(name, known.parameters[index]))
+            names = dict(zip((*known.parameters, "out"), (*arguments, *values), strict=True))
+            return elementwise("mul", gs[0], _value(expression(partial).root, names))
+
+        return pulled
+
+    count = len(known.parameters)
+    return ValuesRule(
+        f"special.{name}", evaluate, tuple(map(cotangent, range(count))), tuple(range(count))
+    )
+
+
+def _refused(name: str, parameter: str) -> str:
+    return (
+        f"the derivative of scipy.special.{name}() with respect to {parameter!r} is not available: "
+        f"say mixad.stop_gradient({parameter}) if none is meant"
+    )
+
+
+def _computed(name: str, *operands: Any) -> Any:
+    """Return what SciPy computes, recorded if an operand is traced.
+
+    Raises
+    ------
+    TracerError
+        If what is traced is no NumPy array.
+    """
+    arrays = [o if isinstance(o, Tracer) else np.asarray(o) for o in operands]
+    for array in arrays:
+        if library_beside(array) is not NUMPY:
+            raise TracerError(
+                f"scipy.special.{name}() of a value of {library_beside(array).name} that is being "
+                "differentiated is not available: SciPy computes it of NumPy arrays only"
+            )
+    floats = [a if a.dtype.kind == "f" else np.float64(plain(a)) for a in arrays]
+    (value,) = apply_values_rule(_rule(name), *broadcast_arrays(*of_one_type(name, floats)))
+    return value
+
+
+def _function(name: str) -> Function:
+    def evaluate(*operands: Any) -> Any:
+        return _computed(name, *operands)
+
+    evaluate.__name__ = evaluate.__qualname__ = name
+    evaluate.__doc__ = f"As scipy.special.{name}, with derivatives."
+    return OfOperands(evaluate, DERIVATIVES[name].parameters)
+
+
+SCIPY = {name: _function(name) for name in DERIVATIVES}
+"""By SciPy's names."""

@@ -1,0 +1,72 @@
+"""Special functions of arrays, under the names that SciPy has for them: kernels of `mixad.special`.
+
+SciPy asks the namespace of its arguments for an extension ``special`` before it converts them to
+NumPy arrays, and its own ufuncs ask traced arguments.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from mixad import special
+from mixad.namespace.elementwise import elementwise, is_operand, operand
+from mixad.namespace.spelling import Function, OfOperands
+from mixad.specialise import Specialiser
+from mixad.tape.apply import apply_call
+from mixad.tape.tracer import Tracer
+
+__all__ = ["SPECIAL", "of_scalars"]
+
+_Scalar = Callable[..., Any]
+
+
+@cache
+def _specialiser(function: _Scalar) -> Specialiser:
+    """Return what compiles a function, made when it is first called."""
+    return Specialiser(function)
+
+
+def _broadcast(function: _Scalar, operands: tuple[Any, ...]) -> Any:
+    """Return a function of scalars, applied to arrays."""
+    operands = tuple(o if is_operand(o) else _beside(o, operands) for o in operands)
+    op = getattr(function, "__mixad_op__", None)
+    if op is not None:
+        return elementwise(op, *operands)
+    found, values = _specialiser(function).bound(operands, {})
+    return apply_call(found.call, values)[0]
+
+
+def _beside(value: Any, operands: tuple[Any, ...]) -> Any:
+    """Return what is no operand as one beside the traced one."""
+    return operand(value, next((o for o in operands if isinstance(o, Tracer)), None))
+
+
+def of_scalars(name: str, scalar: _Scalar) -> Function:
+    """Return a function of scalars as one of arrays."""
+
+    def evaluate(*operands: Any) -> Any:
+        return _broadcast(scalar, operands)
+
+    evaluate.__name__ = evaluate.__qualname__ = name
+    evaluate.__doc__ = scalar.__doc__
+    return OfOperands(evaluate, tuple(inspect.signature(scalar).parameters))
+
+
+_RENAMED = {
+    "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid", "log_expit": "log_sigmoid"
+}  # fmt: skip
+"""SciPy's names of functions that have others here."""
+
+_SAME = (
+    "cbrt cosm1 digamma entr erf erfc exp10 exp2 expm1 gamma huber kl_div log1p logit ndtr "
+    "pseudo_huber rel_entr sinc softplus xlog1py xlogy"
+).split()
+
+SPECIAL = {
+    name: of_scalars(name, getattr(special, _RENAMED.get(name, name)))
+    for name in sorted((*_RENAMED, *_SAME))
+}
+"""By SciPy's names."""

@@ -1,0 +1,8 @@
+"""The module beside the tests, importable under any import mode."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+collect_ignore = ["autograd_shim"]  # it is named autograd, for the processes that run its tests

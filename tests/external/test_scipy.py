@@ -1,0 +1,111 @@
+"""Gradients through SciPy's functions agree with central differences.
+
+SciPy reads ``SCIPY_ARRAY_API`` when it is imported, so the calls of `scipy_calls` run in a process
+of their own, one for each library.  ``MIXAD_UPDATE_EXPECTED=1`` writes the page that lists them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+import scipy_calls
+
+pytest.importorskip("scipy", "1.17", reason="the table's calls are those of SciPy 1.17")
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "scipy.md"
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+FOR_TORCH = [pytest.mark.torch, pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")]
+
+INTRODUCTION = """\
+# SciPy
+
+<!-- Written by tests/external/test_scipy.py. -->
+
+Functions of SciPy that take arrays of any library of the standard differentiate unchanged. SciPy
+looks for this in the environment when it is imported: `SCIPY_ARRAY_API=1`.
+
+```python
+import os
+
+os.environ["SCIPY_ARRAY_API"] = "1"
+
+import mixad
+import numpy as np
+from scipy import stats
+
+x = np.random.default_rng(0).normal(size=100)
+mixad.grad(lambda x: stats.skewtest(x).pvalue)(x)
+```
+
+Gradients through these {count} functions are compared with central differences of SciPy's own
+results, with respect to every array that a call names. What converts its arguments to NumPy
+arrays, as compiled functions of SciPy do, refuses them by name.
+
+Special functions that `mixad.special` has are compiled, for arrays of any library, and fuse with
+what is around them. The others SciPy computes, of NumPy arrays; what has no derivative here, as
+with respect to most parameters of distributions, is refused when it is asked for. All of them are
+also found by calls of SciPy's functions on traced arrays without `SCIPY_ARRAY_API`.
+"""
+
+
+@cache
+def outcomes(library: str) -> dict[str, float | str]:
+    """Return the error of every call's gradient, or what went wrong."""
+    environment = os.environ | {"SCIPY_ARRAY_API": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, scipy_calls.__file__, library]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float | str] = json.loads(done.stdout)
+    return found
+
+
+def is_numpy_only(call: str) -> bool:
+    listed = scipy_calls.CALLS[scipy_calls.NUMPY_ONLY[0]]
+    return call in listed or call.startswith(scipy_calls.NUMPY_ONLY[1:])
+
+
+def functions() -> set[str]:
+    return {call.lstrip("(").partition("(")[0] for call in scipy_calls.calls()}
+
+
+@pytest.mark.parametrize("call", scipy_calls.calls())
+def test_gradient_through_scipy_agrees_with_differences(call: str) -> None:
+    error = outcomes("numpy")[call]
+    assert isinstance(error, float), error
+    assert error < scipy_calls.TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, marks=FOR_TORCH) for call in scipy_calls.calls()]
+)
+def test_gradient_of_tensors_through_scipy_agrees_or_is_refused(call: str) -> None:
+    error = outcomes("torch")[call]
+    if is_numpy_only(call):
+        assert str(error).startswith("TracerError")
+    else:
+        assert isinstance(error, float), error
+        assert error < scipy_calls.TOLERANCE
+
+
+def test_at_least_eighty_functions_are_listed() -> None:
+    assert len(functions()) >= 80
+
+
+def test_the_page_lists_the_calls(check_stored) -> None:
+    families = [
+        f"\n## {family}\n\n```python\n{lines(calls)}\n```\n"
+        for family, calls in scipy_calls.CALLS.items()
+    ]
+    check_stored(PAGE, INTRODUCTION.format(count=len(functions())) + "".join(families))
+
+
+def lines(calls: str) -> str:
+    return "\n".join(line.strip() for line in calls.strip().splitlines())
