@@ -615,3 +615,7 @@ def refuse_phase_of_an_eigenvector():
 
 def refuse_repeated_eigenvalues_of_eig():
     mixad.grad(lambda x: np.linalg.eigvals(x).real.sum())(np.eye(3))
+
+
+def refuse_kernel_of_a_ufunc():
+    mixad.broadcast(np.sin)
