@@ -49,7 +49,7 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
         of the argument (a tuple of gradients if ``argnums`` is a sequence), or
         ``(gradient, aux)``.  Each leaf comes back as what it is in the argument: a Python float
         for a Python float, a NumPy scalar for a NumPy scalar, else an array, with no axes for one
-        with no axes.
+        with no axes.  With respect to complex numbers x + iy it is ∂x + i∂y.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     f : callable
         Takes arrays or pytrees of them, returns one.
     *primals : array or pytree
-        Where to differentiate; every leaf a float array or a float.
+        Where to differentiate; every leaf a float or complex array or number.
     has_aux : bool
         Whether ``f`` returns ``(value, aux)``.
 
@@ -176,7 +176,7 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     f : callable
         Takes arrays or pytrees of them, returns one.
     primals : sequence
-        Its arguments, a tuple or a list; every leaf a float array or a float.
+        Its arguments, a tuple or a list; every leaf a float or complex array or number.
     cotangent : array or pytree
         Of the structure and shapes of the value; a Python number stands for a constant array.
 

@@ -77,6 +77,11 @@ class BroadcastFunction:
             return self
         return BroadcastFunction(self._function.__get__(instance, owner), self._options)
 
+    @property
+    def __mixad_function__(self) -> Callable[..., Any]:
+        """The function that is applied, for the parser: a kernel that calls this compiles that."""
+        return self._function
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the function at every element.
 

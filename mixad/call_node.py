@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_array, is_scalar, scalar_type_of
+from mixad.backends.arrays import as_array, element_type_of, is_array, is_number
 from mixad.errors import KernelTypeError, TracerError
 from mixad.lifting import entered, owned, returned, without_derivative
 from mixad.namespace.array import ArrayTracer
@@ -23,7 +23,7 @@ from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.node import Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, stripped
 
-__all__ = ["CallNode", "CallRule", "Value", "is_float", "record_call", "value_of"]
+__all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call", "value_of"]
 
 
 class Value(NamedTuple):
@@ -198,23 +198,23 @@ def value_of(name: str, result: Any, levels: frozenset[Level]) -> Value:
     return Value(leaves, structure, [_cell(name, leaf, levels) for leaf in leaves])
 
 
-def is_float(leaf: Any) -> bool:
-    """Whether a leaf has a derivative: a float, or an array of floats."""
-    if is_scalar(leaf) or not is_array(leaf):
-        return isinstance(leaf, float)
-    return scalar_type_of(leaf.dtype).is_float
+def is_inexact(leaf: Any) -> bool:
+    """Whether a leaf has a derivative: a float or complex number, or an array of such."""
+    if is_number(leaf) or not is_array(leaf):
+        return isinstance(leaf, (float, complex))
+    return element_type_of(leaf.dtype).is_inexact
 
 
 def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
     """Return the cell of a leaf; None of whole numbers and booleans, which have no derivative."""
-    if not is_scalar(leaf) and not is_array(leaf):
+    if not is_number(leaf) and not is_array(leaf):
         raise TracerError(
             f"{name} returned a {type(leaf).__name__}, which is no array: return arrays and numbers"
         )
     try:
-        if not is_float(leaf):
+        if not is_inexact(leaf):
             return None
-        weak = is_scalar(leaf)
+        weak = is_number(leaf)
         array = np.asarray(leaf) if weak else as_array(leaf)
         return Cell.of(array, check_mode(levels), weak=weak)
     except (KernelTypeError, TracerError) as error:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, device_name, is_array, library_of
+from mixad.backends.arrays import as_array, device_name, is_array, is_complex_dtype, library_of
 from mixad.call_node import CallNode, Value, record_call
 from mixad.closures import captured, frozen, substituted
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable
-from mixad.scalar.types import F64
+from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped
@@ -162,13 +162,15 @@ class _Checkpoint:
         again = _sample(plain(leaf), self.check)
         if sample is None or again is None:
             return sample is again
-        near = _NEAR[cell.type.bits] * np.abs(sample).max(initial=0.0, where=np.isfinite(sample))
+        near = _NEAR[cell.type.bits // (2 if cell.type.is_complex else 1)] * np.abs(sample).max(
+            initial=0.0, where=np.isfinite(sample)
+        )
         return bool(np.isclose(again, sample, rtol=0.0, atol=near, equal_nan=True).all())
 
 
 def _sample(leaf: Any, check: CheckMode) -> Any:
-    """Return elements of a float, or of an array of floats in the host's memory, to compare."""
-    if isinstance(leaf, float):
+    """Return elements of a number, or of an array in the host's memory, to compare in 64 bits."""
+    if isinstance(leaf, (float, complex)):
         return np.asarray([leaf])
     array = as_array(leaf)
     if not is_array(array) or device_name(array) != "cpu":
@@ -176,4 +178,5 @@ def _sample(leaf: Any, check: CheckMode) -> Any:
     library = library_of(array)
     flat = library.xp.reshape(array, (-1,))
     some = flat if check == "full" else flat[:: sampling_step(flat.shape[0])]
-    return library.numpy_view(library.xp.astype(some, library.dtype_of(F64))).copy()
+    wide = COMPLEX_TYPES[-1] if is_complex_dtype(array.dtype) else F64
+    return library.numpy_view(library.xp.astype(some, library.dtype_of(wide))).copy()

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from mixad import pytree
 from mixad.backends.arrays import as_array, is_scalar, library_of
-from mixad.call_node import CallNode, is_float, record_call
+from mixad.call_node import CallNode, is_inexact, record_call
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable, entered, owned
@@ -188,6 +188,6 @@ def _zero(leaf: Any) -> Any:
     leaf = unwrapped(leaf)
     if isinstance(leaf, Tracer):
         return owned(leaf.cell, None)
-    if not is_float(leaf):
+    if not is_inexact(leaf):
         return None
     return 0.0 if is_scalar(leaf) else library_of(leaf).xp.zeros_like(as_array(leaf))

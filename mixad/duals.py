@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from mixad.backends.arrays import scalar_type_of
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
 from mixad.scalar.ir import Program
@@ -58,7 +59,7 @@ def _taken(
     primal = arrays[positions.primal]
     values = plain(primal)
     xp = library_beside(primal).xp
-    if not xp.isdtype(values.dtype, "real floating"):
+    if not scalar_type_of(values.dtype).is_float:
         return DualChunk(primal)
     partials: dict[Hashable, Any] = {
         name: arrays[at]

@@ -43,7 +43,7 @@ def jvp(
     f : callable
         Takes arrays or pytrees of them, returns one.
     primals : sequence
-        Its arguments, a tuple or a list; every leaf a float array or a float.
+        Its arguments, a tuple or a list; every leaf a float or complex array or number.
     tangents : sequence
         For each argument its tangent: of its structure, every leaf of the shape and dtype of the
         argument's, or a Python number that stands for a constant array.
@@ -88,7 +88,7 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     f : callable
         Takes arrays or pytrees of them, returns one.
     *primals : array or pytree
-        Where to differentiate; every leaf a float array or a float.
+        Where to differentiate; every leaf a float or complex array or number.
     has_aux : bool
         Whether ``f`` returns ``(value, aux)``.
 
@@ -120,7 +120,7 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     value = function.outputs.values(function.level)
 
     def pushforward(*tangents: Any) -> Any:
-        return function.pushed([tangents])[1][0]
+        return function.tangent(tangents)
 
     return (value, pushforward, aux) if has_aux else (value, pushforward)
 
@@ -146,6 +146,19 @@ class Recorded(NamedTuple):
             pytree.unflatten(structure, carried.values()),
             [pytree.unflatten(structure, carried.along(k)) for k in range(len(directions))],
         )
+
+    def tangent(self, tangents: Sequence[Any]) -> Any:
+        """Return the tangent of the value along one direction; the value is not made.
+
+        Parameters
+        ----------
+        tangents : sequence
+            One of each primal.
+        """
+        carried = self.carried([self._leaves(tangents)])
+        alone = carried._replace(duals=[dual._replace(value=None) for dual in carried.duals])
+        del carried  # what nobody holds is not computed
+        return pytree.unflatten(self.outputs.structure, alone.along(0))
 
     def carried(self, directions: Sequence[Sequence[Any]]) -> Carried:
         """Carry tangents through the call, along at most ten directions.

@@ -10,10 +10,11 @@ import numpy as np
 
 from mixad import pytree
 from mixad.api import vjp
-from mixad.backends.arrays import as_array, is_array, library_of, scalar_type_of
+from mixad.backends.arrays import as_array, element_type_of, is_array, is_complex_dtype, library_of
 from mixad.errors import TracerError
 from mixad.forward import jvp
 from mixad.lifting import Function, check_callable, check_sequence
+from mixad.tape.constant import unwrapped
 
 __all__ = ["check_grads"]
 
@@ -39,7 +40,7 @@ def check_grads(
     f : callable
         Takes and returns arrays or pytrees of them.
     args : sequence
-        Where to differentiate, a tuple or a list; every leaf a float array or a float.
+        Where to differentiate, a tuple or a list; every leaf a float or complex array or number.
     order : int
         Up to which order: derivatives of order 2 are those of the derivatives, in every mix of
         the modes.
@@ -94,9 +95,9 @@ def _check_options(order: int, modes: Sequence[str]) -> None:
 
 
 def _bits(args: Sequence[Any]) -> int:
-    """Return the bits of the narrowest floats among some arguments."""
-    leaves = [leaf for leaf in pytree.leaves(args) if is_array(leaf)]
-    return min((scalar_type_of(leaf.dtype).bits for leaf in leaves), default=64)
+    """Return the bits of the narrowest floats among some arguments; of a complex number's part."""
+    types = [element_type_of(leaf.dtype) for leaf in pytree.leaves(args) if is_array(leaf)]
+    return min((t.bits // (2 if t.is_complex else 1) for t in types), default=64)
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,9 @@ class _Check:
             f(*pytree.tree_map(lambda x, t, sign=sign: x + sign * step * t, args, tangents))
             for sign in (1.0, -1.0)
         )
-        return pytree.tree_map(lambda a, b: (a - b) / (2 * step), above, below)
+        return pytree.tree_map(
+            lambda a, b: (unwrapped(a) - unwrapped(b)) / (2 * step), above, below
+        )
 
     def _drawn(self, tree: Any) -> Any:
         """Return random numbers in the form of a tree."""
@@ -158,10 +161,13 @@ class _Check:
 
     def _drawn_leaf(self, leaf: Any) -> Any:
         if not is_array(leaf):
-            return float(self.random.normal())
+            drawn = self.random.normal(size=2)
+            return complex(*drawn) if isinstance(leaf, complex) else float(drawn[0])
         numbers = self.random.normal(size=tuple(leaf.shape))
+        if is_complex_dtype(leaf.dtype):
+            numbers = numbers + 1j * self.random.normal(size=numbers.shape)
         return library_of(leaf).asarray(
-            numbers, scalar_type_of(leaf.dtype), getattr(leaf, "device", None)
+            numbers, element_type_of(leaf.dtype), getattr(leaf, "device", None)
         )
 
 
@@ -174,23 +180,35 @@ def _against(f: Function, cotangent: Any) -> Function:
 
 
 def _product(one: Any, other: Any) -> float:
-    """Return the inner product of two trees."""
+    """Return the inner product of two trees, of complex numbers that of their parts."""
     pairs = zip(pytree.leaves(one), pytree.leaves(other), strict=True)
-    return sum(_sum(x * y) for x, y in pairs)
+    return sum(_sum(_times(x, y)) for x, y in pairs)
+
+
+def _times(x: Any, y: Any) -> Any:
+    if not is_array(x):
+        return (x.conjugate() * y).real
+    xp = library_of(x).xp
+    return xp.real(xp.conj(x) * y) if is_complex_dtype(x.dtype) else x * y
 
 
 def _sum(leaf: Any) -> float:
     return float(library_of(leaf).xp.sum(as_array(leaf))) if is_array(leaf) else float(leaf)
 
 
-def _worst(one: Any, other: Any) -> tuple[float, float, float]:
+def _worst(one: Any, other: Any) -> tuple[float, float | complex, float | complex]:
     """Return how far two leaves are apart where they are farthest, and both elements there."""
     if not is_array(one):
-        return abs(one - other), float(one), float(other)
+        return abs(one - other), _number(one), _number(other)
     xp = library_of(one).xp
     if 0 in one.shape:
         return 0.0, 0.0, 0.0
     flat = [xp.reshape(as_array(x), (-1,)) for x in (one, other)]
     apart = xp.abs(flat[0] - flat[1])
     at = int(xp.argmax(apart))
-    return float(apart[at]), float(flat[0][at]), float(flat[1][at])
+    return float(apart[at]), _number(flat[0][at]), _number(flat[1][at])
+
+
+def _number(x: Any) -> float | complex:
+    is_complex = is_complex_dtype(x.dtype) if is_array(x) else isinstance(x, complex)
+    return complex(x) if is_complex else float(x)

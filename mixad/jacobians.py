@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from mixad import pytree
 from mixad.api import grad
 from mixad.errors import TracerError
-from mixad.forward import Recorded, jvp, recorded
+from mixad.forward import Recorded, recorded
 from mixad.lifting import (
     Argnums,
     Function,
@@ -181,7 +181,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     f : callable
         As for `grad`: returns one number.
     primals : sequence
-        Its arguments, a tuple or a list; every leaf a float array or a float.
+        Its arguments, a tuple or a list; every leaf a float or complex array or number.
     tangents : sequence
         The vector, as `jvp` takes it.
 
@@ -206,7 +206,9 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     check_sequence("hvp", "primals", primals)
     check_sequence("hvp", "tangents", tangents)
     argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    return jvp(grad(f, argnums), primals, tangents)[1]
+    function, _ = recorded("jvp", grad(f, argnums), primals, False)
+    warn_if_constant(f, function.outputs, function.level)
+    return function.tangent(tuple(tangents))
 
 
 def _jacobian(name: str, f: Function, argnums: Argnums, has_aux: bool, mode: Mode) -> Function:
@@ -227,12 +229,23 @@ def _jacobian(name: str, f: Function, argnums: Argnums, has_aux: bool, mode: Mod
             kwargs=kwargs,
             is_reverse=mode != "forward",
         )
+        _check_real(name, function)
         warn_if_constant(f, function.outputs, function.level)
         blocks = _columns(function) if _is_forward(function, mode) else _rows(function)
         found = _assembled(function, blocks, isinstance(argnums, Sequence))
         return (found, aux) if has_aux else found
 
     return jacobian_of
+
+
+def _check_real(name: str, function: Recorded) -> None:
+    """Refuse complex numbers: one number for each pair of elements would not do."""
+    traced = [leaf for leaf in function.outputs.leaves if isinstance(leaf, Tracer)]
+    if any(cell.type.is_complex for cell in (*function.inputs.cells, *[t.cell for t in traced])):
+        raise TracerError(
+            f"mixad.{name} of a function of complex numbers is not available: differentiate a "
+            "function of their real and imaginary parts, or use mixad.jvp and mixad.vjp"
+        )
 
 
 def _is_forward(function: Recorded, mode: Mode) -> bool:

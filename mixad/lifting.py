@@ -9,7 +9,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_array, is_scalar, library_of, scalar_type_of
+from mixad.backends.arrays import (
+    as_array,
+    element_type_of,
+    is_array,
+    is_complex_dtype,
+    is_number,
+    library_of,
+)
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import Cotangent
@@ -192,7 +199,7 @@ def entered(value: Any, level: Level, *, weak: bool = False) -> Tracer:
 
 def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
     if type(leaf) is not np.ndarray:
-        if is_scalar(leaf) and isinstance(leaf, float):
+        if is_number(leaf) and isinstance(leaf, (float, complex)):
             return Cell.of(np.asarray(leaf), level.check, weak=True)
         _check_input(level, leaf, position)
     elif level.check != "off" and not is_compared_whole(leaf):
@@ -201,7 +208,7 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
         cell = Cell.of(leaf, level.check)
     except (KernelTypeError, TracerError) as error:
         raise error.about(_where(level, position)) from None
-    if not cell.kind.type.is_float:
+    if not cell.kind.type.is_inexact:
         raise TracerError(
             f"{_where(level, position)} contains an array of dtype {leaf.dtype}: convert it to a "
             "float dtype, or leave it out of argnums"
@@ -277,7 +284,7 @@ def _a(value: Any) -> str:
 
 
 def _check_output(f: Function, leaf: Any, level: Level) -> None:
-    if not is_array(leaf) and not isinstance(leaf, (bool, int, float)):
+    if not is_array(leaf) and not is_number(leaf):
         raise TracerError(
             f"mixad.{level.name}: {_name(f)} returned a {type(leaf).__name__}, which is no array: "
             "return arrays and numbers, and what else there is as aux, with has_aux=True"
@@ -315,6 +322,12 @@ def check_scalar(name: str, outputs: Outputs) -> None:
             f"mixad.{name}: the function returned an array of shape {shape}, a gradient needs one "
             "number: return its .sum(), or use mixad.vjp"
         )
+    if _is_complex(leaf):
+        raise TracerError(
+            f"mixad.{name}: the function returned a complex number, a gradient needs a real one: "
+            "return its real part (.real), its imaginary part or abs(), or use mixad.vjp with a "
+            "complex cotangent"
+        )
     if not isinstance(leaf, Tracer) and is_array(leaf) and not _is_float(leaf):
         raise TracerError(
             f"mixad.{name}: the function returned a value of dtype {leaf.dtype}, which has no "
@@ -322,10 +335,14 @@ def check_scalar(name: str, outputs: Outputs) -> None:
         )
 
 
+def _is_complex(leaf: Any) -> bool:
+    return isinstance(leaf, complex) if is_number(leaf) else is_complex_dtype(leaf.dtype)
+
+
 def _is_float(array: Any) -> bool:
     try:
-        return scalar_type_of(array.dtype).is_float
-    except KernelTypeError:  # kernels do not compute in it: complex numbers, text
+        return element_type_of(array.dtype).is_float
+    except KernelTypeError:  # nothing computes in it: text
         return False
 
 
@@ -334,7 +351,7 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
 
     ``what`` names it in messages, ``of`` what it belongs to.
     """
-    if isinstance(given, (bool, int, float)):
+    if isinstance(given, (bool, int, float)) or (cell.type.is_complex and is_number(given)):
         one = cell.library.asarray(given, cell.kind.type, cell.device)
         return broadcast_to(one, cell.shape) if cell.shape else one
     given = unwrapped(given)
@@ -374,7 +391,7 @@ def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) ->
     if around:  # that of a linear function is traced, too
         return _constant(gradient, around, weak=cell.kind.weak and not gradient.shape)
     if cell.kind.weak and not gradient.shape:
-        return float(gradient)
+        return _python_number(gradient)
     was_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
     return gradient[()] if was_scalar else as_array(gradient)
 
@@ -403,10 +420,12 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
     if tangent is not None:
         found = returned(tangent, level)
         # What a kernel made is the caller's own; anything else may be a view of a tangent given.
-        is_own = isinstance(found, (Tracer, float)) or isinstance(tangent.origin.node, KernelNode)
+        is_own = isinstance(found, (Tracer, float, complex)) or isinstance(
+            tangent.origin.node, KernelNode
+        )
         return found if is_own else _number(library_of(found).xp.asarray(found, copy=True), tangent)
     if not isinstance(leaf, Tracer):
-        return 0.0 * leaf if is_scalar(leaf) else library_of(leaf).xp.zeros_like(leaf)
+        return 0.0 * leaf if is_number(leaf) else library_of(leaf).xp.zeros_like(leaf)
     zeros = owned(leaf.cell, None)
     return _constant(zeros, around, weak=leaf.cell.kind.weak) if around else _number(zeros, leaf)
 
@@ -451,8 +470,12 @@ def _number(array: Any, leaf: Tracer) -> Any:
     NumPy's results without axes are scalars, those of Python numbers only are Python numbers.
     """
     if leaf.cell.kind.weak:
-        return float(array)
+        return _python_number(array)
     return array[()] if isinstance(array, np.ndarray) and not array.ndim else array
+
+
+def _python_number(array: Any) -> float | complex:
+    return complex(array) if is_complex_dtype(array.dtype) else float(array)
 
 
 def _name(f: Function) -> str:

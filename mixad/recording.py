@@ -103,7 +103,7 @@ def tape(f: Function) -> Callable[..., Tape]:
     Returns
     -------
     callable
-        Takes what ``f`` takes, every leaf a float array or a float; returns a `Tape`.
+        Takes what ``f`` takes, every leaf a float or complex array or number; returns a `Tape`.
 
     Raises
     ------

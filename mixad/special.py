@@ -16,6 +16,7 @@ import numpy as np
 
 from mixad.errors import KernelTypeError
 from mixad.scalar.interpret import apply
+from mixad.scalar.narrow import to_memory
 from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.parse.library import sinc_by
 from mixad.scalar.types import BOOL, ScalarType, type_of_dtype
@@ -76,8 +77,10 @@ def _evaluated(op: Op, args: tuple[Any, ...]) -> Any:
     count = 1 if op.name == "where" else 0
     conditions, numbers = map(np.bool_, args[:count]), args[count:]
     type = _type_for(op, numbers)
-    values = (*conditions, *map(type.dtype.type, numbers))
+    values = (*conditions, *map(type.arithmetic.dtype.type, numbers))
     result = apply(op.name, values, type if op.result == "same" else BOOL)
+    if type.is_narrow and op.result == "same":
+        result = to_memory(result, type)[()]
     return result if any(isinstance(v, np.generic) for v in args) else result.item()
 
 

@@ -369,8 +369,6 @@ def test_wrong_inputs_are_refused() -> None:
         mixad.grad(f)({"a": 1.0, "b": "text"})
     with refused("argnums names argument 1 of a call with 1 positional"):
         mixad.grad(f, 1)(3.0)
-    with refused("complex128"):
-        mixad.grad(f)(np.ones(2) * 1j)
     with refused("MaskedArray is not supported"):
         mixad.grad(f)(np.ma.masked_array([1.0], [True]))
 
@@ -429,11 +427,12 @@ def test_wrong_outputs_are_refused() -> None:
         mixad.vjp(lambda x: "text", X)
     with refused("dtype bool"):
         mixad.grad(lambda x: (x > 0).all())(X)
-    with refused("dtype complex128"):
-        mixad.grad(lambda x: np.complex128(1j))(X)
+    for number in (1j, np.complex128(1j)):
+        with refused("returned a complex number, a gradient needs a real one: return its real"):
+            mixad.grad(lambda x, number=number: number)(X)
     with refused("dtype <U1"):
         mixad.grad(lambda x: np.str_("a"))(X)
-    for other in ("text", 1j, object(), (i for i in X)):
+    for other in ("text", object(), (i for i in X)):
         with refused(r"returned an? \w+, which is no array"):
             mixad.grad(lambda x, other=other: other)(X)
     for other in ([1.0], (1.0,), {"a": 1.0}):

@@ -483,9 +483,9 @@ def test_kernels_chain_without_storing_between_them() -> None:
 
 
 def test_captured_type_that_is_not_computed_in_is_refused() -> None:
-    half = np.ones(3, np.float16)
-    with pytest.raises(KernelTypeError, match=r"<lambda>.*outside.*float16\n.*Instead"):
-        mixad.broadcast(lambda x: x * half)(X)
+    dates = np.zeros(3, "M8[s]")
+    with pytest.raises(KernelTypeError, match=r"<lambda>.*outside.*datetime64\[s\]\n.*Instead"):
+        mixad.broadcast(lambda x: x * dates)(X)
 
 
 # -- duals -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from mixad import config
 from mixad.__main__ import main
 from mixad.backends import registry
-from mixad.backends.cpu.object_cache import default
+from mixad.backends.object_cache import default
 from mixad.cli import cache, demo, doctor
 
 SMALL = 8

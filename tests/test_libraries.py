@@ -295,7 +295,7 @@ class TestTorch:
             got = gate(view, 3.0)
             np.testing.assert_array_equal(got.numpy(), gate_in_numpy(view.numpy(), np.asarray(3.0)))
 
-    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64"])
+    @pytest.mark.parametrize("dtype", ["float8_e5m2", "complex64"])
     def test_types_that_are_not_computed_in_are_refused_by_name(self, dtype: str) -> None:
         import torch
 
@@ -586,7 +586,7 @@ def test_other_byte_order_is_refused_with_the_conversion(dtype: str) -> None:
         mixad.grad(lambda y: blend(1.0, y).sum())(x)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "longdouble", "object", "U3", "M8[s]", "i4,i4"])
+@pytest.mark.parametrize("dtype", ["longdouble", "object", "U3", "M8[s]", "i4,i4"])
 def test_types_that_are_not_computed_in_are_refused_by_name(dtype: str) -> None:
     x = np.zeros(3, dtype)
     with pytest.raises(KernelTypeError, match=r"blend: argument 'x'.*dtype .*\n.*Instead.*float64"):
@@ -601,7 +601,7 @@ def test_what_is_no_number_is_refused_by_name(value: Any) -> None:
         blend(np.ones(3), value)
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.longdouble, np.complex64])
+@pytest.mark.parametrize("kind", [np.longdouble, np.complex64])
 def test_numpy_scalars_that_are_not_computed_in_are_refused_by_name(kind: Any) -> None:
     with pytest.raises(KernelTypeError, match=r"blend: argument 'y'"):
         blend(np.ones(3), kind(1))

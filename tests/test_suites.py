@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.suites.recording import OPERATIONS
 from mixad.backends.registry import default_registry
 
 SMALL = 8
 SUITES = {
     "hm_lstm": ("ValueAndVjp",),
     "mechanisms": ("HandOver", "Memory", "Stores", "Plans"),
+    "recording": ("Recording", "Chain"),
 }
 CHOICES = {
     "size": [SMALL], "elements": [SMALL, 1 << 16], "tiles": [1, 2],
     "shape of z": ["(n,)", "(n, 1)"], "memory of": ["the pool", "new pages"],
     "stores": ["past the cache", "into the cache"], "layout": ["known", "new"],
+    "operation": [*OPERATIONS],
 }  # fmt: skip
 """For each parameter beside the backend, values that are tried."""
 

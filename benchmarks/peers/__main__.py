@@ -66,13 +66,22 @@ def main() -> int:
     measurements = []
     for name in options.names or WORKLOADS:
         workload = importlib.import_module(f"benchmarks.peers.{name}")
-        for case in workload.cases(options.sizes or workload.SIZES, options.seed):
+        cases = workload.cases(options.sizes or workload.SIZES, options.seed)
+        for case in offered(name, cases, harness.UnavailableError):
             say(f"{name}: {case.title}")
             for measurement in harness.measure(case, options.rounds, seed=options.seed, say=say):
                 measurements.append(measurement)
                 write(report, measurements, options)
     print(report.markdown(measurements, report.environment(options.seed)))
     return int(any(wrong(measurement) for measurement in measurements))
+
+
+def offered(name: str, cases, unavailable: type[Exception]):
+    """Yield a workload's cases; where its inputs are not there, say so and end."""
+    try:
+        yield from cases
+    except unavailable as absent:
+        say(f"{name} is left out: {absent}")
 
 
 def write(report, measurements, options: argparse.Namespace) -> None:

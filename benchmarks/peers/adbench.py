@@ -225,45 +225,50 @@ def draw_recurrence(layers: int, c: int, b: int, rng: np.random.Generator) -> Re
     return Recurrence(*(rng.uniform(-1, 1, shape) for shape in shapes))
 
 
-Cell = Callable[..., tuple]
+Predict = Callable[..., tuple]
 
 
-def lstm_cell(xp, sigmoid: Callable) -> Cell:
-    """Return a layer's step: new hidden state and cell of four weights, four biases, h, c, x."""
+def lstm_prediction(xp, sigmoid: Callable) -> Predict:
+    """Return the prediction from one element of a sequence, by the functions of a library.
 
-    def cell(wf, wi, wo, wc, bf, bi, bo, bc, hidden, cell, x):
-        forget = sigmoid(x * wf + bf)
-        ingate = sigmoid(hidden * wi + bi)
-        outgate = sigmoid(x * wo + bo)
-        change = xp.tanh(hidden * wc + bc)
-        cell = cell * forget + ingate * change
-        return outgate * xp.tanh(cell), cell
+    It takes weights and biases of all gates for each layer, the extra weights and bias, hidden
+    state and cell for each layer, and an element; it returns the prediction and the new states.
+    """
 
-    return cell
+    def predict(layers, extra, states, given):
+        x, new = given * extra[0], []
+        for (wf, wi, wo, wc, bf, bi, bo, bc), (hidden, cell) in zip(layers, states, strict=True):
+            forget = sigmoid(x * wf + bf)
+            ingate = sigmoid(hidden * wi + bi)
+            outgate = sigmoid(x * wo + bo)
+            change = xp.tanh(hidden * wc + bc)
+            cell = cell * forget + ingate * change
+            x = outgate * xp.tanh(cell)
+            new.append((x, cell))
+        return x * extra[1] + extra[2], new
+
+    return predict
 
 
-def recurrence_objective(xp, cell: Cell, main, extra, state, sequence):
+def recurrence_objective(xp, predict: Predict, main, extra, state, sequence):
     """Return the mean error of the predictions of all elements but the first.
 
     Parameters
     ----------
     xp : module
         With NumPy's functions.
-    cell : callable
-        See `lstm_cell`.
+    predict : callable
+        See `lstm_prediction`.
     main, extra, state, sequence
         As in `Recurrence`.
     """
     layers = [[layer[i, j] for i in range(2) for j in range(4)] for layer in main]
     states = [(layer[0], layer[1]) for layer in state]
-    weight, out_weight, out_bias = extra
+    extra = (extra[0], extra[1], extra[2])
     total = 0.0
     for given, wanted in itertools.pairwise(sequence):
-        x = given * weight
-        for at, parameters in enumerate(layers):
-            states[at] = cell(*parameters, *states[at], x)
-            x = states[at][0]
-        total = total + error(xp, x * out_weight + out_bias, wanted)
+        predicted, states = predict(layers, extra, states, given)
+        total = total + error(xp, predicted, wanted)
     return -total / ((len(sequence) - 1) * sequence.shape[1])
 
 

@@ -6,7 +6,7 @@ times.  See `adbench` for the objective.  Its source is the same in every librar
 - the logistic function, which is the library's own where there is one;
 - JAX jit, where the loop is ``lax.scan``: unrolled, it compiles for minutes;
 - torch.compile, which compiles the step of the loop for the same reason;
-- "mixad decorated", where a layer's step is one function of scalars.
+- "mixad decorated", where a step of both layers is one function of scalars.
 """
 
 from __future__ import annotations
@@ -51,44 +51,55 @@ def logistic(xp, x):
     return 1 / (1 + xp.exp(-x))
 
 
-def mixad_call(p: Problem, cell: adbench.Cell) -> tuple[Call, Unpack]:
+def mixad_call(p: Problem, predict: adbench.Predict) -> tuple[Call, Unpack]:
     import mixad
 
     def loss(main, extra):
-        return adbench.recurrence_objective(np, cell, main, extra, *p.constants)
+        return adbench.recurrence_objective(np, predict, main, extra, *p.constants)
 
     value_and_gradients = mixad.value_and_grad(loss, argnums=(0, 1))
     return lambda: value_and_gradients(*p.given.parameters), as_numpy
 
 
 def mixad(p: Problem) -> tuple[Call, Unpack]:
-    return mixad_call(p, adbench.lstm_cell(np, partial(logistic, np)))
+    return mixad_call(p, adbench.lstm_prediction(np, partial(logistic, np)))
 
 
 def mixad_decorated(p: Problem) -> tuple[Call, Unpack]:
     import mixad
     from mixad.special import sigmoid, tanh
 
-    @mixad.broadcast
-    def cell(wf, wi, wo, wc, bf, bi, bo, bc, hidden, cell, x):
+    def layer(wf, wi, wo, wc, bf, bi, bo, bc, hidden, cell, x):
         kept = cell * sigmoid(x * wf + bf)
         cell = kept + sigmoid(hidden * wi + bi) * tanh(hidden * wc + bc)
         return sigmoid(x * wo + bo) * tanh(cell), cell
 
-    return mixad_call(p, cell)
+    @mixad.broadcast
+    def step(wf, wi, wo, wc, bf, bi, bo, bc,
+             vf, vi, vo, vc, af, ai, ao, ac,
+             win, wout, bout, h, c, k, m, given):  # fmt: skip
+        h, c = layer(wf, wi, wo, wc, bf, bi, bo, bc, h, c, given * win)
+        k, m = layer(vf, vi, vo, vc, af, ai, ao, ac, k, m, h)
+        return k * wout + bout, h, c, k, m
+
+    def predict(layers, extra, states, given):
+        y, h, c, k, m = step(*layers[0], *layers[1], *extra, *states[0], *states[1], given)
+        return y, [(h, c), (k, m)]
+
+    return mixad_call(p, predict)
 
 
 def torch_call(p: Problem, compiled: bool) -> tuple[Call, Unpack]:
     """Return the loop, its step compiled or not, with PyTorch's autograd around it."""
     torch = libraries.torch()
-    cell = adbench.lstm_cell(torch, torch.sigmoid)
-    cell = torch.compile(cell, dynamic=False) if compiled else cell
+    predict = adbench.lstm_prediction(torch, torch.sigmoid)
+    predict = torch.compile(predict, dynamic=False) if compiled else predict
     parameters = [torch.from_numpy(x) for x in p.given.parameters]
     constants = [torch.from_numpy(x) for x in p.constants]
 
     def call():
         active = [x.detach().requires_grad_() for x in parameters]
-        value = adbench.recurrence_objective(torch, cell, *active, *constants)
+        value = adbench.recurrence_objective(torch, predict, *active, *constants)
         return value.detach(), torch.autograd.grad(value, active)
 
     return call, as_numpy
@@ -104,20 +115,19 @@ def torch_compile_step(p: Problem) -> tuple[Call, Unpack]:
 
 def jax_scan(p: Problem) -> tuple[Call, Unpack]:
     jax = libraries.jax()
-    cell = adbench.lstm_cell(jax.numpy, jax.nn.sigmoid)
+    predict = adbench.lstm_prediction(jax.numpy, jax.nn.sigmoid)
     state, sequence = (jax.numpy.asarray(x) for x in p.constants)
 
     def loss(main, extra):
+        layers = [(*weights, *biases) for weights, biases in main]
+
         def step(states, element):
             given, wanted = element
-            x, new = given * extra[0], []
-            for layer, (hidden, memory) in zip(main, states, strict=True):
-                new.append(cell(*layer[0], *layer[1], hidden, memory, x))
-                x = new[-1][0]
-            error = adbench.error(jax.numpy, x * extra[1] + extra[2], wanted)
-            return jax.numpy.stack([jax.numpy.stack(pair) for pair in new]), error
+            predicted, states = predict(layers, extra, states, given)
+            return states, adbench.error(jax.numpy, predicted, wanted)
 
-        errors = jax.lax.scan(step, state, (sequence[:-1], sequence[1:]))[1]
+        first = [(hidden, cell) for hidden, cell in state]
+        errors = jax.lax.scan(step, first, (sequence[:-1], sequence[1:]))[1]
         return -errors.mean() / sequence.shape[1]
 
     compiled = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
@@ -129,9 +139,9 @@ def autograd(p: Problem) -> tuple[Call, Unpack]:
     value_and_grad = libraries.autograd().value_and_grad
     import autograd.numpy as anp
 
-    cell = adbench.lstm_cell(anp, partial(logistic, anp))
+    predict = adbench.lstm_prediction(anp, partial(logistic, anp))
     both = value_and_grad(
-        lambda active: adbench.recurrence_objective(anp, cell, *active, *p.constants)
+        lambda active: adbench.recurrence_objective(anp, predict, *active, *p.constants)
     )
     return lambda: both(p.given.parameters), as_numpy
 

@@ -28,7 +28,7 @@ from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
 
-__all__ = ["Kernel", "Prepared", "broadcast_shape", "execute", "kernel_for"]
+__all__ = ["Kernel", "Prepared", "broadcast_shape", "execute", "kernel_for", "writes_parts"]
 
 _MOST_LAUNCHES = 256
 """Layout combinations that one kernel remembers."""
@@ -184,11 +184,32 @@ def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]
     return False
 
 
+def writes_parts(program: Program, array: Any, backend: str | None = None) -> bool:
+    """Whether kernels beside an array write results into parts of larger arrays.
+
+    Parameters
+    ----------
+    program : Program
+        Of the kernels.
+    array : array
+        What they run beside.
+    backend : str, optional
+        Name of a backend; by default the best one for the array.
+    """
+    if backend is None:
+        types = [p.var.type for p in program.params] + [a.type for a in program.outputs]
+        dtypes = frozenset(type.dtype.name for type in types)
+        chosen = registry.resolve(library_of(array).name, device_name(array), dtypes)
+    else:
+        chosen = registry.backend(backend)
+    return getattr(chosen, "writes_parts", False)
+
+
 def _dtypes(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> frozenset[str]:
     """Return the names of the dtypes that a backend must have: of all arguments and results."""
     arguments = [p.var.type for p in passes[0].params]
     results = [passes[r.pass_index].outputs[r.result].type for r in requests]
-    return frozenset(type.dtype.name for type in (*arguments, *results))
+    return frozenset(type.dtype_name for type in (*arguments, *results))
 
 
 def _check_arguments(program: Program, arguments: Sequence[Any]) -> None:
@@ -206,8 +227,8 @@ def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
     for param, layout in zip(program.params, layouts, strict=True):
         if layout is not None and layout.type != param.var.type:
             raise KernelTypeError(
-                f"{program.name}: {param.name!r} is compiled for {param.var.type.dtype}, "
-                f"the array is {layout.type.dtype}"
+                f"{program.name}: {param.name!r} is compiled for {param.var.type.dtype_name}, "
+                f"the array is {layout.type.dtype_name}"
             )
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from mixad.backends.arrays import device_name, library_of
+from mixad.backends.arrays import device_name, library_of, scalar_type_of
 from mixad.errors import KernelIndexError
 from mixad.scalar.interpret import OutsideError, TurnLimitError, interpret
 from mixad.scalar.ir import Program
+from mixad.scalar.narrow import from_memory
+from mixad.scalar.widen import widened
 
 __all__ = ["located"]
 
@@ -40,6 +42,7 @@ def located(
         Runs the kernel on some of the elements.
     """
     element, own = _first(program, arguments, shape, raises)
+    program = widened(program)
     found = _interpreted(program, own)
     where = f", element {element}" if shape else ""
     if found is None:
@@ -102,5 +105,7 @@ def _interpreted(program: Program, arguments: Sequence[Any]) -> OutsideError | N
 
 
 def _numpy(array: Any, *, one: bool) -> Any:
-    view = library_of(array).numpy_view(array)
+    view, type = library_of(array).numpy_view(array), scalar_type_of(array.dtype)
+    if type.is_narrow:
+        view = from_memory(view, type)
     return view.reshape(())[()] if one else view

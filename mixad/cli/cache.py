@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mixad.backends.cpu.object_cache import ObjectCache, default
+from mixad.backends.object_cache import ObjectCache, default
 
 __all__ = ["describe", "main"]
 

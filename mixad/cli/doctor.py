@@ -12,8 +12,8 @@ import numpy as np
 
 import mixad
 from mixad import config
-from mixad.backends.cpu.object_cache import default
 from mixad.backends.hookspecs import Backend, BackendSpec, Described
+from mixad.backends.object_cache import default
 from mixad.backends.registry import BackendStatus, Failure, default_registry
 from mixad.cli.cache import describe
 from mixad.errors import ConfigurationError

@@ -29,8 +29,9 @@ from mixad.scalar.expression import Name, Number
 from mixad.scalar.interpret import apply
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
+from mixad.scalar.widen import widened
 
-__all__ = ["run_arrays", "run_procedure", "sum_by_halves"]
+__all__ = ["in_memory", "run_arrays", "run_procedure", "sum_by_halves"]
 
 Array: TypeAlias = Any
 Namespace: TypeAlias = Any
@@ -77,10 +78,22 @@ def run_arrays(
     (array([1., 4.]),)
     """
     kinds = tuple((p.kind, p.var.type) for p in program.params)
-    return run_procedure(_procedure_of(program), kinds, arguments, shape, xp)
+    results = run_procedure(_procedure_of(program), kinds, arguments, shape, xp)
+    types = (output.type for output in program.outputs)
+    return tuple(in_memory(r, type, xp) for r, type in zip(results, types, strict=True))
 
 
-_procedure_of = functools.lru_cache(maxsize=256)(procedure_of)
+@functools.lru_cache(maxsize=256)
+def _procedure_of(program: Program) -> Procedure:
+    return procedure_of(widened(program))
+
+
+def in_memory(array: Array, type: ScalarType, xp: Namespace) -> Array:
+    """Return a result in the type that it is stored in: those of 16 bits are rounded."""
+    if not type.is_narrow:
+        return array
+    with np.errstate(all="ignore"):
+        return xp.astype(array, array_dtype(xp, type))
 
 
 def run_procedure(
@@ -95,9 +108,9 @@ def run_procedure(
     Parameters
     ----------
     procedure : Procedure
-        What `mixad.emit.arrays.procedure_of` returned.
+        What `mixad.emit.arrays.procedure_of` returned for a program without 16-bit types.
     kinds : sequence of (str, ScalarType)
-        Kind and type of each param.
+        Kind and type of each param; arguments of 16 bits are computed in float32.
     arguments, shape, xp
         As in `run_arrays`.
     """
@@ -106,7 +119,7 @@ def run_procedure(
     run = _Run(xp, device, shape, {})
     with np.errstate(all="ignore"):
         for name, argument, (kind, type) in zip(procedure.params, arguments, kinds, strict=True):
-            run.values[name] = run.constant(argument, type) if kind == "uniform" else argument
+            run.values[name] = run.argument(argument, kind, type)
         run.steps(procedure.steps)
         return tuple(run.output(result) for result in procedure.results)
 
@@ -143,6 +156,11 @@ class _Run:
     def output(self, result: Node) -> Array:
         broadcast = self.xp.broadcast_to(self.xp.asarray(self.value(result)), self.shape)
         return self.xp.asarray(broadcast, copy=True)
+
+    def argument(self, given: Any, kind: str, type: ScalarType) -> Array:
+        """Return an argument in the type that it is computed in."""
+        value = self.constant(given, type) if kind == "uniform" else given
+        return self.xp.astype(value, self.dtype(type.arithmetic)) if type.is_narrow else value
 
     # -- expressions -----------------------------------------------------------------------------
 

@@ -350,9 +350,9 @@ def _shown(node: Node) -> str:
         case Name():
             return node.name
         case Literal():
-            return f"{node.type.dtype}({node.value!r})"
+            return f"{node.type.dtype_name}({node.value!r})"
         case TypeName():
-            return str(node.type.dtype)
+            return node.type.dtype_name
         case Call(function=function, args=(operand,)) if function in _PREFIXES:
             return f"{_PREFIXES[function]}{_operand(operand)}"
         case Call(function=function, args=(left, right)) if function in _OPERATORS:

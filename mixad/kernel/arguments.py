@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 
@@ -21,7 +22,8 @@ class ArgumentBlock:
         per uniform: its bits
         per indexed array: address, extents..., strides...
         per output:  address of contiguous memory, in the order of the loops; for a sum, of what
-                     each tile leaves of it (`mixad.kernel.tiling.partial_shape`)
+                     each tile leaves of it (`mixad.kernel.tiling.partial_shape`); for a part of a
+                     larger array, of its first element, then outer strides...
     """
 
     spec: KernelSpec
@@ -54,12 +56,21 @@ class ArgumentBlock:
     @cached_property
     def outputs(self) -> tuple[int, ...]:
         """For each output, the position of its address."""
-        return tuple(range(self.params[-1], self.params[-1] + len(self.spec.outputs)))
+        return self._outputs[:-1]
 
     @property
     def words(self) -> int:
         """Length of the block."""
-        return self.params[-1] + len(self.spec.outputs)
+        return self._outputs[-1]
+
+    @cached_property
+    def _outputs(self) -> tuple[int, ...]:
+        sizes = [self.spec.rank if output.is_part else 1 for output in self.spec.outputs]
+        return tuple(accumulate(sizes, initial=self.params[-1]))
+
+    def part_stride(self, output: int, axis: int) -> int:
+        """Return the position of the stride of what an output is a part of."""
+        return self.outputs[output] + 1 + axis
 
     def indexed_extent(self, param: int, axis: int) -> int:
         """Return the position of an indexed array's extent along one of its axes."""

@@ -11,8 +11,9 @@ from typing import Any
 
 from mixad.errors import KernelTypeError
 from mixad.kernel.arguments import ArgumentBlock
-from mixad.kernel.spec import Indexed, Launch, Operand
+from mixad.kernel.spec import Indexed, Launch, Operand, PartLayout
 from mixad.kernel.tiling import partial_shape, tile_blocks, tile_count, tile_runs
+from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Binding", "Result", "bind"]
@@ -40,6 +41,8 @@ class Result:
         The shape that was asked for.
     type : ScalarType
         Of the output.
+    part : PartLayout or None
+        What is written of it, if that is not all.
     """
 
     position: int
@@ -49,6 +52,16 @@ class Result:
     shape: tuple[int, ...]
     final: tuple[int, ...]
     type: ScalarType
+    part: PartLayout | None = None
+
+    @property
+    def first(self) -> int:
+        """How many elements of its memory come before the first that is written."""
+        at = 0
+        if self.part is not None:
+            for extent, start in zip(self.part.whole, self.part.starts, strict=True):
+                at = at * extent + start
+        return at
 
     @property
     def is_finished(self) -> bool:
@@ -136,6 +149,9 @@ def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Bin
             _fill_indexed(words, block, launch, k)
         else:
             _fill_strides(words, block, launch, k, operand)
+    for k, part in enumerate(launch.parts):
+        for axis, stride in enumerate(part.strides[:-1] if part else ()):
+            words[block.part_stride(k, axis)] = stride
     order = launch.order
     axes = None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order)))
     outputs = tuple(_result(launch, k, at, accumulator) for k, at in enumerate(block.outputs))
@@ -157,10 +173,9 @@ def _result(
     """Return how one output is allocated and finished."""
     output = launch.spec.outputs[index]
     if not any(output.reduced):
-        stored = tuple(launch.shape[a] for a in launch.order)
-        return Result(
-            position, output.type, stored, None, stored, launch.results[index], output.type
-        )
+        final, part = launch.results[index], launch.parts[index]
+        stored = tuple(launch.shape[a] for a in launch.order) if part is None else part.whole
+        return Result(position, output.type, stored, None, stored, final, output.type, part)
     padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
     shape = tuple(padded[a] for a in launch.order)
     is_empty = 0 in launch.shape  # nothing runs: the sums are zeros of their own shape
@@ -199,6 +214,8 @@ def _bits(value: Any, type: ScalarType) -> int:
     if type.is_integer:
         packed = struct.pack("<q" if type.kind == "int" else "<Q", int(value))
     else:
+        if type.is_narrow:  # as memory would hold it, in the type that it is computed in
+            value, type = rounded(value, type).item(), type.arithmetic
         try:
             packed = struct.pack(_PACKING[type.dtype.name], value)
         except OverflowError:  # beyond float32: infinite, as NumPy converts it

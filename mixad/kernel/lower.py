@@ -13,14 +13,21 @@ from mixad.scalar.math import expand
 __all__ = ["lowered"]
 
 
-def lowered(spec: KernelSpec) -> KernelSpec:
+def lowered(spec: KernelSpec, *, ordered: bool = True) -> KernelSpec:
     """Return a spec of programs as emitters spell them.
 
-    They have instruction-level and libm ops only, divergence is flattened, and what the end waits
-    for longest comes first.
+    They have instruction-level and libm ops only, and divergence is flattened.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+        Programs as users' functions give them.
+    ordered : bool
+        Whether what the end waits for longest comes first, for compilers that keep the order.
     """
 
     def lower(program: Program) -> Program:
-        return order_by_height(flatten_divergence(expand(program), spec.moving))
+        program = flatten_divergence(expand(program), spec.moving)
+        return order_by_height(program) if ordered else program
 
     return replace(spec, passes=tuple(map(lower, spec.passes)))

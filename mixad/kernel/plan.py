@@ -6,7 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mixad.kernel.spec import Indexed, KernelSpec, Launch, Operand, Output, OutputRequest, Step
+from mixad.kernel.spec import (
+    Indexed,
+    KernelSpec,
+    Launch,
+    Operand,
+    Output,
+    OutputRequest,
+    Part,
+    PartLayout,
+    Step,
+)
 from mixad.kernel.tiling import partial_shape, tile_rows
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
@@ -59,9 +69,12 @@ def plan(
     ]
     summed = [summed_axes(r.shape, shape) for r in requests]
     order = _loop_order(shape, [s for s in strides if s is not None])
-    nest = _nest(order, shape, strides, summed)
+    written = [
+        _Written(on, r.part, _itemsize(passes, r)) for on, r in zip(summed, requests, strict=True)
+    ]
+    nest = _nest(order, shape, strides, written)
     if _left_by_tiles(nest) * _MOST_PARTIALS > math.prod(shape):
-        others = [_nest(o, shape, strides, summed) for o in _other_orders(order)]
+        others = [_nest(o, shape, strides, written) for o in _other_orders(order)]
         nest = min([nest, *others], key=_left_by_tiles)
     spec = _spec(passes, requests, layouts, nest, cache_bytes)
     return Launch(
@@ -75,8 +88,31 @@ def plan(
             None if lay is None or kind != "array" else (lay.shape, lay.strides)
             for lay, kind in zip(layouts, kinds, strict=True)
         ),
-        results=tuple(shape if r.shape is None else r.shape for r in requests),
+        results=tuple(_result_shape(r, shape) for r in requests),
+        parts=tuple(
+            r.part and _part_layout(r.part, nest, shape, steps)
+            for r, steps in zip(requests, nest.steps, strict=True)
+        ),
     )
+
+
+def _itemsize(passes: Sequence[Program], request: OutputRequest) -> int:
+    return passes[request.pass_index].outputs[request.result].type.itemsize
+
+
+def _result_shape(request: OutputRequest, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if request.part is not None:
+        return request.part.whole
+    return shape if request.shape is None else request.shape
+
+
+def _part_layout(
+    part: Part, nest: _Nest, shape: tuple[int, ...], steps: tuple[int, ...]
+) -> PartLayout:
+    def in_order(values: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(values[axis] for axis in nest.order)
+
+    return PartLayout(in_order(part.whole), in_order(part.starts), in_order(shape), steps)
 
 
 def summed_axes(result: tuple[int, ...] | None, shape: tuple[int, ...]) -> tuple[bool, ...]:
@@ -117,8 +153,26 @@ def broadcast_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class _Written:
+    """An output: which axes it sums, the part of an array that it is, bytes of an element."""
+
+    summed: tuple[bool, ...]
+    part: Part | None
+    itemsize: int
+
+    def steps(self, order: tuple[int, ...]) -> tuple[int, ...]:
+        """Return byte strides of the array of which it is a part; zeros if it is no part."""
+        found, step = [0] * len(order), self.itemsize
+        if self.part is not None:
+            for axis in reversed(order):
+                found[axis] = step
+                step *= self.part.whole[axis]
+        return tuple(found)
+
+
+@dataclass(frozen=True)
 class _Axis:
-    """An axis of the loop nest: extent, every param's stride, whether each output sums it."""
+    """An axis of the loop nest: extent, strides of params and parts, which outputs sum it."""
 
     extent: int
     strides: tuple[int, ...]
@@ -134,13 +188,15 @@ class _Axis:
 class _Nest:
     """The merged axes, outermost first: extents, strides of each param, which each output sums.
 
-    ``order`` are the axes before they were merged.
+    ``order`` are the axes before they were merged, ``steps`` the strides of the arrays that outputs
+    are parts of.
     """
 
     order: tuple[int, ...]
     extents: tuple[int, ...]
     strides: tuple[tuple[int, ...] | None, ...]
     summed: tuple[tuple[bool, ...], ...]
+    steps: tuple[tuple[int, ...], ...]
 
 
 def _loop_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -174,9 +230,10 @@ def _nest(
     order: tuple[int, ...],
     shape: tuple[int, ...],
     strides: Sequence[tuple[int, ...] | None],
-    summed: Sequence[tuple[bool, ...]],
+    written: Sequence[_Written],
 ) -> _Nest:
-    axes = _merged(order, shape, strides, summed)
+    walked = [*strides, *(w.steps(order) for w in written)]
+    axes = _merged(order, shape, walked, [w.summed for w in written])
     return _Nest(
         order,
         tuple(axis.extent for axis in axes),
@@ -184,7 +241,8 @@ def _nest(
             None if s is None else tuple(axis.strides[k] for axis in axes)
             for k, s in enumerate(strides)
         ),
-        tuple(tuple(axis.summed[k] for axis in axes) for k in range(len(summed))),
+        tuple(tuple(axis.summed[k] for axis in axes) for k in range(len(written))),
+        tuple(tuple(axis.strides[k] for axis in axes) for k in range(len(strides), len(walked))),
     )
 
 
@@ -220,10 +278,15 @@ def _spec(
         for lay, strides in zip(layouts, nest.strides, strict=True)
     )
     outputs = tuple(
-        Output(passes[r.pass_index].outputs[r.result].type, (r.pass_index, r.result), summed)
+        Output(
+            passes[r.pass_index].outputs[r.result].type,
+            (r.pass_index, r.result),
+            summed,
+            r.part is not None,
+        )
         for r, summed in zip(requests, nest.summed, strict=True)
     )
-    streams = _streams(nest.extents, operands, outputs, cache_bytes)
+    streams = _streams(nest, operands, outputs, cache_bytes)
     return KernelSpec(passes, operands, outputs, len(nest.extents), streams)
 
 
@@ -248,7 +311,7 @@ _LINE = 64
 
 
 def _streams(
-    extents: tuple[int, ...],
+    nest: _Nest,
     operands: Sequence[Operand | Indexed | None],
     outputs: Sequence[Output],
     cache_bytes: int,
@@ -256,6 +319,11 @@ def _streams(
     """Whether stored results bypass the cache: too large for it, and every row on a line."""
     stored = [o for o in outputs if not any(o.reduced)]
     types = [o.type for o in (*operands, *stored) if o is not None]
-    moved = math.prod(extents) * sum(t.itemsize for t in types)
-    aligned = len(extents) == 1 or all(extents[-1] * o.type.itemsize % _LINE == 0 for o in stored)
+    moved = math.prod(nest.extents) * sum(t.itemsize for t in types)
+    rows = [
+        steps[:-1] if o.is_part else (nest.extents[-1] * o.type.itemsize,) * (len(nest.extents) > 1)
+        for o, steps in zip(outputs, nest.steps, strict=True)
+        if not any(o.reduced)
+    ]
+    aligned = all(step % _LINE == 0 for steps in rows for step in steps)
     return bool(stored) and moved > cache_bytes and aligned

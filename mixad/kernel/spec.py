@@ -5,15 +5,31 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Step"]
+__all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Part",
+           "PartLayout", "Step"]  # fmt: skip
 
 Step = Literal["zero", "unit", "any"]
 """How an operand moves along the innermost axis: not at all, by one element, or by a stride."""
+
+
+class Part(NamedTuple):
+    """A box of a larger array.
+
+    Attributes
+    ----------
+    whole : tuple of int
+        Shape of the array.
+    starts : tuple of int
+        Where the box begins, for each axis.
+    """
+
+    whole: tuple[int, ...]
+    starts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -27,11 +43,15 @@ class OutputRequest:
     shape : tuple of int or None
         None: one value per element of the broadcast shape.  Else a shape that broadcasts to it:
         values are summed over the axes that it lacks or has with extent 1.
+    part : Part or None
+        Of a stored result: the array is zero but for a box of the broadcast shape, which has the
+        values.  Only for backends that say so (`mixad.backends.execute.writes_parts`).
     """
 
     pass_index: int
     result: int
     shape: tuple[int, ...] | None = None
+    part: Part | None = None
 
 
 @dataclass(frozen=True)
@@ -62,11 +82,14 @@ class Output:
         Pass, and position among its outputs.
     reduced : tuple of bool
         For each axis of the loop nest, whether the result is summed over it; all False: stored.
+    is_part : bool
+        Whether it is written into a part of a larger array.
     """
 
     type: ScalarType
     source: tuple[int, int]
     reduced: tuple[bool, ...]
+    is_part: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,6 +130,23 @@ class KernelSpec:
         return hashlib.sha256(repr(([p.token for p in self.passes], rest)).encode()).hexdigest()
 
 
+class PartLayout(NamedTuple):
+    """Where a launch writes a part of a larger array, contiguous in the order of the loops.
+
+    Attributes
+    ----------
+    whole, starts, extents : tuple of int
+        Shape of the array, and the box; axes in the order of the loops, before they were merged.
+    strides : tuple of int
+        Bytes between neighbours of the array along each merged axis.
+    """
+
+    whole: tuple[int, ...]
+    starts: tuple[int, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Launch:
     """One kernel over one loop nest.
@@ -129,6 +169,8 @@ class Launch:
         For each array param, its shape and byte strides; else None.
     results : tuple of (tuple of int)
         For each output, its shape.
+    parts : tuple of (PartLayout or None)
+        For each output, the part of it that is written; None: all of it.
     """
 
     spec: KernelSpec
@@ -139,3 +181,4 @@ class Launch:
     strides: tuple[tuple[int, ...] | None, ...]
     indexed: tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
     results: tuple[tuple[int, ...], ...]
+    parts: tuple[PartLayout | None, ...]

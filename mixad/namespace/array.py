@@ -12,6 +12,7 @@ from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
 from mixad.namespace.assignment import replace, setitem
+from mixad.namespace.complex_numbers import imag, real
 from mixad.namespace.elementwise import (
     as_numpy_gives,
     as_operand,
@@ -208,6 +209,16 @@ class ArrayTracer(Tracer):
         return super().size
 
     @property
+    def real(self) -> Any:
+        """The real part."""
+        return share(unshared(real(self)), self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part; of real numbers zeros, which have no derivative."""
+        return constants(share(imag(self), self))
+
+    @property
     def T(self) -> Any:  # noqa: N802
         """The array with its axes in reverse order."""
         return share(permute_dims(self), self)
@@ -252,7 +263,7 @@ _INSTEAD = {
     **dict.fromkeys(("view", "view_as", "squeeze", "unflatten"), "x.reshape(shape)"),
     **dict.fromkeys(("dim", "ndimension"), "x.ndim"),
     **dict.fromkeys(("clone", "copy"), "x * 1"),
-    **dict.fromkeys(("contiguous", "conj"), "x itself"),
+    "contiguous": "x itself",
     **dict.fromkeys(("dot", "mm", "mv", "bmm"), "x @ y"),
     **dict.fromkeys(("float", "double", "half", "type"), "x.astype(dtype)"),
     "nelement": "x.numel()",

@@ -90,9 +90,10 @@ def replace(x: Tracer, operator: str, result: Tracer) -> Tracer:
 
 
 def _is_cast_in_place(result: Tracer, x: Tracer) -> bool:
-    """Whether a library converts the result of ``x += y``: floats to floats, not to integers."""
+    """Whether a library converts the result of ``x += y``: not to integers, nor complex to real."""
     name = x.cell.library.name
-    return name in ("numpy", "cupy", "dask", "torch") and x.cell.type.is_float
+    is_wide = x.cell.type.is_complex or not result.cell.type.is_complex
+    return name in ("numpy", "cupy", "dask", "torch") and x.cell.type.is_inexact and is_wide
 
 
 def _own_key(key: Any) -> _Key:
@@ -124,6 +125,12 @@ def _looked_at(x: Tracer) -> Array:
 def _fitting(x: Tracer, key: _Key, shape: tuple[int, ...], value: Tracer) -> Any:
     """Return a value in the dtype of ``x`` and the shape of the part that it is written to."""
     xp = common_library("assignment", (x, value)).xp
+    if value.cell.type.is_complex and not x.cell.type.is_complex:
+        raise KernelTypeError(
+            f"x[key] = y with x of dtype {x.dtype} and y of dtype {value.dtype} would lose the "
+            "imaginary part",
+            hint="take a part first: y.real, y.imag, abs(y)",
+        )
     extra = max(value.ndim - len(shape), 0)
     if value.dtype != x.dtype or extra or not _broadcasts(value.shape, shape):
         scratch = xp.empty(x.shape, dtype=x.dtype, device=x.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -181,7 +182,7 @@ class Constant(ArrayTracer):
             return derived(getattr(array, name), [self])
         if not hasattr(array, name) and not self._spelling.has_method(name):
             raise AttributeError(f"{type(array)} has no attribute {name!r}", name=name, obj=self)
-        return lambda *args, **options: _called(self, name, args, options)
+        return _method(self, name)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         if _has_traced(operands):
@@ -211,6 +212,16 @@ class Constant(ArrayTracer):
     def size(self) -> Any:
         """What arrays of the library have."""
         return plain(self).size
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return derived(plain(self).real, [self])
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        return derived(plain(self).imag, [self])
 
     @property
     def T(self) -> Any:  # noqa: N802
@@ -270,8 +281,17 @@ class Constant(ArrayTracer):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(plain(self), dtype, copy=copy)
 
-    def __dlpack__(self, *args: Any, **options: Any) -> Any:
-        return plain(self).__dlpack__(*args, **options)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device,
+                   "copy": copy}  # fmt: skip
+        return plain(self).__dlpack__(**{k: v for k, v in options.items() if v is not None})
 
     def __dlpack_device__(self) -> Any:
         return plain(self).__dlpack_device__()
@@ -293,6 +313,16 @@ def _unwrapped(tree: Any) -> Any:
 
 def _has_traced(tree: Any) -> bool:
     return any(map(is_traced, pytree.leaves(tree)))
+
+
+def _method(x: Constant, name: str) -> Callable[..., Any]:
+    """Return a method of arrays of the library, with its signature, that gives constants."""
+
+    def method(*args: Any, **options: Any) -> Any:
+        return _called(x, name, args, options)
+
+    own = getattr(plain(x), name, None)
+    return method if own is None else functools.wraps(own)(method)
 
 
 def _called(x: Constant, name: str, args: Any, options: Any) -> Any:

@@ -64,7 +64,7 @@ def _stacked(x: Any, library: Library) -> Any:
     if isinstance(x, Tracer) or is_array(x):
         return x
     if not isinstance(x, (list, tuple)):
-        return library.xp.asarray(float(x))
+        return library.xp.asarray(x if isinstance(x, complex) else float(x))
     return stack(of_one_type("asarray", [_stacked(each, library) for each in x]))
 
 

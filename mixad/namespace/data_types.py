@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mixad.backends.arrays import is_array, scalar_type_of
-from mixad.errors import TracerError
+from mixad.backends.arrays import element_type_of, is_array
+from mixad.errors import KernelTypeError, TracerError
+from mixad.namespace.complex_numbers import common_type
 from mixad.namespace.elementwise import convert
 from mixad.namespace.promotion import promoted
 from mixad.scalar.promotion_rules import Typed
@@ -24,7 +25,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
     Parameters
     ----------
     x : array or Tracer
-        Of floats.
+        Of floats or complex numbers.
     dtype : dtype
         Of the array's library, or what that takes for one.
     copy : bool
@@ -33,14 +34,24 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
     Returns
     -------
     array or Tracer
-        A plain array if the dtype is no float: then there is no derivative.
+        A plain array if the dtype is of booleans or integers: then there is no derivative.
+
+    Raises
+    ------
+    KernelTypeError
+        If complex numbers would lose their imaginary part.
     """
     xp = library_beside(x).xp
     dtype = xp.empty(0, dtype=dtype).dtype
-    target = scalar_type_of(dtype)
-    if not target.is_float:
+    source, target = element_type_of(x.dtype), element_type_of(dtype)
+    if source.is_complex and not (target.is_complex or target.is_bool):
+        raise KernelTypeError(
+            f"astype({dtype}) of an array of dtype {x.dtype} would lose its imaginary part",
+            hint="take a part first: x.real, x.imag, abs(x)",
+        )
+    if not target.is_inexact:
         return xp.astype(plain(x), dtype)
-    if target == scalar_type_of(x.dtype):
+    if target == source:
         return unshared(x) if copy else x
     return convert(x, target)
 
@@ -57,12 +68,15 @@ def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
         if not isinstance(x, Tracer) and not is_array(x):
             raise TracerError(f"{what} takes arrays, not a {type(x).__name__}: convert it first")
     library = common_library(what, arrays)
-    types = [scalar_type_of(x.dtype) for x in arrays]
+    types = [element_type_of(x.dtype) for x in arrays]
     if types.count(types[0]) == len(types):
         return tuple(arrays)
-    common = promoted(library, what, [Typed(t, False) for t in types])
+    if any(t.is_complex for t in types):
+        common = common_type(library, arrays)
+    else:
+        common = promoted(library, what, [Typed(t, False) for t in types])
     return tuple(_converted(x, common) for x in arrays)
 
 
 def _converted(x: Any, common: ScalarType) -> Any:
-    return x if scalar_type_of(x.dtype) == common else convert(x, common)
+    return x if element_type_of(x.dtype) == common else convert(x, common)

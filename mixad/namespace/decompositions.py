@@ -1,39 +1,43 @@
 """Decompositions of matrices.
 
 Where singular or eigenvalues are repeated, their vectors are not unique: derivatives that depend on
-the choice do not exist, and are refused.
+the choice do not exist, and are refused.  Complex vectors have a phase that the matrix does not
+determine: cotangents that would turn it are refused, and tangents of vectors do not turn it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
+from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.creation import tril
-from mixad.namespace.elementwise import where
+from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import concat
-from mixad.namespace.linear_algebra import matmul
-from mixad.namespace.manipulation import expand_dims, matrix_transpose
-from mixad.namespace.solving import solve
+from mixad.namespace.linear_algebra import adjoint, diagonal, matmul
+from mixad.namespace.manipulation import expand_dims
+from mixad.namespace.solving import identity_like, solve
+from mixad.namespace.statistical import total
 from mixad.tape.tracer import Tracer, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
-__all__ = ["EighResult", "QRResult", "SVDResult", "cholesky", "eigh", "eigvalsh", "qr", "svd",
-           "svdvals"]  # fmt: skip
+__all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh", "eigvals",
+           "eigvalsh", "qr", "svd", "svdvals"]  # fmt: skip
 
 
 # -- Cholesky --------------------------------------------------------------------------------------
 
 
 def cholesky(x: Any, *, upper: bool = False) -> Any:
-    """Return triangular matrices whose products with their transposes are positive definite.
+    """Return triangular matrices whose products with their adjoints are positive definite.
 
     Parameters
     ----------
     x : array or Tracer
-        Symmetric matrices; the gradient is symmetric too.
+        Symmetric or Hermitian matrices; so is the gradient.
     upper : bool
         Whether the right factor is returned.
 
@@ -43,19 +47,20 @@ def cholesky(x: Any, *, upper: bool = False) -> Any:
         Lower triangular matrices, or upper ones.
     """
     lower = apply_values_rule(_CHOLESKY, x)[0]
-    return matrix_transpose(lower) if upper else lower
+    return adjoint(lower) if upper else lower
 
 
 def _of_cholesky(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10."""
-    upper = matrix_transpose(values[0])
+    upper = adjoint(values[0])
     inside = solve(upper, _copied(matmul(upper, tril(gs[0]))))
-    return 0.5 * matrix_transpose(solve(upper, matrix_transpose(inside)))
+    return 0.5 * adjoint(solve(upper, adjoint(inside)))
 
 
 def _copied(x: Any) -> Any:
-    """Return symmetric matrices with the lower triangles of ``x``."""
-    return tril(x) + matrix_transpose(tril(x, k=-1))
+    """Return symmetric matrices with the lower triangles of ``x``; Hermitian ones of complex."""
+    doubled = tril(x) + tril(x, k=-1)
+    return 0.5 * (doubled + adjoint(doubled))
 
 
 _CHOLESKY = ValuesRule("cholesky", lambda xp, x: (xp.linalg.cholesky(x),), (_of_cholesky,))
@@ -103,7 +108,7 @@ def qr(x: Any, *, mode: str = "reduced") -> QRResult:
         return QRResult(*apply_values_rule(_QR, x))
     # Roberts and Roberts (2020): the columns beyond the square are multiplied by the transpose.
     q, square = qr(part_along(x, x.ndim - 1, None, rows))
-    rest = matmul(matrix_transpose(q), part_along(x, x.ndim - 1, rows, None))
+    rest = matmul(adjoint(q), part_along(x, x.ndim - 1, rows, None))
     return QRResult(q, concat([square, rest], axis=-1))
 
 
@@ -114,11 +119,11 @@ def _of_qr(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     where sym copies the lower triangle to the upper one.
     """
     (gq, gr), (q, r) = gs, values
-    parts = [] if gr is None else [matmul(r, matrix_transpose(gr))]
-    parts += [] if gq is None else [-matmul(matrix_transpose(gq), q)]
+    parts = [] if gr is None else [matmul(r, adjoint(gr))]
+    parts += [] if gq is None else [-matmul(adjoint(gq), q)]
     inside = matmul(q, _copied(sum(parts[1:], parts[0])))
     inside = inside if gq is None else gq + inside
-    return matrix_transpose(solve(r, matrix_transpose(inside)))
+    return adjoint(solve(r, adjoint(inside)))
 
 
 _QR = ValuesRule("qr", lambda xp, x: tuple(xp.linalg.qr(x)), (_of_qr,))
@@ -140,13 +145,14 @@ def eigh(x: Any) -> EighResult:
     Parameters
     ----------
     x : array or Tracer
-        Symmetric matrices.
+        Symmetric or Hermitian matrices.
 
     Returns
     -------
     EighResult
         Eigenvalues, the smallest first, and eigenvectors in columns.  A backward pass that depends
-        on how vectors of repeated eigenvalues are chosen raises a TracerError.
+        on how vectors of repeated eigenvalues, or phases of complex vectors, are chosen raises a
+        TracerError.
     """
     return EighResult(*apply_values_rule(_EIGH, x))
 
@@ -160,20 +166,79 @@ def _of_eigh(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """Giles (2008), section 3.1, the symmetric part."""
     (gw, gv), (w, v) = gs, values
     repeated = _repeated(plain(w))
-    vt = matrix_transpose(v)
+    vt = adjoint(v)
     parts = []
     if gw is not None:
         _check_even("eigh", gw, repeated)
         parts.append(matmul(v * expand_dims(gw, axis=-2), vt))
     if gv is not None:
         _check_unread("eigh", (gv,), repeated)
+        _check_phases("eigh", ((v, gv),))
         inside = matmul(vt, gv) * _inverse_gaps(w, repeated)
         parts.append(matmul(v, matmul(inside, vt)))
     found = sum(parts[1:], parts[0])
-    return 0.5 * (found + matrix_transpose(found))
+    return 0.5 * (found + adjoint(found))
 
 
 _EIGH = ValuesRule("eigh", lambda xp, x: tuple(xp.linalg.eigh(x)), (_of_eigh,))
+
+
+# -- eigenvalues -----------------------------------------------------------------------------------
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues and eigenvectors of length 1 in columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+def eig(x: Any) -> EigResult:
+    """Return eigenvalues and eigenvectors of square matrices.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Square matrices.
+
+    Returns
+    -------
+    EigResult
+        In the order and of the dtype that the library gives: of NumPy real ones, if all
+        eigenvalues are.  A backward pass raises a TracerError if eigenvalues are repeated, or if
+        it depends on how phases of complex vectors are chosen.
+    """
+    return EigResult(*apply_values_rule(_EIG, x))
+
+
+def eigvals(x: Any) -> Any:
+    """Return the eigenvalues of square matrices: see `eig`."""
+    return eig(x).eigenvalues
+
+
+def _of_eig(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+    """Boeddeker et al., "On the computation of complex-valued gradients" (2017), section 4.
+
+    Vectors keep their length, so what would stretch them is taken off first.
+    """
+    (gw, gv), (w, v) = gs, values
+    repeated = _repeated(plain(w))
+    _check_distinct(repeated)
+    vh = adjoint(v)
+    parts = []
+    if gw is not None:
+        parts.append(expand_dims(gw, axis=-2) * identity_like(v))
+    if gv is not None:
+        _check_phases("eig", ((v, gv),))
+        product = matmul(vh, gv)
+        stretch = expand_dims(real(diagonal(product)), axis=-2)
+        turned = product - matmul(vh, v) * stretch
+        parts.append(turned * conj(_inverse_gaps(w, repeated)))
+    found = solve(vh, matmul(sum(parts[1:], parts[0]), vh))
+    return found if is_complex(x) else real(found)
+
+
+_EIG = ValuesRule("eig", lambda xp, x: tuple(xp.linalg.eig(x)), (_of_eig,))
 
 
 # -- singular values -------------------------------------------------------------------------------
@@ -201,8 +266,8 @@ def svd(x: Any, *, full_matrices: bool = True) -> SVDResult:
     -------
     SVDResult
         The factors.  A backward pass that depends on how vectors of repeated singular values are
-        chosen raises a TracerError.  The derivative of a singular value at 0 is 0, as that of
-        ``abs``.
+        chosen, or phases of complex ones, raises a TracerError.  The derivative of a singular
+        value at 0 is 0, as that of ``abs``.
 
     Raises
     ------
@@ -226,12 +291,13 @@ def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """Townsend, "Differentiating the singular value decomposition" (2016)."""
     (gu, gs_, gvh), (u, s, vh) = gs, values
     repeated, tiny = _repeated(plain(s)), _tiny(plain(s))
-    gv = None if gvh is None else matrix_transpose(gvh)
-    v = matrix_transpose(vh)
+    gv = None if gvh is None else adjoint(gvh)
+    v = adjoint(vh)
     vectors = tuple(g for g in (gu, gv) if g is not None)
     if vectors:
         _check_unread("svd", vectors, repeated)
-        _check_regular(x.shape, tiny)
+        _check_phases("svd", tuple((a, g) for a, g in ((u, gu), (v, gv)) if g is not None))
+        _check_regular(x.shape, tiny, is_complex(u))
     parts = []
     if gs_ is not None:
         _check_even("svd", gs_, repeated)
@@ -241,21 +307,35 @@ def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
         parts.append(matmul(matmul(u, inside) + _outside(u, gu, s), vh))
     if gv is not None:
         inside = expand_dims(s, axis=-1) * _turned(v, gv, s, repeated)
-        parts.append(matmul(u, matmul(inside, vh) + matrix_transpose(_outside(v, gv, s))))
+        parts.append(matmul(u, matmul(inside, vh) + adjoint(_outside(v, gv, s))))
+    if vectors and is_complex(u):
+        parts.append(matmul(u * _of_phases(u, gu, v, gv, s), vh))
     return sum(parts[1:], parts[0])
+
+
+def _of_phases(u: Any, gu: Any, v: Any, gv: Any, s: Any) -> Any:
+    """Return how much the phases of both vectors of a pair, one against the other, matter."""
+    parts = [] if gu is None else [imag(_products(u, gu))]
+    parts += [] if gv is None else [-imag(_products(v, gv))]
+    return expand_dims(sum(parts[1:], parts[0]) * 0.5j / s, axis=-2)
+
+
+def _products(vectors: Any, g: Any) -> Any:
+    """Return the inner product of each vector with its cotangent."""
+    return total(elementwise("mul", conj(vectors), g), -2)
 
 
 def _turned(vectors: Any, g: Any, s: Any, repeated: Array) -> Any:
     """Return what turns the vectors within their space, over the gaps of the squares."""
-    product = matmul(matrix_transpose(vectors), g)
-    return (product - matrix_transpose(product)) * _inverse_gaps(s * s, repeated)
+    product = matmul(adjoint(vectors), g)
+    return (product - adjoint(product)) * _inverse_gaps(s * s, repeated)
 
 
 def _outside(vectors: Any, g: Any, s: Any) -> Any:
     """Return what is orthogonal to the vectors, over the singular values; 0 for square matrices."""
     if vectors.shape[-1] == vectors.shape[-2]:
         return 0.0 * vectors
-    rest = g - matmul(vectors, matmul(matrix_transpose(vectors), g))
+    rest = g - matmul(vectors, matmul(adjoint(vectors), g))
     return rest / expand_dims(s, axis=-2)
 
 
@@ -330,9 +410,35 @@ def _count(pairs: Array, axis: int) -> Array:
     return library_of(pairs).xp.count_nonzero(pairs, axis=axis)
 
 
-def _check_regular(shape: tuple[int, ...], tiny: Array) -> None:
-    """Refuse cotangents of vectors of a matrix that is not square and has no full rank."""
-    if shape[-1] != shape[-2] and bool(library_of(tiny).xp.any(tiny)):
+def _check_phases(what: str, pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Refuse cotangents that would turn the phases of complex vectors, each pair with its own."""
+    if not is_complex(pairs[0][0]):
+        return
+    products = [_products(plain(vectors), plain(g)) for vectors, g in pairs]
+    xp = library_of(products[0]).xp
+    turns = xp.abs(xp.imag(sum(products[1:], products[0])))
+    sizes = [_largest(_largest(plain(g))) for _, g in pairs]
+    most = sum(sizes[1:], sizes[0]) * float(xp.finfo(turns.dtype).eps) ** 0.5
+    if bool(xp.any(turns > most[..., None])):
+        raise TracerError(
+            f"{what}() of complex matrices: a function of the vectors that depends on their phases "
+            "has no derivative, for they are not unique; differentiate one that does not, such as "
+            "abs(v) or v @ conj(v).mT"
+        )
+
+
+def _check_distinct(repeated: Array) -> None:
+    """Refuse repeated eigenvalues of a matrix that may lack eigenvectors."""
+    if bool(library_of(repeated).xp.any(_count(repeated, axis=-1) > 1)):
+        raise TracerError(
+            "eig() of a matrix with repeated eigenvalues has no derivative: use eigh() if it is "
+            "symmetric or Hermitian, otherwise differentiate trace(), det() or powers of the matrix"
+        )
+
+
+def _check_regular(shape: tuple[int, ...], tiny: Array, has_phases: bool) -> None:
+    """Refuse cotangents of vectors that a matrix without full rank does not determine."""
+    if (shape[-1] != shape[-2] or has_phases) and bool(library_of(tiny).xp.any(tiny)):
         raise TracerError(
             "svd() of a matrix without full rank: its vectors have no derivative; differentiate a "
             "function of the singular values, or of a matrix of full rank"

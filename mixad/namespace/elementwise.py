@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,12 +13,22 @@ from mixad import pytree
 from mixad.backends.arrays import (
     NUMPY,
     Library,
+    element_type_of,
     is_array,
+    is_number,
     is_scalar,
     scalar_type_of,
     torch_default,
 )
 from mixad.errors import KernelTypeError, TracerError
+from mixad.namespace.complex_numbers import (
+    as_complex,
+    complex_elementwise,
+    imag,
+    is_complex,
+    real,
+    select,
+)
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Kind, Program
@@ -25,16 +36,23 @@ from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.apply import apply_call, apply_program
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.node import common_library, library_beside
+from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["as_numpy_gives", "as_operand", "clip", "convert", "elementwise", "imag", "is_operand",
-           "operand", "power", "same", "square", "where"]  # fmt: skip
+__all__ = ["angle", "as_numpy_gives", "as_operand", "clip", "convert", "elementwise",
+           "is_operand", "operand", "power", "square", "where"]  # fmt: skip
+
+
+# A described operand: its type, and whether it is a Python number.
+_Described = tuple[Typed, bool]
+
+# What an op, the common type of its operands, and these described make.
+_CallOf = Callable[[str, ScalarType, tuple[_Described, ...]], KernelCall]
 
 
 def is_operand(value: object) -> bool:
     """Whether a value may stand beside a tracer in an expression."""
-    return isinstance(value, Tracer) or is_scalar(value) or is_array(value)
+    return isinstance(value, Tracer) or is_number(value) or is_array(value)
 
 
 def operand(value: Any, other: Any) -> Any:
@@ -57,20 +75,9 @@ def operand(value: Any, other: Any) -> Any:
 
 
 def as_operand(value: Any, tracer: Tracer) -> Any:
-    """Return what is no operand as one beside a tracer; NotImplemented where its library does not.
-
-    Raises
-    ------
-    TracerError
-        For complex numbers.
-    """
+    """Return what is no operand as one, where the tracer's library does; else NotImplemented."""
     if isinstance(value, (list, tuple)) and tracer.cell.library is NUMPY:
         return np.asarray(value)
-    if isinstance(value, complex):
-        raise TracerError(
-            f"the complex number {value} beside a value that is being differentiated: derivatives "
-            "of complex numbers are not available, compute with real and imaginary part"
-        )
     return NotImplemented
 
 
@@ -89,20 +96,29 @@ def elementwise(op: str, *operands: Any) -> Any:
     array or Tracer
         Of the broadcast shape.
     """
-    key = (op, torch_default(), *map(_kind, operands))
+    return _applied(op, _call, operands)
+
+
+def _applied(
+    op: str, call_of: _CallOf, operands: tuple[Any, ...], before: tuple[Any, ...] = ()
+) -> Any:
+    """Apply what a function returns for promoted operands to them, after other arguments."""
+    key = (op, torch_default(), *[_kind(o) for o in operands])
     call = _CALLS.get(key)
     if call is None:
         library = _library_beside(op, operands)
         operands = tuple([_without_numpy_scalar(o, library) for o in operands])
+        if any(map(is_complex, operands)):
+            return complex_elementwise(op, library, operands)
         params = tuple([_described(op, o, library) for o in operands])
-        call = _call(op, promoted(library, op, [typed for typed, _ in params]), params)
+        call = call_of(op, promoted(library, op, [typed for typed, _ in params]), params)
         if None not in key[2:]:
             _CALLS[key] = call
-    return apply_call(call, operands)[0]
+    return apply_call(call, (*before, *operands))[0]
 
 
 _CALLS: dict[object, KernelCall] = {}
-"""The calls of ops on tracers and numbers, by what they depend on."""
+"""The calls of ops on tracers, NumPy's arrays and numbers, by what they depend on."""
 
 
 def _kind(operand: Any) -> object:
@@ -110,6 +126,8 @@ def _kind(operand: Any) -> object:
     if isinstance(operand, Tracer):
         return (operand.cell.kind, not operand.cell.shape)
     kind = type(operand)
+    if kind is np.ndarray:
+        return (operand.dtype, not operand.shape)
     return kind if kind is float or kind is int or kind is bool else None
 
 
@@ -120,6 +138,8 @@ def power(x: Any, y: Any) -> Any:
 
 def square(x: Any) -> Any:
     """Return the square of each element."""
+    if is_complex(x):
+        return elementwise("mul", x, x)
     return apply_program(_square(_element_type(x)), (x,))[0]
 
 
@@ -130,14 +150,10 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     return x if max is None else elementwise("minimum", x, operand(max, x))
 
 
-def same(x: Any) -> Any:
-    """Return real numbers as they are: their real part, conjugate, positive."""
-    return x
-
-
-def imag(x: Any) -> Any:
-    """Return the imaginary part of real numbers, which is zero and has no derivative."""
-    return library_beside(x).xp.zeros_like(plain(x))
+def angle(x: Any, deg: bool = False) -> Any:
+    """Return the angles of complex numbers, in radians or degrees."""
+    found = elementwise("atan2", imag(x), real(x))
+    return elementwise("mul", found, 180 / math.pi) if deg else found
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
@@ -162,17 +178,19 @@ def where(condition: Any, x: Any, y: Any) -> Any:
         If the condition is not one of booleans.
     """
     x, y = operand(x, y), operand(y, x)
-    library = _library_beside("where", (x, y))
-    condition = library.xp.asarray(condition) if is_scalar(condition) else plain(condition)
+    if is_scalar(condition):
+        condition = _library_beside("where", (x, y)).xp.asarray(condition)
+    condition = plain(condition)
     if scalar_type_of(condition.dtype) != BOOL:
         raise TracerError(
             f"where() takes a condition of booleans, this one has dtype {condition.dtype}: "
             "write condition != 0"
         )
-    x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
-    params = _described("where", x, library), _described("where", y, library)
-    common = promoted(library, "where", [typed for typed, _ in params])
-    return apply_call(_selection(common, params), (condition, x, y))[0]
+    if is_complex(x) or is_complex(y):
+        library = _library_beside("where", (x, y))
+        x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
+        return select(library, condition, x, y)
+    return _applied("where", _selection, (x, y), (condition,))
 
 
 def as_numpy_gives(result: Any) -> Any:
@@ -195,11 +213,9 @@ _ONE = np.float64(1.0)
 
 def convert(x: Any, type: ScalarType) -> Any:
     """Return ``x`` with elements of another type."""
+    if type.is_complex:
+        return as_complex(x, type)
     return apply_program(_conversion(_element_type(x), type), (x,))[0]
-
-
-# A described operand: its type, and whether it is a Python number.
-_Described = tuple[Typed, bool]
 
 
 @cache
@@ -211,11 +227,11 @@ def _call(op: str, common: ScalarType, params: tuple[_Described, ...]) -> Kernel
 
 
 @cache
-def _selection(common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
-    builder = Builder("where")
+def _selection(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
+    builder = Builder(op)
     condition = builder.param("condition", BOOL)
     args = _converted_params(builder, common, params)
-    return KernelCall.storing(builder.finish([builder.op("where", condition, *args)]))
+    return KernelCall.storing(builder.finish([builder.op(op, condition, *args)]))
 
 
 def _converted_params(
@@ -227,7 +243,7 @@ def _converted_params(
     for name, (typed, number) in zip("xyz", params, strict=False):
         kind: Kind = "uniform" if number or (typed.weak and strong) else "lane"
         var = builder.param(name, common if number else typed.type, kind)
-        args.append(builder.convert(var, common))
+        args.append(builder.cast(var, common))
     return args
 
 
@@ -252,7 +268,7 @@ def _library_beside(op: str, operands: Sequence[Any]) -> Library:
 
 
 def _is_strong(operand: Any) -> bool:
-    return not is_scalar(operand) and not (isinstance(operand, Tracer) and operand.cell.weak)
+    return not is_number(operand) and not (isinstance(operand, Tracer) and operand.cell.weak)
 
 
 def _without_numpy_scalar(operand: Any, library: Library) -> Any:
@@ -278,4 +294,4 @@ def _weak_type(number: bool | int | float) -> ScalarType:
 
 
 def _element_type(x: Any) -> ScalarType:
-    return x.cell.type if isinstance(x, Tracer) else scalar_type_of(x.dtype)
+    return x.cell.type if isinstance(x, Tracer) else element_type_of(x.dtype)

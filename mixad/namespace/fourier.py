@@ -1,13 +1,217 @@
-"""Fourier transform functions without complex numbers."""
+"""Fourier transform functions.
+
+Each is linear, so its tangent is itself.  The adjoint of a transform of complex numbers is the
+opposite one with the opposite scaling; transforms between real numbers and half of a spectrum
+count each number of that half as often as it occurs in the whole.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
+from mixad.backends.arrays import is_complex_dtype
+from mixad.namespace.complex_numbers import conj, real
+from mixad.namespace.indexing import part_along
+from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import normalized_axes, roll
+from mixad.tape.node import Rule, apply_rule, library_beside
 
-__all__ = ["fftshift", "ifftshift"]
+__all__ = ["fft", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",
+           "irfftn", "rfft", "rfftn"]  # fmt: skip
+
+Norm = str | None
+Lengths = Sequence[int] | None
+Axes = Sequence[int] | None
+
+
+# -- complex numbers -------------------------------------------------------------------------------
+
+
+def fft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+    """Return the Fourier transform along an axis.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Of complex numbers; of floats where the library takes them.
+    n : int, optional
+        Length of the result: ``x`` is cut off or filled up with zeros.
+    axis : int
+        Along which.
+    norm : "backward", "ortho" or "forward"
+        Which of a transform and its inverse divides by the length; both by the root for ``ortho``.
+
+    Returns
+    -------
+    array or Tracer
+        Complex numbers.
+    """
+    return _along(_FFTN, x, n, axis, norm)
+
+
+def ifft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+    """Return what `fft` transforms to ``x``."""
+    return _along(_IFFTN, x, n, axis, norm)
+
+
+def fftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
+    """Return the Fourier transform along several axes, of lengths ``s``: see `fft`."""
+    return _over(_FFTN, x, s, axes, norm)
+
+
+def ifftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
+    """Return what `fftn` transforms to ``x``."""
+    return _over(_IFFTN, x, s, axes, norm)
+
+
+def _along(rule: Rule, x: Any, n: int | None, axis: int, norm: Norm) -> Any:
+    return _over(rule, x, None if n is None else (n,), (axis,), norm)
+
+
+def _over(rule: Rule, x: Any, s: Lengths, axes: Axes, norm: Norm) -> Any:
+    places, lengths = _extent(x, s, axes)
+    for axis, length in zip(places, lengths, strict=True):
+        x = _resized(x, axis, length)
+    return apply_rule(rule, x, axes=places, norm=_checked(norm))
+
+
+def _back(name: str) -> Any:
+    """Return the cotangent of a transform, which is another one."""
+
+    def cotangent(g: Any, x: Any, axes: Sequence[int], norm: str) -> Any:
+        rule = _IFFTN if name == "ifftn" else _FFTN
+        found = apply_rule(rule, g, axes=axes, norm=_OPPOSITE[norm])
+        return found if is_complex_dtype(x.dtype) else real(found)
+
+    return cotangent
+
+
+def _transform(name: str, back: str) -> Rule:
+    return Rule(
+        name,
+        lambda xp, x, axes, norm: getattr(xp.fft, name)(x, axes=axes, norm=norm),
+        (_back(back),),
+        linear="each",
+    )
+
+
+_FFTN, _IFFTN = _transform("fftn", "ifftn"), _transform("ifftn", "fftn")
+
+
+# -- real numbers ----------------------------------------------------------------------------------
+
+
+def rfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+    """Return the first half of the Fourier transform of real numbers: see `fft`."""
+    (axis,) = normalized_axes(axis, x.ndim)
+    length = x.shape[axis] if n is None else operator.index(n)
+    return apply_rule(_RFFT, _resized(x, axis, length), axis=axis, norm=_checked(norm))
+
+
+def irfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+    """Return the real numbers that `rfft` transforms to ``x``: ``n`` of them, an even number."""
+    (axis,) = normalized_axes(axis, x.ndim)
+    length = 2 * (x.shape[axis] - 1) if n is None else operator.index(n)
+    half = _resized(x, axis, length // 2 + 1)
+    return apply_rule(_IRFFT, half, n=length, axis=axis, norm=_checked(norm))
+
+
+def hfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+    """Return the Fourier transform, which is real, given the first half of what is transformed."""
+    return irfft(conj(x), n=n, axis=axis, norm=_OPPOSITE[_checked(norm)])
+
+
+def ihfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+    """Return the first half of what `hfft` transforms to ``x``."""
+    return conj(rfft(x, n=n, axis=axis, norm=_OPPOSITE[_checked(norm)]))
+
+
+def rfftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
+    """Return `rfft` along the last of several axes and `fft` along the others."""
+    places, lengths = _extent(x, s, axes)
+    half = rfft(x, n=lengths[-1], axis=places[-1], norm=norm)
+    return fftn(half, s=lengths[:-1], axes=places[:-1], norm=norm) if places[1:] else half
+
+
+def irfftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
+    """Return `ifft` along all but the last of several axes and `irfft` along that."""
+    places, lengths = _extent(x, s, axes)
+    last = None if s is None else lengths[-1]
+    half = ifftn(x, s=lengths[:-1], axes=places[:-1], norm=norm) if places[1:] else x
+    return irfft(half, n=last, axis=places[-1], norm=norm)
+
+
+def _of_rfft(g: Any, x: Any, axis: int, norm: str) -> Any:
+    length = x.shape[axis]
+    halved = g / _occurrences(g, length, axis)
+    return apply_rule(_IRFFT, halved, n=length, axis=axis, norm=_OPPOSITE[norm])
+
+
+def _of_irfft(g: Any, x: Any, n: int, axis: int, norm: str) -> Any:
+    found = apply_rule(_RFFT, g, axis=axis, norm=_OPPOSITE[norm])
+    found = found * _occurrences(found, n, axis)
+    return found if is_complex_dtype(x.dtype) else real(found)
+
+
+def _occurrences(half: Any, length: int, axis: int) -> Any:
+    """Return how often each number of half a spectrum occurs in the whole: once or twice."""
+    xp = library_beside(half).xp
+    counts = [1.0 if k in (0, length / 2) else 2.0 for k in range(length // 2 + 1)]
+    shape = tuple(-1 if i == axis else 1 for i in range(half.ndim))
+    return xp.reshape(xp.asarray(counts, dtype=half.dtype, device=half.device), shape)
+
+
+_RFFT = Rule(
+    "rfft",
+    lambda xp, x, axis, norm: xp.fft.rfft(x, axis=axis, norm=norm),
+    (_of_rfft,),
+    linear="each",
+)
+_IRFFT = Rule(
+    "irfft",
+    lambda xp, x, n, axis, norm: xp.fft.irfft(x, n=n, axis=axis, norm=norm),
+    (_of_irfft,),
+    linear="each",
+)
+
+
+# -- lengths, scaling, order -----------------------------------------------------------------------
+
+
+_OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+def _checked(norm: Norm) -> str:
+    if norm is None:
+        return "backward"
+    if norm not in _OPPOSITE:
+        raise ValueError(f"norm={norm!r} of a Fourier transform: 'backward', 'ortho' or 'forward'")
+    return norm
+
+
+def _extent(x: Any, s: Lengths, axes: Axes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return along which axes a transform goes, and its lengths; -1 leaves one as it is."""
+    if axes is None:
+        axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
+    places = normalized_axes(tuple(axes), x.ndim)
+    if s is None:
+        return places, tuple(x.shape[a] for a in places)
+    if len(s) != len(places):
+        raise ValueError(f"a Fourier transform along {len(places)} axes of {len(s)} lengths")
+    pairs = zip(places, map(operator.index, s), strict=True)
+    return places, tuple(x.shape[a] if n == -1 else n for a, n in pairs)
+
+
+def _resized(x: Any, axis: int, length: int) -> Any:
+    """Return ``x`` cut off along an axis, or filled up with zeros."""
+    own = x.shape[axis]
+    if length <= own:
+        return x if length == own else part_along(x, axis, None, length)
+    rest = tuple(length - own if i == axis else n for i, n in enumerate(x.shape))
+    zeros = library_beside(x).xp.zeros(rest, dtype=x.dtype, device=x.device)
+    return concat([x, zeros], axis=axis)
 
 
 def fftshift(x: Any, *, axes: int | Sequence[int] | None = None) -> Any:

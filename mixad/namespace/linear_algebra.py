@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from mixad.namespace.complex_numbers import conj
 from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.indexing import gather, positions_of
@@ -21,7 +22,7 @@ from mixad.tape.broadcasting import sum_to
 from mixad.tape.memory import gives_views
 from mixad.tape.node import Rule, apply_rule, library_beside
 
-__all__ = ["cross", "diagonal", "dot", "matmul", "outer", "tensordot", "trace", "vecdot"]
+__all__ = ["adjoint", "cross", "diagonal", "dot", "matmul", "outer", "tensordot", "trace", "vecdot"]
 
 
 def matmul(a: Any, b: Any) -> Any:
@@ -52,13 +53,18 @@ _MATMUL = Rule(
     "matmul",
     lambda xp, a, b: xp.matmul(a, b),
     (
-        lambda g, a, b: sum_to(matmul(g, matrix_transpose(b)), tuple(a.shape)),
-        lambda g, a, b: sum_to(matmul(matrix_transpose(a), g), tuple(b.shape)),
+        lambda g, a, b: sum_to(matmul(g, adjoint(b)), tuple(a.shape)),
+        lambda g, a, b: sum_to(matmul(adjoint(a), g), tuple(b.shape)),
     ),
     reads=((1,), (0,)),
     fresh=True,
     linear="each",
 )
+
+
+def adjoint(x: Any) -> Any:
+    """Return the conjugates of transposed matrices; of real ones the transposed ones."""
+    return conj(matrix_transpose(x))
 
 
 def dot(a: Any, b: Any) -> Any:
@@ -110,15 +116,17 @@ def tensordot(a: Any, b: Any, *, axes: int | tuple[Sequence[int], Sequence[int]]
 def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
     """Return the sum of products along an axis, which is counted from the last one.
 
+    Of complex vectors, those of the first are conjugated.
+
     Raises
     ------
     ValueError
         If the vectors differ in length.
     """
-    lengths = [x.shape[axis], y.shape[axis]]
+    lengths = [_length(x, axis), _length(y, axis)]
     if lengths[0] != lengths[1]:
         raise ValueError(f"vecdot() of vectors of length {lengths[0]} and {lengths[1]}")
-    return total(elementwise("mul", x, y), axis)
+    return total(elementwise("mul", conj(x), y), axis)
 
 
 def outer(x: Any, y: Any) -> Any:
@@ -142,10 +150,24 @@ def cross(x: Any, y: Any, *, axis: int = -1) -> Any:
     ValueError
         If they have another length.
     """
-    if x.shape[axis] != 3 or y.shape[axis] != 3:
-        raise ValueError(f"cross() of vectors of length {x.shape[axis]} and {y.shape[axis]}: 3")
+    lengths = [_length(x, axis), _length(y, axis)]
+    if lengths != [3, 3]:
+        raise ValueError(f"cross() of vectors of length {lengths[0]} and {lengths[1]}: 3")
     x1, x2, y1, y2 = (roll(v, -n, axis=axis) for v in (x, y) for n in (1, 2))
     return elementwise("sub", elementwise("mul", x1, y2), elementwise("mul", x2, y1))
+
+
+def _length(x: Any, axis: int) -> int:
+    """Return the length of an axis.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError
+        If there is no such axis.
+    """
+    (axis,) = normalized_axes(axis, x.ndim)
+    length: int = x.shape[axis]
+    return length
 
 
 @gives_views

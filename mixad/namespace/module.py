@@ -206,6 +206,7 @@ def _function(
     function.__name__ = name.rpartition(".")[2]
     function.__qualname__ = name
     function.__doc__ = base.__doc__
+    function.__wrapped__ = base  # type: ignore[attr-defined]  # whose signature it has
     return function
 
 

@@ -53,7 +53,7 @@ def _norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:
     if ord == -math.inf:
         return amin(size, axes, keepdims=True)
     if ord == 0:
-        return total(astype(plain(x) != 0, x.dtype), axes, keepdims=True)
+        return total(astype(plain(x) != 0, size.dtype), axes, keepdims=True)
     if ord == 1:
         return total(size, axes, keepdims=True)
     powers = total(elementwise("pow", size, ord), axes, keepdims=True)
@@ -94,20 +94,26 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: Order = "fro") -> Any:
     Raises
     ------
     ValueError
-        If there is no such norm.
+        If there is no such norm, or there are no matrices.
     """
+    normalized_axes((-2, -1), x.ndim)  # raises
     if ord == "fro":
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord == "nuc":
         found = total(svdvals(x), -1)
     elif ord in (2, -2):
-        found = (amax if ord == 2 else amin)(svdvals(x), -1)
+        found = (_largest if ord == 2 else amin)(svdvals(x), -1)
     elif ord in (1, -1, math.inf, -math.inf):
         sums = total(elementwise("abs", x), -2 if ord in (1, -1) else -1)
-        found = (amax if ord in (1, math.inf) else amin)(sums, -1)
+        found = (_largest if ord in (1, math.inf) else amin)(sums, -1)
     else:
         raise ValueError(f"matrix_norm(ord={ord!r}): 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     return reshape(found, (*found.shape, 1, 1)) if keepdims else found
+
+
+def _largest(x: Any, axis: int) -> Any:
+    """Return the largest of numbers that are not negative; of none the norm is 0."""
+    return amax(x, axis) if x.shape[axis] else total(x, axis)
 
 
 def norm(x: Any, ord: Order = None, axis: Axis = None, keepdims: bool = False) -> Any:

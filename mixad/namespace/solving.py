@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from mixad.backends.arrays import library_of
 from mixad.errors import TracerError
+from mixad.namespace.complex_numbers import conj, imag, is_complex
 from mixad.namespace.data_types import of_one_type
-from mixad.namespace.linear_algebra import matmul
-from mixad.namespace.manipulation import matrix_transpose, reshape
+from mixad.namespace.linear_algebra import adjoint, matmul
+from mixad.namespace.manipulation import reshape
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
@@ -29,7 +30,7 @@ def inv(x: Any) -> Any:
 
 
 def _of_inverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
-    inverse = matrix_transpose(values[0])
+    inverse = adjoint(values[0])
     return -matmul(inverse, matmul(gs[0], inverse))
 
 
@@ -58,12 +59,12 @@ def solve(a: Any, b: Any) -> Any:
 
 
 def _of_matrix(gs: tuple[Any, ...], values: tuple[Any, ...], a: Any, b: Any) -> Any:
-    right = solve(matrix_transpose(a), gs[0])
-    return sum_to(-matmul(right, matrix_transpose(values[0])), tuple(a.shape))
+    right = solve(adjoint(a), gs[0])
+    return sum_to(-matmul(right, adjoint(values[0])), tuple(a.shape))
 
 
 def _of_right_side(gs: tuple[Any, ...], values: tuple[Any, ...], a: Any, b: Any) -> Any:
-    return sum_to(solve(matrix_transpose(a), gs[0]), tuple(b.shape))
+    return sum_to(solve(adjoint(a), gs[0]), tuple(b.shape))
 
 
 _SOLVE = ValuesRule(
@@ -77,14 +78,14 @@ def det(x: Any) -> Any:
 
 
 def _of_determinant(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
-    return _scaled(gs[0] * values[0], matrix_transpose(inv(x)))
+    return _scaled(gs[0] * conj(values[0]), adjoint(inv(x)))
 
 
 _DET = ValuesRule("det", lambda xp, x: (xp.linalg.det(x),), (_of_determinant,), reads=(0,))
 
 
 class SlogdetResult(NamedTuple):
-    """Sign and logarithm of the magnitude of a determinant; the sign has no derivative."""
+    """Sign and logarithm of the magnitude of a determinant; a real sign has no derivative."""
 
     sign: Any
     logabsdet: Any
@@ -93,11 +94,16 @@ class SlogdetResult(NamedTuple):
 def slogdet(x: Any) -> SlogdetResult:
     """Return the signs of determinants and the logarithms of their magnitudes."""
     sign, logabsdet = apply_values_rule(_SLOGDET, x)
-    return SlogdetResult(plain(sign), logabsdet)
+    return SlogdetResult(sign if is_complex(x) else plain(sign), logabsdet)
 
 
 def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
-    return _scaled(gs[1], matrix_transpose(inv(x)))
+    """The logarithm changes by Re tr(x⁻¹ dx), the angle of the sign by Im tr(x⁻¹ dx)."""
+    (gsign, glog), (sign, _) = gs, values
+    if gsign is None or not is_complex(sign):
+        return _scaled(glog, adjoint(inv(x)))
+    turned = imag(gsign * conj(sign)) * 1j
+    return _scaled(turned if glog is None else turned + glog, adjoint(inv(x)))
 
 
 _SLOGDET = ValuesRule(
@@ -151,7 +157,7 @@ def pinv(x: Any, *, rtol: Any = None) -> Any:
 def _of_pseudoinverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, rtol: Any) -> Any:
     _check_rank(plain(x), rtol)
     (g,), p = gs, values[0]
-    pt, gt = matrix_transpose(p), matrix_transpose(g)
+    pt, gt = adjoint(p), adjoint(g)
     beside = gt - matmul(matmul(x, p), gt)
     below = gt - matmul(gt, matmul(p, x))
     ends = matmul(beside, matmul(p, pt)) + matmul(matmul(pt, p), below)

@@ -12,12 +12,13 @@ from functools import cache
 from typing import Any
 
 from mixad import special
-from mixad.namespace.elementwise import elementwise
+from mixad.namespace.elementwise import elementwise, is_operand, operand
 from mixad.namespace.spelling import Function, OfOperands
 from mixad.specialise import Specialiser
 from mixad.tape.apply import apply_call
+from mixad.tape.tracer import Tracer
 
-__all__ = ["SPECIAL"]
+__all__ = ["SPECIAL", "of_scalars"]
 
 _Scalar = Callable[..., Any]
 
@@ -30,6 +31,7 @@ def _specialiser(function: _Scalar) -> Specialiser:
 
 def _broadcast(function: _Scalar, operands: tuple[Any, ...]) -> Any:
     """Return a function of scalars, applied to arrays."""
+    operands = tuple(o if is_operand(o) else _beside(o, operands) for o in operands)
     op = getattr(function, "__mixad_op__", None)
     if op is not None:
         return elementwise(op, *operands)
@@ -37,7 +39,12 @@ def _broadcast(function: _Scalar, operands: tuple[Any, ...]) -> Any:
     return apply_call(found.call, values)[0]
 
 
-def _function(name: str, scalar: _Scalar) -> Function:
+def _beside(value: Any, operands: tuple[Any, ...]) -> Any:
+    """Return what is no operand as one beside the traced one."""
+    return operand(value, next((o for o in operands if isinstance(o, Tracer)), None))
+
+
+def of_scalars(name: str, scalar: _Scalar) -> Function:
     """Return a function of scalars as one of arrays."""
 
     def evaluate(*operands: Any) -> Any:
@@ -59,7 +66,7 @@ _SAME = (
 ).split()
 
 SPECIAL = {
-    name: _function(name, getattr(special, _RENAMED.get(name, name)))
+    name: of_scalars(name, getattr(special, _RENAMED.get(name, name)))
     for name in sorted((*_RENAMED, *_SAME))
 }
 """By SciPy's names."""

@@ -15,7 +15,7 @@ from mixad.errors import TracerError
 from mixad.tape.memory import noted
 from mixad.tape.tracer import plain
 
-__all__ = ["Function", "OfOperands", "Spelling", "function_of", "missing"]
+__all__ = ["Function", "OfOperands", "Spelling", "Variadic", "function_of", "missing"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,15 @@ class Function:
         """Names of the namespace function's own parameters."""
         return frozenset(inspect.signature(self.evaluate).parameters)
 
+    @cached_property
+    def direct(self) -> int:
+        """How many arguments by position are, in this order, the first of the function's own."""
+        own = inspect.signature(self.evaluate).parameters.values()
+        names = [p.name for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        theirs = [self.renamed.get(name, name) for name in self.parameters]
+        pairs = enumerate(zip(names, theirs, strict=False))
+        return next((at for at, (a, b) in pairs if a != b), min(len(names), len(theirs)))
+
 
 class OfOperands(Function):
     """A function that takes operands by position only: those that come by name, in their order."""
@@ -58,6 +67,15 @@ class OfOperands(Function):
     def taken(self) -> frozenset[str]:
         """Names of all parameters."""
         return frozenset(self.parameters)
+
+    @cached_property
+    def direct(self) -> int:
+        """How many arguments may come by position: all."""
+        return len(self.parameters)
+
+
+class Variadic(Function):
+    """A function of any number of operands by position; its parameters are options by name."""
 
 
 def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> Function:
@@ -110,14 +128,18 @@ class Spelling:
             If the namespace has no such function yet, or it lacks an argument that was given.
         """
         name = self.name_of(function)
+        found = None if name is None or name in self.constant else self.functions.get(name)
+        if found is not None and not kwargs and len(args) <= found.direct:
+            return found(*args)
         called = f"{_module_of(function) or self.library}.{function.__name__}()"
         if name is None:
             raise TracerError(missing(called))
         if name in self.constant:
             return function(*pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs)))
-        found = self.functions.get(name)
         if found is None:
             raise TracerError(missing(called))
+        if isinstance(found, Variadic):
+            return found(*args, **self._bound(called, found, (), kwargs))
         return found(**self._bound(called, found, args, kwargs))
 
     def has_method(self, name: str) -> bool:
@@ -130,6 +152,8 @@ class Spelling:
         array, *rest = args
         if found.parameters[1:2] in _SEVERAL and rest and isinstance(rest[0], (int, np.integer)):
             args = (array, tuple(rest))
+        if not kwargs and len(args) <= found.direct:
+            return found(*args)
         return found(**self._bound(f"{name}()", found, args, kwargs))
 
     def _bound(

@@ -16,20 +16,33 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import Library
+from mixad.namespace.complex_numbers import conj, imag, real
 from mixad.namespace.creation import asarray, full, full_like, linspace, tril, triu
 from mixad.namespace.data_types import astype
-from mixad.namespace.decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
+from mixad.namespace.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from mixad.namespace.elementwise import (
+    angle,
     clip,
     elementwise,
-    imag,
     operand,
     power,
-    same,
     square,
     where,
 )
-from mixad.namespace.fourier import fftshift, ifftshift
+from mixad.namespace.fourier import (
+    fft,
+    fftn,
+    fftshift,
+    hfft,
+    ifft,
+    ifftn,
+    ifftshift,
+    ihfft,
+    irfft,
+    irfftn,
+    rfft,
+    rfftn,
+)
 from mixad.namespace.indexing import take, take_along_axis
 from mixad.namespace.joining import (
     broadcast_arrays,
@@ -63,6 +76,7 @@ from mixad.namespace.manipulation import (
 )
 from mixad.namespace.names import FUNCTIONS
 from mixad.namespace.norms import matrix_norm, norm, vector_norm
+from mixad.namespace.numpy_functions import NUMPY_FUNCTIONS
 from mixad.namespace.scipy_functions import SCIPY
 from mixad.namespace.sets import unique_all, unique_counts, unique_inverse, unique_values
 from mixad.namespace.solving import det, inv, matrix_power, pinv, slogdet, solve
@@ -152,6 +166,8 @@ _LINALG = {
     "linalg.matrix_power": function_of(matrix_power),
     "linalg.cholesky": function_of(cholesky),
     "linalg.qr": function_of(qr),
+    "linalg.eig": function_of(eig),
+    "linalg.eigvals": function_of(eigvals),
     "linalg.eigh": function_of(eigh),
     "linalg.eigvalsh": function_of(eigvalsh),
     "linalg.svd": function_of(svd),
@@ -160,6 +176,9 @@ _LINALG = {
     "linalg.matrix_norm": function_of(matrix_norm),
 }
 """The extension of the standard; NumPy has it under the same names."""
+
+_ALONG_ONE, _ALONG_SEVERAL = (fft, ifft, rfft, irfft, hfft, ihfft), (fftn, ifftn, rfftn, irfftn)
+_TRANSFORMS, _SHIFTS = (*_ALONG_ONE, *_ALONG_SEVERAL), (fftshift, ifftshift)
 
 _RECIPROCAL = Function(lambda x: 1 / x, ("x",))
 
@@ -171,8 +190,8 @@ _ARRAY_API = {
     "astype": function_of(astype),
     "reciprocal": _RECIPROCAL,
     "clip": function_of(clip),
-    "real": function_of(same),
-    "conj": function_of(same),
+    "real": function_of(real),
+    "conj": function_of(conj),
     "imag": function_of(imag),
     "permute_dims": function_of(permute_dims),
     "matrix_transpose": function_of(matrix_transpose),
@@ -213,8 +232,7 @@ _ARRAY_API = {
     "unique_counts": function_of(unique_counts),
     "unique_inverse": function_of(unique_inverse),
     "unique_values": function_of(unique_values),
-    "fft.fftshift": function_of(fftshift),
-    "fft.ifftshift": function_of(ifftshift),
+    **{f"fft.{f.__name__}": function_of(f) for f in (*_TRANSFORMS, *_SHIFTS)},
     **_LINALG,
 }
 
@@ -248,7 +266,7 @@ _INVERSES = (
 
 def _numpy_name(function: Any) -> str | None:
     name: str = function.__name__
-    for module, prefix in ((np, ""), (np.linalg, "linalg.")):
+    for module, prefix in ((np, ""), (np.linalg, "linalg."), (np.fft, "fft.")):
         if getattr(module, name, None) is function:
             return prefix + name
     return None
@@ -261,6 +279,10 @@ NUMPY = Spelling(
         **_COMMON,
         **_named(f"{_INVERSES} absolute=abs fabs=abs rint=round power=pow"),
         "cbrt": _unary("cbrt"),
+        "real": function_of(real, "val=x"),
+        "imag": function_of(imag, "val=x"),
+        "angle": function_of(angle, "z=x deg"),
+        **dict.fromkeys(("conj", "conjugate"), function_of(conj)),
         "reciprocal": _RECIPROCAL,
         "sum": function_of(total, "a axis dtype out keepdims initial where"),
         "mean": function_of(mean, "a axis dtype out keepdims where"),
@@ -297,11 +319,15 @@ NUMPY = Spelling(
         "triu": function_of(triu, "m=x k"),
         **_LINALG,
         "linalg.norm": function_of(norm),
+        **{f"fft.{f.__name__}": function_of(f, "a n axis norm out") for f in _ALONG_ONE},
+        **{f"fft.{f.__name__}": function_of(f, "a s axes norm out") for f in _ALONG_SEVERAL},
+        **{f"fft.{f.__name__}": function_of(f) for f in _SHIFTS},
         "dot": function_of(dot),
         "tensordot": function_of(tensordot),
         "vecdot": function_of(vecdot),
         "full_like": function_of(full_like, "a fill_value dtype order subok shape device"),
         "astype": function_of(astype, "x dtype order casting subok copy"),
+        **NUMPY_FUNCTIONS,
     },
     {"a": "x"},
     frozenset(
@@ -319,7 +345,14 @@ def _torch_name(function: Any) -> str | None:
     return function.__name__ if module in _TORCH_MODULES else None
 
 
-_TORCH_MODULES = (None, "torch", "torch._tensor", "torch.nn.functional", "torch._C._linalg")
+_TORCH_MODULES = (
+    None,
+    "torch",
+    "torch._tensor",
+    "torch.nn.functional",
+    "torch._C._linalg",
+    "torch._C._fft",
+)
 
 TORCH = Spelling(
     "torch",
@@ -332,6 +365,7 @@ TORCH = Spelling(
             "ge=greater_equal eq=equal ne=not_equal"
         ),
         **{op: _unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
+        **{f.__name__: function_of(f, "input") for f in (real, imag, conj, angle)},
         "sum": function_of(total, "input dim keepdim dtype"),
         "mean": function_of(mean, "input dim keepdim dtype"),
         "prod": function_of(prod, "input dim keepdim dtype"),
@@ -357,12 +391,19 @@ TORCH = Spelling(
         "index_select": function_of(take, "input dim index=indices"),
         "take_along_dim": function_of(take_along_axis, "input indices dim"),
         "dot": function_of(dot, "input=a tensor=b"),
+        **{f"fft_{f.__name__}": function_of(f, "input n dim norm") for f in _ALONG_ONE},
+        **{
+            f"fft_{f.__name__}": function_of(f, "input s dim=axes norm") for f in _ALONG_SEVERAL
+        },
+        **{f"fft_{f.__name__}": function_of(f, "input dim=axes") for f in _SHIFTS},
         "linalg_inv": function_of(inv, "A=x"),
         "linalg_solve": function_of(solve, "A=a B=b"),
         "linalg_det": function_of(det, "A=x"),
         "linalg_slogdet": function_of(slogdet, "A=x"),
         "linalg_cholesky": function_of(cholesky, "input upper"),
         "linalg_qr": function_of(qr, "A=x mode"),
+        "linalg_eig": function_of(eig, "A=x"),
+        "linalg_eigvals": function_of(eigvals, "A=x"),
         "linalg_eigvalsh": function_of(eigvalsh, "A=x"),
         "linalg_eigh": function_of(eigh, "A=x"),
         "linalg_svd": function_of(svd, "A=x full_matrices"),

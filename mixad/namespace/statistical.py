@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mixad.backends.arrays import Array, library_of, scalar_type_of
-from mixad.errors import TracerError
+from mixad.backends.arrays import Array, element_type_of, is_complex_dtype, library_of
+from mixad.errors import KernelTypeError, TracerError
+from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, square
+from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
@@ -30,7 +31,7 @@ def total(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fals
     Parameters
     ----------
     x : array or Tracer
-        Of floats.
+        Of floats or complex numbers.
     axis : int or sequence of int, optional
         What to sum over.
     dtype : dtype, optional
@@ -45,7 +46,7 @@ def total(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fals
     """
     if dtype is not None:
         x = astype(x, dtype)
-        if not scalar_type_of(x.dtype).is_float:
+        if not element_type_of(x.dtype).is_inexact:
             axes = normalized_axes(axis, x.ndim)
             return library_of(x).xp.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
     found = _summed(x, axis, keepdims)
@@ -75,13 +76,21 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
     """
     if dtype is not None:
         x = astype(x, dtype)
-        if not scalar_type_of(x.dtype).is_float:
+        if not element_type_of(x.dtype).is_inexact:
             raise TracerError(
                 f"mean(dtype={dtype!r}): a mean is computed in a float dtype: pass one, or leave "
                 "dtype out"
             )
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(mean, x, axis, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     return total(x, axis, keepdims=keepdims) / count
+
+
+def _in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any) -> Any:
+    """Compute what is made of a sum in float32: the sum may be beyond what 16 bits hold."""
+    type = element_type_of(x.dtype)
+    return convert(function(convert(x, type.arithmetic), axis, **options), type)
 
 
 def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -90,7 +99,7 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     Parameters
     ----------
     x : array or Tracer
-        Of floats.
+        Of floats or complex numbers.
     axis : int or sequence of int, optional
         What to average over; all for None.
     correction : float
@@ -103,13 +112,22 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     array or Tracer
         The variances.
     """
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(var, x, axis, correction=correction, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
-    squares = square(elementwise("sub", x, mean(x, axis, keepdims=True)))
-    return total(squares, axis, keepdims=keepdims) / max(count - correction, 0)
+    distances = elementwise("sub", x, mean(x, axis, keepdims=True))
+    return total(_abs2(distances), axis, keepdims=keepdims) / max(count - correction, 0)
+
+
+def _abs2(x: Any) -> Any:
+    """Return the squares of magnitudes."""
+    return square(real(x)) + square(imag(x)) if is_complex(x) else square(x)
 
 
 def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
     """Return the square root of the variance over axes: see `var`."""
+    if element_type_of(x.dtype).is_narrow:
+        return _in_float32(std, x, axis, correction=correction, keepdims=keepdims)
     return elementwise("sqrt", var(x, axis, correction=correction, keepdims=keepdims))
 
 
@@ -127,6 +145,11 @@ def amin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def _extreme(rule: Rule, x: Any, axis: Axis, keepdims: bool) -> Any:
+    if is_complex_dtype(x.dtype):
+        raise KernelTypeError(
+            f"{rule.name} of complex numbers, which have no order, is not available",
+            hint="take it of real numbers: x.real, x.imag, abs(x)",
+        )
     axes = normalized_axes(axis, x.ndim)
     found = apply_rule(rule, x, axis=axes)
     return found if keepdims else _without(found, axes)
@@ -167,7 +190,7 @@ def prod(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
     """Return the product over axes: see `total`.  Zeros are right: nothing is divided by."""
     if dtype is not None:
         x = astype(x, dtype)
-        if not scalar_type_of(x.dtype).is_float:
+        if not element_type_of(x.dtype).is_inexact:
             return library_of(x).xp.prod(x, axis=axis, dtype=x.dtype, keepdims=keepdims)
     axes = normalized_axes(axis, x.ndim)
     rest = [i for i in range(x.ndim) if i not in axes]
@@ -184,7 +207,7 @@ _PROD = Rule(
     (
         lambda g, x: _times(
             reshape(g, (*g.shape, 1)),
-            _times(_before(x), flip(_before(flip(x, axis=-1)), axis=-1)),
+            conj(_times(_before(x), flip(_before(flip(x, axis=-1)), axis=-1))),
         ),
     ),
     reads=((0,),),
@@ -202,7 +225,7 @@ def cumulative_prod(
 _CUMULATIVE_PROD = Rule(
     "cumulative_prod",
     lambda xp, x: xp.cumulative_prod(x, axis=-1, dtype=x.dtype),
-    (lambda g, x: _times(_before(x), _folded(g, x)),),
+    (lambda g, x: _times(conj(_before(x)), _folded(g, conj(x))),),
     reads=((0,),),
     fresh=True,
 )
@@ -261,7 +284,7 @@ def cumulative_sum(
     Parameters
     ----------
     x : array or Tracer
-        Of floats.
+        Of floats or complex numbers.
     axis : int, optional
         Along which; may be left out of arrays with one axis.
     dtype : dtype, optional
@@ -312,7 +335,7 @@ def _cumulative(
         )
     if dtype is not None:
         x = astype(x, dtype)
-    if not scalar_type_of(x.dtype).is_float:
+    if not element_type_of(x.dtype).is_inexact:
         base = getattr(library_of(x).xp, rule.name)
         return base(x, axis=axis, dtype=x.dtype, include_initial=include_initial)
     last = moveaxis(x, 0 if axis is None else axis, -1)

@@ -42,5 +42,6 @@ def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any
     around = [part for part in (prepend, x, append) if part is not None]
     x = concat(around, axis=axis) if len(around) > 1 else x
     for _ in range(n):
-        x = elementwise("sub", part_along(x, axis, 1, None), part_along(x, axis, None, -1))
+        if x.shape[axis]:  # there are none of none
+            x = elementwise("sub", part_along(x, axis, 1, None), part_along(x, axis, None, -1))
     return x

@@ -146,6 +146,18 @@ class Builder:
         """Return ``atom`` as a value of another type."""
         return atom if atom.type == type else self.op("convert", atom, type=type)
 
+    def cast(self, atom: Atom, type: ScalarType) -> Atom:
+        """Return ``atom`` as an array of another type would hold it: rounded if that is narrow."""
+        return atom if atom.type == type else self.held(self.convert(atom, type))
+
+    def held(self, atom: Atom) -> Atom:
+        """Return a value as memory holds it, which rounds those of narrow types."""
+        return self.op("convert", atom, type=atom.type) if atom.type.is_narrow else atom
+
+    def literal(self, const: Const) -> Const:
+        """Return what a constant of another program is in this one."""
+        return const
+
     def definition(self, atom: Atom) -> Equation | None:
         """Return the equation that computes an atom, if an equation of this program does."""
         return self._definitions.get(atom.id) if isinstance(atom, Var) else None
@@ -343,7 +355,7 @@ class _Copier:
         self.names.update(zip(old, new, strict=True))
 
     def _value(self, atom: Atom) -> Atom:
-        return self.names[atom] if isinstance(atom, Var) else atom
+        return self.names[atom] if isinstance(atom, Var) else self.to.literal(atom)
 
     def _values(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
         return tuple(map(self._value, atoms))

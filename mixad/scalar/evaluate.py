@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mixad.scalar.ir import Const
+from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
 __all__ = ["DEFINITIONS", "constant", "evaluate"]
@@ -23,7 +24,12 @@ Scalar = Any  # a NumPy scalar
 
 
 def constant(value: bool | int | float, type: ScalarType) -> Const:
-    """Return ``value`` as a constant of ``type``: floats rounded, integers wrapped."""
+    """Return ``value`` as a constant of ``type``: floats rounded, integers wrapped.
+
+    One of a 16-bit type is rounded to what memory holds by ``convert`` alone.
+    """
+    if type.is_narrow:
+        return Const(float(value), type)
     if not type.is_integer:
         with np.errstate(all="ignore"):
             return Const(type.dtype.type(value).item(), type)
@@ -54,11 +60,13 @@ def evaluate(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
             return _convert(args[0], type)
         if name == "bitcast":
             return np.asarray(args[0]).view(type.dtype)[()]
-        return type.dtype.type(DEFINITIONS[name](*args))
+        return type.arithmetic.dtype.type(DEFINITIONS[name](*args))
 
 
 def _convert(x: Scalar, type: ScalarType) -> Scalar:
     """Convert; floats go to integers towards zero, clamped to the range, nan to 0."""
+    if type.is_narrow:
+        return rounded(x, type)[()]
     if not (type.is_integer and x.dtype.kind == "f"):
         return np.asarray(x).astype(type.dtype)[()]
     if math.isnan(x):

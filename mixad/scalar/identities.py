@@ -12,6 +12,7 @@ from typing import Protocol
 
 from mixad.scalar.evaluate import constant, evaluate
 from mixad.scalar.ir import Atom, Const, Equation
+from mixad.scalar.narrow import rounded
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
 
@@ -43,7 +44,21 @@ def _folded(name: str, args: tuple[Atom, ...], type: ScalarType) -> Const | None
     """Carry out an op on constants, where its result is the same on every machine."""
     if BY_NAME[name].lowering != "instruction" or not all(isinstance(a, Const) for a in args):
         return None
+    if any(a.type.is_narrow for a in args) or type.is_narrow:
+        return _folded_narrow(name, args, type)
     values = (a.type.dtype.type(a.value) for a in args if isinstance(a, Const))
+    return constant(evaluate(name, tuple(values), type).item(), type)
+
+
+def _folded_narrow(name: str, args: tuple[Atom, ...], type: ScalarType) -> Const | None:
+    """Carry out an op on constants of 16-bit types, which hold float32."""
+    consts = [a for a in args if isinstance(a, Const)]
+    if name == "bitcast":
+        return None
+    if name == "convert" and type.is_narrow:
+        value = consts[0].value
+        return constant(rounded(value, type).item() if consts[0].type == type else value, type)
+    values = (a.type.arithmetic.dtype.type(a.value) for a in consts)
     return constant(evaluate(name, tuple(values), type).item(), type)
 
 
@@ -84,11 +99,18 @@ def _simplified_choice(
             return inner.args[0]
         case "abs" if inner is not None and inner.op == "neg" and type.is_float:
             return equations.op("abs", *inner.args)
+        case "convert" if type.is_narrow and args[0].type == type:  # rounds to what memory holds
+            return args[0] if inner is not None and _is_held(inner) else None
         case "convert" | "bitcast" if args[0].type == type:
             return args[0]
         case "where":
             return _simplified_where(equations, *args)
     return None
+
+
+def _is_held(equation: Equation) -> bool:
+    """Whether an equation rounds to what memory holds."""
+    return equation.op == "convert" and equation.args[0].type == equation.out.type
 
 
 def _without_negative(equations: Equations, opposite: str, x: Atom, y: Atom) -> Atom | None:
@@ -147,7 +169,7 @@ def _simplified_chain(equations: Equations, cond: Atom, yes: Atom, no: Atom) -> 
 
 def _is(atom: Atom, value: float) -> bool:
     """Whether an atom is the constant ``value``; the sign of zero counts."""
-    return isinstance(atom, Const) and atom == Const(atom.type.dtype.type(value).item(), atom.type)
+    return isinstance(atom, Const) and atom == constant(value, atom.type)
 
 
 def _other(args: tuple[Atom, ...], neutral: float) -> Atom | None:

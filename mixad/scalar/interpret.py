@@ -32,8 +32,10 @@ from mixad.scalar.ir import (
     While,
 )
 from mixad.scalar.math import program_of
+from mixad.scalar.narrow import rounded
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import F64, ScalarType
+from mixad.scalar.widen import widened
 
 __all__ = ["EXACT", "FUNCTIONS", "OutsideError", "TurnLimitError", "Watch", "apply", "interpret",
            "is_exact"]  # fmt: skip
@@ -95,7 +97,7 @@ def interpret(
     Returns
     -------
     tuple of NumPy scalars
-        The outputs, each of its program dtype.
+        The outputs, each of its program dtype; those of 16 bits as float32, rounded.
 
     Raises
     ------
@@ -113,9 +115,15 @@ def interpret(
     >>> interpret(b.finish([b.op("mul", x, x)]), [3.0])
     (np.float64(9.0),)
     """
-    values = {p.var.id: _argument(p, a) for p, a in zip(program.params, arguments, strict=True)}
+    given = [_argument(p, a) for p, a in zip(program.params, arguments, strict=True)]
+    wide = widened(program)
+    values = {p.var.id: a for p, a in zip(wide.params, given, strict=True)}
     with np.errstate(all="ignore"):
-        return _Run(values, max_turns, watch).block(program.body)
+        results = _Run(values, max_turns, watch).block(wide.body)
+    return tuple(
+        rounded(result, atom.type)[()] if atom.type.is_narrow else result
+        for result, atom in zip(results, program.outputs, strict=True)
+    )
 
 
 def apply(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
@@ -140,7 +148,7 @@ def apply(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
     with np.errstate(all="ignore"):
         if name not in EXACT:
             args = tuple(map(np.float64, args))
-        return type.dtype.type(FUNCTIONS[name](*args))
+        return type.arithmetic.dtype.type(FUNCTIONS[name](*args))
 
 
 def is_exact(name: str) -> bool:
@@ -207,8 +215,11 @@ class _Run:
 
 
 def _argument(param: Param, argument: Any) -> Any:
-    """Return an argument as the NumPy scalar (or array) of its param's type."""
-    dtype = param.var.type.dtype
+    """Return an argument as the NumPy scalar (or array) of its param's type, or float32."""
+    type = param.var.type
+    if type.is_narrow:
+        return argument.astype("f4") if param.array is not None else np.float32(argument)
+    dtype = type.dtype
     if param.array is None:
         return dtype.type(argument)
     if argument.dtype != dtype or argument.ndim != param.array.rank:

@@ -119,7 +119,8 @@ class Const:
 
     def __str__(self) -> str:
         if self.type.is_float:
-            return f"{float(np.asarray(self.value, self.type.dtype)):.17g}:{self.type}"
+            shown = float(np.asarray(self.value, self.type.arithmetic.dtype))
+            return f"{shown:.17g}:{self.type}"
         return f"{self.value}:{self.type}"
 
 

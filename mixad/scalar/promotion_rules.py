@@ -16,7 +16,19 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mixad.scalar.types import BOOL, F32, F64, I64, U16, U32, U64, ScalarType, type_of_dtype
+from mixad.scalar.types import (
+    BF16,
+    BOOL,
+    F16,
+    F32,
+    F64,
+    I64,
+    U16,
+    U32,
+    U64,
+    ScalarType,
+    type_of_dtype,
+)
 
 __all__ = [
     "NUMPY_RULES",
@@ -153,12 +165,23 @@ def _wider_weak(a: ScalarType, b: ScalarType) -> ScalarType:
 
 @cache
 def _numpy_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
+    if BF16 in (a, b):
+        return a if a == b else _beside_bfloat16(b if a == BF16 else a)
     return type_of_dtype(np.result_type(a.dtype, b.dtype))
 
 
+def _beside_bfloat16(other: ScalarType) -> ScalarType | None:
+    """Promote as ml_dtypes does, whose bfloat16 NumPy's arrays have: what is exact, nothing else.
+
+    Beside wider integers and float16 it has no answer.
+    """
+    if other.is_float:
+        return None if other.is_narrow else other
+    return BF16 if other.bits == 8 else None
+
+
 def _numpy_floating(a: ScalarType) -> ScalarType | None:
-    """float16 would be NumPy's answer for 8 bits: no such type here, so it is refused."""
-    return None if a.bits == 8 else F32 if a.bits == 16 else F64
+    return F16 if a.bits == 8 else F32 if a.bits == 16 else F64
 
 
 def _torch_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
@@ -166,6 +189,8 @@ def _torch_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
         return a if a.is_float else b
     if a != b and (a in _TORCH_UNMIXED or b in _TORCH_UNMIXED):
         return None
+    if a != b and a.is_narrow and b.is_narrow:
+        return F32
     return _numpy_strong(a, b)
 
 

@@ -1,4 +1,9 @@
-"""Scalar types of the program: booleans, integers and floats of a stated width."""
+"""Scalar types of the program: booleans, integers and floats of a stated width.
+
+Arrays may have complex elements too, of which programs know nothing.  Floats of 16 bits are types
+of *storage*: memory holds them, and arithmetic on them is that of float32
+(`ScalarType.arithmetic`, record 0009).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ALL_TYPES", "BOOL", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64",
-           "ScalarType", "integer_bounds", "type_named", "type_of_dtype"]  # fmt: skip
+__all__ = ["ALL_TYPES", "BF16", "BOOL", "COMPLEX_TYPES", "F16", "F32", "F64", "I8", "I16", "I32",
+           "I64", "STORED_TYPES", "U8", "U16", "U32", "U64", "ScalarType", "integer_bounds",
+           "type_named",
+           "type_of_dtype"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -19,28 +26,56 @@ class ScalarType:
     Attributes
     ----------
     kind : str
-        ``"bool"``, ``"int"``, ``"uint"`` or ``"float"``.
+        ``"bool"``, ``"int"``, ``"uint"`` or ``"float"``; ``"complex"`` in arrays only.
     bits : int
         Width of a value in bits (8 for ``bool``: its width in an array).
+    brain : bool
+        Whether it is bfloat16: the upper half of a float32.
     """
 
     kind: str
     bits: int
+    brain: bool = False
 
     @cached_property
     def name(self) -> str:
-        """Short name: ``bool``, ``i32``, ``u8``, ``f64``."""
-        return "bool" if self.kind == "bool" else f"{self.kind[0]}{self.bits}"
+        """Short name: ``bool``, ``i32``, ``u8``, ``f64``, ``bf16``."""
+        return "bool" if self.kind == "bool" else f"{'b' * self.brain}{self.kind[0]}{self.bits}"
+
+    @cached_property
+    def dtype_name(self) -> str:
+        """Name of the dtype in array libraries: ``bool``, ``int32``, ``bfloat16``."""
+        return "bool" if self.kind == "bool" else f"{'b' * self.brain}{self.kind}{self.bits}"
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype that holds values of this type."""
-        return np.dtype("bool" if self.kind == "bool" else f"{self.kind}{self.bits}")
+        """The NumPy dtype that memory of this type has; NumPy has only the bits of bfloat16."""
+        return np.dtype("uint16" if self.brain else self.dtype_name)
+
+    @cached_property
+    def arithmetic(self) -> ScalarType:
+        """The type in which values of this type are computed."""
+        return F32 if self.is_narrow else self
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether it is a float of 16 bits: stored as such, computed in `arithmetic`."""
+        return self.kind == "float" and self.bits == 16
 
     @property
     def is_float(self) -> bool:
-        """Whether values have derivatives."""
+        """Whether values are floats."""
         return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether values are complex numbers."""
+        return self.kind == "complex"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether values have derivatives: floats and complex numbers."""
+        return self.kind in ("float", "complex")
 
     @property
     def is_integer(self) -> bool:
@@ -64,11 +99,20 @@ class ScalarType:
 BOOL = ScalarType("bool", 8)
 I8, I16, I32, I64 = (ScalarType("int", bits) for bits in (8, 16, 32, 64))
 U8, U16, U32, U64 = (ScalarType("uint", bits) for bits in (8, 16, 32, 64))
+F16, BF16 = ScalarType("float", 16), ScalarType("float", 16, brain=True)
 F32, F64 = ScalarType("float", 32), ScalarType("float", 64)
 
+COMPLEX_TYPES = (ScalarType("complex", 64), ScalarType("complex", 128))
+"""What elements of arrays may be, but no value of a program."""
+
 ALL_TYPES = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
-_BY_NAME = {t.name: t for t in ALL_TYPES}
-_BY_DTYPE = {t.dtype: t for t in ALL_TYPES}
+"""The types in which programs compute."""
+
+STORED_TYPES = (*ALL_TYPES, F16, BF16)
+"""The types that arrays have."""
+
+_BY_NAME = {t.name: t for t in STORED_TYPES}
+_BY_DTYPE = {t.dtype: t for t in STORED_TYPES if not t.brain}
 
 
 def integer_bounds(type: ScalarType) -> tuple[int, int]:

@@ -7,20 +7,23 @@ group joins it; the group is pulled back, by one kernel, when something else nee
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+from mixad.kernel.spec import Part
 from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Group
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import InputNode, PulledNode
+from mixad.tape.node import InputNode, PulledNode, RuleNode
 from mixad.tape.remembered import Remembered
-from mixad.tape.schedule import Cotangent, NodeStep, Pass, Step
+from mixad.tape.schedule import Cotangent, NodeStep, Pass, Place, Step
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin
+from mixad.tape.writing import WriteNode
 
 __all__ = ["Cotangent", "backward"]
 
-_MOST_NODES = 1 << 15
+_MOST_NODES = 1 << 17
 """Nodes of all traces together whose steps are remembered."""
 
 
@@ -185,8 +188,9 @@ class _Walk:
 
     def _pull(self, number: int) -> Iterator[Step]:
         """Visit a node that needs its cotangents now."""
-        for group, _ in self._readers.pop(number, ()):
+        for group, _ in self._readers.get(number, ()):
             yield from self._close(group)
+        self._readers.pop(number, None)
         node: KernelNode | PulledNode = self._trace.nodes[number]
         if isinstance(node, KernelNode):
             self._join(node)
@@ -199,12 +203,26 @@ class _Walk:
             if parent is not None:
                 self._arrive(parent, None)
 
+    def _part(self, group: Group, origin: Origin) -> tuple[Place, Part] | None:
+        """Return what a value is a part of whose cotangent comes from one group alone."""
+        number = self._trace.numbers[id(origin.node)]
+        node = self._trace.nodes[number]
+        if type(node) is not RuleNode or self._waiting[number] or number in self._pass.found:
+            return None
+        part, parent = node.part(), node.parents[0]
+        readers = self._readers.get(number, ())
+        if part is None or any(reader is not group and reader.members for reader, _ in readers):
+            return None
+        assert parent is not None  # a value is a part of the one argument of its rule
+        place = self._trace.place(parent)
+        return None if isinstance(self._trace.nodes[place[0]], WriteNode) else (place, part)
+
     def _close(self, group: Group) -> Iterator[Step]:
         """Pull a group back, if that has not been done."""
         if not group.members:
             return
         del self._groups[group]
-        step = group.step(self._trace, self._pass.found)
+        step = group.step(self._trace, self._pass.found, partial(self._part, group))
         if step is not None:
             yield step
         group.members = []  # now closed; what only they hold is let go

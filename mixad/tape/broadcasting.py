@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import Any
 
-from mixad.backends.arrays import scalar_type_of
+from mixad.backends.arrays import is_complex_dtype, scalar_type_of
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
@@ -19,12 +19,13 @@ __all__ = ["broadcast_to", "sum_to"]
 
 
 def sum_to(x: Any, shape: Shape) -> Any:
-    """Sum a float array over the axes that a shape lacks or has with extent 1.
+    """Sum an array over the axes that a shape lacks or has with extent 1.
 
     Parameters
     ----------
     x : array or Tracer
-        What to sum; if it is pending, its kernel will sum it and need not store it.
+        Of floats or complex numbers; if it is pending, its kernel will sum it and need not store
+        it.
     shape : tuple of int
         A shape that broadcasts to that of ``x``.
 
@@ -35,7 +36,10 @@ def sum_to(x: Any, shape: Shape) -> Any:
     """
     if tuple(x.shape) == shape:
         return x
-    if not isinstance(x, Tracer):
+    is_traced = isinstance(x, Tracer)
+    if x.cell.type.is_complex if is_traced else is_complex_dtype(x.dtype):
+        return apply_rule(_COMPLEX_SUM, x, shape=shape)
+    if not is_traced:
         return _summing(scalar_type_of(x.dtype), shape).kernel((x,))[0]
     check_alive(x)
     node = x.origin.node
@@ -64,6 +68,21 @@ _BROADCAST_TO = Rule(
     linear="each",
     shape=shape_of_view(_broadcast),
     is_view=True,
+)
+
+
+def _summed(xp: Any, x: Any, shape: Shape) -> Any:
+    """Sum complex numbers, which kernels do not, as the library does."""
+    added = x.ndim - len(shape)
+    kept = (i for i, n in enumerate(shape, added) if n == 1 and x.shape[i] != 1)
+    return xp.reshape(xp.sum(x, axis=(*range(added), *kept), dtype=x.dtype), shape)
+
+
+_COMPLEX_SUM = Rule(
+    "sum",
+    _summed,
+    (lambda g, x, shape: broadcast_to(g, tuple(x.shape)),),
+    linear="each",
 )
 
 

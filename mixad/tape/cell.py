@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixad.backends.arrays import NUMPY, Array, Library, library_of, scalar_type_of
+from mixad.backends.arrays import NUMPY, Array, Library, element_type_of, library_of
 from mixad.config import CheckMode
 from mixad.scalar.types import ScalarType
 from mixad.tape.held import Held
@@ -44,7 +44,7 @@ def kind_of(type: ScalarType, library: Library, weak: bool = False) -> Kind:
 
 @cache
 def _numpy_kind(dtype: np.dtype[Any], weak: bool) -> Kind:
-    return kind_of(scalar_type_of(dtype), NUMPY, weak)
+    return kind_of(element_type_of(dtype), NUMPY, weak)
 
 
 class Pending(Protocol):
@@ -107,7 +107,7 @@ class Cell:
             kind, shape = _numpy_kind(array.dtype, weak), array.shape
         else:
             library = library_of(array)  # first: what is more than an array is refused as that
-            kind, shape = kind_of(scalar_type_of(array.dtype), library, weak), tuple(array.shape)
+            kind, shape = kind_of(element_type_of(array.dtype), library, weak), tuple(array.shape)
         cell = cls(shape, kind, getattr(array, "device", None))
         cell._seen = Held(array, check)
         return cell

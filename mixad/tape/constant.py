@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import Array, Library, is_array, library_of, scalar_type_of
+from mixad.backends.arrays import Array, Library, element_type_of, is_array, library_of
 from mixad.scalar.types import ScalarType
 from mixad.tape.cell import Cell, Kind, kind_of
 from mixad.tape.memory import share
@@ -64,7 +64,7 @@ class ConstantCell(Cell):
     @property
     def type(self) -> ScalarType:
         """Type of the elements."""
-        return scalar_type_of(self._given.dtype)
+        return element_type_of(self._given.dtype)
 
     @property
     def library(self) -> Library:

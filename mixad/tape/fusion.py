@@ -8,7 +8,7 @@ its key, and everything derived from it is kept with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ from mixad.kernel.cost import block_cost
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program, Var
+from mixad.scalar.simplify import read_params, without_dead_code
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.kernel_call import KernelCall, Shape
@@ -24,12 +25,16 @@ from mixad.tape.tracer import Origin
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike",
-           "is_readable_inside", "may_fuse", "producer_of", "value_of"]  # fmt: skip
+__all__ = ["LONGEST", "FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike",
+           "is_readable_inside", "may_fuse", "producer_of", "program_read",
+           "value_of"]  # fmt: skip
 
 MOST_NODES = 32
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed
 does not."""
+
+LONGEST = 1000
+"""What one element of a kernel of several nodes may cost: compile time grows with it as well."""
 
 DEAR = 500
 """What programs cost, per element, that are not put into one kernel with each other: nothing is
@@ -46,6 +51,13 @@ class FusedProgram:
     def cost(self) -> int:
         """What one element costs, as `mixad.kernel.cost` counts."""
         return block_cost(self.program.body)
+
+    @cached_property
+    def trimmed(self) -> tuple[Program, tuple[int, ...]]:
+        """The program without what its results do not need, and which params it has left."""
+        program = without_dead_code(self.program)
+        kept = read_params(program)
+        return replace(program, params=tuple([program.params[i] for i in kept])), kept
 
 
 class Fusion(NamedTuple):
@@ -92,8 +104,8 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
     leaves = Fusion(_NOTHING, [], [], [], [])
     reads: list[int] = []
     for member, node in enumerate(members):
+        kinds, parents = node.call.kinds, node.parents
         for index, source in enumerate(node.arguments):
-            kind = node.call.kinds[index]
             if type(source) is Origin:
                 producer = producer_of(source)
                 inside = position.get(id(producer))
@@ -101,9 +113,14 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
                     reads.append(_internal(inside, producer.outputs[source.output].result))
                     continue
                 source = producer.cell(source.output)
-            at = _leaf(leaves, known, source, node.parents[index], kind)
-            if at == len(leaves.places):
+            count = len(leaves.sources)
+            parent, kind = parents[index], kinds[index]
+            at = known.setdefault(_mark(source, parent, kind, count), count)
+            if at == count:
                 leaves.places.append((member, index))
+                leaves.sources.append(source)
+                leaves.parents.append(parent)
+                leaves.shapes.append(_shape(source) if kind == "lane" else ())
             reads.append(at)
     calls = tuple([node.call for node in members])
     return leaves._replace(fused=_fused_program(calls, tuple(reads), tuple(wanted)))
@@ -113,26 +130,31 @@ def _internal(member: int, result: int) -> int:
     return ~(member << 16 | result)
 
 
-def _leaf(
-    leaves: Fusion, known: dict[object, int], source: Any, parent: Origin | None, kind: str
-) -> int:
-    """Return the index of a leaf, added if it is new."""
+def _mark(source: Any, parent: Origin | None, kind: str, count: int) -> object:
+    """Return what tells a leaf from others; numbers are told apart: equal ones may change."""
     if parent is not None:
-        mark: object = (id(parent.node), parent.output, id(parent.levels), kind)
-    elif type(source) is Held:
-        mark = (source.identity, kind)
-    else:
-        mark = len(leaves.sources)  # numbers are told apart: which are equal may change
-    at = known.setdefault(mark, len(leaves.sources))
-    if at == len(leaves.sources):
-        leaves.sources.append(source)
-        leaves.parents.append(parent)
-        leaves.shapes.append(_shape(source) if kind == "lane" else ())
-    return at
+        return id(parent.node), parent.output, id(parent.levels), kind
+    return (source.identity, kind) if type(source) is Held else count
 
 
 def _shape(source: Any) -> Shape:
     return source.shape if type(source) is Cell or type(source) is Held else ()
+
+
+def program_read(fusion: Fusion, shape: Shape) -> tuple[Program, tuple[int, ...]]:
+    """Return the program of a fusion and which leaves it takes: as few as give it its shape.
+
+    Parameters
+    ----------
+    fusion : Fusion
+        Of nodes.
+    shape : tuple of int
+        Theirs.
+    """
+    program, kept = fusion.fused.trimmed
+    if any(fusion.shapes[i] == shape for i in kept):
+        return program, kept
+    return fusion.fused.program, tuple(range(len(fusion.sources)))
 
 
 def value_of(source: Any) -> Any:
@@ -173,7 +195,10 @@ def _fused_program(
             at = next(places)
             if at == len(leaves):
                 leaves += builder.copy_params([param]).values()
-            names[param.var] = leaves[at] if at >= 0 else results[~at >> 16][~at & 0xFFFF]
+            # As memory would hold it: what is computed does not depend on what is fused.
+            names[param.var] = (
+                leaves[at] if at >= 0 else builder.held(results[~at >> 16][~at & 0xFFFF])
+            )
         results.append(builder.copy(program.body, names))
     return FusedProgram(builder.finish([results[member][result] for member, result in wanted]))
 
@@ -226,4 +251,4 @@ def common_options(one: KernelOptions, other: KernelOptions) -> KernelOptions | 
 
 def fits(count: int, cost: int, call: KernelCall) -> bool:
     """Whether a call fits into one kernel with so many others that cost so much."""
-    return count < MOST_NODES and min(cost, call.cost) < DEAR
+    return count < MOST_NODES and min(cost, call.cost) < DEAR and cost + call.cost <= LONGEST

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mixad.kernel.options import KernelOptions
-from mixad.kernel.spec import OutputRequest
+from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.ir import Program
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import FusedProgram
@@ -17,11 +18,14 @@ from mixad.tape.kernel_node import record
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Tracer
 
-__all__ = ["Asked", "GradientPlan", "plan_gradients", "planned"]
+__all__ = ["MADE", "Asked", "GradientPlan", "in_shape", "plan_gradients", "planned", "pulled"]
 
-Place: TypeAlias = tuple[Literal["array", "cotangent", "zero"], int]
-"""Where a gradient is: an ``"array"`` that the kernel makes, one of the ``"cotangent"``s itself, or
-nowhere, since it is ``"zero"``."""
+Place: TypeAlias = tuple[Literal["array", "shared", "cotangent", "zero"], int]
+"""Where a gradient is: an ``"array"`` that the kernel makes, one ``"shared"`` by several gradients,
+one of the ``"cotangent"``s itself, or nowhere, since it is ``"zero"``."""
+
+MADE = ("array", "shared")
+"""What the kernel makes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +69,7 @@ class GradientPlan:
         if self.call is None:
             return ()
         call = self.call
-        kept = _in_shape(call, kept, shape)
+        kept = in_shape(call, kept, shape)
         for value in kept:
             if isinstance(value, Tracer):
                 nodes = record(call, kept, options)
@@ -74,8 +78,8 @@ class GradientPlan:
         return call.kernel(values, options.backend)
 
 
-def _in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
-    """Return arguments that broadcast to a shape.
+def in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
+    """Return the arguments of a call such that they broadcast to a shape.
 
     Those that a pullback does not read may have been all that gave it this shape: then a lane is
     broadcast before the call.  Arrays that are indexed do not count, whatever their shape is.
@@ -101,8 +105,9 @@ class Asked(NamedTuple):
         Results that have a cotangent.
     primals : tuple of (int, and tuple of int or None)
         Results that are wanted too, with the shape that they are summed to.
-    shapes : tuple of (tuple of int, or None)
-        For each of ``wrt``, the shape that its gradient is summed to; None: nothing is summed.
+    shapes : tuple of (tuple of int, Part or None)
+        For each of ``wrt``, the shape that its gradient is summed to, or the part of a larger array
+        that it is to be; None: nothing is summed.
     chunk : int or None
         Most active inputs in one pass.
     """
@@ -110,7 +115,7 @@ class Asked(NamedTuple):
     wrt: tuple[int, ...]
     cotangents: tuple[int, ...]
     primals: tuple[tuple[int, Shape | None], ...]
-    shapes: tuple[Shape | None, ...]
+    shapes: tuple[Shape | Part | None, ...]
     chunk: int | None
 
 
@@ -130,10 +135,13 @@ def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
     GradientPlan
         The same object for equal arguments.
     """
-    pullback = _pullback(
-        fused, asked.wrt, asked.cotangents, asked.chunk, with_primals=bool(asked.primals)
-    )
-    return planned(fused.program, pullback, asked.primals, asked.shapes)
+    return planned(fused.program, pulled(fused, asked), asked.primals, asked.shapes)
+
+
+def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
+    """Return the programs of `plan_gradients`, whatever the shapes are."""
+    with_primals = bool(asked.primals)
+    return _pullback(fused, asked.wrt, asked.cotangents, asked.chunk, with_primals=with_primals)
 
 
 @lru_cache(maxsize=2048)
@@ -153,7 +161,7 @@ def planned(
     program: Program,
     pullback: PullbackPlan,
     primals: Sequence[tuple[int, Shape | None]],
-    shapes: Sequence[Shape | None],
+    shapes: Sequence[Shape | Part | None],
     *,
     copies: bool = False,
 ) -> GradientPlan:
@@ -163,6 +171,7 @@ def planned(
     """
     outputs = [OutputRequest(*pullback.primals[result], shape) for result, shape in primals]
     places: list[Place] = []
+    made: dict[object, int] = {}  # by what is computed, for which shape: the output that it is
     for at, shape in zip(pullback.gradients, shapes, strict=True):
         is_free = at is not None and shape is None and not copies
         same = _cotangent(program, pullback, *at) if at is not None and is_free else None
@@ -171,10 +180,29 @@ def planned(
         elif same is not None:
             places.append(("cotangent", same))
         else:
-            places.append(("array", len(outputs)))
-            outputs.append(OutputRequest(*at, shape))
+            value = (at[0], pullback.passes[at[0]].outputs[at[1]], shape)
+            new = len(outputs)
+            is_own = copies or isinstance(shape, Part)  # parts are added to the whole
+            index = new if is_own else made.setdefault(value, new)
+            places.append(("array", index))
+            if index == new:
+                outputs.append(_request(at, shape))
     call = KernelCall(pullback.passes, tuple(outputs)) if outputs else None
-    return GradientPlan(call, pullback.kept, tuple(places), len(primals))
+    return GradientPlan(call, pullback.kept, _shared(places), len(primals))
+
+
+def _request(at: tuple[int, int], shape: Shape | Part | None) -> OutputRequest:
+    if isinstance(shape, Part):
+        return OutputRequest(*at, part=shape)
+    return OutputRequest(*at, shape)
+
+
+def _shared(places: Sequence[Place]) -> tuple[Place, ...]:
+    """Mark the arrays that are several gradients."""
+    uses = Counter(at for kind, at in places if kind == "array")
+    return tuple(
+        ("shared", at) if kind == "array" and uses[at] > 1 else (kind, at) for kind, at in places
+    )
 
 
 def _cotangent(program: Program, pullback: PullbackPlan, at: int, result: int) -> int | None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from mixad.kernel.spec import OutputRequest
+from mixad.backends.execute import writes_parts
+from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.loop_results import DecidedResult, decided_results
 from mixad.tape.cell import Cell
 from mixad.tape.fusion import Fusion, common_options, fits, fuse
-from mixad.tape.gradient_plan import Asked, GradientPlan, plan_gradients
+from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, plan_gradients
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.schedule import Cotangent, KernelStep
+from mixad.tape.placing import Placed, Shifted, placed_in_one, shifted
+from mixad.tape.schedule import Cotangent, KernelStep, Place
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin
 
@@ -76,7 +79,12 @@ class Group:
         self.members.append(node)
         return True
 
-    def step(self, trace: Trace, found: Mapping[int, Mapping[int, Cotangent]]) -> KernelStep | None:
+    def step(
+        self,
+        trace: Trace,
+        found: Mapping[int, Mapping[int, Cotangent]],
+        part_of: Callable[[Origin], tuple[Place, Part] | None],
+    ) -> KernelStep | None:
         """Return the step that pulls the group back; None if nothing has a cotangent.
 
         Parameters
@@ -85,6 +93,8 @@ class Group:
             With the members.
         found : mapping
             By the number of a node, for each of its outputs that has one its cotangent.
+        part_of : callable
+            What a value is a part of that gets no other cotangent, and which part; None for others.
         """
         members = self.members[::-1]
         numbers = [trace.numbers[id(node)] for node in members]
@@ -100,24 +110,36 @@ class Group:
             tuple([results.index(seed) for seed in seeds]),
             tuple([(results.index((at, r.result)), r.shape) for at, _, r in live]),
         )
+        wholes = {} if trace.is_inner else self._wholes(fusion, asked, part_of, found)
+        if wholes and not self._writes_parts(fusion, found[numbers[given[0][0]]]):
+            wholes = {}
+        asked, moved = self._moved(fusion, asked, wholes)
         plan, waiting = _chosen(fusion, asked)
         if not plan.primals:
             live = []
         leaves = [(numbers[member], index) for member, index in fusion.places]
+
+        def read_at(index: int) -> Place | int:
+            return leaves[index] if index < len(leaves) else index - len(leaves)
+
+        targets = {
+            i: place for i, place in zip(asked.wrt, plan.places, strict=True) if place[0] != "zero"
+        }
+        placed = _placed(wholes, targets)
+        alone = [i for i in targets if not any(i in parts for parts in wholes.values())]
         return KernelStep(
             members=tuple(numbers),
             cotangents=tuple([(numbers[at], output) for at, output in given]),
             plan=plan,
-            arguments=tuple([leaves[i] if i < len(leaves) else i - len(leaves) for i in plan.kept]),
+            arguments=tuple(map(read_at, plan.kept)),
             results=tuple([(numbers[at], output) for at, output, _ in live]),
             waiting=tuple([leaves[i] for i in waiting]),
             targets=tuple(
-                [
-                    (trace.place(cast("Origin", fusion.parents[i])), kind == "array", at)
-                    for i, (kind, at) in zip(asked.wrt, plan.places, strict=True)
-                    if kind != "zero"
-                ]
+                [(trace.place(cast("Origin", fusion.parents[i])), *targets[i]) for i in alone]
             ),
+            placed=tuple(placed),
+            shifted=tuple(moved),
+            read=tuple([(i, read_at(i)) for i in sorted({i for s in moved for i in s.read})]),
             shape=self.shape,
             options=self._options,
             decided=tuple(self._decided(members, seeds)),
@@ -135,6 +157,54 @@ class Group:
         own = [fusion.shapes[i] for i in wrt]
         shapes = tuple([None if s == shape else s for s in own])
         return Asked(wrt, cotangents, primals, shapes, self._options.chunk)
+
+    def _wholes(
+        self,
+        fusion: Fusion,
+        asked: Asked,
+        part_of: Callable[[Origin], tuple[Place, Part] | None],
+        found: Mapping[int, Mapping[int, Cotangent]],
+    ) -> dict[Place, dict[int, Part]]:
+        """Return the values that leaves are parts of, with the leaves and which parts they are.
+
+        A single part of what has a cotangent already is added to that.
+        """
+        wholes: dict[Place, dict[int, Part]] = {}
+        for leaf, shape in zip(asked.wrt, asked.shapes, strict=True):
+            known = part_of(cast("Origin", fusion.parents[leaf])) if shape is None else None
+            if known is not None and _is_placeable(known[1], self.shape):
+                wholes.setdefault(known[0], {})[leaf] = known[1]
+        return {
+            place: parts
+            for place, parts in wholes.items()
+            if len(parts) > 1 or place[1] not in found.get(place[0], ())
+        }
+
+    def _writes_parts(self, fusion: Fusion, found: Mapping[int, Cotangent]) -> bool:
+        beside = next(iter(found.values())).value
+        return writes_parts(fusion.fused.program, beside, self._options.backend)
+
+    def _moved(
+        self, fusion: Fusion, asked: Asked, wholes: Mapping[Place, Mapping[int, Part]]
+    ) -> tuple[Asked, list[Shifted]]:
+        """Return what is wanted of the kernel, and what kernels of their own add up."""
+
+        def is_alike(index: int) -> bool:
+            return index < len(fusion.shapes) and math.prod(fusion.shapes[index]) == 1
+
+        moved = []
+        for target, parts in wholes.items():
+            added = shifted(fusion.fused, asked, parts, target, self.shape, is_alike)
+            if added is None:
+                asked = placed_in_one(fusion.fused, asked, parts)
+            else:
+                left = [at for at, leaf in enumerate(asked.wrt) if leaf not in parts]
+                asked = asked._replace(
+                    wrt=tuple([asked.wrt[at] for at in left]),
+                    shapes=tuple([asked.shapes[at] for at in left]),
+                )
+                moved.append(added)
+        return asked, moved
 
     def _decided(
         self, members: Sequence[KernelNode], seeds: Sequence[tuple[int, int]]
@@ -158,6 +228,22 @@ class Group:
                 yield from decided_results(program, program.origin, wrt, tuple(sorted(results)))
 
 
+def _is_placeable(part: Part, shape: Shape) -> bool:
+    """Whether a kernel over a shape writes a part: in loops that go through the whole in order."""
+    extents = zip(part.whole, shape, strict=True) if len(part.whole) == len(shape) else [(0, 1)]
+    return 0 not in shape and shape != () and all(n > 1 or own == 1 for own, n in extents)
+
+
+def _placed(
+    wholes: Mapping[Place, Mapping[int, Part]], targets: Mapping[int, tuple[str, int]]
+) -> Iterator[Placed]:
+    """Return which parts a kernel has made, by where each leaf's gradient is."""
+    for target, parts in wholes.items():
+        made = [(*targets[leaf], part) for leaf, part in sorted(parts.items()) if leaf in targets]
+        if made:
+            yield Placed(target, tuple(made))
+
+
 def _live(members: Sequence[KernelNode]) -> list[tuple[int, int, OutputRequest]]:
     """Return the pending outputs that someone holds: member, output, what is wanted of it."""
     return [
@@ -173,12 +259,10 @@ def _chosen(fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
     It makes results too unless there are no gradients to make; or unless they read what is pending
     and the gradients do not: then they may still come for free further back.
     """
-    plan = plan_gradients(fusion.fused, asked)
-    if not asked.primals:
-        return plan, ()
     alone = plan_gradients(fusion.fused, asked._replace(primals=()))
-    if all(kind != "array" for kind, _ in plan.places):
+    if not asked.primals or all(kind not in MADE for kind, _ in alone.places):
         return alone, ()
+    plan = plan_gradients(fusion.fused, asked)
     others = [i for i in plan.kept if i < len(fusion.sources) and i not in alone.kept]
     waiting = [i for i in others if _is_pending(fusion.sources[i])]
     return (alone, waiting) if waiting else (plan, ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mixad.backends.execute import kernel_for
 from mixad.config import CheckMode
@@ -14,12 +14,14 @@ from mixad.kernel.spec import OutputRequest
 from mixad.tape.cell import Cell, Pending
 from mixad.tape.forward_plan import Stored
 from mixad.tape.fusion import (
+    Fusion,
     common_options,
     fits,
     fuse,
     is_readable_inside,
     may_fuse,
     producer_of,
+    program_read,
     value_of,
 )
 from mixad.tape.kernel_call import kernel_values
@@ -50,51 +52,68 @@ def make(root: Pending) -> None:
 def kernel_prepared(root: KernelNode) -> tuple[list[Pending], Callable[[], None]]:
     """Return what has to be made before a node, and what makes it: see `Pending`."""
     members = kernel_members(root)
-    return _pending_leaves(members), partial(_run, members)
+    if root.siblings:
+        return _pending(root.arguments), partial(_run_passes, root)
+    _keep_for_others(members)
+    wanted = _wanted(_live(members))
+    fusion = fuse(members, wanted)
+    _, kept = program_read(fusion, root.shape)
+    read = [members[at].arguments[index] for at, index in (fusion.places[i] for i in kept)]
+    return _pending(read if wanted else ()), partial(_run, members, wanted, fusion)
 
 
-def _pending_leaves(members: Sequence[KernelNode]) -> list[Pending]:
+def _pending(sources: Sequence[Any]) -> list[Pending]:
     """Return what has to be made first; nodes keep what is read of them."""
-    inside = {id(node) for node in members}
     found: dict[int, Pending] = {}
-    for node in members:
-        for source in node.arguments:
-            if type(source) is Cell:
-                pending: Pending | None = source.pending
-            elif type(source) is Origin and not (
-                id(source.node) in inside and is_readable_inside(source)
-            ):
-                pending = producer_of(source).keep(source.output).pending
-            else:
-                continue
-            if pending is not None:
-                found[id(pending)] = pending
+    for source in sources:
+        if type(source) is Cell:
+            pending: Pending | None = source.pending
+        elif type(source) is Origin:
+            pending = producer_of(source).keep(source.output).pending
+        else:
+            continue
+        if pending is not None:
+            found[id(pending)] = pending
     return list(found.values())
 
 
-def _run(members: Sequence[KernelNode]) -> None:
-    """Make, in one kernel, all results of some nodes that someone holds."""
-    root = members[-1]
-    if root.siblings:
-        _run_passes([node for held in root.siblings if (node := held()) is not None])
-        return
-    _keep_for_others(members)
-    live = [(at, *each) for at, node in enumerate(members) for each in node.live()]
+_Live: TypeAlias = list[tuple[int, int, Cell, OutputRequest]]
+"""Results to make: member, output, its cell, and what is wanted."""
+
+
+def _live(members: Sequence[KernelNode]) -> _Live:
+    return [(at, *each) for at, node in enumerate(members) for each in node.live()]
+
+
+def _wanted(live: _Live) -> list[tuple[int, int]]:
+    """Return which results of a fused program are wanted: member, and result of its program."""
+    return list(dict.fromkeys((at, request.result) for at, _, _, request in live))
+
+
+def _run(members: Sequence[KernelNode], prepared: list[tuple[int, int]], fusion: Fusion) -> None:
+    """Make, in one kernel, all results of some nodes that someone holds.
+
+    The nodes have been fused for those results that were held when it was ``prepared``.
+    """
+    live = _live(members)
     if not live:
         return
-    wanted = list(dict.fromkeys((at, request.result) for at, _, _, request in live))
+    wanted = _wanted(live)
+    if wanted != prepared:
+        fusion = fuse(members, wanted)
     requests = tuple(
         OutputRequest(0, wanted.index((at, request.result)), request.shape)
         for at, _, _, request in live
     )
-    check = check_mode(root.levels)
-    arrays = _run_fused(members, wanted, requests, check)
+    check = check_mode(members[-1].levels)
+    arrays = _run_fused(members, fusion, wanted, requests, check)
     for (_, _, cell, _), array in zip(live, arrays, strict=False):
         cell.fill(array, check)
 
 
 def _run_fused(
     members: Sequence[KernelNode],
+    fusion: Fusion,
     wanted: Sequence[tuple[int, int]],
     requests: tuple[OutputRequest, ...],
     check: CheckMode,
@@ -105,6 +124,8 @@ def _run_fused(
     ----------
     members : sequence of KernelNode
         In order.
+    fusion : Fusion
+        Their fusion.
     wanted : sequence of (int, int)
         The results of the fused program: member, and result of its program.
     requests : tuple of OutputRequest
@@ -117,9 +138,7 @@ def _run_fused(
     tuple of array
         What ``requests`` ask for, and after that arrays of partials.
     """
-    fusion = fuse(members, wanted)
     options = reduce(_shared, (node.options for node in members))
-    values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
     makers = {at: [(at, request.result) for request in members[at].outputs] for at, _ in wanted}
     may_store = all(
         all(result in wanted for result in results) and not _is_read_outside(members, at)
@@ -127,7 +146,10 @@ def _run_fused(
     )
     plan = storing_plan(members, fusion, requests, options) if may_store else None
     if plan is None:
-        return kernel_for((fusion.fused.program,), requests)(values, options.backend)
+        program, kept = program_read(fusion, members[-1].shape)
+        values = kernel_values(program, [value_of(fusion.sources[i]) for i in kept])
+        return kernel_for((program,), requests)(values, options.backend)
+    values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
     arrays, residuals = make_storing(plan, fusion, requests, values, options, check)
     for at, results in makers.items():
         outputs = list(map(wanted.index, results))
@@ -148,9 +170,10 @@ def _is_read_outside(members: Sequence[KernelNode], at: int) -> bool:
     return node.uses > inside or any(node.is_made(k) for k in range(len(node.outputs)))
 
 
-def _run_passes(siblings: Sequence[KernelNode]) -> None:
-    """Make the results of several passes that someone holds."""
-    live = [(at, *each) for at, node in enumerate(siblings) for each in node.live()]
+def _run_passes(root: KernelNode) -> None:
+    """Make the results of several passes, a node's and its siblings', that someone holds."""
+    siblings = [node for held in root.siblings if (node := held()) is not None]
+    live = _live(siblings)
     if not live:
         return
     passes = tuple(node.call.passes[0] for node in siblings)
@@ -172,6 +195,8 @@ def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
 
 def _keep_for_others(members: Sequence[KernelNode]) -> None:
     """Keep results that nodes outside read too, where reading is cheaper than computing again."""
+    if len(members) == 1:
+        return
     inside = Counter(id(s.node) for node in members for s in node.arguments if type(s) is Origin)
     costs: dict[int, int] = {}
     for node in members[:-1]:

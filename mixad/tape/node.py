@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from mixad.backends.arrays import Array, Library, as_array, library_of
 from mixad.errors import TracerError
+from mixad.kernel.spec import Part
 from mixad.tape.buffer import Buffer, buffer_of, copied
 from mixad.tape.cell import Cell, Kind, Pending
 from mixad.tape.making import make
@@ -181,6 +182,9 @@ class Rule:
     is_part : bool
         Whether it may be a small part of the argument: then it is copied out of an array that is
         still being written to.
+    part : callable, optional
+        Of a rule with one argument, for values that are elements of it: ``(own, **static)``, with
+        the shape of the argument, is the box that the value is; None if it is no box.
     """
 
     name: str
@@ -193,6 +197,7 @@ class Rule:
     shape: Callable[..., tuple[int, ...]] | None = None
     is_view: bool = False
     is_part: bool = False
+    part: Callable[..., Part | None] | None = None
 
     def waits_for(self, arguments: Sequence[Any]) -> bool:
         """Whether the value for some arguments is made when someone asks for it."""
@@ -218,8 +223,7 @@ class Rule:
         return f"argument {index} of {self.name}"
 
 
-@dataclass(frozen=True)
-class Shaped:
+class Shaped(NamedTuple):
     """What is kept of an argument whose elements are not needed any more."""
 
     shape: tuple[int, ...]
@@ -249,7 +253,7 @@ class RuleNode:
     """
 
     __slots__ = ("_cell", "_levels", "_source", "arguments", "fresh", "parents", "results", "rule",
-                 "static", "structure")  # fmt: skip
+                 "static")  # fmt: skip
 
     def __init__(
         self,
@@ -259,7 +263,7 @@ class RuleNode:
         parents: tuple[Origin | None, ...],
         result: Result,
     ) -> None:
-        self.rule = self.structure = rule
+        self.rule = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents
@@ -271,6 +275,17 @@ class RuleNode:
     def name(self) -> str:
         """The rule's."""
         return self.rule.name
+
+    @property
+    def structure(self) -> object:
+        """What tells how it is pulled back: the rule and, for a part of the argument, which."""
+        return self.rule if self.rule.part is None else (self.rule, self.part())
+
+    def part(self) -> Part | None:
+        """Return the box of the argument that the value is; None if it is none."""
+        if self.rule.part is None:
+            return None
+        return self.rule.part(tuple(self.arguments[0].shape), **self.static)
 
     def wait(self, source: Cell, levels: frozenset[Level]) -> Cell:
         """Return the cell of a value that is made when someone asks for it."""
@@ -342,11 +357,11 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     value = rule.value(library, arguments, static)
     if not tracers:
         return value
-    parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
-    read = {i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads}
+    parents = tuple([a.origin if isinstance(a, Tracer) else None for a in arguments])
+    read = [i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads]
     levels = levels_of(tracers)
     held = tuple(
-        kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)
+        [kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)]
     )
     cell = Cell.of(value, check_mode(levels))
     node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
@@ -381,14 +396,15 @@ def library_beside(value: Any) -> Library:
 
 def common_library(what: str, arguments: Sequence[Any]) -> Library:
     """Return the one library that all arrays among the arguments belong to."""
-    libraries = [library_beside(a) for a in arguments]
-    for library in libraries:
-        if library is not libraries[0]:
+    first = library_beside(arguments[0])
+    for argument in arguments[1:]:
+        library = library_beside(argument)
+        if library is not first:
             raise TracerError(
-                f"{what} mixes arrays of {libraries[0].name} and of {library.name}: convert one of "
+                f"{what} mixes arrays of {first.name} and of {library.name}: convert one of "
                 "them before the function that is differentiated"
             )
-    return libraries[0]
+    return first
 
 
 def _shaped(argument: Any) -> Shaped:

@@ -7,23 +7,27 @@ a kernel or calls a rule, and adds into the cotangents of what it reads.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import value_of
-from mixad.tape.gradient_plan import GradientPlan
+from mixad.tape.gradient_plan import MADE, GradientPlan
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import Cotangents, PulledNode, RuleNode, added
+from mixad.tape.node import Cotangents, InputNode, PulledNode, RuleNode, added
+from mixad.tape.placing import Placed, Shifted
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Tracer, outside
 from mixad.tape.writing import WriteNode, owned
 
 __all__ = ["Cotangent", "KernelStep", "NodeStep", "Pass", "Place", "Step",
-           "argument_outside"]  # fmt: skip
+           "argument_outside", "traced_outside"]  # fmt: skip
 
 Place: TypeAlias = tuple[int, int]
 """The number of a node, and which of its outputs or arguments."""
@@ -45,6 +49,29 @@ class Parts(NamedTuple):
 
     read: list[tuple[RuleNode, Any]]
     size: int
+
+
+def _together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
+    """Return the sum of two cotangents, in the memory of one that nothing else holds.
+
+    New memory for large ones would cost more than the sum: its pages are new to the process.
+    """
+    own, other = (known.value, value) if known.fresh else (value, known.value)
+    if (known.fresh or fresh) and _takes(own, other):
+        own += other
+        return Cotangent(own, True)
+    return Cotangent(added(known.value, value), True)
+
+
+def _takes(own: Any, other: Any) -> bool:
+    """Whether one array can be added to another in place; of NumPy, whose arrays say so."""
+    return (
+        type(own) is np.ndarray
+        and type(other) is np.ndarray
+        and own.shape == other.shape
+        and own.dtype == other.dtype
+        and own.flags.writeable
+    )
 
 
 class Pass:
@@ -79,9 +106,7 @@ class Pass:
         number, output = place
         found = self.found.setdefault(number, {})
         known = found.get(output)
-        if known is not None:
-            value, fresh = added(known.value, value), True
-        found[output] = Cotangent(value, fresh)
+        found[output] = Cotangent(value, fresh) if known is None else _together(known, value, fresh)
 
     def add_part(self, number: int, reader: RuleNode, g: Any) -> None:
         """Add the cotangent of a part of what was written, when that of the whole is there.
@@ -122,14 +147,21 @@ class Pass:
 
 def argument_outside(node: KernelNode, index: int, level: Level) -> Any:
     """Return an argument of a node as the transforms around a level see it."""
-    source, parent = node.source(index), node.parents[index]
+    traced = traced_outside(node, index, level)
+    return value_of(node.source(index)) if traced is None else traced
+
+
+def traced_outside(node: KernelNode, index: int, level: Level) -> Tracer | None:
+    """Return an argument of a node as the transforms around a level trace it; None if none does."""
+    parent = node.parents[index]
     if parent is not None:
         levels = parent.levels
         if len(levels) > 1 or level not in levels:
             around = frozenset([other for other in levels if other.alive and other is not level])
             if around:
-                return node.tracer_type(source, outside(parent, level)._replace(levels=around))
-    return value_of(source)
+                origin = outside(parent, level)._replace(levels=around)
+                return node.tracer_type(node.source(index), origin)
+    return None
 
 
 class Step(Protocol):
@@ -160,6 +192,12 @@ class KernelStep:
         Arguments of members that will be read when what makes them is pulled back.
     targets : tuple
         For each gradient that is not zero: of what it is, and where it is found (``plan.places``).
+    placed : tuple of Placed
+        Gradients that are parts of one value.
+    shifted : tuple of Shifted
+        Those of them that kernels of their own add up.
+    read : tuple of (int, and Place or int)
+        What these take: index of a leaf, and of cotangents after the leaves, and which it is.
     shape : tuple of int
         The broadcast shape.
     options : KernelOptions
@@ -174,7 +212,10 @@ class KernelStep:
     arguments: tuple[Place | int, ...]
     results: tuple[Place, ...]
     waiting: tuple[Place, ...]
-    targets: tuple[tuple[Place, bool, int], ...]
+    targets: tuple[tuple[Place, str, int], ...]
+    placed: tuple[Placed, ...]
+    shifted: tuple[Shifted, ...]
+    read: tuple[tuple[int, Place | int], ...]
     shape: Shape
     options: KernelOptions
     decided: tuple[DecidedResult, ...]
@@ -197,11 +238,25 @@ class KernelStep:
         arrays = self.plan.arrays(arguments, self.shape, self.options)
         for (number, output), array in zip(self.results, arrays, strict=False):
             nodes[number].cell(output).fill(array, under_way.level.check)
-        for place, is_array, at in self.targets:
-            under_way.add(place, arrays[at] if is_array else given[at], is_array)
+        for place, kind, at in self.targets:
+            under_way.add(place, arrays[at] if kind in MADE else given[at], kind == "array")
+        for parts in self.placed:
+            under_way.add(parts.target, parts.added_up(arrays, given, self.shape), True)
+        if self.shifted:
+            self._add_shifted(under_way, given)
         for number in self.members:
             nodes[number] = None
             cotangents.pop(number, None)
+
+    def _add_shifted(self, under_way: Pass, given: Sequence[Any]) -> None:
+        """Add the cotangents that kernels of their own add up."""
+        values = {
+            index: given[at] if isinstance(at, int) else under_way.argument(at)
+            for index, at in self.read
+        }
+        for parts in self.shifted:
+            whole = parts.added_up(values, self.shape, self.options)
+            under_way.add(parts.target, whole, True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -222,11 +277,13 @@ class NodeStep:
     def run(self, under_way: Pass) -> None:
         """Call the node's pullback."""
         node: PulledNode = under_way.nodes[self.number]
+        is_input = isinstance(node, InputNode)  # of a transform inside: what it gets goes through
+        fresh = under_way.found[self.number][0].fresh if is_input else node.fresh
         gradients = self._gradients(under_way, node)
         under_way.nodes[self.number] = None
         for place, gradient in zip(self.targets, gradients, strict=True):
             if place is not None and gradient is not None:
-                under_way.add(place, gradient, node.fresh)
+                under_way.add(place, gradient, fresh)
 
     def _gradients(self, under_way: Pass, node: PulledNode) -> Cotangents:
         """Return the cotangents of the parents; None for those that have been added."""

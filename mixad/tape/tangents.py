@@ -18,10 +18,11 @@ from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.backward import backward
 from mixad.tape.broadcasting import broadcast_to, sum_to
 from mixad.tape.cell import Cell
+from mixad.tape.fusion import value_of
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
-from mixad.tape.schedule import argument_outside
+from mixad.tape.schedule import traced_outside
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 from mixad.tape.writing import WriteNode, pushed_write
@@ -131,8 +132,8 @@ class _Forward:
         self, node: KernelNode, duals: Sequence[Dual | None], tangents: Sequence[Tangents]
     ) -> Callable[[int], Dual]:
         """Record a kernel node on dual chunks, if anything that it reads is traced."""
-        values = [self._argument(node, i, dual) for i, dual in enumerate(duals)]
         moving = tuple([i for i, along in enumerate(tangents) if _moves(along)])
+        values = [self._argument(node, i, dual, bool(moving)) for i, dual in enumerate(duals)]
         program = node.call.passes[0]
         if program.has_named_loops:
             warn_of_decided_results(program, moving, self._read(node))
@@ -164,13 +165,19 @@ class _Forward:
     def _parent(self, parent: Origin | None) -> Dual | None:
         return None if parent is None or self._level not in parent.levels else self.dual(parent)
 
-    def _argument(self, node: KernelNode, index: int, dual: Dual | None) -> Any:
-        """Return an argument: what was recorded again in place of what is pending."""
+    def _argument(self, node: KernelNode, index: int, dual: Dual | None, moves: bool) -> Any:
+        """Return an argument: what was recorded again in place of what is pending.
+
+        Where the node ``moves``, what is pending elsewhere stays so: tangents may not need it.
+        """
         if dual is not None and dual.value is not None:
             return dual.value
-        value, source = argument_outside(node, index, self._level), node.source(index)
-        if type(source) is not Cell or not source.kind.weak or isinstance(value, Tracer):
-            return value
+        traced = traced_outside(node, index, self._level)
+        if traced is not None:
+            return traced
+        source = node.source(index)
+        if type(source) is not Cell or not (source.kind.weak or (moves and source.pending)):
+            return value_of(source)
         # An array would be no Python number any more.
         origin = Origin(InputNode(self._own, None), 0, frozenset((self._own,)))
         return node.tracer_type(source, origin)

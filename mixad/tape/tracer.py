@@ -171,7 +171,8 @@ class Tracer:
         """Text has no derivative, as in `__repr__`: a number is printed as numbers are."""
         if not spec or self.shape:
             return super().__format__(spec)
-        return format(float(plain(self)), spec)
+        number = plain(self)
+        return format(complex(number) if self.cell.type.is_complex else float(number), spec)
 
     def _leak(self, what: str, instead: str) -> NoReturn:
         raise TracerError(

@@ -10,13 +10,16 @@ from functools import cache, lru_cache
 import array_api_strict
 import numpy as np
 import pytest
+from cuda_emulator import EmulatedDriver
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import integers, sampled_from
 
 from mixad.backends.arrays import layout_of
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.cpu.host import detect
+from mixad.backends.cuda import CudaBackend
 from mixad.backends.reference.backend import ReferenceBackend
+from mixad.emit.cuda import Dialect
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Equation, walk_statements, written_vars
@@ -53,25 +56,23 @@ WIDTHS = (128, 256, 512)
 # -- emitters --------------------------------------------------------------------------------------
 
 
-def through_backend(backend, to_library, to_numpy):
-    """Return an emitter: a function from programs to functions from arguments to outputs."""
+def through_backend(backend, to_library, to_numpy, prepare=lambda bound: None):
+    """Return an emitter: from programs with arguments to functions that return the outputs."""
 
-    def emitted(program):
-        def run(arguments):
-            is_array = [p.kind != "uniform" for p in program.params]
-            pairs = zip(arguments, is_array, strict=True)
-            values = [to_library(a) if array else a for a, array in pairs]
-            pairs = zip(values, is_array, strict=True)
-            layouts = [layout_of(v) if array else None for v, array in pairs]
-            requests = [OutputRequest(0, k) for k in range(len(program.outputs))]
-            shape = (COUNT,) if "lane" in {p.kind for p in program.params} else (1,)
-            launch = plan((program,), requests, layouts, shape, NO_CACHE_LIMIT)
-            outputs = backend.launch(backend.bind(backend.compile(launch.spec), launch), values)
-            return [to_numpy(output) for output in outputs]
+    def emitted(program, arguments):
+        is_array = [p.kind != "uniform" for p in program.params]
+        pairs = list(zip(arguments, is_array, strict=True))
+        values = [to_library(a) if array else a for a, array in pairs]
+        pairs = zip(values, is_array, strict=True)
+        layouts = [layout_of(v) if array else None for v, array in pairs]
+        requests = [OutputRequest(0, k) for k in range(len(program.outputs))]
+        shape = (COUNT,) if "lane" in {p.kind for p in program.params} else (1,)
+        launch = plan((program,), requests, layouts, shape, NO_CACHE_LIMIT)
+        bound = backend.bind(backend.compile(launch.spec), launch)
+        prepare(bound)
+        return lambda: [to_numpy(output) for output in backend.launch(bound, values)]
 
-        return run
-
-    return lambda batch: [emitted(program) for program in batch]
+    return lambda cases: [emitted(program, arguments) for program, arguments in cases]
 
 
 def cpu(bits):
@@ -85,6 +86,18 @@ def torch_reference():
     return through_backend(ReferenceBackend(), torch.from_numpy, np.asarray)
 
 
+def cuda():
+    """Return the emitter of CUDA C++, run by the emulator: all programs compiled at once."""
+    driver = EmulatedDriver()
+    device = driver.device(np.empty(0))
+    return through_backend(
+        CudaBackend("emulated", driver),
+        np.asarray,
+        np.asarray,
+        lambda bound: bound.kernel.functions(Dialect(vector=1), device),
+    )
+
+
 EMITTERS: dict[str, Callable] = {
     **{f"cpu-{bits}": lambda bits=bits: cpu(bits) for bits in WIDTHS},
     "reference-numpy": lambda: through_backend(ReferenceBackend(), np.asarray, np.asarray),
@@ -92,6 +105,7 @@ EMITTERS: dict[str, Callable] = {
         ReferenceBackend(), array_api_strict.asarray, np.from_dlpack
     ),
     "reference-torch": torch_reference,
+    "cuda-emulated": cuda,
 }
 """Name → what makes the emitter.  A new backend adds a line."""
 
@@ -138,6 +152,8 @@ def laid_out(program, arguments, seed):
 
 
 def compares(name, program):
+    if name == "cuda-emulated" and all(p.kind == "uniform" for p in program.params):
+        return False  # no array says which device
     statements = list(walk_statements(program.body))
     variables = [p.var for p in program.params]
     variables += [v for s in statements for v in written_vars(s)]
@@ -159,9 +175,9 @@ def test_emitters_agree_with_the_interpreter(kind, batch, name):
     every = expectations(kind, batch)
     assert np.mean([e.discarded for e in every]) <= (0 if kind == "exact" else MOST_DISCARDED)
     cases = [e for e in every if compares(name, e.program)]
-    functions = emitter(name)([e.program for e in cases])
+    functions = emitter(name)([(e.program, e.arguments) for e in cases])
     for expected, function in zip(cases, functions, strict=True):
-        assert_agrees(expected, function(expected.arguments))
+        assert_agrees(expected, function())
 
 
 def test_emitters_agree_on_programs_that_shrink():
@@ -176,7 +192,8 @@ def test_emitters_agree_on_programs_that_shrink():
             return
         if compares(name, program):
             expected = expected_outputs(program, random_arguments(program, seed, COUNT))
-            assert_agrees(expected, run([program])[0](expected.arguments))
+            (outputs,) = run([(program, expected.arguments)])
+            assert_agrees(expected, outputs())
             discarded.append(expected.discarded)
 
     check()

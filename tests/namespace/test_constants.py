@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import inspect
 import operator
 import pickle
 from typing import Any
@@ -12,9 +13,12 @@ import array_api_strict
 import numpy as np
 import pytest
 from array_api_compat import array_namespace
+from hypothesis import given, settings
+from hypothesis.extra.array_api import make_strategies_namespace
 
 import mixad
 from mixad.errors import TracerError
+from mixad.namespace.names import FUNCTIONS
 from mixad.tape.constant import is_constant, is_traced
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -109,6 +113,34 @@ def test_constants_convert() -> None:
     np.testing.assert_array_equal([float(each) for each in XP.arange(3)], [0, 1, 2])
     with pytest.raises(TypeError, match="unhashable"):
         hash(XP.zeros(1))
+
+
+def test_functions_and_methods_have_the_signatures_of_the_library() -> None:
+    xp, base = mixad.namespace_of(array_api_strict), array_api_strict
+    for name in FUNCTIONS:
+        if not name.startswith("__"):
+            own, other = (operator.attrgetter(name)(found) for found in (xp, base))
+            assert inspect.signature(own) == inspect.signature(other)
+            assert own.__doc__ == other.__doc__
+    x = xp.ones(2)
+    assert list(inspect.signature(x.to_device).parameters) == ["device", "stream"]
+    assert "max_version" in inspect.signature(x.__dlpack__).parameters
+    assert is_constant(x.to_device(x.device))
+
+
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
+def test_strategies_of_hypothesis_draw_constants(base: Any, xp: Any) -> None:
+    """The standard's own suite draws its arrays from these."""
+    strategies = make_strategies_namespace(xp, api_version="2024.12")
+    drawn = strategies.arrays(strategies.scalar_dtypes(), strategies.array_shapes())
+
+    @settings(max_examples=30, deadline=None, database=None)
+    @given(drawn)
+    def draws(x: Any) -> None:
+        assert is_constant(x)
+        assert xp.result_type(x) == x.dtype
+
+    draws()
 
 
 def test_constants_are_copied_and_pickled() -> None:

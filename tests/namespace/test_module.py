@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.errors import TracerError
 from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, SECTIONS
 from mixad.namespace.spellings import STANDARD
 from mixad.tape.constant import is_constant
@@ -40,18 +39,13 @@ TAKE_NO_ARRAYS = set(
 )
 """Functions that are the library's own: `from_dlpack` is refused what is traced."""
 
-ZERO_ALMOST_EVERYWHERE = set("ceil floor floor_divide imag round sign trunc".split())
+ZERO_ALMOST_EVERYWHERE = set("ceil floor floor_divide round sign trunc".split())
+"""Of real numbers; the sign of a complex number is not."""
 
 NO_FLOATS = set(
     "equal not_equal less less_equal greater greater_equal isfinite isinf isnan signbit".split()
 )
 """Functions of the table whose results are plain arrays."""
-
-MISSING = set(
-    "linalg.eig linalg.eigvals fft.fft fft.fftn fft.hfft fft.ifft fft.ifftn fft.ihfft fft.irfft "
-    "fft.irfftn fft.rfft fft.rfftn".split()
-)
-"""Functions that a traced array is refused: those of complex numbers."""
 
 
 def of(library: Any) -> Any:
@@ -70,28 +64,14 @@ def test_the_names_are_those_of_the_standard() -> None:
     assert len({name.rpartition(".")[2] for name in FUNCTIONS}) == 171
 
 
-def test_every_function_has_a_rule_or_is_passed_through_or_is_listed_as_missing() -> None:
+def test_every_function_has_a_rule_or_is_passed_through() -> None:
     recorded, passed = set(STANDARD.functions), set(STANDARD.constant) | TAKE_NO_ARRAYS
     assert not recorded & passed
-    assert recorded | passed <= FUNCTIONS
-    assert FUNCTIONS - recorded - passed == MISSING
+    assert recorded | passed == FUNCTIONS
     assert recorded >= ZERO_ALMOST_EVERYWHERE | NO_FLOATS
     counts = {"rule": len(recorded - ZERO_ALMOST_EVERYWHERE - NO_FLOATS),
-              "zero": len(ZERO_ALMOST_EVERYWHERE), "passed": len(passed | NO_FLOATS),
-              "missing": len(MISSING)}  # fmt: skip
+              "zero": len(ZERO_ALMOST_EVERYWHERE), "passed": len(passed | NO_FLOATS)}  # fmt: skip
     assert sum(counts.values()) == len(FUNCTIONS), counts
-
-
-@pytest.mark.parametrize("name", sorted(MISSING))
-def test_a_missing_function_is_refused_by_name(name: str) -> None:
-    def called(x: Any) -> Any:
-        found: Any = x.__array_namespace__()
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found([x, x])
-
-    with pytest.raises(TracerError, match=rf"mixad\.numpy\.{name}\(\) of .*stop_gradient"):
-        mixad.grad(called)(np.ones(3))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

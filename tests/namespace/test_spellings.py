@@ -198,7 +198,10 @@ def test_sums_as_whole_numbers_have_no_derivative() -> None:
 
 REFUSED_OF_NUMPY = {
     "median": (lambda x: np.median(x), r"numpy\.median\(\) of .*mixad\.broadcast.*stop_gradient"),
-    "vstack": (lambda x: np.vstack([x, x]), r"numpy\.vstack\(\) of .*mixad\.broadcast"),
+    "percentile": (lambda x: np.percentile(x, 3), r"numpy\.percentile\(\) of .*mixad\.broadcast"),
+    "spacings": (lambda x: np.gradient(x, [0.0, 1.0]), r"gradient\(\) .*np\.diff"),
+    "padding": (lambda x: np.pad(x, 1, "mean"), r"pad\(mode='mean'.*use one of"),
+    "options": (lambda x: np.einsum("ij->", x, dtype="f4"), r"no argument 'dtype': .*convert"),
     "linalg": (lambda x: np.linalg.cond(x), r"numpy\.linalg\.cond\(\) of"),
     "complex": (lambda x: np.emath.sqrt(x), r"sqrt\(\) of"),
     "a number": (lambda x: np.matmul(x, 2.0), r"at least one axis"),

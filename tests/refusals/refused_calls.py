@@ -383,8 +383,8 @@ def refuse_argument():
     product(X, "text")
 
 
-def refuse_narrow_floats():
-    product(X, np.ones(3, np.float16))
+def refuse_dates():
+    product(X, np.zeros(3, "M8[s]"))
 
 
 def refuse_captured_complex_array():
@@ -472,7 +472,7 @@ def refuse_number_of_arguments_for_special_function():
 
 
 def refuse_dtype_for_special_function():
-    special.sin(np.float16(1.0))
+    special.sin(np.complex64(1.0))
 
 
 def refuse_strategy():
@@ -578,3 +578,40 @@ def refuse_torch_change_in_place():
         torch.ones(3).add_(x)
 
     mixad.grad(loss)(torch.ones(3))
+
+
+def refuse_complex_argument_of_a_kernel():
+    mixad.grad(lambda x: product(x, x).real.sum())(X + 1j)
+
+
+def refuse_complex_to_real():
+    mixad.grad(lambda x: x.astype(float).sum())(X + 1j)
+
+
+def refuse_complex_into_real():
+    def loss(x):
+        x = x * 1
+        x[0] = x[1] * 1j
+        return x.sum()
+
+    mixad.grad(loss)(X)
+
+
+def refuse_order_of_complex():
+    mixad.grad(lambda x: np.max(x))(X + 1j)
+
+
+def refuse_kernel_function_of_complex():
+    mixad.grad(lambda x: np.hypot(x, x))(X + 1j)
+
+
+def refuse_jacobian_of_complex():
+    mixad.jacobian(lambda x: x * x)(X + 1j)
+
+
+def refuse_phase_of_an_eigenvector():
+    mixad.grad(lambda x: np.linalg.eigh(x)[1].imag.sum())(np.diag(X) + 0j)
+
+
+def refuse_repeated_eigenvalues_of_eig():
+    mixad.grad(lambda x: np.linalg.eigvals(x).real.sum())(np.eye(3))

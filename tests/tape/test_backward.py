@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.tape.schedule import KernelStep
+from mixad.tape import backward
+from mixad.tape.schedule import KernelStep, Pass
 
 X = np.asarray([0.5, -1.5])
 
@@ -122,3 +123,35 @@ def test_threads_do_not_see_each_other() -> None:
     for thread in threads:
         thread.join()
     assert results == {n: 2.0 * n for n in range(4)}
+
+
+def test_cotangents_that_the_user_holds_are_not_added_into() -> None:
+    rng = np.random.default_rng(3)
+    x, m, g = rng.random((4, 4)), rng.random((4, 4)), rng.random((4, 4))
+    before = g.copy()
+    _, pullback = mixad.vjp(lambda x: x + x @ m + (x * 1.0).reshape(4, 4), x)
+    first = pullback(g)[0]
+    np.testing.assert_array_equal(g, before)
+    np.testing.assert_allclose(first, 2 * g + g @ m.T, rtol=1e-14)
+    np.testing.assert_array_equal(pullback(g)[0], first)
+
+
+def test_large_cotangents_are_added_in_the_memory_of_one_of_them() -> None:
+    size = 512
+    rng = np.random.default_rng(4)
+    x, factors = rng.random((size, size)), [rng.random((size, 3)) for _ in range(8)]
+    made: list[int] = []
+
+    class Seen(Pass):
+        def add(self, place: Any, value: Any, fresh: bool) -> None:
+            super().add(place, value, fresh)
+            found = self.found[place[0]][place[1]].value
+            if isinstance(found, np.ndarray) and found.size == x.size:
+                made.append(found.__array_interface__["data"][0])
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(backward, "Pass", Seen)
+        gradient = mixad.grad(lambda x: sum((x @ f).sum() for f in factors))(x)
+    np.testing.assert_allclose(gradient, np.tile(sum(factors).sum(axis=1), (size, 1)), rtol=1e-12)
+    assert len(made) == len(factors)
+    assert len(set(made)) == 1

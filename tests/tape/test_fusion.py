@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 import mixad
 from mixad.errors import TracerError
 from mixad.tape import gradient_plan
+from mixad.tape.fusion import LONGEST
 from mixad.tape.group import Group
+from mixad.tape.making import kernel_members
 from mixad.tape.tracer import Tracer
 
 EXAMPLES = 150
@@ -393,3 +395,23 @@ def test_a_pending_value_that_no_derivative_reads_makes_no_cycle() -> None:
     expected = np.full(X.shape, 1.5)
     expected[0] += len(X) * (1 + np.cos(row)) * row
     np.testing.assert_allclose(gradient, expected, rtol=1e-12)
+
+
+def test_dear_programs_are_cut_before_their_kernel_takes_long_to_compile() -> None:
+    @mixad.broadcast
+    def step(x: float) -> float:
+        x = math.sin(x) * math.exp(-x) + math.cos(x)
+        return math.sin(x) * math.exp(-x) + math.cos(x)
+
+    lengths: list[int] = []
+
+    def f(x: Any) -> Any:
+        for _ in range(12):
+            x = step(x)
+            members = kernel_members(x.origin.node)
+            lengths.append(len(members))
+            assert len(members) == 1 or sum(m.call.cost for m in members) <= LONGEST
+        return x.sum()
+
+    mixad.grad(f)(X)
+    assert max(lengths) > 1  # some are in one kernel all the same

@@ -291,3 +291,39 @@ def test_forward_placement_holds_values_and_partials_and_a_tenth(tmp_path: Path)
     )
     array = 4 << 22
     assert peak <= (1 + 4 + 4) * array + (4 + 9) * array // 10
+
+
+SHIFTED = {
+    "gradient": ("mixad.grad(loss)(x)", 1),
+    "value and gradient": ("mixad.value_and_grad(loss)(x)", 1),
+    "product with the Hessian": (
+        "mixad.grad(lambda x: (mixad.grad(loss)(x) * v[:len(x)]).sum())(x)",
+        2,
+    ),
+}
+"""Calls, and how many arrays of full size they may hold at once, the result among them."""
+
+
+@linux
+@pytest.mark.parametrize("what", SHIFTED)
+def test_cotangents_of_shifted_views_are_not_held_beside_their_sum(
+    what: str, tmp_path: Path
+) -> None:
+    call, most = SHIFTED[what]
+    (peak,) = in_a_process(
+        tmp_path,
+        _PEAK
+        + f"""
+    def loss(x):
+        a, b = x[:-1], x[1:]
+        return (100.0 * (b - a * a) * (b - a * a) + (1.0 - a) * (1.0 - a)).sum()
+
+    call = lambda x: {call}
+    x, v = np.ones((2, 1 << 22), dtype="f4")
+    call(x[: 1 << 19])
+    print(peak_of(lambda: call(x)))
+    """,
+    )
+    array = 4 << 22
+    assert 0.9 * array <= peak  # it was measured
+    assert peak <= most * array + array // 5

@@ -31,7 +31,8 @@ def mixad_backends() -> list[BackendSpec]:
     list of BackendSpec
         One.
     """
-    dtypes = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64"
+    dtypes = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 "
+    dtypes += "bfloat16 float32 float64"
     capability = Capability(
         array_modules=("numpy", "array_api_strict", "torch"),
         devices=("cpu",),

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, library_of
-from mixad.backends.cpu import buffers, compiler, workers
+from mixad.backends.cpu import compiler, workers
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
-from mixad.backends.cpu.launch import filled, finished
-from mixad.backends.cpu.object_cache import default
+from mixad.backends.cpu.launch import allocated, filled, finished
+from mixad.backends.object_cache import default
 from mixad.emit.llvm import ENTRY, GANG, Dialect, emit_kernel
 from mixad.kernel.binding import Binding, bind
 from mixad.kernel.lower import lowered
@@ -35,12 +35,13 @@ _QUIET = (0, 0)
 
 @dataclass(frozen=True)
 class CpuKernel:
-    """A compiled kernel."""
+    """A compiled kernel; where NumPy lacks one of its types, it is handed the bits."""
 
     module: compiler.Module
     spec: KernelSpec
     address: int
     may_not_end: bool
+    is_numpys: bool
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class CpuBackend:
     """
 
     name = "cpu"
+    writes_parts = True
 
     def __init__(self, host: Host | None = None) -> None:
         self.host = host or detect()
@@ -97,7 +99,13 @@ class CpuBackend:
         """Return a kernel ready to run, from the cache on disk if it is there."""
         key = f"{CODE_VERSION} {spec.token}"
         module = compiler.cached_module(key, lambda: self.emit(spec), self.host)
-        return CpuKernel(module, spec, module.address(ENTRY), any(map(_loops, spec.passes)))
+        return CpuKernel(
+            module,
+            spec,
+            module.address(ENTRY),
+            may_not_end=any(map(_loops, spec.passes)),
+            is_numpys=not any(o.type.brain for o in (*spec.operands, *spec.outputs) if o),
+        )
 
     def bind(self, executable: CpuKernel, launch: Launch) -> BoundKernel:
         """Return a kernel with the argument block of a launch."""
@@ -108,14 +116,13 @@ class CpuBackend:
         executable, binding = bound.kernel, bound.binding
         library = library_of(arguments[binding.arrays[0][0]]) if binding.arrays else NUMPY
         given = [arguments[k] for k, _ in binding.arrays]
-        views = [a if type(a) is np.ndarray else library.numpy_view(a) for a in given]
+        is_plain = library is NUMPY and executable.is_numpys
+        views = [a if is_plain and type(a) is np.ndarray else library.numpy_view(a) for a in given]
         if not binding.tiles:
             results = [np.zeros(o.memory, o.held.dtype) for o in binding.outputs]
         else:
             aligned = executable.spec.streaming
-            results = [
-                buffers.empty(o.memory, o.held.dtype, aligned=aligned) for o in binding.outputs
-            ]
+            results = [allocated(o, aligned) for o in binding.outputs]
             status = array("i", _QUIET)
             words = filled(binding, views, arguments, results, status)
             stop_flag = status.buffer_info()[0] if executable.may_not_end else None
@@ -127,14 +134,16 @@ class CpuBackend:
                 finished(o, memory, binding.axes)
                 for o, memory in zip(binding.outputs, results, strict=True)
             ]
-        if library is NUMPY:
+        if is_plain:
             return tuple(results)
-        return tuple([library.wrapped(r) for r in results])
+        types = [output.type for output in executable.spec.outputs]
+        return tuple([library.wrapped(r, t) for r, t in zip(results, types, strict=True)])
 
 
 def _dialect(host: Host) -> Dialect:
     found = (host.vector_function(name, bits) for name in VECTOR_FUNCTIONS for bits in (32, 64))
-    return Dialect(host.vector_bits, frozenset(f.symbol for f in found if f is not None))
+    symbols = frozenset(f.symbol for f in found if f is not None)
+    return Dialect(host.vector_bits, symbols, host.has_half)
 
 
 def _loops(program: Program) -> bool:

@@ -18,8 +18,8 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from mixad.backends.cpu.host import LLVM_LOCK, Host, detect
-from mixad.backends.cpu.object_cache import ObjectCache, default, digest
 from mixad.backends.cpu.symbols import KERNEL_SYMBOLS, Symbols, check_symbols, read_symbols
+from mixad.backends.object_cache import ObjectCache, default, digest
 from mixad.errors import BackendError
 
 __all__ = [

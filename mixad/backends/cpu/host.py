@@ -106,6 +106,12 @@ class Host:
     vector_library: str | None
     triple: str
 
+    @property
+    def has_half(self) -> bool:
+        """Whether it has instructions between float16 and float32: all of AArch64, x86 by F16C."""
+        is_arm = self.triple.startswith(("aarch64", "arm64"))
+        return is_arm or "+f16c" in self.features.split(",")
+
     def fingerprint(self) -> str:
         """Return what object code depends on besides its source: part of a cache key.
 

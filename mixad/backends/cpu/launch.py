@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Sequence
 from ctypes import addressof, c_char
@@ -9,13 +10,42 @@ from typing import Any
 
 import numpy as np
 
+from mixad.backends.cpu import buffers
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
+from mixad.kernel.boxes import Box, without
+from mixad.scalar.narrow import to_memory
+from mixad.scalar.types import ScalarType
 
-__all__ = ["filled", "finished", "tree_sum"]
+__all__ = ["allocated", "filled", "finished", "tree_sum"]
+
+_LINE = 64
+"""Bytes of a cache line, on which streamed results begin."""
 
 _NOTHING = np.zeros(1, np.float64)
 """What an empty array's address is, so that a kernel can read an element before it is refused."""
+
+
+def allocated(result: Result, aligned: bool) -> np.ndarray[Any, Any]:
+    """Return the memory of an output, zero where the kernel does not write.
+
+    Parameters
+    ----------
+    result : Result
+        The output.
+    aligned : bool
+        Whether the first element that is written begins a line of the cache.
+    """
+    dtype, part = result.held.dtype, result.part
+    if part is None:
+        return buffers.empty(result.memory, dtype, aligned=aligned)
+    lead = -result.first % (_LINE // dtype.itemsize)
+    flat = buffers.empty((lead + math.prod(result.memory),), dtype, aligned=aligned)
+    whole = flat[lead:].reshape(result.memory)
+    written = Box(part.starts, part.extents)
+    for box in without(Box((0,) * len(part.whole), part.whole), written):
+        whole[box.slices] = 0
+    return whole
 
 
 def filled(
@@ -49,7 +79,7 @@ def filled(
     for k, at, type in binding.uniforms:
         words[at] = binding.word(k, arguments[k], type)
     for result, output in zip(results, binding.outputs, strict=True):
-        words[output.position] = _address(result)
+        words[output.position] = _address(result) + output.first * output.held.itemsize
     return words
 
 
@@ -69,11 +99,17 @@ def finished(
     """
     if result.summed is not None:
         for axis in result.summed:
-            memory = tree_sum(memory, axis)
-        memory = memory.astype(result.type.dtype, copy=False).reshape(result.shape)
+            if memory.shape[axis] > 1:
+                memory = tree_sum(memory, axis)
+        memory = _rounded(memory, result.type).reshape(result.shape)
     if axes is not None:
         memory = memory.transpose(axes)
     return memory if memory.shape == result.final else memory.reshape(result.final)
+
+
+def _rounded(sums: np.ndarray[Any, Any], type: ScalarType) -> np.ndarray[Any, Any]:
+    """Return sums in the type of the output."""
+    return to_memory(sums, type) if type.is_narrow else sums.astype(type.dtype, copy=False)
 
 
 def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:

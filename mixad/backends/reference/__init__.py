@@ -16,7 +16,7 @@ from mixad.backends.hookspecs import (
     Capability,
     hookimpl,
 )
-from mixad.scalar.types import ALL_TYPES
+from mixad.scalar.types import STORED_TYPES
 
 __all__ = ["mixad_backends"]
 
@@ -36,7 +36,7 @@ def mixad_backends() -> Sequence[BackendSpec]:
     sequence of BackendSpec
         One.
     """
-    dtypes = frozenset(type.dtype.name for type in ALL_TYPES)
+    dtypes = frozenset(type.dtype_name for type in STORED_TYPES)
     capability = Capability((ANY,), (ANY,), dtypes, native=False)
     hint = "it needs nothing beyond mixad"
     return [BackendSpec("reference", API_VERSION, capability, _load, hint)]

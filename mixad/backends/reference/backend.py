@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mixad.backends.arrays import NUMPY, library_of
-from mixad.emit.array_run import run_procedure, sum_by_halves
+from mixad.emit.array_run import in_memory, run_procedure, sum_by_halves
 from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.scalar.ir import source_lines
+from mixad.scalar.widen import widened
 
 __all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel"]
 
@@ -55,7 +56,8 @@ class ReferenceBackend:
             outputs = ", ".join(map(str, wanted)) or "none"
             comments = [f"pass {k}; outputs used: {outputs}"]
             comments += [line.shown for line in source_lines(program)]
-            parts.append("".join(f"# {c}\n" for c in comments) + show(procedure_of(program)))
+            shown = show(procedure_of(widened(program)))
+            parts.append("".join(f"# {c}\n" for c in comments) + shown)
         return "\n\n".join(parts)
 
     def compile(self, spec: KernelSpec) -> ReferenceKernel:
@@ -71,7 +73,7 @@ class ReferenceBackend:
         ReferenceKernel
             What `bind` takes.
         """
-        return ReferenceKernel(spec, tuple(map(procedure_of, spec.passes)))
+        return ReferenceKernel(spec, tuple(procedure_of(widened(p)) for p in spec.passes))
 
     def bind(self, executable: ReferenceKernel, launch: Launch) -> BoundReference:
         """Return the kernel with its broadcast shape.
@@ -114,8 +116,8 @@ class ReferenceBackend:
             run_procedure(procedure, kinds, arguments, launch.shape, xp)
             for procedure in executable.procedures
         ]
-        sources = [output.source for output in executable.spec.outputs]
+        outputs = executable.spec.outputs
         return tuple(
-            sum_by_halves(results[k][i], shape, xp)
-            for (k, i), shape in zip(sources, launch.results, strict=True)
+            in_memory(sum_by_halves(results[o.source[0]][o.source[1]], shape, xp), o.type, xp)
+            for o, shape in zip(outputs, launch.results, strict=True)
         )

@@ -3,8 +3,9 @@
 A tile is a run of rows times `BLOCK` elements of the innermost axis, as on the CPU
 (`mixad.kernel.tiling`).  The threads of a block stand in a grid of ``blockDim.x`` along the row and
 ``blockDim.y`` rows; each has `Dialect.vector` neighbours of a row at a time, which it loads and
-stores together.  Every pass is a function of its own: in one function the compiler keeps what all
-of them need in registers.
+stores together.  A function's one argument is the block of words that kernels on the CPU read
+(`mixad.kernel.arguments`) and, after it, the number of tiles.  Every pass is a function of its own:
+in one function the compiler keeps what all of them need in registers.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     summed = {accumulator(o.type): None for o in spec.outputs if any(o.reduced)}
     for type in summed:
         text.paste(block_sums(type))
-    text.add(f"struct Arguments {{ long long word[{ArgumentBlock(spec).words}]; }};")
+    text.add(f"struct Arguments {{ long long word[{ArgumentBlock(spec).words + 1}]; }};")
     text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
     for type in _packed(spec):
         t, bytes_ = c_type(type), type.itemsize * dialect.vector
@@ -98,14 +99,10 @@ class _Pass:
 
     def emit(self, entry: str) -> None:
         """Emit the whole function."""
-        head = (
-            f'extern "C" __global__ void __launch_bounds__({THREADS}) {entry}'
-            "(const Arguments a, index_t tiles)"
-        )
-        with (
-            self.text.braces(head),
-            self.text.braces("for (index_t tile = blockIdx.x; tile < tiles; tile += gridDim.x)"),
-        ):
+        head = f'extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments a)'
+        tiles = f"(index_t){self.word(self.block.words)}"
+        turns = f"for (index_t tile = blockIdx.x; tile < {tiles}; tile += gridDim.x)"
+        with self.text.braces(head), self.text.braces(turns):
             self.tile()
 
     # -- arguments -------------------------------------------------------------------------------

@@ -74,14 +74,16 @@ def emit_axis_sum(type: ScalarType, entry: str) -> str:
     type : ScalarType
         Of the values and of the sums.
     entry : str
-        Its symbol: ``void entry(sums, values, outer, count, inner)``.  Each of its blocks takes
-        ``blockDim.x`` neighbours along ``inner`` of one ``outer`` at a time.
+        Its symbol.  Its argument is five words: addresses of sums and values, then the extents.
+        Each block takes ``blockDim.x`` neighbours along ``inner`` of one ``outer`` at a time.
     """
     t = c_type(type)
     return f"""{block_sums(type)}
-extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(
-    {t} *__restrict__ sums, const {t} *__restrict__ values,
-    long long outer, long long count, long long inner) {{
+struct Arguments {{ long long word[5]; }};
+extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments a) {{
+  {t} *sums = ({t} *)a.word[0];
+  const {t} *values = (const {t} *)a.word[1];
+  const long long outer = a.word[2], count = a.word[3], inner = a.word[4];
   const long long groups = (inner + blockDim.x - 1) / blockDim.x;
   for (long long group = blockIdx.x; group < outer * groups; group += gridDim.x) {{
     const long long at = group / groups, column = group % groups * blockDim.x + threadIdx.x;

@@ -93,4 +93,5 @@ class Text:
 
         The bar at the end keeps a backslash there from joining the next line to the comment.
         """
-        self.add(f"// {line.shown} |")
+        shown = line.shown.encode("ascii", "backslashreplace").decode("ascii")
+        self.add(f"// {shown} |")

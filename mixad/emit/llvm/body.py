@@ -112,9 +112,10 @@ class Body:
                 self.values.update(zip(s.outs, outs, strict=True))
             case Load():
                 indices = [self.value(i) for i in s.indices]
-                self.values[s.out] = gathered(
-                    self.text, self.arrays[s.array], indices, self.mask, s.out.type
-                )
+                value = gathered(self.text, self.arrays[s.array], indices, self.mask)
+                if value.type.is_narrow:
+                    value = emit_op(self.text, self.dialect, "convert", (value,), s.out.type)
+                self.values[s.out] = value
             case Accumulate():
                 raise BackendError("the CPU backend does not accumulate into indexed arrays")
 

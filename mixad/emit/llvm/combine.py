@@ -20,6 +20,10 @@ __all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "element_at", "writ
 LINE = 64
 """Bytes of a cache line: alignment of staging areas and of streamed results."""
 
+_STREAMED = LINE // 2
+"""Bytes that a gang must have to be stored past the cache: half a line, as that of a 16-bit type,
+waits in the processor for the other half."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -86,7 +90,7 @@ class Writer:
         self.text = text
         self.type = output.type
         self.start = start
-        self.streaming = streaming and GANG * output.type.itemsize % LINE == 0
+        self.streaming = streaming and GANG * output.type.itemsize % _STREAMED == 0
         self.prepare()
 
     def prepare(self) -> None:
@@ -128,7 +132,8 @@ class Writer:
         if self.type.is_bool:
             stored = f"{memory} " + self.text.let(f"zext {value} to {memory}")
         if self.streaming:
-            self.text.add(f"store {stored}, ptr {target}, align {LINE}, !nontemporal !0")
+            align = min(LINE, GANG * self.type.itemsize)
+            self.text.add(f"store {stored}, ptr {target}, align {align}, !nontemporal !0")
         else:
             self.text.add(f"store {stored}, ptr {target}, align {self.type.itemsize}")
 

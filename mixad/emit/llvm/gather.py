@@ -29,6 +29,8 @@ class Array:
         Pointers to the first element, and to the word that an index outside is noted in.
     extents, strides : list of str
         Along each axis, elements and bytes.
+    type : ScalarType
+        Type of the elements.
     """
 
     number: int
@@ -36,11 +38,10 @@ class Array:
     extents: list[str]
     strides: list[str]
     outside: str
+    type: ScalarType
 
 
-def gathered(
-    text: Text, array: Array, indices: Sequence[Value], mask: Value | None, type: ScalarType
-) -> Value:
+def gathered(text: Text, array: Array, indices: Sequence[Value], mask: Value | None) -> Value:
     """Emit a read of one element for each lane, or of one for the gang if the indices are uniform.
 
     Parameters
@@ -53,8 +54,6 @@ def gathered(
         Integers, one for each axis.
     mask : Value or None
         The lanes that are switched on; None: all.
-    type : ScalarType
-        Type of the elements.
     """
     lanes = any(i.lanes for i in indices)
     zero = text.const(Const(0, I64))
@@ -70,9 +69,9 @@ def gathered(
     offset = text.select(inside, offset, zero)
     if not lanes:
         pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {offset.text}")
-        loaded = text.let(f"load {memory_type(type, False)}, ptr {pointer}, align 1")
-        return from_memory(text, loaded, type, lanes=False)
-    return from_memory(text, _gang(text, array, offset, type), type, lanes=True)
+        loaded = text.let(f"load {memory_type(array.type, False)}, ptr {pointer}, align 1")
+        return from_memory(text, loaded, array.type, lanes=False)
+    return from_memory(text, _gang(text, array, offset), array.type, lanes=True)
 
 
 def _from_start(text: Text, index: Value, extent: Value) -> Value:
@@ -113,10 +112,10 @@ def _note_outside(text: Text, array: Array, inside: Value, mask: Value | None) -
     text.begin(go_on)
 
 
-def _gang(text: Text, array: Array, offset: Value, type: ScalarType) -> str:
+def _gang(text: Text, array: Array, offset: Value) -> str:
     """Load lane by lane; offsets are inside, so every lane can be read whatever the mask."""
-    memory = memory_type(type, True)
-    element = memory_type(type, False)
+    memory = memory_type(array.type, True)
+    element = memory_type(array.type, False)
     gang = "poison"
     for lane in range(GANG):
         at = text.let(f"extractelement {offset}, i64 {lane}")

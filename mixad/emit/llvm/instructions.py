@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
+from mixad.emit.llvm.narrow import from_narrow, to_narrow
 from mixad.emit.llvm.text import GANG, Dialect, Text, Value, llvm_type
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
@@ -70,6 +71,8 @@ def emit_op(
     lanes = any(a.lanes for a in args)
     if lanes:
         args = tuple(map(text.splat, args))
+    if name == "convert" and (args[0].type.is_narrow or type.is_narrow):
+        return _through_memory(text, dialect, args[0], type)
     if BY_NAME[name].lowering == "libm":
         return _libm(text, dialect, name, args, type, lanes)
     kind = args[0].type.kind
@@ -81,6 +84,13 @@ def emit_op(
     if kind == "float" and name in INTRINSICS:
         return _intrinsic(text, INTRINSICS[name], args, type, lanes)
     return SPECIAL[name](text, args, type, lanes)
+
+
+def _through_memory(text: Text, dialect: Dialect, x: Value, type: ScalarType) -> Value:
+    """Convert between float32 and a float of 16 bits, for which there is nothing else to do."""
+    if x.type.is_narrow:
+        return from_narrow(text, dialect, x)
+    return to_narrow(text, dialect, x, type)
 
 
 def _suffix(type: ScalarType, lanes: bool) -> str:

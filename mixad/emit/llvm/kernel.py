@@ -7,11 +7,15 @@ run over a row of a tile one after another, so that inputs come from the cache.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from mixad.emit.llvm.body import Body
-from mixad.emit.llvm.combine import Place, writer_for
+from mixad.emit.llvm.combine import Place, Writer, writer_for
 from mixad.emit.llvm.gangs import gang_loop
 from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
+from mixad.emit.llvm.instructions import emit_op
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.kernel.arguments import ArgumentBlock
@@ -113,6 +117,9 @@ class _Kernel:
             writer_for(self.text, output, self.argument(at, "ptr"), self.spec.streaming)
             for at, output in zip(block.outputs, self.spec.outputs, strict=True)
         ]
+        self.parts = {
+            k: writer.start for k, writer in enumerate(self.writers) if self.spec.outputs[k].is_part
+        }
 
     def indexed_array(self, param: int, operand: Indexed) -> Array:
         """Load what indexing an array takes."""
@@ -123,6 +130,7 @@ class _Kernel:
             extents=[self.argument(self.block.indexed_extent(param, a)) for a in axes],
             strides=[self.argument(self.block.indexed_stride(param, a)) for a in axes],
             outside=self.argument(self.block.OUTSIDE, "ptr"),
+            type=operand.type,
         )
 
     # -- the loop nest ---------------------------------------------------------------------------
@@ -165,11 +173,14 @@ class _Kernel:
 
     def row(self, place: Place, row: str) -> None:
         """Emit the passes over one row of a tile."""
-        indices = self.outer_indices(row)
+        indices, block = self.outer_indices(row), self.block
         for k, reader in self.readers.items():
-            reader.begin_row(self.walked(k, indices))
-        for writer in self.writers:
-            writer.begin_row(place, row)
+            reader.begin_row(self.walked(self.starts[k], indices, partial(block.outer_stride, k)))
+        for k, writer in enumerate(self.writers):
+            if k in self.parts:
+                writer.row = self.walked(self.parts[k], indices, partial(block.part_stride, k))
+            else:
+                writer.begin_row(place, row)
         for index, program in enumerate(self.spec.passes):
             self.gangs(index, program, place)
         for writer in self.writers:
@@ -183,11 +194,10 @@ class _Kernel:
             row = self.text.let(f"udiv i64 {row}, {extent}")
         return [row, *indices] if self.outer else []
 
-    def walked(self, param: int, indices: list[str]) -> str:
-        """Return where a row of an operand starts."""
-        pointer = self.starts[param]
+    def walked(self, pointer: str, indices: list[str], stride_at: Callable[[int], int]) -> str:
+        """Return where a row starts of what a pointer points to; its strides are arguments."""
         for axis, index in enumerate(indices):
-            stride = self.argument(self.block.outer_stride(param, axis))
+            stride = self.argument(stride_at(axis))
             offset = self.text.let(f"mul i64 {index}, {stride}")
             pointer = self.text.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
         return pointer
@@ -207,7 +217,19 @@ class _Kernel:
             values = self.body(program).block(program.body)
             for k, writer in writers.items():
                 value = values[self.spec.outputs[k].source[1]]
-                writer.gang(value, place, gang, bases.get(writer))
+                writer.gang(self.stored(value, writer), place, gang, bases.get(writer))
+
+    def arithmetic(self, value: Value) -> Value:
+        """Return what was loaded in the type that it is computed in."""
+        if not value.type.is_narrow:
+            return value
+        return emit_op(self.text, self.dialect, "convert", (value,), value.type.arithmetic)
+
+    def stored(self, value: Value, writer: Writer) -> Value:
+        """Return a result in the type that memory has."""
+        if not writer.type.is_narrow or not writer.streams:
+            return value
+        return emit_op(self.text, self.dialect, "convert", (value,), writer.type)
 
     def body(self, program: Program) -> Body:
         """Return the emitter of a program's statements, its params connected."""
@@ -218,7 +240,7 @@ class _Kernel:
             self.text,
             self.dialect,
             varying_vars(program, self.spec.moving),
-            lambda var: readers[var].load(),
+            lambda var: self.arithmetic(readers[var].load()),
             param_homes(program, contents),
             contents,
             self.stop,

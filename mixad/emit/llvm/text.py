@@ -26,10 +26,13 @@ class Dialect:
         Width of a vector register: 128, 256 or 512.
     vector_functions : frozenset of str
         Mangled names of the vector maths functions that can be linked (libmvec).
+    has_half : bool
+        Whether it has instructions between float16 and float32.
     """
 
     vector_bits: int = 256
     vector_functions: frozenset[str] = field(default_factory=frozenset)
+    has_half: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class Value:
 
 
 def llvm_type(type: ScalarType, lanes: bool) -> str:
-    """Return the LLVM type of a value in registers."""
-    if type.is_float:
+    """Return the LLVM type of a value in registers; of a float of 16 bits these are the bits."""
+    if type.is_float and not type.is_narrow:
         element = "float" if type.bits == 32 else "double"
     else:
         element = "i1" if type.is_bool else f"i{type.bits}"

@@ -34,6 +34,7 @@ from mixad.scalar.math import (
 )
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
+from mixad.scalar.widen import widened
 
 __all__ = ["PROGRAMS", "expand", "program_of"]
 
@@ -59,7 +60,7 @@ FLOAT_PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType(
 
 
 def expand(program: Program) -> Program:
-    """Replace each op whose lowering is ``"program"`` by its equations.
+    """Replace each op whose lowering is ``"program"`` by its equations, 16-bit floats by float32.
 
     Parameters
     ----------
@@ -72,6 +73,7 @@ def expand(program: Program) -> Program:
         With instruction-level and libm ops only.  Functions of one argument share what they have
         in common: ``tanh(x)``, ``sigmoid(2 * x)`` and ``sigmoid(-(2 * x))`` one exponential.
     """
+    program = widened(program)
     builder = _SharingBuilder(program.name)
     names: dict[Var, Atom] = {**builder.copy_params(program.params)}
     return builder.finish(builder.copy(program.body, names, builder.expanded))

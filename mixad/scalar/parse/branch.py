@@ -6,8 +6,10 @@ import ast
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from mixad.errors import KernelError
 from mixad.scalar.build import Draft
-from mixad.scalar.ir import Atom, Const, Line
+from mixad.scalar.evaluate import constant
+from mixad.scalar.ir import Atom, Const, Line, Load, While, walk_statements
 from mixad.scalar.parse.analysis import exits_always, may_exit
 from mixad.scalar.parse.frame import Frame, State, is_false
 from mixad.scalar.parse.text import Located
@@ -15,7 +17,7 @@ from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt,
 from mixad.scalar.parse.values import Bound, Scalar, Value, is_called, kind_of
 from mixad.scalar.types import BOOL
 
-__all__ = ["Path", "one_kind", "run_block", "select", "unless"]
+__all__ = ["Path", "is_guarded", "one_kind", "run_block", "select", "unless"]
 
 
 _DEEPEST = 120
@@ -25,10 +27,13 @@ _DEEPEST = 120
 class Path:
     """One of two paths: the block it writes, its results, and the state at its end.
 
-    A result is None where nothing reads it if this path was taken.
+    A result is None where nothing reads it if this path was taken.  ``node`` is for the refusal of
+    paths that are too many in one another.
     """
 
-    def __init__(self, frame: Frame, work: Callable[[], object]) -> None:
+    def __init__(self, frame: Frame, node: Located, work: Callable[[], object]) -> None:
+        if frame.walk.depth >= _DEEPEST:
+            raise _too_deep(frame, node)
         self.frame = frame
         self.draft = Draft()
         self.atoms: list[Atom | None] = []
@@ -49,6 +54,23 @@ class Path:
             return
         with self.frame.builder.writing(self.draft):
             self.atoms += atoms_of(self.frame, value, shape, node)
+
+
+def _too_deep(frame: Frame, node: Located) -> KernelError:
+    return frame.error(
+        node,
+        f"conditions are nested {_DEEPEST} deep here, as deep as can be compiled: what follows "
+        "an `elif`, or an `if` that returns, is inside its `else`",
+        "`if`s that assign to a name, one after the other, or a loop over a captured array",
+    )
+
+
+def is_guarded(draft: Draft) -> bool:
+    """Whether what has been written must run only where Python runs it.
+
+    An index may be outside where it is not needed, a loop may not end there.
+    """
+    return any(isinstance(s, Load | While) for s in walk_statements(draft.block(())))
 
 
 def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
@@ -84,13 +106,6 @@ def _run_if(frame: Frame, s: ast.If, rest: Sequence[ast.stmt]) -> bool:
     if isinstance(cond, Const):
         run_block(frame, s.body if cond.value else s.orelse)
         return False
-    if frame.walk.depth == _DEEPEST:
-        raise frame.error(
-            s,
-            f"conditions are nested {_DEEPEST} deep here, as deep as can be compiled: what follows "
-            "an `elif`, or an `if` that returns, is inside its `else`",
-            "`if`s that assign to a name, one after the other, or a loop over a captured array",
-        )
     body, orelse = list(s.body), list(s.orelse)
     takes_rest = exits_always(body) or exits_always(orelse)
     if takes_rest:
@@ -99,7 +114,7 @@ def _run_if(frame: Frame, s: ast.If, rest: Sequence[ast.stmt]) -> bool:
         else:
             body += rest
     line = frame.builder.line
-    paths = [Path(frame, partial(run_block, frame, b)) for b in (body, orelse)]
+    paths = [Path(frame, s, partial(run_block, frame, b)) for b in (body, orelse)]
     last = rest[-1] if takes_rest and rest else s
     _meet(frame, s, cond, paths[0], paths[1], _live_after(frame, last, [*body, *orelse]), line)
     return takes_rest
@@ -119,7 +134,7 @@ def unless(
     if is_false(exited):
         going_on()
     else:
-        skipped, going = Path(frame, lambda: None), Path(frame, going_on)
+        skipped, going = Path(frame, node, lambda: None), Path(frame, node, going_on)
         skipped.state.ended = True
         _meet(frame, node, exited, skipped, going, live, line)
 
@@ -212,6 +227,6 @@ def _pair(cond: Atom, a: Atom | None, b: Atom | None, start: int) -> tuple[Atom,
     assert known is not None
     if a is None or b is None:
         visible = isinstance(known, Const) or known.id < start
-        filler = known if visible else Const(known.type.dtype.type(0).item(), known.type)
+        filler = known if visible else constant(0, known.type)
         return (filler if a is None else a), (filler if b is None else b)
     return (Const(True, BOOL) if a == cond else a), (Const(False, BOOL) if b == cond else b)

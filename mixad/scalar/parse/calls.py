@@ -134,7 +134,7 @@ def _inlined(
     parent: Frame | None,
 ) -> Value:
     """Compile the body of a called function in place of the call."""
-    if frame.runs_in(info):
+    if frame.runs_in(info, index):
         raise frame.error(
             node, f"{info.name!r} calls itself: recursion cannot be compiled", "use a loop"
         )
@@ -149,7 +149,7 @@ def _inlined(
 
 def inline(frame: Frame) -> Value:
     """Compile the body of a frame's function and return its result."""
-    frame.walk.active.append(frame.info)
+    frame.walk.active.append((frame.info, frame.index))
     try:
         _ = frame.info.liveness  # checks the whole function first
         if isinstance(frame.info.node, ast.Lambda):

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from mixad.errors import KernelError
-from mixad.scalar.ir import Atom, Const, Load, While, walk_statements
-from mixad.scalar.parse.branch import Path, one_kind, select
+from mixad.scalar.ir import Atom, Const
+from mixad.scalar.parse.branch import Path, is_guarded, one_kind, select
 from mixad.scalar.parse.calls import call
 from mixad.scalar.parse.frame import Frame, is_false, is_true
 from mixad.scalar.parse.integers import literal
@@ -63,16 +63,20 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
 
 
 def _compare(frame: Frame, node: ast.Compare) -> Value:
-    """A chain is the conjunction of its comparisons; each operand is computed once."""
-    left = frame.value(node.left)
-    result: Scalar | None = None
-    for op, right_node in zip(node.ops, node.comparators, strict=True):
-        right = frame.value(right_node)
-        one = _one_comparison(frame, node, op, left, right)
-        result = one if result is None else apply(frame, node, "and", (result, one))
-        left = right
-    assert result is not None
-    return result
+    """One comparison, or several in a chain."""
+    return _chain(frame, node, frame.value(node.left), 0)
+
+
+def _chain(frame: Frame, node: ast.Compare, left: Value, first: int) -> Scalar:
+    """Compare a value with the operand at ``first``, and that with what follows.
+
+    ``a < b < c`` is ``a < b and b < c`` with ``b`` computed once.
+    """
+    right = frame.value(node.comparators[first])
+    one = _one_comparison(frame, node, node.ops[first], left, right)
+    if first + 1 == len(node.ops):
+        return one
+    return _and_or(frame, node, "and", one, lambda: _chain(frame, node, right, first + 1))
 
 
 def _one_comparison(
@@ -122,33 +126,31 @@ def _membership(
 
 def _logic(frame: Frame, node: ast.BoolOp) -> Value:
     """`and` and `or`: of booleans logic, of numbers the operand that Python returns."""
+    name = "and" if isinstance(node.op, ast.And) else "or"
     result = frame.scalar(node.values[0])
     for right in node.values[1:]:
-        result = _and_or(frame, node, result, right)
+        result = _and_or(frame, node, name, result, partial(frame.scalar, right))
     return result
 
 
-def _and_or(frame: Frame, node: ast.BoolOp, left: Scalar, right: ast.expr) -> Scalar:
-    is_and = isinstance(node.op, ast.And)
+def _and_or(
+    frame: Frame, node: ast.expr, name: str, left: Scalar, right: Callable[[], Scalar]
+) -> Scalar:
+    """Return ``left and right``, or ``left or right``, whose right side is computed if needed."""
+    is_and = name == "and"
     cond = frame.truth_of(left)
     if isinstance(cond, Const):
-        return frame.scalar(right) if bool(cond.value) == is_and else left
+        return right() if bool(cond.value) == is_and else left
     results: list[Scalar] = []
-    path = Path(frame, lambda: results.append(frame.scalar(right)))
+    path = Path(frame, node, lambda: results.append(right()))
     other = results[0]
-    if left.atom.type.is_bool and other.atom.type.is_bool and not _guarded(path):
+    if left.atom.type.is_bool and other.atom.type.is_bool and not is_guarded(path.draft):
         frame.builder.adopt(path.draft)
-        name = "and" if is_and else "or"
         return Scalar(frame.builder.op(name, left.atom, other.atom), left.weak and other.weak)
-    stay = Path(frame, lambda: None)
+    stay = Path(frame, node, lambda: None)
     sides = (path, other), (stay, left)
     result = _meet(frame, node, cond, *(sides if is_and else reversed(sides)))
     return frame.as_scalar(result, node)
-
-
-def _guarded(path: Path) -> bool:
-    """Whether the right operand must not, or should not, be computed when it is not needed."""
-    return any(isinstance(s, Load | While) for s in walk_statements(path.draft.block(())))
 
 
 def _conditional(frame: Frame, node: ast.IfExp) -> Value:
@@ -160,7 +162,7 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Value:
     def work(side: ast.expr) -> None:
         values.append(frame.value(side))
 
-    paths = [Path(frame, partial(work, side)) for side in (node.body, node.orelse)]
+    paths = [Path(frame, node, partial(work, side)) for side in (node.body, node.orelse)]
     return _meet(frame, node, cond, (paths[0], values[0]), (paths[1], values[1]))
 
 

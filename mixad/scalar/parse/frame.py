@@ -99,7 +99,7 @@ class Walk:
     captures: dict[Capture, Var] = field(default_factory=dict)
     adopted: dict[tuple[Var, ScalarType], SourceLocation] = field(default_factory=dict)
     formulas: dict[Var, Formula] = field(default_factory=dict)
-    active: list[object] = field(default_factory=list)
+    active: list[tuple[FunctionInfo, int]] = field(default_factory=list)
     depth: int = 0
 
     def capture(self, name: str, address: Address, argument: Argument) -> Scalar:
@@ -146,18 +146,19 @@ class Frame:
     hints: dict[int, dict[str, Any]] = field(default_factory=dict)
     caller: Frame | None = None
 
-    def runs_in(self, info: FunctionInfo) -> bool:
+    def runs_in(self, info: FunctionInfo, index: int) -> bool:
         """Whether a function is being compiled around this frame, so that calling it recurs.
 
+        One with the same code, but another object or other captured values, is another function.
         A nested function counts as called where it is defined: passing a function one that calls it
         again is no recursion.
         """
         frame: Frame | None = self
         while frame is not None:
-            if frame.info is info:
+            if frame.info is info and frame.index == index:
                 return True
             frame = frame.parent or frame.caller
-        return self.walk.active.count(info) >= _MOST_NESTED
+        return self.walk.active.count((info, index)) >= _MOST_NESTED
 
     @property
     def builder(self) -> Builder:
@@ -200,7 +201,7 @@ class Frame:
 
     def convert(self, scalar: Scalar, to: Typed) -> Scalar:
         """Return a number in another type."""
-        return Scalar(self.builder.convert(scalar.atom, to.type), to.weak)
+        return Scalar(self.builder.cast(scalar.atom, to.type), to.weak)
 
     def adopt(self, scalar: Scalar, type_: ScalarType, node: Located) -> Atom:
         """Return a number in the type that it takes beside others.
@@ -213,7 +214,7 @@ class Frame:
                 self.walk.adopted.setdefault((atom, type_), self.info.text.locate(node))
             elif not fits(int(atom.value), type_):
                 raise overflow(self.info.text.locate(node), int(atom.value), type_)
-        return self.builder.convert(atom, type_)
+        return self.builder.cast(atom, type_)
 
     def formula(self, result: Atom, formula: Formula, node: Located) -> None:
         """Note how a Python integer is computed: where it is known at every call, it must fit."""

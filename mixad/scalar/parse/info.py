@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import gc
 import types
 import weakref
 from dataclasses import dataclass, field
@@ -24,8 +26,8 @@ from mixad.scalar.parse.names import (
 from mixad.scalar.parse.refusals import check_constructs
 from mixad.scalar.parse.text import SourceText
 
-__all__ = ["MISSING", "FunctionInfo", "Missing", "function_info", "is_constant", "op_name",
-           "unwrapped"]  # fmt: skip
+__all__ = ["MISSING", "FunctionInfo", "Missing", "called_by", "function_info", "is_constant",
+           "op_name", "unwrapped"]  # fmt: skip
 
 
 def is_constant(attributes: Path) -> bool:
@@ -142,22 +144,49 @@ class FunctionInfo:
 
 
 def unwrapped(function: Any) -> tuple[types.FunctionType, Any] | None:
-    """Return the plain function behind a callable and what it is bound to, or None.
+    """Return the plain function that runs where a callable is called, and what it is bound to.
 
-    Bound methods lose their object; objects that are no functions but have ``__wrapped__``
-    (decorated by mixad, or by ``functools.lru_cache``) are seen through; other objects may have a
-    ``__call__`` that is a plain function.
+    None where that is not known: ``functools.update_wrapper`` marks objects that compute something
+    else, so ``__wrapped__`` says what is wrapped, not what a call does.
     """
     if isinstance(function, types.FunctionType):
         return function, MISSING
     if isinstance(function, types.MethodType):
-        inner = unwrapped(function.__func__)
-        return None if inner is None else (inner[0], function.__self__)
-    inside = getattr(function, "__wrapped__", None)
+        return _bound(function.__func__, function.__self__)
+    inside = called_by(function)
     if inside is not None:
-        return None if inside is function else unwrapped(inside)
-    call = getattr(type(function), "__call__", None)  # noqa: B004  (which one it is)
+        return unwrapped(inside)
+    call = _method(type(function), "__call__")
+    if isinstance(call, staticmethod):
+        return unwrapped(call)
     return (call, function) if isinstance(call, types.FunctionType) else None
+
+
+def _bound(function: Any, instance: Any) -> tuple[types.FunctionType, Any] | None:
+    """Return a method's function and its object: what is bound to another already takes both."""
+    found = unwrapped(function)
+    return (found[0], instance) if found is not None and found[1] is MISSING else None
+
+
+def called_by(function: Any) -> Any:
+    """Return what an object calls with the arguments of its call, and does nothing besides.
+
+    Told by the exact type: that of mixad's own objects has the property, which no instance copies
+    and no class inherits.  None for any other object.
+    """
+    kind = type(function)
+    if kind is staticmethod:
+        return function.__func__
+    if kind is functools._lru_cache_wrapper:
+        # `update_wrapper` may have named another function since: the one that is called is held.
+        inside = getattr(function, "__wrapped__", None)
+        return inside if any(r is inside for r in gc.get_referents(function)) else None
+    return function.__mixad_function__ if "__mixad_function__" in vars(kind) else None
+
+
+def _method(kind: type, name: str) -> Any:
+    """Return what a class has by a name, as it stands there: not bound, nothing computed."""
+    return next((vars(k)[name] for k in kind.__mro__ if name in vars(k)), None)
 
 
 def op_name(function: Any) -> str | None:

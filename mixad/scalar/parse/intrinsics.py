@@ -24,7 +24,7 @@ from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classified
 from mixad.scalar.parse.values import Captured, Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.types import ALL_TYPES, BOOL, F64, I32, I64
+from mixad.scalar.types import BF16, BOOL, F64, I32, I64, STORED_TYPES
 
 __all__ = ["intrinsic"]
 
@@ -247,8 +247,10 @@ def _constant(frame: Frame, atom: Atom) -> Atom:
     type_ = atom.type
     if not type_.is_float:
         return atom
-    bits = frame.builder.op("bitcast", atom, type=I64 if type_.bits == I64.bits else I32)
-    return frame.builder.op("bitcast", bits, type=type_)
+    wide = frame.builder.convert(atom, type_.arithmetic)
+    bits = frame.builder.op("bitcast", wide, type=I64 if type_.bits == I64.bits else I32)
+    same = frame.builder.op("bitcast", bits, type=wide.type)
+    return frame.builder.convert(same, type_)
 
 
 def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -309,8 +311,9 @@ def _table() -> dict[Any, Handler]:
     for name, op in _OTHER_NAMES.items():
         known[getattr(np, name)] = partial(_op, op)
     known |= {
-        getattr(np, t.dtype.name if t != BOOL else "bool_"): partial(_convert, Typed(t, False))
-        for t in ALL_TYPES
+        getattr(np, t.dtype_name if t != BOOL else "bool_"): partial(_convert, Typed(t, False))
+        for t in STORED_TYPES
+        if t != BF16
     }
     known |= {**_functions_of_numbers(), **_functions_of_tuples(), **NUMPY_FUNCTIONS}
     known.pop(None, None)

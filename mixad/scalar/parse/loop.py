@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mixad.scalar.build import Draft
-from mixad.scalar.ir import Atom, Const, Load, Var, walk_statements
+from mixad.scalar.ir import Atom, Const, Var
 from mixad.scalar.loop_results import RETURNED
 from mixad.scalar.parse.analysis import breaks, contains_return, may_exit
-from mixad.scalar.parse.branch import run_block, unless
+from mixad.scalar.parse.branch import is_guarded, run_block, unless
 from mixad.scalar.parse.frame import Frame, State, is_false, is_true
 from mixad.scalar.parse.names import names_assigned_in
 from mixad.scalar.parse.unify import (
@@ -253,12 +253,12 @@ def _spelled(plan: LoopPlan) -> Iterator[str]:
 def _guarded_test(frame: Frame, attempt: _Attempt, going: Atom | None) -> tuple[Draft, Atom]:
     """Return the loop's test, which holds only while the loop has not been left.
 
-    A test that reads an array is not computed after `break`: the index may be outside by then.
+    After `break` it is not computed if it must not be.
     """
     builder, cond = frame.builder, attempt.cond
     if going is None:
         return cond, attempt.test
-    if any(isinstance(s, Load) for s in walk_statements(cond.block(()))):
+    if is_guarded(cond):
         outer = Draft()
         with builder.writing(outer):
             never = Draft().block([Const(False, BOOL)])

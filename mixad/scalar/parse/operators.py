@@ -137,7 +137,7 @@ def python_integer(
 
 def _known(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
     """Compute a function of constants (``math.log(2.0)``) now, as Python would."""
-    numbers = tuple(a.type.dtype.type(a.value) for a in atoms if isinstance(a, Const))
+    numbers = tuple(a.type.arithmetic.dtype.type(a.value) for a in atoms if isinstance(a, Const))
     type_ = BOOL if BY_NAME[name].result == "bool" else typed.type
     return Scalar(frame.builder.const(evaluate(name, numbers, type_).item(), type_), typed.weak)
 

@@ -33,7 +33,8 @@ from mixad.scalar.parse.info import (
 )
 from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.parse.names import Path
-from mixad.scalar.types import ALL_TYPES
+from mixad.scalar.parse.uncallable import wrapping
+from mixad.scalar.types import BF16, STORED_TYPES
 
 __all__ = [
     "Address",
@@ -53,7 +54,7 @@ Address = tuple[int, ...]
 
 _SCALARS: dict[type, tuple[str, Argument]] = {
     **{kind: (f"Python {kind.__name__}", a) for kind, a in PYTHON_SCALARS.items()},
-    **{t.dtype.type: (t.name, Argument(t, kind="uniform")) for t in ALL_TYPES},
+    **{t.dtype.type: (t.name, Argument(t, kind="uniform")) for t in STORED_TYPES if t != BF16},
 }
 """For each type of scalars, what stands for it in keys, and what the parser is told."""
 _NUMBERS = (bool, int, float, np.generic)
@@ -231,7 +232,8 @@ def read_function(function: Any) -> FunctionSource:
     Parameters
     ----------
     function : callable
-        A ``def``, a lambda, a bound method, or an object with ``__wrapped__``.
+        A ``def``, a lambda, a bound method, an object whose class has a plain ``__call__``, or what
+        `functools.lru_cache` or `mixad.broadcast` made of one of these.
 
     Returns
     -------
@@ -245,10 +247,11 @@ def read_function(function: Any) -> FunctionSource:
     """
     found = unwrapped(function)
     if found is None:
-        raise KernelSyntaxError(
+        message, hint = wrapping(repr(function), function) or (
             f"{function!r} is not a Python function, so it has no source to compile",
-            hint="wrap the call in a function of your own",
+            "wrap the call in a function of your own",
         )
+        raise KernelSyntaxError(message, hint=hint)
     plain, instance = found
     return FunctionSource(plain, function_info(plain.__code__, instance is not MISSING), instance)
 

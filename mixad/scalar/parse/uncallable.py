@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["instead", "is_transform", "refused_transform", "uncallable"]
+__all__ = ["instead", "is_transform", "refused_transform", "uncallable", "wrapping"]
 
 
 def uncallable(name: str, function: Any) -> tuple[str, str] | None:
@@ -36,7 +36,17 @@ def uncallable(name: str, function: Any) -> tuple[str, str] | None:
             f"`{name}` works on whole arrays: a kernel sees one element",
             "call it before, or on the kernel's results",
         )
-    return None
+    return wrapping(f"`{name}`", function)
+
+
+def wrapping(name: str, function: Any) -> tuple[str, str] | None:
+    """Return the message and the hint for an object that says which function it wraps."""
+    inside = getattr(function, "__wrapped__", None)
+    if inside is None or not callable(function):
+        return None
+    kind, inner = type(function).__name__, getattr(inside, "__name__", type(inside).__name__)
+    message = f"{name} is a {kind} that wraps {inner!r}: what it does besides calling it is unknown"
+    return message, f"{inner!r} itself, or a function that does what the object does"
 
 
 _FILLED = "a function, or a lambda, that fills them in"

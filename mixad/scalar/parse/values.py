@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import FunctionType, MappingProxyType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from mixad.scalar.ir import Atom
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.code import FunctionNode
+from mixad.scalar.parse.info import called_by
 from mixad.scalar.parse.snapshot import Address
 from mixad.scalar.promotion_rules import Typed, Weak
 
@@ -125,9 +126,12 @@ def kind_of_object(value: Any) -> str:
         return "class"
     if isinstance(value, functools.partial):
         return "functools.partial"
-    if isinstance(getattr(type(value), "__call__", None), FunctionType):  # noqa: B004  (which one)
-        return "function" if hasattr(value, "__wrapped__") else f"{type(value).__name__} object"
-    return "function" if callable(value) else type(value).__name__
+    if isinstance(value, _FUNCTIONS) or called_by(value) is not None:
+        return "function"
+    return f"{type(value).__name__} object" if callable(value) else type(value).__name__
+
+
+_FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, np.ufunc, type(np.where))
 
 
 def is_called(value: Value) -> bool:

@@ -1,4 +1,4 @@
-"""The mixad backend for CuPy arrays: registered, and refusing with the reason until it has kernels.
+"""The mixad backend for CuPy arrays.
 
 Importing this module imports no CuPy; asking the registry for the backend does, and reports
 whatever that raises together with the hint below.
@@ -21,7 +21,8 @@ def mixad_backends() -> list[BackendSpec]:
     list of BackendSpec
         One spec.
     """
-    dtypes = frozenset({"bool", "int32", "int64", "float32", "float64"})
+    integers = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+    dtypes = frozenset({"bool", "float32", "float64", *integers})
     capability = Capability(("cupy",), ("cuda",), dtypes, native=True)
     hint = 'try python -m pip install "mixad-cupy[cuda13x]", or [cuda12x]'
     return [BackendSpec("cupy", API_VERSION, capability, _load, hint)]
@@ -32,4 +33,7 @@ def _load() -> Backend:
 
     if cupy.cuda.runtime.getDeviceCount() == 0:
         raise BackendError("there is no CUDA device")
-    raise BackendError("mixad-cupy has no kernels in this version")
+    from mixad.backends.cuda import CudaBackend
+    from mixad_cupy.driver import CupyDriver
+
+    return CudaBackend("cupy", CupyDriver())

@@ -1,9 +1,15 @@
 """The plugin registers through its entry point, imports nothing heavy, and says why it refuses."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
-from types import SimpleNamespace
+from array import array
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
+from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from mixad.backends.registry import Registry, installed_plugins
@@ -53,7 +59,55 @@ def test_the_error_of_the_driver_is_passed_on(registry, monkeypatch):
         registry.backend("cupy")
 
 
-def test_with_a_device_it_says_that_it_has_no_kernels(registry, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(lambda: 1))
-    with pytest.raises(BackendError, match="no kernels"):
-        registry.backend("cupy")
+class FakeModule:
+    """CuPy's RawModule as far as the driver uses it."""
+
+    made: ClassVar[list[FakeModule]] = []
+
+    def __init__(self, *, code, options):
+        self.code, self.options = code, options
+        self.launches = []
+        self.made.append(self)
+
+    def compile(self):
+        if "not C++" in self.code:
+            raise FakeCompileError("line 1")
+
+    def get_function(self, entry):
+        return lambda grid, block, args: self.launches.append((entry, grid, block, args))
+
+
+class FakeCompileError(Exception):
+    pass
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    cupy = ModuleType("cupy")
+    cupy.RawModule, cupy.ndarray = FakeModule, np.ndarray
+    compilers = SimpleNamespace(CompileException=FakeCompileError)
+    cupy.cuda = SimpleNamespace(Device=nullcontext, compiler=compilers)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.delitem(sys.modules, "mixad_cupy.driver", raising=False)
+    monkeypatch.setattr(FakeModule, "made", [])
+    from mixad_cupy.driver import CupyDriver
+
+    return CupyDriver()
+
+
+def test_a_launch_passes_the_words_as_one_structure(driver):
+    functions = driver.compile("text", ["one", "two"], 0)
+    driver.launch(functions["two"], 5, (64, 4), array("q", [3, -1, 1 << 62]), 0)
+    (module,) = FakeModule.made
+    assert module.code == "text"
+    assert "--fmad=false" in module.options
+    ((entry, grid, block, (argument,)),) = module.launches
+    assert (entry, grid, block) == ("two", (5,), (64, 4))
+    assert argument.shape == (1,)
+    assert argument.dtype.itemsize == 24
+    assert argument["word"].tolist() == [[3, -1, 1 << 62]]
+
+
+def test_the_compilers_log_is_shown(driver):
+    with pytest.raises(BackendError, match="NVRTC does not compile a kernel:\nline 1"):
+        driver.compile("not C++", ["k"], 0)

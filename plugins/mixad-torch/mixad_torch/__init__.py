@@ -1,4 +1,4 @@
-"""The mixad backend for CUDA tensors of PyTorch: registered, refusing until it has kernels.
+"""The mixad backend for CUDA tensors of PyTorch.
 
 Importing this module imports no torch; asking the registry for the backend does, and reports
 whatever that raises together with the hint below.
@@ -21,9 +21,10 @@ def mixad_backends() -> list[BackendSpec]:
     list of BackendSpec
         One spec.
     """
-    dtypes = frozenset({"bool", "int32", "int64", "float32", "float64"})
+    integers = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+    dtypes = frozenset({"bool", "float32", "float64", *integers})
     capability = Capability(("torch",), ("cuda",), dtypes, native=True)
-    hint = "it needs a CUDA device and a build of torch for it"
+    hint = "it needs a CUDA device and a build of torch for it, with cuda-bindings"
     return [BackendSpec("torch", API_VERSION, capability, _load, hint)]
 
 
@@ -32,4 +33,7 @@ def _load() -> Backend:
 
     if not torch.cuda.is_available():
         raise BackendError(f"torch {torch.__version__} finds no CUDA device")
-    raise BackendError("mixad-torch has no kernels in this version")
+    from mixad.backends.cuda import CudaBackend
+    from mixad_torch.driver import TorchDriver
+
+    return CudaBackend("torch", TorchDriver())

@@ -10,7 +10,7 @@ import pytest
 
 from mixad.backends.cpu import compiler, symbols
 from mixad.backends.cpu.host import LLVM_LOCK, detect
-from mixad.backends.cpu.object_cache import ObjectCache
+from mixad.backends.object_cache import ObjectCache
 from mixad.errors import BackendError
 
 AXPY = """

@@ -417,8 +417,8 @@ def refuse_u64_comparison(n, m):
     return 1.0 if n < m else 0.0
 
 
-def refuse_float16_result(n, x):
-    return math.sin(n)
+def refuse_mixture_of_narrow_floats(x, y):
+    return x + y
 
 
 def refuse_strict_mixture(n, x):
@@ -547,8 +547,8 @@ def refuse_reciprocal_of_integers(n):
     return np.reciprocal(n)
 
 
-def refuse_degrees_of_narrow_integers(n):
-    return np.degrees(n)
+def refuse_integers_beside_bfloat16(n, x):
+    return n + x
 
 
 def refuse_square_of_booleans(b):
@@ -753,3 +753,10 @@ def refuse_choosing_functions_by_index(x):
 
 def refuse_no_result(x):
     return ()
+
+
+CACHED = functools.update_wrapper(functools.lru_cache(lambda x: 2 * math.sin(x)), math.sin)
+
+
+def refuse_wrapper(x):
+    return CACHED(x)

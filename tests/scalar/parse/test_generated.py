@@ -39,6 +39,8 @@ def expressions(draw, depth=0):
 def conditions(draw, depth=0):
     compare = draw(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]))
     simple = f"{draw(expressions(depth + 1))} {compare} {draw(expressions(depth + 1))}"
+    if draw(st.integers(0, 3)) == 0:
+        simple += f" {draw(st.sampled_from(['<', '>=', '!=']))} {draw(expressions(depth + 1))}"
     if depth or draw(st.booleans()):
         return simple
     joiner = draw(st.sampled_from(["and", "or", "and not"]))

@@ -12,7 +12,7 @@ from parse_compiled import parsed
 
 from mixad.errors import KernelError, KernelOverflowError, KernelSyntaxError, KernelTypeError
 from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES
-from mixad.scalar.types import BOOL, F32, F64, I8, I32, I64, U8, U64
+from mixad.scalar.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, U64
 
 EXPECTED = Path(__file__).parent / "expected"
 
@@ -22,14 +22,14 @@ TYPES = {
     "refuse_large_literal": (U8, F32),
     "refuse_negative_power_of_integer": (I32, F32),
     "refuse_u64_comparison": (U64, I64),
-    "refuse_float16_result": (I8, F32),
+    "refuse_mixture_of_narrow_floats": (F16, BF16),
     "refuse_strict_mixture": (I32, F32),
     "refuse_strict_division": (I32, I32),
     "refuse_strict_sine": (I32, I32),
     "refuse_unsigned_literal": (U64,),
     "refuse_too_large_unsigned_literal": (U64,),
     "refuse_reciprocal_of_integers": (I32,),
-    "refuse_degrees_of_narrow_integers": (I8,),
+    "refuse_integers_beside_bfloat16": (I32, BF16),
     "refuse_square_of_booleans": (BOOL,),
     "refuse_floor_of_booleans": (BOOL,),
     "refuse_power_of_booleans": (BOOL, BOOL),

@@ -207,15 +207,6 @@ def test_a_name_that_does_not_exist_is_refused_only_if_it_is_needed():
     assert run(f, 1.0) == 1.0
 
 
-def test_decorated_objects_are_seen_through():
-    class Decorated:
-        __wrapped__ = staticmethod(scaled)
-
-    outer = Decorated()
-    assert run(lambda x: outer(x) + 1, 1.0) == 3.0
-    assert run(outer, 1.0) == 2.0
-
-
 def test_special_functions_are_ops():
     result, _ = parsed(lambda x: special.sigmoid(x) + special.digamma(x))
     assert op_names(result.program) == ["sigmoid", "digamma", "add"]

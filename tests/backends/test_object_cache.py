@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mixad.backends.cpu import object_cache
-from mixad.backends.cpu.object_cache import ObjectCache, digest
+from mixad.backends import object_cache
+from mixad.backends.object_cache import ObjectCache, digest
 
 KEY = digest("a kernel")
 ENTRY = b"\x7fELF" + bytes(range(256)) * 40
@@ -234,7 +234,7 @@ def test_what_killed_writers_left_is_removed_in_time(stored):
 WRITER = """
 import sys
 from pathlib import Path
-from mixad.backends.cpu.object_cache import ObjectCache, digest
+from mixad.backends.object_cache import ObjectCache, digest
 cache = ObjectCache(Path(sys.argv[1]))
 print("ready", flush=True)
 while True:

@@ -1,0 +1,205 @@
+"""NumPy's functions that move elements, which the standard does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import is_array
+from mixad.errors import TracerError
+from mixad.namespace.elementwise import where
+from mixad.namespace.indexing import gather, getitem
+from mixad.namespace.joining import concat
+from mixad.namespace.manipulation import flip, normalized_axes, permute_dims, reshape
+from mixad.tape.memory import gives_views
+from mixad.tape.node import library_beside
+from mixad.tape.tracer import Tracer, plain
+
+__all__ = ["append", "array_split", "at_least", "axes_split", "column_stack", "diag", "dstack",
+           "fliplr", "flipud", "hstack", "pad", "partition", "ravel", "rollaxis", "rot90", "split",
+           "swapaxes", "vstack"]  # fmt: skip
+
+
+def _positions(x: Any) -> Any:
+    """Return the places of the elements of ``x``, from 1, as NumPy's functions arrange them."""
+    return np.arange(1, np.prod(x.shape, dtype=int) + 1).reshape(tuple(x.shape))
+
+
+def _arranged(x: Any, places: Any) -> Any:
+    """Return the elements of ``x`` at places, counted from 1; zeros where the place is 0."""
+    library = library_beside(x)
+    if not np.any(places == 0):
+        return gather(x, library.xp.asarray(places - 1))
+    found = gather(x, library.xp.asarray(np.maximum(places - 1, 0)))
+    return where(library.xp.asarray(places != 0), found, 0.0)
+
+
+@gives_views
+def ravel(x: Any, *, order: str = "C") -> Any:
+    """Return the elements in one row."""
+    return reshape(x, -1, order=order)
+
+
+@gives_views
+def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+    """Return ``x`` with two axes exchanged."""
+    (first,), (second,) = normalized_axes(axis1, x.ndim), normalized_axes(axis2, x.ndim)
+    order = list(range(x.ndim))
+    order[first], order[second] = second, first
+    return permute_dims(x, order)
+
+
+@gives_views
+def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
+    """Return ``x`` with an axis before another one."""
+    (axis,) = normalized_axes(axis, x.ndim)
+    order = list(range(x.ndim))
+    return permute_dims(x, np.rollaxis(np.empty(order), axis, start).shape)
+
+
+def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """Return ``x`` turned by so many right angles in the plane of two axes."""
+    return _arranged(x, np.rot90(_positions(x), k, axes))
+
+
+@gives_views
+def fliplr(x: Any) -> Any:
+    """Return ``x`` with its second axis in reverse order."""
+    return flip(x, axis=1)
+
+
+@gives_views
+def flipud(x: Any) -> Any:
+    """Return ``x`` with its first axis in reverse order."""
+    return flip(x, axis=0)
+
+
+def diag(x: Any, k: int = 0) -> Any:
+    """Return the matrix with a vector as its ``k``-th diagonal, or that diagonal of a matrix."""
+    return _arranged(x, np.diag(_positions(x), k))
+
+
+_PADDINGS = ("edge", "reflect", "symmetric", "wrap")
+
+
+def pad(x: Any, pad_width: Any, mode: Any = "constant", *, constant_values: float = 0) -> Any:
+    """Return ``x`` with elements around it.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        In the middle.
+    pad_width : int, sequence or mapping
+        How many before and after it along each axis, as NumPy takes it.
+    mode : str
+        ``"constant"``, ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``.
+    constant_values : float
+        What is put around it, where the mode says so.
+
+    Returns
+    -------
+    array or Tracer
+        Larger.
+
+    Raises
+    ------
+    TracerError
+        For other modes, which compute what they put there.
+    """
+    if mode in _PADDINGS:
+        return _arranged(x, np.pad(_positions(x), pad_width, mode))
+    if mode != "constant" or not isinstance(constant_values, (int, float)):
+        raise TracerError(
+            f"pad(mode={mode!r}, constant_values={constant_values!r}) of a value that is being "
+            f"differentiated is not available: use one of {('constant', *_PADDINGS)} with a number"
+        )
+    places = np.pad(_positions(x), pad_width, mode)
+    return _arranged(x, places) + np.where(places == 0, constant_values, 0.0)
+
+
+def partition(x: Any, kth: int | Sequence[int], axis: int | None = -1) -> Any:
+    """Return the elements along an axis so that the ``kth`` is where it would be in order."""
+    x, axis = (reshape(x, -1), 0) if axis is None else (x, axis)
+    order = np.argpartition(np.asarray(plain(x)), kth, axis)
+    return _arranged(x, np.take_along_axis(_positions(x), order, axis))
+
+
+def _array(x: Any) -> Any:
+    return x if isinstance(x, Tracer) or is_array(x) else np.asarray(x)
+
+
+@gives_views
+def _at_least(x: Any, ndim: int) -> Any:
+    """Return ``x`` with axes of length 1, so that it has as many as NumPy's ``atleast_nd``."""
+    x = _array(x)
+    shape = tuple(x.shape)
+    if len(shape) >= ndim:
+        return x
+    spread = {0: (1,) * ndim, 1: ((1,) * min(ndim - 1, 1) + shape + (1,) * max(ndim - 2, 0))}
+    return reshape(x, spread.get(len(shape), (*shape, 1)))
+
+
+def at_least(ndim: int) -> Callable[..., Any]:
+    """Return NumPy's function that gives its arguments at least so many axes."""
+
+    def reshaped(*arrays: Any) -> Any:
+        found = tuple(_at_least(x, ndim) for x in arrays)
+        return found if len(found) > 1 else found[0]
+
+    return reshaped
+
+
+def vstack(arrays: Sequence[Any]) -> Any:
+    """Return arrays one below the other."""
+    return concat([_at_least(x, 2) for x in arrays], axis=0)
+
+
+def hstack(arrays: Sequence[Any]) -> Any:
+    """Return arrays one beside the other."""
+    parts = [_at_least(x, 1) for x in arrays]
+    return concat(parts, axis=0 if parts[0].ndim == 1 else 1)
+
+
+def column_stack(arrays: Sequence[Any]) -> Any:
+    """Return vectors, or matrices, beside each other as columns."""
+    parts = map(_array, arrays)
+    return concat([x if x.ndim > 1 else reshape(x, (-1, 1)) for x in parts], axis=1)
+
+
+def dstack(arrays: Sequence[Any]) -> Any:
+    """Return arrays behind each other along a third axis."""
+    return concat([_at_least(x, 3) for x in arrays], axis=2)
+
+
+def append(x: Any, values: Any, axis: int | None = None) -> Any:
+    """Return ``x`` with ``values`` behind it, both flattened if no axis is given."""
+    return concat([_array(x), _array(values)], axis=axis)
+
+
+def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
+    """Return the parts of ``x`` along an axis, as many or at these places."""
+    return _parts(np.array_split, x, indices_or_sections, axis)
+
+
+def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
+    """Return equal parts of ``x`` along an axis, as many, or parts at these places."""
+    return _parts(np.split, x, indices_or_sections, axis)
+
+
+def _parts(divide: Callable[..., Any], x: Any, places: int | Sequence[int], axis: int) -> list[Any]:
+    (axis,) = normalized_axes(axis, x.ndim)
+    kept = [slice(None)] * axis
+    parts = [part.tolist() or [0, -1] for part in divide(np.arange(x.shape[axis]), places)]
+    return [getitem(x, (*kept, slice(part[0], part[-1] + 1), ...)) for part in parts]
+
+
+def axes_split(axis: int) -> Callable[..., list[Any]]:
+    """Return NumPy's function that splits along an axis."""
+
+    def divided(x: Any, indices_or_sections: int | Sequence[int]) -> list[Any]:
+        along = 0 if axis == 1 and x.ndim == 1 else axis  # as hsplit does
+        return split(x, indices_or_sections, along)
+
+    return divided

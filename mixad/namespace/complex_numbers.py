@@ -1,0 +1,400 @@
+"""Elementwise functions of complex arrays: one table of them, with their derivatives.
+
+Kernels compute with real numbers, so these are rules: the library's own function, and what its
+cotangents are.  The cotangent of z = x + iy is ∂x + i∂y of a real loss.  Then that of a holomorphic
+function f is the cotangent of its value times conj f'(z); other functions have a formula of their
+own.  Operands are converted to one complex type first, which is linear: the cotangent of a real
+operand is the real part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import (
+    Array,
+    Library,
+    element_type_of,
+    is_complex_dtype,
+    is_number,
+    torch_default,
+)
+from mixad.errors import KernelTypeError
+from mixad.scalar.types import COMPLEX_TYPES, ScalarType
+from mixad.tape.broadcasting import sum_to
+from mixad.tape.cell import Cell
+from mixad.tape.memory import gives_views, share
+from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.tracer import Tracer, check_mode, plain
+
+__all__ = ["as_complex", "common_type", "complex_elementwise", "conj", "imag", "is_complex",
+           "real", "select"]  # fmt: skip
+
+
+def is_complex(operand: Any) -> bool:
+    """Whether an operand is a complex number, or an array of such."""
+    if isinstance(operand, Tracer):
+        return operand.cell.type.is_complex
+    if is_number(operand):
+        return isinstance(operand, complex)
+    return is_complex_dtype(operand.dtype)
+
+
+def complex_elementwise(op: str, library: Library, operands: Sequence[Any]) -> Any:
+    """Apply an op to operands, one of which is complex.
+
+    Parameters
+    ----------
+    op : str
+        Name of an op of the table of scalar ops.
+    library : Library
+        That of the result.
+    operands : sequence of (array, Tracer or Python number)
+        What the op takes.
+
+    Returns
+    -------
+    array or Tracer
+        Of the broadcast shape.
+
+    Raises
+    ------
+    KernelTypeError
+        If the op is not one of complex numbers.
+    """
+    if op in _OF_BOOLEANS:
+        return getattr(library.xp, op)(*map(plain, operands))
+    rule = _RULES.get(op)
+    if rule is None:
+        raise KernelTypeError(
+            f"{op} of complex numbers is not defined, or its derivative is not available",
+            hint="compute with real numbers: x.real, x.imag, abs(x)",
+        )
+    return _apply(rule, library, operands)
+
+
+def select(library: Library, condition: Array, x: Any, y: Any) -> Any:
+    """Return elements of ``x`` where a condition holds, of ``y`` elsewhere; one is complex."""
+    own = library.xp.asarray(condition, copy=True)
+    return _apply(_SELECT, library, (x, y), condition=own)
+
+
+def _apply(rule: Rule, library: Library, operands: Sequence[Any], **static: Any) -> Any:
+    common = common_type(library, operands)
+    found = apply_rule(rule, *[_operand(o, common, library) for o in operands], **static)
+    return _weak(found) if isinstance(found, Tracer) and all(map(_is_weak, operands)) else found
+
+
+def _weak(x: Tracer) -> Tracer:
+    """Return what came of Python numbers only as such a number: it adapts to arrays beside it."""
+    cell = Cell.of(x.cell.array, check_mode(x.origin.levels), weak=True)
+    return type(x)(cell, x.origin)
+
+
+def _is_weak(operand: Any) -> bool:
+    return operand.cell.weak if isinstance(operand, Tracer) else is_number(operand)
+
+
+def _operand(operand: Any, common: ScalarType, library: Library) -> Any:
+    if is_number(operand):
+        return library.asarray(operand, common)
+    return as_complex(operand, common)
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+def common_type(library: Library, operands: Sequence[Any]) -> ScalarType:
+    """Return the type that a library promotes operands to, one of which is complex.
+
+    Raises
+    ------
+    Exception
+        As the library raises, if it does not mix these types.
+    """
+    return _common_type(library, torch_default(), tuple(map(_typed, operands)))
+
+
+_Operand = type | tuple[ScalarType, bool]
+"""The type of a Python number; of an array its elements', and whether it has axes."""
+
+
+def _typed(operand: Any) -> _Operand:
+    if is_number(operand):
+        return type(operand)
+    if isinstance(operand, Tracer) and operand.cell.weak:
+        return complex if operand.cell.type.is_complex else float
+    return element_type_of(operand.dtype), operand.ndim > 0
+
+
+@cache
+def _common_type(library: Library, default: object, operands: tuple[_Operand, ...]) -> ScalarType:
+    """Ask the library, with the smallest of such operands."""
+    samples = [
+        o(1) if isinstance(o, type) else _sample(library, *o) for o in sorted(operands, key=_rank)
+    ]
+    total = samples[0]
+    for sample in samples[1:]:
+        total = total + sample
+    return COMPLEX_TYPES[-1] if is_number(total) else element_type_of(total.dtype)
+
+
+def _rank(operand: _Operand) -> bool:
+    """Arrays come first: their operators take Python numbers."""
+    return isinstance(operand, type)
+
+
+def _sample(library: Library, type: ScalarType, has_axes: bool) -> Array:
+    return library.xp.ones((1,) * has_axes, dtype=library.dtype_of(type))
+
+
+def as_complex(x: Any, type: ScalarType) -> Any:
+    """Return an array or a tracer with elements of a complex type."""
+    if element_type_of(x.dtype) == type and not (isinstance(x, Tracer) and x.cell.weak):
+        return x
+    return apply_rule(_ASTYPE, x, dtype=library_beside(x).dtype_of(type))
+
+
+def _converted_back(g: Any, x: Any, dtype: Any) -> Any:
+    part = g if is_complex_dtype(x.dtype) else real(g)
+    return part if part.dtype == x.dtype else apply_rule(_ASTYPE, part, dtype=x.dtype)
+
+
+_ASTYPE = Rule(
+    "astype",
+    lambda xp, x, dtype: xp.astype(x, dtype),
+    (_converted_back,),
+    linear="each",
+)
+"""From real or complex numbers to complex ones, from real to real ones."""
+
+
+# -- real and imaginary part -----------------------------------------------------------------------
+
+
+@gives_views
+def real(x: Any) -> Any:
+    """Return the real part; of real numbers, these."""
+    return apply_rule(_REAL, x) if is_complex(x) else x
+
+
+@gives_views
+def imag(x: Any) -> Any:
+    """Return the imaginary part; that of real numbers is zero and has no derivative."""
+    return apply_rule(_IMAG, x) if is_complex(x) else library_beside(x).xp.zeros_like(plain(x))
+
+
+def conj(x: Any) -> Any:
+    """Return the complex conjugate; of real numbers, these."""
+    if not is_complex(x):
+        return x
+    found = apply_rule(_CONJ, x)
+    return share(found, x) if library_beside(x).name == "torch" else found
+
+
+def _conjugate(xp: Any, x: Any) -> Any:
+    """Torch's own is a view with a mark, which NumPy cannot read."""
+    return getattr(xp, "conj_physical", xp.conj)(x)
+
+
+_REAL = Rule(
+    "real",
+    lambda xp, x: xp.real(x),
+    (lambda g, x: apply_rule(_ASTYPE, g, dtype=x.dtype),),
+    linear="each",
+)
+_IMAG = Rule("imag", lambda xp, x: xp.imag(x), (lambda g, x: _of_imag(g, x),), linear="each")
+_CONJ = Rule("conj", _conjugate, (lambda g, x: conj(g),), linear="each")
+
+
+def _of_imag(g: Any, x: Any) -> Any:
+    return apply_rule(_ASTYPE, g, dtype=x.dtype) * 1j
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def _times(xp: Any, g: Array, factor: Array) -> Array:
+    """Return a product that is 0 where the first factor is, be the other one inf or nan."""
+    with np.errstate(all="ignore"):
+        product = g * factor
+        return xp.where(g == 0, xp.zeros_like(product), product)
+
+
+_TIMES = Rule(
+    "the cotangent of a function of complex numbers",
+    _times,
+    (
+        lambda g, x, y: sum_to(_times_conj(g, y), tuple(x.shape)),
+        lambda g, x, y: sum_to(_times_conj(g, x), tuple(y.shape)),
+    ),
+    reads=((1,), (0,)),
+    linear="each",
+)
+
+
+def _times_conj(g: Any, factor: Any) -> Any:
+    """Return what a cotangent gives through a derivative."""
+    return apply_rule(_TIMES, g, conj(factor))
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def _value(function: str) -> Callable[..., Array]:
+    """Return what evaluates a library's function, without warnings, as kernels do."""
+
+    def evaluate(xp: Any, *zs: Any) -> Array:
+        with np.errstate(all="ignore"):
+            return getattr(xp, function)(*zs)
+
+    return evaluate
+
+
+def _holomorphic(function: str, *derivatives: Callable[..., Any]) -> Rule:
+    """Return the rule of a function, given its derivative with respect to each argument."""
+
+    def cotangent(index: int) -> Callable[..., Any]:
+        def of_argument(g: Any, *zs: Any) -> Any:
+            with np.errstate(all="ignore"):
+                slope = derivatives[index](*zs)
+            return sum_to(_times_conj(g, slope), tuple(zs[index].shape))
+
+        return of_argument
+
+    count = len(derivatives)
+    return Rule(
+        function,
+        _value(function),
+        tuple(map(cotangent, range(count))),
+        reads=(tuple(range(count)),) * count,
+    )
+
+
+def _linear(function: str, *cotangents: Callable[..., Any], **options: Any) -> Rule:
+    return Rule(function, _value(function), cotangents, **options)
+
+
+def _sign(z: Any) -> Any:
+    return apply_rule(_RULES["sign"], z)
+
+
+def _size(z: Any) -> Any:
+    """Return magnitudes; 1 for 0, which is divided by."""
+    size = apply_rule(_RULES["abs"], z)
+    xp = library_beside(z).xp
+    ones = xp.astype(plain(size) == 0, size.dtype)
+    return size + ones
+
+
+def _of_sign(g: Any, z: Any) -> Any:
+    """A change of the angle turns the sign: ds = is Im(conj(s) dz) / |z|."""
+    sign = _sign(z)
+    return sign * (imag(conj(sign) * g) / _size(z)) * 1j
+
+
+def _function(op: str) -> Callable[[Any], Any]:
+    return lambda z: apply_rule(_RULES[op], z)
+
+
+_exp, _log, _sqrt, _sin, _cos, _tan, _sinh, _cosh, _tanh = map(
+    _function, "exp log sqrt sin cos tan sinh cosh tanh".split()
+)
+
+
+def _pow(x: Any, y: Any) -> Any:
+    return apply_rule(_RULES["pow"], x, y)
+
+
+def _of_base(x: Any, y: Any) -> Any:
+    """y x^(y - 1), which is 0 for y = 0, also at x = 0."""
+    return apply_rule(_TIMES, y, _pow(x, y - 1))
+
+
+def _of_exponent(x: Any, y: Any) -> Any:
+    """x^y log x, which is 0 at x = 0."""
+    return apply_rule(_TIMES, _pow(x, y), _log(x + _one_at_zero(x)))
+
+
+def _one_at_zero(x: Any) -> Array:
+    xp = library_beside(x).xp
+    return xp.astype(plain(x) == 0, x.dtype)
+
+
+_RULES: dict[str, Rule] = {
+    "add": _linear(
+        "add",
+        lambda g, x, y: sum_to(g, tuple(x.shape)),
+        lambda g, x, y: sum_to(g, tuple(y.shape)),
+        linear="all",
+    ),
+    "sub": _linear(
+        "subtract",
+        lambda g, x, y: sum_to(g, tuple(x.shape)),
+        lambda g, x, y: sum_to(-g, tuple(y.shape)),
+        linear="all",
+    ),
+    "neg": _linear("negative", lambda g, x: -g, linear="each"),
+    "mul": _linear(
+        "multiply",
+        lambda g, x, y: sum_to(_times_conj(g, y), tuple(x.shape)),
+        lambda g, x, y: sum_to(_times_conj(g, x), tuple(y.shape)),
+        reads=((1,), (0,)),
+        linear="each",
+    ),
+    "div": _holomorphic("divide", lambda x, y: 1 / y, lambda x, y: -(x / y) / y),
+    "pow": _holomorphic("pow", _of_base, _of_exponent),
+    "sqrt": _holomorphic("sqrt", lambda z: 0.5 / _sqrt(z)),
+    "exp": _holomorphic("exp", _exp),
+    "exp2": _holomorphic("exp2", lambda z: math.log(2) * apply_rule(_RULES["exp2"], z)),
+    "expm1": _holomorphic("expm1", _exp),
+    "log": _holomorphic("log", lambda z: 1 / z),
+    "log2": _holomorphic("log2", lambda z: (1 / math.log(2)) / z),
+    "log10": _holomorphic("log10", lambda z: (1 / math.log(10)) / z),
+    "log1p": _holomorphic("log1p", lambda z: 1 / (1 + z)),
+    "sin": _holomorphic("sin", _cos),
+    "cos": _holomorphic("cos", lambda z: -_sin(z)),
+    "tan": _holomorphic("tan", lambda z: 1 + _tan(z) * _tan(z)),
+    "asin": _holomorphic("asin", lambda z: 1 / (_sqrt(1 - z) * _sqrt(1 + z))),
+    "acos": _holomorphic("acos", lambda z: -1 / (_sqrt(1 - z) * _sqrt(1 + z))),
+    "atan": _holomorphic("atan", lambda z: 1 / ((1 + z * 1j) * (1 - z * 1j))),
+    "sinh": _holomorphic("sinh", _cosh),
+    "cosh": _holomorphic("cosh", _sinh),
+    "tanh": _holomorphic("tanh", lambda z: 1 - _tanh(z) * _tanh(z)),
+    "asinh": _holomorphic("asinh", lambda z: 1 / (_sqrt(1 + z * 1j) * _sqrt(1 - z * 1j))),
+    "acosh": _holomorphic("acosh", lambda z: 1 / (_sqrt(z - 1) * _sqrt(z + 1))),
+    "atanh": _holomorphic("atanh", lambda z: 1 / ((1 - z) * (1 + z))),
+    "abs": _linear("abs", lambda g, z: g * _sign(z), reads=((0,),)),
+    "sign": _linear("sign", _of_sign, reads=((0,),)),
+    "rint": _linear("round", lambda g, z: None),
+}
+"""By names of the table of scalar ops: what the library computes, and its cotangents."""
+
+_OF_BOOLEANS = frozenset(("isnan", "isinf", "isfinite"))
+"""Ops whose results have no derivative."""
+
+
+def _chosen(xp: Any, x: Array, y: Array, condition: Array) -> Array:
+    return xp.where(condition, x, y)
+
+
+def _part(g: Any, of: Any, condition: Array, index: int) -> Any:
+    zero = library_beside(g).xp.zeros((), dtype=g.dtype)
+    pair = (g, zero) if index == 0 else (zero, g)
+    return sum_to(apply_rule(_SELECT, *pair, condition=condition), tuple(of.shape))
+
+
+_SELECT = Rule(
+    "where",
+    _chosen,
+    (
+        lambda g, x, y, condition: _part(g, x, condition, 0),
+        lambda g, x, y, condition: _part(g, y, condition, 1),
+    ),
+    linear="all",
+)

@@ -1,0 +1,179 @@
+"""The functions of NumPy beside those of the standard, by NumPy's names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import is_array
+from mixad.errors import TracerError
+from mixad.namespace.arrangements import (
+    append,
+    array_split,
+    at_least,
+    axes_split,
+    column_stack,
+    diag,
+    dstack,
+    fliplr,
+    flipud,
+    hstack,
+    pad,
+    partition,
+    ravel,
+    rollaxis,
+    rot90,
+    split,
+    swapaxes,
+    vstack,
+)
+from mixad.namespace.decompositions import eigh, eigvalsh, svd, svdvals
+from mixad.namespace.einsum import einsum
+from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.indexing import part_along
+from mixad.namespace.joining import broadcast_arrays, concat
+from mixad.namespace.linear_algebra import diagonal, outer, tensordot, trace
+from mixad.namespace.manipulation import matrix_transpose, moveaxis, normalized_axes, reshape
+from mixad.namespace.special import of_scalars
+from mixad.namespace.spelling import Function, Variadic, function_of
+from mixad.scalar.parse.library import NUMPY_LIBRARY
+from mixad.tape.tracer import Tracer
+
+__all__ = ["NUMPY_FUNCTIONS"]
+
+
+def _matrices_last(x: Any, axis1: int, axis2: int) -> Any:
+    return moveaxis(x, (axis1, axis2), (-2, -1))
+
+
+def _diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return diagonal(_matrices_last(x, axis1, axis2), offset=offset)
+
+
+def _trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dtype: Any = None) -> Any:
+    return trace(_matrices_last(x, axis1, axis2), offset=offset, dtype=dtype)
+
+
+def _outer(x: Any, y: Any) -> Any:
+    x, y = (reshape(v, -1) if np.ndim(v) else reshape(v * np.ones(1), -1) for v in (x, y))
+    return outer(x, y)
+
+
+def _inner(x: Any, y: Any) -> Any:
+    if not np.ndim(x) or not np.ndim(y):
+        return elementwise("mul", x, y)
+    return tensordot(x, y, axes=((-1,), (-1,)))
+
+
+def _kron(x: Any, y: Any) -> Any:
+    """Return the products of all elements of ``y`` by each of ``x``, side by side."""
+    ndim = max(x.ndim, y.ndim)
+    rows, columns = ((*[1] * (ndim - v.ndim), *v.shape) for v in (x, y))
+    left = reshape(x, [n for length in rows for n in (length, 1)])
+    right = reshape(y, [n for length in columns for n in (1, length)])
+    whole = [m * n for m, n in zip(rows, columns, strict=True)]
+    return reshape(elementwise("mul", left, right), whole)
+
+
+def _gradient(x: Any, *spacings: float, axis: Any = None, edge_order: int = 1) -> Any:
+    """Return the differences of neighbours over their distances, by two inside."""
+    axes = normalized_axes(axis, x.ndim)
+    steps = spacings * len(axes) if len(spacings) == 1 else spacings or (1.0,) * len(axes)
+    if edge_order != 1 or not all(isinstance(step, (int, float)) for step in steps):
+        raise TracerError(
+            "gradient() of a value that is being differentiated takes distances that are numbers, "
+            "and edge_order=1: take differences with np.diff"
+        )
+    found = [_slope(x, a) / step for a, step in zip(axes, steps, strict=True)]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _slope(x: Any, axis: int) -> Any:
+    steps = elementwise("sub", part_along(x, axis, 1, None), part_along(x, axis, None, -1))
+    inner = elementwise("add", part_along(steps, axis, 1, None), part_along(steps, axis, None, -1))
+    ends = part_along(steps, axis, None, 1), part_along(steps, axis, -1, None)
+    return concat([ends[0], 0.5 * inner, ends[1]], axis=axis)
+
+
+def _nan_to_num(
+    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    limits = np.finfo(x.dtype)
+    x = where(elementwise("isnan", x), nan, x)
+    x = where(elementwise("eq", x, math.inf), limits.max if posinf is None else posinf, x)
+    return where(elementwise("eq", x, -math.inf), limits.min if neginf is None else neginf, x)
+
+
+def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0.0) -> Any:
+    """Return the elements of the first choice whose condition holds."""
+    chosen = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        arrays = [v for v in (choice, chosen) if isinstance(v, Tracer) or is_array(v)]
+        chosen = where(condition, choice, chosen) if arrays else np.where(condition, choice, chosen)
+    return chosen
+
+
+def _svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    return svd(x, full_matrices=full_matrices) if compute_uv else svdvals(x)
+
+
+def _of_half(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that reads the lower half of matrices as one that is told which half."""
+
+    def evaluate(x: Any, uplo: str = "L") -> Any:
+        if uplo.upper() == "L":
+            return function(x)
+        if "complex" in str(x.dtype):
+            raise TracerError(
+                f"{function.__name__}(UPLO={uplo!r}) of complex matrices that are being "
+                "differentiated is not available: pass their adjoints with UPLO='L'"
+            )
+        return function(matrix_transpose(x))
+
+    return evaluate
+
+
+_ELEMENTWISE = ("degrees rad2deg radians deg2rad logaddexp2 heaviside sinc fix fmin fmax").split()
+
+NUMPY_FUNCTIONS: Mapping[str, Function] = {
+    **{name: of_scalars(name, NUMPY_LIBRARY[getattr(np, name)]) for name in _ELEMENTWISE},
+    "ravel": function_of(ravel, "a order"),
+    "swapaxes": function_of(swapaxes, "a axis1 axis2"),
+    "rollaxis": function_of(rollaxis, "a axis start"),
+    "rot90": function_of(rot90, "m=x k axes"),
+    "fliplr": function_of(fliplr, "m=x"),
+    "flipud": function_of(flipud, "m=x"),
+    "diag": function_of(diag, "v=x k"),
+    "pad": function_of(pad, "array=x pad_width mode"),
+    "partition": function_of(partition, "a kth axis"),
+    "atleast_1d": Variadic(at_least(1), ()),
+    "atleast_2d": Variadic(at_least(2), ()),
+    "atleast_3d": Variadic(at_least(3), ()),
+    "broadcast_arrays": Variadic(broadcast_arrays, ()),
+    "vstack": function_of(vstack, "tup=arrays dtype casting"),
+    "hstack": function_of(hstack, "tup=arrays dtype casting"),
+    "dstack": function_of(dstack, "tup=arrays"),
+    "column_stack": function_of(column_stack, "tup=arrays"),
+    "append": function_of(append, "arr=x values axis"),
+    "split": function_of(split, "ary=x indices_or_sections axis"),
+    "array_split": function_of(array_split, "ary=x indices_or_sections axis"),
+    "vsplit": function_of(axes_split(0), "ary=x indices_or_sections"),
+    "hsplit": function_of(axes_split(1), "ary=x indices_or_sections"),
+    "dsplit": function_of(axes_split(2), "ary=x indices_or_sections"),
+    "diagonal": function_of(_diagonal, "a offset axis1 axis2"),
+    "trace": function_of(_trace, "a offset axis1 axis2 dtype out"),
+    "outer": function_of(_outer, "a=x b=y out"),
+    "inner": function_of(_inner, "a=x b=y"),
+    "kron": function_of(_kron, "a=x b=y"),
+    "einsum": Variadic(einsum, ()),
+    "gradient": Variadic(_gradient, ()),
+    "nan_to_num": function_of(_nan_to_num, "x copy nan posinf neginf"),
+    "select": function_of(_select, "condlist choicelist default"),
+    "linalg.svd": function_of(_svd, "a full_matrices compute_uv hermitian"),
+    "linalg.eigh": function_of(_of_half(eigh), "a UPLO=uplo"),
+    "linalg.eigvalsh": function_of(_of_half(eigvalsh), "a UPLO=uplo"),
+}
+"""What is not here, and not in the standard, is refused by name."""

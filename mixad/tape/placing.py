@@ -1,0 +1,319 @@
+"""Cotangents of parts of one array, added up: by one kernel where that is cheap.
+
+Kernels read shifted views of one array, ``x[1:]`` and ``x[:-1]`` say, and give a cotangent for
+each.  What ``x`` gets is their sum, each in its place.  Where all parts overlap, an element of it
+is the sum of what *different* elements of the loop give: so the program is copied once for each
+part, and the copy computes this part's cotangent at the elements of the loop that belong to those
+of ``x``.  That kernel writes into the array that the cotangent is; nothing else is stored.  Along
+the edges, where parts do not overlap, the kernel of all cotangents runs, and they are added.
+
+Where evaluating the program again costs more than memory does, the first part is written where it
+belongs, and the others are added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from mixad.kernel.boxes import Box, common_box, without
+from mixad.kernel.cost import block_cost
+from mixad.kernel.options import KernelOptions
+from mixad.kernel.spec import OutputRequest, Part
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import Atom, Program, Var, While, walk_statements
+from mixad.tape.fusion import FusedProgram
+from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, in_shape, plan_gradients, pulled
+from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
+
+__all__ = ["Placed", "Shifted", "placed_in_one", "shifted"]
+
+_FEWEST = 1 << 18
+"""Elements of the loop from which kernels for the edges cost less than passes over memory."""
+
+_MOST_EDGE = 8
+"""The edges are at most one of so many elements."""
+
+_PASS = 20
+"""Vector instructions a gang that take as long as reading or writing 64 bytes of memory."""
+
+_PASSES = 4
+"""Passes over memory that a part costs which is stored and added."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Placed:
+    """Parts that a kernel made, the first as the whole with zeros around it.
+
+    Attributes
+    ----------
+    target : tuple of int
+        The place of what they are parts of.
+    parts : tuple of (str, int, Part)
+        Each one's kind and index, as in `GradientPlan.places`, and where it belongs.
+    """
+
+    target: tuple[int, int]
+    parts: tuple[tuple[str, int, Part], ...]
+
+    def added_up(self, arrays: Sequence[Any], given: Sequence[Any], shape: Shape) -> Any:
+        """Return the whole.
+
+        Parameters
+        ----------
+        arrays, given : sequence of array
+            What the kernel made, and the cotangents that it took.
+        shape : tuple of int
+            That of each part.
+        """
+        whole = arrays[self.parts[0][1]]
+        for kind, at, part in self.parts[1:]:
+            value = arrays[at] if kind in MADE else given[at]
+            _add(whole, Box(part.starts, shape), value)
+        return whole
+
+
+_Edge: TypeAlias = tuple[Box, tuple[tuple[int, Box, Box], ...]]
+"""A box of the loop; and for each box of a whole that gets something from there which gradient it
+gets, where this is in the box of the loop, and where it belongs."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shifted:
+    """Parts of one value whose cotangents are added up while they are computed.
+
+    Attributes
+    ----------
+    target : tuple of int
+        The place of the value.
+    inner : KernelCall
+        What computes the elements that all parts cover.
+    arguments : tuple of (int, and Box or None)
+        What it takes: leaf, or cotangent after these, and the elements of the loop; None for all.
+    extents : tuple of int
+        How many elements these are.
+    edges : tuple
+        Where parts do not overlap.
+    plan : GradientPlan
+        The kernel that runs there.
+    leaves : int
+        How many leaves there are: cotangents come after them.
+    """
+
+    target: tuple[int, int]
+    inner: KernelCall
+    arguments: tuple[tuple[int, Box | None], ...]
+    extents: Shape
+    edges: tuple[_Edge, ...]
+    plan: GradientPlan
+    leaves: int
+
+    @property
+    def read(self) -> frozenset[int]:
+        """The leaves, and cotangents after these, that are read."""
+        return frozenset([index for index, _ in self.arguments]) | frozenset(self.plan.kept)
+
+    def added_up(self, values: Mapping[int, Any], shape: Shape, options: KernelOptions) -> Any:
+        """Return the whole.
+
+        Parameters
+        ----------
+        values : mapping
+            What is read.
+        shape : tuple of int
+            The broadcast shape.
+        options : KernelOptions
+            The user's overrides.
+        """
+        taken = [_cut(values[index], box, shape) for index, box in self.arguments]
+        taken = in_shape(self.inner, taken, self.extents)
+        (whole,) = self.inner.kernel(kernel_values(self.inner.passes[0], taken), options.backend)
+        for box, added in self.edges:
+            kept = [_cut(values[index], box, shape) for index in self.plan.kept]
+            arrays = self.plan.arrays(kept, box.extents, options)
+            for gradient, there, here in added:
+                kind, at = self.plan.places[gradient]
+                made = arrays[at] if kind in MADE else _cut(values[self.leaves + at], box, shape)
+                _add(whole, here, _cut(made, there, box.extents))
+        return whole
+
+
+def _add(whole: Any, box: Box, value: Any) -> None:
+    """Add a value to a box of an array, in place."""
+    part = whole[box.slices]
+    part += value
+
+
+def _cut(value: Any, box: Box | None, shape: Shape) -> Any:
+    """Return what a kernel over a box of a shape reads of an argument that broadcasts to it."""
+    own = getattr(value, "shape", ())
+    if box is None or not own:
+        return value
+    keys = box.slices[len(shape) - len(own) :]
+    return value[tuple([slice(None) if n == 1 else key for n, key in zip(own, keys, strict=True)])]
+
+
+def placed_in_one(fused: FusedProgram, asked: Asked, parts: Mapping[int, Part]) -> Asked:
+    """Return what is wanted, with the first of some parts that is not zero placed in its whole.
+
+    Parameters
+    ----------
+    fused : FusedProgram
+        The program.
+    asked : Asked
+        What is wanted of it.
+    parts : mapping
+        For leaves that are parts of one value, of which array and where.
+    """
+    gradients = pulled(fused, asked).gradients
+    shapes: list[Any] = list(asked.shapes)
+    for n, leaf in enumerate(asked.wrt):
+        if leaf in parts and gradients[n] is not None:
+            shapes[n] = parts[leaf]
+            break
+    return asked._replace(shapes=tuple(shapes))
+
+
+def shifted(
+    fused: FusedProgram,
+    asked: Asked,
+    parts: Mapping[int, Part],
+    target: tuple[int, int],
+    shape: Shape,
+    is_alike: Callable[[int], bool],
+) -> Shifted | None:
+    """Return how cotangents of parts of one value are added up by one kernel; None if that is dear.
+
+    Parameters
+    ----------
+    fused : FusedProgram
+        The program.
+    asked : Asked
+        What is wanted of it.
+    parts : mapping
+        For leaves that are parts of one value, of which array and where.
+    target : tuple of int
+        The place of that value.
+    shape : tuple of int
+        The broadcast shape.
+    is_alike : callable
+        Whether an argument is the same for all elements, by its index.
+    """
+    gradients = pulled(fused, asked).gradients
+    wrt = tuple([i for i, g in zip(asked.wrt, gradients, strict=True) if i in parts and g])
+    boxes = [Box(parts[leaf].starts, shape) for leaf in wrt]
+    if len(wrt) < 2 or math.prod(shape) < _FEWEST:
+        return None
+    common = common_box(boxes)
+    if math.prod(common.extents) * _MOST_EDGE < math.prod(shape) * (_MOST_EDGE - 1):
+        return None
+    leaves = len(fused.program.params)
+    alike = tuple(map(is_alike, range(leaves + len(asked.cotangents))))
+    program, reads = _sum_of_shifted(fused, wrt, asked.cotangents, asked.chunk, alike)
+    if not _pays(fused, asked, wrt, program, alike[:leaves].count(False)):
+        return None
+    whole = parts[wrt[0]].whole
+    insides = [common.moved([-s for s in box.starts]) for box in boxes]
+    none = tuple([None] * len(wrt))
+    return Shifted(
+        target=target,
+        inner=_call(program, Part(whole, common.starts)),
+        arguments=tuple([(at, None if k is None else insides[k]) for at, k in reads]),
+        extents=common.extents,
+        edges=tuple(_edges(shape, boxes, insides)),
+        plan=plan_gradients(fused, asked._replace(wrt=wrt, primals=(), shapes=none)),
+        leaves=leaves,
+    )
+
+
+def _pays(
+    fused: FusedProgram, asked: Asked, wrt: Sequence[int], program: Program, arrays: int
+) -> bool:
+    """Whether computing once for each part costs less than storing and adding them.
+
+    Where the kernel of the others is left, its leaves are read once more: so many ``arrays``.
+    """
+    if any(isinstance(statement, While) for statement in walk_statements(program.body)):
+        return False
+    others = tuple([leaf for leaf in asked.wrt if leaf not in wrt])
+    has_rest = bool(others or asked.primals)
+    rest = _cost(fused, asked._replace(wrt=others)) if others else fused.cost * has_rest
+    more = block_cost(program.body) + rest - _cost(fused, asked)
+    passes = _PASSES * (len(wrt) - 1) - arrays * has_rest
+    return more < _PASS * passes * program.outputs[0].type.itemsize / 4
+
+
+def _cost(fused: FusedProgram, asked: Asked) -> int:
+    return sum(block_cost(p.body) for p in pulled(fused, asked).passes)
+
+
+def _edges(shape: Shape, boxes: Sequence[Box], insides: Sequence[Box]) -> list[_Edge]:
+    """Return the boxes of the loop outside of what is inside for all parts, with what they give."""
+    loop = Box((0,) * len(shape), shape)
+    edges = []
+    for edge in without(loop, common_box(insides)):
+        back = [-s for s in edge.starts]
+        added = [
+            (k, left.moved(back), left.moved(box.starts))
+            for k, (box, inside) in enumerate(zip(boxes, insides, strict=True))
+            for left in without(edge, inside)
+        ]
+        edges.append((edge, tuple(added)))
+    return edges
+
+
+@lru_cache(maxsize=1024)
+def _call(program: Program, part: Part) -> KernelCall:
+    return KernelCall((program,), (OutputRequest(0, 0, None, part),))
+
+
+@lru_cache(maxsize=1024)
+def _sum_of_shifted(
+    fused: FusedProgram,
+    wrt: tuple[int, ...],
+    cotangents: tuple[int, ...],
+    chunk: int | None,
+    alike: tuple[bool, ...],
+) -> tuple[Program, tuple[tuple[int, int | None], ...]]:
+    """Return the program that adds up gradients at elements of their own.
+
+    Parameters
+    ----------
+    fused : FusedProgram
+        The program that is differentiated.
+    wrt : tuple of int
+        Its leaves whose gradients are added.
+    cotangents : tuple of int
+        Results that have a cotangent.
+    chunk : int or None
+        Most active inputs in one pass.
+    alike : tuple of bool
+        For each leaf, and the cotangents after these, whether all elements have the same.
+
+    Returns
+    -------
+    program : Program
+        With one result.
+    reads : tuple of (int, and int or None)
+        For each of its params, which argument it is, and which of ``wrt`` tells the elements.
+    """
+    builder = Builder(fused.program.name)
+    names: dict[tuple[int, int | None], Var] = {}
+    total: Atom | None = None
+    for k, leaf in enumerate(wrt):
+        pullback = pulled(fused, Asked((leaf,), cotangents, (), (None,), chunk))
+        own: dict[Var, Atom] = {}
+        for param, index in zip(pullback.passes[0].params, pullback.kept, strict=True):
+            read = (index, None if alike[index] or param.kind != "lane" else k)
+            if read not in names:
+                (names[read],) = builder.copy_params([param]).values()
+            own[param.var] = names[read]
+        at = pullback.gradients[0]
+        assert at is not None  # or its part would have none
+        value = builder.copy(pullback.passes[0].body, own)[at[1]]
+        total = value if total is None else builder.op("add", total, value)
+    assert total is not None
+    return builder.finish([total]), tuple(names)

@@ -1,0 +1,107 @@
+"""CUDA for torch tensors: torch's memory and streams, compiled and launched by `cuda.bindings`."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from cuda.bindings import driver, nvrtc
+
+from mixad.backends import object_cache
+from mixad.errors import BackendError
+
+__all__ = ["TorchDriver"]
+
+OPTIONS = ("--std=c++17", "--fmad=false")
+
+
+class TorchDriver:
+    """What a `mixad.backends.cuda.CudaBackend` asks of torch and of CUDA.
+
+    Modules are loaded into the primary context of a device, which is torch's, and stay.
+    """
+
+    def device(self, array: torch.Tensor) -> torch.device:
+        """Return the device of a tensor."""
+        return array.device
+
+    def address(self, array: torch.Tensor) -> int:
+        """Return the address of the first element."""
+        return array.data_ptr()
+
+    def empty(
+        self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """Return new memory of torch's own allocator, used on the current stream."""
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    def compile(self, text: str, entries: Sequence[str], device: torch.device) -> Mapping[str, Any]:
+        """Compile for a device, or take what is kept on disk, and load it."""
+        major, minor = torch.cuda.get_device_capability(device)
+        version = "{}.{}".format(*_checked(nvrtc.nvrtcVersion()))
+        options = (f"--gpu-architecture=sm_{major}{minor}", *OPTIONS)
+        key = object_cache.digest("nvrtc", version, *options, text)
+        kept = object_cache.default()
+        cubin = kept.load(key)
+        if cubin is None:
+            cubin = _compiled(text, options)
+            kept.store(key, cubin)
+        with torch.cuda.device(device):
+            torch.cuda.current_stream(device)  # makes the context, if nothing has
+            (module,) = _checked(driver.cuModuleLoadData(cubin))
+            return {e: _checked(driver.cuModuleGetFunction(module, e.encode()))[0] for e in entries}
+
+    def launch(
+        self,
+        function: Any,
+        blocks: int,
+        threads: tuple[int, int],
+        words: array[int],
+        device: torch.device,
+    ) -> None:
+        """Launch on torch's current stream, which may be one that is being captured."""
+        arguments = (ctypes.c_void_p * 1)(words.buffer_info()[0])
+        with torch.cuda.device(device):
+            stream = torch.cuda.current_stream(device).cuda_stream
+            _checked(
+                driver.cuLaunchKernel(
+                    function, blocks, 1, 1, *threads, 1, 0, stream, ctypes.addressof(arguments), 0
+                )
+            )
+
+
+def _compiled(text: str, options: Sequence[str]) -> bytes:
+    """Return the machine code of a module."""
+    (program,) = _checked(nvrtc.nvrtcCreateProgram(text.encode(), b"mixad.cu", 0, [], []))
+    try:
+        given = [option.encode() for option in options]
+        (error,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
+        if int(error):
+            (size,) = _checked(nvrtc.nvrtcGetProgramLogSize(program))
+            log = bytearray(size)
+            _checked(nvrtc.nvrtcGetProgramLog(program, log))
+            raise BackendError(f"NVRTC does not compile a kernel:\n{log.decode(errors='replace')}")
+        (size,) = _checked(nvrtc.nvrtcGetCUBINSize(program))
+        cubin = bytearray(size)
+        _checked(nvrtc.nvrtcGetCUBIN(program, cubin))
+        return bytes(cubin)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _checked(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a call of CUDA returned besides its status."""
+    status, *values = result
+    if int(status):
+        raise BackendError(f"CUDA reports {status.name}: {_explained(status)}")
+    return tuple(values)
+
+
+def _explained(status: Any) -> str:
+    """Return CUDA's words for a status."""
+    if isinstance(status, driver.CUresult):
+        return driver.cuGetErrorString(status)[1].decode()
+    return nvrtc.nvrtcGetErrorString(status)[1].decode()

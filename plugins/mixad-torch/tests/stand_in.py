@@ -1,0 +1,116 @@
+"""A stand-in for CUDA's driver and compiler: launches reach the emulator of CUDA C++.
+
+The modules have the names and calling conventions of `cuda.bindings.driver` and
+`cuda.bindings.nvrtc` as far as the driver of mixad-torch uses them; "machine code" is the text.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+from array import array
+from types import ModuleType
+from typing import Any
+
+from cuda_emulator import EmulatedDriver
+
+
+class CUresult(enum.IntEnum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_INVALID_VALUE = 1
+
+
+class nvrtcResult(enum.IntEnum):  # noqa: N801  # as CUDA names it
+    NVRTC_SUCCESS = 0
+    NVRTC_ERROR_COMPILATION = 6
+
+
+OK, COMPILED = CUresult.CUDA_SUCCESS, nvrtcResult.NVRTC_SUCCESS
+
+
+class StandIn:
+    """CUDA as one process sees it.
+
+    Attributes
+    ----------
+    compiled : list of str
+        The texts that went through the compiler.
+    streams : list of int
+        The stream of each launch.
+    """
+
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+        self.options: list[tuple[bytes, ...]] = []
+        self.streams: list[int] = []
+        self._emulator = EmulatedDriver()
+        self._programs: dict[int, str] = {}
+
+    @property
+    def driver(self) -> ModuleType:
+        module = ModuleType("cuda.bindings.driver")
+        module.CUresult = CUresult
+        module.cuModuleLoadData = lambda cubin: (OK, bytes(cubin))
+        module.cuModuleGetFunction = self._function
+        module.cuLaunchKernel = self._launch
+        module.cuGetErrorString = lambda status: (OK, b"a stand-in's error")
+        return module
+
+    @property
+    def nvrtc(self) -> ModuleType:
+        module = ModuleType("cuda.bindings.nvrtc")
+        module.nvrtcVersion = lambda: (COMPILED, 12, 9)
+        module.nvrtcCreateProgram = self._create
+        module.nvrtcCompileProgram = self._compile
+        module.nvrtcGetProgramLogSize = lambda program: (COMPILED, 7)
+        module.nvrtcGetProgramLog = lambda program, log: self._copy(b"line 1\0", log)
+        module.nvrtcGetCUBINSize = lambda program: (COMPILED, len(self._programs[program]))
+        module.nvrtcGetCUBIN = lambda program, out: self._copy(
+            self._programs[program].encode(), out
+        )
+        module.nvrtcDestroyProgram = lambda program: (COMPILED,)
+        module.nvrtcGetErrorString = lambda status: (COMPILED, b"a stand-in's error")
+        return module
+
+    def _create(self, text: bytes, name: bytes, count: int, headers: list, names: list) -> Any:
+        assert (count, headers, names) == (0, [], [])
+        self._programs[len(self._programs)] = text.decode()
+        return COMPILED, len(self._programs) - 1
+
+    def _compile(self, program: int, count: int, options: list[bytes]) -> Any:
+        assert count == len(options)
+        self.options.append(tuple(options))
+        self.compiled.append(self._programs[program])
+        is_broken = "not C++" in self._programs[program]
+        return (nvrtcResult.NVRTC_ERROR_COMPILATION if is_broken else COMPILED,)
+
+    def _copy(self, source: bytes, target: bytearray) -> Any:
+        assert len(source) == len(target)
+        target[:] = source
+        return (COMPILED,)
+
+    def _function(self, module: bytes, name: bytes) -> Any:
+        entry = name.decode()
+        return OK, self._emulator.compile(module.decode(), [entry], None)[entry]
+
+    def _launch(self, function: Any, *rest: Any) -> Any:
+        blocks, one_y, one_z, x, y, z, shared, stream, params, extra = rest
+        if not blocks:
+            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
+        assert (one_y, one_z, z, shared, extra) == (1, 1, 1, 0, 0)
+        self.streams.append(stream)
+        address = ctypes.c_void_p.from_address(params).value
+        self._emulator.launch(function, blocks, (x, y), _Words(address), None)
+        return (OK,)
+
+
+class _Words(array):
+    """Words at an address, as far as the emulator asks."""
+
+    def __new__(cls, address: int) -> _Words:
+        self = super().__new__(cls, "q")
+        self.address = address
+        return self
+
+    def buffer_info(self) -> tuple[int, int]:
+        return self.address, 0

@@ -1,0 +1,119 @@
+"""The driver on a stand-in for CUDA: tensors of the host, kernels run by the emulator."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path[:0] = [
+    str(Path(__file__).parent),
+    str(Path(__file__).parents[3] / "tests" / "cuda"),
+]
+
+from cuda_emulator import compiler  # noqa: E402
+from stand_in import StandIn  # noqa: E402
+
+import mixad  # noqa: E402
+from mixad.backends import registry  # noqa: E402
+from mixad.backends.cuda import CudaBackend  # noqa: E402
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl  # noqa: E402
+from mixad.errors import BackendError  # noqa: E402
+from mixad.scalar.types import ALL_TYPES  # noqa: E402
+
+NOTHING = """
+struct Arguments { long long word[1]; };
+extern "C" __global__ void k(const Arguments a) {}
+"""
+
+
+class _Stream:
+    cuda_stream = 77
+
+
+@pytest.fixture
+def cuda(monkeypatch, tmp_path):
+    """Let torch have one device, which is the host, and CUDA be the stand-in."""
+    compiler()
+    monkeypatch.setenv("MIXAD_CACHE_DIR", str(tmp_path))
+    stand_in = StandIn()
+    for name in ("cuda", "cuda.bindings"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    bindings = sys.modules["cuda.bindings"]
+    for name in ("driver", "nvrtc"):
+        module = getattr(stand_in, name)
+        monkeypatch.setitem(sys.modules, f"cuda.bindings.{name}", module)
+        monkeypatch.setattr(bindings, name, module, raising=False)
+    monkeypatch.delitem(sys.modules, "mixad_torch.driver", raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: _Stream)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    return stand_in
+
+
+@pytest.fixture
+def driver(cuda):
+    from mixad_torch.driver import TorchDriver
+
+    return TorchDriver()
+
+
+@pytest.fixture
+def backend(driver, monkeypatch):
+    """Let the backend serve tensors of the host, under the name ``torch-stand-in``."""
+
+    class Plugin:
+        @hookimpl
+        def mixad_backends(self):
+            dtypes = frozenset(t.dtype.name for t in ALL_TYPES)
+            capability = Capability(("torch",), ("cpu",), dtypes, native=True)
+            made = CudaBackend("torch-stand-in", driver)
+            return [BackendSpec("torch-stand-in", API_VERSION, capability, lambda: made, "")]
+
+    source = registry.PluginSource("stand-in", "tests", Plugin)
+    own = registry.Registry([*registry.installed_plugins(), source])
+    monkeypatch.setattr(registry, "default_registry", lambda: own)
+    return "torch-stand-in"
+
+
+def scaled(w, x):
+    return w * x * x if x > 0.0 else w * x
+
+
+def test_gradients_of_tensors(backend, cuda):
+    kernel = mixad.broadcast(scaled).with_options(backend=backend)
+    w = torch.linspace(0.5, 2.0, 24, dtype=torch.float32).reshape(6, 4)
+    x = torch.tensor([-1.0, 0.5, 1.0, -0.25])
+    gw, gx = mixad.grad(lambda w, x: kernel(w, x).sum(), (0, 1))(w, x)
+    w_, x_ = (t.clone().requires_grad_() for t in (w, x))
+    torch.where(x_ > 0, w_ * x_ * x_, w_ * x_).sum().backward()
+    torch.testing.assert_close(gw, w_.grad)
+    torch.testing.assert_close(gx, x_.grad)
+    assert set(cuda.streams) == {_Stream.cuda_stream}
+    assert b"--gpu-architecture=sm_90" in cuda.options[0]
+    assert b"--fmad=false" in cuda.options[0]
+
+
+def test_code_is_compiled_once_for_all_processes(cuda, driver):
+    device = torch.device("cuda", 0)
+    for _ in range(2):  # the second one finds it on the disk
+        (function,) = driver.compile(NOTHING, ["k"], device).values()
+        driver.launch(function, 1, (256, 1), array("q", [0]), device)
+    assert cuda.compiled == [NOTHING]
+
+
+def test_the_compilers_log_is_shown(driver):
+    with pytest.raises(BackendError, match="NVRTC does not compile a kernel:\nline 1"):
+        driver.compile("not C++", ["k"], torch.device("cuda", 0))
+
+
+def test_a_status_of_cuda_is_an_error(driver, cuda):
+    device = torch.device("cuda", 0)
+    (function,) = driver.compile(NOTHING, ["k"], device).values()
+    with pytest.raises(BackendError, match="CUDA_ERROR_INVALID_VALUE: a stand-in's error"):
+        driver.launch(function, 0, (256, 1), array("q", [0]), device)

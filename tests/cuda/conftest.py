@@ -1,0 +1,32 @@
+"""The module beside the tests, importable under any import mode."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pytest
+from cuda_emulator import emulated
+
+from mixad.backends import registry
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.scalar.types import ALL_TYPES
+
+
+class _Plugin:
+    """Announces the emulator for NumPy arrays, to be asked for by name: the CPU ranks before."""
+
+    @hookimpl
+    def mixad_backends(self):
+        dtypes = frozenset(t.dtype.name for t in ALL_TYPES)
+        capability = Capability(("numpy",), ("cpu",), dtypes, native=True)
+        return [BackendSpec("emulated", API_VERSION, capability, emulated, "")]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _emulated_backend():
+    source = registry.PluginSource("emulated", "tests", _Plugin)
+    own = registry.Registry([*registry.installed_plugins(), source])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "default_registry", lambda: own)
+        yield

@@ -1,0 +1,153 @@
+"""A driver for the CUDA backend that compiles its texts with a C++ compiler and runs them here."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import shutil
+import subprocess
+import tempfile
+from array import array
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixad.backends.cuda import CudaBackend
+from mixad.errors import BackendError
+
+HEADER = Path(__file__).with_name("cuda_emulator.hpp")
+FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC",
+         "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable",
+         "-Wno-unused-but-set-variable", "-Wno-tautological-compare")  # fmt: skip
+ALIGNMENT = 16
+
+
+@functools.cache
+def compiler() -> str:
+    """Return the C++ compiler, or skip the test."""
+    return shutil.which("g++") or pytest.skip("no g++, which the emulator of CUDA needs")
+
+
+@functools.cache
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """Return where everything compiled is until the process ends."""
+    return tempfile.TemporaryDirectory(prefix="mixad-emulator-")
+
+
+def built(text: str, flags: Sequence[str] = ()) -> ctypes.CDLL:
+    """Compile C++ after the emulator's header, and load it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".cu", dir=folder().name, delete=False) as source:
+        source.write(text)
+    target = f"{source.name}.so"
+    command = [
+        compiler(),
+        "-x",
+        "c++",
+        *FLAGS,
+        *flags,
+        "-include",
+        HEADER,
+        source.name,
+        "-o",
+        target,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BackendError(done.stderr)
+    assert not done.stderr, done.stderr
+    return ctypes.CDLL(target)
+
+
+@dataclass
+class _Text:
+    """A module that is asked for; compiled, with all that are, when one is first launched."""
+
+    text: str
+    entries: Sequence[str]
+    number: int
+    loaded: ctypes.CDLL | None = None
+
+    @property
+    def named_apart(self) -> str:
+        """The text in a namespace of its own, its kernels under names of their own."""
+        defines = "".join(f"#define {e} {self.symbol(e)}\n" for e in self.entries)
+        undefines = "".join(f"#undef {e}\n" for e in self.entries)
+        emulated = "".join(f"EMULATED({self.symbol(e)})\n" for e in self.entries)
+        inside = f"{self.text}\n{undefines}{emulated}"
+        return f"{defines}namespace text_{self.number} {{\n{inside}}}\n"
+
+    def symbol(self, entry: str) -> str:
+        return f"{entry}_{self.number}"
+
+
+class EmulatedDriver:
+    """NumPy arrays as a device; every launch draws another order of blocks and threads.
+
+    Parameters
+    ----------
+    blocks : int
+        Most blocks of a grid: fewer than there are tiles, so that blocks take several.
+    flags : sequence of str
+        More for the compiler.
+    """
+
+    def __init__(self, blocks: int = 3, flags: Sequence[str] = ()) -> None:
+        self.blocks = blocks
+        self.flags = flags
+        self.launches: list[tuple[str, int, tuple[int, int]]] = []
+        self._seeds = itertools.count(1)
+        self._numbers = itertools.count()
+        self._waiting: list[_Text] = []
+
+    def device(self, array: np.ndarray) -> Hashable:
+        return "emulated"
+
+    def address(self, array: np.ndarray) -> int:
+        return array.ctypes.data
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, device: Hashable) -> np.ndarray:
+        count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        memory = np.full(count + ALIGNMENT, 0xFF, np.uint8)  # garbage: as a float, nan
+        start = -memory.ctypes.data % ALIGNMENT
+        return memory[start : start + count].view(dtype).reshape(shape)
+
+    def compile(self, text: str, entries: Sequence[str], device: Hashable) -> Mapping[str, Any]:
+        asked = _Text(text, entries, next(self._numbers))
+        self._waiting.append(asked)
+        return {entry: (asked, entry) for entry in entries}
+
+    def launch(
+        self,
+        function: tuple[_Text, str],
+        blocks: int,
+        threads: tuple[int, int],
+        words: array[int],
+        device: Hashable,
+    ) -> None:
+        text, entry = function
+        if text.loaded is None:
+            self._load()
+        run = getattr(text.loaded, f"run_{text.symbol(entry)}")
+        run.restype = ctypes.c_char_p
+        blocks = min(blocks, self.blocks)
+        self.launches.append((entry, blocks, threads))
+        address = ctypes.c_void_p(words.buffer_info()[0])
+        error = run(address, blocks, *threads, ctypes.c_uint64(next(self._seeds)))
+        if error:
+            raise BackendError(error.decode())
+
+    def _load(self) -> None:
+        asked, self._waiting = self._waiting, []
+        loaded = built("".join(t.named_apart for t in asked), self.flags)
+        for text in asked:
+            text.loaded = loaded
+
+
+def emulated(**options: Any) -> CudaBackend:
+    """Return a backend of its own."""
+    return CudaBackend("emulated", EmulatedDriver(**options))

@@ -1,0 +1,120 @@
+"""Transforms whose kernels are CUDA C++ that the emulator runs, against the CPU's and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad.backends import registry
+from mixad.special import sigmoid, tanh
+
+ON_CUDA = {"backend": "emulated"}
+
+
+@mixad.broadcast
+def cell_update(z, zb, c, f, i, g):
+    if z == 1.0:
+        return sigmoid(i) * tanh(g)
+    elif zb == 0.0:
+        return c
+    return sigmoid(f) * c + sigmoid(i) * tanh(g)
+
+
+@mixad.broadcast
+def anomaly(mean, eccentricity):
+    e = mean
+    while True:
+        step = (e - eccentricity * math.sin(e) - mean) / (1.0 - eccentricity * math.cos(e))
+        e = e - step
+        if abs(step) < 1e-12:
+            return e
+
+
+@mixad.broadcast
+def weighed(w, x, y):
+    return w * x * y * y
+
+
+def cell_inputs(shape, control_shape, dtype):
+    rng = np.random.default_rng(0)
+    control = rng.integers(0, 2, (2, *control_shape)).astype(dtype)
+    return control, [rng.uniform(-2, 2, shape).astype(dtype) for _ in range(5)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("control_shape", [(40, 1), (64,), (40, 64)])
+def test_value_and_gradients_of_the_cell_are_those_of_the_cpu(control_shape, dtype):
+    (z, zb), (*states, cotangent) = cell_inputs((40, 64), control_shape, dtype)
+    cell = cell_update.with_options(**ON_CUDA)
+    got = mixad.value_and_vjp(lambda *s: cell(z, zb, *s), states, cotangent)
+    want = mixad.value_and_vjp(lambda *s: cell_update(z, zb, *s), states, cotangent)
+    np.testing.assert_array_equal(got[0], want[0])  # the same maths, op by op: the same bits
+    for a, b in zip(got[1], want[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("placement", ["forward", "reverse"])
+def test_gradients_are_summed_to_the_shapes_of_their_arguments(placement):
+    rng = np.random.default_rng(1)
+    w, x, y = (rng.random(shape) for shape in ((50, 70), (70,), (50, 1)))
+    kernel = weighed.with_options(placement=placement, **ON_CUDA)
+    gw, gx, gy = mixad.grad(lambda *a: kernel(*a).sum(), (0, 1, 2))(w, x, y)
+    np.testing.assert_allclose(gw, np.broadcast_to(x * y * y, w.shape), rtol=1e-14)
+    np.testing.assert_allclose(gx, (w * y * y).sum(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(gy, 2 * (w * x * y).sum(axis=1, keepdims=True), rtol=1e-13)
+
+
+def test_second_derivatives_through_a_loop_are_those_of_the_cpu():
+    mean, eccentricity = np.linspace(0.1, 3.0, 37), np.asarray(0.4)
+    kernel = anomaly.with_options(**ON_CUDA)
+
+    def curvature(k):
+        first = mixad.grad(lambda m: k(m, eccentricity).sum())
+        return mixad.grad(lambda m: (first(m) * first(m)).sum())(mean)
+
+    np.testing.assert_allclose(curvature(kernel), curvature(anomaly), rtol=1e-12)
+
+
+def test_many_inputs_take_a_function_for_each_pass():
+    arguments = [np.linspace(0.5, 1.0, 8) + k / 16 for k in range(13)]
+
+    def product(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12):
+        return x0 * x1 * x2 * x3 * x4 * x5 * x6 * x7 * x8 * x9 * x10 * x11 * x12
+
+    kernel = mixad.broadcast(product).with_options(**ON_CUDA)
+    driver = registry.default_registry().backend("emulated").driver
+    before = len(driver.launches)
+    gradients = mixad.grad(lambda *a: kernel(*a).sum(), tuple(range(13)))(*arguments)
+    launched = [entry for entry, _, _ in driver.launches[before:]]
+    assert launched.count("mixad_pass_0") == launched.count("mixad_pass_1") == 1
+    whole = np.prod(arguments, axis=0)
+    for gradient, argument in zip(gradients, arguments, strict=True):
+        np.testing.assert_allclose(gradient, whole / argument, rtol=1e-13)
+
+
+def test_an_index_outside_is_refused_with_its_line():
+    table = np.arange(5.0)
+
+    def looked_up(k, x):
+        return table[k] * x
+
+    kernel = mixad.broadcast(looked_up).with_options(**ON_CUDA)
+    indices = np.asarray([0, 4, -5])
+    np.testing.assert_array_equal(kernel(indices, np.ones(3)), table[indices])
+    with pytest.raises(mixad.errors.KernelIndexError, match=r"table\[k\] \* x"):
+        kernel(np.asarray([0, 5]), np.ones(2))
+
+
+def test_empty_arrays_launch_nothing():
+    driver = registry.default_registry().backend("emulated").driver
+    before = len(driver.launches)
+    kernel = weighed.with_options(**ON_CUDA)
+    gradients = mixad.grad(lambda *a: kernel(*a).sum(), (0, 1))(
+        np.ones((0, 3)), np.ones(3), np.ones((1, 1))
+    )
+    assert len(driver.launches) == before
+    assert gradients[0].shape == (0, 3)
+    np.testing.assert_array_equal(gradients[1], np.zeros(3))

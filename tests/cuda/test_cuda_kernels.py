@@ -1,0 +1,193 @@
+"""CUDA C++ of planned kernels, run by the emulator: sums of any pattern, packs, hostile source."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from cuda_emulator import emulated
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mixad.backends.arrays import layout_of
+from mixad.emit.cuda import Dialect, emit_kernel
+from mixad.kernel.lower import lowered
+from mixad.kernel.plan import plan
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import Block, Const, Equation, Line, Param, Program, Var
+from mixad.scalar.types import BOOL, F32, F64, I64
+
+EXAMPLES = 40
+NO_CACHE_LIMIT = 1 << 40
+BACKEND = emulated()
+
+
+def product(type, line=None):
+    """Return the program x · y."""
+    x, y, out = Var(0, type), Var(1, type), Var(2, type)
+    params = Param("x", x), Param("y", y)
+    return Program("product", params, Block((Equation(out, "mul", (x, y), line),), (out,)))
+
+
+def run(program, arguments, shape, *results, backend=BACKEND):
+    """Return the outputs of shapes ``results``; None stores one element for each of ``shape``."""
+    requests = [OutputRequest(0, 0, result) for result in results]
+    launch = plan((program,), requests, list(map(layout_of, arguments)), shape, NO_CACHE_LIMIT)
+    bound = backend.bind(backend.compile(launch.spec), launch)
+    return backend.launch(bound, arguments), bound
+
+
+extents = st.one_of(st.integers(1, 6), st.sampled_from([16, 33, 64, 257, 2048, 2500]))
+
+
+@st.composite
+def cases(draw):
+    """Return a shape of up to 3 axes, those of two arguments, and those of some results."""
+    shape = draw(st.lists(extents, min_size=1, max_size=3))
+    while math.prod(shape) > 20_000:
+        shape[int(np.argmax(shape))] //= 4
+    patterns = st.lists(st.booleans(), min_size=len(shape), max_size=len(shape))
+    kept = [draw(patterns) for _ in range(4)]
+    return tuple(shape), *(
+        tuple(n if keep else 1 for n, keep in zip(shape, pattern, strict=True)) for pattern in kept
+    )
+
+
+@given(cases(), st.sampled_from([F32, F64]), st.integers(0, 2**32))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+def test_sums_of_any_pattern_are_exact_on_whole_numbers(case, type, seed):
+    shape, x_shape, y_shape, *results = case
+    rng = np.random.default_rng(seed)
+    x, y = (rng.integers(-8, 9, s).astype(type.dtype) for s in (x_shape, y_shape))
+    outputs, _ = run(product(type), [x, y], shape, *results, None)
+    whole = np.broadcast_to(x * y, shape)
+    for output, result in zip(outputs, [*results, shape], strict=True):
+        axes = tuple(a for a, (n, m) in enumerate(zip(shape, result, strict=True)) if n != m)
+        np.testing.assert_array_equal(output, whole.sum(axis=axes, keepdims=True).reshape(result))
+
+
+@pytest.mark.parametrize("result", [(1, 1), (1, 500), (700, 1)])
+def test_sums_have_the_same_bits_for_any_number_of_blocks_and_order_of_threads(result):
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((700, 500), np.float32) for _ in range(2))
+    sums = [
+        run(product(F32), [x, y], x.shape, result, backend=emulated(blocks=blocks))[0][0]
+        for blocks in (1, 2, 7, 7)
+    ]
+    for other in sums[1:]:
+        np.testing.assert_array_equal(sums[0], other)
+    exact = (x.astype(np.float64) * y).sum(axis=tuple(a for a in (0, 1) if result[a] == 1))
+    scale = np.abs(x.astype(np.float64) * y).sum() / exact.size
+    assert np.abs(sums[0].ravel() - exact.ravel()).max() < 2e-7 * scale
+
+
+@pytest.mark.parametrize("type", [F32, F64])
+@pytest.mark.parametrize("columns", [64, 2052, 4096])
+def test_packs_are_used_where_all_rows_are_aligned_and_change_no_bit(type, columns):
+    rng = np.random.default_rng(0)
+    whole = rng.standard_normal((2, 6, columns + 4)).astype(type.dtype)
+    aligned = [BACKEND.driver.empty((6, columns), type.dtype, "emulated") for _ in range(2)]
+    for a, values in zip(aligned, whole, strict=True):
+        a[...] = values[:, :columns]
+    (packed, total), bound = run(product(type), aligned, (6, columns), None, (1, columns))
+    assert bound.dialect([0, 0]).vector == 16 // type.itemsize
+    assert bound.dialect([0, 8]).vector == 1
+    strided = [values[:, 1 : columns + 1] for values in whole]
+    for a, values in zip(strided, aligned, strict=True):
+        a[...] = values
+    (single, other), bound = run(product(type), strided, (6, columns), None, (1, columns))
+    addresses = [a.ctypes.data for a in strided]
+    assert bound.dialect(addresses).vector == 1
+    np.testing.assert_array_equal(packed, single)
+    np.testing.assert_array_equal(total, other)
+
+
+HOSTILE = [
+    "x = 1  # the next line is code \\",
+    "*/ #error */",
+    "??/",
+    'R"(',
+    "a\nb\r#error",
+    "é → ∂",
+    "//",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_user_text_cannot_leave_its_comment(text):
+    line = Line("kernel.py", 1, text)
+    x = np.arange(4, dtype=np.float32)
+    plain = emit(product(F32))
+    commented = emit(product(F32, line))
+    without = [row for row in commented.split("\n") if not row.strip().startswith("// 1:")]
+    assert "\n".join(without) == plain
+    assert len(without) == len(commented.split("\n")) - 1
+    assert commented.isascii()
+    (out,), _ = run(product(F32, line), [x, x], (4,), None)
+    np.testing.assert_array_equal(out, x * x)
+
+
+def emit(program):
+    x = np.ones(4, np.float32)
+    launch = plan((program,), [OutputRequest(0, 0)], [layout_of(x)] * 2, (4,), NO_CACHE_LIMIT)
+    return emit_kernel(lowered(launch.spec), Dialect())
+
+
+def test_names_of_the_user_are_not_in_the_text():
+    program = product(F32)
+    params = tuple(Param(name, p.var) for name, p in zip("ñ", program.params, strict=False))
+    named = Program("__syncthreads", (*params, program.params[1]), program.body)
+    assert emit(named) == emit(program)
+
+
+VALUES = [0.0, -0.0, 1.0, -1.5, 0.1, 1e-45, 3.4e38, math.inf, -math.inf, math.nan]
+
+
+@pytest.mark.parametrize(("type", "bits"), [(F32, "u4"), (F64, "u8")])
+def test_literals_have_their_bits(type, bits):
+    x, constants = Var(0, type), [Const(v, type) for v in VALUES]
+    program = Program("constants", (Param("x", x),), Block((), tuple(constants)))
+    requests = [OutputRequest(0, k) for k in range(len(constants))]
+    argument = np.ones(3, type.dtype)
+    launch = plan((program,), requests, [layout_of(argument)], (3,), NO_CACHE_LIMIT)
+    outputs = BACKEND.launch(BACKEND.bind(BACKEND.compile(launch.spec), launch), [argument])
+    for output, value in zip(outputs, VALUES, strict=True):
+        np.testing.assert_array_equal(
+            output.view(bits), np.full(3, value).astype(type.dtype).view(bits)
+        )
+
+
+def test_whole_numbers_wrap_and_divide_as_everywhere():
+    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    numbers = [low, -7, -1, 0, 2, 5, high]
+    pairs = np.asarray(list(itertools.product(numbers, numbers)))
+    x, y, out = Var(0, I64), Var(1, I64), [Var(2 + k, I64) for k in range(5)]
+    ops = ("add", "sub", "mul", "floordiv", "mod")
+    equations = tuple(Equation(o, op, (x, y)) for o, op in zip(out, ops, strict=True))
+    program = Program("whole", (Param("x", x), Param("y", y)), Block(equations, tuple(out)))
+    arguments = [np.ascontiguousarray(column) for column in pairs.T]
+    requests = [OutputRequest(0, k) for k in range(5)]
+    layouts = [layout_of(a) for a in arguments]
+    launch = plan((program,), requests, layouts, arguments[0].shape, NO_CACHE_LIMIT)
+    got = BACKEND.launch(BACKEND.bind(BACKEND.compile(launch.spec), launch), arguments)
+    mask = (1 << 64) - 1
+
+    def wrapped(value):
+        return ((value + (1 << 63)) & mask) - (1 << 63)
+
+    for k, (a, b) in enumerate(pairs.tolist()):
+        quotient, modulo = (a // b, a % b) if b else (0, 0)
+        want = [wrapped(v) for v in (a + b, a - b, a * b, quotient, modulo)]
+        assert [int(g[k]) for g in got] == want
+
+
+def test_truth_values_are_stored_as_bytes():
+    x, out = Var(0, F32), Var(1, BOOL)
+    equation = Equation(out, "gt", (x, Const(0.0, F32)))
+    program = Program("positive", (Param("x", x),), Block((equation,), (out,)))
+    argument = np.linspace(-1, 1, 64, dtype=np.float32)
+    (got,), _ = run(program, [argument], (64,), None)
+    assert got.dtype == np.bool_
+    np.testing.assert_array_equal(got, argument > 0)
