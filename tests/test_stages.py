@@ -158,7 +158,7 @@ def test_hostile_lines_stay_in_comments_of_one_line(
         assert without_comments(text) == without_comments(plain.source(X, X, stage=stage))
         if (stage, placement) != ("pullback", "forward"):  # a contraction only
             for number in (6, 7, 8, 9, 10, 11):
-                assert len(re.findall(rf"^\s*(?:[#;]|//) {number}: ", text, re.M)) >= 1, (stage, number)
+                assert re.search(rf"^\s*(?:[#;]|//) {number}: ", text, re.M), (stage, number)
         if stage == "cuda" or (stage in ("llvm", "asm") and backend == "cpu"):
             assert text.isascii()
     np.testing.assert_array_equal(hostile(X, X + 1), plain(X, X + 1))

@@ -52,6 +52,18 @@ def refuse_kernel_of_a_transform():
     mixad.broadcast(mixad.value_and_grad)
 
 
+def refuse_kernel_of_a_jacobian():
+    mixad.broadcast(mixad.jacfwd(lambda x: x * x))
+
+
+def refuse_kernel_of_a_checkpoint():
+    mixad.broadcast(mixad.checkpoint(squares))
+
+
+def refuse_kernel_of_a_function_with_a_rule():
+    mixad.broadcast(mixad.custom_vjp(squares))
+
+
 def refuse_argnums_text():
     mixad.grad(squares, argnums="x")(X)
 
@@ -615,3 +627,7 @@ def refuse_phase_of_an_eigenvector():
 
 def refuse_repeated_eigenvalues_of_eig():
     mixad.grad(lambda x: np.linalg.eigvals(x).real.sum())(np.eye(3))
+
+
+def refuse_kernel_of_a_ufunc():
+    mixad.broadcast(np.sin)
