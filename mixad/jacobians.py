@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from mixad import pytree
@@ -303,9 +304,9 @@ def _tangents(function: Recorded, at: int) -> Iterator[list[Any]]:
     cells = function.inputs.cells
     size = math.prod(cells[at].shape)
     passes = -(-size // MAX_PARTIALS)
-    units = list(_units(cells[at]))
+    units = _units(cells[at])  # made pass by pass: all together they are a square
     for turn in range(passes):
-        chunk = units[turn * size // passes : (turn + 1) * size // passes]
+        chunk = list(islice(units, (turn + 1) * size // passes - turn * size // passes))
         carried = function.carried(
             [[unit if i == at else None for i in range(len(cells))] for unit in chunk]
         )

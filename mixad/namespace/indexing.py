@@ -265,7 +265,7 @@ def is_selection(key: Any) -> bool:
     """Whether a key selects by an array, or by what a library takes for one."""
     if type(key) in _BASIC:
         return False
-    if isinstance(key, (bool, np.bool_, list)):
+    if isinstance(key, (bool, np.bool_, list, tuple)):
         return True
     return is_array(key) and (key.ndim > 0 or "bool" in str(key.dtype))
 

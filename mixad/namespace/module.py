@@ -113,7 +113,15 @@ class Special:
     def __getattr__(self, name: str) -> Any:
         if name not in self._functions:
             raise AttributeError(f"{self.__name__} has no attribute {name!r}", name=name, obj=self)
-        return self._functions[name].evaluate
+        evaluate = self._functions[name].evaluate
+
+        def function(*operands: Any) -> Any:
+            return constants(evaluate(*map(unwrapped, operands)))
+
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = evaluate.__doc__
+        self.__dict__[name] = function
+        return function
 
     def __dir__(self) -> list[str]:
         return sorted(self._functions)

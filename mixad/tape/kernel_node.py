@@ -155,11 +155,12 @@ class KernelNode:
     def force(self, cell: Cell) -> None:
         """Make the array of one of the cells, unless another thread has meanwhile.
 
-        It is kept: whoever reads it is a boundary of fusion, which the derivative reads again.
+        It is kept if other nodes read it: the derivative will read it again.
         """
         with locked(self.levels):
             if cell.pending is not None:
-                self.hold(cell)
+                if self.uses:
+                    self.hold(cell)
                 make(self)
 
     def prepared(self) -> tuple[list[Pending], Callable[[], None]]:

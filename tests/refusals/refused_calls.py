@@ -52,6 +52,18 @@ def refuse_kernel_of_a_transform():
     mixad.broadcast(mixad.value_and_grad)
 
 
+def refuse_kernel_of_a_jacobian():
+    mixad.broadcast(mixad.jacfwd(lambda x: x * x))
+
+
+def refuse_kernel_of_a_checkpoint():
+    mixad.broadcast(mixad.checkpoint(squares))
+
+
+def refuse_kernel_of_a_function_with_a_rule():
+    mixad.broadcast(mixad.custom_vjp(squares))
+
+
 def refuse_argnums_text():
     mixad.grad(squares, argnums="x")(X)
 

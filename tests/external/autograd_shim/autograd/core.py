@@ -69,7 +69,10 @@ class VSpace:
         return self._map(lambda x: _like(x, np.zeros(np.shape(x))), self.example)
 
     def ones(self) -> Any:
-        return self._map(lambda x: _like(x, np.ones(np.shape(x))), self.example)
+        one = {True: 1.0 + 1.0j, False: 1.0}
+        return self._map(
+            lambda x: _like(x, np.full(np.shape(x), one[_is_complex(x)])), self.example
+        )
 
     def randn(self) -> Any:
         return self._map(_random, self.example)
