@@ -196,7 +196,7 @@ def _of_eigh(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     return 0.5 * (found + adjoint(found))
 
 
-_EIGH = ValuesRule("eigh", lambda xp, x: tuple(xp.linalg.eigh(x)), (_of_eigh,))
+_EIGH = ValuesRule("eigh", lambda xp, x: tuple(xp.linalg.eigh(x)), (_of_eigh,), has_phases=True)
 
 
 # -- eigenvalues -----------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def _of_eig(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     return found if is_complex(x) else real(found)
 
 
-_EIG = ValuesRule("eig", lambda xp, x: tuple(xp.linalg.eig(x)), (_of_eig,))
+_EIG = ValuesRule("eig", lambda xp, x: tuple(xp.linalg.eig(x)), (_of_eig,), has_phases=True)
 
 
 # -- singular values -------------------------------------------------------------------------------
@@ -369,7 +369,12 @@ def _outside(vectors: Any, g: Any, s: Any) -> Any:
     return elementwise("div", rest, expand_dims(s, axis=-2))
 
 
-_SVD = ValuesRule("svd", lambda xp, x: tuple(xp.linalg.svd(x, full_matrices=False)), (_of_svd,))
+_SVD = ValuesRule(
+    "svd",
+    lambda xp, x: tuple(xp.linalg.svd(x, full_matrices=False)),
+    (_of_svd,),
+    has_phases=True,
+)
 
 
 def _sum(parts: Sequence[Any]) -> Any:
