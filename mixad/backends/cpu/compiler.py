@@ -40,8 +40,9 @@ DEFAULT_LEVEL = 2
 KERNEL_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 """``void kernel(ptr arguments, i64 begin, i64 end)``; calls release the GIL."""
 
-# Engines whose modules are gone. The garbage collector finds them at any moment, also in a thread
-# that is amid other use of LLVM, so they are freed by whoever has the lock.
+# Engines whose modules are gone. The garbage collector finds them at any moment, also while another
+# thread is inside LLVM, so they are freed by whoever has the lock. The thread that has it may free
+# them amid other use: it is then between two calls of LLVM, since Python runs, never inside one.
 _discarded: deque[Any] = deque()
 
 
