@@ -365,7 +365,8 @@ def _machine(host: Host, level: int) -> Any:
     """Return a fresh target machine.
 
     The default code model of llvmlite's JIT is the large one, so it does not matter how far from
-    constants and libraries the code is loaded; it costs nothing measurable.
+    constants and libraries the code is loaded; it costs nothing measurable. On Windows llvmlite
+    adds "-elf" to the triple then: LLVM's JIT loads no other object files there.
     """
     return _target(host.triple).create_target_machine(
         cpu=host.cpu, features=host.features, opt=level, jit=True
