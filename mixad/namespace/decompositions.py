@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from array_api_compat import device
+
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
@@ -170,7 +172,7 @@ def _of_eigh(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     parts = []
     if gw is not None:
         _check_even("eigh", gw, repeated)
-        parts.append(matmul(v * expand_dims(gw, axis=-2), vt))
+        parts.append(matmul(elementwise("mul", v, expand_dims(gw, axis=-2)), vt))
     if gv is not None:
         _check_unread("eigh", (gv,), repeated)
         _check_phases("eigh", ((v, gv),))
@@ -301,15 +303,16 @@ def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     parts = []
     if gs_ is not None:
         _check_even("svd", gs_, repeated)
-        parts.append(matmul(u * expand_dims(where(tiny, 0.0, gs_), axis=-2), vh))
+        scaled = elementwise("mul", u, expand_dims(where(tiny, 0.0, gs_), axis=-2))
+        parts.append(matmul(scaled, vh))
     if gu is not None:
         inside = _turned(u, gu, s, repeated) * expand_dims(s, axis=-2)
         parts.append(matmul(matmul(u, inside) + _outside(u, gu, s), vh))
     if gv is not None:
-        inside = expand_dims(s, axis=-1) * _turned(v, gv, s, repeated)
+        inside = elementwise("mul", expand_dims(s, axis=-1), _turned(v, gv, s, repeated))
         parts.append(matmul(u, matmul(inside, vh) + adjoint(_outside(v, gv, s))))
     if vectors and is_complex(u):
-        parts.append(matmul(u * _of_phases(u, gu, v, gv, s), vh))
+        parts.append(matmul(elementwise("mul", u, _of_phases(u, gu, v, gv, s)), vh))
     return sum(parts[1:], parts[0])
 
 
@@ -355,7 +358,7 @@ def _largest(w: Array) -> Array:
     """Return the largest magnitude for each matrix."""
     xp = library_of(w).xp
     if not w.shape[-1]:
-        return xp.zeros(w.shape[:-1], dtype=w.dtype)
+        return xp.zeros(w.shape[:-1], dtype=w.dtype, device=device(w))
     return xp.max(xp.abs(w), axis=-1)
 
 

@@ -146,7 +146,8 @@ def _added(xp: Any, g: Any, shape: tuple[int, ...], positions: Any) -> Any:
     weights, at = (np.asarray(library.numpy_view(each)) for each in (flat, at))
     sums = np.zeros(size, dtype=complex if weights.dtype.kind == "c" else float)
     np.add.at(sums, at, weights.astype(sums.dtype, copy=False))
-    return library.wrapped(sums.astype(weights.dtype, copy=False).reshape(shape), type)
+    found = library.wrapped(sums.astype(weights.dtype, copy=False).reshape(shape), type)
+    return found if device(found) == device(g) else xp.asarray(found, device=device(g))
 
 
 _SCATTER_ADD = Rule(
