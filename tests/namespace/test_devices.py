@@ -1,4 +1,4 @@
-"""What functions make on the way is on the device of the arguments: array-api-strict has several."""
+"""What is made on the way is on the device of the arguments: array-api-strict has several."""
 
 from __future__ import annotations
 
