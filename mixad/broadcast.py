@@ -280,7 +280,8 @@ class BroadcastFunction:
             chunks, values and partials.  ``"pullback"``: what contracts partials with cotangents,
             one program per pass.  ``"llvm"``: what the backend is given to compile, LLVM IR on the
             CPU; the backend ``"reference"`` shows its array calls.  ``"asm"``: what came of it, if
-            the backend compiles.
+            the backend compiles.  ``"cuda"``: the CUDA C++ that a device would be given, whether
+            or not there is one.
         wrt : sequence of str or str, optional
             Names of the parameters to differentiate with respect to; by default all that are
             arrays of floats, or, if there are no arrays, all that are floats.

@@ -318,7 +318,7 @@ def _units(cell: Cell) -> Iterator[Any]:
     xp, dtype = cell.library.xp, cell.library.dtype_of(cell.type)
     size = math.prod(cell.shape)
     for k in range(size):
-        row = xp.eye(1, size, k=k, dtype=dtype, device=cell.device)
+        row = xp.reshape(xp.astype(xp.arange(size, device=cell.device) == k, dtype), (1, size))
         yield xp.reshape(row, cell.shape)
 
 

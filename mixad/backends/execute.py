@@ -285,10 +285,9 @@ def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...])
 
     The kernels that were asked for least recently are forgotten.
 
-    Names count, though they are no part of a program's token: errors tell them.
+    Names and lines count, though they are no part of a program's token: errors tell them.
     """
-    names = (passes[0].name, *(p.name for p in passes[0].params))
-    key = (names, tuple(p.token for p in passes), requests)
+    key = (tuple([(p.token, p.origin) for p in passes]), requests)
     with _lock:
         kernel = _KERNELS.get(key)
         if kernel is None:

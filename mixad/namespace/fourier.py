@@ -11,6 +11,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from numpy.exceptions import AxisError
+
 from mixad.backends.arrays import is_complex_dtype
 from mixad.namespace.complex_numbers import conj, real
 from mixad.namespace.indexing import part_along
@@ -130,14 +132,14 @@ def ihfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backwar
 
 def rfftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
     """Return `rfft` along the last of several axes and `fft` along the others."""
-    places, lengths = _extent(x, s, axes)
+    places, lengths = _extent(x, s, axes, least=1)
     half = rfft(x, n=lengths[-1], axis=places[-1], norm=norm)
     return fftn(half, s=lengths[:-1], axes=places[:-1], norm=norm) if places[1:] else half
 
 
 def irfftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
     """Return `ifft` along all but the last of several axes and `irfft` along that."""
-    places, lengths = _extent(x, s, axes)
+    places, lengths = _extent(x, s, axes, least=1)
     last = None if s is None else lengths[-1]
     half = ifftn(x, s=lengths[:-1], axes=places[:-1], norm=norm) if places[1:] else x
     return irfft(half, n=last, axis=places[-1], norm=norm)
@@ -160,7 +162,9 @@ def _occurrences(half: Any, length: int, axis: int) -> Any:
     xp = library_beside(half).xp
     counts = [1.0 if k in (0, length / 2) else 2.0 for k in range(length // 2 + 1)]
     shape = tuple(-1 if i == axis else 1 for i in range(half.ndim))
-    return xp.reshape(xp.asarray(counts, dtype=half.dtype, device=half.device), shape)
+    return xp.reshape(
+        xp.asarray(counts, dtype=half.dtype, device=getattr(half, "device", None)), shape
+    )
 
 
 _RFFT = Rule(
@@ -191,11 +195,23 @@ def _checked(norm: Norm) -> str:
     return norm
 
 
-def _extent(x: Any, s: Lengths, axes: Axes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return along which axes a transform goes, and its lengths; -1 leaves one as it is."""
+def _extent(
+    x: Any, s: Lengths, axes: Axes, least: int = 0
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return along which axes a transform goes, and its lengths; -1 leaves one as it is.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError
+        If there is no such axis, or fewer than the least number of them.
+    ValueError
+        If there are not as many lengths as axes.
+    """
     if axes is None:
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
     places = normalized_axes(tuple(axes), x.ndim)
+    if len(places) < least:
+        raise AxisError(-1, x.ndim)
     if s is None:
         return places, tuple(x.shape[a] for a in places)
     if len(s) != len(places):

@@ -74,14 +74,14 @@ def dot(a: Any, b: Any) -> Any:
     return matmul(a, b) if b.ndim <= 2 else tensordot(a, b, axes=((-1,), (-2,)))
 
 
-def tensordot(a: Any, b: Any, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
+def tensordot(a: Any, b: Any, *, axes: int | Sequence[int | Sequence[int]] = 2) -> Any:
     """Return the sum of products over axes of one array and as many of another.
 
     Parameters
     ----------
     a, b : array or Tracer
         The factors.
-    axes : int or (sequence of int, sequence of int)
+    axes : int or a pair of (int or sequence of int)
         Those of each, or how many at the end of ``a`` and at the beginning of ``b``.
 
     Returns
@@ -96,7 +96,8 @@ def tensordot(a: Any, b: Any, *, axes: int | tuple[Sequence[int], Sequence[int]]
     """
     if isinstance(axes, int):
         axes = range(a.ndim - axes, a.ndim), range(axes)
-    left, right = normalized_axes(tuple(axes[0]), a.ndim), normalized_axes(tuple(axes[1]), b.ndim)
+    first, second = ((each,) if isinstance(each, int) else tuple(each) for each in axes)
+    left, right = normalized_axes(first, a.ndim), normalized_axes(second, b.ndim)
     if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
         raise ValueError(
             f"tensordot(axes={axes}) of shapes {tuple(a.shape)} and {tuple(b.shape)}: the axes "

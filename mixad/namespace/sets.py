@@ -47,7 +47,7 @@ def unique_counts(x: Any) -> UniqueCounts:
     """Return each value once, with how often it occurs."""
     xp = library_of(plain(x)).xp
     values, inverse = unique_inverse(x)
-    ones = xp.ones(inverse.shape, dtype=x.dtype, device=device(x))
+    ones = xp.ones(inverse.shape, dtype=xp.float64, device=device(x))
     counts = scatter_add(ones, tuple(values.shape), inverse)
     return UniqueCounts(values, xp.astype(counts, inverse.dtype))
 

@@ -106,8 +106,7 @@ def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     if gsign is None or not is_complex(sign):
         return _scaled(glog, adjoint(inv(x)))
     turned = imag(elementwise("mul", gsign, conj(sign))) * 1j
-    factor = turned if glog is None else elementwise("add", turned, glog)
-    return _scaled(factor, adjoint(inv(x)))
+    return _scaled(turned if glog is None else elementwise("add", turned, glog), adjoint(inv(x)))
 
 
 _SLOGDET = ValuesRule(

@@ -19,7 +19,18 @@ from mixad.backends.arrays import Library
 from mixad.namespace.complex_numbers import conj, imag, real
 from mixad.namespace.creation import asarray, full, full_like, linspace, tril, triu
 from mixad.namespace.data_types import astype
-from mixad.namespace.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
+from mixad.namespace.decompositions import (
+    cholesky,
+    complex_eig,
+    complex_eigvals,
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    qr,
+    svd,
+    svdvals,
+)
 from mixad.namespace.elementwise import (
     angle,
     clip,
@@ -234,9 +245,11 @@ _ARRAY_API = {
     "unique_values": function_of(unique_values),
     **{f"fft.{f.__name__}": function_of(f) for f in (*_TRANSFORMS, *_SHIFTS)},
     **_LINALG,
+    "linalg.eig": function_of(complex_eig),
+    "linalg.eigvals": function_of(complex_eigvals),
 }
 
-_IN_PLACE = frozenset(("sort",))
+_IN_PLACE = frozenset(("partition", "sort"))
 
 STANDARD = Spelling(
     "xp",
@@ -333,7 +346,7 @@ NUMPY = Spelling(
     frozenset(
         "shape ndim size zeros_like ones_like empty_like isclose allclose array_equal "
         "array_equiv any all argmax argmin argsort count_nonzero nonzero flatnonzero argwhere "
-        "searchsorted iscomplexobj isrealobj logical_and logical_or logical_xor "
+        "searchsorted iscomplex iscomplexobj isreal isrealobj logical_and logical_or logical_xor "
         "logical_not linalg.matrix_rank".split()
     ),
     no_methods=_IN_PLACE,

@@ -114,11 +114,19 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     array or Tracer
         The variances.
     """
+    if is_complex(x):
+        _check_variance(x)
     if element_type_of(x.dtype).is_narrow:
         return _in_float32(var, x, axis, correction=correction, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     distances = elementwise("sub", x, mean(x, axis, keepdims=True))
     return total(_abs2(distances), axis, keepdims=keepdims) / max(count - correction, 0)
+
+
+def _check_variance(x: Any) -> None:
+    """Raise what the library raises: the standard has no variance of complex numbers."""
+    xp = library_beside(x).xp
+    xp.var(xp.ones(1, dtype=x.dtype))
 
 
 def _abs2(x: Any) -> Any:

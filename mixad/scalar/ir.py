@@ -238,10 +238,14 @@ class Program:
 
     @cached_property
     def origin(self) -> str:
-        """Function, params and first line: equal programs of other origins have other messages."""
-        lines = (s.line for s in walk_statements(self.body) if s.line is not None)
-        first = next((f"{line.filename}:{line.number}" for line in lines), "")
-        return f"{self.name}({', '.join(p.name for p in self.params)}) {first}"
+        """A digest of all names and source lines: what messages about a program tell.
+
+        Equal programs of different origins are one for whatever computes, and several for whatever
+        may raise or warn.
+        """
+        names = repr((self.name, [p.name for p in self.params]))
+        places = (_place(s.line) for s in walk_statements(self.body))
+        return hashlib.sha256("\n".join([names, *places]).encode()).hexdigest()
 
     @cached_property
     def token(self) -> str:
@@ -259,6 +263,12 @@ class Program:
             f"{p.var} {p.name}: {p.array or p.var.type} {p.kind}" for p in self.params
         )
         return "\n".join([f"program {self.name}({params})", *_shown(self.body, "return")])
+
+
+def _place(line: Line | None) -> str:
+    if line is None:
+        return ""
+    return f"{line.number}:{line.column}-{line.end_column} {line.filename} {line.text}"
 
 
 def nested_blocks(statement: Statement) -> tuple[Block, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
-from mixad.backends.arrays import Library, as_array, is_scalar, scalar_type_of
+from mixad.backends.arrays import Library, as_array, is_scalar, library_of, scalar_type_of
 from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions
@@ -43,7 +43,7 @@ class KernelCall:
     @staticmethod
     def storing(*passes: Program) -> KernelCall:
         """Return the call that stores every output of some programs."""
-        return _storing(passes, passes[0].origin if passes else "")
+        return _storing(passes, tuple([p.origin for p in passes]))
 
     @cached_property
     def name(self) -> str:
@@ -140,9 +140,9 @@ class KernelCall:
             self._checked.add(key)
 
 
-# Of equal programs, each has errors and warnings of its own: the origin is in the key.
+# Of equal programs, each has errors and warnings of its own: their origins are in the key.
 @lru_cache(maxsize=4096)
-def _storing(passes: tuple[Program, ...], origin: str) -> KernelCall:
+def _storing(passes: tuple[Program, ...], origins: tuple[str, ...]) -> KernelCall:
     outputs = (OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs)))
     return KernelCall(passes, tuple(outputs))
 
@@ -160,4 +160,6 @@ def kernel_values(program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]
 def _number(value: Any) -> Any:
     if is_scalar(value):
         return value
+    if library_of(value).is_lazy:
+        return value  # a number where it is computed
     return float(value) if scalar_type_of(value.dtype).is_float else int(value)

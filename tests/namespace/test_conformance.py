@@ -19,6 +19,7 @@ import pytest
 from numpy.exceptions import AxisError
 
 import mixad
+from mixad.errors import KernelTypeError
 from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, SECTIONS
 from mixad.namespace.spellings import STANDARD
 from mixad.tape.constant import is_constant
@@ -26,7 +27,8 @@ from mixad.tape.tracer import Tracer, plain
 
 LIBRARIES = ["array_api_compat.numpy", "array_api_strict"]
 FLOATS = ["float32", "float64"]
-DTYPES = [*FLOATS, "bool", "int8", "int64", "uint8", "complex64", "complex128"]
+COMPLEX = ["complex64", "complex128"]
+DTYPES = [*FLOATS, "bool", "int8", "int64", "uint8", *COMPLEX]
 SHAPES = [(), (3,), (2, 3), (3, 3), (0, 2)]
 
 # How functions are called that take more than one array, or two of one type: `a` and `b` are
@@ -289,17 +291,26 @@ def test_plain_arrays_and_constants_give_what_the_library_gives(name: str, base:
     assert succeeded
 
 
-TAKE_TRACED = sorted((set(STANDARD.functions) | set(STANDARD.constant)) - {"imag"})
+DIFFERENT = {"imag"}
 """The imaginary part of real numbers is zero here, array-api-strict refuses it."""
+
+TAKE_TRACED = sorted((set(STANDARD.functions) | set(STANDARD.constant)) - DIFFERENT)
+
+
+WITHOUT_COMPLEX = set("asarray astype clip max maximum min minimum".split())
+"""What would lose imaginary parts, or take an order for one, is refused where a library does it."""
 
 
 @pytest.mark.parametrize("name", TAKE_TRACED)
 def test_traced_arrays_give_what_the_library_gives(name: str, base: Any) -> None:
     """Within rounding; what the library refuses is refused, by an error of the same base class."""
     xp = mixad.namespace_of(base)
-    for dtype in FLOATS:
+    for dtype in (*FLOATS, *COMPLEX):
         tolerance = 64 * float(np.finfo(dtype).eps)
+        refuses = dtype in COMPLEX and name in WITHOUT_COMPLEX
         for shape in SHAPES:
+            if name.startswith("fft.") and not shape:  # there are no axes to transform along
+                continue
             a, b = _made(base, dtype, shape)
             for call in _calls(name):
                 want = _outcome(call, base, a, b)
@@ -307,7 +318,8 @@ def test_traced_arrays_give_what_the_library_gives(name: str, base: Any) -> None
                 def run(x: Any, y: Any) -> Any:
                     for beside in (y, b):  # noqa: B023
                         found = _outcome(call, xp, x, beside)  # noqa: B023
-                        _compare_outcomes(found, want, tolerance)  # noqa: B023
+                        if not (refuses and isinstance(found, KernelTypeError)):  # noqa: B023
+                            _compare_outcomes(found, want, tolerance)  # noqa: B023
                     return xp.sum(x) + xp.sum(y)
 
                 try:
@@ -319,7 +331,7 @@ def test_traced_arrays_give_what_the_library_gives(name: str, base: Any) -> None
 
 def _compare_outcomes(found: Any, want: Any, tolerance: float) -> None:
     if isinstance(want, Exception):
-        assert isinstance(found, _builtin_kind(want)), (found, want)
+        assert isinstance(found, (AxisError, _builtin_kind(want))), (found, want)
     elif not isinstance(found, AxisError):  # NumPy has axes 0 and -1 where there are none
         assert not isinstance(found, Exception), found
         _compare(found, want, tolerance)

@@ -28,6 +28,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "atleast_3d": (lambda x, v: [*np.atleast_3d(v * v, x), np.atleast_3d(v[0])], X, V),
     "broadcast_arrays": (lambda x, v: [a * a for a in np.broadcast_arrays(x[:, :1], v)], X, V),
     "column_stack": (lambda x, v: np.column_stack([v[:3], x * x, [1.0, 2.0, 3.0]]), X, V),
+    "cross": (lambda x, y: [np.cross(x, y[:, 1:]) ** 2,
+                            np.cross(x, y[:, :3], axisa=0, axisb=1, axisc=0)], X[:, :3], X + 1),
     "deg2rad": (lambda x: np.deg2rad(x) * np.sin(x), X),
     "degrees": (lambda x: np.degrees(x) * x, X),
     "diag": (lambda s, v: [np.diag(s, 1) ** 2, np.diag(v * v), np.diag(v, -2)], S, V),
@@ -36,6 +38,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     "dstack": (lambda x, v: [np.dstack([x, x * x]), np.dstack([v, v])], X, V),
     "einsum": (lambda x, y: [np.einsum("ij,ij->i", x, y), np.einsum("ij,kj", x, y),
                              np.einsum(x, [0, 1], y, [2, 1], [2, 0])], X, Y),
+    "fft.fft2": (lambda x: np.real(np.fft.fft2(x)) ** 2, X),
+    "fft.ifft2": (lambda x: np.imag(np.fft.ifft2(x, (4, 4))) ** 2, X),
+    "fft.irfft2": (lambda x: np.fft.irfft2(x * x), X),
+    "fft.rfft2": (lambda x: np.imag(np.fft.rfft2(x, axes=(1, 0), norm="ortho")) ** 2, X),
     "fix": (lambda x: np.fix(3 * x) * x, X),
     "fliplr": (lambda x: np.fliplr(x) * x, X),
     "flipud": (lambda x: np.flipud(x) * x, X),
@@ -51,6 +57,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "linalg.eigh": (lambda s: np.linalg.eigh(0.5 * (s + s.T), "U")[0], SYMMETRIC),
     "linalg.eigvalsh": (lambda s: np.linalg.eigvalsh(0.5 * (s + s.T), UPLO="L"), SYMMETRIC),
     "linalg.svd": (lambda x: np.linalg.svd(x, compute_uv=False), X),
+    "linspace": (lambda v: [np.linspace(v[0], v[1], 4) ** 2, np.linspace(v, 2 * v, 3, axis=1) ** 2,
+                            np.linspace(0.0, v[2] ** 2, 3, endpoint=False)], V),
     "logaddexp2": (lambda x, y: np.logaddexp2(x, y) * np.logaddexp2(1.0, x), X, Y),
     "nan_to_num": (lambda x: np.nan_to_num(x / np.where(X > 1, np.inf, 1)) * x, X),
     "outer": (lambda x, v: [np.outer(x, v), np.outer(v, v), np.outer(v[0], v)], X, V),
@@ -60,6 +68,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "rad2deg": (lambda x: np.rad2deg(x) * x, X),
     "radians": (lambda x: np.radians(x) * x, X),
     "ravel": (lambda x: np.ravel(x) ** 2, X),
+    "real_if_close": (lambda x: np.real_if_close(x * (1 + 0j)) ** 2, X),
     "rollaxis": (lambda t: [np.rollaxis(t, 2) ** 2, np.rollaxis(t, 0, 3), np.rollaxis(t, -2, -1)],
                  T),
     "rot90": (lambda t: [np.rot90(t) ** 2, np.rot90(t, -1, (1, 2))], T),
@@ -122,6 +131,10 @@ def test_sums_of_products(subscripts: str) -> None:
 def test_labels_that_do_not_fit_are_refused(operands: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         mixad.grad(lambda x: np.einsum(operands[0], x, *operands[2:]).sum())(operands[1])
+
+
+def test_tuples_select_as_lists_do() -> None:
+    check(lambda x: x[(0, 2, 0), (1, 1, 3)] ** 2, X)
 
 
 def test_functions_of_numpy_take_traced_values_of_every_library() -> None:

@@ -17,7 +17,7 @@ from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt,
 from mixad.scalar.parse.values import Bound, Scalar, Value, is_called, kind_of
 from mixad.scalar.types import BOOL
 
-__all__ = ["Path", "is_guarded", "one_kind", "run_block", "select", "unless"]
+__all__ = ["Path", "is_guarded", "levels_left", "one_kind", "run_block", "select", "unless"]
 
 
 _DEEPEST = 120
@@ -32,7 +32,7 @@ class Path:
     """
 
     def __init__(self, frame: Frame, node: Located, work: Callable[[], object]) -> None:
-        if frame.walk.depth >= _DEEPEST:
+        if levels_left(frame) <= 0:
             raise _too_deep(frame, node)
         self.frame = frame
         self.draft = Draft()
@@ -54,6 +54,11 @@ class Path:
             return
         with self.frame.builder.writing(self.draft):
             self.atoms += atoms_of(self.frame, value, shape, node)
+
+
+def levels_left(frame: Frame) -> int:
+    """Return how many conditions can be nested in one another from here."""
+    return _DEEPEST - frame.walk.depth
 
 
 def _too_deep(frame: Frame, node: Located) -> KernelError:

@@ -101,6 +101,7 @@ class Walk:
     formulas: dict[Var, Formula] = field(default_factory=dict)
     active: list[tuple[FunctionInfo, int]] = field(default_factory=list)
     depth: int = 0
+    copies: int = 1  # of what is compiled now, by loops that are written out
 
     def capture(self, name: str, address: Address, argument: Argument) -> Scalar:
         """Return a value from outside as a parameter of the program."""

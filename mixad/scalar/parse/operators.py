@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import TypeGuard
 
-from mixad.scalar.interpret import apply as evaluate
+from mixad.scalar import interpret
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
@@ -71,11 +72,16 @@ def _tuples(frame: Frame, node: ast.expr | ast.stmt, op: ast.operator, a: Value,
         return Tuple(a.items + b.items)
     if isinstance(op, ast.Mult):
         times, items = (a, b) if isinstance(b, Tuple) else (b, a)
-        if isinstance(times, Scalar) and isinstance(times.atom, Const) and isinstance(items, Tuple):
+        if isinstance(times, Scalar) and isinstance(items, Tuple) and _counts(times.atom):
             return Tuple(items.items * int(times.atom.value))
     raise frame.type_error(
         node, f"a {kind_of(a)} and a {kind_of(b)} have no such operator", "unpack the tuple"
     )
+
+
+def _counts(atom: Atom) -> TypeGuard[Const]:
+    """Whether a number is one of times, known now."""
+    return isinstance(atom, Const) and not atom.type.is_float
 
 
 def join(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Typed:
@@ -116,7 +122,7 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
         return python_integer(frame, node, name, scalars)
     atoms = converted(frame, node, scalars, typed)
     if op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
-        return _known(frame, name, atoms, typed)
+        return _folded(frame, name, atoms, typed)
     return Scalar(frame.builder.op(name, *atoms), typed.weak)
 
 
@@ -135,11 +141,13 @@ def python_integer(
     return Scalar(result, True)
 
 
-def _known(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
+def _folded(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
     """Compute a function of constants (``math.log(2.0)``) now, as Python would."""
     numbers = tuple(a.type.arithmetic.dtype.type(a.value) for a in atoms if isinstance(a, Const))
     type_ = BOOL if BY_NAME[name].result == "bool" else typed.type
-    return Scalar(frame.builder.const(evaluate(name, numbers, type_).item(), type_), typed.weak)
+    return Scalar(
+        frame.builder.const(interpret.apply(name, numbers, type_).item(), type_), typed.weak
+    )
 
 
 def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:
@@ -222,10 +230,16 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
         return whole(frame, node, known)
     x = frame.scalar(node.operand)
     if isinstance(node.op, ast.Invert):
-        return apply(frame, node, "not", (x,))
+        return apply(frame, node, "not", (_python_integer_of(frame, x),))
     if isinstance(node.op, ast.USub):
         return apply(frame, node, "neg", (x,))
     return positive(frame, node, x)
+
+
+def _python_integer_of(frame: Frame, x: Scalar) -> Scalar:
+    """Return a Python bool as the integer that it is: ``~True`` is -2, ``~`` of arrays is not."""
+    is_python_bool = x.weak and x.atom.type.is_bool
+    return frame.convert(x, Typed(I64, True)) if is_python_bool else x
 
 
 def whole(frame: Frame, node: Located, value: int) -> Scalar:

@@ -6,18 +6,24 @@ import ast
 from collections.abc import Sequence
 from functools import lru_cache, partial
 
+from mixad.errors import KernelError
 from mixad.scalar.ir import Atom, Const
-from mixad.scalar.parse.branch import run_block, unless
+from mixad.scalar.parse.analysis import breaks, contains_return
+from mixad.scalar.parse.branch import levels_left, run_block, unless
 from mixad.scalar.parse.frame import Frame, is_false, is_true
 from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
-from mixad.scalar.parse.names import walk_scope
+from mixad.scalar.parse.names import dotted, names_assigned_in, walk_scope
 from mixad.scalar.parse.statements import assign_target
 from mixad.scalar.parse.values import Bound, Captured, Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.types import I64, integer_bounds
 
 __all__ = ["run_for"]
 
-_MOST_TURNS = 256
+_MOST_COPIES = 256
+"""Turns, of all loops around, that are written out where they index a tuple."""
+_FEW_COPIES = 16
+"""The same where they index arrays: without a loop constants fold, with more of them only compiling
+takes longer."""
 
 
 def run_for(frame: Frame, s: ast.For) -> None:
@@ -32,7 +38,7 @@ def run_for(frame: Frame, s: ast.For) -> None:
                 _instead(items),
             )
         _unroll(frame, s, items.items)
-    elif _indexes_tuples(s) and (numbers := _constant_range(bounds)) is not None:
+    elif (numbers := _written_out(frame, s, bounds)) is not None:
         _unroll(frame, s, [frame.constant(n) for n in numbers])
     else:
         _run_range(frame, s, bounds)
@@ -55,12 +61,12 @@ def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
         return None
     if node.keywords or not 1 <= len(node.args) <= 3:
         raise frame.error(node, "range takes one to three arguments", "range(start, stop, step)")
-    bounds = [_whole(frame, a) for a in node.args]
+    bounds = [_bound(frame, a) for a in node.args]
     zero, one = (frame.builder.const(n, I64) for n in (0, 1))
     return [zero, *bounds, one] if len(bounds) == 1 else [*bounds, one][:3]
 
 
-def _whole(frame: Frame, node: ast.expr) -> Atom:
+def _bound(frame: Frame, node: ast.expr) -> Atom:
     scalar = frame.scalar(node)
     if scalar.atom.type.is_float:
         raise frame.type_error(
@@ -69,23 +75,52 @@ def _whole(frame: Frame, node: ast.expr) -> Atom:
     return frame.builder.convert(scalar.atom, I64)
 
 
+def _written_out(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> range | None:
+    """Return the numbers of a range if its turns are written out.
+
+    They are where the loop's variable indexes something: an item of a tuple is known when its index
+    is.  Each turn that may leave the loop has the next ones inside a condition.
+    """
+    numbers, indexed = _constant_range(bounds), _indexed(s)
+    if numbers is None or not indexed:
+        return None
+    most = _MOST_COPIES if any(_may_be_tuple(frame, s, n) for n in indexed) else _FEW_COPIES
+    most //= frame.walk.copies
+    if breaks(s.body) or contains_return(s.body):
+        most = min(most, levels_left(frame) // 2)
+    return None if numbers[most:] else numbers  # its length may not be one for Python's len
+
+
 def _constant_range(bounds: Sequence[Atom]) -> range | None:
     numbers = [int(b.value) for b in bounds if isinstance(b, Const)]
-    if len(numbers) < 3 or numbers[2] == 0:
-        return None
-    found = range(*numbers)
-    return found if len(found) <= _MOST_TURNS else None
+    return range(*numbers) if len(numbers) == 3 and numbers[2] != 0 else None
 
 
 @lru_cache(maxsize=4096)
-def _indexes_tuples(s: ast.For) -> bool:
-    """Whether the body indexes something with the loop's variable: then turns are written out."""
+def _indexed(s: ast.For) -> tuple[ast.expr, ...]:
+    """Return what the body indexes with the loop's variable."""
     names = {n.id for n in ast.walk(s.target) if isinstance(n, ast.Name)}
-    return any(
-        isinstance(part, ast.Subscript)
-        and any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(part.slice))
+    return tuple(
+        part.value
         for part in walk_scope(list(s.body))
+        if isinstance(part, ast.Subscript)
+        and any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(part.slice))
     )
+
+
+def _may_be_tuple(frame: Frame, s: ast.For, node: ast.expr) -> bool:
+    """Whether what is indexed may be a tuple, as far as is known before the loop."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    path = dotted(node)
+    if not isinstance(node, ast.Name | ast.Attribute) or path is None:
+        return True
+    if path[0] in names_assigned_in(s):
+        return True
+    try:
+        return isinstance(frame.lookup(node), Tuple)
+    except KernelError:  # where the loop reads it, it is refused; it may not get there
+        return True
 
 
 def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
@@ -147,12 +182,14 @@ def _stays(frame: Frame, stop: Atom, step: int) -> bool:
 def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:
     """Compile the body once for each item."""
     live = frame.info.liveness.loops[id(s)]
-    outer = frame.loop_head, frame.loop_after
+    outer, copies = (frame.loop_head, frame.loop_after), frame.walk.copies
     frame.loop_head, frame.loop_after = live.head, live.after
+    frame.walk.copies *= len(items)
     try:
         _turns(frame, s, items, live.head | live.after)
     finally:
         frame.loop_head, frame.loop_after = outer
+        frame.walk.copies = copies
     left = frame.exited()
     always_left = frame.state.ended or is_true(left)
     broken = not is_false(frame.exit("break"))

@@ -9,6 +9,7 @@ import parse_traits as traits
 import pytest
 from parse_compiled import from_source, run
 
+import mixad
 from mixad.scalar.types import F32, F64, I64, U64
 
 
@@ -158,3 +159,39 @@ def test_single_precision_is_kept():
     assert result == np.float32(0.5) * np.float32(0.1) + np.float32(1 / 3)
     assert result.dtype == F32.dtype
     assert run(lambda x, y: x * y, 0.5, 0.1, types=(F32, F64)).dtype == F64.dtype
+
+
+FLAG, OFF, COUNT = True, False, 3
+INVERTED = [
+    lambda x: x * ~FLAG,
+    lambda x: x * ~OFF,
+    lambda x: x * ~True,
+    lambda x: x * ~(COUNT < 4),
+    lambda x: x * ~(COUNT in (1, 3)),
+    lambda x: x * ~(not FLAG),
+    lambda x: x * ~bool(COUNT),
+    lambda x: x * ~(FLAG and OFF),
+    lambda x: x * ~(FLAG if COUNT < 4 else OFF),
+    lambda x: x * (~FLAG & 3) + (~(~FLAG) << 1),
+]
+
+
+@pytest.mark.parametrize("function", INVERTED, ids=range(len(INVERTED)))
+@pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")
+def test_python_bools_are_inverted_as_the_integers_that_they_are(function):
+    assert run(function, 1.5) == function(1.5)
+    expected = function(np.asarray([1.5, 2.0]))
+    np.testing.assert_array_equal(mixad.broadcast(function)(np.asarray([1.5, 2.0])), expected)
+
+
+def test_comparisons_of_arrays_are_inverted_as_booleans():
+    x = np.asarray([1.0, 2.0])
+    for function in (lambda x: x * ~(x < 1.5), lambda x: x * (~(x < 1.5) & ~FLAG)):
+        np.testing.assert_array_equal(mixad.broadcast(function)(x), function(x))
+
+
+@pytest.mark.parametrize("times", ["2", "0", "-1", "True", "(1 + 1)"])
+def test_tuples_are_repeated_a_whole_number_of_times(times):
+    for text in (f"(x, x + 1) * {times}", f"{times} * (x, x + 1)"):
+        f = from_source(f"def f(x):\n    return sum({text})\n")
+        assert run(f, 3.0) == f(3.0)

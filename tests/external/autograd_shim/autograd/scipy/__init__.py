@@ -1,0 +1,1 @@
+"""SciPy, whose special functions ask traced arrays what they are."""
