@@ -289,24 +289,24 @@ def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...])
     """
     key = (tuple([(p.token, p.origin) for p in passes]), requests)
     with _lock:
-        kernel = _KERNELS.get(key)
-        if kernel is None:
-            kernel = _KERNELS[key] = Kernel(passes, requests)
-            if len(_KERNELS) > _MOST_KERNELS:
-                _KERNELS.popitem(last=False)
-        else:
-            _KERNELS.move_to_end(key)
+        kernel = _KERNELS.pop(key, None) or Kernel(passes, requests)
+        _KERNELS[key] = kernel
+        if len(_KERNELS) > _MOST_KERNELS:
+            _KERNELS.popitem(last=False)
     return kernel
 
 
-_lock = threading.Lock()
-"""Held for moments, to change what kernels are remembered and what they remember."""
+_lock = threading.RLock()
+"""Held for moments, to change what kernels are remembered and what they remember.
+
+Reentrant, because a signal's handler or a ``__del__`` may run a kernel wherever it interrupts.
+"""
 
 
 def _unlock() -> None:
     """Start anew in a forked child, where a thread of its parent may have held the lock."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
