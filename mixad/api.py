@@ -156,6 +156,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
         outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
     warn_if_constant(f, outputs, level)
     value, aux = outputs.values(level), returned_aux(aux, level)
+    outputs = outputs.without_values()
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         seeds = outputs.seeds(cotangent, level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
+from types import FunctionType
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -18,6 +19,8 @@ from mixad.namespace.elementwise import as_numpy_gives
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse import PYTHON_SCALARS, Parsed
+from mixad.scalar.parse.info import op_name
+from mixad.scalar.parse.uncallable import is_transform
 from mixad.scalar.types import ScalarType
 from mixad.specialise import Specialiser
 from mixad.stages import stage_text
@@ -277,7 +280,8 @@ class BroadcastFunction:
             chunks, values and partials.  ``"pullback"``: what contracts partials with cotangents,
             one program per pass.  ``"llvm"``: what the backend is given to compile, LLVM IR on the
             CPU; the backend ``"reference"`` shows its array calls.  ``"asm"``: what came of it, if
-            the backend compiles.
+            the backend compiles.  ``"cuda"``: the CUDA C++ that a device would be given, whether
+            or not there is one.
         wrt : sequence of str or str, optional
             Names of the parameters to differentiate with respect to; by default all that are
             arrays of floats, or, if there are no arrays, all that are floats.
@@ -362,19 +366,28 @@ def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:
 
 def _check_is_of_elements(function: Callable[..., Any]) -> None:
     """Raise where a function of mixad is no source of a kernel."""
-    if hasattr(function, "__mixad_op__"):
+    if op_name(function) is not None:
         raise KernelSyntaxError(
             f"{function.__name__} has no source to compile, it is one op",
             hint=f"write mixad.broadcast(lambda x: {function.__name__}(x))",
         )
-    if getattr(function, "__globals__", {}).get("__name__") == "mixad.api":
+    if _is_of_arrays(function):
+        name = getattr(function, "__name__", type(function).__name__)
         raise KernelSyntaxError(
-            f"mixad.broadcast: {function.__name__} is a transform of mixad, or made by one, which "
+            f"mixad.broadcast: {name} is a transform of mixad, or made by one, which "
             "works on arrays; a kernel is made of a function of numbers",
             hint="broadcast the function itself and differentiate the result, "
             "mixad.grad(lambda x: mixad.broadcast(f)(x).sum()), or write "
             "mixad.broadcast(f).duals(x) for the derivative at every element",
         )
+
+
+def _is_of_arrays(function: Any) -> bool:
+    """Whether a callable is one of mixad's own, or made by one, and no kernel."""
+    if isinstance(function, FunctionType):
+        return is_transform(function)
+    made_by = type(function).__module__.startswith("mixad.")
+    return made_by and not isinstance(function, BroadcastFunction)
 
 
 def _is_number(value: Any) -> bool:

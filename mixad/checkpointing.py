@@ -173,7 +173,7 @@ def _sample(leaf: Any, check: CheckMode) -> Any:
     if isinstance(leaf, (float, complex)):
         return np.asarray([leaf])
     array = as_array(leaf)
-    if not is_array(array) or device_name(array) != "cpu":
+    if not is_array(array) or device_name(array) != "cpu" or library_of(array).is_lazy:
         return None
     library = library_of(array)
     flat = library.xp.reshape(array, (-1,))

@@ -118,6 +118,7 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     function, aux = recorded("linearize", f, primals, has_aux)
     warn_if_constant(f, function.outputs, function.level)
     value = function.outputs.values(function.level)
+    function = function._replace(outputs=function.outputs.without_values())
 
     def pushforward(*tangents: Any) -> Any:
         return function.tangent(tangents)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from mixad import pytree
@@ -303,9 +304,9 @@ def _tangents(function: Recorded, at: int) -> Iterator[list[Any]]:
     cells = function.inputs.cells
     size = math.prod(cells[at].shape)
     passes = -(-size // MAX_PARTIALS)
-    units = list(_units(cells[at]))
+    units = _units(cells[at])  # made pass by pass: all together they are a square
     for turn in range(passes):
-        chunk = units[turn * size // passes : (turn + 1) * size // passes]
+        chunk = list(islice(units, (turn + 1) * size // passes - turn * size // passes))
         carried = function.carried(
             [[unit if i == at else None for i in range(len(cells))] for unit in chunk]
         )
@@ -317,7 +318,7 @@ def _units(cell: Cell) -> Iterator[Any]:
     xp, dtype = cell.library.xp, cell.library.dtype_of(cell.type)
     size = math.prod(cell.shape)
     for k in range(size):
-        row = xp.eye(1, size, k=k, dtype=dtype, device=cell.device)
+        row = xp.reshape(xp.astype(xp.arange(size, device=cell.device) == k, dtype), (1, size))
         yield xp.reshape(row, cell.shape)
 
 

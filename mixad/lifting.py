@@ -87,6 +87,10 @@ class Outputs(NamedTuple):
         """Return the value as the caller of the transform sees it."""
         return pytree.unflatten(self.structure, (returned(leaf, level) for leaf in self.leaves))
 
+    def without_values(self) -> Outputs:
+        """Return what later passes must know of the traced ones: not their arrays."""
+        return self._replace(leaves=list(map(_without_value, self.leaves)))
+
     def around(self, level: Level) -> frozenset[Level]:
         """Return the running transforms around ``level`` that the value depends on."""
         traced = [leaf.origin.levels for leaf in self.leaves if isinstance(leaf, Tracer)]
@@ -107,6 +111,13 @@ class Outputs(NamedTuple):
             for leaf, given in zip(self.leaves, found, strict=True)
             if isinstance(leaf, Tracer) and level in leaf.origin.levels
         ]
+
+
+def _without_value(leaf: Any) -> Any:
+    if not isinstance(leaf, Tracer):
+        return leaf
+    cell = leaf.cell
+    return type(leaf)(Cell(cell.shape, cell.kind, cell.device), leaf.origin)
 
 
 def check_callable(name: str, f: Any) -> None:

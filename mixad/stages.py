@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mixad.backends.hookspecs import Assembling
+from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.options import KernelOptions
 from mixad.planned import PlannedKernel, planned_call
 from mixad.scalar.dual import MAX_PARTIALS
@@ -16,7 +17,7 @@ from mixad.scalar.pushforward import DualProgram, pushforward
 
 __all__ = ["STAGES", "stage_text"]
 
-STAGES = ("program", "pushforward", "pullback", "llvm", "asm")
+STAGES = ("program", "pushforward", "pullback", "llvm", "asm", "cuda")
 
 
 def stage_text(
@@ -91,8 +92,13 @@ def _returning(results: Sequence[str], program: Program) -> str:
 
 
 def _emitted(kernel: PlannedKernel, stage: str) -> str:
-    """Return what the backend makes of a kernel, in the language of the stage."""
+    """Return what the backend makes of a kernel, in the language of the stage.
+
+    CUDA C++ is what a device would be given: it can be read where there is none.
+    """
     spec, backend = replace(kernel.launch.spec, passes=kernel.passes), kernel.backend
+    if stage == "cuda":
+        return emit_kernel(for_threads(spec), Dialect())
     if stage == "llvm":
         return backend.emit(spec)
     if not isinstance(backend, Assembling):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tracemalloc
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -290,3 +291,16 @@ def test_arguments_without_derivatives_are_refused_by_the_transform_s_name(trans
         transform(lambda x: x * 2.0, argnums=1)(X)
     with pytest.raises(TracerError, match=f"mixad.{name}: f is a float"):
         transform(3.0)
+
+
+def test_jacobian_of_one_number_takes_memory_for_ten_directions() -> None:
+    """Not for all of them, which are a square: 32 MB of 2000 elements."""
+    gradient = mixad.jacfwd(lambda x: (x * x).sum())
+    x = np.linspace(0.0, 1.0, 2000)
+    np.testing.assert_allclose(gradient(x), 2 * x)
+    tracemalloc.start()
+    try:
+        gradient(x)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()

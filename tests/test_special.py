@@ -1,5 +1,6 @@
 """Special functions: on plain numbers, and inside kernels, against mpmath."""
 
+import functools
 import inspect
 import math
 import pydoc
@@ -153,3 +154,12 @@ def test_second_derivative_of_sinc_at_zero(function, backend):
     x = np.array([0.0, 1e-9, 1.0])
     second = mixad.grad(lambda x: mixad.grad(lambda x: kernel(x).sum())(x).sum())(x)
     np.testing.assert_allclose(second, [-(np.pi**2) / 3, -(np.pi**2) / 3, 2.0], rtol=1e-14)
+
+
+def test_a_function_that_wraps_one_is_compiled_as_what_it_is():
+    @functools.wraps(special.exp)
+    def exp_up_to_one(x):
+        return special.exp(min(x, 1.0))
+
+    np.testing.assert_allclose(mixad.broadcast(exp_up_to_one)(np.asarray([0.5, 3.0])),
+                               np.exp([0.5, 1.0]))  # fmt: skip

@@ -6,10 +6,13 @@ importing its NumPy namespace costs more time than NumPy itself.
 
 from __future__ import annotations
 
+import math
+import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from itertools import accumulate
+from typing import Any, NoReturn, TypeAlias
 
 import array_api_compat
 import numpy as np
@@ -59,6 +62,19 @@ class _Memory:
     bits: Callable[[Array], Array] = lambda a: a.view("int16")
 
 
+def _packed_strides(array: Array) -> tuple[int, ...]:
+    """Return strides for arrays whose memory is not there yet, as if they were packed."""
+    steps = accumulate((array.itemsize, *array.shape[:0:-1]), operator.mul)
+    return tuple(steps)[::-1][len(array.shape) == 0 :]
+
+
+def _refuse_to_compute(array: Array) -> NoReturn:
+    raise TracerError(
+        "this needs the elements of a lazy Dask array, which nothing here computes behind your "
+        "back: call .compute() on the array before the function that is differentiated"
+    )
+
+
 # Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits.
 _MEMORY = {
     "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result: result),
@@ -69,6 +85,7 @@ _MEMORY = {
         lambda xp, result: xp.from_numpy(result),
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
     ),
+    "dask": _Memory(_packed_strides, _refuse_to_compute, lambda xp, result: xp.asarray(result)),
 }
 _DLPACK = _Memory(
     lambda a: np.from_dlpack(a).strides,
@@ -109,6 +126,11 @@ class Library:
         return _torch_rules() if self.name == "torch" else _RULES.get(self.name, STRICT_RULES)
 
     @property
+    def is_lazy(self) -> bool:
+        """Whether its arrays have no elements until someone asks for them."""
+        return self.name == "dask"
+
+    @property
     def memory(self) -> _Memory:
         """How its memory is shared with NumPy."""
         return _MEMORY.get(self.name, _DLPACK)
@@ -117,7 +139,7 @@ class Library:
         """Return its dtype of a scalar type."""
         found = self._dtypes.get(type)
         if found is None:
-            is_numpys = self.xp is np and not type.brain
+            is_numpys = (self.xp is np or self.is_lazy) and not type.brain
             found = type.dtype if is_numpys else array_dtype(self.xp, type)
             if self.name != "jax":  # its types of 64 bits come and go
                 self._dtypes[type] = found
@@ -134,6 +156,35 @@ class Library:
         """
         memory = self.memory
         return memory.view(memory.bits(array) if _is_bfloat16(array) else array)
+
+    def computed(
+        self,
+        function: Callable[..., _NumpyArray],
+        shape: tuple[int, ...],
+        dtype: Any,
+        *arrays: Array,
+    ) -> Array:
+        """Return what a function of NumPy arrays gives of arrays on the CPU, or will give.
+
+        Parameters
+        ----------
+        function : callable
+            Of NumPy arrays, which it does not change; returns a new one.
+        shape : tuple of int
+            Of the result.
+        dtype : dtype
+            Of the result.
+        *arrays : array
+            Of this library, on one device, where the result is too.
+        """
+        if not self.is_lazy:
+            result = function(*(np.asarray(self.numpy_view(a)) for a in arrays))
+            found, device = self.wrapped(result, element_type_of(dtype)), array_api_compat.device
+            where = device(arrays[0])
+            return found if device(found) == where else self.xp.asarray(found, device=where)
+        dask = sys.modules["dask"]
+        delayed = dask.delayed(function, pure=True)(*arrays)
+        return sys.modules["dask.array"].from_delayed(delayed, shape, dtype=dtype)
 
     def wrapped(self, result: _NumpyArray, type: ScalarType) -> Array:
         """Return a NumPy array of a type, or its bits, as one of its arrays over the memory."""
@@ -192,6 +243,11 @@ def library_of(array: Array) -> Library:
     if library.name == "torch":
         _check_dense(array)
         _check_untracked(array)
+    elif library.is_lazy and any(map(math.isnan, array.shape)):
+        raise KernelTypeError(
+            "a Dask array whose shape is not known before it is computed is not supported",
+            hint="write where() in place of x[mask]; call x.compute_chunk_sizes() on arguments",
+        )
     return library
 
 

@@ -15,11 +15,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from mixad.backends.arrays import Array, Library, library_of
-from mixad.emit.cuda import THREADS, Dialect, accumulator, emit_axis_sum, emit_kernel, entries
+from mixad.emit.cuda import (
+    THREADS,
+    Dialect,
+    accumulator,
+    emit_axis_sum,
+    emit_kernel,
+    entries,
+    for_threads,
+)
 from mixad.errors import BackendError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result, bind
-from mixad.kernel.lower import lowered
 from mixad.kernel.spec import KernelSpec, Launch, Operand
 from mixad.scalar.types import I32, ScalarType
 
@@ -117,7 +124,7 @@ class CudaKernel:
 
     def __init__(self, spec: KernelSpec, driver: Driver) -> None:
         self.spec = spec
-        self._lowered = lowered(spec, ordered=False)
+        self._lowered = for_threads(spec)
         self._driver = driver
         self._loaded: dict[tuple[Dialect, Hashable], tuple[Function, ...]] = {}
         self._lock = threading.Lock()

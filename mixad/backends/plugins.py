@@ -23,7 +23,7 @@ __all__ = ["Announced", "Failure", "PluginSource", "installed_plugins", "read_pl
 # What takes long is done with the import of mixad, so that the first kernel does not wait for it:
 # importing our own backends, and looking through every installed distribution.
 _BUILT_IN = {
-    name: importlib.import_module(f"mixad.backends.{name}") for name in ("cpu", "reference")
+    name: importlib.import_module(f"mixad.backends.{name}") for name in ("cpu", "dask", "reference")
 }
 _ENTRY_POINTS = tuple(metadata.entry_points(group=ENTRY_POINT_GROUP))
 

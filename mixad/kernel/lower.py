@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from mixad.kernel.divergence import flatten_divergence
@@ -9,11 +10,17 @@ from mixad.kernel.order import order_by_height
 from mixad.kernel.spec import KernelSpec
 from mixad.scalar.ir import Program
 from mixad.scalar.math import expand
+from mixad.scalar.types import ScalarType
 
 __all__ = ["lowered"]
 
 
-def lowered(spec: KernelSpec, *, ordered: bool = True) -> KernelSpec:
+def lowered(
+    spec: KernelSpec,
+    *,
+    ordered: bool = True,
+    native: Callable[[str, ScalarType], bool] = lambda op, type: False,
+) -> KernelSpec:
     """Return a spec of programs as emitters spell them.
 
     They have instruction-level and libm ops only, and divergence is flattened.
@@ -24,10 +31,12 @@ def lowered(spec: KernelSpec, *, ordered: bool = True) -> KernelSpec:
         Programs as users' functions give them.
     ordered : bool
         Whether what the end waits for longest comes first, for compilers that keep the order.
+    native : callable
+        Whether the dialect has a function for an op on a type, as `mixad.scalar.math.expand` asks.
     """
 
     def lower(program: Program) -> Program:
-        program = flatten_divergence(expand(program), spec.moving)
+        program = flatten_divergence(expand(program, native), spec.moving)
         return order_by_height(program) if ordered else program
 
     return replace(spec, passes=tuple(map(lower, spec.passes)))

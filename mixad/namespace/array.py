@@ -259,7 +259,7 @@ _CHANGED = (
 
 _INSTEAD = {
     **dict.fromkeys(("t", "adjoint"), "x.T, or x.mT of several matrices"),
-    **dict.fromkeys(("ravel", "flatten"), "x.reshape(-1)"),
+    "flatten": "x.reshape(-1)",
     **dict.fromkeys(("view", "view_as", "squeeze", "unflatten"), "x.reshape(shape)"),
     **dict.fromkeys(("dim", "ndimension"), "x.ndim"),
     **dict.fromkeys(("clone", "copy"), "x * 1"),

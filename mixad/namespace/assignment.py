@@ -158,7 +158,7 @@ def _winners(x: Tracer, key: _Key, part: Array) -> Array | None:
     whole = xp.empty(x.shape, dtype=numbers.dtype, device=x.device)
     whole[key] = numbers
     stays = whole[key] == numbers
-    return None if bool(xp.all(stays)) else stays
+    return stays if x.cell.library.is_lazy or not bool(xp.all(stays)) else None
 
 
 def _written(array: Array, value: Any, key: _Key, winners: Array | None) -> None:

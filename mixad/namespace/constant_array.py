@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ from mixad.tape.constant import (
     unwrapped,
 )
 from mixad.tape.memory import retire_others, share
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, looked_at, plain
 
 __all__ = ["Constant"]
 
@@ -267,19 +268,19 @@ class Constant(ArrayTracer):
         return format(plain(self), spec)
 
     def __index__(self) -> int:
-        return operator.index(plain(self))
+        return operator.index(looked_at(self, "an index made"))
 
     def __float__(self) -> float:
-        return float(plain(self))
+        return float(looked_at(self, "float()"))
 
     def __complex__(self) -> complex:
-        return complex(plain(self))
+        return complex(looked_at(self, "complex()"))
 
     def __round__(self, digits: int | None = None) -> Any:
-        return round(float(plain(self)), digits)
+        return round(float(looked_at(self, "round()")), digits)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.asarray(plain(self), dtype, copy=copy)
+        return np.asarray(looked_at(self, "conversion to a NumPy array"), dtype, copy=copy)
 
     def __dlpack__(
         self,
@@ -295,6 +296,13 @@ class Constant(ArrayTracer):
 
     def __dlpack_device__(self) -> Any:
         return plain(self).__dlpack_device__()
+
+    def to_dask_array(self) -> Any:
+        """Return the array as one of Dask, which asks for it."""
+        return sys.modules["dask.array"].asanyarray(plain(self))
+
+    def __dask_tokenize__(self) -> Any:
+        return sys.modules["dask"].base.normalize_token(plain(self))
 
     def __deepcopy__(self, memo: Any) -> Any:
         return constant(copy.deepcopy(plain(self), memo))

@@ -162,7 +162,9 @@ def _occurrences(half: Any, length: int, axis: int) -> Any:
     xp = library_beside(half).xp
     counts = [1.0 if k in (0, length / 2) else 2.0 for k in range(length // 2 + 1)]
     shape = tuple(-1 if i == axis else 1 for i in range(half.ndim))
-    return xp.reshape(xp.asarray(counts, dtype=half.dtype, device=half.device), shape)
+    return xp.reshape(
+        xp.asarray(counts, dtype=half.dtype, device=getattr(half, "device", None)), shape
+    )
 
 
 _RFFT = Rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,12 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
 
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
     """Return one element of ``x`` for each index, from the same place along the other axes."""
-    xp = library_beside(x).xp
-    return gather(x, xp.take_along_axis(positions_of(x), indices, axis=axis))
+    library, positions = library_beside(x), positions_of(x)
+    if library.is_lazy:  # it has no such function
+        along = partial(np.take_along_axis, axis=axis)
+        shape = (*indices.shape,)
+        return gather(x, library.computed(along, shape, positions.dtype, positions, indices))
+    return gather(x, library.xp.take_along_axis(positions, indices, axis=axis))
 
 
 def positions_of(x: Any) -> Any:
@@ -108,6 +113,7 @@ def gather(x: Any, positions: Any) -> Any:
     array or Tracer
         Of the shape of ``positions``.
     """
+    library_of(positions)  # raises where a mask leaves open how many elements it selects
     return apply_rule(_GATHER, x, positions=positions)
 
 
@@ -143,10 +149,14 @@ def _added(xp: Any, g: Any, shape: tuple[int, ...], positions: Any) -> Any:
     if library.name == "torch":
         zeros = xp.zeros(size, dtype=g.dtype, device=device(g))
         return xp.reshape(zeros.index_put_((at,), flat, accumulate=True), shape)
-    weights, at = (np.asarray(library.numpy_view(each)) for each in (flat, at))
+    added = library.computed(partial(_added_at, size), (size,), g.dtype, flat, at)
+    return xp.reshape(added, shape)
+
+
+def _added_at(size: int, weights: Any, at: Any) -> Any:
     sums = np.zeros(size, dtype=complex if weights.dtype.kind == "c" else float)
     np.add.at(sums, at, weights.astype(sums.dtype, copy=False))
-    return library.wrapped(sums.astype(weights.dtype, copy=False).reshape(shape), type)
+    return sums.astype(weights.dtype, copy=False)
 
 
 _SCATTER_ADD = Rule(
@@ -165,10 +175,15 @@ def _add_at(whole: Any, g: Any, key: _Key) -> bool:
         return True
     if isinstance(g, Tracer) or not is_writeable_array(whole):
         return False
-    part = whole[basic_axes(key)]
+    axes = basic_axes(key)
+    if library_of(whole).is_lazy:  # parts are no views
+        part = whole[axes]
+        whole[axes] = part + library_of(g).xp.reshape(g, part.shape)
+        return True
+    part = whole[axes]
     part += library_of(g).xp.reshape(g, part.shape)
     if not part.ndim:  # of NumPy a scalar, which is no view
-        whole[basic_axes(key)] = part
+        whole[axes] = part
     return True
 
 
@@ -250,7 +265,7 @@ def is_selection(key: Any) -> bool:
     """Whether a key selects by an array, or by what a library takes for one."""
     if type(key) in _BASIC:
         return False
-    if isinstance(key, (bool, np.bool_, list)):
+    if isinstance(key, (bool, np.bool_, list, tuple)):
         return True
     return is_array(key) and (key.ndim > 0 or "bool" in str(key.dtype))
 

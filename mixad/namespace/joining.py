@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape
 from mixad.tape import broadcasting
 from mixad.tape.memory import gives_views, share, unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["broadcast_arrays", "broadcast_to", "concat", "meshgrid", "repeat", "stack", "tile",
@@ -74,26 +75,20 @@ def concat(arrays: Sequence[Any], *, axis: int | None = 0) -> Any:
     if axis is None:
         parts, axis = tuple(reshape(x, -1) for x in parts), 0
     (axis,) = normalized_axes(axis, parts[0].ndim)
-    return apply_rule(_concat(len(parts)), *parts, axis=axis)
+    return apply_rule(_CONCAT, *parts, axis=axis)
 
 
-@cache
-def _concat(count: int) -> Rule:
-    """Return the rule of joining so many arrays."""
+def _parts(g: Any, wanted: Sequence[bool], *arrays: Any, axis: int) -> list[Any]:
+    ends = list(accumulate(x.shape[axis] for x in arrays))
+    return [
+        part_along(g, axis, start, end) if is_wanted else None
+        for start, end, is_wanted in zip([0, *ends], ends, wanted, strict=False)
+    ]
 
-    def part(index: int) -> Any:
-        def cotangent(g: Any, *arrays: Any, axis: int) -> Any:
-            start = sum(x.shape[axis] for x in arrays[:index])
-            return part_along(g, axis, start, start + arrays[index].shape[axis])
 
-        return cotangent
-
-    return Rule(
-        "concat",
-        lambda xp, *arrays, axis: xp.concat(arrays, axis=axis),
-        tuple(part(index) for index in range(count)),
-        linear="all",
-    )
+_CONCAT = Rule(
+    "concat", lambda xp, *arrays, axis: xp.concat(arrays, axis=axis), _parts, linear="all"
+)
 
 
 def stack(arrays: Sequence[Any], *, axis: int = 0) -> Any:
@@ -119,8 +114,7 @@ def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def _stacked(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: int) -> Any:
-    xp = library_beside(values[0]).xp
-    zero = xp.zeros_like(next(g for g in gs if g is not None))
+    zero = library_beside(values[0]).xp.zeros_like(plain(values[0]))
     return stack([zero if g is None else g for g in gs], axis=axis)
 
 

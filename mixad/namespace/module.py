@@ -54,7 +54,9 @@ class Namespace:
     def _made(self, name: str) -> Any:
         full = self._prefix + name
         if full in FUNCTIONS:
-            called, base = f"{self.__name__}.{name}", getattr(self._base, name)
+            called, base = f"{self.__name__}.{name}", self._own(name)
+            if name == "can_cast":  # of an array its dtype counts: Dask would compute the array
+                base = _of_dtype(base)
             return _function(self._library, called, full, base)
         if not self._prefix and name in ATTRIBUTES:
             return getattr(self._base, name)
@@ -63,6 +65,14 @@ class Namespace:
         if not self._prefix and name == "special":
             return Special(self._library)
         raise AttributeError(f"{self.__name__} has no attribute {name!r}", name=name, obj=self)
+
+    def _own(self, name: str) -> Any:
+        """Return the library's function; ours where it has none, which works on its arrays too."""
+        recorded = STANDARD.functions.get(self._prefix + name)
+        is_another = self._library.is_lazy and name == "cholesky"  # Dask's is the upper factor
+        if recorded is None or (hasattr(self._base, name) and not is_another):
+            return getattr(self._base, name)
+        return recorded.evaluate
 
     def __dir__(self) -> list[str]:
         mine = {n.removeprefix(self._prefix) for n in FUNCTIONS if n.startswith(self._prefix)}
@@ -103,7 +113,15 @@ class Special:
     def __getattr__(self, name: str) -> Any:
         if name not in self._functions:
             raise AttributeError(f"{self.__name__} has no attribute {name!r}", name=name, obj=self)
-        return self._functions[name].evaluate
+        evaluate = self._functions[name].evaluate
+
+        def function(*operands: Any) -> Any:
+            return constants(evaluate(*map(unwrapped, operands)))
+
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = evaluate.__doc__
+        self.__dict__[name] = function
+        return function
 
     def __dir__(self) -> list[str]:
         return sorted(self._functions)
@@ -179,6 +197,14 @@ def _imported(module: str, extension: str) -> Namespace:
     """Return a namespace that was pickled."""
     found = namespace_of(sys.modules.get(module) or importlib.import_module(module))
     return getattr(found, extension) if extension else found
+
+
+def _of_dtype(base: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(base)
+    def can_cast(from_: Any, to: Any) -> Any:
+        return base(getattr(plain(from_), "dtype", from_), to)
+
+    return can_cast
 
 
 def _function(

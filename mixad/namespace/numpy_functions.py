@@ -30,9 +30,11 @@ from mixad.namespace.arrangements import (
     swapaxes,
     vstack,
 )
+from mixad.namespace.complex_numbers import conj, real
 from mixad.namespace.decompositions import eigh, eigvalsh, svd, svdvals
 from mixad.namespace.einsum import einsum
 from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import broadcast_arrays, concat
 from mixad.namespace.linear_algebra import cross, diagonal, outer, tensordot, trace
@@ -40,7 +42,7 @@ from mixad.namespace.manipulation import matrix_transpose, moveaxis, normalized_
 from mixad.namespace.special import of_scalars
 from mixad.namespace.spelling import Function, Variadic, function_of
 from mixad.scalar.parse.library import NUMPY_LIBRARY
-from mixad.tape.tracer import Tracer
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["NUMPY_FUNCTIONS"]
 
@@ -133,6 +135,19 @@ def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0
     return chosen
 
 
+def _over_two(transform: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a Fourier transform along several axes as NumPy's along two."""
+
+    def evaluate(x: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Any:
+        return transform(x, s=s, axes=axes, norm=norm or "backward")
+
+    return evaluate
+
+
+def _real_if_close(x: Any, tol: float = 100) -> Any:
+    return real(x) if np.isrealobj(np.real_if_close(np.asarray(plain(x)), tol)) else x
+
+
 def _svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return svd(x, full_matrices=full_matrices) if compute_uv else svdvals(x)
 
@@ -141,14 +156,7 @@ def _of_half(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that reads the lower half of matrices as one that is told which half."""
 
     def evaluate(x: Any, uplo: str = "L") -> Any:
-        if uplo.upper() == "L":
-            return function(x)
-        if "complex" in str(x.dtype):
-            raise TracerError(
-                f"{function.__name__}(UPLO={uplo!r}) of complex matrices that are being "
-                "differentiated is not available: pass their adjoints with UPLO='L'"
-            )
-        return function(matrix_transpose(x))
+        return function(x if uplo.upper() == "L" else conj(matrix_transpose(x)))
 
     return evaluate
 
@@ -190,6 +198,11 @@ NUMPY_FUNCTIONS: Mapping[str, Function] = {
     "einsum": Variadic(einsum, ()),
     "gradient": Variadic(_gradient, ()),
     "nan_to_num": function_of(_nan_to_num, "x copy nan posinf neginf"),
+    **{
+        f"fft.{f.__name__[:-1]}2": function_of(_over_two(f), "a s axes norm out")
+        for f in (fftn, ifftn, rfftn, irfftn)
+    },
+    "real_if_close": function_of(_real_if_close, "a tol"),
     "select": function_of(_select, "condlist choicelist default"),
     "linalg.svd": function_of(_svd, "a full_matrices compute_uv hermitian"),
     "linalg.eigh": function_of(_of_half(eigh), "a UPLO=uplo"),

@@ -249,7 +249,7 @@ _ARRAY_API = {
     "linalg.eigvals": function_of(complex_eigvals),
 }
 
-_IN_PLACE = frozenset(("sort",))
+_IN_PLACE = frozenset(("partition", "sort"))
 
 STANDARD = Spelling(
     "xp",

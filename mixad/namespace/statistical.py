@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from array_api_compat import device
+
 from mixad.backends.arrays import Array, element_type_of, is_complex_dtype, library_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
@@ -213,8 +215,9 @@ _PROD = Rule(
     "prod",
     lambda xp, x: xp.prod(x, axis=-1, dtype=x.dtype),
     (
-        lambda g, x: (
-            reshape(g, (*g.shape, 1)) * conj(_before(x) * flip(_before(flip(x, axis=-1)), axis=-1))
+        lambda g, x: _times(
+            reshape(g, (*g.shape, 1)),
+            conj(_times(_before(x), flip(_before(flip(x, axis=-1)), axis=-1))),
         ),
     ),
     reads=((0,),),
@@ -232,10 +235,15 @@ def cumulative_prod(
 _CUMULATIVE_PROD = Rule(
     "cumulative_prod",
     lambda xp, x: xp.cumulative_prod(x, axis=-1, dtype=x.dtype),
-    (lambda g, x: conj(_before(x)) * _folded(g, conj(x)),),
+    (lambda g, x: _times(conj(_before(x)), _folded(g, conj(x))),),
     reads=((0,),),
     fresh=True,
 )
+
+
+def _times(x: Any, y: Any) -> Any:
+    """Not every library leaves ``array * tracer`` to the tracer."""
+    return elementwise("mul", x, y)
 
 
 def _before(x: Any) -> Any:
@@ -258,8 +266,8 @@ def _folded(g: Any, x: Any) -> Any:
     found, slope = g, concat([getitem(x, (..., slice(1, None))), _filled(x, 0)], axis=-1)
     step = 1
     while step < count:
-        found = found + slope * _ahead(found, step)
-        slope = slope * _ahead(slope, step)
+        found = elementwise("add", found, _times(slope, _ahead(found, step)))
+        slope = _times(slope, _ahead(slope, step))
         step *= 2
     return found
 
@@ -343,6 +351,7 @@ def _cumulative(
     last = moveaxis(x, 0 if axis is None else axis, -1)
     found = apply_rule(rule, last)
     if include_initial:
-        first = library_beside(x).xp.full((*last.shape[:-1], 1), initial, dtype=x.dtype)
+        shape, xp = (*last.shape[:-1], 1), library_beside(x).xp
+        first = xp.full(shape, initial, dtype=x.dtype, device=device(x))
         found = concat([first, found], axis=-1)
     return moveaxis(found, -1, 0 if axis is None else axis)

@@ -19,7 +19,7 @@ from mixad.tape.gradient_plan import GradientPlan, planned
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.memory import unshared
-from mixad.tape.node import Cotangents, Result
+from mixad.tape.node import Cotangents, Result, added
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 
 __all__ = ["ForwardNode", "record_forward"]
@@ -67,7 +67,7 @@ class ForwardNode:
         given: dict[int, Any] = {}
         for output, g in zip(stored.outputs, cotangents, strict=False):
             if g is not None:
-                given[output] = given[output] + g if output in given else g
+                given[output] = added(given[output], g) if output in given else g
         if stored.plan.program.has_named_loops:
             warn_of_decided_results(stored.plan.program, wrt, tuple(given))
         own = (stored.shapes[i] for i in wrt)

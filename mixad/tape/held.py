@@ -107,6 +107,8 @@ def _mark(array: Array, check: CheckMode) -> object:
         return None
     if isinstance(array, np.ndarray):
         return array.shape, _elements(array, check)
+    if library_of(array).is_lazy:
+        return array.name  # a write makes another graph
     version = _version(array)
     if device_name(array) == "cpu":  # what is written through `.data` or NumPy is not counted
         return version, _elements(library_of(array).numpy_view(array), check)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
-from mixad.backends.arrays import Library, as_array, is_scalar, scalar_type_of
+from mixad.backends.arrays import Library, as_array, is_scalar, library_of, scalar_type_of
 from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions
@@ -160,4 +160,6 @@ def kernel_values(program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]
 def _number(value: Any) -> Any:
     if is_scalar(value):
         return value
+    if library_of(value).is_lazy:
+        return value  # a number where it is computed
     return float(value) if scalar_type_of(value.dtype).is_float else int(value)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar, library_of
-from mixad.errors import KernelGradientError, SourceLocation
+from mixad.errors import KernelGradientError, SourceLocation, TracerError
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Load, Var, walk_statements
@@ -155,11 +155,12 @@ class KernelNode:
     def force(self, cell: Cell) -> None:
         """Make the array of one of the cells, unless another thread has meanwhile.
 
-        It is kept: whoever reads it is a boundary of fusion, which the derivative reads again.
+        It is kept if other nodes read it: the derivative will read it again.
         """
         with locked(self.levels):
             if cell.pending is not None:
-                self.hold(cell)
+                if self.uses:
+                    self.hold(cell)
                 make(self)
 
     def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
@@ -254,7 +255,9 @@ def record(
     check_levels(levels)
     if 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
         beside = [
-            moved(a, library, strong[0].device) if _is_elsewhere(a, library) else a
+            moved(a, library, getattr(strong[0], "device", None))
+            if _is_elsewhere(a, library)
+            else a
             for a in arguments
         ]
         return record(call, beside, options, residuals=residuals)
@@ -371,14 +374,23 @@ def moved(number: Tracer, library: Library, device: Any) -> Any:
     return _move(number, (number.cell.library, None), (library, device))
 
 
-def _move(x: Any, source: _Place, target: _Place) -> Any:
+def _move(x: Any, source: _Home, target: _Home) -> Any:
     return apply_rule(_MOVE, x, source=source, target=target)
 
 
-_Place: TypeAlias = tuple[Library, Any]  # with the device
+def _number(x: Any, library: Library) -> float:
+    if library.is_lazy:
+        raise TracerError(
+            f"the gradient of a Python number is one, which beside arrays of {library.name} would "
+            "compute all that it depends on: pass a 0-d array in place of the number"
+        )
+    return float(x)
+
+
+_Home: TypeAlias = tuple[Library, Any]  # with the device
 _MOVE = Rule(
     "a Python number",
-    lambda xp, x, source, target: target[0].asarray(float(x), F64, target[1]),
+    lambda xp, x, source, target: target[0].asarray(_number(x, source[0]), F64, target[1]),
     (lambda g, x, source, target: _move(g, target, source),),
     linear="each",
 )

@@ -32,12 +32,20 @@ from mixad.tape.tracer import (
 )
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
-           "RuleNode",
-           "Shaped", "apply_rule", "common_library", "library_beside", "shape_of_view"]  # fmt: skip
+           "RuleNode", "Shaped", "added", "apply_rule", "common_library", "library_beside",
+           "shape_of_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
 broadcasts to the value's shape elsewhere."""
+
+
+def added(first: Any, second: Any) -> Any:
+    """Return the sum of two cotangents, arrays or tracers.
+
+    A tracer comes first: not every library leaves ``array + tracer`` to the tracer.
+    """
+    return second + first if isinstance(second, Tracer) else first + second
 
 
 class Node(Protocol):
@@ -150,8 +158,10 @@ class Rule:
         For messages.
     evaluate : callable
         ``(xp, *arrays, **static)``: the value, by the base library.
-    cotangents : tuple of callable
+    cotangents : tuple of callable, or callable
         One for each argument: ``(g, *arguments, **static)``, with ``g`` of the output's shape.
+        Of a rule with any number of arguments, one for all of them: ``(g, wanted, *arguments,
+        **static)``, which returns one for each that is ``wanted`` and None for the others.
     reads : tuple of (tuple of int)
         For each of ``cotangents``, the arguments whose elements it reads; it gets a `Shaped` for
         the others.  Empty if none reads any.
@@ -179,7 +189,7 @@ class Rule:
 
     name: str
     evaluate: Callable[..., Array]
-    cotangents: tuple[Callable[..., Any], ...]
+    cotangents: tuple[Callable[..., Any], ...] | Callable[..., Cotangents]
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
     linear: Literal["each", "all"] | None = None
@@ -242,8 +252,7 @@ class RuleNode:
         What came of it.
     """
 
-    __slots__ = ("_cell", "_levels", "_source", "arguments", "fresh", "parents", "results", "rule",
-                 "static")  # fmt: skip
+    __slots__ = ("arguments", "fresh", "parents", "results", "rule", "static")
 
     def __init__(
         self,
@@ -259,7 +268,6 @@ class RuleNode:
         self.parents = parents
         self.results = (result,)
         self.fresh = rule.fresh
-        self._source: Cell | None = None  # what a pending value is made of
 
     @property
     def name(self) -> str:
@@ -277,16 +285,57 @@ class RuleNode:
             return None
         return self.rule.part(tuple(self.arguments[0].shape), **self.static)
 
-    def wait(self, source: Cell, levels: frozenset[Level]) -> Cell:
-        """Return the cell of a value that is made when someone asks for it."""
-        cell = Cell(*self.results[0], pending=self)
+    def pull_into(self, whole: Array, g: Array) -> bool:
+        """Add the cotangent of the one argument to an array, if the rule can; tell whether."""
+        add = self.rule.add_into
+        return add is not None and add(whole, g, **self.static)
+
+    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
+        """Apply the rule's formula for each parent that depends on the level."""
+        g, rules = cotangents[0], self.rule.cotangents
+        wanted = [_carries(parent, level) for parent in self.parents]
+        arguments = tuple(stripped(a, level) for a in self.arguments)
+        if callable(rules):
+            return rules(g, wanted, *arguments, **self.static)
+        return [
+            rule(g, *arguments, **self.static) if is_wanted else None
+            for rule, is_wanted in zip(rules, wanted, strict=True)
+        ]
+
+
+class _Waiting:
+    """What makes the value of a rule with one argument; it goes when that has been made.
+
+    Parameters
+    ----------
+    rule : Rule
+        The rule.
+    static : mapping
+        Its keyword arguments.
+    source : Cell
+        The argument.
+    levels : frozenset of Level
+        What the value depends on.
+    """
+
+    __slots__ = ("_cell", "_levels", "_rule", "_source", "_static")
+
+    def __init__(
+        self, rule: Rule, static: Mapping[str, Any], source: Cell, levels: frozenset[Level]
+    ) -> None:
+        self._rule = rule
+        self._static = static
         self._source = source
         self._levels = levels
+
+    def cell(self, result: Result) -> Cell:
+        """Return the cell of the value."""
+        cell = Cell(*result, pending=self)
         self._cell = weakref.ref(cell)
         return cell
 
     def force(self, cell: Cell) -> None:
-        """Make the pending value, unless another thread has meanwhile."""
+        """Make the value, unless another thread has meanwhile."""
         with locked(self._levels):
             if cell.pending is not None:
                 make(self)
@@ -295,28 +344,15 @@ class RuleNode:
         """Let a reader hold the cell itself: making the value again costs little more."""
 
     def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
-        """Return what has to be made first, and what makes the pending value."""
-        pending = None if self._source is None else self._source.pending
+        """Return what has to be made first, and what makes the value."""
+        pending = self._source.pending
         return ([] if pending is None else [pending]), self._run
 
     def _run(self) -> None:
         cell = self._cell()
-        if cell is not None and cell.pending is not None and self._source is not None:
-            value = self.rule.evaluate(cell.library.xp, self._source.value, **self.static)
+        if cell is not None and cell.pending is not None:
+            value = self._rule.evaluate(cell.library.xp, self._source.value, **self._static)
             cell.fill(as_array(value), check_mode(self._levels))
-
-    def pull_into(self, whole: Array, g: Array) -> bool:
-        """Add the cotangent of the one argument to an array, if the rule can; tell whether."""
-        add = self.rule.add_into
-        return add is not None and add(whole, g, **self.static)
-
-    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
-        """Apply the rule's formula for each parent that depends on the level."""
-        arguments = tuple(stripped(a, level) for a in self.arguments)
-        return [
-            cotangent(cotangents[0], *arguments, **self.static) if _carries(parent, level) else None
-            for cotangent, parent in zip(self.rule.cotangents, self.parents, strict=True)
-        ]
 
 
 def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
@@ -363,7 +399,8 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
     result = Result(tuple(shape), cell.kind, cell.device)
     held = (kept(tracer, origin.levels, rule, 0) if any(rule.reads) else _shaped(tracer),)
     node = RuleNode(rule, held, static, (origin,), result)
-    return type(tracer)(node.wait(cell, origin.levels), Origin(node, 0, origin.levels))
+    waiting = _Waiting(rule, static, cell, origin.levels)
+    return type(tracer)(waiting.cell(result), Origin(node, 0, origin.levels))
 
 
 def shape_of_view(evaluate: Callable[..., Array]) -> Callable[..., tuple[int, ...]]:

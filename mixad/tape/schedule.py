@@ -20,7 +20,7 @@ from mixad.tape.fusion import value_of
 from mixad.tape.gradient_plan import MADE, GradientPlan
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import Cotangents, InputNode, PulledNode, RuleNode
+from mixad.tape.node import Cotangents, InputNode, PulledNode, RuleNode, added
 from mixad.tape.placing import Placed, Shifted
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Tracer, outside
@@ -51,11 +51,6 @@ class Parts(NamedTuple):
     size: int
 
 
-def _sum(first: Any, second: Any) -> Any:
-    """A tracer comes first: not every library leaves `array + tracer` to the tracer."""
-    return second + first if isinstance(second, Tracer) else first + second
-
-
 def _together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
     """Return the sum of two cotangents, in the memory of one that nothing else holds.
 
@@ -65,7 +60,7 @@ def _together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
     if (known.fresh or fresh) and _takes(own, other):
         own += other
         return Cotangent(own, True)
-    return Cotangent(_sum(known.value, value), True)
+    return Cotangent(added(known.value, value), True)
 
 
 def _takes(own: Any, other: Any) -> bool:
@@ -135,7 +130,7 @@ class Pass:
                 known = Cotangent(owned(known.value, result), True)
             if known is None or not reader.pull_into(known.value, g):
                 (part,) = reader.pullback([g], self.level)
-                known = Cotangent(part if known is None else _sum(known.value, part), True)
+                known = Cotangent(part if known is None else added(known.value, part), True)
         assert known is not None
         return known
 

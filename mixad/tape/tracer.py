@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from mixad.tape.node import Node
 
 __all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode", "kept",
-           "leaked", "levels_of", "locked", "outside", "plain", "stripped"]  # fmt: skip
+           "leaked", "levels_of", "locked", "looked_at", "outside", "plain",
+           "stripped"]  # fmt: skip
 
 
 class Level:
@@ -155,10 +156,10 @@ class Tracer:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        return bool(plain(self))
+        return bool(looked_at(self, "bool()"))
 
     def __int__(self) -> int:
-        return int(plain(self))
+        return int(looked_at(self, "int()"))
 
     def __repr__(self) -> str:
         names = ", ".join(sorted(level.name for level in self.origin.levels))
@@ -171,7 +172,7 @@ class Tracer:
         """Text has no derivative, as in `__repr__`: a number is printed as numbers are."""
         if not spec or self.shape:
             return super().__format__(spec)
-        number = plain(self)
+        number = looked_at(self, "formatting")
         return format(complex(number) if self.cell.type.is_complex else float(number), spec)
 
     def _leak(self, what: str, instead: str) -> NoReturn:
@@ -183,7 +184,7 @@ class Tracer:
     def __round__(self, digits: int | None = None) -> int:
         if digits is not None:
             self._leak("round() to digits", "scale it and use np.round(x)")
-        return round(float(plain(self)))
+        return round(float(looked_at(self, "round()")))
 
     def __float__(self) -> float:
         self._leak(
@@ -203,6 +204,13 @@ class Tracer:
 
     def __dlpack_device__(self) -> NoReturn:
         self._leak("DLPack export", "use the tracer's own operators and methods")
+
+    def to_dask_array(self) -> Any:
+        """Refuse: functions of Dask would put the value into a graph, without its derivative."""
+        self._leak("conversion to a Dask array", "use functions of the namespace, or of NumPy")
+
+    def __dask_tokenize__(self) -> Any:
+        self._leak("conversion to a Dask array", "use functions of the namespace, or of NumPy")
 
     def __deepcopy__(self, memo: Any) -> Tracer:
         return type(self)(self.cell, self.origin)  # what is written to one is not in the other
@@ -225,6 +233,24 @@ def plain(value: Any) -> Any:
         return value
     check_alive(value)
     return value.cell.array
+
+
+def looked_at(tracer: Tracer, what: str) -> Any:
+    """Return the array of a tracer for Python to look at its elements.
+
+    Raises
+    ------
+    TracerError
+        If it is lazy: it would be computed behind the user's back.
+    """
+    if tracer.cell.library.is_lazy:
+        raise TracerError(
+            f"{what} of a lazy {tracer.cell.library.name} array would compute all that it depends "
+            "on: write where() for a choice between arrays, a function decorated with "
+            "@mixad.broadcast for one at every element, or compute the value before the function "
+            "that is differentiated"
+        )
+    return plain(tracer)
 
 
 def leaked(error: ValueError) -> TracerError | None:

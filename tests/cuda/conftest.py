@@ -6,21 +6,26 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
-from cuda_emulator import emulated
+from cuda_emulator import DryDriver, emulated
 
 from mixad.backends import registry
+from mixad.backends.cuda import CudaBackend
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
 from mixad.scalar.types import ALL_TYPES
 
 
 class _Plugin:
-    """Announces the emulator for NumPy arrays, to be asked for by name: the CPU ranks before."""
+    """Announces backends for NumPy arrays, to be asked for by name: the CPU ranks before."""
 
     @hookimpl
     def mixad_backends(self):
         dtypes = frozenset(t.dtype.name for t in ALL_TYPES)
         capability = Capability(("numpy",), ("cpu",), dtypes, native=True)
-        return [BackendSpec("emulated", API_VERSION, capability, emulated, "")]
+        dry = CudaBackend("dry", DryDriver())
+        return [
+            BackendSpec("emulated", API_VERSION, capability, emulated, ""),
+            BackendSpec("dry", API_VERSION, capability, lambda: dry, ""),
+        ]
 
 
 @pytest.fixture(scope="session", autouse=True)

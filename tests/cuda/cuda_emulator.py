@@ -148,6 +148,26 @@ class EmulatedDriver:
             text.loaded = loaded
 
 
+class DryDriver(EmulatedDriver):
+    """Keeps the texts of kernels and runs none: results are zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, device: Hashable) -> np.ndarray:
+        memory = super().empty(shape, dtype, device)
+        memory[...] = 0
+        return memory
+
+    def compile(self, text: str, entries: Sequence[str], device: Hashable) -> Mapping[str, Any]:
+        self.texts.append(text)
+        return dict.fromkeys(entries)
+
+    def launch(self, function: Any, *rest: Any) -> None:
+        pass
+
+
 def emulated(**options: Any) -> CudaBackend:
     """Return a backend of its own."""
     return CudaBackend("emulated", EmulatedDriver(**options))

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mixad.backends.arrays import layout_of
-from mixad.emit.cuda import Dialect, emit_kernel
-from mixad.kernel.lower import lowered
+from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Block, Const, Equation, Line, Param, Program, Var
@@ -132,7 +131,7 @@ def test_user_text_cannot_leave_its_comment(text):
 def emit(program):
     x = np.ones(4, np.float32)
     launch = plan((program,), [OutputRequest(0, 0)], [layout_of(x)] * 2, (4,), NO_CACHE_LIMIT)
-    return emit_kernel(lowered(launch.spec), Dialect())
+    return emit_kernel(for_threads(launch.spec), Dialect())
 
 
 def test_names_of_the_user_are_not_in_the_text():

@@ -111,10 +111,10 @@ CALLS = {
         special.softmax(x, axis=1)
     """,
     "stats": """
+        stats.boxcox_llf(0.3, p, axis=1)
         stats.circmean(x, axis=1)
         stats.circstd(x, axis=1)
         stats.circvar(x, axis=1)
-        stats.combine_pvalues(u, axis=1, method="stouffer").statistic
         stats.describe(x, axis=1).skewness
         stats.differential_entropy(x, axis=1)
         stats.differential_entropy(x, axis=1, method="ebrahimi")
@@ -123,12 +123,12 @@ CALLS = {
         stats.directional_stats(n3).mean_resultant_length
         stats.entropy(p, axis=1)
         stats.entropy(p, q, axis=1)
-        stats.f_oneway(x, y, axis=1).pvalue
-        stats.f_oneway(x, y, axis=1).statistic
+        stats.false_discovery_control(u, axis=1)
         stats.gmean(p, axis=0, weights=q)
         stats.gstd(p, axis=1)
         stats.gzscore(p, axis=1)
         stats.hmean(p, weights=q)
+        stats.iqr(x, axis=1)
         stats.kstat(v, 4)
         stats.kstatvar(v, 2)
         stats.kurtosis(x, axis=1)
@@ -136,8 +136,11 @@ CALLS = {
         stats.kurtosistest(x, axis=1).pvalue
         stats.kurtosistest(x, axis=1).statistic
         stats.lmoment(x, order=3, axis=1)
+        stats.median_abs_deviation(x, axis=1)
         stats.moment(x, order=3, axis=1, center=0.3)
         stats.pmean(p, -1.5, weights=q)
+        stats.quantile(x, 0.3, axis=1)
+        stats.quantile(x, 0.3, axis=1, method="median_unbiased")
         stats.sem(x, axis=1)
         stats.sigmaclip(v, 2, 2).clipped
         stats.skew(x, axis=1)
@@ -145,37 +148,96 @@ CALLS = {
         stats.skewtest(x, axis=1).pvalue
         stats.skewtest(x, axis=1).statistic
         stats.tmax(x, axis=1)
+        stats.tmean(v, (-0.9, 1.5))
+        stats.tmean(x, axis=1)
         stats.tmin(x, axis=1)
         stats.trim_mean(x, 0.1, axis=1)
         stats.tsem(x, axis=1)
         stats.tstd(x, axis=1)
-        stats.ttest_ind(x, y, axis=1, equal_var=False).statistic
         stats.tvar(v, (-0.9, 1.5))
+        stats.variation(p, axis=1, ddof=1)
+        stats.yeojohnson_llf(0.4, x, axis=1)
         stats.zmap(x, y, axis=1)
         stats.zscore(x, axis=1)
     """,
+    "stats, by special functions that SciPy computes": """
+        stats.alexandergovern(v, w).statistic
+        stats.bartlett(x, y, axis=1).pvalue
+        stats.chisquare(p, axis=1).pvalue
+        stats.chisquare(p, axis=1).statistic
+        stats.combine_pvalues(u, axis=1).pvalue
+        stats.combine_pvalues(u, axis=1, method="mudholkar_george").statistic
+        stats.combine_pvalues(u, axis=1, method="pearson").statistic
+        stats.combine_pvalues(u, axis=1, method="stouffer").statistic
+        stats.combine_pvalues(u, axis=1, method="tippett").statistic
+        stats.epps_singleton_2samp(x, y, axis=1).statistic
+        stats.f_oneway(x, y, axis=1).pvalue
+        stats.f_oneway(x, y, axis=1).statistic
+        stats.jarque_bera(x, axis=1).pvalue
+        stats.jarque_bera(x, axis=1).statistic
+        stats.levene(x, y, axis=1).statistic
+        stats.normaltest(x, axis=1).pvalue
+        stats.normaltest(x, axis=1).statistic
+        stats.pearsonr(x, y, axis=1).pvalue
+        stats.pearsonr(x, y, axis=1).statistic
+        stats.power_divergence(p, axis=1, lambda_="log-likelihood").statistic
+        stats.ttest_1samp(x, 0.2, axis=1).pvalue
+        stats.ttest_1samp(x, 0.2, axis=1).statistic
+        stats.ttest_ind(x, y, axis=1).pvalue
+        stats.ttest_ind(x, y, axis=1, equal_var=False).statistic
+        stats.ttest_ind_from_stats(a, b, 10, b + a, a + b, 12).statistic
+        stats.ttest_rel(x, y, axis=1).pvalue
+    """,
     "integrate": """
         integrate.cubature(waves, 0 * a[None], b[None], args=(a,)).estimate
+        integrate.cumulative_simpson(v, x=z)
+        integrate.cumulative_simpson(x, dx=b, axis=1)
         integrate.cumulative_trapezoid(x, y, axis=1, initial=0)
         integrate.romb(s, dx=0.1)
         integrate.trapezoid(v, z)
     """,
-    "optimize, signal, cluster, linalg": """
+    "optimize, differentiate, signal, cluster, linalg": """
         cluster.vq.whiten(n3)
+        differentiate.derivative(lambda t, a: xp.sin(a * t), b, args=(a,)).df
+        linalg.block_diag(n3, n4)
         linalg.fiedler(v)
         linalg.orthogonal_procrustes(n3, n4[:, :3])[0]
         optimize.rosen(n3)
+        optimize.rosen_der(v)
+        optimize.rosen_hess(v)
+        optimize.rosen_hess_prod(v, w)
+        signal.envelope(v)
+        signal.fftconvolve(v, w)
+        signal.freqs(v, w, worN=8)[1].real
+        signal.freqz(v, worN=8)[1].imag
         signal.gauss_spline(v, 3)
+        signal.hilbert(v).imag
         signal.kaiser_atten(5, a)
+        signal.lp2bp(k[:3], k[3:6], b, a)[0]
+        signal.lp2bs(k[:3], k[3:6], b, a)[1]
         signal.normalize(k, k)[0]
+        signal.oaconvolve(v, w)
+        signal.resample(v, 12)
+        signal.vectorstrength(v, b)[0]
         signal.windows.exponential(7, None, b, xp=xp)
         signal.windows.gaussian(7, b, xp=xp)
+        signal.windows.general_cosine(7, k)
         signal.windows.general_gaussian(7, b, a, xp=xp)
+        signal.windows.general_hamming(7, a, xp=xp)
+        signal.windows.kaiser(7, b, xp=xp)
     """,
     "spatial": """
         (spatial.transform.Rotation.from_quat(n4) ** 2).as_quat()
+        spatial.transform.RigidTransform.from_exp_coords(n6).apply(n3)
+        spatial.transform.RigidTransform.from_exp_coords(n6).as_dual_quat()
+        spatial.transform.RigidTransform.from_exp_coords(n6).as_exp_coords()
+        spatial.transform.RigidTransform.from_exp_coords(n6).as_matrix()
+        spatial.transform.RigidTransform.from_exp_coords(n6).inv().as_matrix()
+        spatial.transform.RigidTransform.from_translation(n3).as_matrix()
+        spatial.transform.Rotation.from_euler("xyz", n3).as_matrix()
         spatial.transform.Rotation.from_mrp(n3).as_quat()
         spatial.transform.Rotation.from_quat(n4).apply(n3)
+        spatial.transform.Rotation.from_quat(n4).as_euler("xyz")
         spatial.transform.Rotation.from_quat(n4).as_matrix()
         spatial.transform.Rotation.from_quat(n4).as_mrp()
         spatial.transform.Rotation.from_quat(n4).as_rotvec()
@@ -188,21 +250,27 @@ CALLS = {
         constants.convert_temperature(p, "F", "R")
         constants.lambda2nu(p)
         constants.nu2lambda(p)
+        fft.fft(v).real
+        fft.fftn(x).real
         fft.fftshift(v)
+        fft.fht(v, 0.1, 0.3)
+        fft.hfft(v)
+        fft.ifft(v).imag
         fft.ifftshift(v)
+        fft.irfft(v)
+        fft.rfft(v).imag
+        fft.rfft2(x).imag
     """,
 }
 """By family, one a line."""
 
 
 NUMPY_ONLY = (
-    "special, computed by SciPy",
-    "stats.combine_pvalues",
-    "stats.f_oneway",
-    "stats.ttest_ind",
-    "integrate.romb",
+    CALLS["special, computed by SciPy"]
+    + CALLS["stats, by special functions that SciPy computes"]
+    + "signal.windows.kaiser(7, b, xp=xp)"
 )
-"""A family and beginnings of calls: SciPy computes what they need, or writes to plain tensors."""
+"""What SciPy computes of NumPy arrays alone is refused for others."""
 
 _RANDOM = np.random.default_rng(0)
 
@@ -221,6 +289,7 @@ ARGUMENTS = {
     "u": _RANDOM.uniform(0.1, 0.9, (3, 9)),
     "n3": _RANDOM.normal(size=(5, 3)),
     "n4": _RANDOM.normal(size=(5, 4)),
+    "n6": _RANDOM.normal(size=(5, 6)),
 }
 """Of any sign; `k`, `p`, `q` are positive, `u` are probabilities, `z` grows."""
 
@@ -305,7 +374,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     for module in (
         "special stats stats integrate optimize signal signal.windows cluster.vq linalg "
-        "spatial.transform constants fft"
+        "spatial.transform constants fft differentiate"
     ).split():
         importlib.import_module(f"scipy.{module}")
         MODULES[module.partition(".")[0]] = sys.modules[f"scipy.{module.partition('.')[0]}"]

@@ -68,8 +68,7 @@ def outcomes(library: str) -> dict[str, float | str]:
 
 
 def is_numpy_only(call: str) -> bool:
-    listed = scipy_calls.CALLS[scipy_calls.NUMPY_ONLY[0]]
-    return call in listed or call.startswith(scipy_calls.NUMPY_ONLY[1:])
+    return call in map(str.strip, scipy_calls.NUMPY_ONLY.splitlines())
 
 
 def functions() -> set[str]:

@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import math
+import operator
 from typing import Any
 
 import array_api_strict
@@ -24,7 +25,8 @@ def check(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = True) ->
 
     Values are compared with NumPy's, derivatives in both modes with finite differences along a
     direction (the second one of reverse mode, and of forward mode over reverse), and
-    gradients over NumPy with those over array-api-strict and, where it is installed, torch.
+    gradients and second derivatives over NumPy with those over array-api-strict and, where it is
+    installed, torch.
     """
     arrays = tuple(np.asarray(a, dtype="f8") for a in arrays)
     check_values(f, *arrays)
@@ -47,6 +49,22 @@ def check(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = True) ->
     found = sum(np.vdot(g, v) for g, v in zip(curvature(*arrays), around, strict=True))
     assert close(found, difference(steepness, arrays, around), tolerance)
     assert close(mixad.jvp(steepness, arrays, around)[1], found, 1e-8)
+    for library in OTHERS:
+        assert close(_curvature_over(library, f, arrays, along, around), found, 1e-8)
+
+
+def _curvature_over(library: Any, f: Any, arrays: Any, along: Any, around: Any) -> float:
+    """Return the second derivative along two directions that another library's arrays give."""
+    given, along, around = ([library.asarray(a) for a in each] for each in (arrays, along, around))
+    loss = functools.partial(weighted, f, mixad.namespace_of(library))
+    places, xp = tuple(range(len(given))), mixad.namespace_of(library)
+
+    def steepness(*arrays: Any) -> Any:
+        gradients = mixad.grad(loss, argnums=places)(*arrays)
+        terms = [xp.sum(g * v) for g, v in zip(gradients, along, strict=True)]
+        return functools.reduce(operator.add, terms)
+
+    return float(mixad.jvp(steepness, given, around)[1])
 
 
 def check_values(f: Any, *arrays: Any) -> None:

@@ -38,6 +38,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     "dstack": (lambda x, v: [np.dstack([x, x * x]), np.dstack([v, v])], X, V),
     "einsum": (lambda x, y: [np.einsum("ij,ij->i", x, y), np.einsum("ij,kj", x, y),
                              np.einsum(x, [0, 1], y, [2, 1], [2, 0])], X, Y),
+    "fft.fft2": (lambda x: np.real(np.fft.fft2(x)) ** 2, X),
+    "fft.ifft2": (lambda x: np.imag(np.fft.ifft2(x, (4, 4))) ** 2, X),
+    "fft.irfft2": (lambda x: np.fft.irfft2(x * x), X),
+    "fft.rfft2": (lambda x: np.imag(np.fft.rfft2(x, axes=(1, 0), norm="ortho")) ** 2, X),
     "fix": (lambda x: np.fix(3 * x) * x, X),
     "fliplr": (lambda x: np.fliplr(x) * x, X),
     "flipud": (lambda x: np.flipud(x) * x, X),
@@ -64,6 +68,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "rad2deg": (lambda x: np.rad2deg(x) * x, X),
     "radians": (lambda x: np.radians(x) * x, X),
     "ravel": (lambda x: np.ravel(x) ** 2, X),
+    "real_if_close": (lambda x: np.real_if_close(x * (1 + 0j)) ** 2, X),
     "rollaxis": (lambda t: [np.rollaxis(t, 2) ** 2, np.rollaxis(t, 0, 3), np.rollaxis(t, -2, -1)],
                  T),
     "rot90": (lambda t: [np.rot90(t) ** 2, np.rot90(t, -1, (1, 2))], T),
@@ -126,6 +131,10 @@ def test_sums_of_products(subscripts: str) -> None:
 def test_labels_that_do_not_fit_are_refused(operands: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         mixad.grad(lambda x: np.einsum(operands[0], x, *operands[2:]).sum())(operands[1])
+
+
+def test_tuples_select_as_lists_do() -> None:
+    check(lambda x: x[(0, 2, 0), (1, 1, 3)] ** 2, X)
 
 
 def test_functions_of_numpy_take_traced_values_of_every_library() -> None:

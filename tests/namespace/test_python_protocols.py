@@ -103,7 +103,6 @@ def test_size_of_a_tensor_is_a_method() -> None:
 
 INSTEAD = {
     "t": "x.T",
-    "ravel": "x.reshape(-1)",
     "flatten": "x.reshape(-1)",
     "dim": "x.ndim",
     "ndimension": "x.ndim",

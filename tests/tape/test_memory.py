@@ -6,9 +6,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import weakref
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+import mixad
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -151,6 +156,42 @@ def test_no_call_leaves_a_block_or_a_cycle(work: str, tmp_path: Path) -> None:
     )
     assert blocks < 300  # of 600 calls; what is there is names in Python's cache of attributes
     assert collected < 10
+
+
+# -- values that nobody needs any more -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transform", [mixad.vjp, mixad.linearize])
+@pytest.mark.parametrize("f", [lambda x: x * 2.0, np.exp, lambda x: np.sin(x).reshape((2, -1)),
+                               lambda x: (x[:5], x @ x)])  # fmt: skip
+def test_a_pullback_does_not_hold_the_value(transform: Any, f: Any) -> None:
+    x = np.linspace(0.0, 1.0, 10)
+    value, carried = transform(f, x)
+    leaves = mixad.pytree.leaves(value)
+    again = mixad.pytree.tree_map(np.ones_like, value) if transform is mixad.vjp else x
+    seen = [weakref.ref(leaf) for leaf in leaves if isinstance(leaf, np.ndarray)]
+    del value, leaves
+    assert [held() for held in seen] == [None] * len(seen)
+    found = carried(again)
+    expected = transform(f, x)[1](again)
+    for one, other in zip(*map(mixad.pytree.leaves, (found, expected)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_a_view_was_made_of_is_let_go() -> None:
+    left: list[Any] = []
+
+    def f(x: Any) -> Any:
+        whole = np.exp(x)
+        view = whole.reshape((10, 100))
+        left.append(weakref.ref(whole.cell))
+        total = (view @ np.ones(100)).sum()  # makes them
+        del whole, view
+        assert left[0]() is None
+        return total
+
+    x = np.linspace(0.0, 1.0, 1000)
+    np.testing.assert_allclose(mixad.grad(f)(x), np.exp(x), rtol=1e-14)
 
 
 # -- peaks -----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 
@@ -217,6 +218,17 @@ def test_a_value_beside_its_own_sum(placement: Any, axis: int | None) -> None:
     np.testing.assert_allclose(gradient, 2 * total * b * np.ones_like(y), rtol=1e-14)
     _, tangent = mixad.jvp(lambda a: f(a, b).sum(axis=axis), (a,), (a,))
     np.testing.assert_allclose(tangent, y.sum(axis=axis), rtol=1e-14)
+
+
+@pytest.mark.parametrize("library", [np, array_api_strict])
+def test_a_traced_cotangent_beside_a_plain_one(library: Any) -> None:
+    """They are added before partials are multiplied: not by the operator of the plain array."""
+    x, y, w = (library.asarray(a) for a in (X, Y, W))
+    (z, total), pullback = mixad.vjp(lambda x, y: ((z := dear(x, y)), z.sum()), x, y)
+    slope = mixad.grad(lambda c: pullback((w, c))[0].sum())(library.asarray(1.0))
+    _, zx, _ = gradients_by_hand(X, Y)
+    assert float(slope) == pytest.approx(zx.sum(), rel=1e-12)
+    assert float(total) == pytest.approx(np.sum(np.asarray(z)), rel=1e-12)
 
 
 def test_sums_of_an_inner_transforms_input_that_is_pending_outside() -> None:

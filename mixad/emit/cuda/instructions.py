@@ -13,7 +13,7 @@ from mixad.emit.cuda.text import c_type
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
 
-__all__ = ["FORMATS", "PRELUDE", "SPECIAL", "spelled"]
+__all__ = ["FORMATS", "PRELUDE", "SPECIAL", "native", "spelled"]
 
 PRELUDE = """
 template <class To, class From> static __device__ __forceinline__ To from_bits(From x) {
@@ -81,13 +81,23 @@ more, {N} its unsigned type, {I} the integer of its width, {f} what ends names o
 """
 
 
+def native(op: str, type: ScalarType) -> bool:
+    """Whether CUDA's own function is taken where the core has a program.
+
+    In float32, sine and cosine of any argument are within 2 ulp there too (CUDA C++ Programming
+    Guide, mathematical functions), and need float64, which is slow on most devices, only beyond
+    10⁵.
+    """
+    return op in ("sin", "cos") and type.bits == 32
+
+
 def spelled(name: str, args: Sequence[str], types: Sequence[ScalarType], type: ScalarType) -> str:
     """Return the expression of an op.
 
     Parameters
     ----------
     name : str
-        An op whose lowering is not ``"program"`` for these types.
+        An op whose lowering is not ``"program"`` for these types, or one that is `native`.
     args : sequence of str
         Names or literals.
     types : sequence of ScalarType
@@ -99,7 +109,7 @@ def spelled(name: str, args: Sequence[str], types: Sequence[ScalarType], type: S
         return SPECIAL[name](args, types[0], type)
     first = types[0]
     f = "f" if first.bits == 32 else ""
-    if BY_NAME[name].lowering == "libm":
+    if name not in FORMATS[first.kind]:
         return f"{BY_NAME[name].c}{f}({', '.join(args)})"
     return FORMATS[first.kind][name].format(
         *args,

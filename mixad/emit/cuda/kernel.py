@@ -13,17 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mixad.emit.cuda.body import Array, Body
-from mixad.emit.cuda.instructions import PRELUDE
+from mixad.emit.cuda.instructions import PRELUDE, native
 from mixad.emit.cuda.sums import THREADS, accumulator, block_sums
 from mixad.emit.cuda.text import Text, c_type
 from mixad.errors import BackendError
 from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.lower import lowered
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 from mixad.kernel.tiling import BLOCK, combine_of
 from mixad.scalar.ir import Program, Var
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Dialect", "emit_kernel", "entries"]
+__all__ = ["Dialect", "emit_kernel", "entries", "for_threads"]
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,18 @@ def entries(spec: KernelSpec) -> tuple[str, ...]:
     return tuple(f"mixad_pass_{k}" for k in range(len(spec.passes)))
 
 
+def for_threads(spec: KernelSpec) -> KernelSpec:
+    """Return a spec as `emit_kernel` takes it: compilers for CUDA order statements themselves."""
+    return lowered(spec, ordered=False, native=native)
+
+
 def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     """Return the CUDA C++ of a kernel, for NVRTC or nvcc: it includes nothing.
 
     Parameters
     ----------
     spec : KernelSpec
-        Programs that hold no op whose lowering is ``"program"`` (`mixad.scalar.math.expand`).
+        From `for_threads`.
     dialect : Dialect
         What the addresses and extents of a launch allow.
 

@@ -59,13 +59,17 @@ FLOAT_PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType(
 """What is inlined for floats: besides `PROGRAMS`, ops that are instructions for integers only."""
 
 
-def expand(program: Program) -> Program:
+def expand(
+    program: Program, native: Callable[[str, ScalarType], bool] = lambda op, type: False
+) -> Program:
     """Replace each op whose lowering is ``"program"`` by its equations, 16-bit floats by float32.
 
     Parameters
     ----------
     program : Program
         Any program; it may already be a derivative.
+    native : callable
+        Whether an op on a type stays, since a dialect has a function for it.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def expand(program: Program) -> Program:
         in common: ``tanh(x)``, ``sigmoid(2 * x)`` and ``sigmoid(-(2 * x))`` one exponential.
     """
     program = widened(program)
-    builder = _SharingBuilder(program.name)
+    builder = _SharingBuilder(program.name, native)
     names: dict[Var, Atom] = {**builder.copy_params(program.params)}
     return builder.finish(builder.copy(program.body, names, builder.expanded))
 
@@ -101,8 +105,11 @@ def program_of(name: str, type: ScalarType) -> Program:
 class _SharingBuilder(Builder):
     """A builder that knows an ``If`` it has met: sin(x) and cos(x) share one reduction."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, name: str, native: Callable[[str, ScalarType], bool] = lambda op, type: False
+    ) -> None:
         super().__init__(name)
+        self._native = native
         self._sizes: dict[int, tuple[int, Block]] = {}  # by identity, which they keep
         self._most_compared = _MOST_COMPARED
 
@@ -110,7 +117,7 @@ class _SharingBuilder(Builder):
         """Add an equation, or the program of its op."""
         inlined = FLOAT_PROGRAMS if args[0].type.is_float else PROGRAMS
         function = inlined.get(equation.op)
-        if function is None:
+        if function is None or self._native(equation.op, equation.out.type):
             return self.op(equation.op, *args, type=equation.out.type)
         before, self._most_compared = self._most_compared, _PURE
         result = function(*(Term(self, a) for a in args)).atom

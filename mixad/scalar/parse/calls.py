@@ -46,7 +46,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
         case Helper():
             return _helper(frame, node, function.index, arguments)
         case Object():
-            return _known(frame, node, function, arguments)
+            return _of_library(frame, node, function, arguments)
     spelled = ast.unparse(node.func)
     raise frame.type_error(
         node.func, f"`{spelled}` is a {kind_of(function)}, not a function", f"{spelled} * (...)"
@@ -191,9 +191,12 @@ def bind(
     only_positional = {p.arg for p in a.posonlyargs}
     named = [*positional, *(p.arg for p in a.kwonlyargs)]
     for name, value in arguments.keywords.items():
-        if name in values or name not in named or name in only_positional:
-            what = "gets its argument twice:" if name in values else "has no parameter"
-            raise frame.type_error(node, f"{info.name!r} {what} {name!r}", _spelled(info))
+        if name in values:
+            message = f"{info.name!r} gets its argument twice: {name!r}"
+            raise frame.type_error(node, message, _spelled(info))
+        if name not in named or name in only_positional:
+            message = f"{info.name!r} has no parameter {name!r}"
+            raise frame.type_error(node, message, _spelled(info))
         values[name] = value
     _fill(frame, node, info, named, values, defaults)
     return values
@@ -224,7 +227,7 @@ def _fill(
             values[name] = defaults[name]
 
 
-def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments) -> Value:
+def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Arguments) -> Value:
     """Return the value of a call of a function that mixad knows."""
     handler = intrinsic(function.value)
     if handler is not None:
@@ -235,14 +238,13 @@ def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments)
     if known is not None:
         raise frame.error(node, *known)
     if unwrapped(function.value) is not None:
-        raise _unreadable(frame, node, function.value)
+        _check_is_read(frame, node, function.value)
     raise frame.error(node.func, f"`{name}` is not supported in a kernel", instead(function.value))
 
 
-def _unreadable(frame: Frame, node: ast.Call, function: object) -> KernelError:
+def _check_is_read(frame: Frame, node: ast.Call, function: object) -> None:
+    """Say why a function of Python is no helper: its source was not found, or not believed."""
     try:
         read_function(function)
     except KernelSyntaxError as error:
-        return frame.error(node, error.message, error.hint)
-    name = ast.unparse(node.func)
-    return frame.error(node, f"`{name}` cannot be compiled", "a plain function of numbers")
+        raise frame.error(node, error.message, error.hint) from None

@@ -2,7 +2,7 @@
 """Functions that are refused, each for one reason.  Line numbers are part of the expected texts."""
 
 import functools
-import math, operator
+import linecache, math, operator
 import random
 
 import mixad, numpy as np
@@ -764,3 +764,98 @@ def refuse_wrapper(x):
 
 def refuse_tuple_times_float(x):
     return sum((x, x) * 1.5)
+
+
+def variadic_by_name(x, **options):
+    return x
+
+
+def refuse_helper_that_takes_any_keywords(x):
+    return variadic_by_name(x, a=1.0)
+
+
+def refuse_unpacked_keywords(x):
+    return without_return(**DICT)
+
+
+def refuse_membership_of_list(x):
+    return 1.0 if x in LIST else 0.0
+
+
+def refuse_unknown_option(x):
+    for a, b in zip(PAIR, PAIR, shortest=True):
+        x += a * b
+    return x
+
+
+def refuse_range_of_argument(x):
+    return x * sum(range(int(x)))
+
+
+def refuse_zip_of_list(x):
+    for a, b in zip(PAIR, LIST):
+        x += a * b
+    return x
+
+
+def refuse_range_of_nothing(x):
+    for _ in range():
+        x += 1
+    return x
+
+
+def refuse_set(x):
+    return max({x, 1.0})
+
+
+def refuse_generator_expression(x):
+    return sum(x * v for v in PAIR)
+
+
+def refuse_unpacked_index(x):
+    return ARRAY[*(1,), 0] * x
+
+
+def refuse_slice_of_argument(x):
+    return sum(PAIR[int(x) :])
+
+
+def refuse_adding_to_an_item(x):
+    PAIR[0] += x
+    return x
+
+
+def _made(text, shown=None):
+    """Return a function made from a text, whose file is said to hold another one, or none."""
+    name = "<text>" if shown is None else "<file>"
+    if shown is not None:
+        linecache.cache[name] = (len(shown), None, shown.splitlines(True), name)
+    space = {}
+    exec(compile(text, name, "exec"), space)
+    return space["made"]
+
+
+WITHOUT_SOURCE = _made("def made(x):\n    return x\n")
+EDITED = _made("def made(x):\n    return x\n", "def made(x):\n    return 2 * x\n")
+
+
+def refuse_helper_without_source(x):
+    return WITHOUT_SOURCE(x)
+
+
+def refuse_edited_helper(x):
+    return EDITED(x)
+
+
+def many_cases(x):
+    for v in MANY:
+        if x < v:
+            return v
+    return x
+
+
+MANY = tuple(float(k) for k in range(200))
+
+
+def refuse_deep_conditions(x):
+    return many_cases(x)

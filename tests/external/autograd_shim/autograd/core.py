@@ -69,7 +69,10 @@ class VSpace:
         return self._map(lambda x: _like(x, np.zeros(np.shape(x))), self.example)
 
     def ones(self) -> Any:
-        return self._map(lambda x: _like(x, np.ones(np.shape(x))), self.example)
+        one = {True: 1.0 + 1.0j, False: 1.0}
+        return self._map(
+            lambda x: _like(x, np.full(np.shape(x), one[_is_complex(x)])), self.example
+        )
 
     def randn(self) -> Any:
         return self._map(_random, self.example)
@@ -97,6 +100,10 @@ vspace = VSpace
 def _is_complex(leaf: Any) -> bool:
     dtype = getattr(leaf, "dtype", None)
     return dtype.kind == "c" if dtype is not None else isinstance(leaf, complex)
+
+
+def _one(leaf: Any) -> complex:
+    return 1.0 + 1.0j if _is_complex(leaf) else 1.0
 
 
 def _product(a: Any, b: Any) -> Any:

@@ -1,0 +1,265 @@
+"""What NVRTC makes of kernels for devices that need not be there: registers, spills, instructions.
+
+A family of kernels is planned and emitted for arrays that are aligned, and not run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import itertools
+import math
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_emulator import DryDriver
+
+import mixad
+from mixad.backends import registry
+from mixad.backends.arrays import layout_of
+from mixad.backends.cuda import CudaBackend
+from mixad.kernel.plan import plan
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import Block, Const, Equation, Param, Program, Var
+from mixad.scalar.ops import TABLE
+from mixad.scalar.pullback import pullback
+from mixad.scalar.types import BOOL, F32, F64
+from mixad.special import sigmoid, tanh
+
+ARCHITECTURES = ("sm_80", "sm_90")
+OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
+
+
+# -- the compiler ----------------------------------------------------------------------------------
+
+
+@cache
+def nvrtc() -> ctypes.CDLL:
+    """Return NVRTC from its wheel, or skip the test."""
+    for package, name in (
+        ("nvidia.cuda_nvrtc", "libnvrtc.so.12"),
+        ("nvidia.cu13", "libnvrtc.so.13"),
+    ):
+        try:
+            found = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            continue
+        for folder in found.submodule_search_locations if found else ():
+            path = Path(folder, "lib", name)
+            if path.exists():
+                return ctypes.CDLL(str(path))
+    pytest.skip("NVRTC is not installed: python -m pip install nvidia-cuda-nvrtc-cu12")
+
+
+def text_of(program: ctypes.c_void_p, what: str) -> str:
+    size = ctypes.c_size_t()
+    assert not getattr(nvrtc(), f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    assert not getattr(nvrtc(), f"nvrtcGet{what}")(program, buffer)
+    return buffer.value.decode()
+
+
+def compiled(text: str, architecture: str) -> tuple[str, str]:
+    """Return PTX, and the log in which ptxas says what it used."""
+    library, program = nvrtc(), ctypes.c_void_p()
+    created = library.nvrtcCreateProgram(
+        ctypes.byref(program), text.encode(), b"mixad.cu", 0, None, None
+    )
+    assert not created
+    given = [f"--gpu-architecture={architecture}", *OPTIONS]
+    options = (ctypes.c_char_p * len(given))(*[option.encode() for option in given])
+    status = library.nvrtcCompileProgram(program, len(given), options)
+    log = text_of(program, "ProgramLog")
+    assert not status, f"{log}\n{text}"
+    return text_of(program, "PTX"), log
+
+
+# -- the family ------------------------------------------------------------------------------------
+
+
+@mixad.broadcast
+def cell_update(z, zb, c, f, i, g):
+    if z == 1.0:
+        return sigmoid(i) * tanh(g)
+    elif zb == 0.0:
+        return c
+    return sigmoid(f) * c + sigmoid(i) * tanh(g)
+
+
+@mixad.broadcast
+def anomaly(mean, eccentricity):
+    e = mean
+    while True:
+        step = (e - eccentricity * math.sin(e) - mean) / (1.0 - eccentricity * math.cos(e))
+        e = e - step
+        if abs(step) < 1e-6:
+            return e
+
+
+@mixad.broadcast
+def implied(price, spot, strike, time):
+    low, high = 0.001, 4.0
+    volatility = 0.3
+    for _ in range(40):
+        root = volatility * math.sqrt(time)
+        d1 = (math.log(spot / strike) + 0.5 * root * root) / root
+        n1 = 0.5 + 0.5 * math.erf(d1 * 0.7071067811865476)
+        n2 = 0.5 + 0.5 * math.erf((d1 - root) * 0.7071067811865476)
+        difference = spot * n1 - strike * n2 - price
+        if difference > 0.0:
+            high = volatility
+        else:
+            low = volatility
+        vega = spot * math.sqrt(time) * 0.3989422804014327 * math.exp(-0.5 * d1 * d1)
+        volatility = volatility - difference / vega
+        if not low < volatility < high:
+            volatility = 0.5 * (low + high)
+        if abs(difference) < 1e-6:
+            break
+    return volatility
+
+
+def full(type, shape=(64, 64)):
+    """Return an aligned array."""
+    values = DryDriver().empty(shape, type.dtype, "dry")
+    values[...] = np.random.default_rng(0).uniform(0.1, 1, shape)
+    return values
+
+
+def new_texts(run) -> list[str]:
+    """Return the texts of the kernels that a call compiles."""
+    driver = registry.default_registry().backend("dry").driver
+    before = len(driver.texts)
+    run(driver)
+    return driver.texts[before:]
+
+
+def with_gradients(kernel, arguments, active) -> list[str]:
+    """Return the texts of a value and the gradients of the last arguments, for a cotangent."""
+    first, last = arguments[:-active], arguments[-active:]
+    on_device = kernel.with_options(backend="dry")
+    cotangent = np.ones_like(arguments[-1])
+    return new_texts(
+        lambda driver: mixad.value_and_vjp(lambda *xs: on_device(*first, *xs), last, cotangent)
+    )
+
+
+def of_passes(passes, arguments, result=None) -> list[str]:
+    """Return the texts of all results of programs, summed to a shape or stored."""
+    requests = [
+        OutputRequest(p, k, result) for p, one in enumerate(passes) for k in range(len(one.outputs))
+    ]
+    shape = np.broadcast_shapes(*(a.shape for a in arguments))
+    launch = plan(tuple(passes), requests, list(map(layout_of, arguments)), shape, 1 << 40)
+
+    def run(driver):
+        backend = CudaBackend("dry", driver)
+        backend.launch(backend.bind(backend.compile(launch.spec), launch), arguments)
+
+    return new_texts(run)
+
+
+def tanh_product(count, type):
+    """Return the program Π tanh(xₖ)."""
+    xs = [Var(k, type) for k in range(count)]
+    equations, product = [], Const(1.0, type)
+    for k, x in enumerate(xs):
+        factor, following = Var(count + 2 * k, type), Var(count + 2 * k + 1, type)
+        equations.append(Equation(factor, "tanh", (x,)))
+        equations.append(Equation(following, "mul", (product, factor)))
+        product = following
+    params = tuple(Param(f"x{k}", x) for k, x in enumerate(xs))
+    return Program("product", params, Block(tuple(equations), (product,)))
+
+
+@cache
+def hm_lstm(type, control_shape):
+    control = [full(type, control_shape) for _ in range(2)]
+    return with_gradients(cell_update, [*control, *[full(type)] * 4], 4)
+
+
+@cache
+def kepler(type):
+    return with_gradients(anomaly, [full(type)] * 2, 2)
+
+
+@cache
+def volatility(type):
+    return with_gradients(implied, [full(type)] * 4, 1)
+
+
+@cache
+def arity(count, type):
+    passes = pullback(tanh_product(count, type), range(count), [0])
+    return of_passes([one.program for one in passes], [full(type)] * (count + 1))
+
+
+@cache
+def one_op(name, type):
+    op = next(op for op in TABLE if op.name == name)
+    xs = [Var(k, type) for k in range(op.arity)]
+    out = Var(op.arity, BOOL if op.result == "bool" else type)
+    params = tuple(Param(f"x{k}", x) for k, x in enumerate(xs))
+    program = Program(name, params, Block((Equation(out, name, tuple(xs)),), (out,)))
+    return of_passes([program], [full(type)] * op.arity)
+
+
+@cache
+def reduction(result, type):
+    x, y, out = (Var(k, type) for k in range(3))
+    equation = Equation(out, "mul", (x, y))
+    program = Program("p", (Param("x", x), Param("y", y)), Block((equation,), (out,)))
+    return of_passes([program], [full(type, (8, 16, 64))] * 2, result)
+
+
+USES_FLOAT64 = {"digamma", "trigamma", "sin", "cos", "tan", "kepler"}
+"""Where float32 kernels have float64: the core computes the first two in it, and CUDA's own sine,
+cosine and tangent reduce arguments beyond 10⁵ in it, on a branch that others do not take."""
+
+REGISTERS = {"hm_lstm": 96, "kepler": 64, "implied": 96, "arity": 144, "op": 96, "reduction": 96}
+"""Most registers of a thread, by family; four elements of float32 or two of float64 at a time."""
+
+TYPES = {"f32": F32, "f64": F64}
+OPS = [op.name for op in TABLE if op.domain in ("float", "number") and op.name != "bitcast"]
+RESULTS = list(itertools.product((1, 8), (1, 16), (1, 64)))
+
+
+def families():
+    """Yield the family, what tells its members apart, and the function that returns the texts."""
+    for name, type in TYPES.items():
+        for shape in ((64,), (64, 1), (64, 64)):
+            yield "hm_lstm", (name, shape), lambda t=type, s=shape: hm_lstm(t, s)
+        yield "kepler", (name,), lambda t=type: kepler(t)
+        yield "implied", (name,), lambda t=type: volatility(t)
+        for count in range(1, 25):
+            yield "arity", (name, count), lambda t=type, n=count: arity(n, t)
+        for op in OPS:
+            yield "op", (name, op), lambda t=type, o=op: one_op(o, t)
+        for result in RESULTS:
+            yield "reduction", (name, result), lambda t=type, r=result: reduction(r, t)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("family", "member", "emit"),
+    [pytest.param(*case, id=f"{case[0]}-{'-'.join(map(str, case[1]))}") for case in families()],
+)
+def test_kernels_compile_without_spills_and_in_their_own_precision(
+    family, member, emit, architecture
+):
+    texts = emit()
+    assert texts
+    for text in texts:
+        ptx, log = compiled(text, architecture)
+        assert not re.findall(r"[1-9]\d* bytes spill", log), log
+        registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
+        assert registers
+        assert max(registers) <= REGISTERS[family], log
+        if "f32" in member and not {family, member[-1]} & USES_FLOAT64:
+            assert ".f64" not in ptx
+        if "axis_sum" not in text and family != "implied":
+            assert re.search(r"ld\.[\w.]*(v4\.f32|v2\.f64|v4\.b32|v2\.b64|v4\.u32|v2\.u64)", ptx)

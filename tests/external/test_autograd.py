@@ -1,0 +1,96 @@
+"""autograd's own tests, run with its modules made of mixad's transforms: what fails is listed.
+
+The folder of its tests is ``AUTOGRAD_TESTS_DIR``, or that of its source distribution, which pip
+fetches.  ``MIXAD_UPDATE_EXPECTED=1`` writes names that are not listed to the end of the list, for
+reasons to be given.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+VERSION = "1.9.1"
+FUNCTIONS = 531
+HERE = Path(__file__).parent
+LISTED = HERE / "autograd_failures.txt"
+
+
+def folder_of_tests(scratch: Path) -> Path:
+    """Return the folder of autograd's tests; skip where there is none."""
+    given = os.environ.get("AUTOGRAD_TESTS_DIR")
+    if given:
+        return Path(given)
+    command = [sys.executable, "-m", "pip", "download", f"autograd=={VERSION}", "--no-deps",
+               "--no-binary", ":all:", "--dest", str(scratch)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"AUTOGRAD_TESTS_DIR is not set, and pip cannot fetch autograd {VERSION}")
+    with tarfile.open(next(scratch.glob("*.tar.gz"))) as archive:
+        archive.extractall(scratch, filter="data")
+    return scratch / f"autograd-{VERSION}" / "tests"
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: Any) -> dict[str, bool]:
+    """Return whether each test passed, by its file and name."""
+    if importlib.util.find_spec("scipy") is None:
+        pytest.skip("SciPy is not installed")
+    scratch = tmp_path_factory.mktemp("autograd")
+    tests = folder_of_tests(scratch)
+    (scratch / "pytest.ini").write_text("[pytest]\n")
+    report = scratch / "report.xml"
+    command = [sys.executable, "-m", "pytest", str(tests), "-q", "-W", "ignore",
+               "-c", str(scratch / "pytest.ini"), "--rootdir", str(tests), "-p", "no:cacheprovider",
+               f"--junitxml={report}"]  # fmt: skip
+    path = os.pathsep.join([str(HERE / "autograd_shim"), str(HERE.parents[1])])
+    environment = {k: v for k, v in os.environ.items() if k != "SCIPY_ARRAY_API"}
+    done = subprocess.run(command, cwd=scratch, env=environment | {"PYTHONPATH": path},
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return dict(map(outcome, ElementTree.parse(report).iter("testcase")))
+
+
+def outcome(case: Any) -> tuple[str, bool]:
+    name = f"{case.get('classname').rpartition('.')[2]}::{case.get('name')}"
+    return name, case.find("failure") is None and case.find("error") is None
+
+
+def listed() -> dict[str, str]:
+    """Return the reason why a test fails, by its name: the comment above it."""
+    reasons, reason = {}, ""
+    for line in LISTED.read_text().splitlines():
+        if line.startswith("#"):
+            reason = line.removeprefix("#").strip()
+        elif line:
+            reasons[line] = reason
+    return reasons
+
+
+def test_all_of_its_functions_ran(outcomes: dict[str, bool]) -> None:
+    assert len({name.partition("[")[0] for name in outcomes}) >= FUNCTIONS
+
+
+def test_failures_are_those_that_are_listed(outcomes: dict[str, bool]) -> None:
+    failed = {name for name, passed in outcomes.items() if not passed}
+    new, gone = failed - set(listed()), set(listed()) - failed
+    if os.environ.get("MIXAD_UPDATE_EXPECTED") == "1":
+        kept = [line for line in LISTED.read_text().splitlines() if line not in gone]
+        added = ["", "# ?", *sorted(new)] if new else []
+        LISTED.write_text("\n".join([*kept, *added, ""]))
+    assert (sorted(new), sorted(gone)) == ([], [])
+
+
+def test_every_failure_has_a_reason() -> None:
+    assert "?" not in listed().values()
+    assert "" not in listed().values()

@@ -1,0 +1,81 @@
+"""Every message of the parser and of the transforms that refuses is met by a stored case."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mixad
+
+ROOT = Path(mixad.__file__).parent
+TESTS = Path(__file__).parents[1]
+STORED = [
+    path.read_text()
+    for folder in (TESTS / "scalar/parse/expected", TESTS / "refusals/expected")
+    for path in folder.glob("*.txt")
+]
+REFUSING = {"error", "type_error", "at"}
+ERRORS = ("Kernel", "TracerError", "BackendError")
+
+
+def messages(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the texts of a module that say why something is refused."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and name_of(node.func) in REFUSING:
+            yield from [a for a in node.args if is_text(a)][:1]
+        elif isinstance(node, ast.Call) and name_of(node.func).startswith(ERRORS):
+            yield from [a for a in node.args[:1] if is_text(a)]
+        elif isinstance(node, ast.Return | ast.Dict | ast.BoolOp | ast.Assign):
+            yield from of_pairs(node)
+
+
+def of_pairs(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the messages of pairs of message and hint, in tables and results."""
+    if isinstance(node, ast.Assign):
+        names = [name_of(t) for t in node.targets]
+        found = [node.value] if names == ["message"] or names == ["what"] else []
+    else:
+        values = getattr(node, "values", None) or [getattr(node, "value", None)]
+        pairs = [v for v in values if isinstance(v, ast.Tuple) and len(v.elts) == 2]
+        found = [p.elts[0] for p in pairs if is_text(p.elts[1]) or isinstance(p.elts[1], ast.Name)]
+    yield from (f for f in found if is_text(f))
+
+
+def name_of(node: ast.AST) -> str:
+    return getattr(node, "attr", None) or getattr(node, "id", "")
+
+
+def is_text(node: ast.AST) -> bool:
+    """Whether an expression is a text of several words."""
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+    )
+
+
+def words(node: ast.expr) -> int:
+    """Count the words of a message that are the same in all cases."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return sum(len(re.findall(r"[a-z]+", p.value)) for p in parts if isinstance(p, ast.Constant))
+
+
+def pattern(node: ast.expr) -> str:
+    """Return what finds a message, whatever its values are."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(re.escape(p.value) if isinstance(p, ast.Constant) else ".*" for p in parts)
+
+
+def sites() -> Iterator[tuple[str, ast.expr]]:
+    for path in sorted([*ROOT.glob("*.py"), *(ROOT / "scalar/parse").glob("*.py")]):
+        for message in messages(ast.parse(path.read_text())):
+            if words(message) > 1:  # others are Python's own messages, or made of one
+                yield f"{path.name}:{message.lineno}", message
+
+
+SITES = list(sites())
+
+
+@pytest.mark.parametrize("message", [m for _, m in SITES], ids=[where for where, _ in SITES])
+def test_every_refusal_is_met_by_a_stored_case(message: ast.expr) -> None:
+    assert any(re.search(f": {pattern(message)}", text) for text in STORED), ast.unparse(message)

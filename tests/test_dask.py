@@ -1,0 +1,297 @@
+"""Dask arrays: values and gradients of what Dask implements, and nothing is computed on the way."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import KernelTypeError, MixadError, TracerError
+from mixad.namespace.spellings import STANDARD
+from mixad.tape.constant import is_constant
+from mixad.tape.tracer import plain
+
+sys.path.insert(0, str(Path(__file__).parent / "namespace"))
+from test_conformance import _calls, _leaves
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("dask") is None, reason="dask is not installed"
+)
+
+LACKING = set(
+    "linalg.det linalg.eigh linalg.eigvalsh linalg.pinv linalg.slogdet linalg.svdvals "
+    "linalg.matrix_rank linalg.eig linalg.eigvals".split()
+)
+"""What Dask has not, or not as the standard has it: AttributeError, or Dask's own error."""
+
+OF_UNKNOWN_SHAPE = set("unique_all unique_counts unique_inverse unique_values".split())
+"""How many values there are is known when they are computed."""
+
+FOURIER = {name for name in STANDARD.functions if name.startswith("fft.") and "shift" not in name}
+
+OF_SOME_CHUNKS = set("linalg.qr linalg.svd".split()) | FOURIER
+"""Dask has them of matrices that are cut along one axis only, and along axes of one chunk."""
+
+OF_SCIPY = set("linalg.cholesky linalg.inv linalg.matrix_power linalg.solve".split())
+"""Dask computes them with SciPy."""
+
+OF_WHOLE_NUMBERS = {name for name in STANDARD.constant if name.startswith("bitwise")}
+
+WORKING = sorted(
+    (set(STANDARD.functions) | set(STANDARD.constant))
+    - LACKING - OF_UNKNOWN_SHAPE - OF_SOME_CHUNKS - OF_WHOLE_NUMBERS
+)  # fmt: skip
+
+X = np.asarray([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+
+
+@pytest.fixture
+def da() -> Any:
+    return pytest.importorskip("dask.array")
+
+
+@pytest.fixture
+def xp(da: Any) -> Any:
+    return mixad.namespace_of(da)
+
+
+@pytest.fixture
+def computed() -> Iterator[list[Any]]:
+    """What Dask was asked to compute."""
+    callbacks = pytest.importorskip("dask.callbacks")
+    found: list[Any] = []
+    with callbacks.Callback(start=found.append):
+        yield found
+
+
+def _lazy(da: Any, x: Any) -> Any:
+    return da.from_array(x, chunks=tuple(max(1, n // 2) for n in x.shape))
+
+
+def _loss(xp: Any, name: str, number: int, a: Any, b: Any) -> Any:
+    """Return a sum of squares of what a call gives, with the values."""
+    leaves = [x for x in _leaves(_calls(name)[number](xp, a, b)) if hasattr(x, "dtype")]
+    traced = [x for x in leaves if not is_constant(x)]
+    total = sum((xp.sum(x * x * 0.5 + x) for x in traced), xp.sum(a) * 0.0)
+    return total, [mixad.stop_gradient(x) for x in leaves]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", WORKING)
+def test_functions_and_gradients_are_numpys_and_lazy(
+    name: str, da: Any, xp: Any, computed: list[Any]
+) -> None:
+    if name in OF_SCIPY:
+        pytest.importorskip("scipy")
+    rng = np.random.default_rng(0)
+    compared = 0
+    for number in range(len(_calls(name))):
+        for shape in ((4, 6), (4, 4), (6,), (4, 3)):
+            a, b = rng.normal(size=(2, *shape)) + 0.3
+            own = mixad.namespace_of(np)
+            try:
+                want = _gradient(own, name, number)(a, b)
+            except (ValueError, TypeError, IndexError):  # of this shape there is none
+                continue
+            try:
+                found = _gradient(xp, name, number)(_lazy(da, a), _lazy(da, b))
+            except NotImplementedError:  # Dask's: a reshape across chunks
+                continue
+            assert not computed
+            found, want = mixad.pytree.leaves(found), mixad.pytree.leaves(want)
+            assert len(found) == len(want)
+            for lazy, array in zip(found, want, strict=True):
+                assert isinstance(lazy, da.Array)
+                assert lazy.dtype == array.dtype
+                np.testing.assert_allclose(lazy.compute(), array, rtol=1e-10, atol=1e-10)
+            computed.clear()
+            compared += 1
+            break
+    assert compared
+
+
+def _gradient(xp: Any, name: str, number: int) -> Any:
+    f = lambda a, b: _loss(xp, name, number, a, b)  # noqa: E731
+    return mixad.grad(f, argnums=(0, 1), has_aux=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(LACKING | OF_UNKNOWN_SHAPE))
+def test_what_dask_lacks_raises_and_computes_nothing(
+    name: str, da: Any, xp: Any, computed: list[Any]
+) -> None:
+    a, b = (_lazy(da, x) for x in np.ones((2, 4, 4)))
+    kinds = (AttributeError, MixadError, NotImplementedError, TypeError)
+    with pytest.raises(kinds):
+        _gradient(xp, name, 0)(a, b)
+    assert not computed
+
+
+@mixad.broadcast
+def kepler(m, e):
+    position = m
+    while True:
+        step = (position - e * np.sin(position) - m) / (1.0 - e * np.cos(position))
+        position = position - step
+        if abs(step) < 1e-12:
+            return position
+
+
+@mixad.broadcast
+def folded(x, y):
+    return x * y if x > y else x - y
+
+
+def _written(x: Any, xp: Any) -> Any:
+    out = xp.zeros(6)
+    for i in range(3):
+        out[i] = x[i] * x[i + 1]
+    out[3:] += x[:3]
+    out[xp.asarray([0, 5])] = 2.0 * x[np.asarray([1, 1])]
+    return xp.sum(out * out)
+
+
+def _masked(x: Any, xp: Any) -> Any:
+    y = x * 1.0
+    y[y > 3] = 0.0
+    return xp.sum(y * x)
+
+
+PROGRAMS = [
+    lambda x, xp: mixad.value_and_grad(lambda x: xp.sum(xp.sin(x) * x) / 3)(x),
+    lambda x, xp: mixad.grad(lambda x: _written(x, xp))(x),
+    lambda x, xp: mixad.grad(lambda x: _masked(x, xp))(x),
+    lambda x, xp: mixad.grad(
+        lambda x: xp.sum(x[np.asarray([0, 0, 3])] ** 2) + x[1] * x[4] + xp.sum(x[2:5] * x[:3])
+    )(x),
+    lambda x, xp: mixad.grad(lambda x: xp.sum(xp.where(x > 2, x * x, xp.flip(x))))(x),
+    lambda x, xp: mixad.grad(lambda x: xp.sum((x[:, None] * x[None, :]) ** 2))(x),
+    lambda x, xp: mixad.grad(lambda x: xp.sum(kepler(x, x / 9)))(x),
+    lambda x, xp: mixad.grad(lambda x: xp.sum(folded(x, 3.0) + folded(xp.flip(x), x)))(x),
+    lambda x, xp: kepler(x, 0.3),
+    lambda x, xp: folded.duals(x, 3.0, wrt="x").partials["x"],
+    lambda x, xp: mixad.jvp(lambda x: xp.sum(x**3), (x,), (x,)),
+    lambda x, xp: mixad.hvp(lambda x: xp.sum(xp.exp(x)), (x,), (x,)),
+    lambda x, xp: mixad.hessian(lambda x: xp.sum(x**3) + x[0] * x[1])(x),
+    lambda x, xp: mixad.jacobian(lambda x: xp.sin(x) * x[0])(x),
+    lambda x, xp: mixad.grad(lambda x: mixad.checkpoint(lambda x: xp.sum(xp.sin(x)))(x))(x),
+    lambda x, xp: mixad.grad(lambda x: np.sum(np.exp(x) * np.sort(x)))(x),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_are_numpys_and_lazy(program: Any, da: Any, xp: Any, computed: list[Any]) -> None:
+    found = mixad.pytree.leaves(program(da.from_array(X, chunks=4), xp))
+    assert not computed
+    want = mixad.pytree.leaves(program(X, mixad.namespace_of(np)))
+    for lazy, array in zip(found, want, strict=True):
+        np.testing.assert_allclose(lazy.compute(), array, rtol=1e-12, atol=1e-12)
+
+
+def test_fourier_transforms_along_one_chunk(da: Any, xp: Any, computed: list[Any]) -> None:
+    def loss(x: Any) -> Any:
+        xp = x.__array_namespace__()
+        spectrum = xp.fft.rfft(x)
+        return xp.sum(xp.real(spectrum * xp.conj(spectrum)) * xp.sum(x))
+
+    found = mixad.grad(loss)(da.from_array(X))
+    assert not computed
+    np.testing.assert_allclose(found.compute(), mixad.grad(loss)(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        bool,
+        int,
+        float,
+        lambda x: f"{x:.3f}",
+        round,
+        lambda x: x if x > 0 else -x,
+        lambda x: float(mixad.namespace_of(__import__("dask.array").array).zeros(())),
+        lambda x: [1, 2][x > 0],
+        lambda x: np.asarray(x > 0),
+        lambda x: x in [0.0],
+    ],
+)
+def test_looking_at_a_lazy_value_is_refused(look: Any, da: Any, computed: list[Any]) -> None:
+    with pytest.raises(TracerError):
+        mixad.grad(lambda x: (look(x[0]), x.sum())[1])(da.from_array(X, chunks=4))
+    assert not computed
+
+
+def test_what_would_have_to_be_computed_is_refused(da: Any, computed: list[Any]) -> None:
+    x = da.from_array(X, chunks=4)
+    with pytest.raises(KernelTypeError, match=r"shape is not known.*\n.*where\(\)"):
+        mixad.grad(lambda x: (x[x > 2] ** 2).sum())(x)
+    with pytest.raises(TracerError, match="pass a 0-d array in place of the number"):
+        mixad.grad(lambda e: kepler(x, e).sum())(0.3)
+    with pytest.raises(KernelTypeError, match="shape is not known"):
+        folded(x[x > 2], 1.0)
+    assert not computed
+    assert not mixad.grad(lambda e: kepler(x, e).sum())(da.asarray(0.3)).shape
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda da, x: da.sum(x),
+        lambda da, x: da.dot(x, x),
+        lambda da, x: da.ones(6) + da.asarray(x),
+        lambda da, x: da.concatenate([x, x]),
+        lambda da, x: da.from_array(x, chunks=2),
+        lambda da, x: da.map_blocks(np.sin, x, dtype=float),
+        lambda da, x: da.where(x > 1, x, 0.0),
+    ],
+)
+def test_functions_of_dask_keep_the_derivative_or_are_refused(use: Any, da: Any) -> None:
+    for x in (da.from_array(X, chunks=4), X):
+        with pytest.raises(TracerError, match="lose its derivative"):
+            mixad.grad(lambda x: use(da, x).sum())(x)
+
+
+def test_functions_of_dask_take_constants(da: Any, xp: Any) -> None:
+    found = da.sum(xp.ones(3)) + da.sum(mixad.namespace_of(np).ones(3))
+    assert found.compute() == 6.0
+    assert mixad.grad(lambda x: np.sum(da.ones(6) * x))(da.from_array(X)).compute().sum() == 6.0
+
+
+def test_an_array_that_is_written_to_before_the_backward_pass_is_found(da: Any) -> None:
+    x = da.from_array(X.copy(), chunks=4)
+    value, pullback = mixad.vjp(lambda x: x * x, x)
+    x[0] = 5.0
+    with pytest.raises(TracerError, match="changed in place"):
+        pullback(value)
+
+
+def test_kernels_are_the_same_in_every_graph_and_pickle(da: Any) -> None:
+    """Workers get the program, and tasks of equal names are computed once."""
+    x = da.from_array(X, chunks=4)
+    one, other = kepler(x, 0.3), kepler(x, 0.3)
+    assert one.name == other.name
+    again = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(again.compute(scheduler="synchronous"), one.compute())
+
+
+def test_the_factor_of_cholesky_is_the_lower_one(da: Any, xp: Any) -> None:
+    pytest.importorskip("scipy")
+    x = da.from_array(np.asarray([[4.0, 2.0], [2.0, 5.0]]), chunks=1)
+    found = xp.linalg.cholesky(x)
+    assert is_constant(found)
+    assert plain(found).compute().tolist() == [[2.0, 0.0], [1.0, 2.0]]
+
+
+def test_blocks_are_computed_apart(da: Any) -> None:
+    x = da.from_array(np.ones((40, 30)), chunks=(10, 30))
+    gradient = mixad.grad(lambda x, y: (folded(x, y) ** 2).sum(), argnums=(0, 1))
+    dx, dy = gradient(x, da.zeros(30))
+    assert dx.chunks == ((10, 10, 10, 10), (30,))
+    assert dy.shape == (30,)
+    np.testing.assert_array_equal(dy.compute(), np.zeros(30))
