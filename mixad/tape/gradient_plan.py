@@ -13,7 +13,7 @@ from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.ir import Program
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import FusedProgram
-from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
+from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import record
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Tracer
@@ -74,8 +74,7 @@ class GradientPlan:
             if isinstance(value, Tracer):
                 nodes = record(call, kept, options)
                 return [node.traced(k) for node in nodes for k in range(len(node.outputs))]
-        values = kernel_values(call.passes[0], kept) if "uniform" in call.kinds else kept
-        return call.kernel(values, options.backend)
+        return call.arrays(kept, options)
 
 
 def in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
