@@ -189,6 +189,15 @@ def test_where_the_best_cannot_serve_the_next_does_with_a_warning():
         chosen = registry.resolve("numpy", "cpu", FLOAT32)
     assert chosen.name == "native"
     assert registry.resolve("numpy", "cpu", FLOAT32) is chosen  # and warns no more
+    assert registry.resolve("numpy", "cpu", frozenset(["float64"])).name == "native"
+
+
+def test_warnings_point_at_the_line_outside_mixad():
+    broken = spec("best", modules=("numpy",), load=refusing("no device"))
+    registry = Registry([source("a", broken), source("b", NATIVE)])
+    with pytest.warns(RuntimeWarning) as found:
+        registry.resolve("numpy", "cpu", FLOAT32)
+    assert found[0].filename == __file__
 
 
 def test_where_nothing_can_serve_every_reason_is_given():

@@ -400,10 +400,6 @@ def _convert(x: mpf) -> Jet:
 # -- magnitudes of what cancels ------------------------------------------------------------------
 
 
-def _logistic_scale(f: Callable[[mpf], tuple[Any, Any, Any]]) -> Callable[..., Jet]:
-    return lambda x: (0, (0,), (f(x)[1],))
-
-
 def _logaddexp_scale(x: mpf, y: mpf) -> Jet:
     _, first, second = _logaddexp(x, y)
     gap = 1 + abs(x - y)
@@ -515,11 +511,10 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "log1p": _case(_unary(lambda x: (mp.log1p(x), 1 / (1 + x), -1 / (1 + x)**2)),
                    either(_POSITIVE, near(-1, 1), between(-1, 3)), f32=(2, 2, 4),
                    domain=lambda x: x > -1),
-    "sigmoid": _case(_unary(_sigmoid), _EXPONENTS, f32=(1.5, 2.5, 4),
-                     scale=_logistic_scale(_sigmoid), why="second: the first derivative"),
+    "sigmoid": _case(_unary(_sigmoid), _EXPONENTS, f32=(1.5, 2.5, 6)),
     "logistic_density": _case(_unary(_logistic_density), _EXPONENTS, f32=(2.5, 4, 4),
-                              scale=lambda x: (0, *((_logistic_density(x)[0],),) * 2),
-                              why="derivatives: the value"),
+                              scale=lambda x: (0, (0,), (_logistic_density(x)[0],)),
+                              why="second: the value"),
     "relu": _case(_unary(lambda x: (max(x, 0), int(x > 0), 0)), _WIDE, f32=_EXACT),
     "logaddexp": _case(_logaddexp, between(-60, 60), between(-60, 60), f32=(1, 3, 4),
                        scale=_logaddexp_scale, why="derivatives: themselves times 1 + |x - y|"),
@@ -531,8 +526,7 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "cos": _case(_unary(lambda x: (mp.cos(x), -mp.sin(x), -mp.cos(x))), _ANGLES,
                  f32=(1.5, 1.5, 1.5)),
     "tan": _case(_unary(_tan), _ANGLES, f32=(4, 6, 9)),
-    "tanh": _case(_unary(_tanh), _EXPONENTS, f32=(1.5, 3, 5),
-                  scale=_logistic_scale(_tanh), why="second: the first derivative"),
+    "tanh": _case(_unary(_tanh), _EXPONENTS, f32=(1.5, 3, 6)),
     "asin": _case(_unary(_asin), _UNIT, f32=(4, 2, 6), domain=_inside),
     "acos": _case(_unary(_acos), _UNIT, f32=(4, 2, 6), domain=_inside),
     "atan": _case(_unary(_atan), _WIDE, f32=(4, 2, 3)),

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from mixad.backends.arrays import (
     Array,
@@ -301,7 +302,16 @@ def _size(z: Any) -> Any:
 def _of_sign(g: Any, z: Any) -> Any:
     """A change of the angle turns the sign: ds = is Im(conj(s) dz) / |z|."""
     sign = _sign(z)
-    return sign * (imag(conj(sign) * g) / _size(z)) * 1j
+    return _product(sign, _quotient(imag(_product(conj(sign), g)), _size(z))) * 1j
+
+
+def _product(x: Any, y: Any) -> Any:
+    """Multiply a traced value from either side, which not every library's arrays leave to it."""
+    return y * x if isinstance(y, Tracer) else x * y
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    return _product(x, 1.0 / y)
 
 
 def _function(op: str) -> Callable[[Any], Any]:
@@ -311,6 +321,10 @@ def _function(op: str) -> Callable[[Any], Any]:
 _exp, _log, _sqrt, _sin, _cos, _tan, _sinh, _cosh, _tanh = map(
     _function, "exp log sqrt sin cos tan sinh cosh tanh".split()
 )
+
+
+def _div(x: Any, y: Any) -> Any:
+    return apply_rule(_RULES["div"], x, y)
 
 
 def _pow(x: Any, y: Any) -> Any:
@@ -353,7 +367,7 @@ _RULES: dict[str, Rule] = {
         reads=((1,), (0,)),
         linear="each",
     ),
-    "div": _holomorphic("divide", lambda x, y: 1 / y, lambda x, y: -(x / y) / y),
+    "div": _holomorphic("divide", lambda x, y: 1 / y, lambda x, y: -_div(_div(x, y), y)),
     "pow": _holomorphic("pow", _of_base, _of_exponent),
     "sqrt": _holomorphic("sqrt", lambda z: 0.5 / _sqrt(z)),
     "exp": _holomorphic("exp", _exp),
@@ -375,7 +389,7 @@ _RULES: dict[str, Rule] = {
     "asinh": _holomorphic("asinh", lambda z: 1 / (_sqrt(1 + z * 1j) * _sqrt(1 - z * 1j))),
     "acosh": _holomorphic("acosh", lambda z: 1 / (_sqrt(z - 1) * _sqrt(z + 1))),
     "atanh": _holomorphic("atanh", lambda z: 1 / ((1 - z) * (1 + z))),
-    "abs": _linear("abs", lambda g, z: g * _sign(z), reads=((0,),)),
+    "abs": _linear("abs", lambda g, z: _product(g, _sign(z)), reads=((0,),)),
     "sign": _linear("sign", _of_sign, reads=((0,),)),
     "rint": _linear("round", lambda g, z: None),
 }
@@ -390,7 +404,7 @@ def _chosen(xp: Any, x: Array, y: Array, condition: Array) -> Array:
 
 
 def _part(g: Any, of: Any, condition: Array, index: int) -> Any:
-    zero = library_beside(g).xp.zeros((), dtype=g.dtype)
+    zero = library_beside(g).xp.zeros((), dtype=g.dtype, device=device(g))
     pair = (g, zero) if index == 0 else (zero, g)
     return sum_to(apply_rule(_SELECT, *pair, condition=condition), tuple(of.shape))
 

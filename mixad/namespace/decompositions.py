@@ -7,9 +7,12 @@ determine: cotangents that would turn it are refused, and tangents of vectors do
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from array_api_compat import device
 
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
@@ -136,8 +139,8 @@ def _of_qr(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     (gq, gr), (q, r) = gs, values
     parts = [] if gr is None else [matmul(r, adjoint(gr))]
     parts += [] if gq is None else [-matmul(adjoint(gq), q)]
-    inside = matmul(q, _copied(sum(parts[1:], parts[0])))
-    inside = inside if gq is None else gq + inside
+    inside = matmul(q, _copied(_sum(parts)))
+    inside = inside if gq is None else elementwise("add", gq, inside)
     return adjoint(solve(r, adjoint(inside)))
 
 
@@ -185,17 +188,17 @@ def _of_eigh(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     parts = []
     if gw is not None:
         _check_even("eigh", gw, repeated)
-        parts.append(matmul(v * expand_dims(gw, axis=-2), vt))
+        parts.append(matmul(elementwise("mul", v, expand_dims(gw, axis=-2)), vt))
     if gv is not None:
         _check_unread("eigh", (gv,), repeated)
         _check_phases("eigh", ((v, gv),))
-        inside = matmul(vt, gv) * _inverse_gaps(w, repeated)
+        inside = elementwise("mul", matmul(vt, gv), _inverse_gaps(w, repeated))
         parts.append(matmul(v, matmul(inside, vt)))
-    found = sum(parts[1:], parts[0])
+    found = _sum(parts)
     return 0.5 * (found + adjoint(found))
 
 
-_EIGH = ValuesRule("eigh", lambda xp, x: tuple(xp.linalg.eigh(x)), (_of_eigh,))
+_EIGH = ValuesRule("eigh", lambda xp, x: tuple(xp.linalg.eigh(x)), (_of_eigh,), has_phases=True)
 
 
 # -- eigenvalues -----------------------------------------------------------------------------------
@@ -256,18 +259,18 @@ def _of_eig(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     vh = adjoint(v)
     parts = []
     if gw is not None:
-        parts.append(expand_dims(gw, axis=-2) * identity_like(v))
+        parts.append(elementwise("mul", expand_dims(gw, axis=-2), identity_like(v)))
     if gv is not None:
         _check_phases("eig", ((v, gv),))
         product = matmul(vh, gv)
         stretch = expand_dims(real(diagonal(product)), axis=-2)
-        turned = product - matmul(vh, v) * stretch
-        parts.append(turned * conj(_inverse_gaps(w, repeated)))
-    found = solve(vh, matmul(sum(parts[1:], parts[0]), vh))
+        turned = elementwise("sub", product, elementwise("mul", matmul(vh, v), stretch))
+        parts.append(elementwise("mul", turned, conj(_inverse_gaps(w, repeated))))
+    found = solve(vh, matmul(_sum(parts), vh))
     return found if is_complex(x) else real(found)
 
 
-_EIG = ValuesRule("eig", lambda xp, x: tuple(xp.linalg.eig(x)), (_of_eig,))
+_EIG = ValuesRule("eig", lambda xp, x: tuple(xp.linalg.eig(x)), (_of_eig,), has_phases=True)
 
 
 # -- singular values -------------------------------------------------------------------------------
@@ -330,23 +333,23 @@ def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     parts = []
     if gs_ is not None:
         _check_even("svd", gs_, repeated)
-        parts.append(matmul(u * expand_dims(where(tiny, 0.0, gs_), axis=-2), vh))
+        parts.append(matmul(elementwise("mul", u, expand_dims(where(tiny, 0.0, gs_), axis=-2)), vh))
     if gu is not None:
-        inside = _turned(u, gu, s, repeated) * expand_dims(s, axis=-2)
-        parts.append(matmul(matmul(u, inside) + _outside(u, gu, s), vh))
+        inside = elementwise("mul", _turned(u, gu, s, repeated), expand_dims(s, axis=-2))
+        parts.append(matmul(_sum([matmul(u, inside), _outside(u, gu, s)]), vh))
     if gv is not None:
-        inside = expand_dims(s, axis=-1) * _turned(v, gv, s, repeated)
-        parts.append(matmul(u, matmul(inside, vh) + adjoint(_outside(v, gv, s))))
+        inside = elementwise("mul", expand_dims(s, axis=-1), _turned(v, gv, s, repeated))
+        parts.append(matmul(u, _sum([matmul(inside, vh), adjoint(_outside(v, gv, s))])))
     if vectors and is_complex(u):
-        parts.append(matmul(u * _of_phases(u, gu, v, gv, s), vh))
-    return sum(parts[1:], parts[0])
+        parts.append(matmul(elementwise("mul", u, _of_phases(u, gu, v, gv, s)), vh))
+    return _sum(parts)
 
 
 def _of_phases(u: Any, gu: Any, v: Any, gv: Any, s: Any) -> Any:
     """Return how much the phases of both vectors of a pair, one against the other, matter."""
     parts = [] if gu is None else [imag(_products(u, gu))]
     parts += [] if gv is None else [-imag(_products(v, gv))]
-    return expand_dims(sum(parts[1:], parts[0]) * 0.5j / s, axis=-2)
+    return expand_dims(elementwise("div", _sum(parts) * 0.5j, s), axis=-2)
 
 
 def _products(vectors: Any, g: Any) -> Any:
@@ -357,18 +360,28 @@ def _products(vectors: Any, g: Any) -> Any:
 def _turned(vectors: Any, g: Any, s: Any, repeated: Array) -> Any:
     """Return what turns the vectors within their space, over the gaps of the squares."""
     product = matmul(adjoint(vectors), g)
-    return (product - adjoint(product)) * _inverse_gaps(s * s, repeated)
+    return elementwise("mul", product - adjoint(product), _inverse_gaps(s * s, repeated))
 
 
 def _outside(vectors: Any, g: Any, s: Any) -> Any:
     """Return what is orthogonal to the vectors, over the singular values; 0 for square matrices."""
     if vectors.shape[-1] == vectors.shape[-2]:
         return 0.0 * vectors
-    rest = g - matmul(vectors, matmul(adjoint(vectors), g))
-    return rest / expand_dims(s, axis=-2)
+    rest = elementwise("sub", g, matmul(vectors, matmul(adjoint(vectors), g)))
+    return elementwise("div", rest, expand_dims(s, axis=-2))
 
 
-_SVD = ValuesRule("svd", lambda xp, x: tuple(xp.linalg.svd(x, full_matrices=False)), (_of_svd,))
+_SVD = ValuesRule(
+    "svd",
+    lambda xp, x: tuple(xp.linalg.svd(x, full_matrices=False)),
+    (_of_svd,),
+    has_phases=True,
+)
+
+
+def _sum(parts: Sequence[Any]) -> Any:
+    """Add up arrays: not every library leaves ``array + tracer`` to the tracer."""
+    return functools.reduce(functools.partial(elementwise, "add"), parts)
 
 
 # -- repeated values -------------------------------------------------------------------------------
@@ -384,7 +397,7 @@ def _largest(w: Array) -> Array:
     """Return the largest magnitude for each matrix."""
     xp = library_of(w).xp
     if not w.shape[-1]:
-        return xp.zeros(w.shape[:-1], dtype=w.dtype)
+        return xp.zeros(w.shape[:-1], dtype=w.dtype, device=device(w))
     return xp.max(xp.abs(w), axis=-1)
 
 

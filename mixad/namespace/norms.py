@@ -63,7 +63,7 @@ def _norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:
 
 def _of_length(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: Any) -> Any:
     length = values[0]
-    return gs[0] * (x / where(plain(length) == 0, 1.0, length))
+    return elementwise("mul", gs[0], elementwise("div", x, where(plain(length) == 0, 1.0, length)))
 
 
 _EUCLIDEAN = ValuesRule(

@@ -10,10 +10,13 @@ from __future__ import annotations
 import operator
 from typing import Any, NamedTuple
 
+from array_api_compat import device
+
 from mixad.backends.arrays import library_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex
 from mixad.namespace.data_types import of_one_type
+from mixad.namespace.elementwise import elementwise
 from mixad.namespace.linear_algebra import adjoint, matmul
 from mixad.namespace.manipulation import reshape
 from mixad.tape.broadcasting import sum_to
@@ -78,7 +81,7 @@ def det(x: Any) -> Any:
 
 
 def _of_determinant(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
-    return _scaled(gs[0] * conj(values[0]), adjoint(inv(x)))
+    return _scaled(elementwise("mul", gs[0], conj(values[0])), adjoint(inv(x)))
 
 
 _DET = ValuesRule("det", lambda xp, x: (xp.linalg.det(x),), (_of_determinant,), reads=(0,))
@@ -102,8 +105,8 @@ def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     (gsign, glog), (sign, _) = gs, values
     if gsign is None or not is_complex(sign):
         return _scaled(glog, adjoint(inv(x)))
-    turned = imag(gsign * conj(sign)) * 1j
-    return _scaled(turned if glog is None else turned + glog, adjoint(inv(x)))
+    turned = imag(elementwise("mul", gsign, conj(sign))) * 1j
+    return _scaled(turned if glog is None else elementwise("add", turned, glog), adjoint(inv(x)))
 
 
 _SLOGDET = ValuesRule(
@@ -112,7 +115,7 @@ _SLOGDET = ValuesRule(
 
 
 def _scaled(factors: Any, matrices: Any) -> Any:
-    return reshape(factors, (*factors.shape, 1, 1)) * matrices
+    return elementwise("mul", reshape(factors, (*factors.shape, 1, 1)), matrices)
 
 
 def matrix_power(x: Any, n: int) -> Any:
@@ -132,7 +135,7 @@ def identity_like(x: Any) -> Any:
     """Return identity matrices beside square ones."""
     like = plain(x)
     xp = library_of(like).xp
-    ones = xp.eye(like.shape[-1], dtype=like.dtype)
+    ones = xp.eye(like.shape[-1], dtype=like.dtype, device=device(like))
     return xp.zeros_like(like) + ones
 
 
@@ -158,8 +161,8 @@ def _of_pseudoinverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, rtol
     _check_rank(plain(x), rtol)
     (g,), p = gs, values[0]
     pt, gt = adjoint(p), adjoint(g)
-    beside = gt - matmul(matmul(x, p), gt)
-    below = gt - matmul(gt, matmul(p, x))
+    beside = elementwise("sub", gt, matmul(matmul(x, p), gt))
+    below = elementwise("sub", gt, matmul(gt, matmul(p, x)))
     ends = matmul(beside, matmul(p, pt)) + matmul(matmul(pt, p), below)
     return ends - matmul(pt, matmul(g, pt))
 

@@ -193,7 +193,7 @@ def _exponentials() -> tuple[Op, ...]:
         logarithm("log1p", "1 / (1 + x)", "Logarithm of 1 + x, without cancellation.", safe=0.0),
         inlined("sigmoid", "logistic_density(x)", "Logistic function 1/(1 + exp(-x)).",
                 array="where(x >= 0, 1 / (1 + exp(-abs(x))), exp(-abs(x)) / (1 + exp(-abs(x))))"),
-        Op("logistic_density", 1, "float", ("out * (sigmoid(-x) - sigmoid(x))",),
+        Op("logistic_density", 1, "float", ("-(out * tanh(0.5 * x))",),
            lowering="program", array="exp(-abs(x)) / (1 + exp(-abs(x))) / (1 + exp(-abs(x)))",
            doc="Derivative of sigmoid: sigmoid(x)·sigmoid(-x)."),
         Op("relu", 1, "float", tangent="where(x > 0, dx, 0)", lowering="program",
@@ -221,6 +221,8 @@ def _trigonometric() -> tuple[Op, ...]:
         return Op(name, 1, "float", (partial,), lowering="libm", safe=(safe,), singular=singular,
                   array=f"{name}(x)", c=name, doc=doc)  # fmt: skip
 
+    # Where one argument is infinite, the other no longer counts; where both are, it is nan.
+    along = "where(out == 0, 0, where(isinf({0}) & isfinite({1}), copysign(1, {0}), {0} / out))"
     off_plane = "(hypot(x, y) == 0) | isinf(hypot(x, y))"
     return (
         inlined("sin", "cos(x)", "Sine of radians."),
@@ -233,15 +235,15 @@ def _trigonometric() -> tuple[Op, ...]:
         libm("sinh", "cosh(x)", "Hyperbolic sine."),
         libm("cosh", "sinh(x)", "Hyperbolic cosine."),
         libm("asinh", "1 / hypot(1, x)", "Inverse hyperbolic sine."),
-        libm("acosh", "1 / (sqrt(x - 1) * sqrt(x + 1))", "Inverse hyperbolic cosine.",
-             safe=1.5, singular=True),
+        libm("acosh", "where(isinf(out), 0, 1 / (sqrt(x - 1) * sqrt(x + 1)))",
+             "Inverse hyperbolic cosine.", safe=1.5, singular=True),
         libm("atanh", "1 / fma(-x, x, 1)", "Inverse hyperbolic tangent.", singular=True),
         Op("atan2", 2, "float",
            (f"where({off_plane}, 0, (y / hypot(x, y)) / hypot(x, y))",
             f"where({off_plane}, 0, -((x / hypot(x, y)) / hypot(x, y)))"),
            lowering="libm", safe=(1.0, 1.0), array="atan2(x, y)", c="atan2",
            doc="Angle of the point (y, x), that is of x over y; derivatives 0 at the origin."),
-        Op("hypot", 2, "float", ("where(out == 0, 0, x / out)", "where(out == 0, 0, y / out)"),
+        Op("hypot", 2, "float", (along.format("x", "y"), along.format("y", "x")),
            lowering="libm", safe=(1.0, 1.0), array="hypot(x, y)", c="hypot",
            doc="√(x² + y²) without overflow; derivatives 0 at the origin."),
     )  # fmt: skip
@@ -253,16 +255,17 @@ def _special() -> tuple[Op, ...]:
         return Op(name, 1, "float", (partial,), lowering=lowering, safe=(1.5,), singular=singular,
                   c=c, doc=doc)  # fmt: skip
 
-    # exp(-x²) with what rounding x² lost; where x² overflows that would be nan, and exp is 0.
-    bell = "exp(-(x * x)) * (1 - where(x * x < 1000, fma(x, x, -(x * x)), 0))"
+    # exp(-x²) with what rounding x² lost; where x² may overflow that would be nan, and exp is 0.
+    bell = "where(x * x > 1000, 0, exp(-(x * x)) * (1 - fma(x, x, -(x * x))))"
     return (
-        defined("cbrt", "1 / (3 * (out * out))", "Real cube root.", "cbrt", singular=True),
+        defined("cbrt", "where(isinf(out), 0, 1 / (3 * (out * out)))", "Real cube root.", "cbrt",
+                singular=True),
         defined("erf", f"TWO_OVER_SQRT_PI * ({bell})", "Error function.", "erf",
                 lowering="program"),
         defined("erfc", f"-TWO_OVER_SQRT_PI * ({bell})", "1 - erf(x) without cancellation.",
                 "erfc"),
-        defined("gamma", "out * digamma(x)", "Gamma function; has two derivatives.", "tgamma",
-                singular=True),
+        defined("gamma", "mul_zero(digamma(x), out)", "Gamma function; has two derivatives.",
+                "tgamma", singular=True),
         defined("lgamma", "digamma(x)", "Logarithm of the magnitude of gamma; has two derivatives.",
                 "lgamma", singular=True),
         defined("digamma", "trigamma(x)", "Derivative of lgamma; has one derivative itself.",

@@ -13,6 +13,8 @@ from functools import lru_cache, reduce
 from operator import add
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+
 from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.backward import backward
@@ -25,6 +27,7 @@ from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
 from mixad.tape.schedule import traced_outside
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
+from mixad.tape.values_rule import ValuesNode
 from mixad.tape.writing import WriteNode, pushed_write
 
 __all__ = ["Dual", "Tangents", "carry_forward"]
@@ -72,7 +75,27 @@ def carry_forward(
     forward = _Forward(level, own, trace, outputs, by_input)
     for number in trace.inputs_first(level, outputs):
         forward.visit(number)
-    return [forward.dual(origin) for origin in outputs]
+    found = [forward.dual(origin) for origin in outputs]
+    if any(isinstance(node, ValuesNode) and node.has_phases for node in trace.nodes):
+        _check_phases(level, outputs, inputs)
+    return found
+
+
+def _check_phases(level: Level, outputs: Sequence[Origin], inputs: Sequence[InputNode]) -> None:
+    """Refuse outputs that depend on how phases of vectors were chosen.
+
+    Tangents do not show it.  A cotangent does, and one drawn at random misses nothing: what does
+    not depend on phases has no component along them, for any cotangent.
+    """
+    rng = np.random.default_rng(0)
+    seeds = []
+    for origin in outputs:
+        node: Any = origin.node
+        shape, kind, device = node.results[origin.output]
+        drawn = rng.standard_normal((2, *shape))
+        g = drawn[0] + 1j * drawn[1] if kind.type.is_complex else drawn[0]
+        seeds.append((origin, kind.library.asarray(g, kind.type, device)))
+    backward(level, seeds, inputs)
 
 
 class PushedNode(PulledNode, Protocol):

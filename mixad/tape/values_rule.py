@@ -34,12 +34,16 @@ class ValuesRule:
         value, of its shape, or None where it is zero; one of them is not.  The result is not None.
     reads : tuple of int
         The arguments whose elements the cotangents read; they get a `Shaped` for the others.
+    has_phases : bool
+        Whether complex values are unique but for phases: the cotangents refuse what depends on
+        these, and tangents cannot tell.
     """
 
     name: str
     evaluate: Callable[..., tuple[Array, ...]]
     cotangents: tuple[Callable[..., Any], ...]
     reads: tuple[int, ...] = ()
+    has_phases: bool = False
 
     def argument(self, index: int) -> str:
         """Return what an argument is called in messages."""
@@ -94,6 +98,11 @@ class ValuesNode:
     def name(self) -> str:
         """The rule's."""
         return self.rule.name
+
+    @property
+    def has_phases(self) -> bool:
+        """Whether values are unique but for phases."""
+        return self.rule.has_phases and any(c.type.is_complex for c in self.cells)
 
     def traced(self, output: int) -> Tracer:
         """Return a value as a tracer."""

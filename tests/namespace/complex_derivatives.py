@@ -6,6 +6,7 @@ The gradient of a real loss is ∂x + i∂y; the inner product is that of real a
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,21 @@ def check_complex(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = 
     found = product(curvature(*arrays), around)
     assert close(found, difference(steepness, arrays, around), tolerance)
     assert close(mixad.jvp(steepness, arrays, around)[1], found, 1e-8)
+    for library in OTHERS:
+        assert close(curvature_over(library, f, arrays, along, around), found, 1e-8)
+
+
+def curvature_over(library: Any, f: Any, arrays: Any, along: Any, around: Any) -> float:
+    """Return the second derivative along two directions that another library's arrays give."""
+    given, along, around = ([library.asarray(a) for a in each] for each in (arrays, along, around))
+    places, xp = tuple(range(len(given))), mixad.namespace_of(library)
+    gradient = mixad.grad(functools.partial(weighted, f, xp), argnums=places)
+
+    def steepness(*arrays: Any) -> Any:
+        pairs = zip(gradient(*arrays), along, strict=True)
+        return functools.reduce(operator.add, [of_parts(xp, g, v) for g, v in pairs])
+
+    return float(mixad.jvp(steepness, given, around)[1])
 
 
 def check_outputs(f: Any, arrays: Any, along: Any) -> None:

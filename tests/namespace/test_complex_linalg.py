@@ -257,3 +257,24 @@ def test_qr_of_torch_has_the_gradient_that_torch_has() -> None:
 def drawn_again(shape: Any) -> Any:
     rng = np.random.default_rng(1)
     return rng.normal(size=tuple(shape)) + 1j * rng.normal(size=tuple(shape))
+
+
+def test_forward_mode_refuses_what_depends_on_phases_as_reverse_mode_does() -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((2, 3, 3)) + 1j * rng.standard_normal((2, 3, 3))
+    x, t = a + a.conj().T, b + b.conj().T
+
+    def vectors(x: Any) -> Any:
+        return np.linalg.eigh(x)[1]
+
+    def projector(x: Any) -> Any:
+        v = vectors(x)[:, :1]
+        return v @ np.conj(v.T)
+
+    _, tangent = mixad.jvp(projector, (x,), (t,))
+    step = 1e-6
+    difference = (projector(x + step * t) - projector(x - step * t)) / (2 * step)
+    np.testing.assert_allclose(tangent, difference, atol=1e-8)
+    for choice in (vectors, lambda x: np.imag(vectors(x)).sum(), lambda x: vectors(x) * 2.0):
+        with pytest.raises(TracerError, match="depends on their phases"):
+            mixad.jvp(choice, (x,), (t,))

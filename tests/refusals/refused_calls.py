@@ -631,3 +631,54 @@ def refuse_repeated_eigenvalues_of_eig():
 
 def refuse_kernel_of_a_ufunc():
     mixad.broadcast(np.sin)
+
+
+def refuse_kernel_of_an_op():
+    mixad.broadcast(special.sigmoid)
+
+
+def refuse_function_without_forward_rule():
+    mixad.jvp(mixad.custom_jvp(squares), (X,), (X,))
+
+
+def refuse_keyword_of_a_rule():
+    custom = mixad.custom_jvp(lambda x, *, k: x * k)
+    custom.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
+    mixad.jvp(lambda x: custom(x, k=2.0), (X,), (X,))
+
+
+def refuse_captured_value_of_a_backward_rule():
+    def loss(w):
+        custom = mixad.custom_vjp(lambda x: x * 2)
+        custom.defvjp(lambda x: (x * 2, w), lambda kept, g: (g * kept,))
+        return custom(X).sum() + custom(w).sum()
+
+    mixad.grad(loss)(X)
+
+
+def refuse_order_of_checks():
+    mixad.check_grads(squares, (X,), order=0)
+
+
+def refuse_modes_of_checks():
+    mixad.check_grads(squares, (X,), modes=("backward",))
+
+
+def refuse_vectors_of_a_full_svd():
+    mixad.grad(lambda x: np.linalg.svd(x)[0].sum())(np.ones((3, 2)))
+
+
+def refuse_complete_qr():
+    mixad.grad(lambda x: np.linalg.qr(x, mode="complete")[0].sum())(np.ones((3, 2)))
+
+
+def refuse_vectors_without_full_rank():
+    mixad.grad(lambda x: np.linalg.svd(x, full_matrices=False)[0].sum())(np.outer(X, [1.0, 2.0]))
+
+
+def refuse_pinv_without_full_rank():
+    mixad.grad(lambda x: np.linalg.pinv(x).sum())(np.zeros((3, 2)))
+
+
+def refuse_condition_of_numbers():
+    mixad.grad(lambda x: x.__array_namespace__().where(x, x, x).sum())(X)

@@ -13,6 +13,8 @@ from mpmath import mp, mpf
 from mixad.backends.execute import execute
 from mixad.errors import KernelGradientError
 from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import walk_statements
+from mixad.scalar.math import expand
 from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.pushforward import pushforward
 from tools.derivative_cases import CASES, DIGITS
@@ -108,6 +110,67 @@ ANY = None
 """In a row: not defined, so anything."""
 
 SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
+    "add": [
+        ((INF, 1.0), INF, (1, 1), Z),
+        ((INF, -INF), NAN, (1, 1), Z),
+        ((NAN, 1.0), NAN, (1, 1), Z),
+    ],
+    "sub": [((INF, 1.0), INF, (1, -1), Z), ((INF, INF), NAN, (1, -1), Z)],
+    "mul": [
+        ((0.0, INF), NAN, (INF, 0), (0, 1, 1, 0)),
+        ((0.0, 2.0), 0, (2, 0), (0, 1, 1, 0)),
+        ((NAN, 1.0), NAN, (1, NAN), (0, 1, 1, 0)),
+    ],
+    "neg": [((0.0,), 0, (-1,), (0,)), ((-INF,), INF, (-1,), (0,)), ((NAN,), NAN, (-1,), (0,))],
+    "floordiv": [
+        ((5.5, 2.0), 2, (0, 0), Z),
+        ((4.0, 2.0), 2, (0, 0), Z),
+        ((-1.0, 3.0), -1, (0, 0), Z),
+        ((-1.0, INF), -1, (0, 0), Z),
+        ((1.0, 0.0), INF, (0, 0), Z),
+        ((NAN, 1.0), NAN, (0, 0), Z),
+    ],
+    "floor": [
+        ((-0.5,), -1, (0,), (0,)),
+        ((2.0,), 2, (0,), (0,)),
+        ((INF,), INF, (0,), (0,)),
+        ((NAN,), NAN, (0,), (0,)),
+    ],
+    "ceil": [
+        ((-0.5,), 0, (0,), (0,)),
+        ((2.0,), 2, (0,), (0,)),
+        ((INF,), INF, (0,), (0,)),
+        ((NAN,), NAN, (0,), (0,)),
+    ],
+    "trunc": [
+        ((-1.5,), -1, (0,), (0,)),
+        ((2.0,), 2, (0,), (0,)),
+        ((-INF,), -INF, (0,), (0,)),
+        ((NAN,), NAN, (0,), (0,)),
+    ],
+    "rint": [
+        ((0.5,), 0, (0,), (0,)),
+        ((1.5,), 2, (0,), (0,)),
+        ((-INF,), -INF, (0,), (0,)),
+        ((NAN,), NAN, (0,), (0,)),
+    ],
+    "nextafter": [
+        ((1.0, 1.0), 1, (1, 0), Z),
+        ((INF, INF), INF, (1, 0), Z),
+        ((1.0, NAN), NAN, (1, 0), Z),
+    ],
+    "convert": [
+        ((0.5,), 0.5, (1,), (0,)),
+        ((INF,), INF, (1,), (0,)),
+        ((NAN,), NAN, (1,), (0,)),
+    ],
+    "digamma": [
+        ((0.0,), -INF, (INF,), ()),
+        ((-1.0,), NAN, (INF,), ()),
+        ((1.0,), -np.euler_gamma, (PI**2 / 6,), ()),
+        ((INF,), INF, (0,), ()),
+        ((NAN,), NAN, (NAN,), ()),
+    ],
     "abs": [
         ((0.0,), 0, (0,), (0,)),
         ((-0.0,), 0, (0,), (0,)),
@@ -122,9 +185,11 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((NAN,), NAN, (NAN,), (NAN,)),
     ],
     "cbrt": [
-        ((0.0,), 0, (INF,), (ANY,)),
-        ((INF,), INF, (0,), (ANY,)),
-        ((-8.0,), -2, (1 / 12,), (ANY,)),
+        ((0.0,), 0, (INF,), (ANY,)),  # second: -inf from the right, inf from the left
+        ((INF,), INF, (0,), (0,)),
+        ((-INF,), -INF, (0,), (0,)),
+        ((-8.0,), -2, (1 / 12,), (1 / 144,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
     ],
     "exp": [
         ((0.0,), 1, (1,), (1,)),
@@ -180,10 +245,16 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((-INF,), -PI / 2, (0,), (0,)),
         ((NAN,), NAN, (NAN,), (NAN,)),
     ],
-    "asinh": [((0.0,), 0, (1,), (0,)), ((INF,), INF, (0,), (ANY,))],
+    "asinh": [
+        ((0.0,), 0, (1,), (0,)),
+        ((INF,), INF, (0,), (0,)),
+        ((-INF,), -INF, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
     "acosh": [
         ((1.0,), 0, (INF,), (-INF,)),
-        ((INF,), INF, (0,), (ANY,)),
+        ((INF,), INF, (0,), (0,)),
+        ((-INF,), NAN, (NAN,), (NAN,)),
         ((0.5,), NAN, (NAN,), (NAN,)),
     ],
     "atanh": [
@@ -194,13 +265,14 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
     "sinh": [((0.0,), 0, (1,), (0,)), ((-INF,), -INF, (INF,), (-INF,))],
     "cosh": [((0.0,), 1, (0,), (1,)), ((-INF,), INF, (-INF,), (INF,))],
     "erf": [
-        ((INF,), 1, (0,), (ANY,)),
-        ((-INF,), -1, (0,), (ANY,)),
+        ((INF,), 1, (0,), (0,)),
+        ((-INF,), -1, (0,), (0,)),
+        ((2e38,), 1, (0,), (0,)),
         ((1e30,), 1, (0,), (0,)),
         ((NAN,), NAN, (NAN,), (NAN,)),
     ],
-    "erfc": [((INF,), 0, (0,), (ANY,)), ((-INF,), 2, (0,), (ANY,)), ((1e30,), 0, (0,), (0,))],
-    "gamma": [((0.0,), INF, (-INF,), (ANY,)), ((INF,), INF, (INF,), (ANY,))],
+    "erfc": [((INF,), 0, (0,), (0,)), ((-INF,), 2, (0,), (0,)), ((1e30,), 0, (0,), (0,))],
+    "gamma": [((0.0,), INF, (-INF,), (INF,)), ((INF,), INF, (INF,), (INF,))],
     "lgamma": [
         ((0.0,), INF, (-INF,), (INF,)),
         ((INF,), INF, (INF,), (0,)),
@@ -256,7 +328,7 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((0.0, 0.0), math.log(2), (0.5, 0.5), (0.25, -0.25, -0.25, 0.25)),
         ((INF, -INF), INF, (1, 0), Z),
         ((-INF, 1.0), 1, (0, 1), Z),
-        ((NAN, 1.0), NAN, (NAN, NAN), ANY),
+        ((NAN, 1.0), NAN, (NAN, NAN), (NAN,) * 4),
     ],
     "pow": [
         ((0.0, 0.0), 1, (0, 0), ANY),
@@ -264,7 +336,7 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((0.0, 2.0), 0, (0, 0), (2, 0, 0, 0)),
         ((0.0, 3.0), 0, (0, 0), Z),
         ((0.0, 0.5), 0, (INF, 0), ANY),
-        ((0.0, -1.0), INF, (-INF, -INF), ANY),
+        ((0.0, -1.0), INF, (-INF, -INF), (INF,) * 4),
         ((-2.0, 3.0), -8, (12, NAN), (-12, NAN, NAN, NAN)),
         ((4.0, 0.0), 1, (0, math.log(4)), (0, 0.25, 0.25, math.log(4) ** 2)),
         (
@@ -273,15 +345,18 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
             (1, 4 * math.log(4)),
             (0, 1 + math.log(4), 1 + math.log(4), 4 * math.log(4) ** 2),
         ),
-        ((INF, -1.0), 0, (0, 0), ANY),
+        ((INF, -1.0), 0, (0, 0), Z),
         ((INF, 2.0), INF, (INF, INF), ANY),
         ((NAN, 0.0), 1, (0, NAN), ANY),
         ((1e-20, 2.0), ANY, (2e-20, ANY), (2, ANY, ANY, ANY)),
     ],
     "hypot": [
         ((0.0, 0.0), 0, (0, 0), Z),
-        ((3.0, -4.0), 5, (0.6, -0.8), ANY),
-        ((1.0, INF), INF, (0, ANY), ANY),
+        ((3.0, -4.0), 5, (0.6, -0.8), (0.128, 0.096, 0.096, 0.072)),
+        ((1.0, INF), INF, (0, 1), Z),
+        ((-INF, 1.0), INF, (-1, 0), Z),
+        ((INF, INF), INF, (ANY, ANY), ANY),
+        ((NAN, 1.0), NAN, (NAN, NAN), (NAN,) * 4),
     ],
     "atan2": [
         ((0.0, 0.0), 0, (0, 0), Z),
@@ -290,7 +365,7 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((1.0, INF), 0, (0, 0), Z),
         ((INF, INF), PI / 4, (0, 0), Z),
     ],
-    "fma": [((0.0, 2.0, 1.0), 1, (2, 0, 1), ANY)],
+    "fma": [((0.0, 2.0, 1.0), 1, (2, 0, 1), (0, 1, 0, 1, 0, 0, 0, 0, 0))],
     "mul_zero": [((0.0, INF), 0, (INF, 0), (0, 1, 1, 0)), ((0.0, NAN), 0, (NAN, 0), (0, 1, 1, 0))],
     "sinc": [
         ((0.0,), 1, (0,), (-(PI**2) / 3,)),
@@ -322,7 +397,7 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
 def test_special_points_have_the_stated_derivatives(name, dtype):
     rows = SPECIAL[name]
     columns = [np.array(c, dtype) for c in zip(*(row[0] for row in rows), strict=True)]
-    value, first, second = derivatives(name, columns)
+    value, first, second = derivatives(name, columns, 2 if second_order(name) else 1)
     for k, (arguments, *expected) in enumerate(rows):
         found = ([value[0][k]], [f[k] for f in first], [s[k] for s in second])
         wanted = ((expected[0],), *expected[1:])
@@ -339,9 +414,25 @@ def agree(got, want, dtype):
     )
 
 
-def test_ops_with_a_value_at_the_edge_of_their_domain_are_covered_by_special_points():
-    singular = {op.name for op in TABLE if op.singular and len(op.partials)}
-    assert singular - {"digamma"} <= {*SPECIAL}
+def test_every_differentiable_op_has_special_points():
+    assert {*SPECIAL} == {*CASES}
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "tanh"])
+def test_derivatives_of_sigmoid_and_tanh_cost_one_exponential_and_one_division(name):
+    program = program_of_op(name, np.dtype("f4"))
+    for _ in range(3):
+        program = pushforward(program, [0]).program
+        ops = [getattr(s, "op", None) for s in walk_statements(expand(program).body)]
+        assert (ops.count("shl"), ops.count("div")) == (1, 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_second_derivatives_of_sigmoid_and_tanh_keep_their_digits_near_zero(dtype):
+    x = np.array([1e-8, -1e-12, 1e-30], dtype)
+    for name, slope in (("tanh", -2.0), ("sigmoid", -0.125)):
+        _, _, (second,) = derivatives(name, [x])
+        np.testing.assert_allclose(second / x, slope, rtol=8 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

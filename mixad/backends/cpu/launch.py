@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.cpu import buffers
+from mixad.emit.llvm.combine import padded_columns
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.boxes import Box, without
@@ -40,6 +41,9 @@ def allocated(result: Result, aligned: bool) -> np.ndarray[Any, Any]:
         Whether the first element that is written begins a line of the cache.
     """
     dtype, part = result.held.dtype, result.part
+    if result.is_summed_by_columns:
+        *outer, extent = result.memory
+        return buffers.empty((*outer, padded_columns(extent)), dtype)[..., :extent]
     if part is None:
         return buffers.empty(result.memory, dtype, aligned=aligned)
     lead = -result.first % (_LINE // dtype.itemsize)
@@ -104,7 +108,7 @@ def finished(
         for axis in result.summed:
             if memory.shape[axis] > 1:
                 memory = tree_sum(memory, axis)
-        memory = _rounded(memory, result.type).reshape(result.shape)
+        memory = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
     if axes is not None:
         memory = memory.transpose(axes)
     return memory if memory.shape == result.final else memory.reshape(result.final)
@@ -122,11 +126,11 @@ def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
     """
     values = np.moveaxis(values, axis, 0)
     count = len(values)
-    while count > 1:
-        half = count // 2
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        while count > 1:
+            half = count // 2
             values[:half] += values[count - half : count]
-        count -= half
+            count -= half
     return np.moveaxis(values[:1], 0, axis)
 
 

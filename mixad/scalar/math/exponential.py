@@ -9,6 +9,7 @@ normal range are rounded once: 2ᵏ is applied in two factors, the first of whic
 from __future__ import annotations
 
 from mixad.scalar.expression import Operand, Term
+from mixad.scalar.ir import Atom, Const, Equation
 from mixad.scalar.math.floats import (
     Format,
     at_least,
@@ -157,5 +158,26 @@ def tanh(x: Term) -> Term:
 
 def _logistic(x: Term) -> tuple[Term, Term]:
     """Return e = exp(-|x|) and e/(1 + e): the same for x and -x."""
-    e = exp_nonpositive(-abs(x))
+    e = exp_nonpositive(-abs(_twice_half(x)))
     return e, e / (1 + e)
+
+
+def _twice_half(x: Term) -> Term:
+    """Return y for 2·(½·y), which derivatives spell: only below the normal range do they differ.
+
+    There exp is 1 for both, so that tanh(½y) shares the exponential of sigmoid(y).
+    """
+    outer, inner = _scaled(x), None
+    if outer is not None:
+        inner = _scaled(Term(x.builder, outer[1]))
+    if outer is None or inner is None or {outer[0], inner[0]} != {2.0, 0.5}:
+        return x
+    return Term(x.builder, inner[1])
+
+
+def _scaled(x: Term) -> tuple[float, Atom] | None:
+    """Return the constant factor and the other one, where a value is such a product."""
+    match x.builder.definition(x.atom):
+        case Equation(op="mul", args=(Const(value=value), other) | (other, Const(value=value))):
+            return value, other
+    return None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mixad.errors import KernelSyntaxError
+from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.names import assigned_names, body_of, parameter_names, walk_scope
 from mixad.scalar.parse.text import SourceText
 
@@ -163,14 +164,7 @@ def _never_empty(node: ast.expr) -> bool:
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
     ):
         return False
-    numbers = [_whole(a) for a in node.args]
+    numbers = [literal(a) for a in node.args]
     if not 1 <= len(numbers) <= 3 or None in numbers or numbers[2:] == [0]:
         return False
-    return len(range(*(n for n in numbers if n is not None))) > 0
-
-
-def _whole(node: ast.expr) -> int | None:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _whole(node.operand)
-        return None if inner is None else -inner
-    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
+    return bool(range(*(n for n in numbers if n is not None)))

@@ -46,7 +46,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
         case Helper():
             return _helper(frame, node, function.index, arguments)
         case Object():
-            return _known(frame, node, function, arguments)
+            return _of_library(frame, node, function, arguments)
     spelled = ast.unparse(node.func)
     raise frame.type_error(
         node.func, f"`{spelled}` is a {kind_of(function)}, not a function", f"{spelled} * (...)"
@@ -227,7 +227,7 @@ def _fill(
             values[name] = defaults[name]
 
 
-def _known(frame: Frame, node: ast.Call, function: Object, arguments: Arguments) -> Value:
+def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Arguments) -> Value:
     """Return the value of a call of a function that mixad knows."""
     handler = intrinsic(function.value)
     if handler is not None:

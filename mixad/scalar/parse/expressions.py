@@ -149,7 +149,7 @@ def _and_or(
         return Scalar(frame.builder.op(name, left.atom, other.atom), left.weak and other.weak)
     stay = Path(frame, node, lambda: None)
     sides = (path, other), (stay, left)
-    result = _meet(frame, node, cond, *(sides if is_and else reversed(sides)))
+    result = _value_of_paths(frame, node, cond, *(sides if is_and else reversed(sides)))
     return frame.as_scalar(result, node)
 
 
@@ -163,10 +163,10 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Value:
         values.append(frame.value(side))
 
     paths = [Path(frame, node, partial(work, side)) for side in (node.body, node.orelse)]
-    return _meet(frame, node, cond, (paths[0], values[0]), (paths[1], values[1]))
+    return _value_of_paths(frame, node, cond, (paths[0], values[0]), (paths[1], values[1]))
 
 
-def _meet(
+def _value_of_paths(
     frame: Frame, node: ast.expr, cond: Atom, yes: tuple[Path, Value], no: tuple[Path, Value]
 ) -> Value:
     """Return the value of the path taken."""

@@ -70,7 +70,7 @@ def _numpy_where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return _op("where", frame, node, Arguments([*condition, *taken.positional], taken.keywords))
 
 
-def _whole(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def _rounded(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """floor, ceil, trunc, round: whole numbers stay as they are, floats stay floats."""
     if name == "rint" and len(arguments.positional) + len(arguments.keywords) > 1:
         spelled = ast.unparse(node.func)
@@ -332,9 +332,9 @@ def _numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments)
 def _functions_of_numbers() -> dict[Any, Handler]:
     whole = {"floor": "floor", "ceil": "ceil", "trunc": "trunc"}
     known: dict[Any, Handler] = {
-        getattr(m, n): partial(_whole, op) for m in (math, np) for n, op in whole.items()
+        getattr(m, n): partial(_rounded, op) for m in (math, np) for n, op in whole.items()
     }
-    known |= {f: partial(_whole, "rint") for f in (np.round, builtins.round)}
+    known |= {f: partial(_rounded, "rint") for f in (np.round, builtins.round)}
     known[np.where] = _numpy_where
     known |= {getattr(math, n): partial(classified, n) for n in ("isnan", "isinf", "isfinite")}
     known |= {

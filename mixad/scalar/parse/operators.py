@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from mixad.scalar.interpret import apply as evaluate
+from mixad.scalar import interpret
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
@@ -122,7 +122,7 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
         return python_integer(frame, node, name, scalars)
     atoms = converted(frame, node, scalars, typed)
     if op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
-        return _known(frame, name, atoms, typed)
+        return _folded(frame, name, atoms, typed)
     return Scalar(frame.builder.op(name, *atoms), typed.weak)
 
 
@@ -141,11 +141,13 @@ def python_integer(
     return Scalar(result, True)
 
 
-def _known(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
+def _folded(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
     """Compute a function of constants (``math.log(2.0)``) now, as Python would."""
     numbers = tuple(a.type.arithmetic.dtype.type(a.value) for a in atoms if isinstance(a, Const))
     type_ = BOOL if BY_NAME[name].result == "bool" else typed.type
-    return Scalar(frame.builder.const(evaluate(name, numbers, type_).item(), type_), typed.weak)
+    return Scalar(
+        frame.builder.const(interpret.apply(name, numbers, type_).item(), type_), typed.weak
+    )
 
 
 def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:

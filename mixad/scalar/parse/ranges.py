@@ -61,12 +61,12 @@ def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
         return None
     if node.keywords or not 1 <= len(node.args) <= 3:
         raise frame.error(node, "range takes one to three arguments", "range(start, stop, step)")
-    bounds = [_whole(frame, a) for a in node.args]
+    bounds = [_bound(frame, a) for a in node.args]
     zero, one = (frame.builder.const(n, I64) for n in (0, 1))
     return [zero, *bounds, one] if len(bounds) == 1 else [*bounds, one][:3]
 
 
-def _whole(frame: Frame, node: ast.expr) -> Atom:
+def _bound(frame: Frame, node: ast.expr) -> Atom:
     scalar = frame.scalar(node)
     if scalar.atom.type.is_float:
         raise frame.type_error(
@@ -85,9 +85,10 @@ def _written_out(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> range | No
     if numbers is None or not indexed:
         return None
     most = _MOST_COPIES if any(_may_be_tuple(frame, s, n) for n in indexed) else _FEW_COPIES
-    is_left = breaks(s.body) or contains_return(s.body)
-    fits = not is_left or len(numbers) <= levels_left(frame) // 2
-    return numbers if fits and len(numbers) * frame.walk.copies <= most else None
+    most //= frame.walk.copies
+    if breaks(s.body) or contains_return(s.body):
+        most = min(most, levels_left(frame) // 2)
+    return None if numbers[most:] else numbers  # its length may not be one for Python's len
 
 
 def _constant_range(bounds: Sequence[Atom]) -> range | None:

@@ -115,3 +115,19 @@ def test_gradients_of_loops_over_tables():
         kernel = mixad.broadcast(looping(TOTAL, array, count))
         gradient = mixad.grad(lambda x, kernel=kernel: kernel(x).sum())(x)
         np.testing.assert_allclose(gradient, np.full(2, array[:count].sum()), rtol=1e-13)
+
+
+LONG = """
+def f(x):
+    for i in range({0}, 2**63 - 1):
+        y = i - T[0]
+        if i > T[i % 3] - 1e30:
+            break
+    return x + y
+"""
+
+
+@pytest.mark.parametrize("start", ["-(2**63)", "0", "1 + 1"])
+def test_ranges_may_be_longer_than_python_counts(start):
+    f = looping(LONG, np.ones(3), start)
+    assert run(f, 2.0) == f(2.0)

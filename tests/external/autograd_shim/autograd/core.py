@@ -102,6 +102,10 @@ def _is_complex(leaf: Any) -> bool:
     return dtype.kind == "c" if dtype is not None else isinstance(leaf, complex)
 
 
+def _one(leaf: Any) -> complex:
+    return 1.0 + 1.0j if _is_complex(leaf) else 1.0
+
+
 def _product(a: Any, b: Any) -> Any:
     """Return the sum of products of real and of imaginary parts."""
     return np.sum(np.real(np.conj(a) * b)) if _is_complex(a) or _is_complex(b) else np.sum(a * b)

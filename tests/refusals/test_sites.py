@@ -1,4 +1,4 @@
-"""Every place that refuses something is met by a case whose text is stored."""
+"""Every message of the parser and of the transforms that refuses is met by a stored case."""
 
 import ast
 import re
@@ -10,13 +10,14 @@ import pytest
 import mixad
 
 ROOT = Path(mixad.__file__).parent
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 STORED = [
     path.read_text()
     for folder in (TESTS / "scalar/parse/expected", TESTS / "refusals/expected")
     for path in folder.glob("*.txt")
 ]
 REFUSING = {"error", "type_error", "at"}
+ERRORS = ("Kernel", "TracerError", "BackendError")
 
 
 def messages(tree: ast.AST) -> Iterator[ast.expr]:
@@ -24,7 +25,7 @@ def messages(tree: ast.AST) -> Iterator[ast.expr]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and name_of(node.func) in REFUSING:
             yield from [a for a in node.args if is_text(a)][:1]
-        elif isinstance(node, ast.Call) and name_of(node.func).startswith("Kernel"):
+        elif isinstance(node, ast.Call) and name_of(node.func).startswith(ERRORS):
             yield from [a for a in node.args[:1] if is_text(a)]
         elif isinstance(node, ast.Return | ast.Dict | ast.BoolOp | ast.Assign):
             yield from of_pairs(node)
@@ -66,7 +67,7 @@ def pattern(node: ast.expr) -> str:
 
 
 def sites() -> Iterator[tuple[str, ast.expr]]:
-    for path in sorted((ROOT / "scalar/parse").glob("*.py")):
+    for path in sorted([*ROOT.glob("*.py"), *(ROOT / "scalar/parse").glob("*.py")]):
         for message in messages(ast.parse(path.read_text())):
             if words(message) > 1:  # others are Python's own messages, or made of one
                 yield f"{path.name}:{message.lineno}", message
