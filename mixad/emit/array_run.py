@@ -275,7 +275,9 @@ def sum_by_halves(array: Array, shape: tuple[int, ...], xp: Namespace) -> Array:
     """Sum an array over the axes that a shape lacks or has with extent 1, by halves.
 
     The order of additions is a binary tree that depends on the shapes only: the same bits in every
-    array library, and an error that grows with the logarithm of the extent.
+    array library, and an error that grows with the logarithm of the extent.  Sums stay in the
+    array's dtype, where compiled kernels sum float32 in float64: array libraries and devices need
+    not have that.
 
     Parameters
     ----------
