@@ -65,6 +65,13 @@ def test_ranking_does_not_depend_on_the_order_of_installation(better, worse, swa
     assert registry.resolve("numpy", "cpu", FLOAT32).name == better.name
 
 
+def test_a_backend_asked_for_by_name_refuses_dtypes_that_it_does_not_declare():
+    registry = Registry([source("a", NATIVE)])
+    assert registry.backend("native", FLOATS).name == "native"
+    with pytest.raises(BackendError, match="'native' does not compute in int8 and uint8: convert"):
+        registry.backend("native", frozenset({"float32", "uint8", "int8"}))
+
+
 def test_an_index_of_the_device_is_ignored():
     registry = Registry([source("a", spec("gpu", devices=("cuda",)))])
     assert registry.resolve("torch", "cuda:1", FLOAT32).name == "gpu"

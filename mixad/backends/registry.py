@@ -141,13 +141,15 @@ class Registry:
                 found = self._resolved[key] = self._best(array_module, _kind(device), dtypes)
         return found
 
-    def backend(self, name: str) -> Backend:
+    def backend(self, name: str, dtypes: frozenset[str] = frozenset()) -> Backend:
         """Return the backend of a name.
 
         Parameters
         ----------
         name : str
             Such as ``"cpu"``.
+        dtypes : frozenset of str
+            Names of the dtypes of all arguments and results.
 
         Returns
         -------
@@ -157,12 +159,18 @@ class Registry:
         Raises
         ------
         BackendError
-            There is none, it is blocked, or it cannot serve on this machine; the message says
-            which, why, and what to do.
+            There is none, it is blocked, it does not compute in these dtypes, or it cannot serve
+            on this machine; the message says which, why, and what to do.
         """
         refusal = self._refusal(name)
         if refusal is not None:
             raise BackendError(refusal)
+        missing = dtypes - self._announced[name].spec.capability.dtypes
+        if missing:
+            raise BackendError(
+                f"backend {name!r} does not compute in {' and '.join(sorted(missing))}: convert "
+                "the arrays, or name no backend"
+            )
         outcome = self._load(self._announced[name].spec)
         if isinstance(outcome, BackendError):
             raise BackendError(str(outcome)) from outcome.__cause__
@@ -328,17 +336,19 @@ def compiles(name: str) -> bool:
     return any(s.name == name and s.capability.native for s in default_registry().specs)
 
 
-def backend(name: str) -> Backend:
+def backend(name: str, dtypes: frozenset[str] = frozenset()) -> Backend:
     """Return the backend of a name: see `Registry.backend`.
 
     Parameters
     ----------
     name : str
         Such as ``"cpu"``.
+    dtypes : frozenset of str
+        Names of the dtypes of all arguments and results.
 
     Returns
     -------
     Backend
         Loaded.
     """
-    return default_registry().backend(name)
+    return default_registry().backend(name, dtypes)
