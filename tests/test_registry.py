@@ -73,6 +73,13 @@ def test_ranking_does_not_depend_on_the_order_of_installation(better, worse, swa
     assert registry.resolve("numpy", "cpu", FLOAT32).name == better.name
 
 
+def test_a_backend_asked_for_by_name_refuses_dtypes_that_it_does_not_declare():
+    registry = Registry([source("a", NATIVE)])
+    assert registry.backend("native", FLOATS).name == "native"
+    with pytest.raises(BackendError, match="'native' does not compute in int8 and uint8: convert"):
+        registry.backend("native", frozenset({"float32", "uint8", "int8"}))
+
+
 def test_an_index_of_the_device_is_ignored():
     registry = Registry([source("a", spec("gpu", devices=("cuda",)))])
     assert registry.resolve("torch", "cuda:1", FLOAT32).name == "gpu"
@@ -197,6 +204,15 @@ def test_where_the_best_cannot_serve_the_next_does_with_a_warning():
         chosen = registry.resolve("numpy", "cpu", FLOAT32)
     assert chosen.name == "native"
     assert registry.resolve("numpy", "cpu", FLOAT32) is chosen  # and warns no more
+    assert registry.resolve("numpy", "cpu", frozenset(["float64"])).name == "native"
+
+
+def test_warnings_point_at_the_line_outside_mixad():
+    broken = spec("best", modules=("numpy",), load=refusing("no device"))
+    registry = Registry([source("a", broken), source("b", NATIVE)])
+    with pytest.warns(RuntimeWarning) as found:
+        registry.resolve("numpy", "cpu", FLOAT32)
+    assert found[0].filename == __file__
 
 
 def test_where_nothing_can_serve_every_reason_is_given():

@@ -176,11 +176,13 @@ class Library:
         dtype : dtype
             Of the result.
         *arrays : array
-            Of this library.
+            Of this library, on one device, where the result is too.
         """
         if not self.is_lazy:
             result = function(*(np.asarray(self.numpy_view(a)) for a in arrays))
-            return self.wrapped(result, element_type_of(dtype))
+            found, device = self.wrapped(result, element_type_of(dtype)), array_api_compat.device
+            where = device(arrays[0])
+            return found if device(found) == where else self.xp.asarray(found, device=where)
         dask = sys.modules["dask"]
         delayed = dask.delayed(function, pure=True)(*arrays)
         return sys.modules["dask.array"].from_delayed(delayed, shape, dtype=dtype)

@@ -31,14 +31,17 @@ __all__ = [
     "ANY",
     "API_VERSION",
     "ENTRY_POINT_GROUP",
+    "Assembling",
     "Backend",
     "BackendSpec",
     "Bound",
+    "Cached",
     "Capability",
     "Described",
     "Executable",
     "Integration",
     "IntegrationSpec",
+    "PartWriting",
     "hookimpl",
     "mixad_backends",
     "mixad_integrations",
@@ -197,6 +200,54 @@ class Described(Protocol):
             Shown in this order.
         """
         ...
+
+
+@runtime_checkable
+class Assembling(Protocol):
+    """A backend whose kernels have an assembler's text: the stage ``"asm"`` of ``source``."""
+
+    def assembly(self, spec: KernelSpec) -> str:
+        """Return the assembler text that a kernel compiles to.
+
+        Parameters
+        ----------
+        spec : KernelSpec
+            The planned kernel.
+
+        Returns
+        -------
+        str
+            In the target's syntax, for people.
+        """
+        ...
+
+
+@runtime_checkable
+class Cached(Protocol):
+    """A backend that knows how large the cache is beside which its kernels store results.
+
+    Attributes
+    ----------
+    cache_bytes : int
+        Of the last level: a launch that moves more is planned to stream its results past it. Where
+        a backend does not say, `mixad.kernel.plan.DEFAULT_CACHE_BYTES` is taken.
+    """
+
+    cache_bytes: int
+
+
+@runtime_checkable
+class PartWriting(Protocol):
+    """A backend whose kernels may write a result into a part of a larger array.
+
+    Attributes
+    ----------
+    writes_parts : bool
+        Whether they do: only then are launches planned whose outputs have a
+        `mixad.kernel.spec.Part`.
+    """
+
+    writes_parts: bool
 
 
 @dataclass(frozen=True)

@@ -390,7 +390,7 @@ def moved(number: Tracer, library: Library, device: Any) -> Any:
     return _move(number, (number.cell.library, None), (library, device))
 
 
-def _move(x: Any, source: _Place, target: _Place) -> Any:
+def _move(x: Any, source: _Home, target: _Home) -> Any:
     return apply_rule(_MOVE, x, source=source, target=target)
 
 
@@ -403,7 +403,7 @@ def _number(x: Any, library: Library) -> float:
     return float(x)
 
 
-_Place: TypeAlias = tuple[Library, Any]  # with the device
+_Home: TypeAlias = tuple[Library, Any]  # with the device
 _MOVE = Rule(
     "a Python number",
     lambda xp, x, source, target: target[0].asarray(_number(x, source[0]), F64, target[1]),
