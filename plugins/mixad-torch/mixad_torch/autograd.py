@@ -105,7 +105,33 @@ def _recorded(call: NamedCall, values: Sequence[Any], sizes: Sequence[int]) -> A
                 hint=f"pass torch.as_tensor({param.name})",
             )
         (tensors if is_array else numbers).append(value)
-    return _Recorded.apply(call.name, numbers, sizes, *tensors)
+    return _function().apply(call.name, numbers, sizes, *tensors)
+
+
+def _function() -> type[torch.autograd.Function]:
+    """Return what records: torch.func needs the dearer form, which binds arguments by name."""
+    return _Transformed if torch._C._are_functorch_transforms_active() else _Recorded
+
+
+def _made(
+    name: str, numbers: Sequence[Any], sizes: Sequence[int], tensors: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """Run the kernel, or hand it on to what watches."""
+    if _is_watched() or not all(type(t) in _PLAIN and not t.is_meta for t in tensors):
+        with torch._C._AutoDispatchBelowAutograd():
+            return tuple(KERNEL(name, tensors, numbers, sizes))
+    return _launched(name, tensors, numbers, sizes)
+
+
+def _keep(ctx: Any, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
+    """Keep what the pullback reads, and what gradients are like."""
+    name, ctx.numbers, sizes, *tensors = inputs
+    ctx.set_materialize_grads(False)
+    ctx.call = named_call(name)
+    ctx.shape = _decoded(sizes)[0] if sizes else outputs[0].shape
+    read = _read(ctx.call, ctx.needs_input_grad[3:])
+    ctx.save_for_backward(*[t if k in read else None for k, t in enumerate(tensors)])
+    ctx.like = [(t.shape, t.dtype, t.device) for t in tensors]
 
 
 class _Recorded(torch.autograd.Function):
@@ -113,23 +139,11 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        name: str, numbers: Sequence[Any], sizes: Sequence[int], *tensors: torch.Tensor
+        ctx: Any, name: str, numbers: Sequence[Any], sizes: Sequence[int], *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        if _is_watched() or not all(type(t) in _PLAIN and not t.is_meta for t in tensors):
-            with torch._C._AutoDispatchBelowAutograd():
-                return tuple(KERNEL(name, tensors, numbers, sizes))
-        return _launched(name, tensors, numbers, sizes)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        """Keep what the pullback reads, and shapes."""
-        name, ctx.numbers, sizes, *tensors = inputs
-        ctx.set_materialize_grads(False)
-        ctx.call = named_call(name)
-        ctx.shape = _decoded(sizes)[0] if sizes else output[0].shape
-        read = _read(ctx.call, ctx.needs_input_grad[3:])
-        ctx.save_for_backward(*[t if k in read else None for k, t in enumerate(tensors)])
-        ctx.like = [(t.shape, t.dtype, t.device) for t in tensors]
+        outputs = _made(name, numbers, sizes, tensors)
+        _keep(ctx, (name, numbers, sizes, *tensors), outputs)
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
@@ -154,6 +168,20 @@ class _Recorded(torch.autograd.Function):
             f"{ctx.call.program.name}: torch's forward mode does not see what happens here: use "
             "mixad.jvp, or torch's reverse mode"
         )
+
+
+class _Transformed(_Recorded):
+    """The same where transforms of torch.func are at work."""
+
+    @staticmethod
+    def forward(
+        name: str, numbers: Sequence[Any], sizes: Sequence[int], *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        return _made(name, numbers, sizes, tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        _keep(ctx, inputs, output)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, name: str, *rest: Any) -> Any:
@@ -229,11 +257,9 @@ def _launched(
     call = named_call(name)
     plain = [t.detach() if t.requires_grad else t for t in tensors]
     arguments = list(_arguments(call, plain, numbers))
-    if sizes:
-        shape, *shapes = _decoded(sizes)
-    else:
-        shape = call.shape([tuple(getattr(a, "shape", ())) for a in arguments])
-        shapes = [shape] * len(call.program.outputs)
+    if not sizes:
+        return call.launch(arguments)
+    shape, *shapes = _decoded(sizes)
     return call.launch(arguments, shape, tuple(shapes))
 
 
@@ -277,7 +303,7 @@ def _check_place(call: NamedCall, tensors: Sequence[torch.Tensor]) -> None:
 def _in_autograd(
     name: str, tensors: Sequence[torch.Tensor], numbers: Sequence[Any], sizes: Sequence[int]
 ) -> list[torch.Tensor]:
-    return list(_Recorded.apply(name, numbers, sizes, *tensors))
+    return list(_function().apply(name, numbers, sizes, *tensors))
 
 
 _LIBRARY = torch.library.Library("mixad", "DEF")
