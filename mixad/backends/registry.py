@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mixad import config
-from mixad.backends.hookspecs import Backend, BackendSpec
+from mixad.backends.hookspecs import Backend, BackendSpec, IntegrationSpec
 from mixad.backends.plugins import Failure, PluginSource, installed_plugins, read_plugins
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError
@@ -93,7 +93,9 @@ class Registry:
     ) -> None:
         self._allow = allow
         self._block = block
-        self._announced, self._failures = read_plugins(sources, block)
+        found = read_plugins(sources, block)
+        self._announced, self._failures = found.backends, found.failures
+        self._integrations = found.integrations
         self._loaded: dict[str, Backend | BackendError] = {}
         self._warned: set[str] = set()
         self._resolved: dict[tuple[str, str, frozenset[str]], Backend] = {}
@@ -107,6 +109,11 @@ class Registry:
     def failures(self) -> tuple[Failure, ...]:  # numpydoc ignore=RT01
         """The plugins that could not be registered, in the order they were met."""
         return self._failures
+
+    @property
+    def integrations(self) -> tuple[IntegrationSpec, ...]:  # numpydoc ignore=RT01
+        """The integrations with other libraries' derivatives, in the order they were met."""
+        return self._integrations
 
     def resolve(self, array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
         """Return the best backend for kernels on arrays of a library, device and dtypes.
