@@ -105,12 +105,18 @@ def _recorded(call: NamedCall, values: Sequence[Any], sizes: Sequence[int]) -> A
                 hint=f"pass torch.as_tensor({param.name})",
             )
         (tensors if is_array else numbers).append(value)
-    return _function().apply(call.name, numbers, sizes, *tensors)
+    return _entered(call.name, numbers, sizes, tensors)
 
 
-def _function() -> type[torch.autograd.Function]:
-    """Return what records: torch.func needs the dearer form, which binds arguments by name."""
-    return _Transformed if torch._C._are_functorch_transforms_active() else _Recorded
+def _entered(
+    name: str, numbers: Sequence[Any], sizes: Sequence[int], tensors: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """Make a call in torch's graph; torch.func needs the form that binds arguments by name."""
+    if torch._C._are_functorch_transforms_active():
+        return _Transformed.apply(name, numbers, sizes, *tensors)
+    if torch.is_grad_enabled():
+        return _Recorded.apply(name, numbers, sizes, *tensors)
+    return _made(name, numbers, sizes, tensors)
 
 
 def _made(
@@ -151,14 +157,13 @@ class _Recorded(torch.autograd.Function):
         values = [*_arguments(ctx.call, ctx.saved_tensors, ctx.numbers)]
         values += [cotangents[k] for k in given]
         gradients = [None] * len(ctx.like)
-        places = _places(ctx.call)
-        wrt = [k for k, is_needed in enumerate(ctx.needs_input_grad[3:]) if is_needed]
-        if ctx.call.program.has_named_loops:
-            warn_of_decided_results(ctx.call.program, tuple(places[k] for k in wrt), given)
-        for slots in even_chunks(len(wrt), ctx.call.limit):
-            chunk = [wrt[slot] for slot in slots]
-            pulled = ctx.call.pullback(tuple(places[k] for k in chunk), given)
-            for k, gradient in zip(chunk, _pulled(ctx, pulled, chunk, values), strict=True):
+        for chunk in _chunks(ctx.call, ctx.needs_input_grad[3:]):
+            wrt = tuple([place for _, place in chunk])
+            if ctx.call.program.has_named_loops:
+                warn_of_decided_results(ctx.call.program, wrt, given)
+            pulled = ctx.call.pullback(wrt, given)
+            own = [k for k, _ in chunk]
+            for k, gradient in zip(own, _pulled(ctx, pulled, own, values), strict=True):
                 gradients[k] = gradient
         return None, None, None, *gradients
 
@@ -218,13 +223,19 @@ def _places(call: NamedCall) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
+def _chunks(call: NamedCall, needed: tuple[bool, ...]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return which gradients each pullback computes: tensors, and the params that they are."""
+    active = [(k, i) for k, i in enumerate(_places(call)) if needed[k]]
+    chunks = even_chunks(len(active), call.limit)
+    return tuple(tuple(active[slot] for slot in slots) for slots in chunks)
+
+
+@lru_cache(maxsize=4096)
 def _read(call: NamedCall, needed: tuple[bool, ...]) -> frozenset[int]:
     """Return which tensors a pullback to some of them reads."""
-    places = _places(call)
-    wrt = [i for i, is_needed in zip(places, needed, strict=True) if is_needed]
-    chunks = [tuple(wrt[slot] for slot in slots) for slots in even_chunks(len(wrt), call.limit)]
-    kept = {i for chunk in chunks for i in call.pullback(chunk, call.floats).kept}
-    return frozenset(k for k, i in enumerate(places) if i in kept)
+    wrts = [tuple(place for _, place in chunk) for chunk in _chunks(call, needed)]
+    kept = {i for wrt in wrts for i in call.pullback(wrt, call.floats).kept}
+    return frozenset(k for k, i in enumerate(_places(call)) if i in kept)
 
 
 def _arguments(call: NamedCall, tensors: Iterable[Any], numbers: Iterable[Any]) -> Iterator[Any]:
@@ -303,7 +314,7 @@ def _check_place(call: NamedCall, tensors: Sequence[torch.Tensor]) -> None:
 def _in_autograd(
     name: str, tensors: Sequence[torch.Tensor], numbers: Sequence[Any], sizes: Sequence[int]
 ) -> list[torch.Tensor]:
-    return list(_function().apply(name, numbers, sizes, *tensors))
+    return list(_entered(name, numbers, sizes, tensors))
 
 
 _LIBRARY = torch.library.Library("mixad", "DEF")
