@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from mixad.backends import registry
-from mixad.kernel.options import KernelOptions
+from mixad.kernel.options import KernelOptions, Strategy
 from mixad.planned import planned_call
 from mixad.scalar.ir import Program
 
@@ -114,7 +115,7 @@ def explain_call(
     return Explanation(
         backend=first.backend.name,
         reason="asked for" if options.backend else _reason(first.backend.name, planned.library),
-        strategy="forward",
+        strategy=_STRATEGIES[options.strategy],
         chunks=planned.chunks,
         placement="forward" if options.placement == "forward" else "reverse",
         static_zeros=tuple(program.params[i].name for i in planned.zeros),
@@ -126,6 +127,10 @@ def explain_call(
         cache_key=first.launch.spec.token,
         cached=all(kernel.cached for kernel in planned.kernels),
     )
+
+
+_STRATEGIES: Mapping[Strategy, str] = MappingProxyType({"auto": "forward", "forward": "forward"})
+"""What is done where the user says so, or says nothing."""
 
 
 def _reason(name: str, library: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mixad.backends.hookspecs import Assembling
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.options import KernelOptions
 from mixad.planned import PlannedKernel, planned_call
@@ -100,10 +101,9 @@ def _emitted(kernel: PlannedKernel, stage: str) -> str:
         return emit_kernel(for_threads(spec), Dialect())
     if stage == "llvm":
         return backend.emit(spec)
-    assembly = getattr(backend, "assembly", None)
-    if assembly is None:
+    if not isinstance(backend, Assembling):
         raise ValueError(f"the backend {backend.name!r} has no stage {stage!r}")
-    return f"{_commented(kernel.passes)}{assembly(spec)}"
+    return f"{_commented(kernel.passes)}{backend.assembly(spec)}"
 
 
 def _commented(passes: Sequence[Program]) -> str:

@@ -59,22 +59,71 @@ def assert_same(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(f, e, rtol=1e-12, atol=1e-12)
 
 
+def loss_of_vector(z: Any) -> Any:
+    """The loss of all numbers in one vector, without any transform."""
+    return PLAIN({"w": z[:9].reshape(3, 3), "b": float(z[9])}, z[10:])
+
+
+def differences() -> tuple[Any, Any, Any]:
+    """The value of the loss, its gradient and its Hessian, by central differences."""
+    z = np.concatenate([M.ravel(), [P["b"]], X])
+    steps = 1e-4 * np.eye(z.size)
+    ends = np.asarray([[loss_of_vector(z + s * d) for s in (1, -1)] for d in steps])
+    hessian = [
+        [
+            sum(s * t * loss_of_vector(z + s * d + t * e) for s in (1, -1) for t in (1, -1))
+            for d in steps
+        ]
+        for e in steps
+    ]
+    return loss_of_vector(z), (ends[:, 0] - ends[:, 1]) / 2e-4, np.asarray(hessian) / 4e-8
+
+
+def in_structure(vector: Any) -> Any:
+    return {"w": vector[:9].reshape(3, 3), "b": vector[9]}, vector[10:]
+
+
+def expected() -> dict[str, Any]:
+    """What each of the transforms below gives."""
+    value, gradient, hessian = differences()
+    along = np.concatenate([DP["w"].ravel(), [DP["b"]], V])
+    gx, hx = gradient[10:], hessian[10:, 10:]
+    return {
+        "grad": (value, in_structure(gradient)),
+        "jvp": (value, gradient @ along),
+        "hvp": in_structure(hessian @ along),
+        "jvp of jvp": (gx @ V, V @ hx @ V),
+        "grad of jvp": hx @ V,
+        "grad of grad": hx @ V,
+        "hessian": hx,
+    }
+
+
 @pytest.mark.parametrize("checked", [CHECKED, NESTED])
 @pytest.mark.parametrize(
-    "transform",
-    [
-        lambda f: mixad.value_and_grad(f, argnums=(0, 1))(P, X),
-        lambda f: mixad.jvp(f, (P, X), (DP, V)),
-        lambda f: mixad.hvp(f, (P, X), (DP, V)),
-        lambda f: mixad.jvp(lambda x: mixad.jvp(lambda x: f(P, x), (x,), (V,))[1], (X,), (V,)),
-        lambda f: mixad.grad(lambda x: mixad.jvp(lambda x: f(P, x), (x,), (V,))[1])(X),
-        lambda f: mixad.grad(lambda x: (mixad.grad(lambda x: f(P, x))(x) * V).sum())(X),
-        lambda f: mixad.hessian(lambda x: f(P, x))(X),
-    ],
-    ids=["grad", "jvp", "hvp", "jvp of jvp", "grad of jvp", "grad of grad", "hessian"],
+    ("name", "transform"),
+    {
+        "grad": lambda f: mixad.value_and_grad(f, argnums=(0, 1))(P, X),
+        "jvp": lambda f: mixad.jvp(f, (P, X), (DP, V)),
+        "hvp": lambda f: mixad.hvp(f, (P, X), (DP, V)),
+        "jvp of jvp": lambda f: mixad.jvp(
+            lambda x: mixad.jvp(lambda x: f(P, x), (x,), (V,))[1], (X,), (V,)
+        ),
+        "grad of jvp": lambda f: mixad.grad(lambda x: mixad.jvp(lambda x: f(P, x), (x,), (V,))[1])(
+            X
+        ),
+        "grad of grad": lambda f: mixad.grad(
+            lambda x: (mixad.grad(lambda x: f(P, x))(x) * V).sum()
+        )(X),
+        "hessian": lambda f: mixad.hessian(lambda x: f(P, x))(X),
+    }.items(),
 )
-def test_derivatives_are_those_of_the_function(transform: Any, checked: Any) -> None:
-    assert_same(transform(checked), transform(PLAIN))
+def test_derivatives_are_those_of_the_function(name: str, transform: Any, checked: Any) -> None:
+    found = transform(checked)
+    assert_same(found, transform(PLAIN))
+    leaves = map(mixad.pytree.leaves, (found, expected()[name]))
+    for one, other in zip(*leaves, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
 
 def test_without_a_transform_the_function_is_called() -> None:

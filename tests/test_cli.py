@@ -155,7 +155,7 @@ def test_a_wrong_setting_is_told_without_a_traceback(monkeypatch, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("problem", ["ModuleNotFoundError", "OSError"])
+@pytest.mark.parametrize("problem", ["ModuleNotFoundError", "OSError", "RuntimeError"])
 def test_without_llvmlite_doctor_names_it_and_gradients_are_right(tmp_path, problem):
     (tmp_path / "llvmlite").mkdir()
     (tmp_path / "llvmlite/__init__.py").write_text(f"raise {problem}('no llvmlite here')")

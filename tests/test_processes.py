@@ -91,13 +91,30 @@ def test_processes_that_compile_the_same_at_once_all_keep_it(start):
     assert finish(start("no_compiler(); check_gradient()")) == (0, "", "")
 
 
+KILLED = {
+    "amid writing": """
+import resource
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+""",
+    "before naming what is written": """
+def kill(event, arguments):
+    if event == "os.rename":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(kill)
+""",
+}
+
+
 @posix
-@pytest.mark.parametrize("delay", [0.2, 0.3, 0.4, 0.5])
-def test_a_process_killed_at_its_first_gradient_leaves_a_cache_that_serves(start, delay):
-    killed = start("check_gradient(); check_another()")
-    time.sleep(delay)
-    killed.kill()
-    killed.wait()
+@pytest.mark.parametrize("moment", KILLED)
+def test_a_process_killed_while_it_writes_leaves_a_cache_that_serves(start, tmp_path, moment):
+    status, _, _ = finish(start(KILLED[moment] + "check_gradient()"))
+    assert status in (-signal.SIGXFSZ, -signal.SIGKILL)
+    (left,) = (tmp_path / "cache/kernels").iterdir()
+    assert left.suffix == ".tmp"
+    assert (left.stat().st_size == 1000) == (moment == "amid writing")
     assert finish(start("check_gradient(); check_another()")) == (0, "", "")
     assert finish(start("no_compiler(); check_gradient(); check_another()")) == (0, "", "")
 

@@ -12,6 +12,7 @@ freeing the result that the ring lets go, which is what a caller's loop would pa
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import deque
@@ -256,6 +257,8 @@ def prepare(case: Case, say: Callable[[str], None] = lambda text: None) -> Ready
             error = largest_error(unpack(result), contender.expected, case.tolerance)
         except Exception as problem:  # whatever a peer raises, it is listed with its reason
             absent[name] = why(problem)
+            if not isinstance(problem, (ModuleNotFoundError, UnavailableError)):
+                errors[name] = math.inf  # it is there, and gives nothing
             continue
         if contender.expected:
             errors[name] = error

@@ -20,7 +20,7 @@ import numpy as np
 
 from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
-from mixad.backends.hookspecs import Backend, Bound, Executable
+from mixad.backends.hookspecs import Backend, Bound, Cached, Executable, PartWriting
 from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
 from mixad.errors import KernelIndexError, KernelShapeError, KernelTypeError, TracerError
@@ -155,13 +155,13 @@ class Kernel:
         _check_types(self.passes[0], layouts)
         shape = broadcast_shape(self.passes[0], [() if a is None else a.shape for a in arrays])
         chosen = (
-            registry.backend(backend)
+            registry.backend(backend, self._dtypes)
             if backend
             else registry.resolve(library.name, device, self._dtypes)
         )
         if backend is None and not registry.compiles(chosen.name):
             warn_if_large(math.prod(shape), library.name, device)
-        cache_bytes = getattr(chosen, "cache_bytes", DEFAULT_CACHE_BYTES)
+        cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
         return chosen, plan(self.passes, self.requests, layouts, shape, cache_bytes)
 
     def _executable(self, backend: Backend, spec: KernelSpec) -> Executable:
@@ -202,7 +202,7 @@ def writes_parts(program: Program, array: Any, backend: str | None = None) -> bo
         chosen = registry.resolve(library_of(array).name, device_name(array), dtypes)
     else:
         chosen = registry.backend(backend)
-    return getattr(chosen, "writes_parts", False)
+    return isinstance(chosen, PartWriting) and chosen.writes_parts
 
 
 def _dtypes(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> frozenset[str]:
@@ -289,24 +289,24 @@ def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...])
     """
     key = (tuple([(p.token, p.origin) for p in passes]), requests)
     with _lock:
-        kernel = _KERNELS.get(key)
-        if kernel is None:
-            kernel = _KERNELS[key] = Kernel(passes, requests)
-            if len(_KERNELS) > _MOST_KERNELS:
-                _KERNELS.popitem(last=False)
-        else:
-            _KERNELS.move_to_end(key)
+        kernel = _KERNELS.pop(key, None) or Kernel(passes, requests)
+        _KERNELS[key] = kernel
+        if len(_KERNELS) > _MOST_KERNELS:
+            _KERNELS.popitem(last=False)
     return kernel
 
 
-_lock = threading.Lock()
-"""Held for moments, to change what kernels are remembered and what they remember."""
+_lock = threading.RLock()
+"""Held for moments, to change what kernels are remembered and what they remember.
+
+Reentrant, because a signal's handler or a ``__del__`` may run a kernel wherever it interrupts.
+"""
 
 
 def _unlock() -> None:
     """Start anew in a forked child, where a thread of its parent may have held the lock."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

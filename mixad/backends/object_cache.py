@@ -17,11 +17,11 @@ import re
 import stat
 import struct
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from mixad import config
+from mixad.backends.warned import warn_user
 
 __all__ = ["DEFAULT_LIMIT", "ObjectCache", "default", "digest"]
 
@@ -210,11 +210,9 @@ class ObjectCache:
         if self._has_warned:
             return
         self._has_warned = True
-        warnings.warn(
+        warn_user(
             f"compiled kernels are not kept on disk, in {self.folder}: {error}. "
-            f"Set {config.CACHE_DIR.name} to a folder that only you can write",
-            RuntimeWarning,
-            stacklevel=2,
+            f"Set {config.CACHE_DIR.name} to a folder that only you can write"
         )
 
 

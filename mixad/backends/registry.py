@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mixad import config
-from mixad.backends.hookspecs import Backend, BackendSpec
+from mixad.backends.hookspecs import Backend, BackendSpec, IntegrationSpec
 from mixad.backends.plugins import Failure, PluginSource, installed_plugins, read_plugins
+from mixad.backends.warned import warn_user
 from mixad.errors import BackendError
 
 __all__ = [
@@ -93,8 +93,11 @@ class Registry:
     ) -> None:
         self._allow = allow
         self._block = block
-        self._announced, self._failures = read_plugins(sources, block)
+        found = read_plugins(sources, block)
+        self._announced, self._failures = found.backends, found.failures
+        self._integrations = found.integrations
         self._loaded: dict[str, Backend | BackendError] = {}
+        self._warned: set[str] = set()
         self._resolved: dict[tuple[str, str, frozenset[str]], Backend] = {}
 
     @property
@@ -107,11 +110,17 @@ class Registry:
         """The plugins that could not be registered, in the order they were met."""
         return self._failures
 
+    @property
+    def integrations(self) -> tuple[IntegrationSpec, ...]:  # numpydoc ignore=RT01
+        """The integrations with other libraries' derivatives, in the order they were met."""
+        return self._integrations
+
     def resolve(self, array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
         """Return the best backend for kernels on arrays of a library, device and dtypes.
 
         The answer is kept: one dictionary look-up from the second call on. Where the best one
-        fails to load, the next serves, and a RuntimeWarning says so and why, once.
+        fails to load, the next serves, and a RuntimeWarning says so and why, once for each library
+        and kind of device.
 
         Parameters
         ----------
@@ -139,13 +148,15 @@ class Registry:
                 found = self._resolved[key] = self._best(array_module, _kind(device), dtypes)
         return found
 
-    def backend(self, name: str) -> Backend:
+    def backend(self, name: str, dtypes: frozenset[str] = frozenset()) -> Backend:
         """Return the backend of a name.
 
         Parameters
         ----------
         name : str
             Such as ``"cpu"``.
+        dtypes : frozenset of str
+            Names of the dtypes of all arguments and results.
 
         Returns
         -------
@@ -155,12 +166,18 @@ class Registry:
         Raises
         ------
         BackendError
-            There is none, it is blocked, or it cannot serve on this machine; the message says
-            which, why, and what to do.
+            There is none, it is blocked, it does not compute in these dtypes, or it cannot serve
+            on this machine; the message says which, why, and what to do.
         """
         refusal = self._refusal(name)
         if refusal is not None:
             raise BackendError(refusal)
+        missing = dtypes - self._announced[name].spec.capability.dtypes
+        if missing:
+            raise BackendError(
+                f"backend {name!r} does not compute in {' and '.join(sorted(missing))}: convert "
+                "the arrays, or name no backend"
+            )
         outcome = self._load(self._announced[name].spec)
         if isinstance(outcome, BackendError):
             raise BackendError(str(outcome)) from outcome.__cause__
@@ -200,9 +217,16 @@ class Registry:
             if isinstance(outcome, BackendError):
                 failed.append(str(outcome))
                 continue
-            _warn_of_substitute(outcome, f"{array_module} arrays on {device}", failed)
+            if failed:
+                self._warn_of_substitute(spec.name, f"{array_module} arrays on {device}", failed)
             return outcome
         raise BackendError(self._nothing_serves(array_module, device, dtypes, [*failed, *refused]))
+
+    def _warn_of_substitute(self, chosen: str, what: str, reasons: Sequence[str]) -> None:
+        message = f"{what} are served by the backend {chosen!r}, because " + "; ".join(reasons)
+        if message not in self._warned:  # as it is for every combination of dtypes
+            self._warned.add(message)
+            warn_user(message)
 
     def _nothing_serves(
         self, array_module: str, device: str, dtypes: frozenset[str], reasons: Sequence[str]
@@ -262,15 +286,6 @@ def _loaded(spec: BackendSpec) -> Backend | BackendError:
         return refusal
 
 
-def _warn_of_substitute(chosen: Backend, what: str, reasons: Sequence[str]) -> None:
-    if reasons:
-        warnings.warn(
-            f"{what} are served by the backend {chosen.name!r}, because " + "; ".join(reasons),
-            RuntimeWarning,
-            stacklevel=2,
-        )
-
-
 def _kind(device: str) -> str:
     """Return the device without its index."""
     return device.partition(":")[0]
@@ -328,17 +343,19 @@ def compiles(name: str) -> bool:
     return any(s.name == name and s.capability.native for s in default_registry().specs)
 
 
-def backend(name: str) -> Backend:
+def backend(name: str, dtypes: frozenset[str] = frozenset()) -> Backend:
     """Return the backend of a name: see `Registry.backend`.
 
     Parameters
     ----------
     name : str
         Such as ``"cpu"``.
+    dtypes : frozenset of str
+        Names of the dtypes of all arguments and results.
 
     Returns
     -------
     Backend
         Loaded.
     """
-    return default_registry().backend(name)
+    return default_registry().backend(name, dtypes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from mixad.backends.warned import warn_user
 
 __all__ = ["LARGE", "warn_if_large"]
 
@@ -33,10 +33,8 @@ def warn_if_large(size: int, library: str, device: str) -> None:
         return
     _warned.add((library, device))
     way_out = _WAYS_OUT.get(library, "convert them to NumPy arrays")
-    warnings.warn(
+    warn_user(
         f"{size} elements of {library} on {device} are computed op by op with array functions, "
         f"which is slow: no backend that compiles serves them; {way_out}, or name a backend to "
-        "accept this",
-        RuntimeWarning,
-        stacklevel=2,
+        "accept this"
     )

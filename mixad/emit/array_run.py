@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,70 +21,16 @@ from mixad.emit.arrays import (
     Scatter,
     Step,
     TypeName,
-    procedure_of,
 )
 from mixad.errors import BackendError
 from mixad.scalar.expression import Name, Number
 from mixad.scalar.interpret import apply
-from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
-from mixad.scalar.widen import widened
 
-__all__ = ["in_memory", "run_arrays", "run_procedure", "sum_by_halves"]
+__all__ = ["in_memory", "run_procedure", "sum_by_halves"]
 
 Array: TypeAlias = Any
 Namespace: TypeAlias = Any
-
-
-def run_arrays(
-    program: Program, arguments: Sequence[Any], shape: tuple[int, ...], xp: Namespace
-) -> tuple[Array, ...]:
-    """Run a program on every element of broadcast arrays.
-
-    Parameters
-    ----------
-    program : Program
-        Any verified program.
-    arguments : sequence
-        One per param: an array of ``xp`` that broadcasts to ``shape`` (lane), a scalar (uniform),
-        or an array that the program indexes; ``Accumulate`` changes that one in place.
-    shape : tuple of int
-        The broadcast shape.
-    xp : namespace
-        From `array_api_compat.array_namespace`.
-
-    Returns
-    -------
-    tuple of arrays
-        The outputs: new arrays of ``shape``, of the program's dtypes, on the arguments' device.
-
-    Raises
-    ------
-    IndexError
-        If an active lane's index is outside its array; negative ones count from the end.
-    BackendError
-        If an op has no array function and the arrays are not in the host's memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mixad.scalar.build import Builder
-    >>> from mixad.scalar.types import F64
-    >>> b = Builder("square")
-    >>> x = b.param("x", F64)
-    >>> square = b.finish([b.op("mul", x, x)])
-    >>> run_arrays(square, [np.asarray([1.0, 2.0])], (2,), np)
-    (array([1., 4.]),)
-    """
-    kinds = tuple((p.kind, p.var.type) for p in program.params)
-    results = run_procedure(_procedure_of(program), kinds, arguments, shape, xp)
-    types = (output.type for output in program.outputs)
-    return tuple(in_memory(r, type, xp) for r, type in zip(results, types, strict=True))
-
-
-@functools.lru_cache(maxsize=256)
-def _procedure_of(program: Program) -> Procedure:
-    return procedure_of(widened(program))
 
 
 def in_memory(array: Array, type: ScalarType, xp: Namespace) -> Array:
@@ -103,7 +48,7 @@ def run_procedure(
     shape: tuple[int, ...],
     xp: Namespace,
 ) -> tuple[Array, ...]:
-    """Run a procedure: see `run_arrays`.
+    """Run a procedure on every element of broadcast arrays.
 
     Parameters
     ----------
@@ -111,8 +56,26 @@ def run_procedure(
         What `mixad.emit.arrays.procedure_of` returned for a program without 16-bit types.
     kinds : sequence of (str, ScalarType)
         Kind and type of each param; arguments of 16 bits are computed in float32.
-    arguments, shape, xp
-        As in `run_arrays`.
+    arguments : sequence
+        One per param: an array of ``xp`` that broadcasts to ``shape`` (lane), a scalar (uniform),
+        or an array that the program indexes; ``Accumulate`` changes that one in place.
+    shape : tuple of int
+        The broadcast shape.
+    xp : namespace
+        From `array_api_compat.array_namespace`.
+
+    Returns
+    -------
+    tuple of arrays
+        The outputs: new arrays of ``shape``, of the program's dtypes, those of 16 bits in float32
+        (`in_memory` rounds them), on the arguments' device.
+
+    Raises
+    ------
+    IndexError
+        If an active lane's index is outside its array; negative ones count from the end.
+    BackendError
+        If an op has no array function and the arrays are not in the host's memory.
     """
     arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
     device = array_api_compat.device(arrays[0]) if arrays else None
@@ -312,7 +275,9 @@ def sum_by_halves(array: Array, shape: tuple[int, ...], xp: Namespace) -> Array:
     """Sum an array over the axes that a shape lacks or has with extent 1, by halves.
 
     The order of additions is a binary tree that depends on the shapes only: the same bits in every
-    array library, and an error that grows with the logarithm of the extent.
+    array library, and an error that grows with the logarithm of the extent.  Sums stay in the
+    array's dtype, where compiled kernels sum float32 in float64: array libraries and devices need
+    not have that.
 
     Parameters
     ----------

@@ -64,6 +64,12 @@ class Result:
         return at
 
     @property
+    def is_summed_by_columns(self) -> bool:
+        """Whether each run of rows leaves a row of sums."""
+        last, summed = len(self.memory) - 1, self.summed or ()
+        return last - 1 in summed and last not in summed
+
+    @property
     def is_finished(self) -> bool:
         """Whether what the kernel writes is the output, up to the order of the axes."""
         return self.summed is None and self.memory == self.final

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -24,7 +24,8 @@ class KernelOptions:
     ----------
     strategy : str
         How a kernel's derivative is computed: by dual chunks (``"forward"``), which is all there is
-        so far, or as mixad chooses (``"auto"``).
+        so far, or as mixad chooses (``"auto"``).  It makes no difference: options that differ in
+        it alone are equal, and do not keep operations out of one kernel.
     placement : str
         When partials are computed: with the primal (``"forward"``), in the backward pass
         (``"reverse"``), or as mixad chooses (``"auto"``).
@@ -39,7 +40,7 @@ class KernelOptions:
         If a field has another value; it is a ValueError.
     """
 
-    strategy: Strategy = "auto"
+    strategy: Strategy = field(default="auto", compare=False)
     placement: Placement = "auto"
     chunk: int | None = None
     backend: str | None = None

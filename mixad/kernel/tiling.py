@@ -1,9 +1,9 @@
 """How a loop nest is cut into tiles, and what each tile leaves of a sum.
 
 A tile is a run of rows (neighbours along the last outer axis) times a block of the innermost axis.
-Both sizes are functions of the shape alone, never of threads, so sums have the same bits however
-many threads run the tiles.  A summed output leaves one partial result for each tile and kept
-element; those are added up by a binary tree afterwards.
+Both sizes are functions of the loop nest's extents alone, that is of shapes and layouts, never of
+threads, so sums have the same bits however many threads run the tiles.  A summed output leaves one
+partial result for each tile and kept element; those are added up by a binary tree afterwards.
 """
 
 from __future__ import annotations
@@ -21,8 +21,15 @@ __all__ = ["BLOCK", "Combine", "accumulator", "combine_of", "partial_shape",
 BLOCK = 2048
 """Elements of the innermost axis in one tile; inputs of a tile stay in cache between passes."""
 
-_RUN = 512
-"""Rows that are summed one after another where the innermost axis is kept."""
+_LEAST_RUN, _MOST_RUN = 64, 512
+"""Rows that are summed one after another where the innermost axis is kept: each run leaves a row of
+partial sums, of large shapes 0.2 %.  Shorter runs cost more in adding those up than cores gain."""
+
+_TILES = 64
+"""Tiles that such a sum is cut into if it can be: enough for the cores of most machines."""
+
+_FEW_PARTIALS = 1 << 16
+"""Partial sums that may be left of any shape: half a megabyte."""
 
 _TILE = 8192
 """Elements that make a tile worth its overhead."""
@@ -51,8 +58,17 @@ def tile_rows(extents: Sequence[int], reduced: Sequence[Sequence[bool]]) -> int:
     if len(extents) == 1:
         return 1
     if any(combine_of(r) == "columns" for r in reduced):
-        return min(_RUN, max(extents[-2], 1))
+        return _rows_of_columns(extents)
     return max(1, min(extents[-2], _TILE // max(1, min(extents[-1], BLOCK))))
+
+
+def _rows_of_columns(extents: Sequence[int]) -> int:
+    """Return how many rows make a run that is summed column by column."""
+    rows = max(1, extents[-2])
+    for_tiles = rows * math.prod(extents[:-2]) * _blocks(extents) // _TILES
+    for_memory = math.prod(extents) // _FEW_PARTIALS
+    for_work = _TILE // max(1, min(extents[-1], BLOCK))
+    return min(rows, _MOST_RUN, max(_LEAST_RUN, for_tiles, for_memory, for_work))
 
 
 def tile_count(launch: Launch) -> int:

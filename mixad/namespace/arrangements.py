@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from mixad.backends.arrays import is_array
 from mixad.errors import TracerError
@@ -29,11 +31,11 @@ def _positions(x: Any) -> Any:
 
 def _arranged(x: Any, places: Any) -> Any:
     """Return the elements of ``x`` at places, counted from 1; zeros where the place is 0."""
-    library = library_beside(x)
+    asarray = partial(library_beside(x).xp.asarray, device=device(x))
     if not np.any(places == 0):
-        return gather(x, library.xp.asarray(places - 1))
-    found = gather(x, library.xp.asarray(np.maximum(places - 1, 0)))
-    return where(library.xp.asarray(places != 0), found, 0.0)
+        return gather(x, asarray(places - 1))
+    found = gather(x, asarray(np.maximum(places - 1, 0)))
+    return where(asarray(places != 0), found, 0.0)
 
 
 @gives_views

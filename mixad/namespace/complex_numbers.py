@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from mixad.backends.arrays import (
     Array,
@@ -403,7 +404,7 @@ def _chosen(xp: Any, x: Array, y: Array, condition: Array) -> Array:
 
 
 def _part(g: Any, of: Any, condition: Array, index: int) -> Any:
-    zero = library_beside(g).xp.zeros((), dtype=g.dtype)
+    zero = library_beside(g).xp.zeros((), dtype=g.dtype, device=device(g))
     pair = (g, zero) if index == 0 else (zero, g)
     return sum_to(apply_rule(_SELECT, *pair, condition=condition), tuple(of.shape))
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mixad.backends.arrays import Library, is_array, library_of
+from array_api_compat import device as device_of
+
+from mixad.backends.arrays import is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.data_types import astype, of_one_type
 from mixad.namespace.elementwise import elementwise
@@ -41,7 +43,7 @@ def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None 
     TracerError
         If it would be moved to another device.
     """
-    array = x if isinstance(x, Tracer) else _stacked(x, library_beside(_first(x)))
+    array = x if isinstance(x, Tracer) else _stacked(x, _first(x))
     if device is not None and device != array.device:
         raise TracerError(
             f"asarray(device={device!r}) of a value on {array.device!r} that is being "
@@ -60,12 +62,14 @@ def _first(x: Any) -> Tracer | None:
     return next((found for found in inside if found is not None), None)
 
 
-def _stacked(x: Any, library: Library) -> Any:
+def _stacked(x: Any, like: Any) -> Any:
+    """Return nested lists as an array of the library and on the device of another."""
     if isinstance(x, Tracer) or is_array(x):
         return x
     if not isinstance(x, (list, tuple)):
-        return library.xp.asarray(x if isinstance(x, complex) else float(x))
-    return stack(of_one_type("asarray", [_stacked(each, library) for each in x]))
+        number = x if isinstance(x, complex) else float(x)
+        return library_beside(like).xp.asarray(number, device=device_of(like))
+    return stack(of_one_type("asarray", [_stacked(each, like) for each in x]))
 
 
 def full(
@@ -113,7 +117,9 @@ def linspace(
     """
     traced = start if isinstance(start, Tracer) else stop
     like = plain(traced)
-    share = library_of(like).xp.linspace(0.0, 1.0, num, dtype=like.dtype, endpoint=endpoint)
+    share = library_of(like).xp.linspace(
+        0.0, 1.0, num, dtype=like.dtype, device=device_of(like), endpoint=endpoint
+    )
     ends = elementwise("mul", start, 1.0 - share), elementwise("mul", stop, share)
     return asarray(elementwise("add", *ends), dtype=dtype, device=device)
 

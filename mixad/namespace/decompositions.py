@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from array_api_compat import device
+
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import (
@@ -395,7 +397,7 @@ def _largest(w: Array) -> Array:
     """Return the largest magnitude for each matrix."""
     xp = library_of(w).xp
     if not w.shape[-1]:
-        return xp.zeros(w.shape[:-1], dtype=w.dtype)
+        return xp.zeros(w.shape[:-1], dtype=w.dtype, device=device(w))
     return xp.max(xp.abs(w), axis=-1)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from mixad.namespace.indexing import gather
 from mixad.namespace.linear_algebra import matmul
@@ -111,7 +112,7 @@ def _diagonal(x: Any, labels: _Labels) -> tuple[Any, _Labels]:
     places = np.arange(math.prod(x.shape)).reshape(tuple(x.shape))
     numbers = [once.index(label) for label in labels]
     places = np.einsum(places, numbers, list(range(len(once))))
-    return gather(x, library_beside(x).xp.asarray(places.copy())), once
+    return gather(x, library_beside(x).xp.asarray(places.copy(), device=device(x))), once
 
 
 def _summed(x: Any, labels: _Labels, kept: set[str]) -> tuple[Any, _Labels]:

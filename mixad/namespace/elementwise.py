@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from mixad import pytree
 from mixad.backends.arrays import (
@@ -179,7 +180,8 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     """
     x, y = operand(x, y), operand(y, x)
     if is_scalar(condition):
-        condition = _library_beside("where", (x, y)).xp.asarray(condition)
+        library, other = _library_beside("where", (x, y)), y if is_scalar(x) else x
+        condition = library.xp.asarray(condition, device=device(other))
     condition = plain(condition)
     if scalar_type_of(condition.dtype) != BOOL:
         raise TracerError(

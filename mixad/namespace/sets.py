@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from array_api_compat import device
+
 from mixad.backends.arrays import Array, library_of
 from mixad.namespace.indexing import gather, scatter_add
 from mixad.tape.node import Rule, apply_rule
@@ -45,7 +47,7 @@ def unique_counts(x: Any) -> UniqueCounts:
     """Return each value once, with how often it occurs."""
     xp = library_of(plain(x)).xp
     values, inverse = unique_inverse(x)
-    ones = xp.ones(inverse.shape, dtype=xp.float64)
+    ones = xp.ones(inverse.shape, dtype=xp.float64, device=device(x))
     counts = scatter_add(ones, tuple(values.shape), inverse)
     return UniqueCounts(values, xp.astype(counts, inverse.dtype))
 
@@ -67,7 +69,7 @@ def _traced(x: Any, values: Array, inverse: Array) -> Any:
 
 def _shared(g: Any, x: Any, values: Array, inverse: Array) -> Any:
     xp = library_of(values).xp
-    ones = xp.ones(inverse.shape, dtype=values.dtype)
+    ones = xp.ones(inverse.shape, dtype=values.dtype, device=device(values))
     return gather(g / scatter_add(ones, tuple(values.shape), inverse), inverse)
 
 

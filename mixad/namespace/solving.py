@@ -10,6 +10,8 @@ from __future__ import annotations
 import operator
 from typing import Any, NamedTuple
 
+from array_api_compat import device
+
 from mixad.backends.arrays import library_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex
@@ -133,7 +135,7 @@ def identity_like(x: Any) -> Any:
     """Return identity matrices beside square ones."""
     like = plain(x)
     xp = library_of(like).xp
-    ones = xp.eye(like.shape[-1], dtype=like.dtype)
+    ones = xp.eye(like.shape[-1], dtype=like.dtype, device=device(like))
     return xp.zeros_like(like) + ones
 
 

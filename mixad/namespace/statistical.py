@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from array_api_compat import device
+
 from mixad.backends.arrays import Array, element_type_of, is_complex_dtype, library_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
@@ -349,6 +351,7 @@ def _cumulative(
     last = moveaxis(x, 0 if axis is None else axis, -1)
     found = apply_rule(rule, last)
     if include_initial:
-        first = library_beside(x).xp.full((*last.shape[:-1], 1), initial, dtype=x.dtype)
+        shape, xp = (*last.shape[:-1], 1), library_beside(x).xp
+        first = xp.full(shape, initial, dtype=x.dtype, device=device(x))
         found = concat([first, found], axis=-1)
     return moveaxis(found, -1, 0 if axis is None else axis)

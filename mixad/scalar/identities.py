@@ -1,8 +1,9 @@
-"""Simplifications that are exact for every input.
+"""Simplifications that are exact for every input, up to the sign of one kind of zero.
 
 Operations on constants are carried out, and identities are applied that hold bit for bit for all
 IEEE values (``x * 1``, ``x - 0.0``, ``--x``; never ``x + 0.0``, which changes ``-0.0``, nor
-``x * 0``).
+``x * 0``).  The exception is ``mul_zero(0, y)`` with a negative constant y: as a product it is -0,
+and +0 by definition; the same holds for ``mul_zeros``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ class Equations(Protocol):
 def simplified(
     equations: Equations, name: str, args: tuple[Atom, ...], type: ScalarType
 ) -> Atom | None:
-    """Return a value that equals the op's for every input, if there is a simpler one."""
+    """Return a value that equals the op's for every input, if there is a simpler one.
+
+    That of ``mul_zero`` and ``mul_zeros`` may be the other zero.
+    """
     return (
         _folded(name, args, type)
         or _simplified_arithmetic(equations, name, args, type)

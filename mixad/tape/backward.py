@@ -14,6 +14,7 @@ from mixad.kernel.spec import Part
 from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Group
 from mixad.tape.kernel_node import KernelNode
+from mixad.tape.make_step import make_steps
 from mixad.tape.node import InputNode, PulledNode, RuleNode
 from mixad.tape.remembered import Remembered
 from mixad.tape.schedule import Cotangent, NodeStep, Pass, Place, Step
@@ -224,5 +225,7 @@ class _Walk:
         del self._groups[group]
         step = group.step(self._trace, self._pass.found, partial(self._part, group))
         if step is not None:
+            if self._trace.key is not None:
+                yield from make_steps(self._level, self._trace, step)
             yield step
         group.members = []  # now closed; what only they hold is let go

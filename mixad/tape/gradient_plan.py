@@ -13,14 +13,14 @@ from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.ir import Program
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import FusedProgram
-from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
+from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import record
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Tracer
 
 __all__ = ["MADE", "Asked", "GradientPlan", "in_shape", "plan_gradients", "planned", "pulled"]
 
-Place: TypeAlias = tuple[Literal["array", "shared", "cotangent", "zero"], int]
+GradientPlace: TypeAlias = tuple[Literal["array", "shared", "cotangent", "zero"], int]
 """Where a gradient is: an ``"array"`` that the kernel makes, one ``"shared"`` by several gradients,
 one of the ``"cotangent"``s itself, or nowhere, since it is ``"zero"``."""
 
@@ -38,7 +38,7 @@ class GradientPlan:
         What makes the arrays: primal results first, then gradients; None if there are none.
     kept : tuple of int
         What its params are: leaves and, after those, cotangents.
-    places : tuple of Place
+    places : tuple of GradientPlace
         For each leaf in ``wrt``, where its gradient is.
     primals : int
         How many of the arrays are primal results.
@@ -46,7 +46,7 @@ class GradientPlan:
 
     call: KernelCall | None
     kept: tuple[int, ...]
-    places: tuple[Place, ...]
+    places: tuple[GradientPlace, ...]
     primals: int
 
     def arrays(self, kept: list[Any], shape: Shape, options: KernelOptions) -> Sequence[Any]:
@@ -74,8 +74,7 @@ class GradientPlan:
             if isinstance(value, Tracer):
                 nodes = record(call, kept, options)
                 return [node.traced(k) for node in nodes for k in range(len(node.outputs))]
-        values = kernel_values(call.passes[0], kept) if "uniform" in call.kinds else kept
-        return call.kernel(values, options.backend)
+        return call.arrays(kept, options)
 
 
 def in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
@@ -170,7 +169,7 @@ def planned(
     ``copies`` says that a gradient which is a cotangent, unchanged, is to be an array of its own.
     """
     outputs = [OutputRequest(*pullback.primals[result], shape) for result, shape in primals]
-    places: list[Place] = []
+    places: list[GradientPlace] = []
     made: dict[object, int] = {}  # by what is computed, for which shape: the output that it is
     for at, shape in zip(pullback.gradients, shapes, strict=True):
         is_free = at is not None and shape is None and not copies
@@ -197,7 +196,7 @@ def _request(at: tuple[int, int], shape: Shape | Part | None) -> OutputRequest:
     return OutputRequest(*at, shape)
 
 
-def _shared(places: Sequence[Place]) -> tuple[Place, ...]:
+def _shared(places: Sequence[GradientPlace]) -> tuple[GradientPlace, ...]:
     """Mark the arrays that are several gradients."""
     uses = Counter(at for kind, at in places if kind == "array")
     return tuple(

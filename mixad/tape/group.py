@@ -257,15 +257,16 @@ def _chosen(fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
     """Return the kernel of the gradients, and the leaves that the results it leaves out wait for.
 
     It makes results too unless there are no gradients to make; or unless they read what is pending
-    and the gradients do not: then they may still come for free further back.
+    and the gradients do not: what they read may still come for free further back.
     """
     alone = plan_gradients(fusion.fused, asked._replace(primals=()))
-    if not asked.primals or all(kind not in MADE for kind, _ in alone.places):
+    if not (asked.primals and asked.wrt):
         return alone, ()
     plan = plan_gradients(fusion.fused, asked)
     others = [i for i in plan.kept if i < len(fusion.sources) and i not in alone.kept]
     waiting = [i for i in others if _is_pending(fusion.sources[i])]
-    return (alone, waiting) if waiting else (plan, ())
+    is_free = any(kind in MADE for kind, _ in alone.places)
+    return (plan, ()) if is_free and not waiting else (alone, waiting)
 
 
 def _is_pending(source: Any) -> bool:

@@ -59,6 +59,12 @@ class KernelCall:
         """What runs it."""
         return kernel_for(self.passes, self.outputs)
 
+    def arrays(self, values: Sequence[Any], options: KernelOptions) -> tuple[Any, ...]:
+        """Run it on arrays of its library; for a uniform param, a 0-d one or a number."""
+        if "uniform" in self.kinds:
+            values = kernel_values(self.passes[0], values)
+        return self.kernel(values, options.backend)
+
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         """Of each param: lane, uniform or array."""

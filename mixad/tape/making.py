@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mixad.backends.execute import kernel_for
 from mixad.config import CheckMode
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.tape.cell import Cell, Pending
-from mixad.tape.forward_plan import Stored
+from mixad.tape.forward_plan import ForwardPlan, Stored
 from mixad.tape.fusion import (
     Fusion,
     common_options,
@@ -24,14 +25,14 @@ from mixad.tape.fusion import (
     program_read,
     value_of,
 )
-from mixad.tape.kernel_call import kernel_values
+from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.storing import make_storing, storing_plan
 from mixad.tape.tracer import Origin, check_mode
 
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["kernel_members", "kernel_prepared", "make"]
+__all__ = ["MadeAlone", "Making", "kernel_members", "kernel_prepared", "make", "makings"]
 
 _CHEAP = 20
 """Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
@@ -39,6 +40,15 @@ _CHEAP = 20
 
 def make(root: Pending) -> None:
     """Make values that someone asks for, after those that they are made of."""
+    for run in makings(root):
+        run()
+
+
+def makings(root: Pending) -> Iterator[Callable[[], None]]:
+    """Yield what makes values, and before that what makes those that they are made of.
+
+    Each is to be called before the next one is asked for.
+    """
     stack = [root]
     while stack:
         missing, run = stack[-1].prepared()
@@ -46,7 +56,77 @@ def make(root: Pending) -> None:
             stack += missing
         else:
             stack.pop()
-            run()
+            yield run
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Making:
+    """Makes, in one kernel, all results of some nodes that someone holds.
+
+    Attributes
+    ----------
+    members : list of KernelNode
+        The nodes, in order.
+    wanted : list of (int, int)
+        The results of the fused program: member, and result of its program.
+    fusion : Fusion
+        Their fusion for those results, which were held when it was prepared.
+    """
+
+    members: list[KernelNode]
+    wanted: list[tuple[int, int]]
+    fusion: Fusion
+
+    def __call__(self) -> None:
+        """Do so; another fusion is made if others are held by now."""
+        live = _live(self.members)
+        if not live:
+            return
+        wanted, fusion = _wanted(live), self.fusion
+        if wanted != self.wanted:
+            fusion = fuse(self.members, wanted)
+        requests = _requests(live, wanted)
+        check = check_mode(self.members[-1].levels)
+        arrays = _run_fused(self.members, fusion, wanted, requests, check)
+        for (_, _, cell, _), array in zip(live, arrays, strict=False):
+            cell.fill(array, check)
+
+    def alone(self) -> MadeAlone | None:
+        """Return the kernel; None if what is held has changed, or partials are made with it."""
+        live = _live(self.members)
+        if not live or _wanted(live) != self.wanted:
+            return None
+        requests = _requests(live, self.wanted)
+        if _storing(self.members, self.fusion, self.wanted, requests) is not None:
+            return None
+        program, kept = program_read(self.fusion, self.members[-1].shape)
+        return MadeAlone(
+            KernelCall((program,), requests),
+            _options(self.members),
+            [self.fusion.places[i] for i in kept],
+            [(at, output) for at, output, _, _ in live],
+        )
+
+
+class MadeAlone(NamedTuple):
+    """A kernel that makes results of some nodes and nothing else.
+
+    Attributes
+    ----------
+    call : KernelCall
+        What it computes.
+    options : KernelOptions
+        The user's overrides.
+    read : list of (int, int)
+        What it takes: a node, and which of its arguments.
+    made : list of (int, int)
+        What the arrays are: a node, and which of its outputs.
+    """
+
+    call: KernelCall
+    options: KernelOptions
+    read: list[tuple[int, int]]
+    made: list[tuple[int, int]]
 
 
 def kernel_prepared(root: KernelNode) -> tuple[list[Pending], Callable[[], None]]:
@@ -59,7 +139,7 @@ def kernel_prepared(root: KernelNode) -> tuple[list[Pending], Callable[[], None]
     fusion = fuse(members, wanted)
     _, kept = program_read(fusion, root.shape)
     read = [members[at].arguments[index] for at, index in (fusion.places[i] for i in kept)]
-    return _pending(read if wanted else ()), partial(_run, members, wanted, fusion)
+    return _pending(read if wanted else ()), Making(members, wanted, fusion)
 
 
 def _pending(sources: Sequence[Any]) -> list[Pending]:
@@ -90,25 +170,9 @@ def _wanted(live: _Live) -> list[tuple[int, int]]:
     return list(dict.fromkeys((at, request.result) for at, _, _, request in live))
 
 
-def _run(members: Sequence[KernelNode], prepared: list[tuple[int, int]], fusion: Fusion) -> None:
-    """Make, in one kernel, all results of some nodes that someone holds.
-
-    The nodes have been fused for those results that were held when it was ``prepared``.
-    """
-    live = _live(members)
-    if not live:
-        return
-    wanted = _wanted(live)
-    if wanted != prepared:
-        fusion = fuse(members, wanted)
-    requests = tuple(
-        OutputRequest(0, wanted.index((at, request.result)), request.shape)
-        for at, _, _, request in live
-    )
-    check = check_mode(members[-1].levels)
-    arrays = _run_fused(members, fusion, wanted, requests, check)
-    for (_, _, cell, _), array in zip(live, arrays, strict=False):
-        cell.fill(array, check)
+def _requests(live: _Live, wanted: Sequence[tuple[int, int]]) -> tuple[OutputRequest, ...]:
+    """Return what is wanted of the results of a fused program."""
+    return tuple([OutputRequest(0, wanted.index((at, r.result)), r.shape) for at, _, _, r in live])
 
 
 def _run_fused(
@@ -138,23 +202,43 @@ def _run_fused(
     tuple of array
         What ``requests`` ask for, and after that arrays of partials.
     """
-    options = reduce(_shared, (node.options for node in members))
-    makers = {at: [(at, request.result) for request in members[at].outputs] for at, _ in wanted}
-    may_store = all(
-        all(result in wanted for result in results) and not _is_read_outside(members, at)
-        for at, results in makers.items()
-    )
-    plan = storing_plan(members, fusion, requests, options) if may_store else None
+    options = _options(members)
+    plan = _storing(members, fusion, wanted, requests)
     if plan is None:
         program, kept = program_read(fusion, members[-1].shape)
         values = kernel_values(program, [value_of(fusion.sources[i]) for i in kept])
         return kernel_for((program,), requests)(values, options.backend)
     values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
     arrays, residuals = make_storing(plan, fusion, requests, values, options, check)
-    for at, results in makers.items():
+    for at, results in _makers(members, wanted).items():
         outputs = list(map(wanted.index, results))
         members[at].store(Stored(plan, residuals, fusion.parents, fusion.shapes, outputs))
     return arrays
+
+
+def _options(members: Sequence[KernelNode]) -> KernelOptions:
+    return reduce(_shared, (node.options for node in members))
+
+
+def _makers(
+    members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]
+) -> dict[int, list[tuple[int, int]]]:
+    """Return the nodes of which results are wanted, each with all its results."""
+    return {at: [(at, request.result) for request in members[at].outputs] for at, _ in wanted}
+
+
+def _storing(
+    members: Sequence[KernelNode],
+    fusion: Fusion,
+    wanted: Sequence[tuple[int, int]],
+    requests: tuple[OutputRequest, ...],
+) -> ForwardPlan | None:
+    """Return how results are made together with their partials; None if they are made alone."""
+    may_store = all(
+        all(result in wanted for result in results) and not _is_read_outside(members, at)
+        for at, results in _makers(members, wanted).items()
+    )
+    return storing_plan(members, fusion, requests, _options(members)) if may_store else None
 
 
 def _is_read_outside(members: Sequence[KernelNode], at: int) -> bool:

@@ -85,6 +85,11 @@ class Trace:
                 key += (self._reach(parent.node), parent.output)
         self.key = tuple(key) if is_alone else None
 
+    def has(self, node: Node) -> bool:
+        """Whether a node is one of these, and has not been visited."""
+        number = self.numbers.get(id(node))
+        return number is not None and self.nodes[number] is node
+
     def place(self, origin: Origin) -> tuple[int, int]:
         """Return the number of a node and which of its outputs a value is."""
         return self.numbers[id(origin.node)], origin.output
@@ -119,7 +124,7 @@ class Trace:
 def _describe_kernel(node: KernelNode, key: list[object], held: dict[object, int]) -> None:
     """Add what a kernel node is; ``held`` numbers the arrays that are read."""
     options = node.options
-    key += (node.call, node.shape, node.library, node.device, node.states())
+    key += (node.call, node.shape, node.library, node.device, node.states(), node.uses)
     key.append(None if options is DEFAULT_OPTIONS else options)
     for source in node.arguments:
         kind = type(source)

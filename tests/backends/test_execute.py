@@ -508,3 +508,46 @@ def test_arguments_are_not_changed(backend):
     for array, copy in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(array, copy)
         assert not np.shares_memory(array, results[0])
+
+
+WIDTHS = [(700, 33), (3, 50, 1), (1, 17), (40, 2048), (33, 2049), (5, 7, 40)]
+
+
+@pytest.mark.parametrize("shape", WIDTHS, ids=str)
+def test_sums_over_rows_of_any_width(shape):
+    x = np.random.default_rng(1).standard_normal((*shape[:-1], shape[-1] + 3))[..., :-3]
+    rows, outer = len(shape) - 2, tuple(range(len(shape) - 1))
+    for axes, kept in ((outer, shape[-1:]), ((rows,), (*shape[:-2], 1, shape[-1]))):
+        program = weighted_sum(names="x")
+        (got,) = execute((program,), (OutputRequest(0, 0, kept),), (x,), "cpu")
+        np.testing.assert_allclose(got, x.sum(axes).reshape(kept), rtol=1e-12, atol=1e-12)
+        assert got.flags.c_contiguous
+
+
+SMALL_STACK = """
+import threading
+import numpy as np
+from mixad.backends.execute import Kernel
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.build import Builder
+from mixad.scalar.types import F64
+
+b = Builder("f")
+x = b.param("x", F64)
+program = b.finish([b.op("mul", x, b.const(float(k), F64)) for k in range(16)])
+kernel = Kernel((program,), tuple(OutputRequest(0, k, (1, 2048)) for k in range(16)))
+x = np.ones((64, 2051))[:, :2048]
+kernel((x,))  # compiled here
+found = []
+threading.stack_size(1 << 17)
+thread = threading.Thread(target=lambda: found.extend(kernel((x,))))
+thread.start()
+thread.join()
+assert [set(sums.ravel()) for sums in found] == [{64.0 * k} for k in range(16)]
+"""
+
+
+def test_sums_over_rows_take_no_stack():
+    """As threads have little of where the C library is musl."""
+    done = subprocess.run([sys.executable, "-c", SMALL_STACK], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

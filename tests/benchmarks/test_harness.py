@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.peers import __main__ as peers
 from benchmarks.peers import harness, report
 from benchmarks.peers.harness import Case, Comparison, Contender, Summary, Target, Tolerance
 
@@ -105,6 +106,27 @@ def test_absent_peer_is_listed_with_its_reason_and_its_comparison_is_not_hidden(
     assert found.absent == {"theirs": "not installed (nowhere)"}
     assert [summary for _, summary in found.ratios] == [None]
     assert "n/a: not installed (nowhere)" in report.markdown([found], {})
+
+
+def broken():
+    raise RuntimeError("no values")
+
+
+@pytest.mark.parametrize(
+    ("made", "is_wrong"),
+    [
+        (contender(), False),
+        (contender(1.01), True),
+        (Contender(broken), True),
+        (Contender(lambda: (broken, lambda result: []), (ONES,)), True),
+        (Contender(missing_library), False),
+    ],
+)
+def test_mixad_is_wrong_where_its_values_are_or_it_raises(made, is_wrong):
+    (found,) = harness.measure(case(**{"mixad fused": made, "mine": contender()}))
+    assert peers.wrong(found) == is_wrong
+    (found,) = harness.measure(case(theirs=made, mine=contender()))
+    assert not peers.wrong(found)
 
 
 def test_wrong_values_are_not_timed():

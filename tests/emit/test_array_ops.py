@@ -6,8 +6,8 @@ import array_api_compat.numpy as xnp
 import array_api_strict as strict
 import numpy as np
 import pytest
+from array_runner import run_arrays
 
-from mixad.emit.array_run import run_arrays
 from mixad.scalar.build import Builder
 from mixad.scalar.generate import special_values
 from mixad.scalar.interpret import apply, is_exact

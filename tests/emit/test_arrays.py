@@ -7,9 +7,10 @@ import array_api_compat.numpy as xnp
 import array_api_strict as strict
 import numpy as np
 import pytest
+from array_runner import run_arrays
 
 from mixad.emit import array_run
-from mixad.emit.array_run import run_arrays, sum_by_halves
+from mixad.emit.array_run import sum_by_halves
 from mixad.emit.arrays import Assign, Repeat, procedure_of, show
 from mixad.errors import BackendError
 from mixad.scalar.build import Builder

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from mixad.kernel.plan import Layout, broadcast_strides, plan
 from mixad.kernel.spec import Operand, OutputRequest
-from mixad.kernel.tiling import partial_shape
+from mixad.kernel.tiling import partial_shape, tile_count
 from mixad.scalar.build import Builder
 from mixad.scalar.types import F32, F64, U8, type_of_dtype
 
@@ -230,3 +230,27 @@ def test_tiles_leave_few_partial_sums_whichever_axes_are_summed(summed):
     (output,) = launch.spec.outputs
     left = math.prod(partial_shape(launch.extents, launch.rows, output.reduced))
     assert left <= max(array.size // 100, 2 * math.prod(result))
+
+
+@pytest.mark.parametrize("shape", [(1000, 1000), (512, 2048), (2000, 300), (4096, 64)])
+def test_sum_over_moderately_many_rows_has_tiles_for_many_cores(shape):
+    # A padded row, so that the axes are not merged.
+    launch = column_sum(shape)
+    assert tile_count(launch) >= min(shape[0] // 64, math.prod(shape) // 8192)
+
+
+@pytest.mark.parametrize("shape", [(100_000, 2048), (40_000, 1000), (3_000_000, 16), (20, 1 << 21)])
+def test_sum_over_rows_of_a_large_shape_leaves_few_partial_sums(shape):
+    launch = column_sum(shape)
+    (output,) = launch.spec.outputs
+    left = math.prod(partial_shape(launch.extents, launch.rows, output.reduced))
+    assert left * 8 < max(0.005 * math.prod(shape) * 4, 2 * 8 * shape[1])
+    assert tile_count(launch) >= 64
+
+
+def column_sum(shape):
+    rows, columns = shape
+    array = as_strided(np.zeros(1, "f4"), shape, (4 * (columns + 16), 4))
+    launch = planned([array], shape, results=((1, columns),))
+    assert launch.extents == (rows, columns)
+    return launch

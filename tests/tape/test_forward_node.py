@@ -27,7 +27,7 @@ from mixad.scalar.types import F32, F64
 from mixad.special import digamma, polygamma
 from mixad.tape.apply import apply_program
 from mixad.tape.cell import Cell
-from mixad.tape.forward_plan import plan_forward
+from mixad.tape.forward_plan import Stored, plan_forward
 from mixad.testing import Recipe, random_arguments, random_program
 
 from .conftest import program
@@ -170,6 +170,40 @@ def test_as_many_arrays_are_held_as_there_are_partials(monkeypatch: pytest.Monke
     alive: list[int] = []
     mixad.grad(f, (0, 1))(X * 0.1, Y * 0.1)
     assert alive == [2 * steps + 1]  # two partials a step, and the last value
+
+
+@pytest.mark.parametrize("placement", ["forward", "auto"])
+def test_nothing_interleaved_is_retained(placement: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partials are arrays of their own, as values are: no array of dual numbers."""
+    kept: list[Stored] = []
+    make = Stored.__init__
+
+    def noted(self: Stored, *args: Any) -> None:
+        make(self, *args)
+        kept.append(self)
+
+    monkeypatch.setattr(Stored, "__init__", noted)
+
+    @mixad.broadcast(placement=placement)
+    def root(x, y):
+        z = x
+        for _ in range(12):
+            z = z - (z - 0.1 * y * math.sin(z) - x) / (1.0 - 0.1 * y * math.cos(z))
+        return z
+
+    x, y = np.broadcast_to(X[:, None], (4, 3)), Y[:3]
+    _, pullback = mixad.vjp(lambda x: root(x, y).sum() + (root(x, x) ** 2).sum(), x.copy())
+    arrays = [
+        residual.value if hasattr(residual, "value") else residual
+        for stored in kept
+        for residual in stored.residuals
+        if residual is not None
+    ]
+    assert len(arrays) >= 2
+    for at, array in enumerate(arrays):
+        assert (array.shape, array.dtype, array.strides) == ((4, 3), np.float64, (24, 8))
+        assert not any(np.may_share_memory(array, other) for other in arrays[:at])
+    assert np.all(np.isfinite(pullback(1.0)[0]))
 
 
 def test_partials_are_freed_as_the_backward_pass_goes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import mixad
 from mixad.errors import TracerError
-from mixad.tape import gradient_plan
+from mixad.tape import backward, gradient_plan
 from mixad.tape.fusion import LONGEST
 from mixad.tape.group import Group
 from mixad.tape.making import kernel_members
@@ -144,6 +144,53 @@ def test_decorated_functions_fuse_with_operators(launches: list[Any]) -> None:
     inner = np.where(2 * X < 1, 2 * X, 1 + 0.1 * (2 * X - 1))
     np.testing.assert_allclose(value, (inner**2).sum(), rtol=1e-14)
     np.testing.assert_allclose(gradient, 2 * inner * np.where(2 * X < 1, 2, 0.2), rtol=1e-13)
+
+
+def test_a_strategy_that_makes_no_difference_does_not_prevent_fusion(launches: list[Any]) -> None:
+    square = mixad.broadcast(lambda x: x * x, strategy="forward")
+    cube = mixad.broadcast(lambda x: x * x * x)
+    x = np.linspace(-1, 1, 7)
+    gradient = mixad.grad(lambda x: (square(x) + cube(x) * x).sum())(x)
+    np.testing.assert_allclose(gradient, 2 * x + 4 * x**3, rtol=1e-14)
+    assert len(launches) == 1
+
+
+def _cold() -> None:
+    """Forget every plan that the tape has made."""
+    backward._KNOWN.clear()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("mixad.tape."):
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_what_fuses_does_not_depend_on_what_ran_before(
+    looked_at: bool, launches: list[Any]
+) -> None:
+    """Cold and warm, the same kernels run and give the same bits."""
+    kernel = mixad.broadcast(lambda a, b: math.sin(a) * b)
+
+    def loss(x: Any) -> Any:
+        y = np.exp(x) * 2.0
+        z = kernel(y, x)
+        if looked_at and z[0] > 100.0:
+            return z.sum()
+        return (z * z).sum() + y.mean() + (y - z).sum(axis=0, keepdims=True).sum()
+
+    def run() -> tuple[Any, list[tuple[str, str]]]:
+        launches.clear()
+        value, gradient = mixad.value_and_grad(loss)(np.linspace(-1.0, 1.0, 12).reshape(3, 4)[:, 0])
+        return [value, *gradient], [(str(passes), str(asked)) for passes, asked in launches]
+
+    _cold()
+    cold = run()
+    assert [run() for _ in range(3)] == [cold] * 3
+    mixad.grad(lambda x: loss(x * 3.0))(np.ones(3))  # others that share plans with it
+    assert run() == cold
+    _cold()
+    assert run() == cold
 
 
 def test_terms_of_a_loss_that_share_a_residual_are_one_kernel(launches: list[Any]) -> None:

@@ -15,6 +15,7 @@ from mixad.tape.apply import apply_program
 from .conftest import program
 
 X = np.asarray([1.0, 2.0, 3.0])
+Y = np.asarray([0.5, -1.0, 2.0])
 CUBE = program(lambda b, x: b.op("mul", x, b.op("mul", x, x)), count=1, name="cube")
 
 
@@ -94,6 +95,22 @@ def test_a_sum_and_its_terms_are_made_by_one_launch(launches: list[Any]) -> None
         return total.sum()
 
     mixad.grad(f)(X)
+
+
+def error(x: Any) -> Any:
+    """Return what reads a logarithm, whose derivative does not read it."""
+    return (Y * (x - np.log(2.0 + np.exp(x).sum()))).sum()
+
+
+def test_what_a_sum_of_terms_reads_is_made_with_its_gradient(launches: list[Any]) -> None:
+    value, gradient = mixad.value_and_grad(error)(X)
+    alone = len(launches)
+    total, same = mixad.value_and_grad(lambda x: error(x) + 1.0)(X)
+    assert len(launches) == 2 * alone + 1  # the sum
+    np.testing.assert_allclose(total, value + 1.0)
+    np.testing.assert_array_equal(same, gradient)
+    weights = np.exp(X) / (2.0 + np.exp(X).sum())
+    np.testing.assert_allclose(gradient, Y - Y.sum() * weights)
 
 
 def test_under_an_outer_transform_the_inner_result_is_recorded() -> None:

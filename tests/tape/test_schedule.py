@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import mixad
 from mixad.errors import TracerError, ZeroDerivativeWarning
-from mixad.tape import backward
+from mixad.tape import backward, kernel_node, make_step, making
 from mixad.tape.remembered import Remembered
 
 X = np.asarray([0.5, -1.5, 0.25])
@@ -91,11 +91,10 @@ def test_remembered_steps_give_what_planned_ones_give(
     def gradients() -> Any:
         return mixad.value_and_grad(loss, argnums=(0, 1))(X, X if same else Y)
 
-    value, found = gradients()  # perhaps with the steps of another example
-    backward._KNOWN.clear()
-    expected_value, expected = gradients()
-    np.testing.assert_array_equal(value, expected_value)
-    np.testing.assert_array_equal(found, expected)
+    value, expected = gradients()  # perhaps with the steps of another example
+    for each, found in planned_and_remembered(gradients):
+        np.testing.assert_array_equal(each, value)
+        np.testing.assert_array_equal(found, expected)
     step = 1e-7
     for n, gradient in enumerate(expected):
         nudged = [X.copy(), (X if same else Y).copy()]
@@ -142,6 +141,63 @@ def test_results_that_are_held_are_made_by_remembered_steps() -> None:
         assert value == pytest.approx(((X * Y) ** 2).sum())
         np.testing.assert_array_equal(aux, X * Y)
         np.testing.assert_allclose(gradient, 2 * X * Y * Y)
+
+
+def shares(x: Any, weights: Any) -> Any:
+    """Return a weighted sum of what products are of their sum, which is read where they are."""
+    y = product(x, Y)
+    return (weights * (y / y.sum())).sum()
+
+
+def slope_of_shares(weights: Any) -> Any:
+    y = X * Y
+    return Y * (weights - (weights * y).sum() / y.sum()) / y.sum()
+
+
+def test_what_makes_pending_values_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_for = []
+
+    def counted(node: Any) -> Any:
+        looked_for.append(node)
+        return making.kernel_prepared(node)
+
+    monkeypatch.setattr(kernel_node, "kernel_prepared", counted)
+
+    def run() -> Any:
+        looked_for.clear()
+        return mixad.grad(shares)(X, X), len(looked_for)
+
+    (first, planned), (second, remembered) = planned_and_remembered(run)
+    assert planned > 0
+    assert remembered == 0
+    np.testing.assert_allclose(first, slope_of_shares(X))
+    np.testing.assert_array_equal(second, first)
+
+
+def test_a_value_that_a_remembered_step_makes_may_be_there_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As if another thread had asked for it after the trace was described."""
+    expected = mixad.grad(shares)(X, X)
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        y = product(x, Y)
+        total = y.sum()
+        seen[:] = [total]
+        return (X * (y / total)).sum()
+
+    run = make_step.MakeStep.run
+
+    def late(step: Any, under_way: Any) -> None:
+        asked = seen[0].cell.value
+        run(step, under_way)
+        assert seen[0].cell.value is asked
+
+    mixad.grad(f)(X)
+    monkeypatch.setattr(make_step.MakeStep, "run", late)
+    for found in planned_and_remembered(lambda: mixad.grad(f)(X)):
+        np.testing.assert_array_equal(found, expected)
 
 
 def summed_to(shape: tuple[int, ...], array: Any) -> Any:

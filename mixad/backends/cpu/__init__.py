@@ -11,8 +11,9 @@ __all__ = ["mixad_backends"]
 
 
 # The first kernel should not wait for llvmlite, so it is imported with mixad. Where it is missing
-# or broken, the other backends serve all the same, and `_load` fails again and is reported.
-with contextlib.suppress(ImportError, OSError):
+# or broken, whatever it raises, the other backends serve all the same, and `_load` fails again and
+# is reported.
+with contextlib.suppress(Exception):
     importlib.import_module("mixad.backends.cpu.backend")
 
 

@@ -40,8 +40,9 @@ DEFAULT_LEVEL = 2
 KERNEL_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 """``void kernel(ptr arguments, i64 begin, i64 end)``; calls release the GIL."""
 
-# Engines whose modules are gone. The garbage collector finds them at any moment, also in a thread
-# that is amid other use of LLVM, so they are freed by whoever has the lock.
+# Engines whose modules are gone. The garbage collector finds them at any moment, also while another
+# thread is inside LLVM, so they are freed by whoever has the lock. The thread that has it may free
+# them amid other use: it is then between two calls of LLVM, since Python runs, never inside one.
 _discarded: deque[Any] = deque()
 
 
@@ -364,7 +365,8 @@ def _machine(host: Host, level: int) -> Any:
     """Return a fresh target machine.
 
     The default code model of llvmlite's JIT is the large one, so it does not matter how far from
-    constants and libraries the code is loaded; it costs nothing measurable.
+    constants and libraries the code is loaded; it costs nothing measurable. On Windows llvmlite
+    adds "-elf" to the triple then: LLVM's JIT loads no other object files there.
     """
     return _target(host.triple).create_target_machine(
         cpu=host.cpu, features=host.features, opt=level, jit=True

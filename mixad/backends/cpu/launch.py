@@ -5,22 +5,26 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
-from ctypes import addressof, c_char
+from ctypes import c_size_t
 from typing import Any
 
 import numpy as np
 
 from mixad.backends.cpu import buffers
+from mixad.emit.llvm.combine import padded_columns
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.boxes import Box, without
 from mixad.scalar.narrow import to_memory
 from mixad.scalar.types import ScalarType
 
-__all__ = ["allocated", "filled", "finished", "tree_sum"]
+__all__ = ["address", "allocated", "filled", "finished", "tree_sum"]
 
 _LINE = 64
 """Bytes of a cache line, on which streamed results begin."""
+
+_DATA = object.__basicsize__
+"""How many bytes into an array object its address is (``PyArrayObject_fields.data``)."""
 
 _NOTHING = np.zeros(1, np.float64)
 """What an empty array's address is, so that a kernel can read an element before it is refused."""
@@ -37,6 +41,9 @@ def allocated(result: Result, aligned: bool) -> np.ndarray[Any, Any]:
         Whether the first element that is written begins a line of the cache.
     """
     dtype, part = result.held.dtype, result.part
+    if result.is_summed_by_columns:
+        *outer, extent = result.memory
+        return buffers.empty((*outer, padded_columns(extent)), dtype)[..., :extent]
     if part is None:
         return buffers.empty(result.memory, dtype, aligned=aligned)
     lead = -result.first % (_LINE // dtype.itemsize)
@@ -71,15 +78,15 @@ def filled(
         Two words: a request to stop, and the array that was read outside its extents.
     """
     words = binding.words[:]
-    address = status.buffer_info()[0]
-    words[ArgumentBlock.STOP] = address
-    words[ArgumentBlock.OUTSIDE] = address + status.itemsize
+    flags = status.buffer_info()[0]
+    words[ArgumentBlock.STOP] = flags
+    words[ArgumentBlock.OUTSIDE] = flags + status.itemsize
     for view, (_, at) in zip(views, binding.arrays, strict=True):
-        words[at] = _address(view if view.size else _NOTHING)
+        words[at] = address(view if view.size else _NOTHING)
     for k, at, type in binding.uniforms:
         words[at] = binding.word(k, arguments[k], type)
     for result, output in zip(results, binding.outputs, strict=True):
-        words[output.position] = _address(result) + output.first * output.held.itemsize
+        words[output.position] = address(result) + output.first * output.held.itemsize
     return words
 
 
@@ -101,7 +108,7 @@ def finished(
         for axis in result.summed:
             if memory.shape[axis] > 1:
                 memory = tree_sum(memory, axis)
-        memory = _rounded(memory, result.type).reshape(result.shape)
+        memory = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
     if axes is not None:
         memory = memory.transpose(axes)
     return memory if memory.shape == result.final else memory.reshape(result.final)
@@ -115,21 +122,24 @@ def _rounded(sums: np.ndarray[Any, Any], type: ScalarType) -> np.ndarray[Any, An
 def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
     """Sum along an axis by a binary tree that depends on nothing but the extent.
 
-    The axis is kept with extent 1.  ``values`` may be overwritten.
+    The axis is kept with extent 1.  ``values`` may be overwritten.  These are few partial sums, in
+    `mixad.kernel.tiling.accumulator`'s type, not the elements, for which the reference backend has
+    `mixad.emit.array_run.sum_by_halves`: the two agree up to rounding only.
     """
     values = np.moveaxis(values, axis, 0)
     count = len(values)
-    while count > 1:
-        half = count // 2
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        while count > 1:
+            half = count // 2
             values[:half] += values[count - half : count]
-        count -= half
+            count -= half
     return np.moveaxis(values[:1], 0, axis)
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
-    """Return where an array begins; `ndarray.ctypes` takes four times as long."""
-    flags = array.flags
-    if flags.c_contiguous and flags.writeable:  # in this order: NumPy warns of broadcast views
-        return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # is a buffer
-    return array.ctypes.data
+def address(array: np.ndarray[Any, Any]) -> int:
+    """Return where an array begins.
+
+    Every extension that is compiled against NumPy reads it there: the first word after the head of
+    the object.  `ndarray.ctypes` takes ten times as long, a buffer three times.
+    """
+    return c_size_t.from_address(id(array) + _DATA).value

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, address_of
+from mixad.emit.llvm.instructions import INTRINSICS
 from mixad.errors import BackendError
+from mixad.scalar.ops import TABLE
 
 __all__ = [
     "KERNEL_SYMBOLS",
@@ -22,20 +24,18 @@ __all__ = [
     "read_symbols",
 ]
 
-_LIBM = (
-    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 "
-    "expm1 fabs floor fma fmax fmin fmod frexp hypot j0 j1 ldexp lgamma log log10 log1p log2 "
-    "logb modf nearbyint nextafter pow remainder rint round roundeven scalbn sin sincos sinh "
-    "sqrt tan tanh tgamma trunc y0 y1"
-).split()
+_LIBM = [
+    *(op.c for op in TABLE if op.lowering == "libm" and op.c is not None),
+    *INTRINSICS.values(),  # which are calls where the CPU has no instruction
+]
 
 KERNEL_SYMBOLS = frozenset(
     [
         *_LIBM,
         *(f"{name}f" for name in _LIBM),
         *("memcpy", "memmove", "memset"),
-        # What LLVM calls on macOS in place of memset, exp10 and sincos.
-        *("bzero", "__bzero", "__exp10", "__exp10f", "__sincos_stret", "__sincosf_stret"),
+        *("bzero", "__bzero"),  # what LLVM calls on macOS in place of memset
+        "__chkstk",  # on Windows, to grow the stack by more than a page
     ]
 )
 """The scalar functions that a kernel may call; libmvec's go by `is_vector_function`."""

@@ -76,7 +76,7 @@ define internal void @sleep(ptr %pool, ptr %waiter) {
 }
 
 ; Take tickets and run their tiles until there are none.
-define internal void @drain(ptr %pool) {
+define void @drain(ptr %pool) {
 entry:
   %ticketsp = getelementptr %pool, ptr %pool, i32 0, i32 2
   %missingp = getelementptr %pool, ptr %pool, i32 0, i32 4
@@ -148,14 +148,12 @@ tire:
 rest:
   call void @sleep(ptr %pool, ptr %me)
   br label %awake
-awake:
+awake:                                                  ; what was posted before the end is run
   store atomic i32 0, ptr %me seq_cst, align 8
+  call void @drain(ptr %pool)
   %quit = load atomic i64, ptr %quitp seq_cst, align 8
   %leave = icmp ne i64 %quit, 0
-  br i1 %leave, label %end, label %go
-go:
-  call void @drain(ptr %pool)
-  br label %wait
+  br i1 %leave, label %end, label %wait
 end:
   %before = atomicrmw sub ptr %alivep, i64 1 seq_cst
   ret void

@@ -91,6 +91,7 @@ class _Native:
         self.run = function("run", pointer, pointer, pointer, number)
         self.delegate = function("delegate", *[pointer] * 4, number)
         self.poll = function("poll", pointer, number, result=ctypes.c_int32)
+        self.drain = function("drain", pointer)
         self.dismiss = function("dismiss", pointer)
         self.spin_in_vain = function("spin_in_vain", pointer, number)
 
@@ -160,7 +161,6 @@ class Workers:
         self._can_spin = threads <= config.available_cores()
         self._team = _Team(threads - 1, spin_seconds if self._can_spin else 0.0)
         self._run = _native().run
-        self._lock = threading.Lock()
         self._stand_in: _Team | None = None
         self._is_delegating = False
 
@@ -226,8 +226,14 @@ class Workers:
 
 
 def _wait(team: _Team) -> None:
-    """Return when the posted job is done; signals are seen to meanwhile."""
+    """Return when the posted job is done; signals are seen to meanwhile.
+
+    Another thread may have dismissed the team since it was chosen: what no worker is left to take
+    is run here.
+    """
     while not _native().poll(team.address, team.looks):
+        if not team.pool.alive:
+            _native().drain(team.address)
         _acquire_timed(team.pool.poster.lock, _WAIT_MICROSECONDS, 1)
 
 
@@ -315,7 +321,8 @@ def _source() -> str:
     return text + _PAUSE[kind]
 
 
-_lock = threading.Lock()
+# Reentrant, because a signal's handler may run a kernel wherever it interrupts.
+_lock = threading.RLock()
 _shared: Workers | None = None
 
 
@@ -368,7 +375,7 @@ def shutdown() -> None:
 def _forget() -> None:
     """Start anew in a forked child, which has none of its parent's threads."""
     global _lock, _shared
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _shared = None
 
 

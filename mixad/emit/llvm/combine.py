@@ -1,7 +1,7 @@
 """What becomes of a kernel's results: stored, or summed within a tile in a fixed order.
 
 A sum is taken in `mixad.kernel.tiling.accumulator`'s type.  Lanes add up their own elements; at the
-end of a row or a tile the lanes are folded in halves, so the order depends on the shape alone.
+end of a row or a tile the lanes are folded in halves, so the order depends on extents alone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from types import MappingProxyType
 
 from mixad.emit.llvm.text import GANG, Text, Value, llvm_type, memory_type
 from mixad.kernel.spec import Output
-from mixad.kernel.tiling import BLOCK, Combine, accumulator, combine_of
+from mixad.kernel.tiling import Combine, accumulator, combine_of
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "element_at", "writer_for"]
+__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "element_at", "padded_columns",
+           "writer_for"]  # fmt: skip
 
 LINE = 64
 """Bytes of a cache line: alignment of staging areas and of streamed results."""
@@ -170,7 +171,8 @@ class Writer:
     def clear(self, pointer: str) -> None:
         """Set one gang of sums to zero."""
         vector = llvm_type(self.sum_type, True)
-        self.text.add(f"store {vector} zeroinitializer, ptr {pointer}, align {LINE}")
+        align = self.sum_type.itemsize
+        self.text.add(f"store {vector} zeroinitializer, ptr {pointer}, align {align}")
 
     def folded(self, pointer: str) -> Value:
         """Add up the lanes of one gang of sums: the halves, then the halves of that."""
@@ -261,36 +263,46 @@ class TileSum(RowSum):
 
 
 class ColumnSum(Writer):
-    """Sums over the rows of a run, element by element: one row of partial sums for each run."""
+    """Sums over the rows of a run, element by element: one row of partial sums for each run.
+
+    They are summed where they stay: the rows of that memory hold whole gangs (`padded_columns`), so
+    a kernel takes no stack for them, which threads may have little of.
+    """
 
     streams = False
+
+    def prepare(self) -> None:
+        """Nothing to allocate."""
 
     def begin_row(self, place: Place, row: str) -> None:
         """Go on: the sums are those of the whole run."""
 
-    def prepare(self) -> None:
-        self.columns = self.allocate(self.sum_type, BLOCK)
-
     def begin_tile(self, place: Place) -> None:
-        with self.text.counting(place.low, place.high, GANG) as here:
-            self.clear(self.column(place, here))
+        text = self.text
+        more = text.let(f"add i64 {place.extent}, {GANG - 1}")
+        padded = text.let(f"and i64 {more}, {-GANG}")
+        first = text.let(f"mul i64 {place.run}, {padded}")
+        self.columns = element_at(text, self.start, first, self.sum_type)
+        with text.counting(place.low, place.high, GANG) as here:
+            self.clear(self.column(here))
 
     def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
-        self.add_to(self.column(place, gang.here), self.widened(value))
+        self.add_to(self.column(gang.here), self.widened(value))
 
-    def end_tile(self, place: Place) -> None:
-        text, element = self.text, llvm_type(self.sum_type, False)
-        first = text.let(f"mul i64 {place.run}, {place.extent}")
-        index = text.let(f"add i64 {first}, {place.low}")
-        target = text.let(f"getelementptr {element}, ptr {self.start}, i64 {index}")
-        count = text.let(f"sub i64 {place.high}, {place.low}")
-        copy_memory(text, target, self.columns, count, self.sum_type)
-
-    def column(self, place: Place, here: str) -> str:
+    def column(self, here: str) -> str:
         """Return the pointer to the sums of a gang."""
-        offset = self.text.let(f"sub i64 {here}, {place.low}")
-        element = llvm_type(self.sum_type, False)
-        return self.text.let(f"getelementptr {element}, ptr {self.columns}, i64 {offset}")
+        return element_at(self.text, self.columns, here, self.sum_type)
+
+
+def padded_columns(extent: int) -> int:
+    """Return how many sums a row of `ColumnSum` has: whole gangs.
+
+    Examples
+    --------
+    >>> padded_columns(16), padded_columns(17)
+    (16, 32)
+    """
+    return -(-extent // GANG) * GANG
 
 
 _SUMS: Mapping[Combine, Callable[..., Writer]] = MappingProxyType(

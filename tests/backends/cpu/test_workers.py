@@ -263,6 +263,37 @@ def test_dismissed_team_leaves_the_work_to_the_caller(count):
     assert (counted(team, count, 100, ctypes.addressof(flag)) == 1).all()
 
 
+@pytest.mark.parametrize("dismissed", ["before its worker wakes", "before it is posted"])
+def test_a_job_of_a_team_that_is_dismissed_meanwhile_is_run(dismissed):
+    body = f"""
+team, counts = workers.Workers(2), np.zeros(100, "i8")
+count = compiler.compile_module({COUNT!r})
+team._may_delegate()
+if {dismissed == "before its worker wakes"}:
+    team._stand_in.pool.quit = 1
+else:
+    team._stand_in.dismiss()
+    while team._stand_in.pool.alive:
+        time.sleep(0.001)
+team._may_delegate = lambda: True
+flag = ctypes.c_int32(0)
+team.run(count.address("kernel"), counts.ctypes.data, 100, ctypes.addressof(flag))
+assert (counts == 1).all()
+"""
+    done = subprocess.run(script(body), capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_lock_is_free_for_the_thread_that_holds_it():
+    """As for a signal's handler that runs a kernel amid the bookkeeping of one."""
+    body = """
+with execute._lock, workers._lock:
+    assert (mixad.grad(lambda x: (x * x).sum())(np.ones(100_000)) == 2).all()
+"""
+    done = subprocess.run(script(body), capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_number_of_threads_is_the_users(monkeypatch, count):
     workers.shutdown()
     monkeypatch.setenv("MIXAD_NUM_THREADS", "4")
@@ -341,6 +372,9 @@ def test_child_forked_amid_a_job_works(endless, count):
 def script(body):
     head = f"""
 import ctypes, os, sys, threading, time
+import mixad
+import numpy as np
+from mixad.backends import execute
 from mixad.backends.cpu import compiler, workers
 ENDLESS = '''{ENDLESS}'''
 module = compiler.compile_module(ENDLESS)

@@ -1,0 +1,34 @@
+"""What a launch is told of its arrays, against what NumPy says of them."""
+
+import numpy as np
+import pytest
+
+from mixad.backends.cpu.launch import address
+
+X = np.arange(24.0).reshape(2, 3, 4)
+FROZEN = X.copy()
+FROZEN.flags.writeable = False
+
+
+class Subclass(np.ndarray):
+    """An array with a dictionary."""
+
+
+ARRAYS = {
+    "contiguous": X,
+    "a part": X[1:, ::2],
+    "transposed": X.T,
+    "reversed": X[..., ::-1],
+    "0-d": np.asarray(2.0),
+    "not writeable": FROZEN,
+    "broadcast": np.broadcast_to(X[0], X.shape),
+    "of a subclass": X[1:].view(Subclass),
+    "empty": X[2:],
+    "of bytes": np.frombuffer(b"abc", np.uint8)[1:],
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_address_is_that_of_the_first_element(name):
+    x = ARRAYS[name]
+    assert address(x) == x.__array_interface__["data"][0]
