@@ -49,7 +49,7 @@ numbers that are representable.
 
 Where the terms of `logaddexp` cancel, and beside the roots of `digamma` and `polygamma` on the
 negative axis, the error is small beside the terms, not beside the result. Orders of `polygamma`
-beyond 40, up to 100, add the rounding of n!: up to 8 ulp in float64.
+beyond 30, up to 100, add the rounding of n!: up to 8 ulp in float64.
 """
 
 
