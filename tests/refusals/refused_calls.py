@@ -667,6 +667,14 @@ def refuse_complete_qr():
     mixad.grad(lambda x: np.linalg.qr(x, mode="complete")[0].sum())(np.ones((3, 2)))
 
 
+def refuse_cholesky_of_one_triangle():
+    mixad.grad(lambda x: np.linalg.cholesky(np.tril(x)).sum())(np.ones((3, 3)) + np.eye(3))
+
+
+def refuse_eigenvalues_of_what_is_not_hermitian():
+    mixad.grad(lambda x: np.linalg.eigvalsh(x).sum())(np.eye(3) + 1j)
+
+
 def refuse_vectors_without_full_rank():
     mixad.grad(lambda x: np.linalg.svd(x, full_matrices=False)[0].sum())(np.outer(X, [1.0, 2.0]))
 
