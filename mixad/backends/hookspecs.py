@@ -77,7 +77,7 @@ class Capability:
     devices : tuple of str
         Kinds of device, without an index: ``("cpu",)``, ``("cuda",)``; `ANY` for every kind.
     dtypes : frozenset of str
-        Names of the dtypes its kernels compute in, such as ``"float32"``.
+        Names of the dtypes of arguments and results that it serves, such as ``"float32"``.
     native : bool
         True where it compiles kernels, False where it interprets them.
     """

@@ -444,14 +444,9 @@ def refuse_gradient_of_indexed_array():
 
 def refuse_missing_derivative():
     def slope(x):
-        return mixad.grad(lambda x: mixad.broadcast(lambda x: special.trigamma(x))(x).sum())(x)
+        return mixad.grad(lambda n: mixad.broadcast(lambda n: special.polygamma(n, 2))(n).sum())(x)
 
     slope(X)
-
-
-def refuse_second_derivative_of_digamma():
-    slope = mixad.broadcast(lambda x: 2 * x + special.digamma(x))
-    mixad.grad(lambda x: mixad.grad(lambda x: slope(x).sum())(x).sum())(X)
 
 
 def refuse_index_in_a_lambda():
@@ -670,6 +665,14 @@ def refuse_vectors_of_a_full_svd():
 
 def refuse_complete_qr():
     mixad.grad(lambda x: np.linalg.qr(x, mode="complete")[0].sum())(np.ones((3, 2)))
+
+
+def refuse_cholesky_of_one_triangle():
+    mixad.grad(lambda x: np.linalg.cholesky(np.tril(x)).sum())(np.ones((3, 3)) + np.eye(3))
+
+
+def refuse_eigenvalues_of_what_is_not_hermitian():
+    mixad.grad(lambda x: np.linalg.eigvalsh(x).sum())(np.eye(3) + 1j)
 
 
 def refuse_vectors_without_full_rank():
