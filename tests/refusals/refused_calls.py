@@ -685,3 +685,15 @@ def refuse_pinv_without_full_rank():
 
 def refuse_condition_of_numbers():
     mixad.grad(lambda x: x.__array_namespace__().where(x, x, x).sum())(X)
+
+
+# -- calls in graphs of other systems --------------------------------------------------------------
+
+SCALE = 2.0
+
+
+def refuse_value_from_outside_in_a_graph():
+    from mixad.broadcast import call_in_graph
+
+    scaled = mixad.broadcast(lambda x: x * SCALE)
+    call_in_graph(scaled._number, (np.ones(3),), {})
