@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
-from mixad.backends.arrays import as_array, library_of
+from mixad.backends.arrays import library_of
 from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.errors import BackendError
 from mixad.kernel.options import KernelOptions
@@ -70,12 +70,8 @@ class NamedCall:
         """For each param, whether its argument is an array; else it is a number."""
         return tuple(param.kind != "uniform" for param in self.program.params)
 
-    def shape(self, shapes: Sequence[Shape]) -> Shape:
-        """Return what arguments of some shapes broadcast to."""
-        return broadcast_shape(self.program, shapes)
-
     def launch(
-        self, arguments: Sequence[Any], shape: Shape, shapes: tuple[Shape, ...]
+        self, arguments: Sequence[Any], shape: Shape | None = None, shapes: tuple[Shape, ...] = ()
     ) -> tuple[Any, ...]:
         """Run the kernel.
 
@@ -83,22 +79,27 @@ class NamedCall:
         ----------
         arguments : sequence
             One for each param: an array, or a number for a uniform one.
-        shape : tuple of int
-            The broadcast shape: of these arguments, or of those beside them that are not read.
+        shape : tuple of int, optional
+            The broadcast shape, where arguments beside these that are not read may be larger.
         shapes : tuple of tuple
-            For each output, what it is summed to; the broadcast shape where it is not.
+            With ``shape``: for each output, what it is summed to.
 
         Returns
         -------
         tuple of array
             The outputs.
         """
+        if shape is None:
+            return self._storing(arguments, self.options.backend)
         kernel = self._kernel(tuple([None if s == shape else s for s in shapes]))
-        arguments = [as_array(a) if is_array else a
-                     for a, is_array in zip(arguments, self.is_array, strict=True)]  # fmt: skip
-        if self.shape([getattr(a, "shape", ()) for a in arguments]) != shape:
+        if broadcast_shape(self.program, [getattr(a, "shape", ()) for a in arguments]) != shape:
             arguments = self._filled(arguments, shape)
         return kernel(arguments, self.options.backend)
+
+    @cached_property
+    def _storing(self) -> Kernel:
+        """What stores every output."""
+        return self._kernel((None,) * len(self.program.outputs))
 
     def _kernel(self, sums: tuple[Shape | None, ...]) -> Kernel:
         """Return what sums outputs to some shapes."""
@@ -110,7 +111,7 @@ class NamedCall:
             found = self._kernels[sums] = kernel_for((self.program,), requests)
         return found
 
-    def _filled(self, arguments: list[Any], shape: Shape) -> list[Any]:
+    def _filled(self, arguments: Sequence[Any], shape: Shape) -> list[Any]:
         """Return the arguments with a lane seen in a shape that no lane has."""
         lane = next(k for k, p in enumerate(self.program.params) if p.kind == "lane")
         xp = library_of(arguments[lane]).xp

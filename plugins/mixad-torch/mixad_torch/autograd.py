@@ -105,7 +105,39 @@ def _recorded(call: NamedCall, values: Sequence[Any], sizes: Sequence[int]) -> A
                 hint=f"pass torch.as_tensor({param.name})",
             )
         (tensors if is_array else numbers).append(value)
-    return _Recorded.apply(call.name, numbers, sizes, *tensors)
+    return _entered(call.name, numbers, sizes, tensors)
+
+
+def _entered(
+    name: str, numbers: Sequence[Any], sizes: Sequence[int], tensors: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """Make a call in torch's graph; torch.func needs the form that binds arguments by name."""
+    if torch._C._are_functorch_transforms_active():
+        return _Transformed.apply(name, numbers, sizes, *tensors)
+    if torch.is_grad_enabled():
+        return _Recorded.apply(name, numbers, sizes, *tensors)
+    return _made(name, numbers, sizes, tensors)
+
+
+def _made(
+    name: str, numbers: Sequence[Any], sizes: Sequence[int], tensors: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """Run the kernel, or hand it on to what watches."""
+    if _is_watched() or not all(type(t) in _PLAIN and not t.is_meta for t in tensors):
+        with torch._C._AutoDispatchBelowAutograd():
+            return tuple(KERNEL(name, tensors, numbers, sizes))
+    return _launched(name, tensors, numbers, sizes)
+
+
+def _keep(ctx: Any, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
+    """Keep what the pullback reads, and what gradients are like."""
+    name, ctx.numbers, sizes, *tensors = inputs
+    ctx.set_materialize_grads(False)
+    ctx.call = named_call(name)
+    ctx.shape = _decoded(sizes)[0] if sizes else outputs[0].shape
+    read = _read(ctx.call, ctx.needs_input_grad[3:])
+    ctx.save_for_backward(*[t if k in read else None for k, t in enumerate(tensors)])
+    ctx.like = [(t.shape, t.dtype, t.device) for t in tensors]
 
 
 class _Recorded(torch.autograd.Function):
@@ -113,23 +145,11 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        name: str, numbers: Sequence[Any], sizes: Sequence[int], *tensors: torch.Tensor
+        ctx: Any, name: str, numbers: Sequence[Any], sizes: Sequence[int], *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        if _is_watched() or not all(type(t) in _PLAIN and not t.is_meta for t in tensors):
-            with torch._C._AutoDispatchBelowAutograd():
-                return tuple(KERNEL(name, tensors, numbers, sizes))
-        return _launched(name, tensors, numbers, sizes)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        """Keep what the pullback reads, and shapes."""
-        name, ctx.numbers, sizes, *tensors = inputs
-        ctx.set_materialize_grads(False)
-        ctx.call = named_call(name)
-        ctx.shape = _decoded(sizes)[0] if sizes else output[0].shape
-        read = _read(ctx.call, ctx.needs_input_grad[3:])
-        ctx.save_for_backward(*[t if k in read else None for k, t in enumerate(tensors)])
-        ctx.like = [(t.shape, t.dtype, t.device) for t in tensors]
+        outputs = _made(name, numbers, sizes, tensors)
+        _keep(ctx, (name, numbers, sizes, *tensors), outputs)
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
@@ -137,14 +157,13 @@ class _Recorded(torch.autograd.Function):
         values = [*_arguments(ctx.call, ctx.saved_tensors, ctx.numbers)]
         values += [cotangents[k] for k in given]
         gradients = [None] * len(ctx.like)
-        places = _places(ctx.call)
-        wrt = [k for k, is_needed in enumerate(ctx.needs_input_grad[3:]) if is_needed]
-        if ctx.call.program.has_named_loops:
-            warn_of_decided_results(ctx.call.program, tuple(places[k] for k in wrt), given)
-        for slots in even_chunks(len(wrt), ctx.call.limit):
-            chunk = [wrt[slot] for slot in slots]
-            pulled = ctx.call.pullback(tuple(places[k] for k in chunk), given)
-            for k, gradient in zip(chunk, _pulled(ctx, pulled, chunk, values), strict=True):
+        for chunk in _chunks(ctx.call, ctx.needs_input_grad[3:]):
+            wrt = tuple([place for _, place in chunk])
+            if ctx.call.program.has_named_loops:
+                warn_of_decided_results(ctx.call.program, wrt, given)
+            pulled = ctx.call.pullback(wrt, given)
+            own = [k for k, _ in chunk]
+            for k, gradient in zip(own, _pulled(ctx, pulled, own, values), strict=True):
                 gradients[k] = gradient
         return None, None, None, *gradients
 
@@ -154,6 +173,20 @@ class _Recorded(torch.autograd.Function):
             f"{ctx.call.program.name}: torch's forward mode does not see what happens here: use "
             "mixad.jvp, or torch's reverse mode"
         )
+
+
+class _Transformed(_Recorded):
+    """The same where transforms of torch.func are at work."""
+
+    @staticmethod
+    def forward(
+        name: str, numbers: Sequence[Any], sizes: Sequence[int], *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        return _made(name, numbers, sizes, tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        _keep(ctx, inputs, output)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, name: str, *rest: Any) -> Any:
@@ -190,13 +223,19 @@ def _places(call: NamedCall) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
+def _chunks(call: NamedCall, needed: tuple[bool, ...]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return which gradients each pullback computes: tensors, and the params that they are."""
+    active = [(k, i) for k, i in enumerate(_places(call)) if needed[k]]
+    chunks = even_chunks(len(active), call.limit)
+    return tuple(tuple(active[slot] for slot in slots) for slots in chunks)
+
+
+@lru_cache(maxsize=4096)
 def _read(call: NamedCall, needed: tuple[bool, ...]) -> frozenset[int]:
     """Return which tensors a pullback to some of them reads."""
-    places = _places(call)
-    wrt = [i for i, is_needed in zip(places, needed, strict=True) if is_needed]
-    chunks = [tuple(wrt[slot] for slot in slots) for slots in even_chunks(len(wrt), call.limit)]
-    kept = {i for chunk in chunks for i in call.pullback(chunk, call.floats).kept}
-    return frozenset(k for k, i in enumerate(places) if i in kept)
+    wrts = [tuple(place for _, place in chunk) for chunk in _chunks(call, needed)]
+    kept = {i for wrt in wrts for i in call.pullback(wrt, call.floats).kept}
+    return frozenset(k for k, i in enumerate(_places(call)) if i in kept)
 
 
 def _arguments(call: NamedCall, tensors: Iterable[Any], numbers: Iterable[Any]) -> Iterator[Any]:
@@ -229,11 +268,9 @@ def _launched(
     call = named_call(name)
     plain = [t.detach() if t.requires_grad else t for t in tensors]
     arguments = list(_arguments(call, plain, numbers))
-    if sizes:
-        shape, *shapes = _decoded(sizes)
-    else:
-        shape = call.shape([tuple(getattr(a, "shape", ())) for a in arguments])
-        shapes = [shape] * len(call.program.outputs)
+    if not sizes:
+        return call.launch(arguments)
+    shape, *shapes = _decoded(sizes)
     return call.launch(arguments, shape, tuple(shapes))
 
 
@@ -277,7 +314,7 @@ def _check_place(call: NamedCall, tensors: Sequence[torch.Tensor]) -> None:
 def _in_autograd(
     name: str, tensors: Sequence[torch.Tensor], numbers: Sequence[Any], sizes: Sequence[int]
 ) -> list[torch.Tensor]:
-    return list(_Recorded.apply(name, numbers, sizes, *tensors))
+    return list(_entered(name, numbers, sizes, tensors))
 
 
 _LIBRARY = torch.library.Library("mixad", "DEF")
