@@ -685,3 +685,15 @@ def refuse_pinv_without_full_rank():
 
 def refuse_condition_of_numbers():
     mixad.grad(lambda x: x.__array_namespace__().where(x, x, x).sum())(X)
+
+
+def refuse_captures_in_a_compiled_graph():
+    scale = 2.0
+
+    @mixad.broadcast
+    def scaled(x):
+        return x * scale
+
+    from mixad.broadcast import call_in_graph
+
+    call_in_graph(scaled._number, (X,), {})
