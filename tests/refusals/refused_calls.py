@@ -636,6 +636,12 @@ def refuse_function_without_forward_rule():
     mixad.jvp(mixad.custom_jvp(squares), (X,), (X,))
 
 
+def refuse_rule_that_is_not_linear():
+    custom = mixad.custom_jvp(squares)
+    custom.defjvp(lambda primals, tangents: (squares(*primals), abs(tangents[0]).sum()))
+    mixad.grad(custom)(X)
+
+
 def refuse_keyword_of_a_rule():
     custom = mixad.custom_jvp(lambda x, *, k: x * k)
     custom.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
