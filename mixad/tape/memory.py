@@ -14,8 +14,9 @@ from mixad.backends.arrays import NUMPY
 from mixad.errors import TracerError
 from mixad.tape.tracer import Level, Origin, Tracer
 
-__all__ = ["check_writable", "gives_read_only_views", "gives_views", "is_written_back", "noted",
-           "read_only", "restore", "retire_others", "share", "unshared", "view_of"]  # fmt: skip
+__all__ = ["check_writable", "gives_read_only_views", "gives_views", "is_written_back", "join",
+           "noted", "read_only", "restore", "retire_others", "share", "unshared",
+           "view_of"]  # fmt: skip
 
 
 class _Memory:
@@ -87,6 +88,19 @@ def share(view: Any, base: Any, key: object = None) -> Any:
         view.sharing = _Sharing(of_base.memory, base.origin, key, of_base.is_read_only)
         view.sharing.memory.add(view)
     return view
+
+
+def join(inner: Tracer, outer: Tracer) -> None:
+    """Note that two traced values are one array: what is a view of one is a view of the other."""
+    if outer.sharing is None:
+        outer.sharing = _Sharing(_Memory())
+        outer.sharing.memory.add(outer)
+    memory = outer.sharing.memory
+    members = [inner, *(inner.sharing.memory.others(inner) if inner.sharing is not None else ())]
+    for member in members:
+        sharing = member.sharing or outer.sharing._replace(whole=None, key=None)
+        member.sharing = sharing._replace(memory=memory)
+        memory.add(member)
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

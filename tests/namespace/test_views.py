@@ -153,3 +153,113 @@ def test_a_product_of_einsum_is_no_view() -> None:
 
     want = np.broadcast_to(X[0], X.shape) + (np.arange(3) > 0)[:, None]
     np.testing.assert_allclose(mixad.grad(lambda x: loss(x * 1.0))(X), want)
+
+
+# -- functions that hand their arguments on --------------------------------------------------------
+
+IDENTITY: Any = mixad.custom_vjp(lambda q: q)
+IDENTITY.defvjp(lambda q: (q, None), lambda _, g: (g,))
+PUSHED: Any = mixad.custom_jvp(lambda q: q)
+PUSHED.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
+PART: Any = mixad.custom_vjp(lambda q: q[1:].T)
+PART.defvjp(lambda q: (q[1:].T, None), lambda _, g: (np.vstack([0 * g.T[:1], g.T]),))
+
+HANDED_ON: dict[str, Callable[[Any], Any]] = {
+    "custom_vjp": IDENTITY,
+    "custom_jvp": PUSHED,
+    "custom_vjp of a part": PART,
+    "checkpoint": mixad.checkpoint(lambda q: q),
+    "checkpoint of one of two": lambda x: mixad.checkpoint(lambda p, q: [p * q, q[0]])(x * 2, x)[1],
+    "vjp": lambda x: mixad.vjp(lambda q: q, x)[0],
+    "vjp of a part": lambda x: mixad.vjp(lambda q: np.split(q, 3)[1], x)[0],
+    "jvp": lambda x: mixad.jvp(lambda q: q, (x,), (x * 2,))[0],
+    "linearize": lambda x: mixad.linearize(lambda q: q.T, x)[0],
+    "aux": lambda x: mixad.value_and_grad(lambda q: ((q * q).sum(), q), has_aux=True)(x)[0][1],
+    "aux of what was closed over": lambda x: mixad.grad(
+        lambda q: (q * q, {"kept": x[1:]}), has_aux=True
+    )(2.0)[1]["kept"],
+    "two levels": lambda x: mixad.vjp(lambda q: mixad.vjp(lambda p: p, q)[0], x)[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HANDED_ON)
+def test_what_is_handed_on_shares_memory_with_the_argument(name: str) -> None:
+    hand_on = HANDED_ON[name]
+
+    def old_result(x: Any) -> Any:
+        x = x * 1.0
+        found = hand_on(x)
+        x[...] = 2.0
+        return found.sum()
+
+    def written_result(x: Any) -> Any:
+        x = x * 1.0
+        hand_on(x)[...] = 2.0
+        return x.sum()
+
+    for f in (old_result, written_result):
+        with pytest.raises(TracerError, match=SHARES):
+            mixad.vjp(f, X)
+
+    def used(x: Any) -> Any:
+        x = x * 1.0
+        x[0] = x[0] * 3.0
+        return (hand_on(x) * hand_on(x)).sum() + x.sum()
+
+    mixad.check_grads(used, (X,), order=1)
+
+
+def test_two_results_that_are_one_array_share_memory() -> None:
+    def loss(x: Any) -> Any:
+        first, second = mixad.checkpoint(lambda q: (q := q * 2.0, q[0]))(x)
+        first[0] = 0.0
+        return second.sum()
+
+    with pytest.raises(TracerError, match=SHARES):
+        mixad.vjp(loss, X)
+
+
+def test_what_was_written_to_inside_is_an_array_of_its_own() -> None:
+    """The caller's array keeps its elements, and may be used."""
+
+    def inner(q: Any) -> Any:
+        q[0] = 0.0
+        return q
+
+    def loss(x: Any) -> Any:
+        y = x * 1.0
+        found = mixad.vjp(inner, y)[0]
+        return (found * y).sum()
+
+    np.testing.assert_allclose(mixad.grad(loss)(X), 2 * X * (np.arange(3) > 0)[:, None])
+
+
+def test_results_that_share_nothing_may_be_written_to() -> None:
+    def loss(x: Any) -> Any:
+        y = x * 1.0
+        doubled, part = mixad.checkpoint(lambda p, q: (p * 2.0, q[1:]))(y, x)
+        doubled[0] = 0.0
+        y[0] = 0.0
+        return (doubled * y).sum() + part.sum()
+
+    below = (np.arange(3) > 0)[:, None]
+    np.testing.assert_allclose(mixad.grad(loss)(X), below * (4 * X + 1))
+
+
+def test_stop_gradient_gives_the_elements_of_now() -> None:
+    """Of arrays that are not traced as well, so that both give the same."""
+
+    def loss(x: Any) -> Any:
+        x = x * 1.0
+        kept = mixad.stop_gradient(x)
+        x[0] = 0.0
+        return (kept * x).sum()
+
+    np.testing.assert_allclose(loss(X), (X[1:] ** 2).sum())
+    value, gradient = mixad.value_and_grad(loss)(X)
+    np.testing.assert_allclose(value, loss(X))
+    np.testing.assert_allclose(gradient, X * (np.arange(3) > 0)[:, None])
+    constant = mixad.namespace_of(np).ones(3)
+    kept = mixad.stop_gradient(constant)
+    constant[0] = 0.0
+    assert kept.tolist() == [1.0] * 3

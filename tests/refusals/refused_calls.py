@@ -636,6 +636,12 @@ def refuse_function_without_forward_rule():
     mixad.jvp(mixad.custom_jvp(squares), (X,), (X,))
 
 
+def refuse_rule_that_is_not_linear():
+    custom = mixad.custom_jvp(squares)
+    custom.defjvp(lambda primals, tangents: (squares(*primals), abs(tangents[0]).sum()))
+    mixad.grad(custom)(X)
+
+
 def refuse_keyword_of_a_rule():
     custom = mixad.custom_jvp(lambda x, *, k: x * k)
     custom.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
@@ -687,13 +693,13 @@ def refuse_condition_of_numbers():
     mixad.grad(lambda x: x.__array_namespace__().where(x, x, x).sum())(X)
 
 
-# -- calls in graphs of other systems --------------------------------------------------------------
+def refuse_captures_in_a_compiled_graph():
+    scale = 2.0
 
-SCALE = 2.0
+    @mixad.broadcast
+    def scaled(x):
+        return x * scale
 
-
-def refuse_value_from_outside_in_a_graph():
     from mixad.broadcast import call_in_graph
 
-    scaled = mixad.broadcast(lambda x: x * SCALE)
-    call_in_graph(scaled._number, (np.ones(3),), {})
+    call_in_graph(scaled._number, (X,), {})
