@@ -335,7 +335,11 @@ def _is_square_of_bool(node: Located, x: Scalar, y: Scalar) -> bool:
     is_two = not isinstance(y.atom, Const) or y.atom.value == 2
     is_integer = not y.atom.type.is_float
     return (
-        x.atom.type.is_bool and y.weak and is_integer and is_two and not isinstance(node, ast.Call)
+        x.atom.type.is_bool
+        and bool(y.weak)
+        and is_integer
+        and is_two
+        and not isinstance(node, ast.Call)
     )
 
 
