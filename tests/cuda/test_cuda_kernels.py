@@ -54,6 +54,7 @@ def cases(draw):
     )
 
 
+@pytest.mark.slow  # every example is compiled by g++
 @given(cases(), st.sampled_from([F32, F64]), st.integers(0, 2**32))
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_sums_of_any_pattern_are_exact_on_whole_numbers(case, type, seed):
@@ -67,6 +68,7 @@ def test_sums_of_any_pattern_are_exact_on_whole_numbers(case, type, seed):
         np.testing.assert_array_equal(output, whole.sum(axis=axes, keepdims=True).reshape(result))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("result", [(1, 1), (1, 500), (700, 1)])
 def test_sums_have_the_same_bits_for_any_number_of_blocks_and_order_of_threads(result):
     rng = np.random.default_rng(0)
