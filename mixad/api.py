@@ -10,7 +10,10 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mixad import pytree
+from mixad.backends.arrays import is_array, library_of
 from mixad.lifting import (
     Argnums,
     Function,
@@ -24,6 +27,7 @@ from mixad.lifting import (
     warn_if_constant,
 )
 from mixad.tape.backward import backward
+from mixad.tape.constant import is_traced
 from mixad.tape.tracer import Level, plain
 
 __all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
@@ -153,7 +157,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     check_callable("vjp", f)
     with Level("vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
-        outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
+        outputs, aux = called(f, inputs, {}, has_aux, level)
     warn_if_constant(f, outputs, level)
     value, aux = outputs.values(level), returned_aux(aux, level)
     outputs = outputs.without_values()
@@ -205,7 +209,7 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     check_sequence("value_and_vjp", "primals", primals)
     with Level("value_and_vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
-        outputs, _ = called(f, inputs.arguments, {}, False, level)
+        outputs, _ = called(f, inputs, {}, False, level)
     warn_if_constant(f, outputs, level)
     seeds = outputs.seeds(cotangent, level)
     cotangents = backward(level, seeds, inputs.nodes)
@@ -221,12 +225,14 @@ def stop_gradient(tree: Any) -> Any:
     Parameters
     ----------
     tree : array or pytree
-        What is not traced is returned as it is.
+        What is no array is returned as it is.
 
     Returns
     -------
     array or pytree
-        Plain arrays.
+        Plain arrays, with the elements of now: of arrays that are not traced copies, so that a
+        function gives the same inside of a transform, where traced arrays that are written to
+        are new ones, and outside.
 
     Examples
     --------
@@ -234,7 +240,21 @@ def stop_gradient(tree: Any) -> Any:
     >>> mixad.grad(lambda x: x * mixad.stop_gradient(x))(3.0)
     3.0
     """
-    return pytree.tree_map(plain, tree)
+    return pytree.tree_map(_stopped, tree)
+
+
+def _stopped(leaf: Any) -> Any:
+    """Return the elements of now: a traced array gets a new one when it is written to."""
+    if is_traced(leaf):
+        return plain(leaf)
+    array = plain(leaf)
+    if isinstance(array, np.ndarray):
+        return array.copy()
+    if not is_array(array) or isinstance(array, np.generic):
+        return array
+    if hasattr(array, "clone"):  # torch's, which may belong to a graph of its own
+        return array.clone()
+    return library_of(array).xp.asarray(array, copy=True)
 
 
 stop_gradient.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # for the parser
@@ -254,7 +274,7 @@ def _scalar_vjp(
     positions = argument_positions(name, argnums, len(args))
     with Level(name) as level:
         inputs = lifted(level, list(args), positions)
-        outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
+        outputs, aux = called(f, inputs, kwargs, has_aux, level)
     check_scalar(name, outputs)
     warn_if_constant(f, outputs, level, stacklevel=4)
     seeds, around = outputs.seeds(1.0, level), outputs.around(level)

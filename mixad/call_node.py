@@ -17,6 +17,7 @@ from mixad.backends.arrays import as_array, element_type_of, is_array, is_number
 from mixad.errors import KernelTypeError, TracerError
 from mixad.lifting import entered, owned, returned, without_derivative
 from mixad.namespace.array import ArrayTracer
+from mixad.tape.aliases import share_alike
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
@@ -167,7 +168,8 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
     """
     leaves, tree = pytree.flatten(arguments)
     levels = levels_of([leaf for leaf in leaves if isinstance(leaf, Tracer)])
-    result, residuals = rule.run(pytree.unflatten(tree, map(without_derivative, leaves)))
+    given = list(map(without_derivative, leaves))
+    result, residuals = rule.run(pytree.unflatten(tree, given))
     value = value_of(rule.name, result, levels)
     parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in leaves])
     held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(leaves)])
@@ -175,6 +177,8 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
     kept_value = value._replace(leaves=[])
     node = node_type(rule, held, tree, parents, kept_value, residuals, results)
     outputs = [ArrayTracer(cell, Origin(node, k, levels)) for k, cell in enumerate(value.floats)]
+    of_floats = [a for a, cell in zip(value.leaves, value.cells, strict=True) if cell is not None]
+    share_alike(zip(leaves, given, strict=True), zip(outputs, of_floats, strict=True))
     left = iter(outputs)
     return pytree.unflatten(
         value.structure,

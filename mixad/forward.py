@@ -18,6 +18,7 @@ from mixad.lifting import (
     check_callable,
     check_sequence,
     entered,
+    handed,
     lifted,
     matching,
     returned,
@@ -25,6 +26,7 @@ from mixad.lifting import (
     tangent_of,
     warn_if_constant,
 )
+from mixad.tape.memory import share
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer
 
@@ -223,7 +225,9 @@ class Carried(NamedTuple):
         """Return the outputs as the caller of the transform gets them."""
         function = self.function
         return [
-            returned(leaf, function.level) if dual.value is None else returned(dual.value, self.own)
+            handed(leaf, function.level)
+            if dual.value is None
+            else share(returned(dual.value, self.own), leaf)
             for leaf, dual in zip(function.outputs.leaves, self.duals, strict=True)
         ]
 
@@ -269,5 +273,5 @@ def recorded(
     positions = range(len(arguments)) if positions is None else positions
     with Level(name, is_reverse=is_reverse) as level:
         inputs = lifted(level, list(arguments), positions)
-        outputs, aux = called(f, inputs.arguments, kwargs or {}, has_aux, level)
+        outputs, aux = called(f, inputs, kwargs or {}, has_aux, level)
     return Recorded(level, inputs, outputs), returned_aux(aux, level)

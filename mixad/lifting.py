@@ -25,7 +25,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import is_compared_whole
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.memory import unshared
+from mixad.tape.memory import join, share, unshared
 from mixad.tape.node import ConstantNode, InputNode, Result, library_beside
 from mixad.tape.tracer import (
     Level,
@@ -39,8 +39,8 @@ from mixad.tape.tracer import (
 )
 
 __all__ = ["Argnums", "Function", "Inputs", "Outputs", "argument_positions", "as_given", "called",
-           "check_callable", "check_scalar", "check_sequence", "entered", "lifted", "matching",
-           "owned", "returned", "returned_aux", "tangent_of", "warn_if_constant",
+           "check_callable", "check_scalar", "check_sequence", "entered", "handed", "lifted",
+           "matching", "owned", "returned", "returned_aux", "tangent_of", "warn_if_constant",
            "without_derivative"]  # fmt: skip
 
 Function = Callable[..., Any]
@@ -48,13 +48,18 @@ Argnums = int | Sequence[int]
 
 
 class Inputs(NamedTuple):
-    """The arguments of a call with tracers among them, and what gradients are returned as."""
+    """The arguments of a call with tracers among them, and what gradients are returned as.
+
+    ``around`` are the tracers of transforms around, each with the one that stands for it inside,
+    and what that one is as long as nothing is written to it.
+    """
 
     arguments: list[Any]
     nodes: list[InputNode]
     cells: list[Cell]
     kinds: list[type]
     structures: list[pytree.Structure]
+    around: list[tuple[Tracer, Tracer, Origin]]
 
     def gradients(
         self, cotangents: Sequence[Cotangent | None], around: frozenset[Level]
@@ -85,7 +90,7 @@ class Outputs(NamedTuple):
 
     def values(self, level: Level) -> Any:
         """Return the value as the caller of the transform sees it."""
-        return pytree.unflatten(self.structure, (returned(leaf, level) for leaf in self.leaves))
+        return pytree.unflatten(self.structure, (handed(leaf, level) for leaf in self.leaves))
 
     def without_values(self) -> Outputs:
         """Return what later passes must know of the traced ones: not their arrays."""
@@ -174,6 +179,7 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
     cells: list[Cell] = []
     kinds: list[type] = []
     structures = []
+    around: list[tuple[Tracer, Tracer, Origin]] = []
     alone = frozenset((level,))
     for position in positions:
         found, structure = pytree.flatten(arguments[position])
@@ -183,8 +189,10 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
         nodes += [cast("InputNode", t.origin.node) for t in traced]
         cells += [t.cell for t in traced]
         kinds += map(type, found)
+        pairs = zip(found, traced, strict=True)
+        around += [(leaf, t, t.origin) for leaf, t in pairs if isinstance(leaf, Tracer)]
         structures.append(structure)
-    return Inputs(arguments, nodes, cells, kinds, structures)
+    return Inputs(arguments, nodes, cells, kinds, structures, around)
 
 
 def _traced(alone: frozenset[Level], level: Level, leaf: Any, position: int) -> Tracer:
@@ -265,10 +273,14 @@ def _written(error: ValueError, level: Level) -> TracerError | None:
 
 
 def called(
-    f: Function, arguments: list[Any], kwargs: dict[str, Any], has_aux: bool, level: Level
+    f: Function, inputs: Inputs, kwargs: dict[str, Any], has_aux: bool, level: Level
 ) -> tuple[Outputs, Any]:
     """Call the function; return its outputs and its aux."""
-    result, aux = _result(f, arguments, kwargs, level), None
+    result, aux = _result(f, inputs.arguments, kwargs, level), None
+    for outer, inner, origin in inputs.around:
+        if inner.origin is origin:  # otherwise it was written to, and is another array by now
+            join(inner, outer)
+    inputs.around.clear()
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise TracerError(
@@ -457,7 +469,12 @@ def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
 
 def returned_aux(aux: Any, level: Level) -> Any:
     """Return what the function handed over beside its value, without tracers of the level."""
-    return pytree.tree_map(lambda leaf: returned(leaf, level), aux)
+    return pytree.tree_map(lambda leaf: handed(leaf, level), aux)
+
+
+def handed(leaf: Any, level: Level) -> Any:
+    """Return a leaf of what the function gave to the caller: what it is a view of stays so."""
+    return share(returned(leaf, level), leaf)
 
 
 def returned(leaf: Any, level: Level) -> Any:

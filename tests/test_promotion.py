@@ -281,3 +281,18 @@ def test_a_default_dtype_of_torch_in_which_kernels_do_not_compute_is_refused(
     torch.set_default_dtype(torch.bfloat16)
     with pytest.raises(KernelTypeError, match=r"bfloat16(.|\n)*set_default_dtype"):
         mixad.broadcast(lambda x: x * 0.1)(torch.arange(3))
+
+
+def test_the_square_of_booleans_is_refused_and_other_powers_are_integers() -> None:
+    """Of arrays of booleans NumPy computes ``b ** 2`` as a square, which is an int8."""
+    b = np.array([True, False])
+    assert (b**2).dtype == np.int8
+    for square in (lambda b: b**2, lambda b, n: b**n):
+        given = (b, 2)[: square.__code__.co_argcount]
+        with pytest.raises(KernelTypeError, match=r"`\*\*` of booleans"):
+            mixad.broadcast(square)(*given)
+    for power in (lambda b: b**3, lambda b: b**0, lambda b: np.power(b, 2), lambda b: int(b) ** 2):
+        found = mixad.broadcast(power)(b)
+        wanted = power(b) if power.__code__.co_names != ("int",) else b.astype(int) ** 2
+        assert found.dtype == wanted.dtype == np.int64
+        np.testing.assert_array_equal(found, wanted)

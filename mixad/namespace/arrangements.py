@@ -15,7 +15,7 @@ from mixad.namespace.elementwise import where
 from mixad.namespace.indexing import gather, getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, normalized_axes, permute_dims, reshape
-from mixad.tape.memory import gives_views
+from mixad.tape.memory import gives_views, read_only, share, view_of
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
@@ -61,6 +61,7 @@ def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
     return permute_dims(x, np.rollaxis(np.empty(order), axis, start).shape)
 
 
+@gives_views
 def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """Return ``x`` turned by so many right angles in the plane of two axes."""
     return _arranged(x, np.rot90(_positions(x), k, axes))
@@ -80,7 +81,8 @@ def flipud(x: Any) -> Any:
 
 def diag(x: Any, k: int = 0) -> Any:
     """Return the matrix with a vector as its ``k``-th diagonal, or that diagonal of a matrix."""
-    return _arranged(x, np.diag(_positions(x), k))
+    found = _arranged(x, np.diag(_positions(x), k))
+    return read_only(view_of(found, x)) if x.ndim == 2 else found
 
 
 _PADDINGS = ("edge", "reflect", "symmetric", "wrap")
@@ -132,7 +134,6 @@ def _array(x: Any) -> Any:
     return x if isinstance(x, Tracer) or is_array(x) else np.asarray(x)
 
 
-@gives_views
 def _at_least(x: Any, ndim: int) -> Any:
     """Return ``x`` with axes of length 1, so that it has as many as NumPy's ``atleast_nd``."""
     x = _array(x)
@@ -147,7 +148,7 @@ def at_least(ndim: int) -> Callable[..., Any]:
     """Return NumPy's function that gives its arguments at least so many axes."""
 
     def reshaped(*arrays: Any) -> Any:
-        found = tuple(_at_least(x, ndim) for x in arrays)
+        found = tuple(share(_at_least(x, ndim), x) for x in arrays)
         return found if len(found) > 1 else found[0]
 
     return reshaped
@@ -180,11 +181,13 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
     return concat([_array(x), _array(values)], axis=axis)
 
 
+@gives_views
 def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     """Return the parts of ``x`` along an axis, as many or at these places."""
     return _parts(np.array_split, x, indices_or_sections, axis)
 
 
+@gives_views
 def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     """Return equal parts of ``x`` along an axis, as many, or parts at these places."""
     return _parts(np.split, x, indices_or_sections, axis)
@@ -200,6 +203,7 @@ def _parts(divide: Callable[..., Any], x: Any, places: int | Sequence[int], axis
 def axes_split(axis: int) -> Callable[..., list[Any]]:
     """Return NumPy's function that splits along an axis."""
 
+    @gives_views
     def divided(x: Any, indices_or_sections: int | Sequence[int]) -> list[Any]:
         along = 0 if axis == 1 and x.ndim == 1 else axis  # as hsplit does
         return split(x, indices_or_sections, along)

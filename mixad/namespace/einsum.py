@@ -15,6 +15,7 @@ from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import permute_dims, reshape
 from mixad.namespace.statistical import total
 from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.memory import view_of
 from mixad.tape.node import library_beside
 
 __all__ = ["einsum"]
@@ -51,7 +52,9 @@ def einsum(*operands: Any, optimize: Any = None) -> Any:
         later = {label for _, others in factors[at:] for label in others}
         product, labels = _contracted((product, labels), factor, later | set(output))
     product, labels = _summed(product, labels, set(output))
-    return _spread(permute_dims(product, [labels.index(a) for a in output]), output, lengths)
+    whole = _spread(permute_dims(product, [labels.index(a) for a in output]), output, lengths)
+    is_view = len(arrays) == 1 and set(inputs[0]) == set(output)  # of NumPy: nothing was summed
+    return view_of(whole, arrays[0]) if is_view else whole
 
 
 def _read(operands: Sequence[Any]) -> tuple[str, list[Any]]:

@@ -14,7 +14,7 @@ from mixad.namespace.data_types import of_one_type
 from mixad.namespace.indexing import gather, part_along, positions_of
 from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape
 from mixad.tape import broadcasting
-from mixad.tape.memory import gives_views, share, unshared
+from mixad.tape.memory import gives_read_only_views, gives_views, share, unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
@@ -23,7 +23,7 @@ __all__ = ["broadcast_arrays", "broadcast_to", "concat", "meshgrid", "repeat", "
            "unstack"]  # fmt: skip
 
 
-@gives_views
+@gives_read_only_views
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     """Return a view of an array in a larger shape."""
     lengths = shape if isinstance(shape, Sequence) else (shape,)

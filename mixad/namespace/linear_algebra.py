@@ -19,7 +19,7 @@ from mixad.namespace.manipulation import (
 )
 from mixad.namespace.statistical import total
 from mixad.tape.broadcasting import sum_to
-from mixad.tape.memory import gives_views
+from mixad.tape.memory import gives_read_only_views
 from mixad.tape.node import Rule, apply_rule, library_beside
 
 __all__ = ["adjoint", "cross", "diagonal", "dot", "matmul", "outer", "tensordot", "trace", "vecdot"]
@@ -171,7 +171,7 @@ def _length(x: Any, axis: int) -> int:
     return length
 
 
-@gives_views
+@gives_read_only_views
 def diagonal(x: Any, *, offset: int = 0) -> Any:
     """Return the diagonals of matrices, or those so far above them."""
     return gather(x, library_beside(x).xp.linalg.diagonal(positions_of(x), offset=offset))

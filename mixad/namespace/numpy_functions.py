@@ -42,6 +42,7 @@ from mixad.namespace.manipulation import matrix_transpose, moveaxis, normalized_
 from mixad.namespace.special import of_scalars
 from mixad.namespace.spelling import Function, Variadic, function_of
 from mixad.scalar.parse.library import NUMPY_LIBRARY
+from mixad.tape.memory import gives_read_only_views
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["NUMPY_FUNCTIONS"]
@@ -51,6 +52,7 @@ def _matrices_last(x: Any, axis1: int, axis2: int) -> Any:
     return moveaxis(x, (axis1, axis2), (-2, -1))
 
 
+@gives_read_only_views
 def _diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return diagonal(_matrices_last(x, axis1, axis2), offset=offset)
 

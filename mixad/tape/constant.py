@@ -22,7 +22,7 @@ from mixad.tape.node import ConstantNode
 from mixad.tape.tracer import Level, Origin, Tracer, plain
 
 __all__ = ["ConstantCell", "constant", "constant_class", "constants", "derived", "is_constant",
-           "is_traced", "unwrapped"]  # fmt: skip
+           "is_one_memory", "is_traced", "unwrapped"]  # fmt: skip
 
 
 class ConstantCell(Cell):
@@ -123,12 +123,12 @@ def derived(result: Any, sources: Iterable[Any]) -> Any:
     for each in found if isinstance(found, (tuple, list)) else (found,):
         if is_constant(each):
             for base in bases:
-                if _is_one_memory(plain(each), plain(base)):
+                if is_one_memory(plain(each), plain(base)):
                     share(each, base)
     return found
 
 
-def _is_one_memory(array: Array, other: Array) -> bool:
+def is_one_memory(array: Array, other: Array) -> bool:
     """Whether two arrays may have elements in common; where nobody tells, whether they are one."""
     if isinstance(array, np.ndarray) and isinstance(other, np.ndarray):
         return np.may_share_memory(array, other)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Locks"]
+__all__ = ["Locks", "owner_of"]
 
 _NumpyArray: TypeAlias = np.ndarray[Any, Any]
 
@@ -48,7 +48,7 @@ class _Locked:
                 stack.callback(array.setflags, write=True)
 
 
-def _owner(array: _NumpyArray) -> _NumpyArray:
+def owner_of(array: _NumpyArray) -> _NumpyArray:
     """Return the array that an array is a view of, itself if it is none."""
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -68,7 +68,7 @@ class Locks:
 
     def add(self, array: _NumpyArray) -> None:
         """Lock an array."""
-        owner = _owner(array)
+        owner = owner_of(array)
         with _mutex:
             locked = _LOCKED.setdefault(id(owner), _Locked())
             locked.lock(owner, array)

@@ -10,10 +10,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from mixad.backends.arrays import NUMPY
+from mixad.errors import TracerError
 from mixad.tape.tracer import Level, Origin, Tracer
 
-__all__ = ["gives_views", "is_written_back", "noted", "restore", "retire_others", "share",
-           "unshared"]  # fmt: skip
+__all__ = ["check_writable", "gives_read_only_views", "gives_views", "is_written_back", "join",
+           "noted", "read_only", "restore", "retire_others", "share", "unshared",
+           "view_of"]  # fmt: skip
 
 
 class _Memory:
@@ -44,6 +47,7 @@ class _Sharing(NamedTuple):
     memory: _Memory
     whole: Origin | None = None
     key: object = None
+    is_read_only: bool = False
 
 
 class _Retired(Level):
@@ -80,19 +84,40 @@ def share(view: Any, base: Any, key: object = None) -> Any:
         if base.sharing is None:
             base.sharing = _Sharing(_Memory())
             base.sharing.memory.add(base)
-        view.sharing = _Sharing(base.sharing.memory, base.origin, key)
+        of_base = base.sharing
+        view.sharing = _Sharing(of_base.memory, base.origin, key, of_base.is_read_only)
         view.sharing.memory.add(view)
     return view
 
 
+def join(inner: Tracer, outer: Tracer) -> None:
+    """Note that two traced values are one array: what is a view of one is a view of the other."""
+    if outer.sharing is None:
+        outer.sharing = _Sharing(_Memory())
+        outer.sharing.memory.add(outer)
+    memory = outer.sharing.memory
+    members = [inner, *(inner.sharing.memory.others(inner) if inner.sharing is not None else ())]
+    for member in members:
+        sharing = member.sharing or outer.sharing._replace(whole=None, key=None)
+        member.sharing = sharing._replace(memory=memory)
+        memory.add(member)
+
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _VIEWS: set[Callable[..., Any]] = set()
+_READ_ONLY: set[Callable[..., Any]] = set()
 
 
 def gives_views(function: _Function) -> _Function:
     """Decorate a function whose results are views of its first argument in some library."""
     _VIEWS.add(function)
     return function
+
+
+def gives_read_only_views(function: _Function) -> _Function:
+    """Decorate a function that `gives_views`, which NumPy does not let its users write to."""
+    _READ_ONLY.add(function)
+    return gives_views(function)
 
 
 def noted(function: Callable[..., Any], result: Any, arguments: Sequence[Any]) -> Any:
@@ -102,16 +127,34 @@ def noted(function: Callable[..., Any], result: Any, arguments: Sequence[Any]) -
     written to one of them is not used under the other name.
     """
     if function in _VIEWS:
-        views = result if isinstance(result, tuple) else (result,)
-        shared = tuple([_view(view, arguments[0]) for view in views])
-        return shared if isinstance(result, tuple) else shared[0]
+        if isinstance(result, (tuple, list)):
+            return type(result)([view_of(view, arguments[0]) for view in result])
+        shared = view_of(result, arguments[0])
+        return read_only(shared) if function in _READ_ONLY else shared
     if any(result is argument for argument in arguments):
         return share(unshared(result), result)
     return result
 
 
-def _view(view: Any, base: Any) -> Any:
+def view_of(view: Any, base: Any) -> Any:
+    """Return a view of a traced value under a name of its own, with what it shares memory with."""
     return share(unshared(view) if view is base else view, base)
+
+
+def read_only(view: Any) -> Any:
+    """Return a view that may not be written to where its library is NumPy; others let one."""
+    if isinstance(view, Tracer) and view.sharing is not None and view.cell.library is NUMPY:
+        view.sharing = view.sharing._replace(is_read_only=True)
+    return view
+
+
+def check_writable(tracer: Tracer) -> None:
+    """Raise if a tracer stands for an array that NumPy would not let its user write to."""
+    if tracer.sharing is not None and tracer.sharing.is_read_only:
+        raise TracerError(
+            "assignment destination is read-only: NumPy's diagonal, diag and broadcast_to give "
+            "views that cannot be written to; write to the array itself, or to a copy (x * 1)"
+        )
 
 
 def unshared(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from mixad.backends.arrays import Array
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.buffer import Buffer, copied, written_array
-from mixad.tape.memory import retire_others, unshared
+from mixad.tape.memory import check_writable, retire_others, unshared
 from mixad.tape.node import ConstantNode, Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, levels_of, plain
 
@@ -113,6 +113,7 @@ def write(rule: Write, x: Tracer, value: Any, **static: Any) -> None:
         Where.
     """
     check_alive(x)
+    check_writable(x)
     given = plain(value)
     levels = levels_of([x, value] if isinstance(value, Tracer) else [x])
     old = x.origin
@@ -128,6 +129,7 @@ def write(rule: Write, x: Tracer, value: Any, **static: Any) -> None:
 def rebind(x: Tracer, result: Tracer) -> None:
     """Let a tracer stand for another value of its shape and dtype, all of which is new."""
     check_alive(x)
+    check_writable(x)
     x.cell, x.origin = result.cell, result.origin
     retire_others(x)
 

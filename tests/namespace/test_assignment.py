@@ -454,7 +454,9 @@ def test_views_do_not_outlive_a_write(name: str) -> None:
     for f in (old_view, written_view):
         if name == "0-d array" and f is written_view:
             continue  # as a NumPy scalar, it is bound anew
-        with pytest.raises(TracerError, match="shares memory with another one"):
+        is_read_only = name in ("broadcast_to", "diagonal") and f is written_view
+        shares = "read-only" if is_read_only else "shares memory with another one"
+        with pytest.raises(TracerError, match=shares):
             mixad.grad(f)(X[..., 0])
 
     def view_after(x: Any) -> Any:

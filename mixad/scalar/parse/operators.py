@@ -310,6 +310,8 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     """
     exponent = y.atom.value if isinstance(y.atom, Const) else None
     typed = join(frame, node, (x, y))
+    if _is_square_of_bool(node, x, y):
+        _counted(frame, node, "powi", x.typed)
     if typed.type.is_bool:
         typed = _counted(frame, node, "powi", typed)
     if not typed.type.is_float:
@@ -323,6 +325,22 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     if exponent == 0.5:
         return Scalar(builder.op("sqrt", base), typed.weak)
     return apply(frame, node, "pow", (x, y))
+
+
+def _is_square_of_bool(node: Located, x: Scalar, y: Scalar) -> bool:
+    """Whether this is, or may be, ``b ** 2`` of an array, which NumPy takes for ``square``.
+
+    It is an int8 then, where other exponents and ``np.power(b, 2)`` give the default integer.
+    """
+    is_two = not isinstance(y.atom, Const) or y.atom.value == 2
+    is_integer = not y.atom.type.is_float
+    return (
+        x.atom.type.is_bool
+        and bool(y.weak)
+        and is_integer
+        and is_two
+        and not isinstance(node, ast.Call)
+    )
 
 
 def _product(frame: Frame, base: Atom, exponent: int) -> Atom:
