@@ -1,9 +1,11 @@
 """The commands of ``python -m mixad``: what they print, and when they fail."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,9 +56,16 @@ def test_an_absent_cache_can_be_shown_and_cleared(cache_folder):
 def test_a_cache_that_cannot_be_used_is_shown_with_the_reason(cache_folder):
     backend = registry.backend("cpu")
     assert backend.describe()["kernels kept"] == f"in {cache_folder}"
-    cache_folder.mkdir(parents=True)
-    cache_folder.chmod(0o777)
+    cache_folder.chmod(0o777)  # it was made, to know that it can be
     assert "may be written by other users" in backend.describe()["kernels kept"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no file system without folders")
+@pytest.mark.filterwarnings("ignore:compiled kernels are not kept")
+def test_doctor_says_that_nothing_is_kept(monkeypatch, capsys):
+    monkeypatch.setenv("MIXAD_CACHE_DIR", "/proc/nope")
+    main(["doctor"])
+    assert re.search("\n  UNUSABLE +nothing is kept: .*cannot be made", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("arguments", [[], ["demonstrate"], ["cache", "burn"]])

@@ -64,8 +64,8 @@ def digest(*parts: str | bytes) -> str:
     return key.hexdigest()
 
 
-class _UntrustedError(OSError):
-    """A folder or file that others could have written."""
+class _UnusableError(OSError):
+    """A folder or file that others could have written, or a folder that cannot be made."""
 
 
 class ObjectCache:
@@ -124,7 +124,7 @@ class ObjectCache:
         """
         path = self._path(key)
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_folder()
             self._check_folder()
             _write_at_once(path, _format(key, object_code))
         except FileNotFoundError:  # another process has just removed the folder
@@ -134,6 +134,12 @@ class ObjectCache:
             return
         if key < _TRIMMING_KEYS:
             self._trim()
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileNotFoundError as error:  # what a file system says that has no place for it
+            raise _UnusableError(f"the folder cannot be made ({error})") from error
 
     def size(self) -> tuple[int, int]:
         """Return how many files there are, and how many bytes they have.
@@ -160,17 +166,11 @@ class ObjectCache:
         return removed
 
     def problem(self) -> str | None:
-        """Return why the folder cannot be used, for people, or None.
-
-        Returns
-        -------
-        str or None
-            None also where it does not exist yet.
-        """
+        """Return why the folder cannot be used, for people, or None; it is made if it is absent."""
         try:
+            if not os.path.lexists(self.folder):
+                self._make_folder()
             self._check_folder()
-        except FileNotFoundError:
-            return None
         except OSError as error:
             return str(error)
         return None
@@ -237,10 +237,10 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
     if not hasattr(os, "geteuid"):
         return
     if status.st_uid != os.geteuid():
-        raise _UntrustedError(f"{path} belongs to another user (uid {status.st_uid})")
+        raise _UnusableError(f"{path} belongs to another user (uid {status.st_uid})")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         mode = stat.S_IMODE(status.st_mode)
-        raise _UntrustedError(f"{path} may be written by other users (mode {mode:o})")
+        raise _UnusableError(f"{path} may be written by other users (mode {mode:o})")
 
 
 def _read_trusted(path: Path) -> tuple[bytes, float]:
@@ -251,7 +251,7 @@ def _read_trusted(path: Path) -> tuple[bytes, float]:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise _UntrustedError(f"{path} is not a regular file")
+            raise _UnusableError(f"{path} is not a regular file")
         _check_owner(path, status)
         return file.read(_LARGEST_FILE + 1), time.time() - status.st_mtime
 

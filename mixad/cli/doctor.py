@@ -44,7 +44,7 @@ def main() -> int:
     if _wrong_settings():
         print("\nset the variables marked WRONG right, or unset them, and run this again")
         return 1
-    _section("cache", [("kernels", describe(default()))])
+    _section("cache", _cache())
     _section("backends", _backends())
     verdict = self_test()
     _section("self-test", [("gradient", verdict or "ok")])
@@ -84,6 +84,13 @@ def _environment() -> Rows:
         yield variable.name, _setting(variable)
     for name in config.unknown_variables():
         yield name, "UNKNOWN: mixad reads no variable of this name"
+
+
+def _cache() -> Rows:
+    yield "kernels", describe(default())
+    problem = default().problem()
+    if problem is not None:
+        yield "UNUSABLE", f"nothing is kept: {problem}"
 
 
 def _setting(variable: config.Variable[object]) -> str:

@@ -147,11 +147,20 @@ def _of_qr(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     where sym copies the lower triangle to the upper one.
     """
     (gq, gr), (q, r) = gs, values
+    _check_independent(plain(r))
     parts = [] if gr is None else [matmul(r, adjoint(gr))]
     parts += [] if gq is None else [-matmul(adjoint(gq), q)]
     inside = matmul(q, _copied(_sum(parts)))
     inside = inside if gq is None else elementwise("add", gq, inside)
     return adjoint(solve(r, adjoint(inside)))
+
+
+def _check_independent(r: Array) -> None:
+    xp = library_of(r).xp
+    if not library_of(r).is_lazy and bool(xp.any(xp.linalg.diagonal(r) == 0)):
+        raise TracerError(
+            "qr() of a matrix with dependent columns has no derivative: leave such columns out"
+        )
 
 
 _QR = ValuesRule("qr", lambda xp, x: tuple(xp.linalg.qr(x)), (_of_qr,))

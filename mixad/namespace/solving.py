@@ -1,4 +1,4 @@
-"""Inverses, linear systems, determinants, powers of matrices.
+"""Inverses, linear systems, powers of matrices.
 
 The formulas are those of Giles, "Collected matrix derivative results for forward and reverse mode
 algorithmic differentiation" (2008), section 2; that of the pseudoinverse is Golub and Pereyra's
@@ -8,13 +8,12 @@ algorithmic differentiation" (2008), section 2; that of the pseudoinverse is Gol
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 from array_api_compat import device
 
 from mixad.backends.arrays import library_of
 from mixad.errors import TracerError
-from mixad.namespace.complex_numbers import conj, imag, is_complex
 from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.linear_algebra import adjoint, matmul
@@ -23,8 +22,7 @@ from mixad.tape.broadcasting import sum_to
 from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
-__all__ = ["SlogdetResult", "det", "identity_like", "inv", "matrix_power", "pinv", "slogdet",
-           "solve"]  # fmt: skip
+__all__ = ["identity_like", "inv", "matrix_power", "pinv", "solve"]
 
 
 def inv(x: Any) -> Any:
@@ -73,49 +71,6 @@ def _of_right_side(gs: tuple[Any, ...], values: tuple[Any, ...], a: Any, b: Any)
 _SOLVE = ValuesRule(
     "solve", lambda xp, a, b: (xp.linalg.solve(a, b),), (_of_matrix, _of_right_side), reads=(0,)
 )
-
-
-def det(x: Any) -> Any:
-    """Return the determinants of matrices; the derivative needs them to be regular."""
-    return apply_values_rule(_DET, x)[0]
-
-
-def _of_determinant(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
-    return _scaled(elementwise("mul", gs[0], conj(values[0])), adjoint(inv(x)))
-
-
-_DET = ValuesRule("det", lambda xp, x: (xp.linalg.det(x),), (_of_determinant,), reads=(0,))
-
-
-class SlogdetResult(NamedTuple):
-    """Sign and logarithm of the magnitude of a determinant; a real sign has no derivative."""
-
-    sign: Any
-    logabsdet: Any
-
-
-def slogdet(x: Any) -> SlogdetResult:
-    """Return the signs of determinants and the logarithms of their magnitudes."""
-    sign, logabsdet = apply_values_rule(_SLOGDET, x)
-    return SlogdetResult(sign if is_complex(x) else plain(sign), logabsdet)
-
-
-def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
-    """The logarithm changes by Re tr(x⁻¹ dx), the angle of the sign by Im tr(x⁻¹ dx)."""
-    (gsign, glog), (sign, _) = gs, values
-    if gsign is None or not is_complex(sign):
-        return _scaled(glog, adjoint(inv(x)))
-    turned = imag(elementwise("mul", gsign, conj(sign))) * 1j
-    return _scaled(turned if glog is None else elementwise("add", turned, glog), adjoint(inv(x)))
-
-
-_SLOGDET = ValuesRule(
-    "slogdet", lambda xp, x: tuple(xp.linalg.slogdet(x)), (_of_logarithm,), reads=(0,)
-)
-
-
-def _scaled(factors: Any, matrices: Any) -> Any:
-    return elementwise("mul", reshape(factors, (*factors.shape, 1, 1)), matrices)
 
 
 def matrix_power(x: Any, n: int) -> Any:

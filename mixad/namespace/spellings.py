@@ -31,6 +31,7 @@ from mixad.namespace.decompositions import (
     svd,
     svdvals,
 )
+from mixad.namespace.determinants import det, slogdet
 from mixad.namespace.elementwise import (
     angle,
     clip,
@@ -90,7 +91,7 @@ from mixad.namespace.norms import matrix_norm, norm, vector_norm
 from mixad.namespace.numpy_functions import NUMPY_FUNCTIONS
 from mixad.namespace.scipy_functions import SCIPY
 from mixad.namespace.sets import unique_all, unique_counts, unique_inverse, unique_values
-from mixad.namespace.solving import det, inv, matrix_power, pinv, slogdet, solve
+from mixad.namespace.solving import inv, matrix_power, pinv, solve
 from mixad.namespace.sorting import sort
 from mixad.namespace.special import SPECIAL
 from mixad.namespace.spelling import Function, Spelling, function_of

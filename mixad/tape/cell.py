@@ -12,7 +12,7 @@ import numpy as np
 from mixad.backends.arrays import NUMPY, Array, Library, element_type_of, library_of
 from mixad.config import CheckMode
 from mixad.scalar.types import ScalarType
-from mixad.tape.held import Held
+from mixad.tape.held import Held, Reader
 
 __all__ = ["Cell", "Kind", "Pending", "kind_of"]
 
@@ -101,15 +101,17 @@ class Cell:
         self._seen: Held | None = None  # the array with its mark, once others can change it
 
     @classmethod
-    def of(cls, array: Array, check: CheckMode, *, weak: bool = False) -> Cell:
-        """Return the cell of an array that exists."""
+    def of(
+        cls, array: Array, check: CheckMode, *, weak: bool = False, reader: Reader | None = None
+    ) -> Cell:
+        """Return the cell of an array that exists; ``reader`` knows its name, for messages."""
         if type(array) is np.ndarray:
             kind, shape = _numpy_kind(array.dtype, weak), array.shape
         else:
             library = library_of(array)  # first: what is more than an array is refused as that
             kind, shape = kind_of(element_type_of(array.dtype), library, weak), tuple(array.shape)
         cell = cls(shape, kind, getattr(array, "device", None))
-        cell._seen = Held(array, check)
+        cell._seen = Held(array, check, reader)
         return cell
 
     @property

@@ -50,6 +50,17 @@ class ValuesRule:
         return f"argument {index} of {self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class _ValuesOf:
+    """What reads the values of a rule later: the rule itself, and perhaps others."""
+
+    rule: ValuesRule
+
+    def argument(self, index: int) -> str:
+        """Return what a value is called in messages."""
+        return f"a result of {self.rule.name}"
+
+
 class ValuesNode:
     """A rule applied to arguments, with what came of it.
 
@@ -153,6 +164,7 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
         for i, a in enumerate(arguments)
     )
     parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
-    cells = tuple(Cell.of(value, check_mode(levels)) for value in values)
+    reader = _ValuesOf(rule)
+    cells = tuple(Cell.of(value, check_mode(levels), reader=reader) for value in values)
     node = ValuesNode(rule, held, static, parents, cells, levels, type(tracers[0]))
     return tuple(node.traced(k) for k in range(len(cells)))

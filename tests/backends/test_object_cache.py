@@ -300,3 +300,13 @@ def test_digest_depends_on_every_part_and_its_bounds():
     }
     assert len(keys) == 6
     assert digest("a") == digest(b"a")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no file system that takes no folder")
+def test_folder_that_cannot_be_made_is_said():
+    """The file system of processes says that there is no such folder, whoever wants to make it."""
+    unmade = ObjectCache(Path("/proc/nope/kernels"))
+    assert "cannot be made" in unmade.problem()
+    with pytest.warns(RuntimeWarning, match=r"not kept on disk.*cannot be made.*MIXAD_CACHE_DIR"):
+        unmade.store(digest("key"), b"code")
+    assert unmade.load(digest("key")) is None

@@ -299,6 +299,33 @@ def test_the_zeroth_power_is_constant() -> None:
     np.testing.assert_array_equal(found, np.ones((3, 3)))
 
 
+ADJUGATES = {
+    "of rank n - 1": (np.diag([1.0, 2.0, 0.0]), np.diag([0.0, 0.0, 2.0])),
+    "of a permuted one": (np.diag([1.0, 2.0, 0.0])[[2, 0, 1]], np.diag([0.0, 0.0, 2.0])[[2, 0, 1]]),
+    "of rank n - 2": (np.diag([3.0, 0.0, 0.0]), np.zeros((3, 3))),
+    "of a batch": (np.stack([np.diag([0.0, 4.0]), [[1.0, 2.0], [3.0, 4.0]]]),
+                   np.stack([np.diag([4.0, 0.0]), [[4.0, -3.0], [-2.0, 1.0]]])),
+    "complex": (np.diag([1j, 2.0, 0.0]), np.diag([0.0, 0.0, -2j])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADJUGATES)
+def test_determinants_of_singular_matrices_have_the_adjugate_as_derivative(name: str) -> None:
+    x, want = ADJUGATES[name]
+    found = mixad.grad(lambda x: np.linalg.det(x).real.sum())(x)
+    np.testing.assert_allclose(found, want, atol=1e-15)
+
+
+def test_tangents_of_determinants_of_singular_matrices() -> None:
+    x = np.diag([1.0, 2.0, 0.0])
+    assert mixad.jvp(np.linalg.det, (x,), (A,))[1] == pytest.approx(2.0 * A[2, 2], rel=1e-14)
+
+
+def test_determinants_of_singular_matrices_have_no_second_derivatives() -> None:
+    with pytest.raises(TracerError, match="has a first derivative only"):
+        mixad.hessian(np.linalg.det)(np.diag([1.0, 2.0, 0.0]))
+
+
 def test_the_sign_of_a_determinant_is_a_plain_array() -> None:
     def loss(x: Any) -> Any:
         sign, logarithm = np.linalg.slogdet(x)
@@ -316,7 +343,8 @@ SINGULAR = np.asarray([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
     ("f", "x", "error"),
     [
         (lambda xp, x: xp.linalg.inv(x).sum(), np.zeros((2, 2)), np.linalg.LinAlgError),
-        (lambda xp, x: xp.linalg.det(x), np.zeros((2, 2)), np.linalg.LinAlgError),
+        (lambda xp, x: xp.linalg.slogdet(x)[1], np.zeros((2, 2)), TracerError),
+        (lambda xp, x: xp.linalg.qr(x).R.sum(), np.diag([1.0, 0.0]), TracerError),
         (lambda xp, x: xp.linalg.inv(x).sum(), TALL, np.linalg.LinAlgError),
         (lambda xp, x: xp.linalg.cholesky(-x).sum(), np.eye(2), np.linalg.LinAlgError),
         (lambda xp, x: xp.linalg.pinv(x).sum(), SINGULAR, TracerError),

@@ -681,6 +681,18 @@ def refuse_eigenvalues_of_what_is_not_hermitian():
     mixad.grad(lambda x: np.linalg.eigvalsh(x).sum())(np.eye(3) + 1j)
 
 
+def refuse_logarithm_of_a_determinant_that_is_zero():
+    mixad.grad(lambda x: np.linalg.slogdet(x)[1])(np.diag([1.0, 2.0, 0.0]))
+
+
+def refuse_second_derivative_of_a_determinant_that_is_zero():
+    mixad.hessian(np.linalg.det)(np.diag([1.0, 2.0, 0.0]))
+
+
+def refuse_qr_of_dependent_columns():
+    mixad.grad(lambda x: np.linalg.qr(x)[1].sum())(np.diag([1.0, 2.0, 0.0]))
+
+
 def refuse_vectors_without_full_rank():
     mixad.grad(lambda x: np.linalg.svd(x, full_matrices=False)[0].sum())(np.outer(X, [1.0, 2.0]))
 

@@ -291,3 +291,10 @@ def test_change_inside_an_outer_derivative_is_refused(library: str) -> None:
 
     with pytest.raises(TracerError, match=CHANGED):
         mixad.grad(slope)(x)
+
+
+def test_a_result_that_is_needed_again_is_named() -> None:
+    inverse, pullback = mixad.vjp(np.linalg.inv, np.diag([1.0, 2.0]))
+    inverse[0, 0] = 7.0
+    with pytest.raises(TracerError, match=r"^a result of inv, .*\(2, 2\).* was changed in place"):
+        pullback(np.ones((2, 2)))
