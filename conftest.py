@@ -4,6 +4,7 @@ import importlib
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -18,6 +19,15 @@ def pytest_configure(config):
     config.mixad_cache = tempfile.mkdtemp(prefix="mixad-tests-")
     os.environ["MIXAD_CACHE_DIR"] = config.mixad_cache
     importlib.import_module("mixad")  # first, so that mixad.broadcast is the function, not the file
+    # Tests are of what they load themselves, whichever plugins are installed beside.
+    integrations = importlib.import_module("mixad.backends.integrations")
+    integrations.are_any_installed = lambda: False
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Run the conformance suite where a backend is named: tests/conformance names some."""
+    is_suite = collection_path == Path(__file__).parent / "mixad" / "conformance"
+    return True if is_suite and config.getoption("--mixad-backend", None) is None else None
 
 
 def pytest_unconfigure(config):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from types import FunctionType
@@ -10,8 +12,9 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
+from mixad.backends.integrations import LOADED, load_integrations
 from mixad.duals import dual_arrays
-from mixad.errors import KernelGradientError, KernelSyntaxError
+from mixad.errors import KernelGradientError, KernelSyntaxError, TracerError
 from mixad.explain import Explanation, explain_call
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Placement, Strategy
 from mixad.namespace.constant_array import Constant
@@ -26,7 +29,8 @@ from mixad.specialise import Specialiser
 from mixad.stages import stage_text
 from mixad.tape.apply import apply_call
 from mixad.tape.constant import constants, unwrapped
-from mixad.tape.tracer import plain
+from mixad.tape.kernel_call import KernelCall
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["BroadcastFunction", "broadcast"]
 
@@ -66,6 +70,9 @@ class BroadcastFunction:
         self._specialiser = Specialiser(function)
         self._source = self._specialiser.source
         self._needs_instance = self._source.needs_instance
+        self._number = next(_NUMBERS)
+        _NUMBERED[self._number] = self
+        load_integrations()
 
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
@@ -105,16 +112,17 @@ class BroadcastFunction:
         KernelTypeError
             If types do not fit, arrays do not broadcast, or are of several libraries.
         """
+        for integration in LOADED:
+            if integration.is_tracing():
+                return integration.trace(self._number, args, kwargs)
         if self._needs_instance and self._is_through_class(args):
             return self.__get__(args[0])(*args[1:], **kwargs)
         found, values = self._specialiser.bound(args, kwargs)
         parsed = found.parsed
         if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
             outputs = found.call.kernel(values, self._options.backend)
-        elif Constant in map(type, values):
-            outputs = constants(apply_call(found.call, [*map(unwrapped, values)], self._options))
         else:
-            outputs = apply_call(found.call, values, self._options)
+            outputs = _applied(found.call, values, self._options)
         if parsed.positions:
             values = [v for i, v in enumerate(values) if i not in parsed.positions]
         if np.ndarray not in map(type, values) and all(map(_is_number, values)):
@@ -349,6 +357,58 @@ class BroadcastFunction:
                 hint=f"name some of {', '.join(map(repr, floats))}" if floats else "pass floats",
             )
         return [floats[n] for n in dict.fromkeys(names)]
+
+
+_NUMBERS = itertools.count()
+_NUMBERED: weakref.WeakValueDictionary[int, BroadcastFunction] = weakref.WeakValueDictionary()
+"""All there are, by number: integrations name them so in graphs."""
+
+
+def call_in_graph(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make a call that becomes part of a graph, which is run again and again.
+
+    Parameters
+    ----------
+    number : int
+        Of the function.
+    args : tuple
+        Arguments of the call.
+    kwargs : dict
+        Arguments by name.
+
+    Returns
+    -------
+    array or tuple of arrays
+        What the call returns.
+
+    Raises
+    ------
+    TracerError
+        If the function reads a value from outside: the graph would not see that it changes.
+    """
+    kernel = _NUMBERED[number]
+    parsed, _ = kernel._parsed(args, kwargs)
+    if parsed.captures:
+        names = ", ".join(dict.fromkeys(repr(c.name) for c in parsed.captures))
+        raise TracerError(
+            f"{parsed.program.name} reads {names} from outside, and a compiled graph would not see "
+            f"other values later: pass {names} as arguments"
+        )
+    return kernel(*args, **kwargs)
+
+
+def _applied(call: KernelCall, values: Sequence[Any], options: KernelOptions) -> tuple[Any, ...]:
+    """Make a call, or record it: here, or where an array library keeps derivatives of its own."""
+    outputs: tuple[Any, ...]
+    if Constant in map(type, values):
+        outputs = constants(apply_call(call, [*map(unwrapped, values)], options))
+        return outputs
+    if LOADED and not any(isinstance(v, Tracer) for v in values):
+        for integration in LOADED:
+            if integration.follows(values):
+                outputs = integration.call(call.passes[0], values, options)
+                return outputs
+    return apply_call(call, values, options)
 
 
 def _listed(wrt: Any) -> list[str]:

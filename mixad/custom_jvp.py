@@ -12,10 +12,11 @@ from mixad.call_node import CallNode, is_inexact, record_call
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
 from mixad.lifting import Function, check_callable, entered, owned
+from mixad.linear_rule import check_odd, check_transpose, trial
 from mixad.tape.backward import backward
 from mixad.tape.constant import unwrapped
 from mixad.tape.node import InputNode
-from mixad.tape.tracer import Level, Tracer
+from mixad.tape.tracer import Level, Tracer, plain
 
 __all__ = ["CustomJvp", "custom_jvp"]
 
@@ -23,7 +24,8 @@ __all__ = ["CustomJvp", "custom_jvp"]
 def custom_jvp(f: Function, *, nondiff_argnums: Sequence[int] = ()) -> CustomJvp:
     """Return ``f`` as a function whose forward rule the user gives with ``defjvp``.
 
-    Reverse mode transposes what the rule does to tangents.
+    Reverse mode transposes what the rule does to tangents, and checks each time, at two tangents,
+    that this is linear: see `mixad.linear_rule`.  Arrays of Dask are not checked.
 
     Parameters
     ----------
@@ -41,7 +43,8 @@ def custom_jvp(f: Function, *, nondiff_argnums: Sequence[int] = ()) -> CustomJvp
     ------
     TracerError
         If ``f`` is no function.  In a call: if there is no rule, if the rule returns what does not
-        fit, or if the function reads a traced value that is not among its arguments.
+        fit, or if the function reads a traced value that is not among its arguments.  In a
+        backward pass: if the rule is not linear in the tangents.
 
     Examples
     --------
@@ -123,20 +126,30 @@ class _JvpRule:
         return self.f(*self.given.with_primals(primals)), None
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
-        """Transpose the map of tangents: it is recorded at zero, and the cotangents pulled back."""
-        wrt = call.wrt(level)
+        """Transpose the map of tangents: it is recorded, and the cotangents pulled back."""
         with Level("custom_jvp") as own:
-            seeds = [_seed(call.leaves[i], own) for i in wrt]
-            nodes = [cast("InputNode", seed.origin.node) for seed in seeds]
-            given = dict(zip(wrt, seeds, strict=True))
-            tangents = self.tangents(call, level, [given.get(i) for i in range(len(call.leaves))])
+            seeds, tangents = self._tried(call, level, own, 1)
+            _, back = self._tried(call, level, own, -1)
+            values, others, tried = (list(map(_value, each)) for each in (tangents, back, seeds))
         outputs = [
             (tangent.origin, g)
             for tangent, g in zip(tangents, gs, strict=True)
             if isinstance(tangent, Tracer) and own in tangent.origin.levels
         ]
-        found = backward(own, outputs, nodes)
-        return [cotangent and cotangent.value for cotangent in found]
+        found = backward(own, outputs, [cast("InputNode", seed.origin.node) for seed in seeds])
+        pulled = [cotangent and cotangent.value for cotangent in found]
+        if not any(seed.cell.library.is_lazy for seed in seeds):
+            check_odd(self.name, values, others)
+            check_transpose(self.name, _pairs(gs, values), _pairs(pulled, tried))
+        return pulled
+
+    def _tried(
+        self, call: CallNode, level: Level, own: Level, sign: int
+    ) -> tuple[list[Tracer], list[Any]]:
+        """Return trial tangents of the leaves that carry the level, and what the rule gives."""
+        seeds = {i: _seed(call.leaves[i], own, i, sign) for i in call.wrt(level)}
+        given = [seeds.get(i) for i in range(len(call.leaves))]
+        return list(seeds.values()), self.tangents(call, level, given)
 
     def tangents(self, call: CallNode, level: Level, given: Sequence[Any]) -> list[Any]:
         """Call the rule; return the tangents of what it returns, None where they are zero."""
@@ -179,8 +192,20 @@ class _JvpNode(CallNode):
         return rule.tangents(self, level, tangents)
 
 
-def _seed(leaf: Tracer, own: Level) -> Tracer:
-    return entered(owned(leaf.cell, None), own, weak=leaf.cell.kind.weak)
+def _seed(leaf: Tracer, own: Level, number: int, sign: int) -> Tracer:
+    is_lazy = leaf.cell.library.is_lazy  # and is not looked at
+    tangent = owned(leaf.cell, None) if is_lazy else trial(leaf.cell, number, sign)
+    return entered(tangent, own, weak=leaf.cell.kind.weak)
+
+
+def _value(tangent: Any) -> Any:
+    return None if tangent is None else plain(tangent)
+
+
+def _pairs(some: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return the arrays of two sequences, where neither is zero."""
+    pairs = zip(map(_value, some), others, strict=True)
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
 def _zero(leaf: Any) -> Any:

@@ -30,7 +30,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def _op(name: str) -> Callable[..., Number]:
     """Return the function that users call for an op."""
     op = BY_NAME[name]
-    names = ("condition", "x", "y") if name == "where" else ("x", "y", "z")[: op.arity]
+    names = _parameters(op)
 
     def function(*args: Number) -> Number:
         return _evaluated(op, args)
@@ -47,6 +47,12 @@ def _op(name: str) -> Callable[..., Number]:
     )
     function.__mixad_op__ = name  # type: ignore[attr-defined]  # what the parser looks for
     return _documented(function)
+
+
+def _parameters(op: Op) -> tuple[str, ...]:
+    """Return what an op's arguments are called."""
+    named = {"where": ("condition", "x", "y"), "polygamma": ("n", "x")}
+    return named.get(op.name, ("x", "y", "z")[: op.arity])
 
 
 def _documented(function: _F) -> _F:
@@ -88,7 +94,7 @@ def _check_numbers(op: Op, args: tuple[Any, ...]) -> None:
     if len(args) != op.arity:
         raise KernelTypeError(
             f"mixad.special.{op.name} takes {op.arity} arguments, got {len(args)}",
-            hint=f"write {op.name}({', '.join('xyz'[: op.arity])})",
+            hint=f"write {op.name}({', '.join(_parameters(op))})",
         )
     for value in args:
         if not isinstance(value, bool | int | float | np.generic):
@@ -145,6 +151,7 @@ gamma = _op("gamma")
 lgamma = _op("lgamma")
 digamma = _op("digamma")
 trigamma = _op("trigamma")
+polygamma = _op("polygamma")
 sign = _op("sign")
 copysign = _op("copysign")
 minimum = _op("minimum")

@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import NUMPY, Library, is_array, scalar_type_of, torch_default
+from mixad.backends.arrays import (
+    NUMPY,
+    Library,
+    is_array,
+    own_library,
+    scalar_type_of,
+    torch_default,
+)
+from mixad.backends.integrations import load_integrations
 from mixad.errors import KernelTypeError, TracerError
 from mixad.scalar.parse import (
     PYTHON_SCALARS,
@@ -26,7 +34,6 @@ from mixad.scalar.parse import (
 )
 from mixad.scalar.types import I64
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer
 
 __all__ = ["Specialisation", "Specialiser"]
@@ -57,7 +64,12 @@ def describe(value: Any) -> Argument | None:
         return Argument(scalar_type_of(value.dtype), kind="uniform")
     if not isinstance(value, Tracer) and not is_array(value):
         return None
-    return _array(library_beside(value), value.dtype, len(value.shape))
+    return _array(_library(value), value.dtype, len(value.shape))
+
+
+def _library(value: Any) -> Library:
+    """Return the library of an array or a tracer; what follows an array is asked later."""
+    return value.cell.library if isinstance(value, Tracer) else own_library(value)
 
 
 @cache
@@ -153,6 +165,7 @@ class Specialiser:
         return found, values
 
     def _specialise(self, values: Sequence[Any], snapshot: Snapshot) -> Specialisation:
+        load_integrations()
         arguments = self._all_described(values)
         library = _library_of([*arguments, *snapshot.arguments.values()])
         plain = not library.rules.numpy_scalars
@@ -185,9 +198,9 @@ def _in_one_library(values: Sequence[Any], positions: frozenset[int]) -> tuple[A
     """Return values with the positions in tuples as arrays of the library of the others."""
     arrays = (v for v in values if hasattr(v, "shape") and not isinstance(v, _NUMPY))
     beside = next((v for v in arrays if not isinstance(v, Tracer) or not v.cell.weak), None)
-    if beside is None or library_beside(beside).xp is np:
+    if beside is None or _library(beside).xp is np:
         return tuple(values)
-    placed = library_beside(beside).asarray
+    placed = _library(beside).asarray
     return tuple(
         placed(v, I64, beside.device) if i in positions else v for i, v in enumerate(values)
     )

@@ -66,7 +66,7 @@ SPECIAL_SHARE = 0.25
 TURN_LIMIT = 1000
 """Turns after which a loop of a test program is taken to be endless."""
 
-_CANCELLING = {"lgamma", "digamma", "logaddexp"}
+_CANCELLING = {"lgamma", "digamma", "polygamma", "logaddexp"}
 """Inexact ops that are accurate in units of max(|x|, 1): they have roots where digits cancel."""
 
 

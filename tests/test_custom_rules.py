@@ -395,3 +395,48 @@ def test_a_leaked_value_is_refused() -> None:
     mixad.grad(lambda x: f(x).sum())(X)
     with pytest.raises(TracerError, match=r"inside mixad\.custom_jvp is used after"):
         kept[0] + 1.0
+
+
+NOT_LINEAR = {
+    "magnitudes": lambda p, t: (p[0] ** 2, abs(t[0]) * 2 * p[0]),
+    "squares": lambda p, t: (p[0] ** 2, t[0] ** 2),
+    "cubes": lambda p, t: (p[0] ** 2, t[0] ** 3),
+    "something more": lambda p, t: (p[0] ** 2, 2 * p[0] * t[0] + 1),
+    "something of the primals more": lambda p, t: (p[0] ** 2, 2 * p[0] * t[0] + p[0]),
+    "one side": lambda p, t: (p[0] ** 2, np.where(t[0] > 0, t[0], 0.0)),
+    "a branch": lambda p, t: (p[0] ** 2, 2 * t[0] if (t[0] > 0).all() else t[0]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16"])
+@pytest.mark.parametrize("rule", NOT_LINEAR)
+def test_what_is_not_linear_has_no_transpose(rule: str, dtype: str) -> None:
+    if dtype == "c16" and rule == "one side":
+        pytest.skip("complex numbers have no order")
+    f = mixad.custom_jvp(lambda x: x**2)
+    f.defjvp(NOT_LINEAR[rule] if dtype != "c16" else _of_parts(NOT_LINEAR[rule]))
+    x = X.astype(dtype)
+    with pytest.raises(TracerError, match=r"mixad\.custom_jvp of <lambda>: .* not linear"):
+        mixad.grad(lambda x: f(x).real.sum())(x)
+
+
+def _of_parts(rule: Any) -> Any:
+    """The rule with a tangent that comparisons take: the real part."""
+    return lambda p, t: (p[0] ** 2, rule(p, (t[0].real,))[1] * (1 + 0j))
+
+
+def test_what_is_linear_over_real_numbers_has_a_transpose() -> None:
+    f = mixad.custom_jvp(lambda z: np.conj(z) * z * 1j)
+    f.defjvp(lambda p, t: (f(*p), (np.conj(t[0]) * p[0] + t[0] * np.conj(p[0])) * 1j))
+    z = X + 1j * V
+    found = mixad.grad(lambda z: (f(z) * (W + 2j)).real.sum())(z)
+    np.testing.assert_allclose(found, -4.0 * z, rtol=1e-13)
+
+
+def test_a_rule_is_transposed_beside_infinite_and_missing_tangents() -> None:
+    f = mixad.custom_jvp(lambda x: (np.sqrt(abs(x)), x * 2.0))
+    f.defjvp(lambda p, t: (f(*p), (t[0] * 0.5 / np.sqrt(abs(p[0])), None)))
+    x = np.asarray([0.0, 4.0])
+    with np.errstate(divide="ignore"):
+        found = mixad.grad(lambda x: sum(f(x)).sum())(x)
+    np.testing.assert_array_equal(found, [np.inf, 0.25])

@@ -288,6 +288,24 @@ def test_the_factor_of_cholesky_is_the_lower_one(da: Any, xp: Any) -> None:
     assert plain(found).compute().tolist() == [[2.0, 0.0], [1.0, 2.0]]
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_matrices_are_looked_at_for_symmetry_when_they_are_computed(da: Any, upper: bool) -> None:
+    pytest.importorskip("scipy")
+
+    def gradient(x: Any) -> Any:
+        def loss(x: Any) -> Any:
+            return (x.__array_namespace__().linalg.cholesky(x, upper=upper) ** 3).sum()
+
+        return mixad.grad(loss)(x)
+
+    x = np.cos(np.add.outer(range(4), range(4))) + 4 * np.eye(4)
+    found = gradient(da.from_array(x, chunks=2)).compute()
+    np.testing.assert_allclose(found, gradient(x), rtol=1e-12)
+    later = gradient(da.from_array(np.tril(x), chunks=2))
+    with pytest.raises(TracerError, match=r"cholesky\(\) .* is not symmetric"):
+        later.compute()
+
+
 def test_blocks_are_computed_apart(da: Any) -> None:
     x = da.from_array(np.ones((40, 30)), chunks=(10, 30))
     gradient = mixad.grad(lambda x, y: (folded(x, y) ** 2).sum(), argnums=(0, 1))

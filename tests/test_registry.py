@@ -4,7 +4,15 @@ import threading
 
 import pytest
 
-from mixad.backends.hookspecs import ANY, API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.backends import integrations, registry
+from mixad.backends.hookspecs import (
+    ANY,
+    API_VERSION,
+    BackendSpec,
+    Capability,
+    IntegrationSpec,
+    hookimpl,
+)
 from mixad.backends.registry import PluginSource, Registry
 from mixad.errors import BackendError
 
@@ -63,6 +71,13 @@ def test_ranking_does_not_depend_on_the_order_of_installation(better, worse, swa
     plugins = [source("a", better), source("b", worse)]
     registry = Registry(reversed(plugins) if swap else plugins)
     assert registry.resolve("numpy", "cpu", FLOAT32).name == better.name
+
+
+def test_a_backend_asked_for_by_name_refuses_dtypes_that_it_does_not_declare():
+    registry = Registry([source("a", NATIVE)])
+    assert registry.backend("native", FLOATS).name == "native"
+    with pytest.raises(BackendError, match="'native' does not compute in int8 and uint8: convert"):
+        registry.backend("native", frozenset({"float32", "uint8", "int8"}))
 
 
 def test_an_index_of_the_device_is_ignored():
@@ -270,3 +285,66 @@ def test_statuses_tell_which_can_serve_and_why_not():
     reasons = {status.spec.name: status.reason for status in registry.statuses()}
     assert reasons["native"] is None
     assert "no device" in reasons["broken"]
+
+
+# -- integrations ------------------------------------------------------------------------------
+
+
+class Integrating:
+    """A plugin that has integrations only."""
+
+    def __init__(self, *specs):
+        self.specs = specs
+
+    @hookimpl
+    def mixad_integrations(self):
+        return list(self.specs)
+
+
+class FakeIntegration:
+    kinds = ()
+
+
+@pytest.fixture
+def offering(monkeypatch):
+    """Return what lets one integration be all that is installed, and loads what can be loaded."""
+
+    def offer(*specs):
+        own = Registry([PluginSource("own", "dist-own 1.0", lambda: Integrating(*specs))])
+        monkeypatch.setattr(registry, "default_registry", lambda: own)
+        monkeypatch.setattr(integrations, "are_any_installed", lambda: True)
+        integrations.load_integrations()
+        return own
+
+    monkeypatch.setattr(integrations, "LOADED", [])
+    monkeypatch.setattr(integrations, "_met", set())
+    return offer
+
+
+def integration(load=FakeIntegration, module="numpy", version=API_VERSION):
+    return IntegrationSpec("own", version, module, load)
+
+
+def test_an_integration_is_loaded_once_where_its_library_is_imported(offering):
+    loads = []
+    offering(integration(lambda: loads.append(1) or FakeIntegration()))
+    integrations.load_integrations()
+    assert loads == [1]
+    assert [type(known) for known in integrations.LOADED] == [FakeIntegration]
+
+
+def test_an_integration_waits_for_its_library(offering):
+    offering(integration(refusing("it is not asked"), module="a_library_nobody_imports"))
+    assert integrations.LOADED == []
+
+
+def test_an_integration_that_fails_is_told_and_hurts_nothing(offering):
+    with pytest.warns(RuntimeWarning, match="'own' cannot be used: ImportError: no such thing"):
+        offering(integration(refusing("no such thing", ImportError)))
+    assert integrations.LOADED == []
+
+
+def test_an_integration_of_another_version_is_refused(offering):
+    own = offering(integration(version=API_VERSION + 1))
+    assert own.integrations == ()
+    assert "integration 'own' is written for plugin API" in own.failures[0].reason

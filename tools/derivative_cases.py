@@ -270,6 +270,15 @@ def _digamma(x: mpf) -> tuple[Any, Any, Any]:
     return mp.psi(0, x), mp.psi(1, x), mp.psi(2, x)
 
 
+def _trigamma(x: mpf) -> tuple[Any, Any, Any]:
+    return mp.psi(1, x), mp.psi(2, x), mp.psi(3, x)
+
+
+def _polygamma(n: mpf, x: mpf) -> Jet:
+    value, first, second = (mp.psi(int(n) + k, x) for k in range(3))
+    return value, (first,), (second,)
+
+
 def _add(x: mpf, y: mpf) -> Jet:
     return x + y, (1, 1), (0, 0, 0)
 
@@ -430,6 +439,22 @@ def _reflected(x: mpf) -> mpf:
     return max(abs(mp.psi(0, 1 - x)), abs(mp.pi * mp.cot(mp.pi * x))) if x < 0 else mpf(0)
 
 
+def _terms(n: int, x: mpf) -> mpf:
+    """n! Σ |x + k|^-(n+1) for x < 0, terms that have both signs where n is even."""
+    if x >= 0:
+        return mpf(0)
+    if n == 0:
+        return _reflected(x)
+    fraction = x - mp.floor(x)
+    above, below, beyond = (abs(mp.psi(n, y)) for y in (fraction, 1 - fraction, 1 - x))
+    return above + below - beyond
+
+
+def _polygamma_scale(n: mpf, x: mpf) -> Jet:
+    value, first, second = (_terms(int(n) + k, x) for k in range(3))
+    return value, (first,), (second,)
+
+
 def _gamma_scale(x: mpf) -> Jet:
     return 0, (mp.gamma(x) * _reflected(x),), (0,)
 
@@ -462,6 +487,10 @@ _EXACT, _ROUNDED = (0, 0, 0), (0.5, 0, 0)
 
 def _booleans(rng: np.random.Generator, dtype: np.dtype[Any], count: int) -> np.ndarray:
     return rng.integers(0, 2, count)
+
+
+def _orders(rng: np.random.Generator, dtype: np.dtype[Any], count: int) -> np.ndarray:
+    return rng.integers(0, 7, count)
 
 
 def _no_pole(x: mpf) -> bool:
@@ -550,9 +579,16 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "lgamma": _case(_unary(_lgamma), either(_GAMMA, _POSITIVE), f32=(8, 4, 4), domain=_no_pole,
                     scale=lambda x: (0, (_reflected(x),), (0,)),
                     why="first: the larger of ψ(1 - x) and π cot πx, for x < 0"),
-    "digamma": _case(_unary(_digamma), _GAMMA, f32=(4, 4, 0), domain=_no_pole,
-                     scale=lambda x: (_reflected(x), (0,), (0,)),
-                     why="value: the larger of ψ(1 - x) and π cot πx, for x < 0"),
+    "digamma": _case(_unary(_digamma), _GAMMA, f32=(4, 4, 4), domain=_no_pole,
+                     scale=lambda x: _polygamma_scale(mpf(0), x),
+                     why="value: the larger of ψ(1 - x) and π cot πx; second: 2 Σ |x + k|⁻³; both "
+                         "for x < 0"),
+    "trigamma": _case(_unary(_trigamma), _GAMMA, f32=(4, 4, 4), domain=_no_pole,
+                      scale=lambda x: _polygamma_scale(mpf(1), x),
+                      why="first: 2 Σ |x + k|⁻³, for x < 0"),
+    "polygamma": _case(_polygamma, _orders, _GAMMA, f32=(4, 4, 4),
+                       domain=lambda n, x: _no_pole(x), scale=_polygamma_scale,
+                       why="order 0: as digamma; others: n! Σ |x + k|⁻⁽ⁿ⁺¹⁾, for x < 0"),
     "sinc": _case(_unary(_sinc), either(between(-4, 4), magnitudes(1e-20, 1), _THIRD,
                                         near(0.5, 1, 2)),
                   f32=(3, 6, 12), scale=_sinc_scale,

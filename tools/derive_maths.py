@@ -234,6 +234,9 @@ def constants(type: str) -> dict[str, tuple[str, tuple[float, ...]]]:
         "PI_SQUARED": ("π²", split(mp.pi**2, (bits, bits))),
         "TWO_THIRDS": ("2/3", split(mpf(2) / 3, (bits, bits))),
         "DIGAMMA_ROOT": ("the positive root of ψ", split(_digamma_root(), (bits, bits))),
+        "POLYGAMMA_TAIL": ("B₂ⱼ/(2j)!, j = 1, 2, …",
+                           tuple(rounded(mp.bernoulli(2 * j) / mp.factorial(2 * j), type)
+                                 for j in range(1, 11))),
     }  # fmt: skip
 
 

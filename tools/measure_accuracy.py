@@ -47,8 +47,9 @@ Subnormal results are rounded, never flushed. Infinities, signed zeros and nan f
 are exact, and so are `exp2` and `log2` of powers of two, `pow(x, 1)`, and whole powers of whole
 numbers that are representable.
 
-Where the terms of `logaddexp` cancel, and beside the roots of `digamma` on the negative axis, the
-error is small beside the terms, not beside the result.
+Where the terms of `logaddexp` cancel, and beside the roots of `digamma` and `polygamma` on the
+negative axis, the error is small beside the terms, not beside the result. Orders of `polygamma`
+beyond 30, up to 100, add the rounding of n!: up to 8 ulp in float64.
 """
 
 

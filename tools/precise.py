@@ -72,6 +72,7 @@ _DECIDING: Mapping[str, Callable[..., Value]] = MappingProxyType({
     "lt": lambda x, y: x < y, "le": lambda x, y: x <= y, "gt": lambda x, y: x > y,
     "ge": lambda x, y: x >= y, "eq": lambda x, y: x == y, "ne": lambda x, y: x != y,
     "signbit": lambda x: x < 0, "isinf": lambda x: False, "isnan": mp.isnan,
+    "isfinite": mp.isfinite,
 })  # fmt: skip
 
 _LOGIC: Mapping[str, Callable[..., Value]] = MappingProxyType({
@@ -85,7 +86,7 @@ _WHOLE: Mapping[str, Callable[..., Value]] = MappingProxyType({
 })  # fmt: skip
 
 _PIECEWISE = ("abs", "sign", "minimum", "maximum", "relu", "floor", "where", "mul_zero",
-              "mul_zeros", "convert")  # fmt: skip
+              "mul_zeros", "copysign", "convert")  # fmt: skip
 OPS = (*_SMOOTH, *_DECIDING, *_LOGIC, *_PIECEWISE)
 """What can be evaluated."""
 
@@ -154,6 +155,8 @@ class _Run:
                 return self.larger(s.op == "minimum", below, *args)
             case "abs":
                 return x * self.decided(mp.sign(x))
+            case "copysign":
+                return x * self.decided(mp.sign(x)) * (-1 if self.decided(args[1] < 0) else 1)
             case "sign":
                 return self.decided(mp.sign(x))
             case "relu":

@@ -6,6 +6,7 @@ importing its NumPy namespace costs more time than NumPy itself.
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
 import sys
@@ -30,9 +31,9 @@ from mixad.scalar.promotion_rules import (
 )
 from mixad.scalar.types import COMPLEX_TYPES, STORED_TYPES, ScalarType
 
-__all__ = ["NUMPY", "Array", "Library", "as_array", "device_name", "element_type_of",
+__all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "device_name", "element_type_of",
            "is_array", "is_complex_dtype", "is_number", "is_scalar", "layout_of", "library_of",
-           "scalar_type_of", "strides_of", "torch_default"]  # fmt: skip
+           "own_library", "scalar_type_of", "strides_of", "torch_default"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -236,13 +237,23 @@ def library_of(array: Array) -> Library:
         For subclasses of arrays whose operations mean something else, and for torch tensors that
         are not dense.
     """
+    library = own_library(array)
+    if library.name == "torch":
+        _check_untracked(array)
+    return library
+
+
+def own_library(array: Array) -> Library:
+    """Return the library of an array that a transform of that library may follow.
+
+    For questions about types and shapes: see `library_of` for the others, and what is refused.
+    """
     kind = type(array)
     if kind is np.ndarray:
         return NUMPY
     library = _LIBRARIES.get(kind) or _met(kind, array)
     if library.name == "torch":
         _check_dense(array)
-        _check_untracked(array)
     elif library.is_lazy and any(map(math.isnan, array.shape)):
         raise KernelTypeError(
             "a Dask array whose shape is not known before it is computed is not supported",
@@ -259,31 +270,37 @@ def _check_dense(tensor: Array) -> None:
             f"a torch tensor of the kind {kind} is not supported: kernels take dense tensors",
             hint="convert it: x.to_padded_tensor(0.0)" if tensor.is_nested else "pass x.to_dense()",
         )
+
+
+def _check_untracked(tensor: Array) -> None:
+    """Refuse a tensor without elements, and one that torch keeps more of where we do not look."""
     if tensor.is_meta:
         raise KernelTypeError(
             "a torch tensor on the device 'meta' has a shape but no elements",
             hint="pass a tensor with elements: torch.empty_like(x, device='cpu')",
         )
-
-
-def _check_untracked(tensor: Array) -> None:
-    """Refuse a tensor whose derivative, or batch axis, torch keeps where we do not look."""
+    if type(tensor) in _TRACED:
+        raise TracerError(
+            f"a {type(tensor).__name__} of torch stands for a tensor that is not there yet: only "
+            "calls of kernels outside of mixad's transforms are traced by torch"
+        )
     torch = sys.modules["torch"]
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # no public name tells it
         raise TracerError(
             "transforms of torch.func (grad, jvp, vmap, ...) do not see what happens here: "
-            "differentiate with mixad.grad, or record the call with the plugin mixad-torch"
+            "differentiate with mixad.grad; outside of it, the plugin mixad-torch lets grad and "
+            "vjp of torch.func see calls of kernels"
         )
     if tensor.requires_grad:
         raise TracerError(
             "a torch tensor that requires grad would be silently detached here: pass "
-            "tensor.detach(), or record the call with the plugin mixad-torch"
+            "tensor.detach(); outside of mixad's transforms, the plugin mixad-torch records calls "
+            "of kernels for torch"
         )
     if torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
         raise TracerError(
             "a torch dual tensor would silently lose its tangent here: pass "
-            "torch.autograd.forward_ad.unpack_dual(tensor).primal, or record the call with the "
-            "plugin mixad-torch"
+            "torch.autograd.forward_ad.unpack_dual(tensor).primal, or differentiate with mixad.jvp"
         )
 
 
@@ -316,6 +333,30 @@ def _met(kind: type, array: Array) -> Library:
         raise _more_than_an_array(kind, "pass a plain tensor, such as x.as_subclass(torch.Tensor)")
     library = _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
     return _LIBRARIES.setdefault(kind, library)
+
+
+_TRACED: set[type] = set()
+"""Types of values that stand for arrays while something outside traces them."""
+
+
+def adopt(name: str, kinds: tuple[type, ...]) -> None:
+    """Let types of values stand for the arrays of a library where only types and shapes count.
+
+    Parameters
+    ----------
+    name : str
+        Top-level module of the library, which has been imported.
+    kinds : tuple of type
+        The types.
+    """
+    for kind in kinds:
+        _TRACED.add(kind)
+        _LIBRARIES[kind] = _library_named(name)
+
+
+def _library_named(name: str) -> Library:
+    xp = importlib.import_module(f"array_api_compat.{name}")
+    return _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
 
 
 def _more_than_an_array(kind: type, hint: str) -> KernelTypeError:

@@ -155,7 +155,7 @@ class Kernel:
         _check_types(self.passes[0], layouts)
         shape = broadcast_shape(self.passes[0], [() if a is None else a.shape for a in arrays])
         chosen = (
-            registry.backend(backend)
+            registry.backend(backend, self._dtypes)
             if backend
             else registry.resolve(library.name, device, self._dtypes)
         )

@@ -1,8 +1,9 @@
-"""The one hook of mixad, and the types that cross it.
+"""The hooks of mixad, and the types that cross them.
 
 A plugin is a module named by an entry point of group ``mixad``. It implements `mixad_backends`
 and returns specs: what each backend can do, as plain data, and a factory for it. Importing the
-plugin must be cheap; the array library is imported by the factory, when a kernel needs it.
+plugin must be cheap; the array library is imported by the factory, when a kernel needs it. A plugin
+for a library that has derivatives of its own implements `mixad_integrations` too, or instead.
 
 ::
 
@@ -22,7 +23,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import pluggy
 
 if TYPE_CHECKING:
+    from mixad.kernel.options import KernelOptions
     from mixad.kernel.spec import KernelSpec, Launch
+    from mixad.scalar.ir import Program
 
 __all__ = [
     "ANY",
@@ -36,9 +39,12 @@ __all__ = [
     "Capability",
     "Described",
     "Executable",
+    "Integration",
+    "IntegrationSpec",
     "PartWriting",
     "hookimpl",
     "mixad_backends",
+    "mixad_integrations",
 ]
 
 API_VERSION = 1
@@ -71,7 +77,7 @@ class Capability:
     devices : tuple of str
         Kinds of device, without an index: ``("cpu",)``, ``("cuda",)``; `ANY` for every kind.
     dtypes : frozenset of str
-        Names of the dtypes its kernels compute in, such as ``"float32"``.
+        Names of the dtypes of arguments and results that it serves, such as ``"float32"``.
     native : bool
         True where it compiles kernels, False where it interprets them.
     """
@@ -270,6 +276,107 @@ class BackendSpec:
     install_hint: str
 
 
+class Integration(Protocol):
+    """What records calls of kernels where an array library keeps derivatives of its own.
+
+    It is asked about calls outside of mixad's transforms only, and not about NumPy's arrays.
+
+    Attributes
+    ----------
+    kinds : tuple of type
+        Of arrays that stand for others of the library while something traces them.
+    """
+
+    kinds: tuple[type, ...]
+
+    def is_tracing(self) -> bool:
+        """Whether a compiler follows this very call in Python, so that `trace` has to make it.
+
+        Returns
+        -------
+        bool
+            As a rule False.
+        """
+        ...
+
+    def trace(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call that a compiler follows, so that it sees one operation.
+
+        Parameters
+        ----------
+        number : int
+            Of the function, for `mixad.broadcast.call_in_graph`.
+        args : tuple
+            Arguments of the call.
+        kwargs : dict
+            Arguments by name.
+
+        Returns
+        -------
+        array or tuple of arrays
+            What the call returns.
+        """
+        ...
+
+    def follows(self, values: Sequence[Any]) -> bool:
+        """Whether the library follows one of these values, so that `call` has to make the call.
+
+        Parameters
+        ----------
+        values : sequence
+            Arrays of any library and numbers; no tracers.
+
+        Returns
+        -------
+        bool
+            Where it is False, the kernel is launched as for any array.
+        """
+        ...
+
+    def call(
+        self, program: Program, values: Sequence[Any], options: KernelOptions
+    ) -> tuple[Any, ...]:
+        """Apply a program at every element, and record that.
+
+        Parameters
+        ----------
+        program : Program
+            Of scalars.
+        values : sequence
+            One for each param.
+        options : KernelOptions
+            The user's overrides.
+
+        Returns
+        -------
+        tuple of arrays
+            One for each output.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class IntegrationSpec:
+    """One integration, as its plugin announces it.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    api_version : int
+        The `API_VERSION` it was written for, as a number.
+    array_module : str
+        Top-level module of the library: the integration is loaded when that has been imported.
+    load : callable
+        Returns the integration.
+    """
+
+    name: str
+    api_version: int
+    array_module: str
+    load: Callable[[], Integration]
+
+
 @hookspec
 def mixad_backends() -> Sequence[BackendSpec]:
     """Return the backends of this plugin, as specs.
@@ -278,5 +385,17 @@ def mixad_backends() -> Sequence[BackendSpec]:
     -------
     sequence of BackendSpec
         In any order: mixad ranks them.
+    """
+    raise NotImplementedError("a specification: call it through the registry")
+
+
+@hookspec
+def mixad_integrations() -> Sequence[IntegrationSpec]:
+    """Return the integrations of this plugin with derivatives of other libraries, as specs.
+
+    Returns
+    -------
+    sequence of IntegrationSpec
+        As a rule one.
     """
     raise NotImplementedError("a specification: call it through the registry")

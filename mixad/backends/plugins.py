@@ -16,9 +16,22 @@ import pluggy
 
 from mixad import config
 from mixad.backends import hookspecs
-from mixad.backends.hookspecs import API_VERSION, ENTRY_POINT_GROUP, BackendSpec
+from mixad.backends.hookspecs import (
+    API_VERSION,
+    ENTRY_POINT_GROUP,
+    BackendSpec,
+    IntegrationSpec,
+)
 
-__all__ = ["Announced", "Failure", "PluginSource", "installed_plugins", "read_plugins"]
+__all__ = [
+    "Announced",
+    "Failure",
+    "PluginSource",
+    "Plugins",
+    "are_any_installed",
+    "installed_plugins",
+    "read_plugins",
+]
 
 # What takes long is done with the import of mixad, so that the first kernel does not wait for it:
 # importing our own backends, and looking through every installed distribution.
@@ -91,6 +104,36 @@ class Announced:
     plugin: PluginSource
 
 
+@dataclass(frozen=True)
+class Plugins:
+    """What plugins announced.
+
+    Attributes
+    ----------
+    backends : dict of str to Announced
+        By name, in the order they were met.
+    integrations : tuple of IntegrationSpec
+        In the order they were met.
+    failures : tuple of Failure
+        In the order they were met: whatever a plugin raised, save KeyboardInterrupt, is one.
+    """
+
+    backends: dict[str, Announced]
+    integrations: tuple[IntegrationSpec, ...]
+    failures: tuple[Failure, ...]
+
+
+def are_any_installed() -> bool:
+    """Return whether a distribution announces a plugin.
+
+    Returns
+    -------
+    bool
+        False where there are the built-in ones only.
+    """
+    return bool(_ENTRY_POINTS)
+
+
 def installed_plugins() -> list[PluginSource]:
     """Return the built-in plugins, then those that installed distributions announce.
 
@@ -116,10 +159,8 @@ def _of_distribution(entry_point: metadata.EntryPoint) -> PluginSource:
     return PluginSource(entry_point.name, origin, entry_point.load)
 
 
-def read_plugins(
-    sources: Iterable[PluginSource], block: frozenset[str] = frozenset()
-) -> tuple[dict[str, Announced], tuple[Failure, ...]]:
-    """Import plugins and return their backends.
+def read_plugins(sources: Iterable[PluginSource], block: frozenset[str] = frozenset()) -> Plugins:
+    """Import plugins and return what they announce.
 
     Parameters
     ----------
@@ -130,12 +171,11 @@ def read_plugins(
 
     Returns
     -------
-    backends : dict of str to Announced
-        By name, in the order they were met.
-    failures : tuple of Failure
-        In the order they were met: whatever a plugin raised, save KeyboardInterrupt, is one.
+    Plugins
+        Their backends and integrations, and what failed.
     """
     backends: dict[str, Announced] = {}
+    integrations: list[IntegrationSpec] = []
     failures: list[Failure] = []
     for source in sources:
         for outcome in _outcomes(source, block):
@@ -145,13 +185,17 @@ def read_plugins(
                 failures.append(_failure(source, reason))
             elif isinstance(outcome, BackendSpec):
                 backends[outcome.name] = Announced(outcome, source)
+            elif isinstance(outcome, IntegrationSpec):
+                integrations.append(outcome)
             else:
                 failures.append(outcome)
-    return backends, tuple(failures)
+    return Plugins(backends, tuple(integrations), tuple(failures))
 
 
-def _outcomes(source: PluginSource, block: frozenset[str]) -> Sequence[BackendSpec | Failure]:
-    """Return what comes of one plugin: its backends, or why it has none."""
+def _outcomes(
+    source: PluginSource, block: frozenset[str]
+) -> Sequence[BackendSpec | IntegrationSpec | Failure]:
+    """Return what comes of one plugin: its backends and integrations, or why it has none."""
     if source.name in block:
         return [_failure(source, f"not imported: {config.BACKEND_BLOCK.name} names it")]
     try:
@@ -169,13 +213,16 @@ def _failure(source: PluginSource, reason: str, exception: BaseException | None 
     return Failure(source.name, source.described_origin, reason, exception)
 
 
-def _answers(source: PluginSource) -> list[BackendSpec]:
-    """Import a plugin and call its hook, alone, so that its errors are its own."""
+def _answers(source: PluginSource) -> list[BackendSpec | IntegrationSpec]:
+    """Import a plugin and call its hooks, alone, so that its errors are its own."""
     hooks = pluggy.PluginManager(ENTRY_POINT_GROUP)
     hooks.add_hookspecs(hookspecs)
     hooks.register(source.load(), name=source.name)
     hooks.check_pending()
-    answers: list[Sequence[BackendSpec]] = hooks.hook.mixad_backends()
+    answers: list[Sequence[BackendSpec | IntegrationSpec]] = [
+        *hooks.hook.mixad_backends(),
+        *hooks.hook.mixad_integrations(),
+    ]
     if not answers:
         raise TypeError("it has no function `mixad_backends` marked with `hookimpl`")
     return [spec for answer in answers for spec in answer]
@@ -183,12 +230,13 @@ def _answers(source: PluginSource) -> list[BackendSpec]:
 
 def _refusal(spec: object) -> str | None:
     """Return why a spec cannot be registered, or None."""
-    if not isinstance(spec, BackendSpec):
+    if not isinstance(spec, (BackendSpec, IntegrationSpec)):
         return f"mixad_backends returned a {type(spec).__name__}, expected BackendSpec"
     if spec.api_version != API_VERSION:
         older = "the plugin" if spec.api_version < API_VERSION else "mixad"
+        kind = "backend" if isinstance(spec, BackendSpec) else "integration"
         return (
-            f"backend {spec.name!r} is written for plugin API {spec.api_version}, this mixad has "
+            f"{kind} {spec.name!r} is written for plugin API {spec.api_version}, this mixad has "
             f"{API_VERSION}: upgrade {older}"
         )
     return None

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mixad import config
-from mixad.backends.hookspecs import Backend, BackendSpec
+from mixad.backends.hookspecs import Backend, BackendSpec, IntegrationSpec
 from mixad.backends.plugins import Failure, PluginSource, installed_plugins, read_plugins
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError
@@ -93,7 +93,9 @@ class Registry:
     ) -> None:
         self._allow = allow
         self._block = block
-        self._announced, self._failures = read_plugins(sources, block)
+        found = read_plugins(sources, block)
+        self._announced, self._failures = found.backends, found.failures
+        self._integrations = found.integrations
         self._loaded: dict[str, Backend | BackendError] = {}
         self._warned: set[str] = set()
         self._resolved: dict[tuple[str, str, frozenset[str]], Backend] = {}
@@ -107,6 +109,11 @@ class Registry:
     def failures(self) -> tuple[Failure, ...]:  # numpydoc ignore=RT01
         """The plugins that could not be registered, in the order they were met."""
         return self._failures
+
+    @property
+    def integrations(self) -> tuple[IntegrationSpec, ...]:  # numpydoc ignore=RT01
+        """The integrations with other libraries' derivatives, in the order they were met."""
+        return self._integrations
 
     def resolve(self, array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
         """Return the best backend for kernels on arrays of a library, device and dtypes.
@@ -141,13 +148,15 @@ class Registry:
                 found = self._resolved[key] = self._best(array_module, _kind(device), dtypes)
         return found
 
-    def backend(self, name: str) -> Backend:
+    def backend(self, name: str, dtypes: frozenset[str] = frozenset()) -> Backend:
         """Return the backend of a name.
 
         Parameters
         ----------
         name : str
             Such as ``"cpu"``.
+        dtypes : frozenset of str
+            Names of the dtypes of all arguments and results.
 
         Returns
         -------
@@ -157,12 +166,18 @@ class Registry:
         Raises
         ------
         BackendError
-            There is none, it is blocked, or it cannot serve on this machine; the message says
-            which, why, and what to do.
+            There is none, it is blocked, it does not compute in these dtypes, or it cannot serve
+            on this machine; the message says which, why, and what to do.
         """
         refusal = self._refusal(name)
         if refusal is not None:
             raise BackendError(refusal)
+        missing = dtypes - self._announced[name].spec.capability.dtypes
+        if missing:
+            raise BackendError(
+                f"backend {name!r} does not compute in {' and '.join(sorted(missing))}: convert "
+                "the arrays, or name no backend"
+            )
         outcome = self._load(self._announced[name].spec)
         if isinstance(outcome, BackendError):
             raise BackendError(str(outcome)) from outcome.__cause__
@@ -328,17 +343,19 @@ def compiles(name: str) -> bool:
     return any(s.name == name and s.capability.native for s in default_registry().specs)
 
 
-def backend(name: str) -> Backend:
+def backend(name: str, dtypes: frozenset[str] = frozenset()) -> Backend:
     """Return the backend of a name: see `Registry.backend`.
 
     Parameters
     ----------
     name : str
         Such as ``"cpu"``.
+    dtypes : frozenset of str
+        Names of the dtypes of all arguments and results.
 
     Returns
     -------
     Backend
         Loaded.
     """
-    return default_registry().backend(name)
+    return default_registry().backend(name, dtypes)

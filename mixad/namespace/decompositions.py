@@ -32,6 +32,7 @@ from mixad.namespace.linear_algebra import adjoint, diagonal, matmul
 from mixad.namespace.manipulation import expand_dims
 from mixad.namespace.solving import identity_like, solve
 from mixad.namespace.statistical import total
+from mixad.namespace.symmetric import symmetric
 from mixad.tape.tracer import Tracer, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
@@ -51,15 +52,24 @@ def cholesky(x: Any, *, upper: bool = False) -> Any:
     x : array or Tracer
         Symmetric or Hermitian matrices; so is the gradient.
     upper : bool
-        Whether the right factor is returned.
+        Whether the right factor is returned; that of the upper triangle, which alone is read.
 
     Returns
     -------
     array or Tracer
         Lower triangular matrices, or upper ones.
+
+    Raises
+    ------
+    TracerError
+        If a matrix that is being differentiated is not symmetric or Hermitian.
     """
-    lower = apply_values_rule(_CHOLESKY, x)[0]
-    return adjoint(lower) if upper else lower
+    x = symmetric("cholesky", x)
+    return adjoint(_lower_factor(adjoint(x))) if upper else _lower_factor(x)
+
+
+def _lower_factor(x: Any) -> Any:
+    return apply_values_rule(_CHOLESKY, x)[0]
 
 
 def _of_cholesky(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
@@ -171,13 +181,18 @@ def eigh(x: Any) -> EighResult:
         Eigenvalues, the smallest first, and eigenvectors in columns.  A backward pass that depends
         on how vectors of repeated eigenvalues, or phases of complex vectors, are chosen raises a
         TracerError.
+
+    Raises
+    ------
+    TracerError
+        If a matrix that is being differentiated is not symmetric or Hermitian.
     """
-    return EighResult(*apply_values_rule(_EIGH, x))
+    return EighResult(*apply_values_rule(_EIGH, symmetric("eigh", x)))
 
 
 def eigvalsh(x: Any) -> Any:
     """Return the eigenvalues of symmetric matrices: see `eigh`."""
-    return eigh(x).eigenvalues
+    return eigh(symmetric("eigvalsh", x)).eigenvalues
 
 
 def _of_eigh(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:

@@ -127,7 +127,6 @@ DERIVATIVES: Mapping[str, Derivatives] = {
     "log_ndtr": _known("x", f"exp(-0.5 * x * x - out) / {_ROOT_TWO_PI}"),
     "loggamma": _known("z", "digamma(z)"),
     "ndtri": _known("y", f"{_ROOT_TWO_PI} * exp(0.5 * out * out)"),
-    "polygamma": _known("n x", None, "polygamma(n + 1, x)"),
     "radian": _known("d m s", f"{_DEGREE}", f"{_DEGREE / 60}", f"{_DEGREE / 3600}"),
     "rgamma": _known("z", "-digamma(z) * out"),
     "sindg": _known("x", f"{_DEGREE} * cosdg(x)"),

@@ -62,7 +62,7 @@ _RENAMED = {
 
 _SAME = (
     "cbrt cosm1 digamma entr erf erfc exp10 exp2 expm1 gamma huber kl_div log1p logit ndtr "
-    "pseudo_huber rel_entr sinc softplus xlog1py xlogy"
+    "polygamma pseudo_huber rel_entr sinc softplus xlog1py xlogy"
 ).split()
 
 SPECIAL = {

@@ -307,6 +307,6 @@ FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "atan2": np.arctan2, "hypot": np.hypot, "cbrt": np.cbrt,
     "erf": math.erf, "erfc": math.erfc, "gamma": _gamma, "lgamma": _lgamma,
-    "digamma": partial(_by_program, "digamma"), "trigamma": partial(_by_program, "trigamma"),
+    **{name: partial(_by_program, name) for name in ("digamma", "trigamma", "polygamma")},
 })  # fmt: skip
 """Ops beyond instructions; those that are not `EXACT` take and return double precision."""

@@ -264,14 +264,17 @@ def _special() -> tuple[Op, ...]:
                 lowering="program"),
         defined("erfc", f"-TWO_OVER_SQRT_PI * ({bell})", "1 - erf(x) without cancellation.",
                 "erfc"),
-        defined("gamma", "mul_zero(digamma(x), out)", "Gamma function; has two derivatives.",
-                "tgamma", singular=True),
-        defined("lgamma", "digamma(x)", "Logarithm of the magnitude of gamma; has two derivatives.",
-                "lgamma", singular=True),
-        defined("digamma", "trigamma(x)", "Derivative of lgamma; has one derivative itself.",
-                lowering="program", singular=True),
-        defined("trigamma", None, "Derivative of digamma; its own is not available.",
-                lowering="program"),
+        defined("gamma", "mul_zero(digamma(x), out)", "Gamma function.", "tgamma", singular=True),
+        defined("lgamma", "digamma(x)", "Logarithm of the magnitude of gamma.", "lgamma",
+                singular=True),
+        defined("digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program",
+                singular=True),
+        defined("trigamma", "polygamma(2, x)", "Derivative of digamma.", lowering="program",
+                singular=True),
+        Op("polygamma", 2, "float", (None, "polygamma(x + 1, y)"), lowering="program",
+           safe=(1.0, 1.5), singular=True,
+           doc="Derivative of digamma of order n, a whole number from 0 to 100 (nan for others); "
+               "it has none with respect to n."),
     )  # fmt: skip
 
 

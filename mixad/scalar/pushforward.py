@@ -34,7 +34,7 @@ from mixad.scalar.ir import (
     Var,
     While,
 )
-from mixad.scalar.ops import BY_NAME, TABLE, Op
+from mixad.scalar.ops import BY_NAME, Op
 
 __all__ = ["DualProgram", "push_block", "pushforward", "pushforward_along"]
 
@@ -314,12 +314,9 @@ class _Transform:
 
 
 def _no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
-    """Return the refusal; what the user called may be a function whose derivative has the op."""
-    sources = [o.name for o in TABLE if any(f"{op.name}(" in (p or "") for p in o.partials)]
-    of = f", itself that of {' and '.join(sources)}," if sources else ""
-    which = f" with respect to its argument {i + 1}" if op.arity > 1 else ""
+    """Return the refusal."""
     return KernelGradientError(
-        f"the derivative of {op.name}{of} is not available{which}",
+        f"the derivative of {op.name} with respect to its argument {i + 1} is not available",
         location=s.line.place if s.line else None,
-        hint="one derivative less, or the function as a formula of your own",
+        hint="a number for it, or mixad.stop_gradient of it if no derivative is meant",
     )

@@ -260,7 +260,7 @@ def _chosen(fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
     and the gradients do not: what they read may still come for free further back.
     """
     alone = plan_gradients(fusion.fused, asked._replace(primals=()))
-    if not asked.primals:
+    if not (asked.primals and asked.wrt):
         return alone, ()
     plan = plan_gradients(fusion.fused, asked)
     others = [i for i in plan.kept if i < len(fusion.sources) and i not in alone.kept]

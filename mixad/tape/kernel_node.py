@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar, library_of
-from mixad.errors import KernelGradientError, SourceLocation, TracerError
+from mixad.errors import KernelGradientError, KernelTypeError, SourceLocation, TracerError
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
-from mixad.scalar.ir import Load, Var, walk_statements
+from mixad.scalar.ir import Load, Program, Var, walk_statements
 from mixad.scalar.types import F64
 from mixad.tape.cell import Cell, Pending
 from mixad.tape.forward_plan import Stored
@@ -26,7 +26,7 @@ from mixad.tape.making import kernel_prepared, make
 from mixad.tape.node import Result, Rule, apply_rule, common_library
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept, locked
 
-__all__ = ["KernelNode", "moved", "record"]
+__all__ = ["KernelNode", "check_not_indexed", "moved", "record"]
 
 
 class KernelNode:
@@ -320,7 +320,7 @@ def _surveyed(
             shapes.append(cell.shape if kind == "lane" else ())
         else:
             parents.append(None)
-            own = None if is_scalar(argument) else library_of(argument)
+            own = None if is_scalar(argument) else _library_of(call, len(shapes), argument)
             shapes.append(tuple(argument.shape) if kind == "lane" else ())
         if own is not None:
             strong.append(argument)
@@ -328,6 +328,15 @@ def _surveyed(
                 common_library(call.name, strong)  # raises
             library = own
     return levels, parents, shapes, strong, library or tracer.cell.kind.library, tracer
+
+
+def _library_of(call: KernelCall, index: int, argument: Any) -> Library:
+    """Return the library of an array; what is refused is named."""
+    try:
+        return library_of(argument)
+    except (KernelTypeError, TracerError) as error:
+        name = call.passes[0].params[index].name
+        raise error.about(f"{call.name}: argument {name!r}") from None
 
 
 def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level]) -> Any:
@@ -342,19 +351,26 @@ def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level
 
 
 def _check_indexed(call: KernelCall, arguments: Sequence[Any]) -> None:
-    for param, argument in zip(call.passes[0].params, arguments, strict=True):
-        if param.kind == "array" and isinstance(argument, Tracer):
-            raise KernelGradientError(
-                f"{call.name}: the gradient of the array {param.name!r}, which is indexed "
-                "inside the function, is not available yet",
-                location=_first_read(call, param.var),
-                hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
-            )
+    for index, argument in enumerate(arguments):
+        if isinstance(argument, Tracer):
+            check_not_indexed(call.passes[0], index)
 
 
-def _first_read(call: KernelCall, array: Var) -> SourceLocation | None:
-    """Return where a call first reads an element of one of its arrays."""
-    statements = (s for program in call.passes for s in walk_statements(program.body))
+def check_not_indexed(program: Program, index: int) -> None:
+    """Refuse the gradient of an array that a program indexes."""
+    param = program.params[index]
+    if param.kind == "array":
+        raise KernelGradientError(
+            f"{program.name}: the gradient of the array {param.name!r}, which is indexed "
+            "inside the function, is not available yet",
+            location=_first_read(program, param.var),
+            hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
+        )
+
+
+def _first_read(program: Program, array: Var) -> SourceLocation | None:
+    """Return where a program first reads an element of one of its arrays."""
+    statements = walk_statements(program.body)
     lines = (s.line for s in statements if isinstance(s, Load) and s.array == array and s.line)
     return next((line.place for line in lines), None)
 

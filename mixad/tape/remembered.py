@@ -12,6 +12,9 @@ __all__ = ["Remembered"]
 
 T = TypeVar("T")
 
+_PATIENCE_SECONDS = 0.02
+"""How long one waits for the lock, which is held for microseconds, before doing without."""
+
 
 class Remembered(Generic[T]):
     """Values by key, up to a total weight; several threads may use it.
@@ -45,11 +48,17 @@ class Remembered(Generic[T]):
 
     def keep(self, key: Hashable, weight: int, value: T) -> None:
         """Remember a value, and forget those known longest while all weigh too much."""
-        with self._lock:
+        # A signal's handler may have interrupted the thread that has the lock: it keeps nothing.
+        lock = self._lock
+        if not lock.acquire(timeout=_PATIENCE_SECONDS):
+            return
+        try:
             self._weight += weight - self._known.pop(key, (0, None))[0]
             self._known[key] = weight, value
             while self._weight > self._most:
                 self._weight -= self._known.popitem(last=False)[1][0]
+        finally:
+            lock.release()
 
     def clear(self) -> None:
         """Forget everything."""

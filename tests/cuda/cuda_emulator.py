@@ -8,6 +8,7 @@ import itertools
 import shutil
 import subprocess
 import tempfile
+import threading
 from array import array
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,6 +104,7 @@ class EmulatedDriver:
         self._seeds = itertools.count(1)
         self._numbers = itertools.count()
         self._waiting: list[_Text] = []
+        self._lock = threading.Lock()  # shared memory of the emulator is one for all launches
 
     def device(self, array: np.ndarray) -> Hashable:
         return "emulated"
@@ -130,14 +132,15 @@ class EmulatedDriver:
         device: Hashable,
     ) -> None:
         text, entry = function
-        if text.loaded is None:
-            self._load()
-        run = getattr(text.loaded, f"run_{text.symbol(entry)}")
-        run.restype = ctypes.c_char_p
         blocks = min(blocks, self.blocks)
-        self.launches.append((entry, blocks, threads))
         address = ctypes.c_void_p(words.buffer_info()[0])
-        error = run(address, blocks, *threads, ctypes.c_uint64(next(self._seeds)))
+        with self._lock:
+            if text.loaded is None:
+                self._load()
+            run = getattr(text.loaded, f"run_{text.symbol(entry)}")
+            run.restype = ctypes.c_char_p
+            self.launches.append((entry, blocks, threads))
+            error = run(address, blocks, *threads, ctypes.c_uint64(next(self._seeds)))
         if error:
             raise BackendError(error.decode())
 

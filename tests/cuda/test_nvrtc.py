@@ -215,8 +215,8 @@ def reduction(result, type):
     return of_passes([program], [full(type, (8, 16, 64))] * 2, result)
 
 
-USES_FLOAT64 = {"digamma", "trigamma", "sin", "cos", "tan", "kepler"}
-"""Where float32 kernels have float64: the core computes the first two in it, and CUDA's own sine,
+USES_FLOAT64 = {"digamma", "trigamma", "polygamma", "sin", "cos", "tan", "kepler"}
+"""Where float32 kernels have float64: the core computes the first three in it, and CUDA's own sine,
 cosine and tangent reduce arguments beyond 10⁵ in it, on a branch that others do not take."""
 
 REGISTERS = {"hm_lstm": 96, "kepler": 64, "implied": 96, "arity": 144, "op": 96, "reduction": 96}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import mixad
 from mixad.errors import TracerError
+from mixad.namespace.decompositions import cholesky
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
@@ -153,6 +154,68 @@ def test_gradients_with_respect_to_symmetric_matrices_are_symmetric() -> None:
     ):
         found = gradient(f, x)
         np.testing.assert_allclose(found, found.T, rtol=1e-13)
+
+
+OF_SYMMETRIC = {
+    "cholesky": lambda x: np.linalg.cholesky(x),
+    "cholesky, upper": lambda x: np.linalg.cholesky(x, upper=True),
+    "eigh": lambda x: np.linalg.eigh(x)[0],
+    "eigh, upper": lambda x: np.linalg.eigh(x, UPLO="U")[1] ** 2,
+    "eigvalsh": lambda x: np.linalg.eigvalsh(x),
+    "eigvalsh, upper": lambda x: np.linalg.eigvalsh(x, UPLO="U"),
+}
+ROUNDED = 1.0 + np.asarray([[0.0, 4e-16, 0.0], [0.0, 0.0, -4e-16], [0.0, 0.0, 0.0]])
+HERMITIAN = positive(np, A) + 0.5j * (A - A.T)
+UNEVEN = {
+    "one half": (np.tril(positive(np, A)), "not symmetric: .* pass \\(x \\+ x.mT\\) / 2"),
+    "a little more than rounding": (positive(np, A) + 1e-12 * A, "not symmetric"),
+    "one of a batch": (np.stack([positive(np, A), 9 * np.eye(3) + A]), "not symmetric"),
+    "complex, symmetric": (positive(np, A) + 0.1j, "not Hermitian: .* x.conj\\(\\).mT\\) / 2"),
+    "complex, with a complex diagonal": (HERMITIAN + 0.1j * np.eye(3), "not Hermitian"),
+}
+
+
+@pytest.mark.parametrize("matrix", UNEVEN)
+@pytest.mark.parametrize("name", OF_SYMMETRIC)
+def test_what_reads_one_triangle_refuses_matrices_whose_triangles_differ(
+    name: str, matrix: str
+) -> None:
+    (x, message), f = UNEVEN[matrix], OF_SYMMETRIC[name]
+    f(x)  # NumPy does not mind
+    what = name.partition(",")[0]
+    with pytest.raises(TracerError, match=rf"{what}\(\) of a matrix that .* {message}"):
+        mixad.grad(lambda x: abs(f(x)).sum())(x)
+    with pytest.raises(TracerError, match=what):
+        mixad.jvp(f, (x,), (x,))
+
+
+@pytest.mark.parametrize("x", [positive(np, A), positive(np, A) * ROUNDED, HERMITIAN])
+@pytest.mark.parametrize("name", OF_SYMMETRIC)
+def test_of_symmetric_matrices_derivatives_are_those_along_symmetric_ones(
+    name: str, x: Any
+) -> None:
+    f = OF_SYMMETRIC[name]
+    f = (lambda x, g=f: abs(g(x)) ** 2) if np.iscomplexobj(x) else f
+    weights = np.cos(np.arange(f(x).size)).reshape(f(x).shape)
+    value, slope = mixad.value_and_grad(lambda x: (f(x) * weights).sum())(x)
+    np.testing.assert_allclose(value, (f(x) * weights).sum(), rtol=1e-13)
+    np.testing.assert_allclose(slope, slope.conj().T, rtol=1e-12)
+    step = A + 1j * A[::-1] if np.iscomplexobj(x) else A
+    step = 1e-6 * (step + step.conj().T)
+    change = ((f(x + step) - f(x - step)) * weights).sum() / 2
+    np.testing.assert_allclose(np.vdot(slope, step).real, change, rtol=1e-6)
+
+
+def test_the_upper_factor_is_that_of_the_upper_triangle() -> None:
+    """Of what is not being differentiated, whose triangles may differ."""
+    x = np.triu(positive(np, A))
+
+    def f(y: Any) -> Any:
+        return y * np.linalg.cholesky(y.__array_namespace__().asarray(x), upper=True)
+
+    found, _ = mixad.vjp(f, np.ones((3, 3)))
+    np.testing.assert_array_equal(found, np.linalg.cholesky(x, upper=True))
+    np.testing.assert_allclose(cholesky(x, upper=True), found, rtol=1e-13)
 
 
 def test_what_treats_repeated_eigenvalues_alike_has_a_derivative() -> None:

@@ -444,14 +444,9 @@ def refuse_gradient_of_indexed_array():
 
 def refuse_missing_derivative():
     def slope(x):
-        return mixad.grad(lambda x: mixad.broadcast(lambda x: special.trigamma(x))(x).sum())(x)
+        return mixad.grad(lambda n: mixad.broadcast(lambda n: special.polygamma(n, 2))(n).sum())(x)
 
     slope(X)
-
-
-def refuse_second_derivative_of_digamma():
-    slope = mixad.broadcast(lambda x: 2 * x + special.digamma(x))
-    mixad.grad(lambda x: mixad.grad(lambda x: slope(x).sum())(x).sum())(X)
 
 
 def refuse_index_in_a_lambda():
@@ -641,6 +636,12 @@ def refuse_function_without_forward_rule():
     mixad.jvp(mixad.custom_jvp(squares), (X,), (X,))
 
 
+def refuse_rule_that_is_not_linear():
+    custom = mixad.custom_jvp(squares)
+    custom.defjvp(lambda primals, tangents: (squares(*primals), abs(tangents[0]).sum()))
+    mixad.grad(custom)(X)
+
+
 def refuse_keyword_of_a_rule():
     custom = mixad.custom_jvp(lambda x, *, k: x * k)
     custom.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
@@ -672,6 +673,14 @@ def refuse_complete_qr():
     mixad.grad(lambda x: np.linalg.qr(x, mode="complete")[0].sum())(np.ones((3, 2)))
 
 
+def refuse_cholesky_of_one_triangle():
+    mixad.grad(lambda x: np.linalg.cholesky(np.tril(x)).sum())(np.ones((3, 3)) + np.eye(3))
+
+
+def refuse_eigenvalues_of_what_is_not_hermitian():
+    mixad.grad(lambda x: np.linalg.eigvalsh(x).sum())(np.eye(3) + 1j)
+
+
 def refuse_vectors_without_full_rank():
     mixad.grad(lambda x: np.linalg.svd(x, full_matrices=False)[0].sum())(np.outer(X, [1.0, 2.0]))
 
@@ -682,3 +691,15 @@ def refuse_pinv_without_full_rank():
 
 def refuse_condition_of_numbers():
     mixad.grad(lambda x: x.__array_namespace__().where(x, x, x).sum())(X)
+
+
+def refuse_captures_in_a_compiled_graph():
+    scale = 2.0
+
+    @mixad.broadcast
+    def scaled(x):
+        return x * scale
+
+    from mixad.broadcast import call_in_graph
+
+    call_in_graph(scaled._number, (X,), {})

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from mixad import special
 from mixad.backends.execute import execute
 from mixad.errors import KernelGradientError
 from mixad.kernel.spec import OutputRequest
@@ -22,10 +23,10 @@ from tools.measure_derivatives import (
     DTYPES,
     ORDERS,
     derivatives,
+    differentiable,
     measure,
     program_of,
     program_of_op,
-    second_order,
     ulps,
 )
 
@@ -33,12 +34,14 @@ POINTS = 60
 """Random points of each kind, beside the edge points."""
 SEED = 7
 MODERATE = [(0.3, 0.7, 1.1), (1.7, 0.4, -0.6), (2.6, -1.3, 0.2), (-0.45, 2.0, 0.9)]
-NOT_BY_DIFFERENCES = ("where", "convert", "nextafter", "floordiv", "mod", "fmod")
+NOT_BY_DIFFERENCES = ("where", "convert", "nextafter", "floordiv", "mod", "fmod", "polygamma")
 """Ops whose closed form does not follow mpf arguments that are no floats."""
 NAN, INF, PI = math.nan, math.inf, math.pi
 
 DIFFERENTIABLE = [op.name for op in TABLE if op.partials or op.tangent]
-WITHOUT_DERIVATIVE = ["trigamma"]
+DEEPEST = 3
+"""Derivatives that are there wherever the first is."""
+PUBLIC = [n for n in special.__all__ if n not in BY_NAME or n in DIFFERENTIABLE]
 MADE_OF_OPS = ["sinc", "xlogy", "xlog1py"]
 """Functions whose derivatives take care, though rules of ops make them."""
 
@@ -46,7 +49,7 @@ MADE_OF_OPS = ["sinc", "xlogy", "xlog1py"]
 
 
 def test_every_differentiable_op_has_a_case():
-    assert {*CASES} | {*WITHOUT_DERIVATIVE} == {*DIFFERENTIABLE, *MADE_OF_OPS}
+    assert {*CASES} == {*DIFFERENTIABLE, *MADE_OF_OPS}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -68,7 +71,7 @@ def test_closed_forms_are_derivatives_of_the_value(name):
         for row in rows:
             _, first, second = case.jet(*row)
             assert_numerically_equal(case, row, first, 1)
-            assert_numerically_equal(case, row, second if second_order(name) else (), 2)
+            assert_numerically_equal(case, row, second, 2)
 
 
 def assert_numerically_equal(case, row, exact, order):
@@ -82,16 +85,46 @@ def assert_numerically_equal(case, row, exact, order):
         assert abs(found - e) <= mpf(10) ** -20 * (1 + abs(e)), (row, which)
 
 
-@pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
-def test_an_op_without_derivative_is_refused(name):
-    with pytest.raises(KernelGradientError, match=name):
-        pushforward(program_of_op(name, np.dtype("f8")), [0])
+@pytest.mark.parametrize("name", sorted({*DIFFERENTIABLE, *PUBLIC}))
+def test_three_derivatives_exist_wherever_one_does(name):
+    """DESIGN.md, invariant 4: two derivatives deep works everywhere one does; three as well."""
+    program = program_of(name, np.dtype("f8"))
+    wrt = differentiable(name, len(program.params))
+    for _ in range(DEEPEST):
+        dual = pushforward(program, wrt)
+        program = dual.program
+    assert len(program.outputs) >= 1
 
 
-def test_the_second_derivative_of_digamma_is_refused():
-    once = pushforward(program_of_op("digamma", np.dtype("f8")), [0])
-    with pytest.raises(KernelGradientError, match="trigamma"):
-        pushforward(once.program, [0])
+def test_the_derivative_with_respect_to_an_order_is_refused():
+    with pytest.raises(KernelGradientError, match="polygamma with respect to its argument 1"):
+        pushforward(program_of_op("polygamma", np.dtype("f8")), [0])
+
+
+def test_only_orders_of_polygamma_have_no_derivative():
+    without = [(op.name, i) for op in TABLE for i, p in enumerate(op.partials) if p is None]
+    assert without == [("polygamma", 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "exact"),
+    [
+        ("gamma", mp.gamma),
+        ("lgamma", lambda x: mp.log(abs(mp.gamma(x)))),
+        ("digamma", mp.digamma),
+        ("trigamma", lambda x: mp.psi(1, x)),
+    ],
+)
+def test_third_derivatives_of_the_gamma_functions(name, exact):
+    x = np.array([0.3, 1.0, 1.4616, 2.5, 9.25, 40.0, -0.7, -3.2])
+    program, wanted = program_of(name, x.dtype), 0
+    for _ in range(3):
+        dual = pushforward(program, [0])
+        program, wanted = dual.program, dual.outputs[wanted].partials[0]
+    (got,) = execute((program,), (OutputRequest(0, wanted),), (x,), "cpu")
+    with mp.workdps(DIGITS):
+        third = [float(mpmath.diff(exact, mpf(t), 3)) for t in x.tolist()]
+    np.testing.assert_allclose(got, third, rtol=1e-14)
 
 
 def test_an_error_of_two_ulp_is_seen():
@@ -106,6 +139,7 @@ def test_an_error_of_two_ulp_is_seen():
 # -- special points --------------------------------------------------------------------------------
 
 Z = (0.0, 0.0, 0.0, 0.0)
+ZETA_3, ZETA_5 = float(mp.zeta(3)), float(mp.zeta(5))
 ANY = None
 """In a row: not defined, so anything."""
 
@@ -165,11 +199,30 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((NAN,), NAN, (1,), (0,)),
     ],
     "digamma": [
-        ((0.0,), -INF, (INF,), ()),
-        ((-1.0,), NAN, (INF,), ()),
-        ((1.0,), -np.euler_gamma, (PI**2 / 6,), ()),
-        ((INF,), INF, (0,), ()),
-        ((NAN,), NAN, (NAN,), ()),
+        ((0.0,), -INF, (INF,), (-INF,)),
+        ((-0.0,), INF, (INF,), (INF,)),
+        ((-1.0,), NAN, (INF,), (NAN,)),
+        ((1.0,), -np.euler_gamma, (PI**2 / 6,), (-2 * ZETA_3,)),
+        ((INF,), INF, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "trigamma": [
+        ((0.0,), INF, (-INF,), (INF,)),
+        ((-1.0,), INF, (NAN,), (INF,)),
+        ((1.0,), PI**2 / 6, (-2 * ZETA_3,), (PI**4 / 15,)),
+        ((INF,), 0, (0,), (0,)),
+        ((-INF,), NAN, (NAN,), (NAN,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "polygamma": [
+        ((0.0, 1.0), -np.euler_gamma, (PI**2 / 6,), (-2 * ZETA_3,)),
+        ((2.0, 1.0), -2 * ZETA_3, (PI**4 / 15,), (-24 * ZETA_5,)),
+        ((2.0, 0.0), -INF, (INF,), (-INF,)),
+        ((2.0, -0.0), INF, (INF,), (INF,)),
+        ((3.0, -2.0), INF, (NAN,), (INF,)),
+        ((4.0, INF), 0, (0,), (0,)),
+        ((1.5, 1.0), NAN, (NAN,), (NAN,)),
+        ((2.0, NAN), NAN, (NAN,), (NAN,)),
     ],
     "abs": [
         ((0.0,), 0, (0,), (0,)),
@@ -397,7 +450,7 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
 def test_special_points_have_the_stated_derivatives(name, dtype):
     rows = SPECIAL[name]
     columns = [np.array(c, dtype) for c in zip(*(row[0] for row in rows), strict=True)]
-    value, first, second = derivatives(name, columns, 2 if second_order(name) else 1)
+    value, first, second = derivatives(name, columns)
     for k, (arguments, *expected) in enumerate(rows):
         found = ([value[0][k]], [f[k] for f in first], [s[k] for s in second])
         wanted = ((expected[0],), *expected[1:])

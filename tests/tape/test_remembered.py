@@ -70,3 +70,13 @@ def test_threads_remember_at_once() -> None:
     for at in range(THREADS):
         memory.keep(at, 100, at)
         assert len(memory) == 1
+
+
+def test_who_cannot_have_the_lock_remembers_nothing() -> None:
+    """As a signal's handler that interrupted the thread that has it."""
+    memory: Remembered[int] = Remembered(10)
+    with memory._lock:
+        memory.keep("a", 1, 7)
+    assert memory.get("a") is None
+    memory.keep("a", 1, 7)
+    assert memory.get("a") == 7

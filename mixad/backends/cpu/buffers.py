@@ -156,9 +156,14 @@ class BufferPool:
             self._retained = 0
 
     def _take(self, size: int) -> _Block:
-        with self._lock:
-            self._sort_in()
-            block = self._pop(size)
+        block, lock = None, self._lock
+        # A signal's handler that runs a kernel may have interrupted the thread that has the lock.
+        if lock.acquire(timeout=_PATIENCE_SECONDS):
+            try:
+                self._sort_in()
+                block = self._pop(size)
+            finally:
+                lock.release()
         self._sort_in_if_unlocked()
         return _Block(size) if block is None else block
 
@@ -211,6 +216,9 @@ def _limit() -> int:
         return _DEFAULT_LIMIT
     return min(_DEFAULT_LIMIT, memory // 8)
 
+
+_PATIENCE_SECONDS = 0.02
+"""How long one waits for the pool's lock, which is held for microseconds, before doing without."""
 
 _POOL = BufferPool(_limit())
 empty = _POOL.empty

@@ -48,7 +48,7 @@ PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
         (power, "pow"),
         (trigonometric, "sin cos"),
         (error_function, "erf"),
-        (polygamma, "digamma trigamma"),
+        (polygamma, "digamma polygamma trigamma"),
     )
     for name in names.split()
 })  # fmt: skip

@@ -16,7 +16,7 @@ from mixad.scalar.math import coefficients
 from mixad.scalar.types import F32, F64, U32, U64, ScalarType
 
 __all__ = ["Format", "Pair", "at_least", "at_most", "copysign", "fast_sum", "fma", "format_of",
-           "if_else", "polynomial", "rint", "where", "while_"]  # fmt: skip
+           "if_else", "pair_product", "polynomial", "rint", "where", "while_"]  # fmt: skip
 
 
 Pair: TypeAlias = tuple[Term, Term]
@@ -124,6 +124,12 @@ def fast_sum(x: Term, y: Term) -> Pair:
     """Return x + y as a pair, exactly, for |x| >= |y| or x = 0 (Dekker, Numer. Math. 18, 1971)."""
     total = x + y
     return total, (x - total) + y
+
+
+def pair_product(x: Pair, y: Pair) -> Pair:
+    """Return the product of two pairs but for the product of their low parts."""
+    high = x[0] * y[0]
+    return high, fma(x[0], y[1], fma(x[1], y[0], fma(x[0], y[0], -high)))
 
 
 def polynomial(x: Term, coefficients: Sequence[float]) -> Term:

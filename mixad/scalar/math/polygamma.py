@@ -1,20 +1,22 @@
-"""digamma and trigamma: asymptotic series from 8 on, recurrence below, reflection for x < 0.
+"""digamma and its derivatives: asymptotic series, recurrence below them, reflection for x < 0.
 
 Abramowitz & Stegun, *Handbook of Mathematical Functions*, 6.3.5, 6.3.7, 6.3.18 and 6.4.6, 6.4.7,
-6.4.12.  f32 is computed in f64: these are rare, and their roots are worth the digits.
+6.4.10 to 6.4.12.  f32 is computed in f64: these are rare, and their roots are worth the digits.
 """
 
 from __future__ import annotations
 
 from math import inf, nan
 
-from mixad.scalar.expression import Term
+from mixad.scalar.expression import Term, call
 from mixad.scalar.math.floats import (
     Pair,
     copysign,
     fast_sum,
     fma,
     format_of,
+    if_else,
+    pair_product,
     polynomial,
     rint,
     where,
@@ -23,9 +25,10 @@ from mixad.scalar.math.floats import (
 from mixad.scalar.math.logarithm import log
 from mixad.scalar.types import F64
 
-__all__ = ["digamma", "trigamma"]
+__all__ = ["digamma", "polygamma", "trigamma"]
 
 _ASYMPTOTIC = 8.0
+_HIGHEST_ORDER = 100.0  # beyond, powers of what the recurrence reaches underflow
 _PI = 3.141592653589793
 
 
@@ -37,6 +40,14 @@ def digamma(x: Term) -> Term:
 def trigamma(x: Term) -> Term:
     """Derivative of digamma; inf at 0 and at negative whole numbers."""
     return _trigamma(x.convert(F64)).convert(x.type)
+
+
+def polygamma(n: Term, x: Term) -> Term:
+    """Derivative of digamma of order n, a whole number up to 100; nan for others.
+
+    At 0 and at negative whole numbers: inf for odd n; for even n ∓inf at ±0, else nan.
+    """
+    return _polygamma(n.convert(F64), x.convert(F64)).convert(x.type)
 
 
 def _digamma(x: Term) -> Term:
@@ -89,11 +100,103 @@ def _trigamma_asymptotic(y: Term) -> Term:
     return fma(tail, inverse, inverse)
 
 
+def _polygamma(n: Term, x: Term) -> Term:
+    known = (n >= 0) & (n <= _HIGHEST_ORDER) & (rint(n) == n)
+    order = where(known, n, 1)
+    (result,) = if_else(order == 0, lambda: [_digamma(x)], lambda: [_derivative(order, x)])
+    return where(known, result, nan)
+
+
+def _derivative(n: Term, x: Term) -> Term:
+    """±n! Σ (x + k)^-(n+1), k = 0, 1, …: odd orders are positive, even ones negative for x > 0."""
+    bound = n + 11
+    factorial, scaled = _factorials(n)
+    far = x < -bound
+    fraction = x - call("floor", x)
+    total, y = _terms(where(far, fraction - bound, x), n + 1, bound)
+    value = fma(total, factorial, _tail(y, n, scaled))
+    odd = _is_odd(n)
+    (skipped,) = if_else(far, lambda: [_between(fraction, x, n, scaled)], lambda: [x.const(0.0)])
+    pole = (x < 0) & (rint(x) == x) & ~odd  # +inf on one side, -inf on the other
+    return where(pole, nan, where(odd, value + skipped, -(value - skipped)))
+
+
+def _factorials(n: Term) -> tuple[Term, Term]:
+    """n!, and (n - 1)! 256^-n, for which (y/256)^-n is in range where the product of both is."""
+    _, factorial, scaled = while_(
+        (n.const(1.0), n, n.const(2.0**-8)),
+        lambda k, factorial, scaled: k < n,
+        lambda k, factorial, scaled: (k + 1, factorial * k, scaled * (k * 2.0**-8)),
+    )
+    return factorial, scaled
+
+
+def _terms(start: Term, power: Term, bound: Term) -> tuple[Term, Pair]:
+    """Σ y^-power over y = start, start + 1, … below the bound, and the next y."""
+    zero = start.const(0.0)
+
+    def turn(k: Term, y: Term, y_low: Term, total: Term, lost: Term) -> tuple[Term, ...]:
+        term = _reciprocal_power((y, y_low), power)
+        return (k + 1, *_sum(start, k + 1), *_compensated(total, lost, term))
+
+    _, y, y_low, total, lost = while_(
+        (zero, start, zero, zero, zero), lambda k, y, y_low, total, lost: y < bound, turn
+    )
+    return total + lost, (y, y_low)
+
+
+def _between(fraction: Term, x: Term, n: Term, scaled: Term) -> Term:
+    """n! Σ |y|^-(n+1) over y = x, x + 1, … below fraction - n - 11: a difference of two tails."""
+    zero = x.const(0.0)
+    near, beyond = (1 - fraction) + (n + 11), 1 - x
+    return _tail((near, zero), n, scaled) - _tail((beyond, zero), n, scaled)
+
+
+def _tail(y: Pair, n: Term, scaled: Term) -> Term:
+    """n! Σ (y + k)^-(n+1), k = 0, 1, …, by its asymptotic series."""
+    inverse = 1 / y[0]
+    series = inverse.const(0.0)
+    for j, coefficient in reversed([*enumerate(format_of(inverse).tables["POLYGAMMA_TAIL"])]):
+        rising = (n + 2 * j) * (n + (2 * j + 1))
+        series = (series + coefficient) * (rising * inverse * inverse)
+    leading = scaled * _reciprocal_power((y[0] * 2.0**-8, y[1] * 2.0**-8), n)
+    return fma(leading, fma(0.5 * n, inverse, series), leading)
+
+
+def _reciprocal_power(x: Pair, power: Term) -> Term:
+    """x^-power for a whole power from 0 to 127, by repeated squaring of 1/x as a pair."""
+    inverse = 1 / x[0]
+    square = inverse, inverse * fma(-inverse, x[1], fma(-inverse, x[0], 1.0))
+    odd = _is_odd(power)
+    result = where(odd, square[0], 1.0), where(odd, square[1], 0.0)
+    for _ in range(6):
+        power = call("floor", 0.5 * power)
+        square = pair_product(square, square)
+        odd = _is_odd(power)
+        high, low = pair_product(result, square)
+        result = where(odd, high, result[0]), where(odd, low, result[1])
+    high, low = result
+    return where(abs(low) < inf, high + low, high)  # where high is infinite or 0, low may be nan
+
+
+def _is_odd(n: Term) -> Term:
+    half = 0.5 * n
+    return call("floor", half) != half
+
+
+def _sum(x: Term, y: Term) -> Pair:
+    """Return x + y as a pair, exactly (Knuth, *The Art of Computer Programming* 2, 4.2.2)."""
+    total = x + y
+    added = total - x
+    return total, (x - (total - added)) + (y - added)
+
+
 def _compensated(total: Term, lost: Term, term: Term) -> tuple[Term, Term]:
     """Add a term to a sum and its rounding error to ``lost`` (Neumaier, ZAMM 54, 1974)."""
-    larger, smaller = where(total < term, term, total), where(total < term, total, term)
+    swap = abs(total) < abs(term)
+    larger, smaller = where(swap, term, total), where(swap, total, term)
     new = larger + smaller
-    return new, lost + where(new < inf, (larger - new) + smaller, 0)
+    return new, lost + where(abs(new) < inf, (larger - new) + smaller, 0)
 
 
 def _reciprocal_square(s: Term, s_low: Term) -> Term:

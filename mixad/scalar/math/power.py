@@ -12,7 +12,15 @@ from math import inf, nan
 
 from mixad.scalar.expression import Term, call
 from mixad.scalar.math.exponential import exp_sum
-from mixad.scalar.math.floats import Pair, fast_sum, fma, format_of, polynomial, where
+from mixad.scalar.math.floats import (
+    Pair,
+    fast_sum,
+    fma,
+    format_of,
+    pair_product,
+    polynomial,
+    where,
+)
 from mixad.scalar.math.logarithm import exponent_and_fraction
 
 __all__ = ["pow"]
@@ -72,12 +80,6 @@ def _twice_atanh(s: Term, s_low: Term) -> Pair:
     z = s * s
     z_low = fma(2 * s, s_low, fma(s, s, -z))
     c, c_low = fast_sum(s.const(third), z * polynomial(z, tables["LOG_ODD_TAIL"]))
-    cube = _product(_product((z, z_low), (c, c_low + third_low)), (s, s_low))
+    cube = pair_product(pair_product((z, z_low), (c, c_low + third_low)), (s, s_low))
     head, rest = fast_sum(2 * s, cube[0])
     return head, rest + fma(2.0, s_low, cube[1])
-
-
-def _product(x: Pair, y: Pair) -> Pair:
-    """Product of two pairs but for the product of their low parts."""
-    high = x[0] * y[0]
-    return high, fma(x[0], y[1], fma(x[1], y[0], fma(x[0], y[0], -high)))

@@ -79,7 +79,7 @@ def refused_transform(name: str, function: Any) -> tuple[str, str]:
     return f"`{name}` is of mixad, for use outside kernels: a kernel cannot call it", hint
 
 
-_OF_NUMBERS = ("mixad.scalar.", "mixad.special", "mixad.cli.")
+_OF_NUMBERS = ("mixad.scalar.", "mixad.special", "mixad.cli.", "mixad.conformance.")
 """Modules of mixad with functions of numbers."""
 
 

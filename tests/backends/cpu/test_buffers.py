@@ -232,3 +232,10 @@ def test_rounded_sizes_waste_at_most_an_eighth():
         assert size <= rounded <= size * 9 / 8 + 4096
         assert rounded % 4096 == 0
     assert buffers._rounded(16 * MEGABYTE) == 16 * MEGABYTE
+
+
+def test_who_cannot_have_the_lock_gets_new_memory(pool):
+    """As a signal's handler that interrupted the thread that has it."""
+    with pool._lock:
+        array = pool.empty(floats(1), F4)
+    assert array.nbytes == MEGABYTE

@@ -183,6 +183,19 @@ def off_poles(low: float, high: float) -> Callable:
     return points
 
 
+def whole_orders(most: int) -> Callable:
+    """Return points of polygamma: small orders mostly, and the arguments of `off_poles`."""
+    general = off_poles(-50, 1e15)
+
+    def points(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        (x,) = general(type, count // 4, rng)
+        low = rng.integers(0, 7, len(x))
+        n = np.where(rng.random(len(x)) < 0.8, low, rng.integers(0, most + 1, len(x)))
+        return n.astype(type.dtype), x
+
+    return points
+
+
 # -- references ----------------------------------------------------------------------------------
 
 
@@ -211,6 +224,17 @@ def _digamma_scale(out: mpf, x: mpf) -> mpf:
         return out
     mirrored = mp.digamma(1 - x)
     return max(abs(out), abs(mirrored), abs(mirrored - out))
+
+
+def _polygamma_scale(out: mpf, n: mpf, x: mpf) -> mpf:
+    """For x < 0 the sum of the terms' magnitudes: ``n! Σ |x + k|^-(n+1)``, k = 0, 1, …"""
+    if n == 0:
+        return _digamma_scale(out, x)
+    if x >= 0:
+        return out
+    fraction = x - mp.floor(x)
+    above, below, beyond = (abs(mp.psi(int(n), y)) for y in (fraction, 1 - fraction, 1 - x))
+    return above + below - beyond
 
 
 def _tanh(x: mpf) -> mpf:
@@ -252,6 +276,8 @@ CLAIMS: dict[str, Claim] = {
     "digamma": Claim(mp.digamma, off_poles(-50, 1e15), _digamma_scale,
                      "for x < 0 in ulp of the largest of ψ(x), ψ(1 - x), π cot πx"),
     "trigamma": Claim(lambda x: mp.psi(1, x), off_poles(-50, 1e15)),
+    "polygamma": Claim(lambda n, x: mp.psi(int(n), x), whole_orders(30), _polygamma_scale,
+                       "orders 0 to 30; for x < 0 in ulp of n! Σ \\|x + k\\|^-(n+1)"),
 }  # fmt: skip
 
 

@@ -1,0 +1,91 @@
+"""Arrays that programs index: negative and unsigned indices, strides, indices outside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mixad.conformance.subject import Subject
+from mixad.errors import KernelIndexError
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import ArrayType, Program
+from mixad.scalar.types import F64, I32, I64, U8, U64, ScalarType
+
+TABLE = np.arange(24.0).reshape(4, 6)
+
+
+def looked_up(type: ScalarType) -> Program:
+    """Return the program table[i, j]."""
+    b = Builder("looked_up")
+    table = b.array_param("table", ArrayType(F64, 2))
+    return b.finish([b.load(table, b.param("i", type), b.param("j", type))])
+
+
+def guarded() -> Program:
+    """Return the program table[i, 0] where i < 4, else -1."""
+    b = Builder("guarded")
+    table, i = b.array_param("table", ArrayType(F64, 2)), b.param("i", I64)
+    inside = b.op("lt", i, b.const(4, I64))
+    (out,) = b.if_(
+        inside,
+        lambda: [b.load(table, i, b.const(0, I64))],
+        lambda: [b.const(-1.0, F64)],
+    )
+    return b.finish([out])
+
+
+@pytest.mark.parametrize("type", [I32, I64, U8, U64], ids=str)
+def test_elements_are_read_where_indices_say(subject: Subject, type: ScalarType) -> None:
+    """Negative ones count from the end."""
+    subject.need(F64, type)
+    i = np.array([0, 3, 1, 2, 3, 0, 2] * 5).astype(type.dtype)
+    j = np.array([5, 0, 4, 4, 1, 0, 3] * 5).astype(type.dtype)
+    if type.kind == "int":
+        i, j = np.where(i > 1, i - 4, i).astype(type.dtype), -1 - j
+    (output,) = subject.run(looked_up(type), [TABLE, i, j])
+    subject.same(output, TABLE[i, j])
+
+
+def test_indexed_arrays_are_read_by_their_strides(subject: Subject) -> None:
+    """A view of the library's array is indexed as what it shows."""
+    subject.need(F64, I64)
+    view = subject.arrays.to_library(TABLE)[1:, ::2]
+    i, j = np.array([0, 2, -1]), np.array([2, 0, -3])
+    (output,) = subject.run(looked_up(I64), [view, i, j])
+    subject.same(output, TABLE[1:, ::2][i, j])
+
+
+OUTSIDE = [(4, 0, I64), (0, 6, I64), (-5, 0, I64), (0, -7, I64), (0, 2**63, U64), (255, 0, U8)]
+
+
+@pytest.mark.parametrize(("i", "j", "type"), OUTSIDE, ids=str)
+def test_an_index_outside_is_an_error(subject: Subject, i: int, j: int, type: ScalarType) -> None:
+    """Whichever element has it; the next call is right again."""
+    subject.need(F64, type)
+    for at in (0, 18, 36):
+        rows, columns = np.zeros(37, type.dtype), np.zeros(37, type.dtype)
+        rows[at], columns[at] = i, j
+        with pytest.raises(KernelIndexError):
+            subject.run(looked_up(type), [TABLE, rows, columns])
+    rows, columns = np.ones(37, type.dtype), np.ones(37, type.dtype)
+    (output,) = subject.run(looked_up(type), [TABLE, rows, columns])
+    subject.same(output, np.full(37, TABLE[1, 1]))
+
+
+def test_an_index_of_a_branch_not_taken_is_none(subject: Subject) -> None:
+    """Nothing is read there, and nothing is raised."""
+    subject.need(F64, I64)
+    i = np.array([0, 100, 3, -(2**40), 2**40, 1] * 7)
+    i[i < 0] = 2**62
+    (output,) = subject.run(guarded(), [TABLE, i])
+    subject.same(output, np.where(i < 4, TABLE[np.minimum(i, 3), 0], -1.0))
+
+
+def test_an_array_without_elements_has_nothing_inside(subject: Subject) -> None:
+    """Reading it is an error; not reading it is none."""
+    subject.need(F64, I64)
+    nothing = np.zeros((0, 6))
+    with pytest.raises(KernelIndexError):
+        subject.run(looked_up(I64), [nothing, np.zeros(3, "i8"), np.zeros(3, "i8")])
+    (output,) = subject.run(looked_up(I64), [nothing, np.zeros(0, "i8"), np.zeros(0, "i8")])
+    subject.same(output, np.zeros(0))

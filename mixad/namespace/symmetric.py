@@ -1,0 +1,85 @@
+"""What is said to be symmetric has to be: libraries read one triangle and look at nothing else.
+
+The derivatives of Cholesky factors and of eigenvalues are those along symmetric (Hermitian)
+matrices.  At a matrix whose triangles differ, the library's function depends on one of them alone,
+and these derivatives would be those of another function.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mixad.backends.arrays import Array, library_of
+from mixad.errors import TracerError
+from mixad.namespace.complex_numbers import is_complex
+from mixad.tape.constant import is_traced
+from mixad.tape.node import Rule, apply_rule
+from mixad.tape.tracer import plain
+
+__all__ = ["symmetric"]
+
+
+def symmetric(what: str, x: Any) -> Any:
+    """Return matrices that are differentiated, once they are known to be symmetric.
+
+    Parameters
+    ----------
+    what : str
+        The function they are passed to, for messages.
+    x : array or Tracer
+        Matrices; plain arrays, and what is not square, are left to the library.
+
+    Returns
+    -------
+    array or Tracer
+        The same; a lazy one is looked at when it is computed.
+
+    Raises
+    ------
+    TracerError
+        If a matrix differs from its adjoint by more than rounding.
+    """
+    if not is_traced(x) or x.ndim < 2 or x.shape[-1] != x.shape[-2] or not x.shape[-1]:
+        return x
+    if x.cell.library.is_lazy:
+        return apply_rule(_WHEN_COMPUTED, x, what=what)
+    uneven = _uneven(plain(x))
+    _check(what, bool(library_of(uneven).xp.any(uneven)), is_complex(x))
+    return x
+
+
+def _uneven(x: Array) -> Array:
+    """Return which matrices are not symmetric: rounding is a few units of the largest element."""
+    xp = library_of(x).xp
+    other = xp.matrix_transpose(x)
+    other = xp.conj(other) if is_complex(x) else other
+    most = 16 * x.shape[-1] * float(xp.finfo(x.dtype).eps) * xp.max(xp.abs(x), axis=(-2, -1))
+    return xp.max(xp.abs(x - other), axis=(-2, -1)) > most
+
+
+def _check(what: str, is_uneven: bool, has_complex: bool) -> None:
+    if not is_uneven:
+        return
+    kind, other = ("Hermitian", "x.conj().mT") if has_complex else ("symmetric", "x.mT")
+    raise TracerError(
+        f"{what}() of a matrix that is being differentiated and is not {kind}: the library reads "
+        f"one triangle, and the derivative is that along {kind} matrices; pass (x + {other}) / 2, "
+        f"or a {kind} matrix made of the triangle that is meant"
+    )
+
+
+def _looked_at_later(xp: Any, x: Array, what: str) -> Array:
+    """Return a Dask array that is looked at, whole, before its blocks are used."""
+    uneven = _uneven(x)[..., None, None]
+    return sys.modules["dask.array"].map_blocks(
+        _checked_block, x, uneven, what=what, dtype=x.dtype, meta=x._meta
+    )
+
+
+def _checked_block(block: Array, uneven: Array, what: str) -> Array:
+    _check(what, bool(uneven.any()), is_complex(block))
+    return block
+
+
+_WHEN_COMPUTED = Rule("symmetric", _looked_at_later, (lambda g, x, what: g,))

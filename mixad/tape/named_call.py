@@ -1,0 +1,214 @@
+"""Calls of kernels under names, and the calls that are their pullbacks, of any order.
+
+This is what other systems of derivatives record: a name goes into their graphs, in place of a
+program, and the name of a pullback tells how it is made of the name of the call.  So a graph that
+has been kept by such a system needs the program of the call it began with, and nothing else.
+
+The pullback of a call does not read all that the call reads, so shapes are given with each launch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
+
+from mixad.backends.arrays import library_of
+from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
+from mixad.errors import BackendError
+from mixad.kernel.options import KernelOptions
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.ir import Program
+from mixad.tape.kernel_node import check_not_indexed
+from mixad.tape.pullback_plan import plan_pullback
+
+__all__ = ["NamedCall", "Pulled", "name_call", "named_call"]
+
+Shape: TypeAlias = tuple[int, ...]
+
+_MOST_SUMS = 256
+"""Combinations of shapes of outputs that a call remembers kernels for."""
+
+
+@dataclass(frozen=True, eq=False)
+class NamedCall:
+    """A program at every element of broadcast arguments, under a name.
+
+    Attributes
+    ----------
+    name : str
+        The same for equal programs and options, in every process.
+    program : Program
+        Of one pass.
+    options : KernelOptions
+        The user's overrides.
+    """
+
+    name: str
+    program: Program
+    options: KernelOptions
+    _pulled: dict[tuple[tuple[int, ...], tuple[int, ...]], Pulled] = field(
+        default_factory=dict, repr=False
+    )
+    _kernels: dict[tuple[Shape | None, ...], Kernel] = field(default_factory=dict, repr=False)
+
+    @property
+    def limit(self) -> int:
+        """Most params that one pullback differentiates with respect to."""
+        return self.options.chunk or MAX_PARTIALS
+
+    @cached_property
+    def floats(self) -> tuple[int, ...]:
+        """The outputs that are floats: those that have cotangents."""
+        return tuple(k for k, out in enumerate(self.program.outputs) if out.type.is_float)
+
+    @cached_property
+    def is_array(self) -> tuple[bool, ...]:
+        """For each param, whether its argument is an array; else it is a number."""
+        return tuple(param.kind != "uniform" for param in self.program.params)
+
+    def launch(
+        self, arguments: Sequence[Any], shape: Shape | None = None, shapes: tuple[Shape, ...] = ()
+    ) -> tuple[Any, ...]:
+        """Run the kernel.
+
+        Parameters
+        ----------
+        arguments : sequence
+            One for each param: an array, or a number for a uniform one.
+        shape : tuple of int, optional
+            The broadcast shape, where arguments beside these that are not read may be larger.
+        shapes : tuple of tuple
+            With ``shape``: for each output, what it is summed to.
+
+        Returns
+        -------
+        tuple of array
+            The outputs.
+        """
+        if shape is None:
+            return self._storing(arguments, self.options.backend)
+        kernel = self._kernel(tuple([None if s == shape else s for s in shapes]))
+        if broadcast_shape(self.program, [getattr(a, "shape", ()) for a in arguments]) != shape:
+            arguments = self._filled(arguments, shape)
+        return kernel(arguments, self.options.backend)
+
+    @cached_property
+    def _storing(self) -> Kernel:
+        """What stores every output."""
+        return self._kernel((None,) * len(self.program.outputs))
+
+    def _kernel(self, sums: tuple[Shape | None, ...]) -> Kernel:
+        """Return what sums outputs to some shapes."""
+        found = self._kernels.get(sums)
+        if found is None:
+            if len(self._kernels) >= _MOST_SUMS:
+                self._kernels.clear()
+            requests = tuple(OutputRequest(0, k, shape) for k, shape in enumerate(sums))
+            found = self._kernels[sums] = kernel_for((self.program,), requests)
+        return found
+
+    def _filled(self, arguments: Sequence[Any], shape: Shape) -> list[Any]:
+        """Return the arguments with a lane seen in a shape that no lane has."""
+        lane = next(k for k, p in enumerate(self.program.params) if p.kind == "lane")
+        xp = library_of(arguments[lane]).xp
+        seen = xp.broadcast_to(arguments[lane], shape)
+        return [*arguments[:lane], seen, *arguments[lane + 1 :]]
+
+    def pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> Pulled:
+        """Return the call that computes gradients; the same object each time.
+
+        Parameters
+        ----------
+        wrt : tuple of int
+            Params whose gradients are wanted, at most `limit`.
+        cotangents : tuple of int
+            Outputs that have a cotangent.
+
+        Raises
+        ------
+        KernelGradientError
+            If there is an array that the program indexes among the params, or an op has no
+            derivative.
+        """
+        key = wrt, cotangents
+        if key not in self._pulled:
+            self._pulled[key] = self._pullback(wrt, cotangents)
+        return self._pulled[key]
+
+    def _pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> Pulled:
+        for index in wrt:
+            check_not_indexed(self.program, index)
+        plan = plan_pullback(self.program, wrt, cotangents, None)
+        gradients = tuple(None if place is None else place[1] for place in plan.gradients)
+        if not plan.passes:
+            return Pulled(None, (), gradients)
+        name = f"{self.name}/{_listed(wrt)}:{_listed(cotangents)}"
+        call = _CALLS.setdefault(name, NamedCall(name, plan.passes[0], self.options))
+        return Pulled(call, plan.kept, gradients)
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """How gradients of a call are computed.
+
+    Attributes
+    ----------
+    call : NamedCall or None
+        None where all are zero.  Its outputs are gradients, each to be summed to the shape of what
+        it is the gradient of.
+    kept : tuple of int
+        What it takes, among the arguments and, after those, one cotangent for each output that has
+        one.
+    gradients : tuple of (int or None)
+        For each param, the output that is its gradient; None where it is zero.
+    """
+
+    call: NamedCall | None
+    kept: tuple[int, ...]
+    gradients: tuple[int | None, ...]
+
+
+_CALLS: dict[str, NamedCall] = {}
+"""All that have been named: graphs that are kept elsewhere may ask for any."""
+
+
+@lru_cache(maxsize=4096)
+def _named(program: Program, origin: str, options: KernelOptions) -> NamedCall:
+    digest = hashlib.sha256(f"{program.token} {origin} {options}".encode()).hexdigest()
+    name = f"{program.name} {digest[:32]}"
+    return _CALLS.setdefault(name, NamedCall(name, program, options))
+
+
+def name_call(program: Program, options: KernelOptions) -> NamedCall:
+    """Return the call of a program that stores every output: the same object for equal ones."""
+    return _named(program, program.origin, options)
+
+
+def named_call(name: str) -> NamedCall:
+    """Return the call of a name.
+
+    Raises
+    ------
+    BackendError
+        If this process has not called the function that the name begins with.
+    """
+    found = _CALLS.get(name)
+    if found is None:
+        parent, _, recipe = name.rpartition("/")
+        if not parent:
+            raise BackendError(
+                f"a graph calls the kernel {name!r}, which was recorded in another process: "
+                "record the graph again"
+            )
+        wrt, cotangents = (tuple(map(int, part.split(","))) for part in recipe.split(":"))
+        found = named_call(parent).pullback(wrt, cotangents).call
+        assert found is not None, name  # one without gradients has no name
+    return found
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))

@@ -1,0 +1,605 @@
+"""Kernels in torch's autograd and compiler, against torch's own formulas and its checks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from mixad_torch.autograd import KERNEL, TorchIntegration  # noqa: E402
+
+import mixad  # noqa: E402
+from mixad.backends import integrations  # noqa: E402
+from mixad.errors import (  # noqa: E402
+    KernelGradientError,
+    KernelTypeError,
+    MixadError,
+    TracerError,
+    ZeroDerivativeWarning,
+)
+from mixad.special import exp, tanh  # noqa: E402
+from mixad.tape.named_call import name_call, named_call  # noqa: E402
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's own
+]
+
+OFFSET = 0.25
+
+
+@pytest.fixture(autouse=True)
+def integration():
+    """Let the integration be loaded, as where the distribution is installed, for each test only."""
+    before = list(integrations.LOADED)
+    if not any(isinstance(known, TorchIntegration) for known in before):
+        made = TorchIntegration()
+        integrations.adopt("torch", made.kinds)
+        integrations.LOADED.append(made)
+    yield
+    integrations.LOADED[:] = before
+    torch.compiler.reset()
+
+
+@mixad.broadcast
+def cell(w, x, scale):
+    if x > 0.0:
+        return w * x * x * scale
+    return tanh(w) * x
+
+
+def cell_in_torch(w, x, scale):
+    return torch.where(x > 0.0, w * x * x * scale, torch.tanh(w) * x)
+
+
+@mixad.broadcast
+def polar(r, t, k):
+    return r * exp(t), k + 1, r > t, r * t
+
+
+@mixad.broadcast
+def power(x, n):
+    result = 1.0
+    while n > 0:
+        result = result * x
+        n = n - 1
+    return result
+
+
+@mixad.broadcast
+def total(a, b, c, d, e, f, g, h, i, j, k, m):
+    return a * b + c * d + e * f + g * h + i * j * k * m
+
+
+def leaf(*shape, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
+
+
+def gradients(f, *arguments):
+    """Return first and second derivatives of a function of tensors, contracted at random."""
+    leaves = [a.detach().clone().requires_grad_() for a in arguments]
+    generator = torch.Generator().manual_seed(7)
+    out = f(*leaves)
+    seed = torch.randn(out.shape, dtype=out.dtype, generator=generator)
+    first = torch.autograd.grad(out, leaves, seed, create_graph=True)
+    mixed = sum((g * torch.randn(g.shape, dtype=g.dtype, generator=generator)).sum() for g in first)
+    return [*first, *torch.autograd.grad(mixed, leaves)]
+
+
+SHAPES = [((6, 4), (4,)), ((4,), (6, 4)), ((3, 1), (1, 4)), ((), (5,)), ((), ()), ((2, 0), (1, 1))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+def test_first_and_second_derivatives_are_torchs(left, right, dtype):
+    w, x = leaf(*left, dtype=dtype), leaf(*right, dtype=dtype, seed=1)
+    got = gradients(lambda w, x: cell(w, x, 1.5), w, x)
+    expected = gradients(lambda w, x: cell_in_torch(w, x, 1.5), w, x)
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_loss_backward_adds_to_grad():
+    w, x = leaf(3, 4), leaf(4, seed=1)
+    for _ in range(2):
+        cell(w, x, 1.5).sum().backward()
+    w_, x_ = w.detach().clone().requires_grad_(), x.detach().clone().requires_grad_()
+    cell_in_torch(w_, x_, 1.5).sum().backward()
+    torch.testing.assert_close(w.grad, 2 * w_.grad)
+    torch.testing.assert_close(x.grad, 2 * x_.grad)
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES[:4])
+def test_gradcheck_and_gradgradcheck(left, right):
+    w, x = leaf(*left), leaf(*right, seed=1)
+    assert torch.autograd.gradcheck(lambda w, x: cell(w, x, 1.5), (w, x))
+    assert torch.autograd.gradgradcheck(lambda w, x: cell(w, x, 1.5), (w, x))
+
+
+def test_third_derivatives():
+    x = torch.tensor([0.3, -1.2, 2.0], dtype=torch.float64, requires_grad=True)
+    out = mixad.broadcast(lambda x: tanh(x) * x)(x).sum()
+    expected = (torch.tanh(x) * x).sum()
+    for _ in range(3):
+        out = torch.autograd.grad(out, x, create_graph=True)[0].sum()
+        expected = torch.autograd.grad(expected, x, create_graph=True)[0].sum()
+    torch.testing.assert_close(out, expected)
+
+
+def test_a_derivative_in_which_no_full_size_array_is_left():
+    x, w = leaf(1), leaf(5, seed=1)
+    add = mixad.broadcast(lambda x, w: x + w)
+    got = gradients_of_cotangents(add, x, w)
+    expected = gradients_of_cotangents(torch.add, x, w)
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def gradients_of_cotangents(f, x, w):
+    """Return the derivative of gradients by the cotangent, which is an expanded cotangent."""
+    cotangent = leaf(5, seed=2)
+    first = torch.autograd.grad(f(x, w), (x, w), cotangent, create_graph=True)
+    return torch.autograd.grad((first[0] * 3.0).sum(), cotangent)
+
+
+def test_several_outputs_of_several_kinds():
+    r, t = leaf(4), leaf(4, seed=1)
+    k = torch.arange(4)
+    product, next_k, is_larger, area = polar(r, t, k)
+    assert [o.requires_grad for o in (product, next_k, is_larger, area)] == [1, 0, 0, 1]
+    torch.testing.assert_close(next_k, k + 1)
+    torch.testing.assert_close(is_larger, r > t)
+    torch.autograd.gradcheck(lambda r, t: polar(r, t, k)[::3], (r, t))
+    torch.autograd.gradgradcheck(lambda r, t: polar(r, t, k)[::3], (r, t))
+    (got,) = torch.autograd.grad(area.sum(), t)  # the other output has no cotangent
+    torch.testing.assert_close(got, r.detach())
+
+
+def test_integers_and_booleans_get_no_gradient():
+    x, n = leaf(5), torch.arange(5)
+    power(x, n).sum().backward()
+    torch.testing.assert_close(x.grad, n * x.detach() ** (n - 1))
+    assert n.grad is None
+
+
+def test_loops_with_a_length_of_their_own_for_each_element():
+    x, n = leaf(5), torch.arange(5)
+    assert torch.autograd.gradcheck(lambda x: power(x, n), (x,))
+    assert torch.autograd.gradgradcheck(lambda x: power(x, n), (x,))
+
+
+def test_only_what_needs_a_gradient_is_computed(monkeypatch):
+    asked = []
+    call_type = type(name_call(_program(cell, leaf(2), leaf(2), 1.5), cell._options))
+    pullback = call_type.pullback
+    monkeypatch.setattr(
+        call_type, "pullback", lambda self, *args: asked.append(args[0]) or pullback(self, *args)
+    )
+    w, x = leaf(4), leaf(4, seed=1).detach()
+    cell(w, x, 1.5).sum().backward()
+    assert set(asked) == {(0,)}
+    assert x.grad is None
+
+
+def _program(kernel, *args):
+    return kernel._parsed(args, {})[0].program
+
+
+def test_more_active_inputs_than_one_pass_takes():
+    leaves = [leaf(3, seed=k) for k in range(12)]
+    got = gradients(lambda *a: total(*a), *leaves)
+    expected = gradients(lambda *a: total.__wrapped__(*a), *leaves)
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_gradient_that_is_zero_whatever_the_values_are_is_zeros():
+    x = leaf(3)
+    sign = mixad.broadcast(lambda x: 1.0 if x > 0.0 else -1.0)
+    out = sign(x)
+    (got,) = torch.autograd.grad(out.sum(), x)
+    torch.testing.assert_close(got, torch.zeros(3, dtype=torch.float64))
+
+
+def test_numbers_and_tensors_from_outside():
+    x, weight, k = leaf(3), leaf(3, seed=1), 2
+    kernel = mixad.broadcast(lambda x: weight * x * k + OFFSET)
+    assert torch.autograd.gradcheck(kernel, (x,))
+    (got,) = torch.autograd.grad(kernel(x.detach()).sum(), weight)
+    torch.testing.assert_close(got, 2 * x.detach())
+    k = 3
+    (got,) = torch.autograd.grad(kernel(x).sum(), x)
+    torch.testing.assert_close(got, 3 * weight.detach())
+
+
+def test_constants_of_a_tuple_are_read_by_position():
+    x = leaf(4)
+    table = (0.5, 2.0, 4.0)
+    kernel = mixad.broadcast(lambda x, k: table[k] * x * x)
+    k = torch.tensor([0, 1, 2, 1])
+    kernel(x, k).sum().backward()
+    torch.testing.assert_close(x.grad, 2 * torch.tensor(table).double()[k] * x.detach())
+
+
+def test_an_array_that_is_indexed_may_be_constant_only():
+    x = leaf(3)
+    table = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    k = torch.tensor([2, 0, 1])
+    kernel = mixad.broadcast(lambda x, k: table[k] * x)
+    kernel(x, k).sum().backward()
+    torch.testing.assert_close(x.grad, table[k])
+    table = table.requires_grad_()
+    with pytest.raises(KernelGradientError, match="'table', which is indexed"):
+        kernel(x, k)
+
+
+def test_strided_and_expanded_tensors_and_cotangents():
+    w, x = leaf(4, 6), leaf(8, 4, seed=1)
+    got = gradients(lambda w, x: cell(w.T, x[1:7:1], 1.5), w, x)
+    expected = gradients(lambda w, x: cell_in_torch(w.T, x[1:7:1], 1.5), w, x)
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_leaf_changed_in_place_between_the_passes_is_refused_by_torch():
+    x = leaf(3)
+    y = x * 1.0
+    out = cell(y, y, 1.5)
+    y.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_what_the_pullback_does_not_read_may_be_changed():
+    x = leaf(3)
+    y = x * 1.0
+    out = mixad.broadcast(lambda y, k: y + k)(y, 2.0)
+    y.add_(1.0)
+    out.sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones(3, dtype=torch.float64))
+
+
+def test_without_grad_nothing_is_recorded():
+    w, x = leaf(3), leaf(3, seed=1)
+    with torch.no_grad():
+        out = cell(w, x, 1.5)
+    assert not out.requires_grad
+    torch.testing.assert_close(out, cell_in_torch(w, x, 1.5).detach())
+    assert not cell(w.detach(), x.detach(), 1.5).requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bit_floats(dtype):
+    w, x = leaf(8, dtype=dtype), leaf(8, dtype=dtype, seed=1)
+    out = cell(w, x, 1.5)
+    assert out.dtype == dtype
+    out.sum().backward()
+    w_, x_ = (a.detach().float().requires_grad_() for a in (w, x))
+    cell_in_torch(w_, x_, 1.5).sum().backward()
+    assert w.grad.dtype == x.grad.dtype == dtype
+    torch.testing.assert_close(w.grad.float(), w_.grad, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(x.grad.float(), x_.grad, rtol=2e-2, atol=2e-2)
+
+
+def test_autocast_leaves_dtypes_as_given():
+    w, x = leaf(3, dtype=torch.float32), leaf(3, dtype=torch.float32, seed=1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = cell(w, x, 1.5)
+        assert torch.mm(w[None], x[:, None]).dtype == torch.bfloat16
+    assert out.dtype == torch.float32
+    out.sum().backward()
+    assert w.grad.dtype == torch.float32
+
+
+def test_meta_tensors_give_shapes_and_dtypes():
+    w = torch.empty(6, 1, device="meta", requires_grad=True)
+    x = torch.empty(4, device="meta")
+    out = cell(w, x, 1.5)
+    assert (out.shape, out.dtype, out.device.type) == ((6, 4), torch.float32, "meta")
+    out.sum().backward()
+    assert w.grad.shape == (6, 1)
+
+
+def test_fake_tensors_give_shapes_and_dtypes():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        w, x = mode.from_tensor(leaf(6, 1)), mode.from_tensor(leaf(4))
+        out = cell(w, x, 1.5)
+    assert type(out) is type(w)
+    assert (out.shape, out.dtype) == ((6, 4), torch.float64)
+
+
+def test_a_loop_result_that_is_decided_by_comparisons_warns():
+    @mixad.broadcast
+    def root(a):
+        low, high = 0.0, 2.0
+        while high - low > 1e-6:
+            middle = (low + high) / 2.0
+            if middle * middle < a:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    x = leaf(2).detach().abs().requires_grad_()
+    with pytest.warns(ZeroDerivativeWarning, match="low"):
+        root(x).sum().backward()
+
+
+# -- the operator ----------------------------------------------------------------------------------
+
+
+def op_arguments(kernel, tensors, numbers=()):
+    """Return what the operator is called with, for the kernel itself."""
+    call = name_call(_program(kernel, *tensors, *numbers), kernel._options)
+    return call.name, list(tensors), list(numbers), []
+
+
+def pullback_arguments(kernel, tensors, numbers=()):
+    """Return what the operator is called with, for the kernel's pullback."""
+    name, tensors, numbers, _ = op_arguments(kernel, tensors, numbers)
+    call = named_call(name)
+    wrt = tuple(k for k, t in enumerate(tensors) if t.requires_grad)
+    pulled = call.pullback(wrt, call.floats)
+    shape = torch.broadcast_shapes(*[t.shape for t in tensors])
+    seeds = [leaf(*shape, seed=9 + k) for k in call.floats]
+    values = [[*tensors, *numbers, *seeds][k] for k in pulled.kept]
+    sizes = [len(shape), *shape]
+    for k in wrt:
+        sizes += [tensors[k].ndim, *tensors[k].shape]
+    kept = [v for v in values if isinstance(v, torch.Tensor)]
+    return pulled.call.name, kept, [v for v in values if not isinstance(v, torch.Tensor)], sizes
+
+
+@pytest.mark.parametrize("arguments", [op_arguments, pullback_arguments])
+@pytest.mark.parametrize(("left", "right"), [((6, 4), (4,)), ((3, 1), (1, 4)), ((), (5,))])
+def test_opcheck(arguments, left, right):
+    result = torch.library.opcheck(KERNEL, arguments(cell, (leaf(*left), leaf(*right)), (1.5,)))
+    assert set(result.values()) == {"SUCCESS"}
+    assert len(result) >= 4
+
+
+@pytest.mark.slow
+def test_opcheck_of_several_outputs_and_of_transposed_tensors():
+    samples = [
+        op_arguments(polar, (leaf(4), leaf(4, seed=1), torch.arange(4))),
+        op_arguments(cell, (leaf(4, 6).detach().T.requires_grad_(), leaf(4)), (1.5,)),
+    ]
+    for sample in samples:
+        assert set(torch.library.opcheck(KERNEL, sample).values()) == {"SUCCESS"}
+
+
+def test_names_of_pullbacks_are_resolved_from_the_name_of_the_call(monkeypatch):
+    name, tensors, numbers, sizes = pullback_arguments(cell, (leaf(3), leaf(3, seed=1)), (1.5,))
+    expected = KERNEL(name, tensors, numbers, sizes)
+    from mixad.tape import named_call as module
+
+    root = name.partition("/")[0]
+    fresh = type(named_call(root))(root, named_call(root).program, named_call(root).options)
+    monkeypatch.setattr(module, "_CALLS", {root: fresh})
+    for one, other in zip(KERNEL(name, tensors, numbers, sizes), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_a_name_of_another_process_is_refused():
+    with pytest.raises(MixadError, match="recorded in another process"):
+        KERNEL("cell 0123", [leaf(2)], [], [])
+
+
+# -- the compiler ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_without_a_break(backend, dynamic):
+    if backend == "inductor":
+        pytest.importorskip("torch._inductor")
+        _needs_compiler()
+    f = lambda w, x: (cell(w, x, 1.5).sin() * polar(w, x, 2)[0]).sum()  # noqa: E731
+    compiled = torch.compile(f, backend=backend, fullgraph=True, dynamic=dynamic)
+    for rows in (3, 5, 7):
+        w, x = leaf(rows, 4), leaf(4, seed=1)
+        out, own = compiled(w, x), f(w, x)
+        torch.testing.assert_close(out, own)
+        found = zip(*(torch.autograd.grad(y, (w, x)) for y in (out, own)), strict=True)
+        for one, other in found:
+            torch.testing.assert_close(one, other)
+
+
+def _needs_compiler():
+    import shutil
+
+    if shutil.which("c++") is None and shutil.which("g++") is None:
+        pytest.skip("no C++ compiler for inductor")
+
+
+@pytest.mark.slow
+def test_dynamic_shapes_compile_once():
+    seen = []
+
+    def backend(graph, inputs):
+        seen.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(lambda w, x: cell(w, x, 1.5), backend=backend, fullgraph=True,
+                             dynamic=True)  # fmt: skip
+    for rows in (3, 5, 7):
+        w, x = leaf(rows, 4), leaf(4)
+        torch.testing.assert_close(compiled(w, x), cell_in_torch(w, x, 1.5))
+    assert len(seen) == 1
+
+
+@pytest.mark.slow
+def test_compiled_without_gradients_and_with_changing_numbers():
+    compiled = torch.compile(lambda x, s: cell(x, x, s), backend="aot_eager", fullgraph=True)
+    x = leaf(4).detach()
+    for scale in (1.5, 2.5, 3):
+        torch.testing.assert_close(compiled(x, scale), cell_in_torch(x, x, scale))
+
+
+@pytest.mark.slow
+def test_values_from_outside_are_refused_by_the_compiler():
+    kernel = mixad.broadcast(lambda x: x * OFFSET)
+    compiled = torch.compile(lambda x: kernel(x), backend="aot_eager", fullgraph=True)
+    with pytest.raises(Exception, match=r"reads 'OFFSET' from outside.*pass 'OFFSET'"):
+        compiled(leaf(3))
+
+
+def test_make_fx_records_the_operator():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    graph = make_fx(lambda w, x: cell(w, x, 1.5).sum())(leaf(3).detach(), leaf(3).detach())
+    assert any(node.target is KERNEL for node in graph.graph.nodes)
+    w, x = leaf(3, seed=3), leaf(3, seed=4)
+    torch.testing.assert_close(graph(w, x), cell_in_torch(w, x, 1.5).sum())
+
+
+# -- a model ---------------------------------------------------------------------------------------
+
+
+class Gated(torch.nn.Module):
+    """A layer whose activation is a kernel, or torch's own formula."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 4)
+        self.gate = torch.nn.Parameter(torch.linspace(-1.0, 1.0, 4))
+        self.head = torch.nn.Linear(4, 1)
+        self.activation = activation
+
+    def forward(self, x):
+        return self.head(self.activation(self.gate, self.linear(x), 1.5))
+
+
+def trained(activation, compiled=False):
+    torch.manual_seed(0)
+    model = Gated(activation)
+    run = torch.compile(model, backend="aot_eager", fullgraph=True) if compiled else model
+    x = torch.randn(32, 3)
+    y = x[:, :1] - x[:, 1:2]
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    losses = []
+    for _ in range(25):
+        optimizer.zero_grad()
+        loss = ((run(x) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_a_model_is_trained_as_with_torchs_formula():
+    got, expected = trained(cell), trained(cell_in_torch)
+    assert got[-1] < 0.8 * got[0]
+    np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_is_trained_as_with_torchs_formula():
+    np.testing.assert_allclose(trained(cell, compiled=True), trained(cell_in_torch), rtol=1e-4)
+
+
+def test_kernels_in_hooks_and_checkpoints_of_torch():
+    from torch.utils.checkpoint import checkpoint
+
+    w, x = leaf(4), leaf(4, seed=1)
+    got = torch.autograd.grad(
+        checkpoint(lambda w, x: cell(w, x, 1.5).sum(), w, x, use_reentrant=False), (w, x)
+    )
+    expected = torch.autograd.grad(cell_in_torch(w, x, 1.5).sum(), (w, x))
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+# -- torch.func, and what is refused ---------------------------------------------------------------
+
+
+def test_grad_and_vjp_of_torch_func():
+    w, x = leaf(4).detach(), leaf(4, seed=1).detach()
+    f, g = lambda w: cell(w, x, 1.5).sum(), lambda w: cell_in_torch(w, x, 1.5).sum()
+    torch.testing.assert_close(torch.func.grad(f)(w), torch.func.grad(g)(w))
+    second, expected = ((torch.func.grad(lambda w, h=h: torch.func.grad(h)(w).sum())(w))
+                        for h in (f, g))  # fmt: skip
+    torch.testing.assert_close(second, expected)
+    one = torch.ones((), dtype=torch.float64)
+    torch.testing.assert_close(torch.func.vjp(f, w)[1](one), torch.func.vjp(g, w)[1](one))
+
+
+@pytest.mark.parametrize("transform", ["vmap", "jvp", "jacfwd", "jacrev", "hessian"])
+def test_other_transforms_of_torch_func_are_refused(transform):
+    x = leaf(4).detach()
+    f = lambda x: cell(x, x, 1.5)  # noqa: E731
+    apply = getattr(torch.func, transform)
+    with pytest.raises(TracerError, match=r"^cell: torch.*does not see what happens here"):
+        apply(f, (x,), (x,)) if transform == "jvp" else apply(f)(x)
+
+
+def test_forward_mode_is_refused():
+    from torch.autograd import forward_ad
+
+    x = leaf(4).detach()
+    with forward_ad.dual_level(), pytest.raises(TracerError, match=r"forward mode.*mixad\.jvp"):
+        cell(forward_ad.make_dual(x, x), x, 1.5)
+
+
+def test_tensors_that_require_grad_stay_refused_inside_transforms():
+    w, x = leaf(3), leaf(3, seed=1).detach()
+    with pytest.raises(TracerError, match=r"detach\(\).*outside of mixad's transforms"):
+        mixad.grad(lambda x: cell(w, x, 1.5).sum())(x)
+    with pytest.raises(TracerError, match=r"detach\(\)"):
+        mixad.grad(lambda w: w.sum())(w)
+    with pytest.raises(TracerError, match=r"detach\(\)"):
+        cell.duals(w, x, 1.5)
+
+
+def test_arrays_of_other_libraries_are_refused():
+    with pytest.raises(KernelTypeError, match="'x' is an array of numpy beside tensors of torch"):
+        cell(leaf(3), np.ones(3), 1.5)
+
+
+def test_shapes_that_do_not_broadcast_are_refused_by_name():
+    with pytest.raises(MixadError, match=r"cell: the shapes of the arguments do not broadcast"):
+        cell(leaf(3), leaf(4), 1.5)
+
+
+def test_complex_tensors_are_refused():
+    with pytest.raises(KernelTypeError, match="complex"):
+        cell(torch.ones(3, dtype=torch.complex128, requires_grad=True), 1.0, 1.5)
+
+
+def test_without_the_integration_the_refusal_names_the_plugin():
+    integrations.LOADED[:] = []
+    with pytest.raises(TracerError, match=r"argument 'w'.*detach\(\).*mixad-torch"):
+        cell(leaf(3), 1.0, 1.5)
+
+
+@pytest.mark.parametrize("order", ["import torch, mixad", "import mixad"])
+def test_the_entry_point_loads_the_integration_when_torch_is_there(tmp_path, order):
+    folder = tmp_path / "mixad_torch-0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: mixad-torch\nVersion: 0\n")
+    (folder / "entry_points.txt").write_text("[mixad]\ntorch = mixad_torch\n")
+    source = tmp_path / "user.py"
+    source.write_text(
+        f"{order}\n@mixad.broadcast\ndef f(x):\n    return x * x\n"
+        "import torch\nx = torch.ones(3, requires_grad=True)\nf(x).sum().backward()\n"
+        "assert x.grad.tolist() == [2.0, 2.0, 2.0]\n"
+    )
+    places = [tmp_path, Path(__file__).parent.parent, Path(mixad.__file__).parent.parent]
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
+    subprocess.run([sys.executable, str(source)], check=True, env=path)
+
+
+def test_numpy_arrays_are_not_asked_about(monkeypatch):
+    monkeypatch.setattr(TorchIntegration, "follows", None)
+    np.testing.assert_array_equal(cell(np.ones(3), np.ones(3), 2.0), 2 * np.ones(3))

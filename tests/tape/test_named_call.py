@@ -1,0 +1,99 @@
+"""Calls under names: gradients of any order against formulas, and names that tell programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mixad import broadcast
+from mixad.errors import BackendError, KernelGradientError
+from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
+from mixad.scalar.ir import Program
+from mixad.tape import named_call as module
+from mixad.tape.named_call import NamedCall, name_call, named_call
+
+X = np.asarray([-1.5, 0.5, 2.0])
+W = np.asarray([[3.0], [-2.0]])
+
+
+def cubed(w, x):
+    return w * x * x * x
+
+
+def program(function, *args) -> Program:
+    return broadcast(function)._parsed(args, {})[0].program
+
+
+@pytest.fixture
+def call() -> NamedCall:
+    return name_call(program(cubed, W, X), DEFAULT_OPTIONS)
+
+
+def test_the_values(call):
+    np.testing.assert_allclose(call.launch([W, X])[0], W * X**3)
+
+
+def test_gradients_are_summed_to_shapes(call):
+    pulled = call.pullback((0, 1), (0,))
+    seed = np.asarray([[1.0, 2.0, -1.0], [0.5, 1.0, 3.0]])
+    given = [[W, X, seed][k] for k in pulled.kept]
+    results = pulled.call.launch(given, (2, 3), ((2, 1), (3,)))
+    dw, dx = (results[k] for k in pulled.gradients)
+    np.testing.assert_allclose(dw, (seed * X**3).sum(1, keepdims=True))
+    np.testing.assert_allclose(dx, (seed * 3 * W * X**2).sum(0))
+
+
+def test_a_pullback_of_a_pullback(call):
+    first = call.pullback((1,), (0,))
+    seed, second_seed = np.ones((2, 3)), np.asarray([1.0, -1.0, 2.0])
+    values = [[W, X, seed][k] for k in first.kept]
+    at = first.kept.index(1)
+    second = first.call.pullback((at,), (0,))
+    given = [[*values, second_seed][k] for k in second.kept]
+    (got,) = second.call.launch(given, (2, 3), ((3,),))
+    np.testing.assert_allclose(got, second_seed * 6 * X * W.sum())
+
+
+def test_a_shape_that_no_lane_has_is_filled():
+    call = name_call(program(lambda w, x: w + x, W, X), DEFAULT_OPTIONS)
+    (got,) = call.launch([np.ones(1), X], (2, 3), ((2, 1),))
+    np.testing.assert_allclose(got, np.full((2, 1), (X + 1).sum()))
+
+
+def test_static_zeros_have_no_call():
+    call = name_call(program(lambda x: 1.0 if x > 0.0 else 2.0, X), DEFAULT_OPTIONS)
+    pulled = call.pullback((0,), (0,))
+    assert (pulled.call, pulled.kept, pulled.gradients) == (None, (), (None,))
+
+
+def test_names_tell_programs_and_options_apart(call):
+    assert name_call(program(cubed, W, X), DEFAULT_OPTIONS) is call
+    others = [
+        name_call(program(cubed, W, X), KernelOptions(chunk=1)),
+        name_call(program(cubed, W.astype("f4"), X), DEFAULT_OPTIONS),
+        name_call(program(lambda w, x: w * x, W, X), DEFAULT_OPTIONS),
+        call.pullback((0,), (0,)).call,
+        call.pullback((1,), (0,)).call,
+    ]
+    assert len({call.name, *[other.name for other in others]}) == 6
+
+
+def test_a_pullback_is_found_by_name_in_a_process_that_did_not_make_it(call, monkeypatch):
+    made = call.pullback((1,), (0,)).call.pullback((0,), (0,)).call
+    root = NamedCall(call.name, call.program, call.options)
+    monkeypatch.setattr(module, "_CALLS", {root.name: root})
+    assert named_call(made.name) is not made
+    assert named_call(made.name).program == made.program
+
+
+def test_a_name_nobody_made_is_refused():
+    with pytest.raises(BackendError, match="another process"):
+        named_call("f 0123/0:0")
+
+
+def test_the_gradient_of_an_indexed_array_is_refused():
+    table, k = np.ones(3), np.asarray([0, 2])
+    kernel = broadcast(lambda k: table[k])
+    call = name_call(kernel._parsed((k,), {})[0].program, DEFAULT_OPTIONS)
+    with pytest.raises(KernelGradientError, match="'table', which is indexed"):
+        call.pullback((1,), (0,))
