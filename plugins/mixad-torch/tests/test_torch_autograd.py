@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from mixad_torch.autograd import KERNEL, TorchIntegration  # noqa: E402
 
 import mixad  # noqa: E402
-from mixad.backends import integrations  # noqa: E402
+from mixad.backends import arrays, integrations  # noqa: E402
 from mixad.errors import (  # noqa: E402
     KernelGradientError,
     KernelTypeError,
@@ -36,13 +36,14 @@ OFFSET = 0.25
 
 
 @pytest.fixture(autouse=True)
-def integration():
+def integration(monkeypatch):
     """Let the integration be loaded, as where the distribution is installed, for each test only."""
+    made = TorchIntegration()
+    monkeypatch.setattr(arrays, "_LIBRARIES", dict(arrays._LIBRARIES))
+    monkeypatch.setattr(arrays, "_TRACED", set())
+    arrays.adopt("torch", made.kinds)
     before = list(integrations.LOADED)
-    if not any(isinstance(known, TorchIntegration) for known in before):
-        made = TorchIntegration()
-        integrations.adopt("torch", made.kinds)
-        integrations.LOADED.append(made)
+    integrations.LOADED[:] = [made]
     yield
     integrations.LOADED[:] = before
     torch.compiler.reset()
