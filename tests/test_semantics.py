@@ -1053,3 +1053,22 @@ def test_a_zero_partial_beside_an_infinite_cotangent_from_elsewhere(norm: Any) -
     assert (value, tangent) == (0.0, 0.0)
     x = np.asarray([0.0, 0.0, 3.0, 4.0])
     assert np.isfinite(mixad.grad(norm)(x)).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_step_of_zero_at_run_time_gives_no_turn(backend: str) -> None:
+    @mixad.broadcast(backend=backend)
+    def counted(a: Any, step: Any) -> Any:
+        for i in range(0, 5, step):
+            a = a + i
+        return a
+
+    assert counted(1.0, np.array([1, 0, 2])).tolist() == [11.0, 1.0, 7.0]
+    with pytest.raises(KernelError, match="the step of range is 0"):
+        mixad.broadcast(_step_of_zero)(1.0)
+
+
+def _step_of_zero(a: Any) -> Any:
+    for i in range(0, 5, 0):
+        a = a + i
+    return a

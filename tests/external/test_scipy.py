@@ -45,6 +45,13 @@ x = np.random.default_rng(0).normal(size=100)
 mixad.grad(lambda x: stats.skewtest(x).pvalue)(x)
 ```
 
+SciPy takes arrays of one namespace in a call: a NumPy array beside one that is being differentiated
+is refused ("Multiple namespaces for array inputs"). The traced one makes it one of its own:
+
+```python
+{recipe}
+```
+
 Gradients through these {count} functions are compared with central differences of SciPy's own
 results, with respect to every array that a call names. What converts its arguments to NumPy
 arrays, as compiled functions of SciPy do, refuses them by name.
@@ -54,6 +61,18 @@ what is around them. The others SciPy computes, of NumPy arrays; what has no der
 with respect to most parameters of distributions, is refused when it is asked for. All of them are
 also found by calls of SciPy's functions on traced arrays without `SCIPY_ARRAY_API`.
 """
+
+
+RECIPE = """\
+y = np.cos(np.arange(100.0))
+
+
+def statistic(x):
+    xp = x.__array_namespace__()
+    return stats.ttest_ind(x, xp.asarray(y)).statistic
+
+
+mixad.grad(statistic)(x)"""
 
 
 @cache
@@ -103,7 +122,33 @@ def test_the_page_lists_the_calls(check_stored) -> None:
         f"\n## {family}\n\n```python\n{lines(calls)}\n```\n"
         for family, calls in scipy_calls.CALLS.items()
     ]
-    check_stored(PAGE, INTRODUCTION.format(count=len(functions())) + "".join(families))
+    check_stored(
+        PAGE, INTRODUCTION.format(count=len(functions()), recipe=RECIPE) + "".join(families)
+    )
+
+
+def test_the_recipe_for_arrays_beside_traced_ones_works() -> None:
+    """And is needed: without it SciPy refuses the call.  The gradient is that of differences."""
+    code = f"""
+import mixad, numpy as np
+from scipy import stats
+x = np.random.default_rng(0).normal(size=100)
+try:
+    mixad.grad(lambda x: stats.ttest_ind(x, np.cos(np.arange(100.0))).statistic)(x)
+except TypeError as error:
+    assert "Multiple namespaces" in str(error), error
+else:
+    raise AssertionError("the recipe is not needed any more")
+{RECIPE}
+found, step = mixad.grad(statistic)(x), 1e-6 * np.eye(100)
+plain = lambda x: stats.ttest_ind(x, y).statistic
+wanted = [(plain(x + e) - plain(x - e)) / 2e-6 for e in step]
+np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+"""
+    environment = os.environ | {"SCIPY_ARRAY_API": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def lines(calls: str) -> str:

@@ -333,14 +333,8 @@ def _is_square_of_bool(node: Located, x: Scalar, y: Scalar) -> bool:
     It is an int8 then, where other exponents and ``np.power(b, 2)`` give the default integer.
     """
     is_two = not isinstance(y.atom, Const) or y.atom.value == 2
-    is_integer = not y.atom.type.is_float
-    return (
-        x.atom.type.is_bool
-        and bool(y.weak)
-        and is_integer
-        and is_two
-        and not isinstance(node, ast.Call)
-    )
+    is_number = bool(y.weak) and not y.atom.type.is_float
+    return x.atom.type.is_bool and is_number and is_two and not isinstance(node, ast.Call)
 
 
 def _product(frame: Frame, base: Atom, exponent: int) -> Atom:
