@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_dask_array, is_jax_array
 
 from mixad import pytree
 from mixad.backends.arrays import is_array, library_of
@@ -254,6 +255,8 @@ def _stopped(leaf: Any) -> Any:
         return array
     if hasattr(array, "clone"):  # torch's, which may belong to a graph of its own
         return array.clone()
+    if is_dask_array(array) or is_jax_array(array):  # whose elements never change
+        return array
     return library_of(array).xp.asarray(array, copy=True)
 
 

@@ -217,7 +217,7 @@ def _limit() -> int:
     return min(_DEFAULT_LIMIT, memory // 8)
 
 
-_PATIENCE_SECONDS = 0.02
+_PATIENCE_SECONDS = 0.5
 """How long one waits for the pool's lock, which is held for microseconds, before doing without."""
 
 _POOL = BufferPool(_limit())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -65,9 +66,14 @@ def _of_arrays(function: Any) -> bool:
 
 
 def is_transform(function: Any) -> bool:
-    """Whether a plain function is one of mixad's own, which work on arrays and on functions."""
+    """Whether a plain function is one of mixad's own, which work on arrays and on functions.
+
+    One that was defined with a copy of a module's names, as doctests are run, is not the module's.
+    """
     module = str(function.__globals__.get("__name__", ""))
-    return module.startswith("mixad.") and not module.startswith(_OF_NUMBERS)
+    if not module.startswith("mixad.") or module.startswith(_OF_NUMBERS):
+        return False
+    return vars(sys.modules[module]) is function.__globals__ if module in sys.modules else False
 
 
 def refused_transform(name: str, function: Any) -> tuple[str, str]:
