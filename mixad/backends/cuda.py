@@ -28,6 +28,7 @@ from mixad.errors import BackendError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result, bind
 from mixad.kernel.spec import KernelSpec, Launch, Operand
+from mixad.kernel.tiling import BLOCK
 from mixad.scalar.types import I32, ScalarType
 
 __all__ = ["CudaBackend", "CudaBound", "CudaKernel", "Driver", "Function"]
@@ -41,7 +42,7 @@ _ALIGNED = 16
 _MOST_BLOCKS = (1 << 31) - 1
 
 _WIDE = 1 << 31
-"""So many rows or tiles are counted in 64 bits."""
+"""So many elements of a row, rows or tiles are counted in 64 bits."""
 
 
 class Driver(Protocol):
@@ -160,7 +161,7 @@ class CudaBound:
     vector : int
         Neighbours that a thread may load at once if the addresses allow it.
     wide : bool
-        Whether rows and tiles are counted in 64 bits.
+        Whether elements of a row, rows and tiles are counted in 64 bits.
     packed : tuple of int
         Positions in ``binding.arrays`` of the arrays that are loaded in packs.
     """
@@ -208,14 +209,13 @@ class CudaBackend:
         """Return a kernel with the argument block of a launch."""
         binding = bind(launch, accumulator)
         binding.words.append(binding.tiles)
-        rows = math.prod(launch.extents[:-1])
+        operands = [launch.spec.operands[k] for k, _ in binding.arrays]
         packed = tuple(
-            at
-            for at, (k, _) in enumerate(binding.arrays)
-            if getattr(launch.spec.operands[k], "step", None) == "unit"
+            at for at, o in enumerate(operands) if isinstance(o, Operand) and o.step == "unit"
         )
-        wide = max(rows, binding.tiles) >= _WIDE
-        return CudaBound(executable, launch, binding, _widest(launch), wide, packed)
+        return CudaBound(
+            executable, launch, binding, _widest(launch), _is_wide(launch, binding), packed
+        )
 
     def launch(self, bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results, on the current stream."""
@@ -317,6 +317,12 @@ def _threads(extent: int, vector: int) -> tuple[int, int]:
     needed = max(1, -(-extent // vector))
     along = min(THREADS, 1 << (needed - 1).bit_length())
     return along, THREADS // along
+
+
+def _is_wide(launch: Launch, binding: Binding) -> bool:
+    """Whether something that a kernel counts, up to the end of its last tile, takes 64 bits."""
+    rows = math.prod(launch.extents[:-1])
+    return max(launch.extents[-1] + BLOCK, rows + launch.rows, binding.tiles) >= _WIDE
 
 
 def _widest(launch: Launch) -> int:

@@ -18,11 +18,13 @@ TOLERANCE = {F32: 2e-5, F64: 1e-13}
 
 @mixad.broadcast
 def damped(x, y):  # type: ignore[no-untyped-def]
+    """Return what is smooth on both sides of x = 0, and no more."""
     return x * x * math.exp(-y) if x > 0.0 else x * y
 
 
 @mixad.broadcast
 def power(x, n):  # type: ignore[no-untyped-def]
+    """Return xⁿ by a loop whose length each element decides."""
     result = 1.0
     while n > 0.0:
         result = result * x
@@ -32,6 +34,7 @@ def power(x, n):  # type: ignore[no-untyped-def]
 
 @mixad.broadcast
 def product(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12):  # type: ignore[no-untyped-def]
+    """Return the product of more inputs than one pass has partials."""
     return x0 * x1 * x2 * x3 * x4 * x5 * x6 * x7 * x8 * x9 * x10 * x11 * x12
 
 

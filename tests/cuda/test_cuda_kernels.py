@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mixad.backends.arrays import layout_of
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
-from mixad.kernel.plan import plan
+from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Block, Const, Equation, Line, Param, Program, Var
 from mixad.scalar.types import BOOL, F32, F64, I64
@@ -192,3 +192,20 @@ def test_truth_values_are_stored_as_bytes():
     (got,), _ = run(program, [argument], (64,), None)
     assert got.dtype == np.bool_
     np.testing.assert_array_equal(got, argument > 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "wide"),
+    [((5 * 10**9,), True), ((5 * 10**9, 3), True), ((10**9,), False), ((10**5, 10**4), False)],
+)
+def test_what_does_not_fit_32_bits_is_counted_in_64(shape, wide):
+    steps = [math.prod(shape[axis + 1 :]) * 4 for axis in range(len(shape))]
+    layout = Layout(F32, shape, tuple(steps))
+    row = Layout(F32, shape[-1:], (4,))  # keeps the axes of two-dimensional shapes apart
+    requests = [OutputRequest(0, 0)]
+    launch = plan((product(F32),), requests, [layout, row], shape, NO_CACHE_LIMIT)
+    bound = BACKEND.bind(BACKEND.compile(launch.spec), launch)
+    assert bound.dialect([0, 0]).wide == wide
+    assert (
+        "typedef unsigned long long index_t;" in bound.kernel.text(bound.dialect([0, 0]))
+    ) == wide

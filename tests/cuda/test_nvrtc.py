@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda_emulator import DryDriver
+from cuda_functions import anomaly, cell_update
 
 import mixad
 from mixad.backends import registry
@@ -27,7 +28,6 @@ from mixad.scalar.ir import Block, Const, Equation, Param, Program, Var
 from mixad.scalar.ops import TABLE
 from mixad.scalar.pullback import pullback
 from mixad.scalar.types import BOOL, F32, F64
-from mixad.special import sigmoid, tanh
 
 ARCHITECTURES = ("sm_80", "sm_90")
 OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
@@ -78,25 +78,6 @@ def compiled(text: str, architecture: str) -> tuple[str, str]:
 
 
 # -- the family ------------------------------------------------------------------------------------
-
-
-@mixad.broadcast
-def cell_update(z, zb, c, f, i, g):
-    if z == 1.0:
-        return sigmoid(i) * tanh(g)
-    elif zb == 0.0:
-        return c
-    return sigmoid(f) * c + sigmoid(i) * tanh(g)
-
-
-@mixad.broadcast
-def anomaly(mean, eccentricity):
-    e = mean
-    while True:
-        step = (e - eccentricity * math.sin(e) - mean) / (1.0 - eccentricity * math.cos(e))
-        e = e - step
-        if abs(step) < 1e-6:
-            return e
 
 
 @mixad.broadcast

@@ -37,7 +37,8 @@ class Dialect:
         Neighbours of a row that a thread has at a time: 1, or more where every operand of step
         "unit" and every stored result is aligned to so many elements, row by row.
     wide : bool
-        Whether numbers of rows and tiles take 64 bits; dividing them takes ten times as long.
+        Whether numbers of elements of a row, of rows or of tiles take 64 bits; dividing them takes
+        ten times as long.
     """
 
     vector: int = 1
