@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
@@ -78,33 +77,40 @@ def _convert(x: Scalar, type: ScalarType) -> Scalar:
 
 
 def _fma(x: Scalar, y: Scalar, z: Scalar) -> Scalar:
-    """x·y + z rounded once: exact rational arithmetic, rounded to the type by NumPy."""
+    """x·y + z rounded once."""
     if not (np.isfinite(x) and np.isfinite(y)):
         return x * y + z
     if not np.isfinite(z):
         return z  # the exact product is finite, however large
-    plain = x * y + z
-    exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
-    return _rounded(exact, x.dtype) if exact else plain
+    if x.dtype == np.float32:
+        return np.float32(_sum_to_odd(float(x) * float(y), float(z)))  # the product is exact
+    return _fma_of_integers(x, y, z)
 
 
-def _rounded(exact: Fraction, dtype: np.dtype[Any]) -> Scalar:
-    """Round a rational number to the nearest float of a dtype, halves to even."""
-    info = np.finfo(dtype)
-    exponent = max(_binary_exponent(exact), int(info.minexp))
-    quantum = Fraction(2) ** (exponent - int(info.nmant))
-    whole = round(abs(exact) / quantum)
+def _sum_to_odd(a: float, b: float) -> float:
+    """a + b; where inexact, that of the floats on both sides whose last bit is 1.
+
+    Rounding it again, to a format of at most half the digits, rounds the exact sum: Boldo and
+    Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
+    """
+    total = a + b
+    b_in_total = total - a
+    error = (a - (total - b_in_total)) + (b - b_in_total)
+    if error and not np.float64(total).view(np.int64) & 1:
+        return math.nextafter(total, math.copysign(math.inf, error))
+    return total
+
+
+def _fma_of_integers(x: Scalar, y: Scalar, z: Scalar) -> Scalar:
+    """x·y + z of finite float64: Python divides integers of any size with one rounding."""
+    (a, b), (c, d), (e, f) = (v.as_integer_ratio() for v in (x, y, z))
+    numerator, denominator = a * c * f + e * b * d, b * d * f
+    if not numerator:
+        return x * y + z  # for the sign of zero
     try:
-        magnitude = math.ldexp(whole, exponent - int(info.nmant))
+        return np.float64(numerator / denominator)
     except OverflowError:
-        magnitude = math.inf
-    return dtype.type(-magnitude if exact < 0 else magnitude)  # of -0.0, too
-
-
-def _binary_exponent(exact: Fraction) -> int:
-    """Return e with 2ᵉ <= |exact| < 2ᵉ⁺¹."""
-    e = abs(exact.numerator).bit_length() - exact.denominator.bit_length()
-    return e if Fraction(2) ** e <= abs(exact) else e - 1
+        return np.float64(math.inf if numerator > 0 else -math.inf)
 
 
 def _integer_division(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:

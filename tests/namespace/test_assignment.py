@@ -635,8 +635,8 @@ def test_writing_an_element_does_not_take_longer_in_a_larger_array(derivative: A
 
         x = np.ones(size)
         derivative(f, x)
-        started = time.perf_counter()
+        started = time.thread_time()  # whatever else runs here
         derivative(f, x)
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     assert min(seconds(2_000_000) for _ in range(2)) < 2 * seconds(2_000) + 0.3

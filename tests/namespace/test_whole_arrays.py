@@ -101,11 +101,11 @@ def test_joining_takes_as_long_as_there_are_arrays(join: Any) -> None:
         arrays = [np.ones(2) for _ in range(count)]
         gradient = mixad.grad(lambda arrays: (join(arrays) ** 2).sum())
         gradient(arrays)
-        started = time.process_time()
+        started = time.thread_time()
         gradient(arrays)
-        return time.process_time() - started
+        return time.thread_time() - started
 
-    assert min(seconds(6400) for _ in range(2)) < 60 * min(seconds(400) for _ in range(3))
+    assert min(seconds(6400) for _ in range(3)) < 60 * min(seconds(400) for _ in range(3))
 
 
 @st.composite

@@ -335,15 +335,17 @@ def test_fma_rounds_once(type, args, expected):
     assert same_bits(got, type.dtype.type(expected))
 
 
-def test_fma_is_the_rounded_exact_value():
-    """mpmath rounds the exact product and sum to 53 digits: an independent definition."""
+@pytest.mark.parametrize(("type", "digits"), [(F32, 24), (F64, 53)])
+def test_fma_is_the_rounded_exact_value(type, digits):
+    """mpmath rounds the exact product and sum: an independent definition."""
     rng = np.random.default_rng(3)
     for _ in range(2000):
-        x, y, z = (float(v) for v in rng.normal(size=3) * 2.0 ** rng.integers(-30, 30, 3))
+        draws = rng.normal(size=3) * 2.0 ** rng.integers(-20, 20, 3)
+        x, y, z = (type.dtype.type(v) for v in draws)
         with mpmath.workprec(300):
-            exact = mpmath.mpf(x) * y + z
-        with mpmath.workprec(53):
-            assert float(apply("fma", tuple(map(np.float64, (x, y, z))), F64)) == float(+exact)
+            exact = mpmath.mpf(float(x)) * float(y) + float(z)
+        with mpmath.workprec(digits):
+            assert float(apply("fma", (x, y, z), type)) == float(+exact)
 
 
 ULPS = {F32: 0.51, F64: 4.0}

@@ -70,7 +70,9 @@ def test_chains_of_waiting_values_need_no_recursion() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda y: y.reshape((5, 5)), lambda y: y[7], lambda y: y[:, :, 0]], ids=str
+    "wrong",
+    [lambda y: y.reshape((5, 5)), lambda y: y[7], lambda y: y[:, :, 0]],
+    ids=["reshape", "index", "dimensions"],
 )
 def test_what_cannot_be_is_refused_when_it_is_recorded(wrong: Any) -> None:
     later = []
