@@ -11,11 +11,11 @@ import numpy as np
 from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
+from mixad.namespace.array_likes import from_lists
 from mixad.namespace.assignment import replace, setitem
 from mixad.namespace.complex_numbers import imag, real
 from mixad.namespace.elementwise import (
     as_numpy_gives,
-    as_operand,
     elementwise,
     is_operand,
     power,
@@ -38,8 +38,13 @@ _Method = Callable[[Any, Any], Any]
 
 def _converted(other: Any, tracer: Any, method: _Method) -> Any:
     """Return what a method gives for a list or the like, which its library takes for an array."""
-    operand = as_operand(other, tracer)
-    return NotImplemented if operand is NotImplemented else method(tracer, operand)
+    operand = _from_lists(other, tracer)
+    return NotImplemented if operand is other else method(tracer, operand)
+
+
+def _from_lists(other: Any, tracer: Any) -> Any:
+    """Return lists as an array, beside arrays of NumPy; other libraries take none."""
+    return from_lists(other, tracer) if tracer.cell.library is arrays.NUMPY else other
 
 
 def _binary(op: str) -> _Method:
@@ -64,7 +69,7 @@ def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
     """Comparisons have no derivative: they give constants, which `if` and `while` can test."""
 
     def method(self: Any, other: Any) -> Any:
-        return constants(compare(plain(self), plain(other)))
+        return constants(compare(plain(self), plain(_from_lists(other, self))))
 
     return method
 

@@ -40,7 +40,7 @@ from mixad.tape.kernel_call import KernelCall
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["angle", "as_numpy_gives", "as_operand", "clip", "convert", "elementwise",
+__all__ = ["angle", "as_numpy_gives", "clip", "convert", "elementwise",
            "is_operand", "operand", "power", "square", "where"]  # fmt: skip
 
 
@@ -66,20 +66,13 @@ def operand(value: Any, other: Any) -> Any:
     """
     if is_operand(value):
         return value
-    operand = as_operand(value, other) if isinstance(other, Tracer) else NotImplemented
-    if operand is NotImplemented:
-        raise TracerError(
-            f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
-            "an array first"
-        )
-    return operand
-
-
-def as_operand(value: Any, tracer: Tracer) -> Any:
-    """Return what is no operand as one, where the tracer's library does; else NotImplemented."""
-    if isinstance(value, (list, tuple)) and tracer.cell.library is NUMPY:
+    is_numpys = isinstance(other, Tracer) and other.cell.library is NUMPY
+    if isinstance(value, (list, tuple)) and is_numpys:
         return np.asarray(value)
-    return NotImplemented
+    raise TracerError(
+        f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
+        "an array first"
+    )
 
 
 def elementwise(op: str, *operands: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from mixad.namespace.einsum import einsum
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
 from mixad.namespace.indexing import part_along
-from mixad.namespace.joining import broadcast_arrays, concat
+from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
 from mixad.namespace.linear_algebra import cross, diagonal, outer, tensordot, trace
 from mixad.namespace.manipulation import matrix_transpose, moveaxis, normalized_axes, reshape
 from mixad.namespace.special import of_scalars
@@ -137,6 +137,41 @@ def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0
     return chosen
 
 
+def _meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
+    return meshgrid(*map(at_least(1), arrays), indexing=indexing)
+
+
+def _block(blocks: Any) -> Any:
+    """Return blocks in nested lists as one array: innermost lists run along the last axis.
+
+    Raises
+    ------
+    ValueError
+        If blocks are not all as deep inside of lists.
+    """
+    depths, leaves = zip(*_leaves(blocks), strict=True)
+    if len(set(depths)) > 1:
+        raise ValueError(f"block() of arrays in lists of different depths: {sorted(set(depths))}")
+    return _joined_blocks(blocks, depths[0], max(depths[0], *map(np.ndim, leaves)))
+
+
+def _leaves(blocks: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
+    """Yield what is in nested lists, each with the number of lists around it."""
+    if not isinstance(blocks, list):
+        yield depth, blocks
+        return
+    for block in blocks:
+        yield from _leaves(block, depth + 1)
+
+
+def _joined_blocks(blocks: Any, depth: int, ndim: int) -> Any:
+    """Return blocks in so many nested lists as one array of so many axes."""
+    if depth:
+        return concat([_joined_blocks(b, depth - 1, ndim) for b in blocks], axis=-depth)
+    x = blocks if isinstance(blocks, Tracer) or is_array(blocks) else np.asarray(blocks)
+    return reshape(x, (*[1] * (ndim - len(x.shape)), *x.shape))
+
+
 def _over_two(transform: Callable[..., Any]) -> Callable[..., Any]:
     """Return a Fourier transform along several axes as NumPy's along two."""
 
@@ -199,6 +234,8 @@ NUMPY_FUNCTIONS: Mapping[str, Function] = {
     "kron": function_of(_kron, "a=x b=y"),
     "einsum": Variadic(einsum, ()),
     "gradient": Variadic(_gradient, ()),
+    "meshgrid": Variadic(_meshgrid, ()),
+    "block": function_of(_block, "arrays=blocks"),
     "nan_to_num": function_of(_nan_to_num, "x copy nan posinf neginf"),
     **{
         f"fft.{f.__name__[:-1]}2": function_of(_over_two(f), "a s axes norm out")

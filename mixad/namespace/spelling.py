@@ -12,6 +12,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.errors import TracerError
+from mixad.namespace.array_likes import first_traced, from_lists, stacked
 from mixad.tape.memory import noted
 from mixad.tape.tracer import plain
 
@@ -47,6 +48,11 @@ class Function:
         return frozenset(inspect.signature(self.evaluate).parameters)
 
     @cached_property
+    def arrays(self) -> frozenset[str]:
+        """Names of its own parameters that are arrays: NumPy takes lists for them."""
+        return self.taken & _ARRAYS
+
+    @cached_property
     def direct(self) -> int:
         """How many arguments by position are, in this order, the first of the function's own."""
         own = inspect.signature(self.evaluate).parameters.values()
@@ -69,6 +75,11 @@ class OfOperands(Function):
         return frozenset(self.parameters)
 
     @cached_property
+    def arrays(self) -> frozenset[str]:
+        """Names of all parameters."""
+        return self.taken
+
+    @cached_property
     def direct(self) -> int:
         """How many arguments may come by position: all."""
         return len(self.parameters)
@@ -76,6 +87,23 @@ class OfOperands(Function):
 
 class Variadic(Function):
     """A function of any number of operands by position; its parameters are options by name."""
+
+    @cached_property
+    def arrays(self) -> frozenset[str]:
+        """None: operands come by position."""
+        return frozenset()
+
+
+_ARRAYS = frozenset("a append b condition fill_value max min prepend start stop values x y".split())
+"""What parameters are called that are arrays."""
+
+_SEQUENCES = {"arrays": stacked, "choicelist": from_lists, "condlist": from_lists}
+"""What parameters are called that are sequences of arrays, and what makes arrays of lists there.
+
+Numbers are arrays among arrays that are joined; among choices they adapt to those beside them.
+"""
+
+_LISTS = (list, tuple)
 
 
 def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> Function:
@@ -110,6 +138,8 @@ class Spelling:
         so they are given the values.
     no_methods : frozenset of str
         Functions that do something else where they are called as methods of arrays.
+    takes_lists : bool
+        Whether functions take nested lists for arrays.
     """
 
     library: str
@@ -118,6 +148,7 @@ class Spelling:
     renamed: Mapping[str, str] = field(default_factory=dict)
     constant: frozenset[str] = frozenset()
     no_methods: frozenset[str] = frozenset()
+    takes_lists: bool = False
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what a function of the library returns, recorded.
@@ -129,7 +160,7 @@ class Spelling:
         """
         name = self.name_of(function)
         found = None if name is None or name in self.constant else self.functions.get(name)
-        if found is not None and not kwargs and len(args) <= found.direct:
+        if found is not None and not kwargs and self._is_direct(found, args):
             return found(*args)
         called = f"{_module_of(function) or self.library}.{function.__name__}()"
         if name is None:
@@ -139,7 +170,7 @@ class Spelling:
         if found is None:
             raise TracerError(missing(called))
         if isinstance(found, Variadic):
-            return found(*args, **self._bound(called, found, (), kwargs))
+            return found(*self._operands(args), **self._bound(called, found, (), kwargs))
         return found(**self._bound(called, found, args, kwargs))
 
     def has_method(self, name: str) -> bool:
@@ -152,9 +183,22 @@ class Spelling:
         array, *rest = args
         if found.parameters[1:2] in _SEVERAL and rest and isinstance(rest[0], (int, np.integer)):
             args = (array, tuple(rest))
-        if not kwargs and len(args) <= found.direct:
+        if not kwargs and self._is_direct(found, args):
             return found(*args)
         return found(**self._bound(f"{name}()", found, args, kwargs))
+
+    def _is_direct(self, found: Function, args: tuple[Any, ...]) -> bool:
+        """Whether a function of the namespace takes these arguments as they are."""
+        if len(args) > found.direct:
+            return False
+        return not (self.takes_lists and any(type(a) in _LISTS for a in args))
+
+    def _operands(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return operands with arrays in place of lists of what is traced: others are labels."""
+        like = first_traced(args) if self.takes_lists else None
+        if like is None:
+            return args
+        return tuple(a if first_traced(a) is None else from_lists(a, like) for a in args)
 
     def _bound(
         self, called: str, found: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -173,6 +217,19 @@ class Spelling:
                 bound[own] = value
             elif value is not _DEFAULTS.get(name) and value is not np._NoValue:
                 raise TracerError(self._untaken(called, found, name))
+        return self._without_lists(found, bound) if self.takes_lists else bound
+
+    def _without_lists(self, found: Function, bound: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with arrays in place of lists that stand for arrays."""
+        given = [name for name, value in bound.items() if isinstance(value, _LISTS)]
+        like = first_traced(tuple(bound.values())) if given else None
+        if like is None:
+            return bound
+        for name in given:
+            if name in found.arrays:
+                bound[name] = from_lists(bound[name], like)
+            elif name in _SEQUENCES:
+                bound[name] = [_SEQUENCES[name](each, like) for each in bound[name]]
         return bound
 
     def _own_name(self, found: Function, name: str) -> str:
@@ -195,7 +252,7 @@ class Spelling:
 _SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
 """What methods take as several numbers too."""
 
-_DEFAULTS = {"inplace": False, "alpha": 1, "decimals": 0}
+_DEFAULTS = {"inplace": False, "alpha": 1, "decimals": 0, "order": "C"}
 """What arguments that are not taken may be given as; others as None."""
 
 _INSTEAD = {

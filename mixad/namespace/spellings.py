@@ -339,6 +339,8 @@ NUMPY = Spelling(
         "dot": function_of(dot),
         "tensordot": function_of(tensordot),
         "vecdot": function_of(vecdot),
+        "array": function_of(asarray, "object=x dtype copy order subok ndmin"),
+        "full": function_of(full, "shape fill_value dtype order device"),
         "full_like": function_of(full_like, "a fill_value dtype order subok shape device"),
         "astype": function_of(astype, "x dtype order casting subok copy"),
         **NUMPY_FUNCTIONS,
@@ -351,6 +353,7 @@ NUMPY = Spelling(
         "logical_not linalg.matrix_rank".split()
     ),
     no_methods=_IN_PLACE,
+    takes_lists=True,
 )
 
 
@@ -435,7 +438,7 @@ TORCH = Spelling(
 )  # fmt: skip
 
 
-UFUNCS = Spelling("scipy.special", lambda ufunc: ufunc.__name__, SPECIAL | SCIPY)
+UFUNCS = Spelling("scipy.special", lambda ufunc: ufunc.__name__, SPECIAL | SCIPY, takes_lists=True)
 """Special functions as SciPy's ufuncs."""
 
 
