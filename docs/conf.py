@@ -27,7 +27,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 300  # for a cell, on a busy machine
 nb_render_markdown_format = "myst"  # the default has no tables
 
 autodoc_typehints = "none"
