@@ -217,6 +217,11 @@ class CompilingDriver(DryDriver):
         super().compile(text, entries, device)
         return usage_in(compiled(text, self.architecture).cubin)
 
+    def attribute(self, number: int, device: Hashable) -> int:
+        major, minor = self.architecture[3:-1], self.architecture[-1]
+        named = {ATTRIBUTES["major"]: int(major), ATTRIBUTES["minor"]: int(minor)}
+        return named.get(number, H200[number])
+
     def usage(self, function: Usage, device: Hashable) -> Usage:
         return function
 

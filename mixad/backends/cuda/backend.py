@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Hashable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from mixad.backends.cuda.bound import CudaBound, Ready, bound_to, threads_of
 from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel
+from mixad.backends.hookspecs import DeviceFunction
 from mixad.emit.cuda import Dialect, emit_axis_sum
 from mixad.errors import BackendError
 from mixad.kernel.arguments import ArgumentBlock
@@ -111,6 +113,33 @@ class CudaBackend:
             threads = threads_of(bound.launch.extents[-1], dialect.vector, dialect.threads)
             found = bound.ready[key] = Ready(functions, threads)
         return found
+
+    def device_text(self, spec: KernelSpec, bound: CudaBound, array: Array) -> str:
+        """Return the text that a device is given where packs are aligned."""
+        dialect = self.dialect(bound, self.driver.device(array), is_aligned=True)
+        return CudaKernel(spec, self.driver).text(dialect)
+
+    def device_functions(self, bound: CudaBound, array: Array) -> tuple[DeviceFunction, ...]:
+        """Return what each pass uses on a device where packs are aligned."""
+        device = self.driver.device(array)
+        dialect, described = self.dialect(bound, device, is_aligned=True), self.described(device)
+        return tuple(
+            DeviceFunction(
+                **asdict(used),
+                neighbours=dialect.vector,
+                threads=dialect.threads,
+                occupancy=described.occupancy(used, dialect.threads),
+            )
+            for used in bound.kernel.usages(dialect, device)
+        )
+
+    def architecture(self, array: Array) -> str:
+        """Return what compilers call the device of an array."""
+        return self.described(self.driver.device(array)).architecture
+
+    def bandwidth(self, array: Array) -> float:
+        """Return how many bytes a second the device of an array moves at most."""
+        return self.described(self.driver.device(array)).bandwidth
 
     def dialect(self, bound: CudaBound, device: Hashable, is_aligned: bool) -> Dialect:
         """Return the dialect of the text that is launched on a device."""
