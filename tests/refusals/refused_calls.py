@@ -330,7 +330,7 @@ def refuse_function():
 
 
 def refuse_method():
-    inside(lambda x: x.argpartition(0).sum())
+    inside(lambda x: x.byteswap().sum())
 
 
 def refuse_function_that_makes_an_array():
