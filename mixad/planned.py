@@ -14,7 +14,7 @@ import numpy as np
 
 from mixad.backends.arrays import is_array, library_of
 from mixad.backends.execute import broadcast_shape, kernel_for
-from mixad.backends.hookspecs import Backend
+from mixad.backends.hookspecs import Backend, Bound
 from mixad.kernel.cost import flops
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import Indexed, Launch, OutputRequest
@@ -43,17 +43,23 @@ class PlannedKernel:
         The loop nest.
     backend : Backend
         What runs it.
+    bound : Bound
+        What the backend made of it.
     results : tuple of str
         What each output is, in words.
     cached : bool
         Whether it was compiled before this plan was made.
+    like : array
+        One of the library and on the device that it runs on.
     """
 
     passes: tuple[Program, ...]
     launch: Launch
     backend: Backend
+    bound: Bound
     results: tuple[str, ...]
     cached: bool
+    like: Any
 
     @property
     def flops(self) -> int:
@@ -199,7 +205,15 @@ class _Call:
         arguments = kernel_values(passes[0], values)
         cached = kernel.is_compiled(arguments, self.options.backend)
         prepared = kernel.prepared(arguments, self.options.backend)
-        return PlannedKernel(passes, prepared.launch, prepared.backend, results, cached)
+        return PlannedKernel(
+            passes=passes,
+            launch=prepared.launch,
+            backend=prepared.backend,
+            bound=prepared.bound,
+            results=results,
+            cached=cached,
+            like=self.like,
+        )
 
     def requests(self, plan: PullbackPlan) -> list[OutputRequest]:
         """Ask for each gradient in the shape of its argument."""

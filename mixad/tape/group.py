@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from mixad.backends.execute import writes_parts
 from mixad.kernel.spec import OutputRequest, Part
@@ -21,6 +21,9 @@ from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin
 
 __all__ = ["Group"]
+
+_Live: TypeAlias = tuple[int, int, OutputRequest]
+"""An output that someone holds: its member, its number, what is wanted of it."""
 
 
 class Group:
@@ -101,48 +104,58 @@ class Group:
         given = [(at, output) for at, n in enumerate(numbers) for output in found.get(n, ())]
         if not given:
             return None
-        seeds = [(at, members[at].outputs[output].result) for at, output in given]
         live = [] if trace.is_inner else _live(members)
-        results = list(dict.fromkeys([*seeds, *[(at, r.result) for at, _, r in live]]))
-        fusion = fuse(members, results)
-        asked = self._asked(
-            fusion,
-            tuple([results.index(seed) for seed in seeds]),
-            tuple([(results.index((at, r.result)), r.shape) for at, _, r in live]),
-        )
+        seeds = [(at, members[at].outputs[output].result) for at, output in given]
+        fusion, asked = self._fused(members, seeds, live)
         wholes = {} if trace.is_inner else self._wholes(fusion, asked, part_of, found)
         if wholes and not self._writes_parts(fusion, found[numbers[given[0][0]]]):
             wholes = {}
         asked, moved = self._moved(fusion, asked, wholes)
         plan, waiting = _chosen(fusion, asked)
-        if not plan.primals:
-            live = []
         leaves = [(numbers[member], index) for member, index in fusion.places]
 
         def read_at(index: int) -> Place | int:
             return leaves[index] if index < len(leaves) else index - len(leaves)
 
-        targets = {
-            i: place for i, place in zip(asked.wrt, plan.places, strict=True) if place[0] != "zero"
-        }
-        placed = _placed(wholes, targets)
-        alone = [i for i in targets if not any(i in parts for parts in wholes.values())]
+        targets = {i: p for i, p in zip(asked.wrt, plan.places, strict=True) if p[0] != "zero"}
+        in_wholes = {leaf for parts in wholes.values() for leaf in parts}
         return KernelStep(
             members=tuple(numbers),
             cotangents=tuple([(numbers[at], output) for at, output in given]),
             plan=plan,
             arguments=tuple(map(read_at, plan.kept)),
-            results=tuple([(numbers[at], output) for at, output, _ in live]),
+            results=tuple([(numbers[at], o) for at, o, _ in live]) if plan.primals else (),
             waiting=tuple([leaves[i] for i in waiting]),
             targets=tuple(
-                [(trace.place(cast("Origin", fusion.parents[i])), *targets[i]) for i in alone]
+                [
+                    (trace.place(cast("Origin", fusion.parents[i])), *place)
+                    for i, place in targets.items()
+                    if i not in in_wholes
+                ]
             ),
-            placed=tuple(placed),
+            placed=tuple(_placed(wholes, targets)),
             shifted=tuple(moved),
             read=tuple([(i, read_at(i)) for i in sorted({i for s in moved for i in s.read})]),
             shape=self.shape,
             options=self._options,
             decided=tuple(self._decided(members, seeds)),
+        )
+
+    def _fused(
+        self, members: Sequence[KernelNode], seeds: Sequence[tuple[int, int]], live: Sequence[_Live]
+    ) -> tuple[Fusion, Asked]:
+        """Return the members' programs as one, and what is asked of it.
+
+        ``seeds`` are members, and results of theirs that have a cotangent.
+        """
+        held = [(at, request.result) for at, _, request in live]
+        results = list(dict.fromkeys([*seeds, *held]))
+        fusion = fuse(members, results)
+        primals = zip(held, live, strict=True)
+        return fusion, self._asked(
+            fusion,
+            tuple([results.index(seed) for seed in seeds]),
+            tuple([(results.index(place), request.shape) for place, (_, _, request) in primals]),
         )
 
     def _asked(
@@ -244,8 +257,8 @@ def _placed(
             yield Placed(target, tuple(made))
 
 
-def _live(members: Sequence[KernelNode]) -> list[tuple[int, int, OutputRequest]]:
-    """Return the pending outputs that someone holds: member, output, what is wanted of it."""
+def _live(members: Sequence[KernelNode]) -> list[_Live]:
+    """Return the pending outputs that someone holds."""
     return [
         (at, output, request)
         for at, node in enumerate(members)
