@@ -41,7 +41,7 @@ from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["angle", "as_numpy_gives", "clip", "convert", "elementwise",
-           "is_operand", "operand", "power", "square", "where"]  # fmt: skip
+           "is_operand", "operand", "power", "rounded", "square", "where"]  # fmt: skip
 
 
 # A described operand: its type, and whether it is a Python number.
@@ -142,6 +142,15 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     if min is not None:
         x = elementwise("maximum", x, operand(min, x))
     return x if max is None else elementwise("minimum", x, operand(max, x))
+
+
+def rounded(x: Any, decimals: int = 0) -> Any:
+    """Return the elements rounded to so many decimals, halves to even: NumPy and torch scale."""
+    if not decimals:
+        return elementwise("rint", x)
+    scale = 10.0 ** abs(decimals)
+    there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return elementwise(back, elementwise("rint", elementwise(there, x, scale)), scale)
 
 
 def angle(x: Any, deg: bool = False) -> Any:

@@ -43,9 +43,10 @@ from mixad.namespace.special import of_scalars
 from mixad.namespace.spelling import Function, Variadic, function_of
 from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.tape.memory import gives_read_only_views
+from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["NUMPY_FUNCTIONS"]
+__all__ = ["NUMPY_FUNCTIONS", "kron", "nan_to_num"]
 
 
 def _matrices_last(x: Any, axis1: int, axis2: int) -> Any:
@@ -72,7 +73,7 @@ def _inner(x: Any, y: Any) -> Any:
     return tensordot(x, y, axes=((-1,), (-1,)))
 
 
-def _kron(x: Any, y: Any) -> Any:
+def kron(x: Any, y: Any) -> Any:
     """Return the products of all elements of ``y`` by each of ``x``, side by side."""
     ndim = max(x.ndim, y.ndim)
     rows, columns = ((*[1] * (ndim - v.ndim), *v.shape) for v in (x, y))
@@ -119,10 +120,11 @@ def _slope(x: Any, axis: int) -> Any:
     return concat([ends[0], 0.5 * inner, ends[1]], axis=axis)
 
 
-def _nan_to_num(
-    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+def nan_to_num(
+    x: Any, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
-    limits = np.finfo(x.dtype)
+    """Return ``x`` with numbers in place of nan and infinities: 0, the largest, the smallest."""
+    limits, nan = library_beside(x).xp.finfo(x.dtype), 0.0 if nan is None else nan
     x = where(elementwise("isnan", x), nan, x)
     x = where(elementwise("eq", x, math.inf), limits.max if posinf is None else posinf, x)
     return where(elementwise("eq", x, -math.inf), limits.min if neginf is None else neginf, x)
@@ -231,12 +233,12 @@ NUMPY_FUNCTIONS: Mapping[str, Function] = {
     "trace": function_of(_trace, "a offset axis1 axis2 dtype out"),
     "outer": function_of(_outer, "a=x b=y out"),
     "inner": function_of(_inner, "a=x b=y"),
-    "kron": function_of(_kron, "a=x b=y"),
+    "kron": function_of(kron, "a=x b=y"),
     "einsum": Variadic(einsum, ()),
     "gradient": Variadic(_gradient, ()),
     "meshgrid": Variadic(_meshgrid, ()),
     "block": function_of(_block, "arrays=blocks"),
-    "nan_to_num": function_of(_nan_to_num, "x copy nan posinf neginf"),
+    "nan_to_num": function_of(nan_to_num, "x copy nan posinf neginf"),
     **{
         f"fft.{f.__name__[:-1]}2": function_of(_over_two(f), "a s axes norm out")
         for f in (fftn, ifftn, rfftn, irfftn)

@@ -140,6 +140,10 @@ class Spelling:
         Functions that do something else where they are called as methods of arrays.
     takes_lists : bool
         Whether functions take nested lists for arrays.
+    methods : mapping
+        What methods of arrays do that functions of their names do not, or not with these arguments.
+    is_method : callable
+        Whether a function of the library is a method of its arrays.
     """
 
     library: str
@@ -149,6 +153,8 @@ class Spelling:
     constant: frozenset[str] = frozenset()
     no_methods: frozenset[str] = frozenset()
     takes_lists: bool = False
+    methods: Mapping[str, Function] = field(default_factory=dict)
+    is_method: Callable[[Any], bool] = lambda function: False
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what a function of the library returns, recorded.
@@ -159,7 +165,7 @@ class Spelling:
             If the namespace has no such function yet, or it lacks an argument that was given.
         """
         name = self.name_of(function)
-        found = None if name is None or name in self.constant else self.functions.get(name)
+        found = None if name is None or name in self.constant else self._named(name, function)
         if found is not None and not kwargs and self._is_direct(found, args):
             return found(*args)
         called = f"{_module_of(function) or self.library}.{function.__name__}()"
@@ -173,16 +179,25 @@ class Spelling:
             return found(*self._operands(args), **self._bound(called, found, (), kwargs))
         return found(**self._bound(called, found, args, kwargs))
 
+    def _named(self, name: str, function: Any) -> Function | None:
+        """Return what a function of the library of that name is here."""
+        if name in self.methods and self.is_method(function):
+            return self.methods[name]
+        return self.functions.get(name)
+
     def has_method(self, name: str) -> bool:
         """Whether the table has what a method of arrays does."""
-        return name in self.functions and name not in self.no_methods
+        is_function = name in self.functions and name not in self.no_methods
+        return name in self.methods or is_function
 
     def call_method(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what a method of an array returns; ``args`` begin with the array."""
-        found = self.functions[name]
+        found = self.methods.get(name) or self.functions[name]
         array, *rest = args
         if found.parameters[1:2] in _SEVERAL and rest and isinstance(rest[0], (int, np.integer)):
             args = (array, tuple(rest))
+        if isinstance(found, Variadic):
+            return found(*args, **self._bound(f"{name}()", found, (), kwargs))
         if not kwargs and self._is_direct(found, args):
             return found(*args)
         return found(**self._bound(f"{name}()", found, args, kwargs))
@@ -215,7 +230,7 @@ class Spelling:
             own = self._own_name(found, name)
             if own in found.taken:
                 bound[own] = value
-            elif value is not _DEFAULTS.get(name) and value is not np._NoValue:
+            elif not _is_default(name, value):
                 raise TracerError(self._untaken(called, found, name))
         return self._without_lists(found, bound) if self.takes_lists else bound
 
@@ -252,7 +267,11 @@ class Spelling:
 _SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
 """What methods take as several numbers too."""
 
-_DEFAULTS = {"inplace": False, "alpha": 1, "decimals": 0, "order": "C"}
+_DEFAULTS = {
+    "inplace": False, "alpha": 1, "decimals": 0, "order": "C", "_stacklevel": 3, "norm_type": 2.0,
+    "compute_mode": "use_mm_for_euclid_dist_if_necessary", "scale_grad_by_freq": False,
+    "sparse": False, "non_blocking": False,
+}  # fmt: skip
 """What arguments that are not taken may be given as; others as None."""
 
 _INSTEAD = {
@@ -265,7 +284,15 @@ _INSTEAD = {
     "keepdim": "write keepdims=",
     "alpha": "multiply first",
     "rounding_mode": "use //",
+    "inplace": "use the result that it returns",
 }
+
+
+def _is_default(name: str, value: Any) -> bool:
+    """Whether an argument that is not taken says nothing."""
+    if value is None or value is np._NoValue:
+        return True
+    return name in _DEFAULTS and isinstance(value, (int, float, str)) and value == _DEFAULTS[name]
 
 
 def missing(called: str) -> str:

@@ -204,10 +204,10 @@ class Tracer:
         )
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._leak("DLPack export", "use the tracer's own operators and methods")
+        self._leak("DLPack export", "use its own operators and methods")
 
     def __dlpack_device__(self) -> NoReturn:
-        self._leak("DLPack export", "use the tracer's own operators and methods")
+        self._leak("DLPack export", "use its own operators and methods")
 
     def to_dask_array(self) -> Any:
         """Refuse: functions of Dask would put the value into a graph, without its derivative."""
