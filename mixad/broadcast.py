@@ -16,7 +16,7 @@ from mixad.backends.integrations import LOADED, load_integrations
 from mixad.duals import dual_arrays
 from mixad.errors import KernelGradientError, KernelSyntaxError, TracerError
 from mixad.explain import Explanation, explain_call
-from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Placement, Strategy
+from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Loops, Placement, Strategy
 from mixad.namespace.constant_array import Constant
 from mixad.namespace.elementwise import as_numpy_gives
 from mixad.scalar.dual import MAX_PARTIALS
@@ -67,7 +67,7 @@ class BroadcastFunction:
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._specialiser = Specialiser(function)
+        self._specialiser = Specialiser(function, implicit=options.loops == "implicit")
         self._source = self._specialiser.source
         self._needs_instance = self._source.needs_instance
         self._number = next(_NUMBERS)
@@ -141,7 +141,7 @@ class BroadcastFunction:
         Parameters
         ----------
         **changes
-            ``strategy``, ``placement``, ``chunk``, ``backend``, as in `broadcast`.
+            ``strategy``, ``placement``, ``chunk``, ``backend``, ``loops``, as in `broadcast`.
 
         Returns
         -------
@@ -474,6 +474,7 @@ def broadcast(
     placement: Placement = ...,
     chunk: int | None = ...,
     backend: str | None = ...,
+    loops: Loops = ...,
 ) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
 
 
@@ -485,6 +486,7 @@ def broadcast(
     placement: Placement = "auto",
     chunk: int | None = None,
     backend: str | None = None,
+    loops: Loops = "unrolled",
 ) -> Any:
     """Turn a scalar function into one that is applied at every element of broadcast arrays.
 
@@ -511,6 +513,11 @@ def broadcast(
     backend : str, optional
         Name of a backend, such as ``"cpu"`` or ``"reference"``, which is slow and obviously right;
         by default the best one for the arrays of a call.
+    loops : str
+        How loops that go on until they have converged are differentiated.  ``"unrolled"``: turn by
+        turn, as all others are.  ``"implicit"``: where they end, by the implicit function theorem,
+        which needs one turn of dual numbers and gives the derivative of the fixed point, nan where
+        the loop has not come near one.
 
     Returns
     -------
@@ -546,7 +553,7 @@ def broadcast(
     >>> cubed(2.0)
     8.0
     """
-    options = KernelOptions(strategy, placement, chunk, backend)
+    options = KernelOptions(strategy, placement, chunk, backend, loops)
     if function is None:
         return lambda f: BroadcastFunction(f, options)
     return BroadcastFunction(function, options)
