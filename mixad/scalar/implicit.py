@@ -29,8 +29,8 @@ from mixad.scalar.ir import (
     written_vars,
 )
 
-__all__ = ["MOST_UNKNOWNS", "Values", "closure", "converges", "going_on", "read_by",
-           "refuse_crowd", "refuse_total", "tests_of_convergence", "together"]  # fmt: skip
+__all__ = ["MOST_UNKNOWNS", "Values", "closure", "convergence_tests", "converges", "going_on",
+           "read_by", "refuse_crowd", "refuse_total", "together"]  # fmt: skip
 
 MOST_UNKNOWNS = 8
 """Most values of a loop that may depend on each other: the size of the linear system."""
@@ -91,7 +91,7 @@ class _Deciding:
         return in_order and len(others) == 1 and not _of(others[0], self.turned)
 
 
-def tests_of_convergence(loop: While) -> list[Atom]:
+def convergence_tests(loop: While) -> list[Atom]:
     """Return the conditions in a loop's test that its counters alone do not decide.
 
     While all of them hold, it has not converged; empty if the test has no others beside.

@@ -23,7 +23,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
 from mixad.scalar.expression import emit, expression
 from mixad.scalar.fixed_point import FixedPoint, LinearStep
-from mixad.scalar.implicit import Values, closure, read_by, tests_of_convergence
+from mixad.scalar.implicit import Values, closure, convergence_tests, read_by
 from mixad.scalar.ir import (
     Accumulate,
     Atom,
@@ -373,7 +373,7 @@ class _Transform:
 
     def has_converged(self, s: While, ends: Sequence[Atom]) -> Atom:
         """Return whether a loop has not been ended by a counter alone."""
-        tests = tests_of_convergence(s)
+        tests = convergence_tests(s)
         if not tests:
             return self.builder.const(True, BOOL)
         names = {var: dual.primal for var, dual in self.duals.items()}

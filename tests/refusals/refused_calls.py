@@ -761,3 +761,17 @@ def refuse_fixed_point_of_too_many():
 
 def refuse_loops():
     product.with_options(loops="converged")
+
+
+# -- kinks -----------------------------------------------------------------------------------------
+
+
+def refuse_tolerance_of_kinks():
+    product.kinks(X, X, tolerance=-1.0)
+
+
+def refuse_kinks_of_lazy_arrays():
+    import dask.array
+
+    lazy = dask.array.ones(3)
+    product.kinks(lazy, lazy)
