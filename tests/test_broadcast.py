@@ -326,9 +326,9 @@ def count_parses(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     made: list[Any] = []
     original = specialise.parse
 
-    def counted(*args: Any) -> Any:
+    def counted(*args: Any, **kwargs: Any) -> Any:
         made.append(args)
-        return original(*args)
+        return original(*args, **kwargs)
 
     monkeypatch.setattr(specialise, "parse", counted)
     return made
@@ -622,7 +622,7 @@ def test_bad_options_are_value_errors_at_once(option: Any, message: str) -> None
 
 def test_unknown_options_are_type_errors() -> None:
     with pytest.raises(
-        TypeError, match="with_options takes strategy, placement, chunk, backend, not"
+        TypeError, match="with_options takes strategy, placement, chunk, backend, loops, not"
     ):
         scaled.with_options(threads=3)
     with pytest.raises(TypeError, match="threads"):
@@ -686,7 +686,7 @@ def test_reference_backend_gives_the_same() -> None:
 )
 def test_what_has_no_source_is_refused_with_the_way_out(what: Any) -> None:
     with pytest.raises(KernelSyntaxError, match=r"has no source|not a Python function") as caught:
-        mixad.broadcast(what) if what is not None else mixad.BroadcastFunction(what, None)
+        mixad.broadcast(what) if what is not None else mixad.BroadcastFunction(what)
     assert caught.value.hint
 
 

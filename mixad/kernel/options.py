@@ -10,10 +10,11 @@ from typing import Any, Literal, get_args
 from mixad.errors import ConfigurationError
 from mixad.scalar.dual import MAX_PARTIALS
 
-__all__ = ["DEFAULT_OPTIONS", "KernelOptions", "Placement", "Strategy"]
+__all__ = ["DEFAULT_OPTIONS", "KernelOptions", "Loops", "Placement", "Strategy"]
 
 Strategy = Literal["auto", "forward"]
 Placement = Literal["auto", "forward", "reverse"]
+Loops = Literal["unrolled", "implicit"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class KernelOptions:
         Most active inputs in one pass; None: as few passes as can be.
     backend : str or None
         Name of the backend; None: the best one for the arrays.
+    loops : str
+        How convergence loops are differentiated: turn by turn (``"unrolled"``), or by the implicit
+        function theorem where they end (``"implicit"``).  The program says it of each loop, so
+        that options which differ in it alone are equal.
 
     Raises
     ------
@@ -44,6 +49,7 @@ class KernelOptions:
     placement: Placement = "auto"
     chunk: int | None = None
     backend: str | None = None
+    loops: Loops = field(default="unrolled", compare=False)
 
     def __post_init__(self) -> None:
         for name, (allows, expects) in _ALLOWED.items():
@@ -74,6 +80,7 @@ _ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType({
     "strategy": _one_of(Strategy),
     "placement": _one_of(Placement),
     "chunk": (_is_chunk, f"None or an int from 1 to {MAX_PARTIALS}"),
+    "loops": _one_of(Loops),
     "backend": (_may_name_a_backend, "None or the name of a backend, such as 'cpu'"),
 })  # fmt: skip
 """For each field, what tells its values, and these in words."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from mixad.scalar.build import Builder
-from mixad.scalar.dual import MAX_PARTIALS, DualChunk
+from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
 from mixad.scalar.ir import Atom, Const, Program
 from mixad.scalar.pushforward import push_block
 from mixad.scalar.types import ScalarType
@@ -38,21 +37,6 @@ class ChunkPass:
     program: Program
     gradients: tuple[int | None, ...]
     primals: tuple[int, ...] = ()
-
-
-def even_chunks(count: int, limit: int = MAX_PARTIALS) -> tuple[range, ...]:
-    """Split ``count`` slots into as few chunks as ``limit`` allows, as evenly as can be.
-
-    Examples
-    --------
-    >>> [len(chunk) for chunk in even_chunks(11)]
-    [6, 5]
-    >>> even_chunks(0)
-    ()
-    """
-    chunks = -(-count // limit)
-    bounds = [-(-count * i // chunks) for i in range(chunks + 1)] if chunks else [0]
-    return tuple(range(a, b) for a, b in pairwise(bounds))
 
 
 def pullback(

@@ -12,7 +12,7 @@ from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
-from mixad.scalar.ir import Equation, Program, walk_statements
+from mixad.scalar.ir import Equation, Program, While, walk_statements
 from mixad.scalar.ops import BY_NAME
 from mixad.tape.cell import Kind, kind_of
 from mixad.tape.pullback_plan import plan_pullback
@@ -128,9 +128,10 @@ class KernelCall:
 
     @cached_property
     def lacks_derivatives(self) -> bool:
-        """Whether the programs use an op that has no derivative with respect to some argument."""
+        """Whether the programs have ops or loops whose derivatives may be refused."""
         return any(
-            isinstance(s, Equation) and None in BY_NAME[s.op].partials
+            (isinstance(s, Equation) and None in BY_NAME[s.op].partials)
+            or (isinstance(s, While) and s.implicit)
             for program in self.passes
             for s in walk_statements(program.body)
         )
