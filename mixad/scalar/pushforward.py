@@ -36,7 +36,7 @@ from mixad.scalar.ir import (
 )
 from mixad.scalar.ops import BY_NAME, Op
 
-__all__ = ["DualProgram", "push_block", "pushforward", "pushforward_along"]
+__all__ = ["DualProgram", "no_derivative", "push_block", "pushforward", "pushforward_along"]
 
 Dual = DualChunk[Atom]
 
@@ -231,7 +231,7 @@ class _Transform:
         partial = op.partials[i]
         match partial:
             case None:
-                raise _no_derivative(s, op, i)
+                raise no_derivative(s, op, i)
             case "1":
                 return dx
             case "-1":
@@ -313,7 +313,7 @@ class _Transform:
         self.duals.update(zip(s.outs, self.rebuilt(flat, s.carries), strict=True))
 
 
-def _no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
+def no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
     """Return the refusal."""
     return KernelGradientError(
         f"the derivative of {op.name} with respect to its argument {i + 1} is not available",
