@@ -170,7 +170,8 @@ def adjoint_block(
         raise _has_loop(program, loop.line)
     names: dict[Var, Atom] = dict(builder.copy_params(program.params).items())
     inputs = [program.params[index].var for index in wrt]
-    walks = _Walks(builder, names, active, inputs)
+    walks = _Walks(builder, names, active)
+    walks.once.update({var: frozenset({var}) for var in inputs})
     primals = walks.block(program.body)
     slots = {var: slot for slot, var in enumerate(inputs)}
     rows = {m: walks.row(program.outputs[m]) for m in outputs}
@@ -179,35 +180,45 @@ def adjoint_block(
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One branch: its statements and results, and by result and variable the partials of these."""
+    """One branch: its statements and results, and by pairs of variables the partials in it.
+
+    They are those of results and, with respect to what is outside, of ``joints``.
+    """
 
     draft: Draft
     results: Sequence[Atom]
-    rows: Mapping[tuple[int, Var], _Partial]
+    partials: Mapping[tuple[Var, Var], _Partial]
+    joints: tuple[Var, ...]
 
 
 class _Walks:
     """One block: its statements, copied, and the ways back through them.
 
     Variables are those of the old program; ``names`` has what they are in the new one, for all
-    blocks.  ``inputs`` are the variables that partials are taken with respect to; ``active`` is
-    the activity of the whole program.
+    blocks.  ``active`` is the activity of the whole program, ``around`` the block around this one.
+
+    A *joint* is a variable that an input of the program reaches along several paths.
     """
 
     def __init__(
-        self, builder: Builder, names: dict[Var, Atom], active: Activity, inputs: Iterable[Var]
+        self,
+        builder: Builder,
+        names: dict[Var, Atom],
+        active: Activity,
+        around: _Walks | None = None,
     ) -> None:
         self.builder = builder
         self.names = names
         self.active = active
-        self.once: dict[Var, frozenset[Var]] = {var: frozenset({var}) for var in inputs}
-        """By variable, the inputs that reach it along one path."""
-        self.often: dict[Var, frozenset[Var]] = {}
-        """By variable, the inputs that reach it along several."""
+        self.around = around
+        self.once: dict[Var, frozenset[Var]] = dict(around.once) if around else {}
+        """By variable, the inputs of the program that reach it along one path."""
+        self.often: dict[Var, frozenset[Var]] = dict(around.often) if around else {}
+        """By variable, those that reach it along several."""
         self.edges: dict[Var, Sequence[_Edge]] = {}
         """By result, in the order of the block."""
         self.rows: dict[Var, _Row] = {}
-        """By variable that no infinite adjoint goes through, its partials."""
+        """By joint that no infinite adjoint goes through, its partials."""
 
     def block(self, block: Block) -> tuple[Atom, ...]:
         for statement in block.statements:
@@ -219,7 +230,7 @@ class _Walks:
         return self.names[atom] if isinstance(atom, Var) else atom
 
     def is_active(self, atom: Atom) -> bool:
-        return isinstance(atom, Var) and (atom in self.once or atom in self.often)
+        return isinstance(atom, Var) and atom in self.once
 
     def statement(self, s: Statement) -> None:
         match s:
@@ -247,13 +258,11 @@ class _Walks:
         once = _NO_VARS.union(*reached)
         often |= {v for v in once if sum(v in r for r in reached) > 1}
         self.once[out], self.often[out] = once - often, often
-        for edge in edges:
-            if (
-                self.often.get(edge.source)
-                and edge.source not in self.rows
-                and _may_be_infinite(edge)
-            ):
-                self.rows[edge.source] = self.row(edge.source)
+        if self.around is None:
+            for edge in edges:
+                source = edge.source
+                if _may_be_infinite(edge) and self.often.get(source) and source not in self.rows:
+                    self.rows[source] = self.row(source)
 
     # -- edges -----------------------------------------------------------------------------------
 
@@ -298,9 +307,9 @@ class _Walks:
         if isinstance(cond, Const):
             self.inlined(s.outs, s.then if cond.value else s.orelse)
             return
-        line, sides = self.builder.line, (self.side(s.then), self.side(s.orelse))
-        pairs = list(dict.fromkeys(chain(*(side.rows for side in sides))))
-        partials = {pair: _merged([side.rows.get(pair) for side in sides]) for pair in pairs}
+        line, sides = self.builder.line, (self.side(s.then, s.outs), self.side(s.orelse, s.outs))
+        pairs = list(dict.fromkeys(chain(*(side.partials for side in sides))))
+        partials = {pair: _merged([side.partials.get(pair) for side in sides]) for pair in pairs}
         stored = [pair for pair in pairs if not isinstance(partials[pair].atom, Const)]
         types = [partials[pair].atom.type for pair in stored]
         then, orelse = (self.finished(side, stored, types) for side in sides)
@@ -308,29 +317,40 @@ class _Walks:
         self.names.update(zip(s.outs, outs, strict=False))
         for pair, atom in zip(stored, outs[len(s.outs) :], strict=True):
             partials[pair] = replace(partials[pair], atom=atom)
-        for k, out in enumerate(s.outs):
-            self.connect(out, [_Factor(v, p) for (at, v), p in partials.items() if at == k])
+        for out in (*chain(*(side.joints for side in sides)), *s.outs):
+            self.connect(out, [_Factor(v, p) for (of, v), p in partials.items() if of == out])
 
-    def side(self, block: Block) -> _Side:
+    def side(self, block: Block, outs: Sequence[Var]) -> _Side:
         """Write a block, with the partials of its results with respect to what it reads outside."""
-        draft, walks = Draft(), _Walks(self.builder, self.names, self.active, self.once)
+        draft, walks = Draft(), _Walks(self.builder, self.names, self.active, self)
         with self.builder.writing(draft):
             results = walks.block(block)
-            rows = [walks.row(atom) for atom in block.results]
-        partials = {(k, v): partial for k, row in enumerate(rows) for v, partial in row.items()}
-        return _Side(draft, results, partials)
+            rows = {out: walks.row(atom) for out, atom in zip(outs, block.results, strict=True)}
+            joints = walks.joints(rows.values())
+        partials = {(of, v): p for of, row in (joints | rows).items() for v, p in row.items()}
+        return _Side(draft, results, partials, tuple(joints))
 
     def finished(
-        self, side: _Side, pairs: Iterable[tuple[int, Var]], types: Iterable[ScalarType]
+        self, side: _Side, pairs: Iterable[tuple[Var, Var]], types: Iterable[ScalarType]
     ) -> Block:
         """Return a block whose results end in partials of some types, zeros filled in."""
         results = list(side.results)
         with self.builder.writing(side.draft):
             for pair, type in zip(pairs, types, strict=True):
-                found = side.rows.get(pair)
+                found = side.partials.get(pair)
                 atom = self.builder.const(0.0, type) if found is None else found.atom
                 results.append(self.builder.convert(atom, type))
         return side.draft.block(results)
+
+    def joints(self, rows: Iterable[_Row]) -> dict[Var, _Row]:
+        """Return the partials of the joints that walks have stopped at, in the block's order."""
+        found: dict[Var, _Row] = {}
+        needed = set(chain(*rows))
+        for var in reversed(self.edges):
+            if var in needed:
+                found[var] = self.row(var)
+                needed.update(found[var])
+        return dict(reversed(found.items()))
 
     def inlined(self, outs: Sequence[Var], block: Block) -> None:
         """Add the statements of the block that runs."""
@@ -344,19 +364,24 @@ class _Walks:
     # -- walks -----------------------------------------------------------------------------------
 
     def row(self, target: Atom) -> _Row:
-        """Return the partials of a value of this block with respect to the inputs."""
+        """Return the partials of a value of this block with respect to what is around it.
+
+        Those of a block inside another one may be with respect to joints, too.
+        """
         if not (isinstance(target, Var) and self.is_active(target)):
             return {}
         if target in self.rows:
             return self.rows[target]
-        one = _Partial(self.builder.const(1.0, target.type))
-        adjoints: dict[Var, _Partial] = {target: one}
+        adjoints = {target: _Partial(self.builder.const(1.0, target.type))}
         for var in reversed(self.edges):
-            adjoint = adjoints.pop(var, None) if var in self.edges else None
-            if adjoint is not None:
-                for source, partial in self.pulled(var, adjoint):
+            if var in adjoints and (var == target or not self.stops(var, adjoints[var])):
+                for source, partial in self.pulled(var, adjoints.pop(var)):
                     self.add(adjoints, source, partial)
         return adjoints
+
+    def stops(self, var: Var, adjoint: _Partial) -> bool:
+        """Whether a variable is a joint that a walk ends at, to go on in the block around."""
+        return self.around is not None and adjoint.infinite and bool(self.often.get(var))
 
     def pulled(self, var: Var, adjoint: _Partial) -> Iterable[tuple[Var, _Partial]]:
         """Return what the adjoint of a variable gives to others."""

@@ -189,4 +189,4 @@ def plan_contraction(
         found += [] if total is None else [total]
     passes = (builder.finish(found),) if found else ()
     kept = (*read, *(len(types) + cotangents.index(m) for m in used))
-    return PullbackPlan(passes, kept, tuple(gradients), ())
+    return PullbackPlan("forward", passes, kept, tuple(gradients), ())
