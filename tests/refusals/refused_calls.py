@@ -486,6 +486,17 @@ def refuse_strategy():
     mixad.broadcast(strategy="fast")
 
 
+def refuse_reverse_through_a_loop():
+    @mixad.broadcast(strategy="reverse")
+    def power(x, n):
+        result = 1.0
+        for _ in range(n):
+            result *= x
+        return result
+
+    mixad.grad(lambda x: power(x, np.asarray([1, 2, 3])).sum())(X.copy())
+
+
 def refuse_placement():
     product.with_options(placement="backward")
 
