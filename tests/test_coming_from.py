@@ -1,4 +1,4 @@
-"""Programs in other systems, in docs/coming-from.md and docs/arrays.md, run where these are there."""
+"""Programs in other systems, of docs/coming-from.md and docs/arrays.md, where these are there."""
 
 import json
 import re
