@@ -1,0 +1,181 @@
+"""Folded rows (`mixad.kernel.folding`): operands copied in their order, sums of parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from mixad.emit.llvm.combine import LINE, Gang, Place, Writer, element_at
+from mixad.emit.llvm.operands import Reader
+from mixad.emit.llvm.text import Text, Value, memory_type
+from mixad.kernel.folding import FOLDED
+from mixad.kernel.spec import Operand, Output
+from mixad.kernel.tiling import accumulator, is_left_whole
+
+__all__ = ["Folded", "SegmentSum", "StagedReader"]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """The axes that a row is made of: names of i64 values.
+
+    Attributes
+    ----------
+    length : str
+        Elements of all rows together.
+    extents : list of str
+        Of the axes, outermost first; the last row may have less of the first one.
+    inner : str
+        Elements of all axes but the first.
+    """
+
+    length: str
+    extents: list[str]
+    inner: str
+
+    def here(self, text: Text, place: Place) -> list[str]:
+        """Return the extents of the row at a place."""
+        return [text.let(f"udiv i64 {place.high}, {self.inner}"), *self.extents[1:]]
+
+
+class StagedReader(Reader):
+    """Reads an operand that does not lie in memory as a row does, from a copy that does.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    operand : Operand
+        What is read.
+    strides : list of str
+        Names of its strides along the axes that a row is made of.
+    """
+
+    streams = True
+
+    def __init__(self, text: Text, operand: Operand, strides: list[str]) -> None:
+        super().__init__(text, operand, None)
+        self.strides = strides
+        self.row = text.let(f"alloca [{FOLDED} x {memory_type(self.type, False)}], align {LINE}")
+
+    def copy_row(self, start: str, extents: Sequence[str]) -> None:
+        """Copy the row that starts at a pointer; its first axis, the longest, in the inner loop."""
+        text, element = self.text, memory_type(self.type, False)
+        first, *others = zip(extents, self.strides, _apart(text, extents), strict=True)
+        loops = [(extent, (stride, apart)) for extent, stride, apart in (*others, first)]
+        with _walking(text, loops, 2) as (offset, index):
+            source = text.let(f"getelementptr i8, ptr {start}, i64 {offset}")
+            loaded = text.let(f"load {element}, ptr {source}, align 1")
+            target = element_at(text, self.row, index, self.type)
+            text.add(f"store {element} {loaded}, ptr {target}, align {self.type.itemsize}")
+
+
+class SegmentSum(Writer):
+    """Sums over some of the axes that a row is made of, in every row.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    output : Output
+        What is written.
+    start : str
+        Pointer to its memory.
+    axes : Folded
+        The axes.
+    """
+
+    streams = False
+
+    def __init__(self, text: Text, output: Output, start: str, axes: Folded) -> None:
+        super().__init__(text, output, start, streaming=False)
+        self.axes = axes
+        self.is_summed = output.within
+        self.held = output.type if is_left_whole(output) else accumulator(output.type)
+
+    def prepare(self) -> None:
+        """Allocate a row of values, and a sum."""
+        self.values = self.allocate(self.sum_type, FOLDED)
+        self.total = self.allocate(self.sum_type, 1)
+
+    def begin_row(self, place: Place, row: str) -> None:
+        """Nothing to do: what is read at the end of the row has been written in it."""
+
+    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+        """Keep the values of a gang until the end of the row."""
+        target = element_at(self.text, self.values, gang.here, self.sum_type)
+        self.text.add(f"store {self.widened(value)}, ptr {target}, align {self.sum_type.itemsize}")
+
+    def end_row(self, place: Place, row: str) -> None:
+        """Add up what belongs together, and store the sums."""
+        text, extents = self.text, self.axes.here(self.text, place)
+        axes = list(zip(extents, _apart(text, extents), self.is_summed, strict=True))
+        kept = [extent for extent, _, is_sum in axes if not is_sum]
+        kept_apart = [apart for _, apart, is_sum in axes if not is_sum]
+        summed = [(extent, (apart,)) for extent, apart, is_sum in axes if is_sum]
+        first = place.first
+        for extent, _ in summed:
+            first = text.let(f"udiv i64 {first}, {extent}")
+        loops = zip(kept, zip(kept_apart, _apart(text, kept), strict=True), strict=True)
+        with _walking(text, list(loops), 2) as (source, target):
+            total = self.sum_from(source, summed)
+            self.store_total(total, text.let(f"add i64 {first}, {target}"))
+
+    def sum_from(self, first: str, loops: Sequence[tuple[str, tuple[str, ...]]]) -> Value:
+        """Add up elements of the row, one after another."""
+        text, type = self.text, self.sum_type
+        zero = Value("0.0" if type.is_float else "0", type, False)
+        text.add(f"store {zero}, ptr {self.total}, align {LINE}")
+        with _walking(text, loops, 1) as (offset,):
+            at = element_at(text, self.values, text.let(f"add i64 {first}, {offset}"), type)
+            one = text.value(f"load {zero.llvm}, ptr {at}, align {type.itemsize}", type, False)
+            so_far = text.value(f"load {zero.llvm}, ptr {self.total}, align {LINE}", type, False)
+            text.add(f"store {self.plus(so_far, one)}, ptr {self.total}, align {LINE}")
+        return text.value(f"load {zero.llvm}, ptr {self.total}, align {LINE}", type, False)
+
+    def store_total(self, total: Value, index: str) -> None:
+        """Store a sum, in the type of the output if nothing is left to be added to it."""
+        if self.held != total.type:
+            held = Value("", self.held, False).llvm
+            total = self.text.value(f"fptrunc {total} to {held}", self.held, False)
+        target = element_at(self.text, self.start, index, self.held)
+        self.text.add(f"store {total}, ptr {target}, align {self.held.itemsize}")
+
+
+def _apart(text: Text, extents: Sequence[str]) -> list[str]:
+    """Return how many elements neighbours along each axis are apart in contiguous memory."""
+    found = ["1"]
+    for extent in reversed(extents[1:]):
+        found.insert(0, text.let(f"mul i64 {found[0]}, {extent}"))
+    return found
+
+
+@contextmanager
+def _walking(
+    text: Text, loops: Sequence[tuple[str, tuple[str, ...]]], count: int
+) -> Iterator[list[str]]:
+    """Emit loops inside one another; the body is what is added inside the ``with``.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    loops : sequence of (str, tuple of str)
+        Outermost first: the extent, and for each of the offsets how far a turn moves it.
+    count : int
+        How many offsets there are.
+
+    Yields
+    ------
+    list of str
+        The offsets.
+    """
+    offsets = ["0"] * count
+    with ExitStack() as stack:
+        for extent, steps in loops:
+            index = stack.enter_context(text.counting("0", extent))
+            moved = [text.let(f"mul i64 {index}, {step}") for step in steps]
+            pairs = zip(offsets, moved, strict=True)
+            offsets = [text.let(f"add i64 {offset}, {by}") for offset, by in pairs]
+        yield offsets
