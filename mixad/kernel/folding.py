@@ -29,15 +29,18 @@ FOLDED = 512
 _SHORT = FOLDED // 2
 """Axes are folded until they have so many elements together."""
 
-_STREAM_COST = 8
-"""What the end of a row costs for each array in the units of `mixad.kernel.cost`, where it is no
-whole gang."""
+_MOST_COPIES = 32
+"""Operands and outputs of which a kernel keeps a row on the stack: 128 KiB at most."""
 
-_COPY_COST = 1
-"""What copying an element costs."""
+# Measured, in the units of `mixad.kernel.cost`, about a cycle.
+_END_COST = 10
+"""What the end of a row costs for each array, where it is no whole gang."""
 
-_GANG_COST = 4
-"""What an operation costs for a gang, of those that one for a whole row would do."""
+_COPY_COST, _SUM_COST = 0.9, 0.5
+"""What an element costs that is copied before it is read, and that is summed within a row."""
+
+_GANG_COST = 2
+"""What an operation costs for a gang, where one for a whole row would do."""
 
 
 def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
@@ -132,23 +135,27 @@ def _is_one_run(strides: Sequence[int], extents: Sequence[int]) -> bool:
 
 
 def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
-    """Whether the ends of short rows cost more than what folding them takes, for one of them.
+    """Whether the end of a short row costs more than what folding takes for it.
 
     What is the same for a row is computed once for it, but for every gang of a folded one.
     """
-    gangs, extent = -(-nest.extents[-1] // GANG), nest.extents[-1]
-    moving = [k for k, s in enumerate(nest.strides) if s is not None and s[-1]]
-    stored = sum(not any(flags) for flags in nest.summed)
-    copies = sum(
-        within is not None and len(s) > 1 and s[-2] != 0
-        for s, within in zip(fold.strides, fold.within, strict=True)
-        if s is not None
-    ) + sum(map(bool, fold.segments))
+    gangs, moving = nest.extents[-1] / GANG, _moving(nest.strides)
+    copied = [s for s, w in zip(fold.strides, fold.within, strict=True) if s and w]
+    segments = sum(map(bool, fold.segments))
+    if len(copied) + segments > _MOST_COPIES:
+        return False
+    by_row = sum(any(s[-2:-1]) for s in copied)
     uniform = sum(_uniform_cost(p, moving) for p in passes)
     varying = sum(block_cost(p.body) for p in passes) - uniform
-    saved = _STREAM_COST * (len(moving) + stored) + (gangs - extent / GANG) * varying
-    spent = _COPY_COST * extent * copies + (_GANG_COST * extent / GANG - 1) * uniform
+    saved = _END_COST * (len(moving) + len(fold.summed)) + (math.ceil(gangs) - gangs) * varying
+    staged = nest.extents[-1] * (_COPY_COST * by_row + _SUM_COST * segments)
+    spent = staged + (_GANG_COST * gangs - 1) * uniform
     return saved > spent
+
+
+def _moving(strides: Sequence[tuple[int, ...] | None]) -> list[int]:
+    """Return which params differ along the innermost axis."""
+    return [k for k, s in enumerate(strides) if s is not None and s[-1]]
 
 
 def _uniform_cost(program: Program, moving: Sequence[int]) -> int:

@@ -83,10 +83,12 @@ def plan(
         Written(on, r.part, _itemsize(passes, r)) for on, r in zip(summed, requests, strict=True)
     ]
     nest = nest_over(order, shape, strides, written)
-    if left_by_tiles(nest) * _MOST_PARTIALS > math.prod(shape):
+    few = max(FEW_PARTIALS, math.prod(shape) // _MOST_FOLDED)
+    fold = _fold(nest, passes, few) if folds else None
+    if fold is None and left_by_tiles(nest) * _MOST_PARTIALS > math.prod(shape):
         others = [nest_over(o, shape, strides, written) for o in other_orders(order)]
         nest = min([nest, *others], key=left_by_tiles)
-    fold = _fold(nest, passes, math.prod(shape)) if folds else None
+        fold = _fold(nest, passes, max(few, left_by_tiles(nest))) if folds else None
     spec = _spec(passes, requests, layouts, nest, fold, cache_bytes)
     return Launch(
         spec=spec,
@@ -108,14 +110,13 @@ def plan(
     )
 
 
-def _fold(nest: Nest, passes: tuple[Program, ...], elements: int) -> Fold | None:
-    """Return a nest with short rows folded, unless tiles would leave too much of it."""
+def _fold(nest: Nest, passes: tuple[Program, ...], most: int) -> Fold | None:
+    """Return a nest with short rows folded, unless tiles would leave more partial sums."""
     fold = fold_of(nest, passes)
     if fold is None:
         return None
     rows = _tile_rows(fold)
     left = [left_of(fold, k, rows)[0] for k, flags in enumerate(fold.summed) if any(flags)]
-    most = max(elements // _MOST_FOLDED, left_by_tiles(nest), FEW_PARTIALS)
     return fold if sum(map(math.prod, left)) <= most else None
 
 
