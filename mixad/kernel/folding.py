@@ -89,20 +89,24 @@ def _axes_to_fold(extents: tuple[int, ...]) -> int:
 
 
 def _folded(nest: Nest, count: int) -> Fold:
+    """Return a nest with so many of its axes folded.
+
+    Where nothing is around them, they are split in any case: kernels do not tell one row from many.
+    """
     outer, own = nest.extents[:-count], nest.extents[-count:]
     inner = math.prod(own[1:])
     length = own[0] * inner
-    rows = min(own[0], _rows(inner)) if length > FOLDED else own[0]
-    split = (-(-own[0] // rows),) if rows < own[0] else ()
+    is_split = not outer or length > FOLDED
+    rows = min(own[0], _rows(inner)) if is_split else own[0]
 
     def walked(strides: tuple[int, ...]) -> tuple[int, ...]:
         within = strides[-count:]
-        last = within[-1] if _is_one_run(within, own) else 0
-        return (*strides[:-count], *(within[0] * rows for _ in split), last)
+        from_row_to_row = (within[0] * rows,) if is_split else ()
+        return (*strides[:-count], *from_row_to_row, within[-1] if _is_one_run(within, own) else 0)
 
     def summed(flags: tuple[bool, ...]) -> tuple[bool, ...]:
-        within = flags[-count:]
-        return (*flags[:-count], *(within[0] for _ in split), all(within))
+        first, *_ = within = flags[-count:]
+        return (*flags[:-count], *((first,) if is_split else ()), all(within))
 
     sums = tuple(map(summed, nest.summed))
     some = [f[-count:] if any(f[-count:]) and not all(f[-count:]) else () for f in nest.summed]
@@ -110,7 +114,8 @@ def _folded(nest: Nest, count: int) -> Fold:
     return Fold(
         axes=(rows, *own[1:]),
         length=length,
-        extents=(*outer, *split, rows * inner),
+        is_split=is_split,
+        extents=(*outer, *((-(-own[0] // rows),) if is_split else ()), rows * inner),
         strides=tuple(None if s is None else walked(s) for s in nest.strides),
         within=tuple(
             None if s is None or _is_one_run(s[-count:], own) else s[-count:] for s in nest.strides

@@ -174,7 +174,10 @@ class Fold:
     axes : tuple of int
         Extents of the axes that make a row, outermost first.
     length : int
-        Elements of all folded axes: where they are more than a row, the last row may be shorter.
+        Elements of all folded axes.
+    is_split : bool
+        Whether the last outer axis of the nest goes from row to row of the folded axes; the last of
+        these rows may be shorter.
     extents : tuple of int
         Of the loop nest that is left, outermost first; the last one is a row's.
     strides : tuple
@@ -193,6 +196,7 @@ class Fold:
 
     axes: tuple[int, ...]
     length: int
+    is_split: bool
     extents: tuple[int, ...]
     strides: tuple[tuple[int, ...] | None, ...]
     within: tuple[tuple[int, ...] | None, ...]
@@ -200,11 +204,6 @@ class Fold:
     segments: tuple[tuple[bool, ...], ...]
     columns: tuple[tuple[bool, ...], ...]
     steps: tuple[tuple[int, ...], ...]
-
-    @property
-    def is_split(self) -> bool:
-        """Whether the last outer axis of the nest goes from row to row of the folded axes."""
-        return self.length > self.extents[-1]
 
 
 @dataclass(frozen=True)

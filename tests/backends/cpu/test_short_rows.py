@@ -79,7 +79,7 @@ def short_rows(draw: Any) -> Any:
         values = rng.integers(-5, 6, own).astype(type.dtype)
         values = draw(laid_out(values)) if draw(st.booleans()) else values
         missing = next((k for k, n in enumerate(own) if n != 1), len(own))
-        arrays.append(values[(0,) * draw(st.integers(0, missing))])
+        arrays.append(values[(*(0,) * draw(st.integers(0, missing)), ...)])
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     kept = st.tuples(*(st.sampled_from((n, 1)) for n in shape))
     return type, arrays, draw(st.lists(kept, min_size=1, max_size=3))
@@ -156,6 +156,15 @@ def test_short_rows_are_folded(pattern: str) -> None:
     assert launch.loops[-1] >= 5 * launch.extents[-1]
     outer = len(launch.extents) - len(fold.axes)
     assert fold.length * math.prod(launch.extents[:outer]) == math.prod(launch.shape)
+
+
+@pytest.mark.parametrize("kept", [None, (1, 3), "column"])
+def test_any_number_of_rows_takes_the_same_kernel(kept: Any) -> None:
+    specs = {
+        spec_of(((n, 3), (3,)), (n, 1) if kept == "column" else kept).spec
+        for n in (2, 9, 999, 9999)
+    }
+    assert len(specs) == 1
 
 
 @pytest.mark.parametrize(
