@@ -24,13 +24,14 @@ from mixad.scalar.ir import Program, written_vars
 __all__ = ["FOLDED", "fold_of", "left_of"]
 
 FOLDED = 512
-"""Elements of a folded row at most: its copies stay in the first-level cache."""
+"""Elements of a folded row at most: its copies stay in the first-level cache.  Where axes around
+it are summed, a row may have all of the folded axes and `BLOCK` elements."""
 
 _SHORT = FOLDED // 2
 """Axes are folded until they have so many elements together."""
 
-_MOST_COPIES = 32
-"""Operands and outputs of which a kernel keeps a row on the stack: 128 KiB at most."""
+_MOST_COPIES = 16
+"""Operands and outputs of which a kernel keeps a row on the stack: 256 KiB at most."""
 
 # Measured, in the units of `mixad.kernel.cost`, about a cycle.
 _END_COST = 10
@@ -57,7 +58,7 @@ def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[
     return (*fold.extents[:outer], kept), (*summed[:outer], False)
 
 
-def fold_of(nest: Nest, passes: Sequence[Program]) -> Fold | None:
+def fold_of(nest: Nest, passes: Sequence[Program], longest: int) -> Fold | None:
     """Return a loop nest with its innermost axes folded, None where that is no gain.
 
     Parameters
@@ -66,13 +67,15 @@ def fold_of(nest: Nest, passes: Sequence[Program]) -> Fold | None:
         Axes that cannot be merged.
     passes : sequence of Program
         What runs over it.
+    longest : int
+        Elements that a row of all the folded axes may have, `BLOCK` at most.
     """
     count = _axes_to_fold(nest.extents)
     if count < 2 or nest.extents[-1] % GANG == 0:
         return None
     if any(any(s) and not _is_one_run(s[-count:], nest.extents[-count:]) for s in nest.steps):
         return None
-    fold = _folded(nest, count)
+    fold = _folded(nest, count, longest)
     return fold if _saves(nest, fold, passes) else None
 
 
@@ -88,7 +91,7 @@ def _axes_to_fold(extents: tuple[int, ...]) -> int:
     return len(extents)
 
 
-def _folded(nest: Nest, count: int) -> Fold:
+def _folded(nest: Nest, count: int, longest: int) -> Fold:
     """Return a nest with so many of its axes folded.
 
     Where nothing is around them, they are split in any case: kernels do not tell one row from many.
@@ -96,7 +99,7 @@ def _folded(nest: Nest, count: int) -> Fold:
     outer, own = nest.extents[:-count], nest.extents[-count:]
     inner = math.prod(own[1:])
     length = own[0] * inner
-    is_split = not outer or length > FOLDED
+    is_split = not outer or length > longest
     rows = min(own[0], _rows(inner)) if is_split else own[0]
 
     def walked(strides: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from mixad.kernel.folding import fold_of, left_of
+from mixad.kernel.folding import FOLDED, fold_of, left_of
 from mixad.kernel.nest import Nest, Written, left_by_tiles, loop_order, nest_over, other_orders
 from mixad.kernel.spec import (
     Fold,
@@ -20,7 +21,7 @@ from mixad.kernel.spec import (
     PartLayout,
     Step,
 )
-from mixad.kernel.tiling import FEW_PARTIALS, tile_rows
+from mixad.kernel.tiling import BLOCK, FEW_PARTIALS, tile_rows
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
@@ -82,13 +83,8 @@ def plan(
     written = [
         Written(on, r.part, _itemsize(passes, r)) for on, r in zip(summed, requests, strict=True)
     ]
-    nest = nest_over(order, shape, strides, written)
-    few = max(FEW_PARTIALS, math.prod(shape) // _MOST_FOLDED)
-    fold = _fold(nest, passes, few) if folds else None
-    if fold is None and left_by_tiles(nest) * _MOST_PARTIALS > math.prod(shape):
-        others = [nest_over(o, shape, strides, written) for o in other_orders(order)]
-        nest = min([nest, *others], key=left_by_tiles)
-        fold = _fold(nest, passes, max(few, left_by_tiles(nest))) if folds else None
+    nest_of = partial(nest_over, shape=shape, strides=strides, written=written)
+    nest, fold = _loops(nest_of, order, passes, math.prod(shape), folds)
     spec = _spec(passes, requests, layouts, nest, fold, cache_bytes)
     return Launch(
         spec=spec,
@@ -110,14 +106,36 @@ def plan(
     )
 
 
+def _loops(
+    nest_of: Callable[[tuple[int, ...]], Nest],
+    order: tuple[int, ...],
+    passes: tuple[Program, ...],
+    elements: int,
+    folds: bool,
+) -> tuple[Nest, Fold | None]:
+    """Return the loop nest in some order, folded, unless it leaves too many partial sums.
+
+    Then return the one in another order that leaves the fewest, folded if it leaves no more for it.
+    """
+    nest, few = nest_of(order), max(FEW_PARTIALS, elements // _MOST_FOLDED)
+    fold = _fold(nest, passes, few) if folds else None
+    if fold is not None or left_by_tiles(nest) * _MOST_PARTIALS <= elements:
+        return nest, fold
+    nest = min([nest, *map(nest_of, other_orders(order))], key=left_by_tiles)
+    return nest, _fold(nest, passes, max(few, left_by_tiles(nest))) if folds else None
+
+
 def _fold(nest: Nest, passes: tuple[Program, ...], most: int) -> Fold | None:
     """Return a nest with short rows folded, unless tiles would leave more partial sums."""
-    fold = fold_of(nest, passes)
-    if fold is None:
-        return None
+    found = (fold_of(nest, passes, longest) for longest in (FOLDED, BLOCK))
+    fold = min(filter(None, found), key=_left_by_fold, default=None)
+    return None if fold is None or _left_by_fold(fold) > most else fold
+
+
+def _left_by_fold(fold: Fold) -> int:
     rows = _tile_rows(fold)
-    left = [left_of(fold, k, rows)[0] for k, flags in enumerate(fold.summed) if any(flags)]
-    return fold if sum(map(math.prod, left)) <= most else None
+    sums = (k for k, flags in enumerate(fold.summed) if any(flags))
+    return sum(math.prod(left_of(fold, k, rows)[0]) for k in sums)
 
 
 def _tile_rows(nest: Nest | Fold) -> int:

@@ -10,7 +10,6 @@ from functools import partial
 from mixad.emit.llvm.combine import LINE, Gang, Place, Writer, element_at
 from mixad.emit.llvm.operands import Reader
 from mixad.emit.llvm.text import Text, Value, memory_type
-from mixad.kernel.folding import FOLDED
 from mixad.kernel.spec import Operand, Output
 from mixad.kernel.tiling import accumulator, is_left_whole
 
@@ -33,11 +32,14 @@ class Folded:
         Of the axes, outermost first; the last row may have less of the first one.
     inner : str
         Elements of all axes but the first.
+    longest : int
+        Elements that a row may have.
     """
 
     length: str
     extents: list[str]
     inner: str
+    longest: int
 
     def here(self, text: Text, place: Place) -> list[str]:
         """Return the extents of the row at a place."""
@@ -55,14 +57,18 @@ class StagedReader(Reader):
         What is read.
     strides : list of str
         Names of its strides along the axes that a row is made of.
+    axes : Folded
+        These axes.
     """
 
     streams = True
 
-    def __init__(self, text: Text, operand: Operand, strides: list[str]) -> None:
+    def __init__(self, text: Text, operand: Operand, strides: list[str], axes: Folded) -> None:
         super().__init__(text, operand, None)
         self.strides = strides
-        self.row = text.let(f"alloca [{FOLDED} x {memory_type(self.type, False)}], align {LINE}")
+        self.row = text.let(
+            f"alloca [{axes.longest} x {memory_type(self.type, False)}], align {LINE}"
+        )
 
     def copy_row(self, start: str, extents: Sequence[str]) -> None:
         """Copy the row that starts at a pointer; its first axis, the longest, in the inner loop."""
@@ -101,14 +107,14 @@ class SegmentSum(Writer):
     streams = False
 
     def __init__(self, text: Text, output: Output, start: str, axes: Folded) -> None:
-        super().__init__(text, output, start, streaming=False)
         self.axes = axes
+        super().__init__(text, output, start, streaming=False)
         self.is_summed = output.within
         self.held = output.type if is_left_whole(output) else accumulator(output.type)
 
     def prepare(self) -> None:
         """Allocate a row of values, and sums."""
-        self.values = self.allocate(self.sum_type, FOLDED)
+        self.values = self.allocate(self.sum_type, self.axes.longest)
         self.totals = [self.allocate(self.sum_type, 1) for _ in range(_TURN)]
 
     def begin_row(self, place: Place, row: str) -> None:

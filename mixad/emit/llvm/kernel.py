@@ -22,6 +22,7 @@ from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
+from mixad.kernel.folding import FOLDED
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output, Step
 from mixad.kernel.tiling import BLOCK
 from mixad.kernel.varying import varying_vars
@@ -130,7 +131,8 @@ class _Kernel:
         inner = extents[1]
         for extent in extents[2:]:
             inner = self.text.let(f"mul i64 {inner}, {extent}")
-        return Folded(self.argument(self.block.length), extents, inner)
+        longest = FOLDED if self.spec.is_split else BLOCK
+        return Folded(self.argument(self.block.length), extents, inner, longest)
 
     def reader(self, param: int, operand: Operand) -> Reader:
         """Return what reads an operand."""
@@ -138,8 +140,9 @@ class _Kernel:
         if operand.step not in ("row", "tile"):
             stride = self.argument(at) if operand.step == "any" else None
             return Reader(self.text, operand, stride)
+        assert self.folded is not None
         strides = [self.argument(at + axis) for axis in range(self.spec.folded)]
-        return StagedReader(self.text, operand, strides)
+        return StagedReader(self.text, operand, strides, self.folded)
 
     def writer(self, output: Output, start: str) -> Writer:
         """Return what writes an output."""
