@@ -5,23 +5,20 @@ A family of kernels is planned and emitted for arrays that are aligned, and not 
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 import itertools
 import math
 import re
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_emulator import DryDriver
+from cuda_emulator import DryDriver, needs_nvrtc
 from cuda_functions import anomaly, cell_update
 
 import mixad
 from mixad.backends import registry
 from mixad.backends.arrays import layout_of
-from mixad.backends.cuda import CudaBackend
+from mixad.backends.cuda import CudaBackend, compiled, usage_in
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Block, Const, Equation, Param, Program, Var
@@ -30,51 +27,6 @@ from mixad.scalar.pullback import pullback
 from mixad.scalar.types import BOOL, F32, F64
 
 ARCHITECTURES = ("sm_80", "sm_90")
-OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
-
-
-# -- the compiler ----------------------------------------------------------------------------------
-
-
-@cache
-def nvrtc() -> ctypes.CDLL:
-    """Return NVRTC from its wheel, or skip the test."""
-    for package, name in (
-        ("nvidia.cuda_nvrtc", "libnvrtc.so.12"),
-        ("nvidia.cu13", "libnvrtc.so.13"),
-    ):
-        try:
-            found = importlib.util.find_spec(package)
-        except ModuleNotFoundError:
-            continue
-        for folder in found.submodule_search_locations if found else ():
-            path = Path(folder, "lib", name)
-            if path.exists():
-                return ctypes.CDLL(str(path))
-    pytest.skip("NVRTC is not installed: python -m pip install nvidia-cuda-nvrtc-cu12")
-
-
-def text_of(program: ctypes.c_void_p, what: str) -> str:
-    size = ctypes.c_size_t()
-    assert not getattr(nvrtc(), f"nvrtcGet{what}Size")(program, ctypes.byref(size))
-    buffer = ctypes.create_string_buffer(size.value)
-    assert not getattr(nvrtc(), f"nvrtcGet{what}")(program, buffer)
-    return buffer.value.decode()
-
-
-def compiled(text: str, architecture: str) -> tuple[str, str]:
-    """Return PTX, and the log in which ptxas says what it used."""
-    library, program = nvrtc(), ctypes.c_void_p()
-    created = library.nvrtcCreateProgram(
-        ctypes.byref(program), text.encode(), b"mixad.cu", 0, None, None
-    )
-    assert not created
-    given = [f"--gpu-architecture={architecture}", *OPTIONS]
-    options = (ctypes.c_char_p * len(given))(*[option.encode() for option in given])
-    status = library.nvrtcCompileProgram(program, len(given), options)
-    log = text_of(program, "ProgramLog")
-    assert not status, f"{log}\n{text}"
-    return text_of(program, "PTX"), log
 
 
 # -- the family ------------------------------------------------------------------------------------
@@ -224,6 +176,7 @@ def families():
 
 
 @pytest.mark.slow
+@needs_nvrtc
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(
     ("family", "member", "emit"),
@@ -235,11 +188,13 @@ def test_kernels_compile_without_spills_and_in_their_own_precision(
     texts = emit()
     assert texts
     for text in texts:
-        ptx, log = compiled(text, architecture)
+        code = compiled(text, architecture, ["--ptxas-options=-v"])
+        ptx, log = code.ptx, code.log
         assert not re.findall(r"[1-9]\d* bytes spill", log), log
         registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
         assert registers
         assert max(registers) <= REGISTERS[family], log
+        assert sorted(u.registers for u in usage_in(code.cubin).values()) == sorted(registers)
         if "f32" in member and not {family, member[-1]} & USES_FLOAT64:
             assert ".f64" not in ptx
         if "axis_sum" not in text and family != "implied":
