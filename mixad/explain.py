@@ -157,7 +157,8 @@ def _functions(kernel: PlannedKernel) -> tuple[DeviceFunction, ...]:
 
 def _bandwidth(kernel: PlannedKernel) -> float | None:
     backend = kernel.backend
-    return backend.bandwidth(kernel.like) if isinstance(backend, OnDevice) else None
+    told = backend.bandwidth(kernel.like) if isinstance(backend, OnDevice) else 0.0
+    return told or None
 
 
 def _described(function: DeviceFunction) -> str:
