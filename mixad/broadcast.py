@@ -16,7 +16,8 @@ from mixad.backends.integrations import LOADED, load_integrations
 from mixad.duals import dual_arrays
 from mixad.errors import KernelGradientError, KernelSyntaxError, TracerError
 from mixad.explain import Explanation, explain_call
-from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Placement, Strategy
+from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Loops, Placement, Strategy
+from mixad.kinks import KinkReport, kink_report
 from mixad.namespace.constant_array import Constant
 from mixad.namespace.elementwise import as_numpy_gives
 from mixad.scalar.dual import MAX_PARTIALS
@@ -50,7 +51,7 @@ class BroadcastFunction:
     their library, dtype rules and device; called with numbers only, it returns numbers.  Called
     inside a function that `mixad.grad` or another transform differentiates, it is recorded as one
     node.  ``duals`` computes partial derivatives by themselves, ``explain`` and ``source`` show
-    what runs, and ``with_options`` changes how.
+    what runs, ``kinks`` where derivatives jump, and ``with_options`` changes how.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class BroadcastFunction:
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._specialiser = Specialiser(function)
+        self._specialiser = Specialiser(function, implicit=options.loops == "implicit")
         self._source = self._specialiser.source
         self._needs_instance = self._source.needs_instance
         self._number = next(_NUMBERS)
@@ -141,7 +142,7 @@ class BroadcastFunction:
         Parameters
         ----------
         **changes
-            ``strategy``, ``placement``, ``chunk``, ``backend``, as in `broadcast`.
+            ``strategy``, ``placement``, ``chunk``, ``backend``, ``loops``, as in `broadcast`.
 
         Returns
         -------
@@ -269,6 +270,62 @@ class BroadcastFunction:
         parsed, values = self._parsed(args, kwargs)
         indices = self._differentiated(parsed, values, wrt)
         return explain_call(parsed.program, tuple(map(plain, values)), indices, self._options)
+
+    def kinks(
+        self, *args: Any, wrt: Names = None, tolerance: float | None = None, **kwargs: Any
+    ) -> KinkReport:
+        """Tell which elements of a call come near a kink, where the derivative jumps.
+
+        One kernel computes, beside the function, how far each element stays from the boundaries of
+        branches, from ties of `abs`, `min` and `max`, from jumps of `floor` and the like, and from
+        another number of turns of a loop.
+
+        Parameters
+        ----------
+        *args
+            As for a call.
+        wrt : sequence of str or str, optional
+            Names of the parameters that may move: a kink counts if what is compared depends on one
+            of them; by default all that are arrays of floats, or, if there are no arrays, all that
+            are floats.
+        tolerance : float, optional
+            What counts as near: relative to the larger number where two are compared, absolute
+            beside the constant 0.  By default the square root of the precision of the dtype, 1.5e-8
+            for float64.
+        **kwargs
+            As for a call.
+
+        Returns
+        -------
+        KinkReport
+            Fields to read, and a readable ``str``: for each line with elements near its kink, how
+            many they are, which, and how near.  It is false if there are none.
+
+        Raises
+        ------
+        KernelGradientError
+            If ``wrt`` names what is no float.
+        ConfigurationError
+            If ``tolerance`` is negative or no number; it is a ValueError.
+
+        Examples
+        --------
+        >>> import numpy as np, mixad
+        >>> @mixad.broadcast
+        ... def hinge(x):
+        ...     return max(x, 0.0)
+        >>> print(hinge.kinks(np.array([-1.0, 1e-9, 2.0])))
+        1 of 3 elements are near one of 1 kink in hinge:
+          line 3: return max(x, 0.0)
+            tie: 1 at [1], nearest 1.0e-09
+        """
+        if self._needs_instance and self._is_through_class(args):
+            bound: BroadcastFunction = self.__get__(args[0])
+            return bound.kinks(*args[1:], wrt=wrt, tolerance=tolerance, **kwargs)
+        parsed, values = self._parsed(args, kwargs)
+        indices = self._differentiated(parsed, values, wrt)
+        numbers = tuple(map(plain, values))
+        return kink_report(parsed.program, numbers, indices, self._options, tolerance)
 
     def source(
         self,
@@ -478,6 +535,7 @@ def broadcast(
     placement: Placement = ...,
     chunk: int | None = ...,
     backend: str | None = ...,
+    loops: Loops = ...,
 ) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
 
 
@@ -489,6 +547,7 @@ def broadcast(
     placement: Placement = "auto",
     chunk: int | None = None,
     backend: str | None = None,
+    loops: Loops = "unrolled",
 ) -> Any:
     """Turn a scalar function into one that is applied at every element of broadcast arrays.
 
@@ -515,6 +574,11 @@ def broadcast(
     backend : str, optional
         Name of a backend, such as ``"cpu"`` or ``"reference"``, which is slow and obviously right;
         by default the best one for the arrays of a call.
+    loops : str
+        How loops that go on until they have converged are differentiated.  ``"unrolled"``: turn by
+        turn, as all others are.  ``"implicit"``: where they end, by the implicit function theorem,
+        which needs one turn of dual numbers and gives the derivative of the fixed point, nan where
+        the loop has not come near one.
 
     Returns
     -------
@@ -550,7 +614,7 @@ def broadcast(
     >>> cubed(2.0)
     8.0
     """
-    options = KernelOptions(strategy, placement, chunk, backend)
+    options = KernelOptions(strategy, placement, chunk, backend, loops)
     if function is None:
         return lambda f: BroadcastFunction(f, options)
     return BroadcastFunction(function, options)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from mixad.backends import registry
 from mixad.backends.hookspecs import DeviceFunction, OnDevice
-from mixad.kernel.options import KernelOptions, Strategy
+from mixad.kernel.options import KernelOptions
 from mixad.planned import PlannedKernel, planned_call
 from mixad.scalar.ir import Program
 
@@ -89,7 +88,7 @@ class Explanation:
         state = "cached" if self.cached else "new in this process"
         rows = {
             "backend": f"{self.backend} ({self.reason})",
-            "strategy": f"{self.strategy}, partials per pass: {chunks}",
+            "strategy": f"{self.strategy}, {_COUNTED[self.strategy]} per pass: {chunks}",
             "placement": self.placement,
             "static zeros": ", ".join(self.static_zeros) or "none",
             "shape": f"{self.shape}, loops over {' x '.join(map(str, self.loops))}",
@@ -133,7 +132,7 @@ def explain_call(
     return Explanation(
         backend=first.backend.name,
         reason="asked for" if options.backend else _reason(first.backend.name, planned.library),
-        strategy=_STRATEGIES[options.strategy],
+        strategy=planned.strategy,
         chunks=planned.chunks,
         placement="forward" if options.placement == "forward" else "reverse",
         static_zeros=tuple(program.params[i].name for i in planned.zeros),
@@ -170,8 +169,8 @@ def _described(function: DeviceFunction) -> str:
     )
 
 
-_STRATEGIES: Mapping[Strategy, str] = MappingProxyType({"auto": "forward", "forward": "forward"})
-"""What is done where the user says so, or says nothing."""
+_COUNTED = {"forward": "partials", "reverse": "gradients"}
+"""What a pass of each strategy has a number of."""
 
 
 def _reason(name: str, library: str) -> str:

@@ -133,9 +133,12 @@ class Specialiser:
     ----------
     function : callable
         A plain Python function of scalars.
+    implicit : bool
+        Whether its convergence loops are differentiated by the implicit function theorem.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, implicit: bool = False) -> None:
+        self._implicit = implicit
         self.source: FunctionSource = read_function(function)
         self._known = _programs_of(self.source.function.__code__)
 
@@ -149,7 +152,7 @@ class Specialiser:
             snapshot = self.source.snapshot(describe)
         except (KernelTypeError, TracerError) as error:
             raise error.about(f"{self.source.name}: a value from outside") from None
-        key = (*map(_kind, values), snapshot.key, torch_default())
+        key = (*map(_kind, values), snapshot.key, torch_default(), self._implicit)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_PROGRAMS:
@@ -172,7 +175,7 @@ class Specialiser:
         if plain:
             arguments = self._all_described(tuple(map(plain_number, values)))
             snapshot = snapshot.with_plain_numbers()
-        parsed = parse(self.source, arguments, snapshot, library.rules)
+        parsed = parse(self.source, arguments, snapshot, library.rules, implicit=self._implicit)
         return Specialisation(parsed, KernelCall.storing(parsed.program), plain)
 
     def _all_described(self, values: Sequence[Any]) -> tuple[Argument, ...]:

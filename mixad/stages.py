@@ -12,9 +12,8 @@ from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import KernelSpec
 from mixad.planned import PlannedKernel, planned_call
-from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Program, source_lines
-from mixad.scalar.pullback import even_chunks
 from mixad.scalar.pushforward import DualProgram, pushforward
 
 __all__ = ["STAGES", "stage_text"]

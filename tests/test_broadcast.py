@@ -326,9 +326,9 @@ def count_parses(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     made: list[Any] = []
     original = specialise.parse
 
-    def counted(*args: Any) -> Any:
+    def counted(*args: Any, **kwargs: Any) -> Any:
         made.append(args)
-        return original(*args)
+        return original(*args, **kwargs)
 
     monkeypatch.setattr(specialise, "parse", counted)
     return made
@@ -622,7 +622,7 @@ def test_bad_options_are_value_errors_at_once(option: Any, message: str) -> None
 
 def test_unknown_options_are_type_errors() -> None:
     with pytest.raises(
-        TypeError, match="with_options takes strategy, placement, chunk, backend, not"
+        TypeError, match="with_options takes strategy, placement, chunk, backend, loops, not"
     ):
         scaled.with_options(threads=3)
     with pytest.raises(TypeError, match="threads"):
@@ -652,7 +652,7 @@ def test_options_on_the_decorator_and_later() -> None:
     [(None, (6, 5)), (10, (6, 5)), (5, (4, 4, 3)), (4, (4, 4, 3)), (1, (1,) * 11)],
 )
 def test_inputs_are_split_evenly(chunk: int | None, chunks: tuple[int, ...]) -> None:
-    kernel = mixad.broadcast(chunk=chunk)(
+    kernel = mixad.broadcast(chunk=chunk, strategy="forward")(
         lambda a, b, c, d, e, f, g, h, i, j, k: a * b * c * d * e * f * g * h * i * j * k
     )
     assert kernel.explain(*[X] * 11).chunks == chunks
@@ -686,7 +686,7 @@ def test_reference_backend_gives_the_same() -> None:
 )
 def test_what_has_no_source_is_refused_with_the_way_out(what: Any) -> None:
     with pytest.raises(KernelSyntaxError, match=r"has no source|not a Python function") as caught:
-        mixad.broadcast(what) if what is not None else mixad.BroadcastFunction(what, None)
+        mixad.broadcast(what) if what is not None else mixad.BroadcastFunction(what)
     assert caught.value.hint
 
 

@@ -395,8 +395,9 @@ def bits_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bits_for_bfloat16")
+@pytest.mark.parametrize("folds", [False, True])
 @pytest.mark.parametrize("shape", [None, (), (7, 1), (33,)])
-def test_bfloat16_is_loaded_stored_and_summed(shape: Any) -> None:
+def test_bfloat16_is_loaded_stored_and_summed(shape: Any, folds: bool) -> None:
     from mixad.backends.cpu.backend import CpuBackend
     from mixad.kernel.plan import Layout, plan
 
@@ -405,7 +406,7 @@ def test_bfloat16_is_loaded_stored_and_summed(shape: Any) -> None:
     b = Builder("product")
     program = b.finish([b.op("mul", b.param("x", BF16), b.param("y", BF16))])
     layouts = [Layout(BF16, a.shape, a.strides) for a in (x, y)]
-    launch = plan((program,), [OutputRequest(0, 0, shape)], layouts, (7, 33), 1 << 40)
+    launch = plan((program,), [OutputRequest(0, 0, shape)], layouts, (7, 33), 1 << 40, folds=folds)
     backend = CpuBackend()
     (got,) = backend.launch(backend.bind(backend.compile(launch.spec), launch), [x, y])
     products = from_memory(np.ascontiguousarray(x), BF16) * from_memory(y, BF16)

@@ -20,7 +20,7 @@ import numpy as np
 
 from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
-from mixad.backends.hookspecs import Backend, Bound, Cached, Executable, PartWriting
+from mixad.backends.hookspecs import Backend, Bound, Cached, Executable, Folding, PartWriting
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
 from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
@@ -172,7 +172,9 @@ class Kernel:
         if backend is None and not registry.compiles(chosen.name):
             warn_if_large(math.prod(shape), library.name, device)
         cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
-        return chosen, plan(self.passes, self.requests, layouts, shape, cache_bytes)
+        folds = isinstance(chosen, Folding) and chosen.folds
+        launch = plan(self.passes, self.requests, layouts, shape, cache_bytes, folds=folds)
+        return chosen, launch
 
     def _executable(self, backend: Backend, spec: KernelSpec) -> Executable:
         key = (backend.name, spec)

@@ -40,6 +40,7 @@ __all__ = [
     "Described",
     "DeviceFunction",
     "Executable",
+    "Folding",
     "Integration",
     "IntegrationSpec",
     "OnDevice",
@@ -250,6 +251,19 @@ class PartWriting(Protocol):
     """
 
     writes_parts: bool
+
+
+@runtime_checkable
+class Folding(Protocol):
+    """A backend whose kernels may go through several short rows as one.
+
+    Attributes
+    ----------
+    folds : bool
+        Whether they do: only then are launches planned that have a `mixad.kernel.spec.Fold`.
+    """
+
+    folds: bool
 
 
 @dataclass(frozen=True)

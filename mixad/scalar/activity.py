@@ -20,7 +20,7 @@ from mixad.scalar.ir import (
 )
 from mixad.scalar.ops import BY_NAME, TABLE
 
-__all__ = ["SINGULAR", "Activity", "active_arguments", "activity"]
+__all__ = ["SINGULAR", "Activity", "active_arguments", "activity", "spread"]
 
 Activity = Mapping[Var, frozenset[int]]
 
@@ -68,6 +68,26 @@ def activity(program: Program, seeds: Mapping[int, Iterable[int]]) -> Activity:
     return found
 
 
+def spread(block: Block, seeds: Mapping[Var, frozenset[int]]) -> Activity:
+    """Return the slots that each variable of a block can depend on.
+
+    Parameters
+    ----------
+    block : Block
+        Of a program.
+    seeds : Mapping
+        Variables that the block reads → their slots.
+
+    Returns
+    -------
+    Mapping
+        As from `activity`.
+    """
+    found = dict(seeds)
+    _visit_block(block, found)
+    return found
+
+
 def _seedable(param: Param) -> Var:
     if param.kind == "array" or not param.var.type.is_float:
         raise ValueError(f"param {param.name!r} of type {param.var.type} cannot carry a derivative")
@@ -99,7 +119,9 @@ def _slots_of_outs(s: Statement, found: dict[Var, frozenset[int]]) -> list[froze
                 for a, b in zip(s.then.results, s.orelse.results, strict=True)
             ]
         case While():
-            return _slots_of_carries(s, found)
+            carried = _slots_of_carries(s, found)
+            # Where a loop has no fixed point, its derivative is not finite.
+            return [f | {SINGULAR} if f and s.implicit else f for f in carried]
     return []
 
 

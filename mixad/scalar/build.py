@@ -209,13 +209,15 @@ class Builder:
         cond: Callable[..., Atom],
         body: Callable[..., Sequence[Atom]],
         names: tuple[str, ...] = (),
+        *,
+        implicit: bool = False,
     ) -> tuple[Atom, ...]:
         """Add a ``While``; ``cond`` and ``body`` are called with the carries' variables."""
         line = self.line
         carries = tuple(self.fresh(a.type) for a in inits)
         test = self.block(lambda: (cond(*carries),))
         turn = self.block(lambda: body(*carries))
-        return self.add_while(carries, inits, test, turn, line, names)
+        return self.add_while(carries, inits, test, turn, line, names, implicit=implicit)
 
     def add_while(
         self,
@@ -225,10 +227,12 @@ class Builder:
         body: Block,
         line: Line | None,
         names: tuple[str, ...] = (),
+        *,
+        implicit: bool = False,
     ) -> tuple[Var, ...]:
         """Add a ``While`` of two finished blocks over ``carries``, and return its results."""
         outs = tuple(self.fresh(a.type) for a in inits)
-        self._append(While(outs, tuple(carries), tuple(inits), cond, body, line, names))
+        self._append(While(outs, tuple(carries), tuple(inits), cond, body, line, names, implicit))
         return outs
 
     def load(self, array: Var, *indices: Atom) -> Atom:
@@ -349,7 +353,13 @@ class _Copier:
             self._name(s.carries, carries)
             return self.block(s.cond)[0]
 
-        return self.to.while_(self._values(s.inits), cond, lambda *_: self.block(s.body), s.names)
+        return self.to.while_(
+            self._values(s.inits),
+            cond,
+            lambda *_: self.block(s.body),
+            s.names,
+            implicit=s.implicit,
+        )
 
     def _name(self, old: Sequence[Var], new: Sequence[Atom]) -> None:
         self.names.update(zip(old, new, strict=True))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-__all__ = ["MAX_PARTIALS", "DualChunk"]
+__all__ = ["MAX_PARTIALS", "DualChunk", "even_chunks"]
 
 MAX_PARTIALS = 10
 """Most partials that one chunk carries; more inputs take several passes."""
@@ -55,3 +56,18 @@ class DualChunk(Generic[T]):
     def slots(self) -> tuple[Hashable, ...]:
         """The slots with a partial that is not statically zero."""
         return tuple(self.partials)
+
+
+def even_chunks(count: int, limit: int = MAX_PARTIALS) -> tuple[range, ...]:
+    """Split ``count`` slots into as few chunks as ``limit`` allows, as evenly as can be.
+
+    Examples
+    --------
+    >>> [len(chunk) for chunk in even_chunks(11)]
+    [6, 5]
+    >>> even_chunks(0)
+    ()
+    """
+    chunks = -(-count // limit)
+    bounds = [-(-count * i // chunks) for i in range(chunks + 1)] if chunks else [0]
+    return tuple(range(a, b) for a, b in pairwise(bounds))

@@ -171,6 +171,8 @@ class While:
     """``carries`` start as ``inits``; while ``cond`` holds, they become the results of ``body``.
 
     ``names`` are those of the user's variables that the carries hold, for messages, or empty.
+    ``implicit`` says how it is differentiated: by the implicit function theorem at the point that
+    it reaches, not turn by turn (`mixad.scalar.implicit`).
     """
 
     outs: tuple[Var, ...]
@@ -180,6 +182,7 @@ class While:
     body: Block
     line: Line | None = field(default=None, compare=False)
     names: tuple[str, ...] = field(default=(), compare=False)
+    implicit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,14 @@ class Program:
     def has_named_loops(self) -> bool:
         """Whether there are loops whose carries have names: those of the user."""
         return any(isinstance(s, While) and s.names for s in walk_statements(self.body))
+
+    @cached_property
+    def read_vars(self) -> frozenset[Var]:
+        """The variables that are read somewhere: by statements, or as results of blocks."""
+        statements = list(walk_statements(self.body))
+        blocks = [self.body, *(b for s in statements for b in nested_blocks(s))]
+        atoms = (*(b.results for b in blocks), *map(read_atoms, statements))
+        return frozenset(a for found in atoms for a in found if isinstance(a, Var))
 
     @cached_property
     def origin(self) -> str:
@@ -343,7 +354,7 @@ def _canonical_text(program: Program) -> str:
             case Equation():
                 head += s.op
             case While():
-                head += f"[{names_of(s.carries)}]"
+                head += f"[{names_of(s.carries)}]" + "i" * s.implicit
             case Load() | Accumulate():
                 head += f"@{name(s.array)}"
         blocks = "".join(map(block, nested_blocks(s)))
@@ -377,7 +388,8 @@ def _shown_statement(s: Statement) -> list[str]:
                 *_shown(s.orelse, "then"),
             ]
         case While():
-            begin = f"{_listed(s.outs)} = while {_listed(s.carries)} from {_listed(s.inits)}"
+            kind = "implicit while" if s.implicit else "while"
+            begin = f"{_listed(s.outs)} = {kind} {_listed(s.carries)} from {_listed(s.inits)}"
             return [begin, *_shown(s.cond, "test"), "do", *_shown(s.body, "next")]
         case Load():
             return [f"{s.out}:{s.out.type} = load {s.array}[{_listed(s.indices)}]"]

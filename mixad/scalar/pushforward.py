@@ -11,16 +11,19 @@ Kernels" (2018); Revels, Lubin, Papamarkou: "Forward-Mode Automatic Differentiat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from types import MappingProxyType
 from typing import cast
 
 from mixad.errors import KernelGradientError
-from mixad.scalar.activity import SINGULAR, Activity, active_arguments, activity
+from mixad.scalar.activity import SINGULAR, Activity, active_arguments, activity, spread
 from mixad.scalar.build import Builder
-from mixad.scalar.dual import MAX_PARTIALS, DualChunk
+from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
 from mixad.scalar.expression import emit, expression
+from mixad.scalar.fixed_point import FixedPoint, LinearStep
+from mixad.scalar.implicit import Values, closure, convergence_tests, read_by
 from mixad.scalar.ir import (
     Accumulate,
     Atom,
@@ -33,12 +36,15 @@ from mixad.scalar.ir import (
     Statement,
     Var,
     While,
+    written_vars,
 )
 from mixad.scalar.ops import BY_NAME, Op
+from mixad.scalar.types import BOOL
 
-__all__ = ["DualProgram", "push_block", "pushforward", "pushforward_along"]
+__all__ = ["DualProgram", "no_derivative", "push_block", "pushforward", "pushforward_along"]
 
 Dual = DualChunk[Atom]
+_NOTHING: Mapping[Var, bool] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -145,7 +151,7 @@ def _pushed(
         i: (*s, SINGULAR) if any(isinstance(t, Var) for t in s.values()) else s
         for i, s in seeds.items()
     }
-    transform = _Transform(builder, activity(program, wild))
+    transform = _Transform(builder, activity(program, wild), program)
     for index, (old, new) in enumerate(params.items()):
         transform.duals[old] = DualChunk(new, dict(seeds.get(index, {}).items()))
     return transform.block(program.body)
@@ -168,11 +174,22 @@ def _finished(builder: Builder, duals: Sequence[Dual]) -> DualProgram:
 
 
 class _Transform:
-    """One walk over a program; ``duals`` maps its variables to dual chunks of new atoms."""
+    """One walk over a program; ``duals`` maps its variables to dual chunks of new atoms.
 
-    def __init__(self, builder: Builder, active: Activity) -> None:
+    ``known`` are conditions whose values are taken for granted.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        active: Activity,
+        program: Program,
+        known: Mapping[Var, bool] = _NOTHING,
+    ) -> None:
         self.builder = builder
         self.active = active
+        self.program = program
+        self.known = known
         self.duals: dict[Var, Dual] = {}
 
     def dual(self, atom: Atom) -> Dual:
@@ -182,6 +199,8 @@ class _Transform:
         for statement in block.statements:
             self.builder.line = statement.line or self.builder.line
             self.statement(statement)
+            for var in self.known.keys() & written_vars(statement):
+                self.duals[var] = DualChunk(Const(self.known[var], var.type))
         return tuple(map(self.dual, block.results))
 
     def statement(self, s: Statement) -> None:
@@ -191,7 +210,10 @@ class _Transform:
             case If():
                 self.branch(s)
             case While():
-                self.loop(s)
+                if s.implicit and any(map(self.slots, s.outs)):
+                    self.fixed_point(s)
+                else:
+                    self.loop(s)
             case Load():
                 array = self.duals[s.array].primal
                 assert isinstance(array, Var)
@@ -231,7 +253,7 @@ class _Transform:
         partial = op.partials[i]
         match partial:
             case None:
-                raise _no_derivative(s, op, i)
+                raise no_derivative(s, op, i)
             case "1":
                 return dx
             case "-1":
@@ -312,8 +334,107 @@ class _Transform:
         flat = self.builder.while_(inits, cond, body)
         self.duals.update(zip(s.outs, self.rebuilt(flat, s.carries), strict=True))
 
+    def fixed_point(self, s: While) -> None:
+        """Differentiate a loop where it ends, by the implicit function theorem."""
+        primals = {var: dual.primal for var, dual in self.duals.items()}
+        ends = self.builder.copy(Block((replace(s, names=()),), s.outs), primals)
+        values, read = Values(s, self.program.name), self.program.read_vars
+        meant = {
+            i: values.stands_for(i)
+            for i, out in enumerate(s.outs)
+            if self.slots(out) and out in read
+        }
+        rows, columns = self.step_graph(s, meant.values())
+        held = {i: values.holder(i) for i in {*rows, *read_by(s, rows)}}
+        point = [ends[held.get(i, i)] for i in range(len(ends))]
+        slots = sorted({slot for i in meant.values() for slot in self.slots(s.outs[i])})
+        solver = FixedPoint(
+            self.builder,
+            values,
+            self.linear_steps(s, point, rows, columns, slots, values.known),
+            point,
+            [self.dual(a).primal for a in s.inits],
+            self.has_converged(s, ends),
+        )
+        tangents = solver.tangents(slots)
+        for i, (out, primal) in enumerate(zip(s.outs, ends, strict=True)):
+            self.duals[out] = DualChunk(primal, tangents[meant[i]] if i in meant else {})
 
-def _no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
+    def step_graph(self, s: While, wanted: Collection[int]) -> tuple[list[int], list[int]]:
+        """Return the carries that some depend on, these included, and those that a turn reads."""
+        active = sorted({*wanted, *(i for i, c in enumerate(s.carries) if self.slots(c))})
+        reached = spread(s.body, {s.carries[i]: frozenset({i}) for i in active})
+        graph = {
+            i: [j for j in reached.get(cast("Var", s.body.results[i]), ()) if j != SINGULAR]
+            for i in active
+        }
+        rows = sorted(closure(wanted, graph))
+        return rows, sorted({j for i in rows for j in graph[i]})
+
+    def has_converged(self, s: While, ends: Sequence[Atom]) -> Atom:
+        """Return whether a loop has not been ended by a counter alone."""
+        tests = convergence_tests(s)
+        if not tests:
+            return self.builder.const(True, BOOL)
+        names = {var: dual.primal for var, dual in self.duals.items()}
+        names |= dict(zip(s.carries, ends, strict=True))
+        results = self.builder.copy(replace(s.cond, results=tuple(tests)), names)
+        return self.builder.op("not", reduce(lambda a, b: self.builder.op("and", a, b), results))
+
+    def linear_steps(
+        self,
+        s: While,
+        point: Sequence[Atom],
+        rows: Sequence[int],
+        columns: Sequence[int],
+        slots: Sequence[int],
+        known: Mapping[Var, bool],
+    ) -> dict[int, LinearStep]:
+        """Return a loop's step at a point, for some carries, with respect to others and slots."""
+        first = self.first_free
+        labels = [*slots, *(first + j for j in columns)]
+        steps = {i: LinearStep(point[i], {}, {}) for i in rows}
+        for chunk in even_chunks(len(labels)):
+            duals = self.turn(s, point, frozenset(labels[k] for k in chunk), known)
+            for i in rows:
+                steps[i] = _joined(steps[i], duals[i], first)
+        return steps
+
+    @cached_property
+    def first_free(self) -> int:
+        """A number above all slots: what carries of a loop have for slots begins here."""
+        return 1 + max(slot for slots in self.active.values() for slot in slots)
+
+    def turn(
+        self, s: While, point: Sequence[Atom], labels: frozenset[int], known: Mapping[Var, bool]
+    ) -> tuple[Dual, ...]:
+        """Evaluate a turn of a loop at a point; ``labels``: slots, and `first_free` + carry."""
+        kept, first = labels | {SINGULAR}, self.first_free
+        outside = {var: self.active.get(var, frozenset()) & kept for var in self.duals}
+        own = {c: frozenset({first + i}) & kept for i, c in enumerate(s.carries)}
+        inner = _Transform(self.builder, spread(s.body, outside | own), self.program, known)
+        for var, dual in self.duals.items():
+            partials = {slot: p for slot, p in dual.partials.items() if cast("int", slot) in labels}
+            inner.duals[var] = DualChunk(dual.primal, partials)
+        for i, (carry, atom) in enumerate(zip(s.carries, point, strict=True)):
+            one: dict[Hashable, Atom] = (
+                {first + i: self.builder.const(1.0, atom.type)} if own[carry] else {}
+            )
+            inner.duals[carry] = DualChunk(atom, one)
+        return inner.block(s.body)
+
+
+def _joined(step: LinearStep, dual: Dual, first: int) -> LinearStep:
+    """Return a step with the partials of one more pass."""
+    partials = cast("Mapping[int, Atom]", dual.partials)
+    return LinearStep(
+        dual.primal,
+        {**step.by_carry, **{k - first: p for k, p in partials.items() if k >= first}},
+        {**step.by_slot, **{k: p for k, p in partials.items() if k < first}},
+    )
+
+
+def no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
     """Return the refusal."""
     return KernelGradientError(
         f"the derivative of {op.name} with respect to its argument {i + 1} is not available",

@@ -95,7 +95,8 @@ def _trimmed_while(s: While, live: set[Var]) -> While:
     at = sorted(kept)
     outs, carries = (tuple(v[i] for i in at) for v in (s.outs, s.carries))
     names = tuple(s.names[i] for i in at) if s.names else ()
-    return While(outs, carries, tuple(s.inits[i] for i in at), cond, body, s.line, names)
+    inits = tuple(s.inits[i] for i in at)
+    return replace(s, outs=outs, carries=carries, inits=inits, cond=cond, body=body, names=names)
 
 
 def _read(atoms: Iterable[Atom], live: set[Var]) -> None:

@@ -46,7 +46,7 @@ class Group:
         In the order in which they joined.
     """
 
-    __slots__ = ("_active", "_cost", "_level", "_options", "members", "shape")
+    __slots__ = ("_active", "_cost", "_has_loops", "_level", "_options", "members", "shape")
 
     def __init__(self, level: Level, node: KernelNode, active: Sequence[Origin]) -> None:
         self.shape = node.shape
@@ -54,12 +54,14 @@ class Group:
         self._level = level
         self._options = node.options
         self._cost = node.call.cost
+        self._has_loops = node.call.has_loops
         self._active = {(id(p.node), p.output) for p in active}
 
     def join(self, node: KernelNode, active: Sequence[Origin]) -> bool:
         """Let a node join whose cotangents are there or come from members; tell whether it did.
 
-        More inputs than one dual chunk holds would be paid for with a second evaluation of all.
+        More inputs than one dual chunk holds would be paid for with a second evaluation of all,
+        unless there is no loop, and so reverse accumulation.
 
         Parameters
         ----------
@@ -69,13 +71,18 @@ class Group:
             Its parents that carry the level.
         """
         options = common_options(self._options, node.options)
-        if options is None or not fits(len(self.members), self._cost, node.call):
+        has_loops = self._has_loops or node.call.has_loops
+        if options is None or (has_loops and options.strategy == "reverse"):
+            return False
+        if not fits(len(self.members), self._cost, node.call):
             return False
         key = id(node)
         inputs = {value for value in self._active if value[0] != key}
         inputs.update([(id(p.node), p.output) for p in active])
-        if len(inputs) > max(MAX_PARTIALS, len(self._active)):
+        is_by_duals = has_loops or options.mode.strategy == "forward"
+        if is_by_duals and len(inputs) > max(MAX_PARTIALS, len(self._active)):
             return False
+        self._has_loops = has_loops
         self._active = inputs
         self._options = options
         self._cost += node.call.cost
@@ -169,7 +176,7 @@ class Group:
         wrt = tuple([i for i, p in parents if p is not None and level in p.levels])
         own = [fusion.shapes[i] for i in wrt]
         shapes = tuple([None if s == shape else s for s in own])
-        return Asked(wrt, cotangents, primals, shapes, self._options.chunk)
+        return Asked(wrt, cotangents, primals, shapes, self._options.mode)
 
     def _wholes(
         self,

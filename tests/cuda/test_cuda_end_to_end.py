@@ -57,6 +57,19 @@ def test_second_derivatives_through_a_loop_are_those_of_the_cpu():
     np.testing.assert_allclose(curvature(kernel), curvature(anomaly), rtol=1e-12)
 
 
+def test_a_loop_differentiated_where_it_ends_is_that_of_the_cpu():
+    mean, eccentricity = np.linspace(0.1, 3.0, 37), np.full(37, 0.4)
+    implicit = anomaly.with_options(loops="implicit")
+
+    def curvature(k):
+        first = mixad.grad(lambda m: (k(m, eccentricity) * k(m, eccentricity)).sum())
+        return mixad.grad(lambda m: (first(m) * first(m)).sum())(mean)
+
+    got = curvature(implicit.with_options(**ON_CUDA))
+    np.testing.assert_allclose(got, curvature(implicit), rtol=1e-12)
+    np.testing.assert_allclose(got, curvature(anomaly), rtol=1e-9)
+
+
 def test_many_inputs_take_a_function_for_each_pass():
     arguments = [np.linspace(0.5, 1.0, 8) + k / 16 for k in range(13)]
 

@@ -486,6 +486,17 @@ def refuse_strategy():
     mixad.broadcast(strategy="fast")
 
 
+def refuse_reverse_through_a_loop():
+    @mixad.broadcast(strategy="reverse")
+    def power(x, n):
+        result = 1.0
+        for _ in range(n):
+            result *= x
+        return result
+
+    mixad.grad(lambda x: power(x, np.asarray([1, 2, 3])).sum())(X.copy())
+
+
 def refuse_placement():
     product.with_options(placement="backward")
 
@@ -896,3 +907,63 @@ def refuse_torch_functions_that_are_missing():
     import torch
 
     mixad.grad(lambda x: torch.quantile(x, 0.5))(torch.ones(3))
+
+
+# -- loops that are differentiated where they end --------------------------------------------------
+
+
+def refuse_sum_as_a_fixed_point():
+    @mixad.broadcast(loops="implicit")
+    def exponential(x):
+        term, total, n = 1.0, 1.0, 0
+        while abs(term) > 1e-16:
+            n += 1
+            term = term * x / n
+            total = total + term
+        return total
+
+    mixad.grad(exponential)(1.0)
+
+
+def refuse_fixed_point_that_is_changed():
+    @mixad.broadcast(loops="implicit")
+    def twice_the_root(a):
+        x = 1.0
+        while True:
+            step = (x * x - a) / (2.0 * x)
+            x = x - step
+            if abs(step) < 1e-11:
+                x = 2.0 * x
+                break
+        return x
+
+    mixad.grad(twice_the_root)(2.0)
+
+
+def refuse_fixed_point_of_too_many():
+    @mixad.broadcast(loops="implicit")
+    def ring(a):
+        p, q, r, s, t, u, v, w, x = 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9
+        while abs(x - p) > 1e-12:
+            p, q, r, s, t, u, v, w, x = q, r, s, t, u, v, w, x, a * p
+        return x
+
+    mixad.grad(ring)(0.5)
+
+
+def refuse_loops():
+    product.with_options(loops="converged")
+
+
+# -- kinks -----------------------------------------------------------------------------------------
+
+
+def refuse_tolerance_of_kinks():
+    product.kinks(X, X, tolerance=-1.0)
+
+
+def refuse_kinks_of_lazy_arrays():
+    import dask.array
+
+    lazy = dask.array.ones(3)
+    product.kinks(lazy, lazy)

@@ -73,6 +73,8 @@ def parse(
     arguments: Sequence[Argument],
     snapshot: Snapshot,
     rules: Rules = NUMPY_RULES,
+    *,
+    implicit: bool = False,
 ) -> Parsed:
     """Compile a function for given argument types.
 
@@ -86,6 +88,8 @@ def parse(
         What the function reads from outside, as it is now.
     rules : Rules
         Promotion policy of the base library.
+    implicit : bool
+        Whether convergence loops are differentiated by the implicit function theorem.
 
     Returns
     -------
@@ -100,7 +104,7 @@ def parse(
         Where types do not fit.
     """
     builder = Builder(source.name)
-    walk = Walk(builder, rules, snapshot, EXPRESSIONS, _STATEMENTS, run_block)
+    walk = Walk(builder, rules, snapshot, EXPRESSIONS, _STATEMENTS, run_block, implicit=implicit)
     frame = Frame(walk, source.info, 0)
     source.info.refuse_variadic()
     names = {}

@@ -102,6 +102,7 @@ class Walk:
     active: list[tuple[FunctionInfo, int]] = field(default_factory=list)
     depth: int = 0
     copies: int = 1  # of what is compiled now, by loops that are written out
+    implicit: bool = False  # whether convergence loops are differentiated where they end
 
     def capture(self, name: str, address: Address, argument: Argument) -> Scalar:
         """Return a value from outside as a parameter of the program."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mixad.scalar.build import Draft
+from mixad.scalar.implicit import converges
 from mixad.scalar.ir import Atom, Const, Var
 from mixad.scalar.loop_results import RETURNED
 from mixad.scalar.parse.analysis import breaks, contains_return, may_exit
@@ -218,13 +219,15 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
     cond, test = _guarded_test(frame, attempt, going)
     if is_true(test):
         raise frame.error(plan.node, "this loop never ends", "leave it with `break` or `return`")
+    tested, turn = cond.block([test]), attempt.body.block(attempt.ends)
     outs = builder.add_while(
         attempt.carries,
         [*_inits(frame, plan), *(builder.const(f == "going", BOOL) for f in attempt.flags)],
-        cond.block([test]),
-        attempt.body.block(attempt.ends),
+        tested,
+        turn,
         builder.line,
         (*_spelled(plan), *("" for _ in attempt.flags)),
+        implicit=frame.walk.implicit and converges(attempt.carries, tested, turn),
     )
     _leave(frame, plan, outs)
     flags = dict(zip(attempt.flags, outs[len(outs) - len(attempt.flags) :], strict=True))

@@ -1,0 +1,129 @@
+"""Small linear systems as straight-line code: Gaussian elimination with partial pivoting.
+
+Rows are exchanged by selects, so the code is the same whatever the numbers are, and derivatives of
+it are those of the solution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from mixad.scalar.expression import Term, call
+from mixad.scalar.ir import Const
+
+__all__ = ["Solved", "solved"]
+
+_LOST = 8.0
+"""A pivot smaller than so many units in the last place of what it is a difference of is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The solution of a system.
+
+    Attributes
+    ----------
+    columns : tuple of (tuple of Term)
+        For each unknown, its value for each right-hand side.
+    is_regular : Term
+        Whether the matrix is regular as far as the working precision tells; elsewhere the solution
+        is not to be believed.
+    """
+
+    columns: tuple[tuple[Term, ...], ...]
+    is_regular: Term
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row: entries, bounds of what they are differences of, right-hand sides."""
+
+    entries: list[Term]
+    sizes: list[Term]
+    sides: list[Term]
+
+    def chosen(self, swap: Term, other: _Row) -> _Row:
+        """Return the other row where they are exchanged, else this one."""
+        pairs = zip(self.parts, other.parts, strict=True)
+        return _Row(*([_where(swap, b, a) for a, b in zip(*p, strict=True)] for p in pairs))
+
+    @property
+    def parts(self) -> tuple[list[Term], list[Term], list[Term]]:
+        return self.entries, self.sizes, self.sides
+
+
+def solved(
+    matrix: Sequence[Sequence[Term]],
+    sizes: Sequence[Sequence[Term]],
+    sides: Sequence[Sequence[Term]],
+) -> Solved:
+    """Solve a linear system.
+
+    Parameters
+    ----------
+    matrix : sequence of (sequence of Term)
+        The rows, of n entries of one type.
+    sizes : sequence of (sequence of Term)
+        For each entry, the sum of the magnitudes that it was computed from: what it may have lost.
+    sides : sequence of (sequence of Term)
+        For each row, its right-hand sides.  A nan reaches the unknowns that depend on it only.
+
+    Returns
+    -------
+    Solved
+        Of as many columns as there are right-hand sides.
+    """
+    rows = [_Row(*map(list, parts)) for parts in zip(matrix, sizes, sides, strict=True)]
+    tests = [_eliminated(rows, k) for k in range(len(rows))]
+    return Solved(_substituted(rows), reduce(lambda a, b: a & b, tests))
+
+
+def _eliminated(rows: list[_Row], k: int) -> Term:
+    """Take an unknown out of the rows below; return whether it has a pivot."""
+    for i in range(k + 1, len(rows)):
+        if not _is_zero(rows[i].entries[k]):
+            swap = abs(rows[i].entries[k]) > abs(rows[k].entries[k])
+            rows[k], rows[i] = rows[k].chosen(swap, rows[i]), rows[i].chosen(swap, rows[k])
+    pivot = rows[k].entries[k]
+    for row in rows[k + 1 :]:
+        if not _is_zero(row.entries[k]):
+            _reduced(row, rows[k], row.entries[k] / pivot, k)
+    lost = _LOST * float(np.finfo(pivot.type.arithmetic.dtype).eps)
+    return abs(pivot) > rows[k].sizes[k] * lost
+
+
+def _reduced(row: _Row, by: _Row, factor: Term, k: int) -> None:
+    """Subtract a multiple of another row from what is right of a column."""
+    for j in range(k + 1, len(row.entries)):
+        if not _is_zero(by.entries[j]):
+            row.entries[j] = row.entries[j] - factor * by.entries[j]
+            row.sizes[j] = row.sizes[j] + abs(factor) * by.sizes[j]
+    row.sides[:] = [
+        a if _is_zero(b) else a - call("mul_zero", factor, b)
+        for a, b in zip(row.sides, by.sides, strict=True)
+    ]
+
+
+def _substituted(rows: Sequence[_Row]) -> tuple[tuple[Term, ...], ...]:
+    """Return the unknowns of a triangular system, the last one found first."""
+    found: list[tuple[Term, ...]] = []
+    for k in reversed(range(len(rows))):
+        sides = rows[k].sides
+        for entry, known in zip(reversed(rows[k].entries[k + 1 :]), found, strict=True):
+            if not _is_zero(entry):
+                pairs = zip(sides, known, strict=True)
+                sides = [a - call("mul_zero", entry, x) for a, x in pairs]
+        found.append(tuple(a / rows[k].entries[k] for a in sides))
+    return tuple(reversed(found))
+
+
+def _is_zero(term: Term) -> bool:
+    return isinstance(term.atom, Const) and term.atom.value == 0
+
+
+def _where(cond: Term, yes: Term, no: Term) -> Term:
+    return call("where", cond, yes, no)

@@ -1,0 +1,204 @@
+"""Tangents of a fixed point: (I − ∂S/∂x) dx = ∂S/∂θ dθ, solved for carries of a loop.
+
+The loop ended because the user's test was content.  Whether that was at a fixed point is checked
+where it ended, element by element, and nan is the derivative if not: a step of Newton's method from
+there, δ = (I − ∂S/∂x)⁻¹ (S(x) − x), must be small beside the point and where the loop began; and
+the matrix must be regular, which it is not where what the loop comes to depends on where it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from mixad.scalar.build import Builder
+from mixad.scalar.elimination import solved
+from mixad.scalar.expression import Term, call
+from mixad.scalar.implicit import MOST_UNKNOWNS, Values, refuse_crowd, refuse_total, together
+from mixad.scalar.ir import Atom, Const
+from mixad.scalar.types import F32, ScalarType
+
+__all__ = ["NEAR", "FixedPoint", "LinearStep"]
+
+NEAR = 2.0**-10
+"""A point is taken for a fixed point if Newton's step from it is no longer than so much of it."""
+
+Tangents = dict[int, dict[Hashable, Atom]]
+
+
+@dataclass(frozen=True)
+class LinearStep:
+    """What a turn makes of one carry, at the point that a loop has reached.
+
+    Attributes
+    ----------
+    value : Atom
+        What the carry becomes.
+    by_carry : Mapping
+        Index of a carry → partial derivative with respect to it, unless statically zero.
+    by_slot : Mapping
+        Slot → derivative for a fixed point, unless statically zero.
+    """
+
+    value: Atom
+    by_carry: Mapping[int, Atom]
+    by_slot: Mapping[int, Atom]
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """The point that a loop has reached, and its step there.
+
+    Attributes
+    ----------
+    builder : Builder
+        Of the program that the tangents are added to.
+    values : Values
+        Of the loop.
+    steps : Mapping
+        By the index of each carry that is wanted or that these depend on.
+    point, inits : sequence of Atom
+        For each carry, its value where the loop ends and where it began.
+    converged : Atom
+        Whether the loop was not ended by a counter alone.
+    """
+
+    builder: Builder
+    values: Values
+    steps: Mapping[int, LinearStep]
+    point: Sequence[Atom]
+    inits: Sequence[Atom]
+    converged: Atom
+
+    def tangents(self, slots: Sequence[int]) -> Tangents:
+        """Add what solves for the tangents of the carries, to the program.
+
+        Parameters
+        ----------
+        slots : sequence of int
+            That the carries may depend on.
+
+        Returns
+        -------
+        dict
+            For each carry, its tangent for each slot.
+
+        Raises
+        ------
+        KernelGradientError
+            If too many carries depend on each other, or one is a sum.
+        """
+        graph = {i: list(step.by_carry) for i, step in self.steps.items()}
+        found: Tangents = {}
+        for group in together(graph):
+            system = _System(self, group)
+            sides = [[system.side(i, slot, found) for slot in slots] for i in group]
+            if len(group) > 1 or group[0] in graph[group[0]]:
+                sides = system.tangents(sides)
+            for i, row in zip(group, sides, strict=True):
+                typed = [self.builder.convert(x.atom, self.point[i].type) for x in row]
+                found[i] = dict(zip(slots, typed, strict=True))
+        return found
+
+
+@dataclass(frozen=True)
+class _System:
+    """The equations of carries that depend on each other."""
+
+    at: FixedPoint
+    group: Sequence[int]
+
+    @property
+    def type(self) -> ScalarType:
+        """The widest of their types: it computes them all."""
+        types = {self.at.point[i].type for i in self.group}
+        widest = max(types, key=lambda t: t.bits)
+        return F32 if len(types) > 1 and widest.is_narrow else widest
+
+    def term(self, atom: Atom) -> Term:
+        return Term(self.at.builder, self.at.builder.convert(atom, self.type))
+
+    def const(self, value: float) -> Term:
+        return self.term(self.at.builder.const(value, self.type))
+
+    def side(self, i: int, slot: int, known: Tangents) -> Term:
+        """Return what a carry's tangent is by itself and by carries that do not depend on it."""
+        terms = (
+            [self.term(self.at.steps[i].by_slot[slot])] if slot in self.at.steps[i].by_slot else []
+        )
+        for j, partial in self.at.steps[i].by_carry.items():
+            if j not in self.group:
+                terms.append(call("mul_zeros", self.term(partial), self.term(known[j][slot])))
+        return _sum(terms) if terms else self.const(0.0)
+
+    def tangents(self, sides: Sequence[Sequence[Term]]) -> list[list[Term]]:
+        """Solve for the tangents, nan where the loop is at no fixed point."""
+        self.check()
+        rows = [self.row(i, side) for i, side in zip(self.group, sides, strict=True)]
+        found = solved(*([row[part] for row in rows] for part in range(3)))
+        near = self.length([column[0] for column in found.columns]) <= self.reach * NEAR
+        is_right = call(
+            "where",
+            found.is_regular & near & Term(self.at.builder, self.at.converged),
+            1.0,
+            float("nan"),
+            type=self.type,
+        )
+        return [[x * is_right for x in column[1:]] for column in found.columns]
+
+    def check(self) -> None:
+        """Refuse what is no system of equations, or too large a one."""
+        if len(self.group) > MOST_UNKNOWNS:
+            raise refuse_crowd(self.at.values, self.group)
+        for i in self.group:
+            match self.at.steps[i].by_carry.get(i):
+                case Const(value=1.0) if len(self.group) == 1:
+                    raise refuse_total(self.at.values, i)
+
+    def row(self, i: int, side: Sequence[Term]) -> tuple[list[Term], list[Term], list[Term]]:
+        """Return an equation: its entries, their sizes, its residual and right-hand sides."""
+        residual = self.term(self.at.steps[i].value) - self.term(self.at.point[i])
+        entries = [self.entry(i, j) for j in self.group]
+        sizes = [self.size(i, j) for j in self.group]
+        if len(self.group) == 1 or not self.at.values.may_stay(i):
+            return entries, sizes, [residual, *side]
+        # One end of a bracket stays where an earlier turn has put it, and 0 = 0 is left of its
+        # equation: its tangent is not known, and is of no account where nothing is made of it.
+        stays = reduce(lambda a, b: a & b, (entry == 0.0 for entry in entries))
+        unit = [1.0 if j == i else 0.0 for j in self.group]
+        return (
+            [call("where", stays, one, e) for one, e in zip(unit, entries, strict=True)],
+            [call("where", stays, one, s) for one, s in zip(unit, sizes, strict=True)],
+            [residual, *(call("where", stays, float("nan"), s) for s in side)],
+        )
+
+    def entry(self, i: int, j: int) -> Term:
+        """Return an element of I − ∂S/∂x."""
+        partial = self.at.steps[i].by_carry.get(j)
+        unit = self.const(1.0 if i == j else 0.0)
+        if partial is None:
+            return unit
+        return unit - self.term(partial) if i == j else -self.term(partial)
+
+    def size(self, i: int, j: int) -> Term:
+        """Return a bound of what that is a difference of."""
+        partial = self.at.steps[i].by_carry.get(j)
+        unit = self.const(1.0 if i == j else 0.0)
+        if partial is None:
+            return unit
+        return unit + abs(self.term(partial)) if i == j else abs(self.term(partial))
+
+    def length(self, vector: Sequence[Term]) -> Term:
+        return _sum([abs(x) for x in vector])
+
+    @property
+    def reach(self) -> Term:
+        """The size of the point and of where the loop began."""
+        return self.length(
+            [self.term(a[i]) for a in (self.at.point, self.at.inits) for i in self.group]
+        )
+
+
+def _sum(terms: Sequence[Term]) -> Term:
+    return reduce(lambda a, b: a + b, terms)

@@ -1,0 +1,361 @@
+"""How near each element comes to a kink: a program becomes one that computes the margins.
+
+A *kink* is where a function is not smooth: the boundary of a branch, a tie of `abs` or `min`, a
+jump of `floor`, a change of how many turns a loop makes.  Each is a place in the program where a
+number that depends on the inputs is compared with another one; its margin is their distance, the
+least one of all turns of the loops around, and infinite where the place is not passed.  Distances
+from the constant 0 are absolute, others are relative to the larger number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from mixad.scalar.activity import SINGULAR, Activity, active_arguments, activity, spread
+from mixad.scalar.build import Builder
+from mixad.scalar.expression import Term, call
+from mixad.scalar.ir import (
+    Atom,
+    Block,
+    Const,
+    Equation,
+    If,
+    Line,
+    Load,
+    Program,
+    Statement,
+    Var,
+    While,
+    nested_blocks,
+    source_lines,
+    walk_statements,
+    written_vars,
+)
+from mixad.scalar.simplify import without_dead_code
+from mixad.scalar.types import ScalarType
+
+__all__ = ["KinkKind", "Place", "margins"]
+
+KinkKind = Literal["branch", "trip count", "tie", "jump"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line with kinks of one kind.
+
+    Attributes
+    ----------
+    line : Line
+        Of the user's function.
+    kind : str
+        ``"branch"``, ``"trip count"``, ``"tie"`` or ``"jump"``.
+    type : ScalarType
+        Of the numbers that are compared.
+    """
+
+    line: Line
+    kind: KinkKind
+    type: ScalarType
+
+
+def margins(
+    program: Program, wrt: Sequence[int], passed_over: str = ""
+) -> tuple[Program, tuple[Place, ...]]:
+    """Return a program that computes margins, and what they are the margins of.
+
+    Parameters
+    ----------
+    program : Program
+        Any program without effects.
+    wrt : sequence of int
+        Params that may move: a place counts if what is compared depends on one of them.
+    passed_over : str
+        File whose lines are not the user's: kinks in it belong to the user's line before, or to the
+        first one.
+
+    Returns
+    -------
+    program : Program
+        Takes the params of the original; an output for each place.
+    places : tuple of Place
+        In the order of the outputs, that of the lines.
+    """
+    builder = Builder(program.name)
+    walk = _Walk(builder, _sites(program, wrt, passed_over))
+    names = dict(builder.copy_params(program.params).items())
+    places = sorted(set(walk.sites.values()), key=lambda p: (p.line.number, p.kind, p.type.name))
+    walk.names.update(names)
+    walk.least = {place: builder.const(float("inf"), place.type) for place in places}
+    walk.block(program.body)
+    made = builder.finish([walk.least[place] for place in places])
+    return without_dead_code(made), tuple(places)
+
+
+# -- which places ----------------------------------------------------------------------------------
+
+_Distance = Callable[[Sequence[Term]], Term]
+
+
+def _sites(program: Program, wrt: Sequence[int], passed_over: str) -> dict[Var, Place]:
+    """Return the places of a program, by the variable of the equation that is one."""
+    moving = _moving(program, wrt)
+    flowing = _flowing(program)
+    turns = _deciding_turns(program.body)
+    sites: dict[Var, Place] = {}
+    own = (line for line in source_lines(program) if line.filename != passed_over)
+    line = next(own, None) or Line("", 0, "")
+    for s in walk_statements(program.body):
+        if s.line is not None and s.line.filename != passed_over:
+            line = s.line
+        if not isinstance(s, Equation):
+            continue
+        kind = _kind(s, flowing, turns)
+        moves = any(moving.get(a, frozenset()) - {SINGULAR} for a in s.args if isinstance(a, Var))
+        if kind is not None and moves:
+            whole = Line(line.filename, line.number, line.text)
+            sites[s.out] = Place(whole, kind, s.args[-1].type)
+    return sites
+
+
+def _moving(program: Program, wrt: Sequence[int]) -> Activity:
+    """Return the slots that variables depend on, also those of loops' tests."""
+    moving = activity(program, {i: (i,) for i in wrt})
+    for s in walk_statements(program.body):
+        if isinstance(s, While):
+            moving = spread(s.cond, moving)
+    return moving
+
+
+def _kind(s: Equation, flowing: set[Var], turns: set[Var]) -> KinkKind | None:
+    if s.op in _COMPARISONS or _is_truth(s):
+        return None if len(set(s.args)) < len(s.args) else _decided(s.out in turns)
+    if s.op in _TIES:
+        return "tie" if s.out in flowing else None
+    return "jump" if s.op in _JUMPS or _is_truncation(s) else None
+
+
+def _decided(turns: bool) -> KinkKind:
+    return "trip count" if turns else "branch"
+
+
+def _is_truth(s: Equation) -> bool:
+    return s.op == "convert" and s.out.type.is_bool
+
+
+def _is_truncation(s: Equation) -> bool:
+    return s.op == "convert" and s.args[0].type.is_float and s.out.type.is_integer
+
+
+def _flowing(program: Program) -> set[Var]:
+    """Return the variables whose value reaches an output by arithmetic, not by comparisons only."""
+    found = {a for a in program.outputs if isinstance(a, Var)}
+    before = -1
+    while len(found) != before:  # once more for what a loop carries round
+        before = len(found)
+        _flow(program.body, found)
+    return found
+
+
+def _flow(block: Block, found: set[Var]) -> None:
+    for s in reversed(block.statements):
+        sources = [a for out, a in _flows(s) if out in found]
+        found.update(a for a in sources if isinstance(a, Var))
+        for nested in nested_blocks(s):
+            _flow(nested, found)
+
+
+def _flows(s: Statement) -> Iterator[tuple[Var, Atom]]:
+    """Yield what a statement makes together with what it makes it of."""
+    match s:
+        case Equation():
+            yield from ((s.out, s.args[i]) for i in active_arguments[s.op])
+        case If():
+            for branch in (s.then, s.orelse):
+                yield from zip(s.outs, branch.results, strict=True)
+        case While():
+            for made in (s.outs, s.carries):
+                yield from zip(made, s.body.results, strict=True)
+                yield from zip(made, s.inits, strict=True)
+        case Load():
+            yield from ((s.out, index) for index in s.indices)
+
+
+def _deciding_turns(body: Block) -> set[Var]:
+    """Return the conditions that decide how many turns a loop makes."""
+    found: set[Var] = set()
+    for s in walk_statements(body):
+        if isinstance(s, While):
+            made = {
+                v: t
+                for block in (s.cond, s.body)
+                for t in walk_statements(block)
+                for v in written_vars(t)
+            }
+            flags = [r for c, r in zip(s.carries, s.body.results, strict=True) if c.type.is_bool]
+            _decide([*s.cond.results, *flags], made, found)
+    return found
+
+
+def _decide(atoms: Sequence[Atom], made: Mapping[Var, Statement], found: set[Var]) -> None:
+    """Add the conditions that conditions are made of."""
+    for atom in atoms:
+        source = made.get(atom) if isinstance(atom, Var) and atom not in found else None
+        if source is None or not isinstance(atom, Var) or not atom.type.is_bool:
+            continue
+        found.add(atom)
+        match source:
+            case Equation():
+                _decide(source.args, made, found)
+            case If():
+                at = source.outs.index(atom)
+                branches = (source.then.results[at], source.orelse.results[at])
+                _decide([source.cond, *branches], made, found)
+
+
+# -- how far ---------------------------------------------------------------------------------------
+
+
+def _apart(args: Sequence[Term]) -> Term:
+    """Return the distance of two numbers: relative, unless one of them is the constant 0."""
+    x, y = args
+    if any(isinstance(t.atom, Const) and t.atom.value == 0 for t in args):
+        return abs(x - y)
+    larger = call("where", abs(x) > abs(y), abs(x), abs(y))
+    return call("where", x == y, 0.0, abs(x - y) / larger)
+
+
+def _from_zero(args: Sequence[Term]) -> Term:
+    return abs(args[-1])
+
+
+def _from_whole(x: Term) -> Term:
+    return abs(x - call("rint", x))
+
+
+def _from_truncated(args: Sequence[Term]) -> Term:
+    """Return the distance from the next whole number that is not 0."""
+    (x,) = args
+    return call("where", abs(x) < 0.5, 1.0 - abs(x), _from_whole(x))
+
+
+_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+_TIES: Mapping[str, _Distance] = MappingProxyType(
+    {
+        "abs": _from_zero,
+        "relu": _from_zero,
+        "minimum": _apart,
+        "maximum": _apart,
+    }
+)
+_JUMPS: Mapping[str, _Distance] = MappingProxyType(
+    {
+        "sign": _from_zero,
+        "copysign": _from_zero,
+        "signbit": _from_zero,
+        "floor": lambda args: _from_whole(args[0]),
+        "ceil": lambda args: _from_whole(args[0]),
+        "trunc": _from_truncated,
+        "rint": lambda args: abs(args[0] - call("floor", args[0]) - 0.5),
+        "floordiv": lambda args: _from_whole(args[0] / args[1]),
+        "mod": lambda args: _from_whole(args[0] / args[1]),
+        "fmod": lambda args: _from_truncated([args[0] / args[1]]),
+    }
+)
+
+
+def _margin(s: Equation, args: Sequence[Term]) -> Term:
+    if s.op in _COMPARISONS:
+        return _apart(args)
+    if s.op == "convert":
+        return _from_zero(args) if s.out.type.is_bool else _from_truncated(args)
+    return (_TIES.get(s.op) or _JUMPS[s.op])(args)
+
+
+class _Walk:
+    """Copies a program with the least margins beside: ``least`` has them, by place."""
+
+    def __init__(self, builder: Builder, sites: Mapping[Var, Place]) -> None:
+        self.builder = builder
+        self.sites = sites
+        self.names: dict[Var, Atom] = {}
+        self.least: dict[Place, Atom] = {}
+
+    def value(self, atom: Atom) -> Atom:
+        return self.names[atom] if isinstance(atom, Var) else atom
+
+    def values(self, atoms: Sequence[Atom]) -> list[Atom]:
+        return [self.value(a) for a in atoms]
+
+    def block(self, block: Block) -> list[Atom]:
+        for s in block.statements:
+            self.builder.line = s.line or self.builder.line
+            self.statement(s)
+        return self.values(block.results)
+
+    def statement(self, s: Statement) -> None:
+        match s:
+            case Equation():
+                self.equation(s)
+            case If():
+                self.branch(s)
+            case While():
+                self.loop(s)
+            case Load():
+                self.builder.copy(Block((s,), (s.out,)), self.names)
+
+    def equation(self, s: Equation) -> None:
+        args = self.values(s.args)
+        self.names[s.out] = self.builder.op(s.op, *args, type=s.out.type)
+        place = self.sites.get(s.out)
+        if place is not None:
+            margin = _margin(s, [Term(self.builder, a) for a in args])
+            least = Term(self.builder, self.least[place])
+            self.least[place] = call("where", margin < least, margin, least).atom
+
+    def inside(self, s: If | While) -> list[Place]:
+        """Return the places in the blocks of a statement."""
+        within = (t for block in nested_blocks(s) for t in walk_statements(block))
+        found = (self.sites.get(v) for t in within for v in written_vars(t))
+        return list(dict.fromkeys(place for place in found if place is not None))
+
+    def branch(self, s: If) -> None:
+        places, before = self.inside(s), dict(self.least)
+
+        def taken(block: Block) -> list[Atom]:
+            self.least = dict(before)
+            return [*self.block(block), *(self.least[p] for p in places)]
+
+        found = self.builder.if_(self.value(s.cond), lambda: taken(s.then), lambda: taken(s.orelse))
+        self.least = before
+        self.left(s.outs, places, found)
+
+    def loop(self, s: While) -> None:
+        """Copy a loop; the margins of its test are taken in the turn that it lets in, or not."""
+        places, before = self.inside(s), dict(self.least)
+        inits = [*self.values(s.inits), *(self.least[p] for p in places)]
+
+        def enter(carries: Sequence[Atom]) -> None:
+            self.least = dict(before)
+            self.left(s.carries, places, carries)
+
+        def cond(*carries: Atom) -> Atom:
+            enter(carries)
+            return self.block(s.cond)[0]
+
+        def body(*carries: Atom) -> list[Atom]:
+            enter(carries)
+            self.block(s.cond)
+            return [*self.block(s.body), *(self.least[p] for p in places)]
+
+        found = self.builder.while_(inits, cond, body)
+        enter([*found])
+        self.block(s.cond)  # the test that ended it
+        self.names.update(zip(s.outs, found, strict=False))
+
+    def left(self, outs: Sequence[Var], places: Sequence[Place], found: Sequence[Atom]) -> None:
+        """Name what a statement leaves: its results, then the margins."""
+        self.names.update(zip(outs, found, strict=False))
+        self.least.update(zip(places, found[len(outs) :], strict=True))

@@ -1,0 +1,484 @@
+"""Convergence loops differentiated where they end, against solutions of 50 digits.
+
+The reference knows neither the loops nor the implicit function theorem: mpmath finds the roots, and
+differentiates finding them by differences of high order in 50 digits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import KernelGradientError
+from mixad.scalar.build import Builder
+from mixad.scalar.elimination import solved
+from mixad.scalar.expression import Term
+from mixad.scalar.implicit import together
+from mixad.scalar.interpret import interpret
+from mixad.scalar.types import F64
+
+
+@mixad.broadcast(loops="implicit")
+def anomaly(M, e):
+    E = M
+    step = 1.0
+    while abs(step) > 1e-9:
+        step = (E - e * np.sin(E) - M) / (1.0 - e * np.cos(E))
+        E = E - step
+    return E
+
+
+@mixad.broadcast(loops="implicit")
+def square_root(a, _):
+    """Newton's method, left by `break` before the step is taken."""
+    x = 1.0
+    for _ in range(60):
+        step = (x * x - a) / (2.0 * x)
+        if abs(step) < 1e-11:
+            break
+        x = x - step
+    return x
+
+
+@mixad.broadcast(loops="implicit")
+def returned_root(a, b):
+    """The same, left by `return`."""
+    x = 1.0
+    for _ in range(60):
+        step = (x * x * x + b * x - a) / (3.0 * x * x + b)
+        if abs(step) < 1e-11:
+            return x
+        x = x - step
+    return math.nan
+
+
+@mixad.broadcast(loops="implicit")
+def contraction(a, b):
+    x, old = 0.5, 2.0
+    while abs(x - old) > 1e-12:
+        old = x
+        x = math.cos(a * x) * b
+    return x
+
+
+@mixad.broadcast(loops="implicit")
+def pair(a, b):
+    x, y, moved = 0.5, 0.5, 1.0
+    while moved > 1e-13:
+        u, v = 0.3 * math.cos(a * y), 0.4 * math.sin(x + b)
+        moved = abs(u - x) + abs(v - y)
+        x, y = u, v
+    return x
+
+
+@mixad.broadcast(loops="implicit")
+def triple(a, b):
+    x, y, z, moved = 0.0, 0.0, 0.0, 1.0
+    while moved > 1e-13:
+        u = 0.2 * math.cos(y + a * z)
+        v = 0.3 * math.sin(x * b + z)
+        w = 0.25 * math.exp(-x * y) + 0.1 * a
+        moved = max(abs(u - x), abs(v - y), abs(w - z))
+        x, y, z = u, v, w
+    return x + 2.0 * z
+
+
+@mixad.broadcast(loops="implicit")
+def implied_volatility(price, strike):
+    """Newton's method inside a bracket that closes, for a call at spot 1, time 1, no interest."""
+    low, high = 1e-3, 4.0
+    vol = 0.5
+    for _ in range(100):
+        d1 = -math.log(strike) / vol + 0.5 * vol
+        d2 = d1 - vol
+        value = 0.5 * (math.erfc(-d1 / math.sqrt(2)) - strike * math.erfc(-d2 / math.sqrt(2)))
+        if value > price:
+            high = vol
+        else:
+            low = vol
+        vega = math.exp(-0.5 * d1 * d1) / math.sqrt(2 * math.pi)
+        new = vol - (value - price) / vega
+        if not (low <= new <= high):
+            new = 0.5 * (low + high)
+        if abs(new - vol) < 1e-12:
+            break
+        vol = new
+    return vol
+
+
+@mixad.broadcast(loops="implicit")
+def nested(a, b):
+    """A fixed point whose step has a Newton iteration inside."""
+    x, old = 1.0, 0.0
+    while abs(x - old) > 1e-13:
+        old = x
+        y, step = 1.0, 1.0
+        while abs(step) > 1e-11:
+            step = (y * y - (a + b * x)) / (2.0 * y)
+            y = y - step
+        x = 0.5 * y + 0.1
+    return x
+
+
+def call_price(vol, strike):
+    d1 = -mpmath.log(strike) / vol + vol / 2
+    return mpmath.ncdf(d1) - strike * mpmath.ncdf(d1 - vol)
+
+
+def root_of(*equations, start):
+    """Return the function of (a, b) that finds the first unknown of equations f(x..., a, b) = 0."""
+
+    def root(a, b):
+        if len(equations) == 1:
+            return mpmath.findroot(lambda x: equations[0](x, a, b), start[0])
+        system = [lambda *x, f=f: f(*x, a, b) for f in equations]
+        return mpmath.findroot(system, start)[0]
+
+    return root
+
+
+def of_triple(a, b):
+    system = [
+        lambda x, y, z: x - 0.2 * mpmath.cos(y + a * z),
+        lambda x, y, z: y - 0.3 * mpmath.sin(x * b + z),
+        lambda x, y, z: z - 0.25 * mpmath.exp(-x * y) - 0.1 * a,
+    ]
+    x, _, z = mpmath.findroot(system, (0.2, 0.1, 0.3))
+    return x + 2 * z
+
+
+CASES = {
+    "kepler": (
+        anomaly,
+        root_of(lambda E, M, e: E - e * mpmath.sin(E) - M, start=[1.0]),
+        (0.9, 0.3),
+    ),
+    "square root": (square_root, lambda a, b: mpmath.sqrt(a), (3.0, 1.0)),
+    "returned": (returned_root, root_of(lambda x, a, b: x**3 + b * x - a, start=[1.0]), (2.0, 0.7)),
+    "contraction": (
+        contraction,
+        root_of(lambda x, a, b: x - b * mpmath.cos(a * x), start=[0.5]),
+        (0.8, 0.6),
+    ),
+    "pair": (
+        pair,
+        root_of(
+            lambda x, y, a, b: x - mpmath.mpf("0.3") * mpmath.cos(a * y),
+            lambda x, y, a, b: y - mpmath.mpf("0.4") * mpmath.sin(x + b),
+            start=(0.3, 0.3),
+        ),
+        (1.1, 0.4),
+    ),
+    "triple": (triple, of_triple, (0.9, 1.2)),
+    "volatility": (
+        implied_volatility,
+        root_of(lambda v, price, strike: call_price(v, strike) - price, start=[0.4]),
+        (0.16, 1.05),
+    ),
+    "nested": (
+        nested,
+        root_of(lambda x, a, b: x - mpmath.sqrt(a + b * x) / 2 - mpmath.mpf("0.1"), start=[1.0]),
+        (2.0, 0.6),
+    ),
+}
+ORDERS = [(1, 0), (0, 1), (2, 0), (1, 1), (0, 2)]
+
+
+def derivatives(kernel, point):
+    """Return value, first and second derivatives in the order of `ORDERS`."""
+    v = np.asarray(point)
+    g = mixad.grad(lambda v: kernel(v[0], v[1]))(v)
+    h = mixad.hessian(lambda v: kernel(v[0], v[1]))(v)
+    return [kernel(*point), g[0], g[1], h[0, 0], h[0, 1], h[1, 1]]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("name", CASES)
+def test_derivatives_are_those_of_the_solution(name, backend):
+    kernel, solution, point = CASES[name]
+    got = derivatives(kernel.with_options(backend=backend), point)
+    with mpmath.workdps(50):
+        exact = [mpmath.mpf(p) for p in point]
+        want = [solution(*exact), *(mpmath.diff(solution, exact, n) for n in ORDERS)]
+    np.testing.assert_allclose(got, [float(w) for w in want], rtol=2e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_the_loop_as_it_is(name):
+    kernel, _, (a, b) = CASES[name]
+    a, b = (p * np.linspace(0.9, 1.1, 37) for p in (a, b))
+    values, gradients = mixad.value_and_vjp(kernel, (a, b), np.ones(37))
+    np.testing.assert_array_equal(values, kernel.with_options(loops="unrolled")(a, b))
+    assert np.isfinite(gradients).all()
+
+
+def test_a_lagging_iteration_has_the_derivative_of_its_limit():
+    """Dual numbers in every turn lag a turn behind the value; here both are as good."""
+
+    def slow(a):
+        x, old = 0.0, 1.0
+        while abs(x - old) > 1e-7:
+            old = x
+            x = 0.9 * x + math.sin(a)
+        return x
+
+    a = np.linspace(0.1, 1.0, 5)
+    want = np.cos(a) / 0.1
+
+    def error(**options):
+        found = mixad.broadcast(slow).with_options(**options).duals(a).partials["a"]
+        return np.abs(found - want).max()
+
+    assert error(loops="implicit") < 1e-13
+    assert error(loops="unrolled") > 1e-8
+
+
+def test_float32_keeps_its_digits():
+    M = np.linspace(0.1, 3.0, 50, dtype="f4")
+    e = np.full(50, 0.3, "f4")
+
+    @mixad.broadcast(loops="implicit")
+    def coarse(M, e):
+        E, step = M, 1.0
+        while abs(step) > 1e-5:
+            step = (E - e * np.sin(E) - M) / (1.0 - e * np.cos(E))
+            E = E - step
+        return E
+
+    E = coarse(M, e).astype("f8")
+    D = coarse.duals(M, e)
+    assert D.partials["M"].dtype == np.float32
+    np.testing.assert_allclose(D.partials["M"], 1 / (1 - 0.3 * np.cos(E)), rtol=2e-6)
+
+
+def test_more_seeds_and_carries_than_one_chunk_holds():
+    """Ten inputs and three carries: the step is evaluated in two passes."""
+
+    @mixad.broadcast(loops="implicit")
+    def many(p0, p1, p2, p3, p4, p5, p6, p7, p8, p9):
+        x, y, z, moved = 0.1, 0.1, 0.1, 1.0
+        while moved > 1e-14:
+            u = 0.1 * math.cos(p0 * y + p1 * z + p2)
+            v = 0.1 * math.sin(p3 * x + p4 * z + p5)
+            w = 0.1 * math.cos(p6 * x + p7 * y + p8) + 0.1 * p9
+            moved = abs(u - x) + abs(v - y) + abs(w - z)
+            x, y, z = u, v, w
+        return x + y * z
+
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.5, 1.5, (10, 7))
+    got = many.duals(*p).partials
+    want = many.with_options(loops="unrolled").duals(*p).partials
+    for name in want:
+        np.testing.assert_allclose(got[name], want[name], rtol=1e-9, atol=1e-15)
+
+
+def test_several_results_of_a_loop_have_their_own_derivatives():
+    @mixad.broadcast(loops="implicit")
+    def solve(a):
+        x, n, old = 1.0, 0, 0.0
+        while abs(x - old) > 1e-10:
+            old = x
+            x = 0.5 * (x + a / x)
+            n += 1
+        return x, old, n
+
+    a = np.asarray([2.0, 3.0])
+    x, old, n = solve.duals(a)
+    np.testing.assert_allclose(x.partials["a"], 0.5 / np.sqrt(a), rtol=1e-14)
+    np.testing.assert_allclose(old.partials["a"], 0.5 / np.sqrt(a), rtol=1e-14)
+    assert not n.partials
+
+
+# -- loops that are not meant ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["counted", "stepped", "shrinking"])
+def test_counted_loops_are_differentiated_turn_by_turn(kernel):
+    def counted(a):
+        x = 1.0
+        for i in range(5):
+            x = x + a * x / (i + 1)
+        return x
+
+    def stepped(a):
+        x, t = 1.0, 0.0
+        while t < 1.0:
+            x = x - 0.125 * a * x
+            t = t + 0.125
+        return x
+
+    def shrinking(a):
+        x, h = 1.0, 1.0
+        while h > 1e-3:
+            x = x + h * a
+            h = 0.5 * h
+        return x
+
+    f = locals()[kernel]
+    a = np.linspace(0.1, 2.0, 5)
+    got, want = (
+        mixad.broadcast(f).with_options(loops=loops).duals(a) for loops in ("implicit", "unrolled")
+    )
+    np.testing.assert_array_equal(got.partials["a"], want.partials["a"])
+
+
+def escaping(a):
+    z = a
+    while z < 100.0:
+        z = z * z + 0.5
+    return z
+
+
+def product(a):
+    p, n, factor = a, 1, 2.0
+    while abs(factor - 1.0) > 1e-12:
+        factor = 1.0 - (a / n) * 0.01**n
+        p = p * factor
+        n += 1
+    return p
+
+
+def mean_of_means(a):
+    g = 1.0
+    while abs(a - g) > 1e-14 * a:
+        a, g = 0.5 * (a + g), math.sqrt(a * g)
+    return a
+
+
+def exhausted(a):
+    x = 1.0
+    for _ in range(3):
+        old = x
+        x = math.cos(0.1 * a * x)
+        if abs(x - old) < 1e-12:
+            break
+    return x
+
+
+def exhausted_in_the_test(a):
+    x, old, n = 1.0, 0.0, 0
+    while abs(x - old) > 1e-12 and n < 3:
+        old = x
+        x = math.cos(0.1 * a * x)
+        n += 1
+    return x
+
+
+def bisected(a):
+    low, high = 0.0, a + 1.0
+    while high - low > 1e-12:
+        middle = 0.5 * (low + high)
+        if middle * middle > a:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@pytest.mark.parametrize(
+    "function",
+    [escaping, product, mean_of_means, exhausted, exhausted_in_the_test, bisected],
+)
+def test_what_comes_to_no_fixed_point_has_no_derivative(function):
+    """Not a number, rather than a number that is no derivative."""
+    a = np.asarray([2.0, 3.0, 9.0])
+    assert np.isfinite(mixad.broadcast(function).duals(a).partials["a"]).all()
+    assert np.isnan(mixad.broadcast(loops="implicit")(function).duals(a).partials["a"]).all()
+
+
+def test_it_has_no_second_derivative_either():
+    kernel = mixad.broadcast(loops="implicit")(escaping)
+    second = mixad.grad(mixad.grad(kernel))(2.0)
+    assert math.isnan(second)
+
+
+def test_the_start_does_not_matter():
+    @mixad.broadcast(loops="implicit")
+    def root(a, x):
+        step = 1.0
+        while abs(step) > 1e-11:
+            step = (x * x - a) / (2.0 * x)
+            x = x - step
+        return x
+
+    D = root.duals(np.asarray([2.0, 3.0]), np.asarray([1.5, 1.5]))
+    np.testing.assert_array_equal(D.partials["x"], 0.0)
+
+
+def test_a_sum_is_refused_with_its_line():
+    @mixad.broadcast(loops="implicit")
+    def exponential(x):
+        term, total, n = 1.0, 1.0, 0
+        while abs(term) > 1e-16:
+            n += 1
+            term = term * x / n
+            total = total + term
+        return total
+
+    assert exponential(1.0) == pytest.approx(math.e)
+    with pytest.raises(KernelGradientError, match="adds to 'total'") as caught:
+        mixad.grad(exponential)(1.0)
+    assert "while abs(term)" in str(caught.value)
+
+
+def test_refusals_come_when_a_call_is_recorded():
+    @mixad.broadcast(loops="implicit")
+    def changed(a):
+        x = 1.0
+        while True:
+            step = (x * x - a) / (2.0 * x)
+            x = x - step
+            if abs(step) < 1e-11:
+                x = 2.0 * x
+                break
+        return x
+
+    reached = []
+
+    def loss(a):
+        y = changed(a)
+        reached.append(y)
+        return y
+
+    with pytest.raises(KernelGradientError, match="becomes something else"):
+        mixad.grad(loss)(2.0)
+    assert not reached
+
+
+def test_options_name_the_two():
+    with pytest.raises(ValueError, match="loops must be one of 'unrolled', 'implicit'"):
+        anomaly.with_options(loops="fixed")
+
+
+# -- the linear algebra ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
+def test_elimination_solves_systems_that_need_pivots(n):
+    rng = np.random.default_rng(n)
+    matrix = rng.normal(size=(n, n))
+    matrix[0, 0] *= n == 1
+    sides = rng.normal(size=(n, 2))
+    b = Builder("system")
+    terms = [Term(b, b.param(f"x{i}", F64)) for i in range(n * n + 2 * n)]
+    m = [terms[n * i : n * (i + 1)] for i in range(n)]
+    s = [terms[n * n + 2 * i : n * n + 2 * (i + 1)] for i in range(n)]
+    found = solved(m, [[abs(x) for x in row] for row in m], s)
+    program = b.finish([*(x.atom for row in found.columns for x in row), found.is_regular.atom])
+    *got, regular = interpret(program, [*matrix.ravel(), *sides.ravel()])
+    assert regular
+    want = np.linalg.solve(matrix, sides)
+    np.testing.assert_allclose(np.reshape(got, (n, 2)), want, rtol=1e-9)
+    matrix[-1] = matrix[0] * 2 if n > 1 else 0
+    *_, regular = interpret(program, [*matrix.ravel(), *sides.ravel()])
+    assert not regular
+
+
+def test_groups_come_after_what_they_depend_on():
+    graph = {0: [1], 1: [2, 1], 2: [1, 3], 3: [], 4: [0, 4]}
+    assert together(graph) == [[3], [1, 2], [0], [4]]
