@@ -240,8 +240,10 @@ def _operand(layout: Layout | None, param: int, loops: Nest | Fold) -> Operand |
         return None
     if strides is None:
         return Indexed(layout.type, len(layout.shape))
-    if isinstance(loops, Fold) and loops.within[param] is not None:
-        return Operand(layout.type, "row" if any(strides[-2:-1]) else "tile")
+    within = loops.within[param] if isinstance(loops, Fold) else None
+    if within is not None:
+        by_row: Step = "row" if any(within[1:]) else "column"
+        return Operand(layout.type, by_row if any(strides[-2:-1]) else "tile")
     return Operand(layout.type, _step(strides[-1], loops.extents[-1], layout.type))
 
 
