@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from mixad.kernel.folding import FOLDED, fold_of, left_of
+from mixad.kernel.folding import FOLDED, copy_step, fold_of, left_of
 from mixad.kernel.nest import Nest, Written, left_by_tiles, loop_order, nest_over, other_orders
 from mixad.kernel.spec import (
     Fold,
@@ -240,11 +240,8 @@ def _operand(layout: Layout | None, param: int, loops: Nest | Fold) -> Operand |
         return None
     if strides is None:
         return Indexed(layout.type, len(layout.shape))
-    within = loops.within[param] if isinstance(loops, Fold) else None
-    if within is not None:
-        by_row: Step = "row" if any(within[1:]) else "column"
-        return Operand(layout.type, by_row if any(strides[-2:-1]) else "tile")
-    return Operand(layout.type, _step(strides[-1], loops.extents[-1], layout.type))
+    copied = copy_step(loops, param) if isinstance(loops, Fold) else None
+    return Operand(layout.type, copied or _step(strides[-1], loops.extents[-1], layout.type))
 
 
 def _step(stride: int, extent: int, type: ScalarType) -> Step:
