@@ -18,6 +18,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 DISTRIBUTIONS = [ROOT, *sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+if not (ROOT / "mixad").is_dir():
+    pytest.skip("the sources are not here: these tests read them", allow_module_level=True)
 FOLDERS = ("mixad/", "tests/", "tools/", "docs/", "plugins/", ".github/", ".ci/")
 
 
