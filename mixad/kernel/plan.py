@@ -127,8 +127,9 @@ def _loops(
 
 def _fold(nest: Nest, passes: tuple[Program, ...], most: int) -> Fold | None:
     """Return a nest with short rows folded, unless tiles would leave more partial sums."""
-    found = (fold_of(nest, passes, longest) for longest in (FOLDED, BLOCK))
-    fold = min(filter(None, found), key=_left_by_fold, default=None)
+    fold = fold_of(nest, passes, FOLDED)
+    if fold is not None and _left_by_fold(fold) * _MOST_PARTIALS > math.prod(nest.extents):
+        fold = min(fold, fold_of(nest, passes, BLOCK) or fold, key=_left_by_fold)
     return None if fold is None or _left_by_fold(fold) > most else fold
 
 
