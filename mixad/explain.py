@@ -29,9 +29,9 @@ class Explanation:
     reason : str
         Why that one.
     strategy : str
-        How derivatives are computed.
+        How partials are computed: ``"forward"``, by dual numbers, or ``"reverse"``.
     chunks : tuple of int
-        Number of partials in each pass.
+        Number of gradients in each pass.
     placement : str
         When partials are computed: ``"reverse"``, in the backward pass, or ``"forward"``, with
         the primal.

@@ -1,4 +1,4 @@
-"""The programs of docs/coming-from.md do what the page says, where their systems are installed."""
+"""Programs in other systems, of docs/coming-from.md and docs/arrays.md, where these are there."""
 
 import json
 import re
@@ -12,7 +12,8 @@ import pytest
 
 import mixad
 
-PAGE = (Path(__file__).parent.parent / "docs" / "coming-from.md").read_text("utf-8")
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
 SYSTEMS = {
     "JAX": find_spec("jax"),
     "PyTorch": find_spec("torch"),
@@ -29,9 +30,9 @@ print(json.dumps([numpy.asarray(x.detach() if hasattr(x, "detach") else x).tolis
 """
 
 
-def programs(system):
+def programs(system, page=PAGE, level="##"):
     """Return the programs under the heading of a system that are not run when the page is built."""
-    section = PAGE.partition(f"\n## {system}\n")[2].partition("\n## ")[0]
+    section = page.partition(f"\n{level} {system}\n")[2].partition(f"\n{level} ")[0]
     return re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
 
 
@@ -106,6 +107,18 @@ def test_what_is_said_of_reverse_mode_in_drjit(tmp_path):
     with pytest.raises(subprocess.CalledProcessError) as failed:
         run(program.partition("dr.set_grad")[0] + "dr.backward(dr.sum(E))\n", tmp_path)
     assert "max_iterations" in failed.value.stderr
+
+
+@pytest.mark.parametrize(
+    ("heading", "is_there"), [("PyTorch", SYSTEMS["PyTorch"]), ("JAX", SYSTEMS["JAX"])]
+)
+def test_the_programs_of_the_page_on_arrays_run(heading, is_there, tmp_path):
+    if not is_there:
+        pytest.skip(f"{heading} is not installed")
+    page = (ROOT / "docs" / "arrays.md").read_text("utf-8")
+    (program,) = programs(heading, page, "###")
+    (tmp_path / "program.py").write_text(program)
+    subprocess.run([sys.executable, tmp_path / "program.py"], check=True)
 
 
 def test_names_of_mixad_in_the_page_exist():
