@@ -22,7 +22,8 @@ from mixad.kernel.spec import OutputRequest
 from mixad.scalar.expected import agrees, known_results
 from mixad.scalar.interpret import TurnLimitError
 from mixad.scalar.ir import Atom, Line, Program, written_vars
-from mixad.scalar.narrow import from_memory
+from mixad.scalar.narrow import from_memory, rounded
+from mixad.scalar.types import ScalarType
 
 __all__ = ["Audit"]
 
@@ -178,7 +179,10 @@ class _Elements:
             _picked(a, places, count) if kind == "lane" else a
             for kind, a in zip(kinds, arguments, strict=True)
         ]
-        host = [a if k == "uniform" else _on_host(a) for k, a in zip(kinds, own, strict=True)]
+        host = [
+            _number(a, param.var.type) if param.kind == "uniform" else _on_host(a)
+            for param, a in zip(program.params, own, strict=True)
+        ]
         return cls(program, places, count, own, host)
 
     def numbers(self, k: int) -> list[Any]:
@@ -216,6 +220,11 @@ def _on_host(array: Any) -> _Values:
         array = array_api_compat.to_device(array, "cpu")
     view, type = library_of(array).numpy_view(array), scalar_type_of(array.dtype)
     return from_memory(view, type) if type.is_narrow else view
+
+
+def _number(value: Any, type: ScalarType) -> Any:
+    """Return a number as kernels are given it: one of 16 bits is rounded."""
+    return rounded(value, type)[()] if type.is_narrow else value
 
 
 def _shown(value: Any) -> str:

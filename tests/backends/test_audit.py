@@ -147,6 +147,8 @@ def test_indexed_arrays_narrow_floats_numbers_and_parts_pass(audited):
     third = mixad.broadcast(lambda x: x * x / 3)
     assert third(np.linspace(0, 1, 9).astype("f2")).dtype == np.float16
     assert third(2.0) == 4 / 3
+    large = mixad.broadcast(lambda x: x * 70000.0)
+    assert np.isinf(large(np.ones(3, "f2"))).all()
     assert third(np.empty((0, 3))).shape == (0, 3)
     gradient = mixad.grad(lambda x: (third(x[1:3]) * third(x[2:4])).sum())(np.arange(5.0))
     assert gradient.shape == (5,)
