@@ -15,18 +15,9 @@ from array_api_compat import is_dask_array, is_jax_array
 
 from mixad import pytree
 from mixad.backends.arrays import is_array, library_of
-from mixad.lifting import (
-    Argnums,
-    Function,
-    argument_positions,
-    called,
-    check_callable,
-    check_scalar,
-    check_sequence,
-    lifted,
-    returned_aux,
-    warn_if_constant,
-)
+from mixad.lifting import called, check_scalar, lifted, warn_if_constant
+from mixad.returning import returned_aux
+from mixad.signature import Argnums, Function, argument_positions, check_callable, check_sequence
 from mixad.tape.backward import backward
 from mixad.tape.constant import is_traced
 from mixad.tape.tracer import Level, plain

@@ -346,7 +346,9 @@ class BroadcastFunction:
             one program per pass.  ``"llvm"``: what the backend is given to compile, LLVM IR on the
             CPU; the backend ``"reference"`` shows its array calls.  ``"asm"``: what came of it, if
             the backend compiles.  ``"cuda"``: the CUDA C++ that a device would be given, whether
-            or not there is one.
+            or not there is one.  ``"ptx"`` and ``"sass"``: what NVRTC makes of it, NVIDIA's
+            assembler and the machine's instructions, for the device of the arguments, or for
+            sm_90 where they are on none.
         wrt : sequence of str or str, optional
             Names of the parameters to differentiate with respect to; by default all that are
             arrays of floats, or, if there are no arrays, all that are floats.
@@ -362,6 +364,8 @@ class BroadcastFunction:
         ------
         ValueError
             If there is no such stage, or the backend does not have it.
+        BackendError
+            If NVRTC, or what shows its machine code, is not installed.
         KernelGradientError
             If ``wrt`` names what is no float.
 
@@ -557,8 +561,9 @@ def broadcast(
     function : callable
         A function of scalars that returns a scalar or a tuple of scalars.
     strategy : str
-        How derivatives are computed: ``"forward"``, by chunks of dual numbers, or ``"auto"``, which
-        is the same so far.
+        How derivatives are computed: ``"forward"``, by chunks of dual numbers; ``"reverse"``, by
+        reverse accumulation in one pass, which no loop goes along with; ``"auto"``, by dual numbers
+        unless they take several passes and reverse costs less.
     placement : str
         When partials are computed.  ``"reverse"``: in the backward pass, from the inputs; nothing
         but these is kept.  ``"forward"``: with the values, stored, multiplied by the cotangents

@@ -15,8 +15,8 @@ from mixad.call_node import CallNode, Value, record_call
 from mixad.closures import captured, frozen, substituted
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
-from mixad.lifting import Function, check_callable
 from mixad.scalar.types import COMPLEX_TYPES, F64
+from mixad.signature import Function, check_callable
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped

@@ -11,8 +11,10 @@ from mixad.backends.arrays import as_array, is_scalar, library_of
 from mixad.call_node import CallNode, is_inexact, record_call
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
-from mixad.lifting import Function, check_callable, entered, owned
+from mixad.lifting import entered
 from mixad.linear_rule import check_odd, check_transpose, trial
+from mixad.returning import owned
+from mixad.signature import Function, check_callable
 from mixad.tape.backward import backward
 from mixad.tape.constant import unwrapped
 from mixad.tape.node import InputNode

@@ -11,8 +11,9 @@ from mixad import pytree
 from mixad.backends.arrays import as_array, is_array, is_scalar
 from mixad.config import CHECK
 from mixad.errors import TracerError
-from mixad.lifting import Function, check_callable, matching
+from mixad.lifting import matching
 from mixad.namespace.data_types import astype
+from mixad.signature import Function, check_callable
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.held import Held, Reader

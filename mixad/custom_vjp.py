@@ -12,7 +12,7 @@ from mixad.call_node import CallNode, record_call
 from mixad.config import CHECK
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
-from mixad.lifting import Function, check_callable
+from mixad.signature import Function, check_callable
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held
 from mixad.tape.tracer import Level, Tracer

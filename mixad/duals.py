@@ -7,10 +7,9 @@ from typing import Any
 
 from mixad.backends.arrays import scalar_type_of
 from mixad.kernel.options import KernelOptions
-from mixad.scalar.dual import MAX_PARTIALS, DualChunk
+from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
 from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results
-from mixad.scalar.pullback import even_chunks
 from mixad.scalar.pushforward import pushforward
 from mixad.tape.apply import apply_program
 from mixad.tape.node import library_beside

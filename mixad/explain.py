@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from mixad.backends import registry
-from mixad.kernel.options import KernelOptions, Strategy
-from mixad.planned import planned_call
+from mixad.backends.hookspecs import DeviceFunction, OnDevice
+from mixad.kernel.options import KernelOptions
+from mixad.planned import PlannedKernel, planned_call
 from mixad.scalar.ir import Program
 
 __all__ = ["Explanation", "explain_call"]
@@ -29,9 +29,9 @@ class Explanation:
     reason : str
         Why that one.
     strategy : str
-        How derivatives are computed.
+        How partials are computed: ``"forward"``, by dual numbers, or ``"reverse"``.
     chunks : tuple of int
-        Number of partials in each pass.
+        Number of gradients in each pass.
     placement : str
         When partials are computed: ``"reverse"``, in the backward pass, or ``"forward"``, with
         the primal.
@@ -51,6 +51,10 @@ class Explanation:
         Digest that the compiled kernel is kept under.
     cached : bool
         Whether this process had compiled it, or read it from the disk, before this was asked.
+    functions : tuple of DeviceFunction
+        On a CUDA device, what each pass uses there; the kernel is compiled for that.
+    bandwidth : float or None
+        On a CUDA device, how many bytes a second its memory moves at most.
     """
 
     backend: str
@@ -66,6 +70,13 @@ class Explanation:
     flops: int
     cache_key: str
     cached: bool
+    functions: tuple[DeviceFunction, ...] = ()
+    bandwidth: float | None = None
+
+    @property
+    def expected_seconds(self) -> float | None:
+        """Seconds that moving `floor_bytes` takes at `bandwidth`; None where that is not known."""
+        return None if self.bandwidth is None else self.floor_bytes / self.bandwidth
 
     @property
     def floor_bytes(self) -> int:
@@ -77,7 +88,7 @@ class Explanation:
         state = "cached" if self.cached else "new in this process"
         rows = {
             "backend": f"{self.backend} ({self.reason})",
-            "strategy": f"{self.strategy}, partials per pass: {chunks}",
+            "strategy": f"{self.strategy}, {_COUNTED[self.strategy]} per pass: {chunks}",
             "placement": self.placement,
             "static zeros": ", ".join(self.static_zeros) or "none",
             "shape": f"{self.shape}, loops over {' x '.join(map(str, self.loops))}",
@@ -87,7 +98,13 @@ class Explanation:
             "arithmetic": f"{_scaled(self.flops, 'flop')}, {self._intensity:.2g} per byte",
             "kernel": f"{self.cache_key[:16]}, {state}",
         }
-        return "\n".join(f"{name + ':':<14}{text}" for name, text in rows.items())
+        lines = [f"{name + ':':<14}{text}" for name, text in rows.items()]
+        lines += [f"{f'pass {k}:':<14}{_described(f)}" for k, f in enumerate(self.functions)]
+        if self.expected_seconds is not None:
+            expected = f"{1e6 * self.expected_seconds:.3g} µs"
+            at = f"{_scaled(int(self.bandwidth or 0), 'B/s')}, the bandwidth of the memory"
+            lines.append(f"{'expected:':<14}{expected} at {at}")
+        return "\n".join(lines)
 
     @property
     def _intensity(self) -> float:
@@ -115,7 +132,7 @@ def explain_call(
     return Explanation(
         backend=first.backend.name,
         reason="asked for" if options.backend else _reason(first.backend.name, planned.library),
-        strategy=_STRATEGIES[options.strategy],
+        strategy=planned.strategy,
         chunks=planned.chunks,
         placement="forward" if options.placement == "forward" else "reverse",
         static_zeros=tuple(program.params[i].name for i in planned.zeros),
@@ -126,11 +143,35 @@ def explain_call(
         flops=sum(kernel.flops for kernel in planned.kernels),
         cache_key=first.launch.spec.token,
         cached=all(kernel.cached for kernel in planned.kernels),
+        functions=tuple(f for kernel in planned.kernels for f in _functions(kernel)),
+        bandwidth=_bandwidth(first),
     )
 
 
-_STRATEGIES: Mapping[Strategy, str] = MappingProxyType({"auto": "forward", "forward": "forward"})
-"""What is done where the user says so, or says nothing."""
+def _functions(kernel: PlannedKernel) -> tuple[DeviceFunction, ...]:
+    backend = kernel.backend
+    if not isinstance(backend, OnDevice) or 0 in kernel.launch.shape:
+        return ()
+    return backend.device_functions(kernel.bound, kernel.like)
+
+
+def _bandwidth(kernel: PlannedKernel) -> float | None:
+    backend = kernel.backend
+    told = backend.bandwidth(kernel.like) if isinstance(backend, OnDevice) else 0.0
+    return told or None
+
+
+def _described(function: DeviceFunction) -> str:
+    local = f"{function.local} B of local memory" if function.local else "no spills"
+    return (
+        f"{function.registers} registers, {local}, {function.shared} B of shared memory, "
+        f"{function.neighbours} elements a thread, {function.threads} threads a block, "
+        f"{function.occupancy:.0%} of the threads at once"
+    )
+
+
+_COUNTED = {"forward": "partials", "reverse": "gradients"}
+"""What a pass of each strategy has a number of."""
 
 
 def _reason(name: str, library: str) -> str:

@@ -10,22 +10,9 @@ from typing import Any, NamedTuple
 
 from mixad import pytree
 from mixad.errors import TracerError
-from mixad.lifting import (
-    Function,
-    Inputs,
-    Outputs,
-    called,
-    check_callable,
-    check_sequence,
-    entered,
-    handed,
-    lifted,
-    matching,
-    returned,
-    returned_aux,
-    tangent_of,
-    warn_if_constant,
-)
+from mixad.lifting import Inputs, Outputs, called, entered, lifted, matching, warn_if_constant
+from mixad.returning import handed, returned, returned_aux, tangent_of
+from mixad.signature import Function, check_callable, check_sequence
 from mixad.tape.memory import share
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer

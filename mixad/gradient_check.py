@@ -13,7 +13,7 @@ from mixad.api import vjp
 from mixad.backends.arrays import as_array, element_type_of, is_array, is_complex_dtype, library_of
 from mixad.errors import TracerError
 from mixad.forward import jvp
-from mixad.lifting import Function, check_callable, check_sequence
+from mixad.signature import Function, check_callable, check_sequence
 from mixad.tape.constant import unwrapped
 
 __all__ = ["check_grads"]

@@ -16,20 +16,13 @@ from mixad import pytree
 from mixad.api import grad
 from mixad.errors import TracerError
 from mixad.forward import Recorded, recorded
-from mixad.lifting import (
-    Argnums,
-    Function,
-    argument_positions,
-    as_given,
-    check_callable,
-    check_sequence,
-    owned,
-    warn_if_constant,
-)
+from mixad.lifting import warn_if_constant
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import reshape
+from mixad.returning import as_given, owned
 from mixad.scalar.dual import MAX_PARTIALS
+from mixad.signature import Argnums, Function, argument_positions, check_callable, check_sequence
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.kernel_node import moved

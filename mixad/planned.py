@@ -7,21 +7,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import array_api_compat
 import numpy as np
 
 from mixad.backends.arrays import is_array, library_of
 from mixad.backends.execute import broadcast_shape, kernel_for
-from mixad.backends.hookspecs import Backend
+from mixad.backends.hookspecs import Backend, Bound
 from mixad.kernel.cost import flops
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import Indexed, Launch, OutputRequest
-from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Program
 from mixad.scalar.math import expand
-from mixad.scalar.pullback import even_chunks
 from mixad.scalar.simplify import read_params
 from mixad.scalar.types import ScalarType
 from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
@@ -43,17 +42,23 @@ class PlannedKernel:
         The loop nest.
     backend : Backend
         What runs it.
+    bound : Bound
+        What the backend made of it.
     results : tuple of str
         What each output is, in words.
     cached : bool
         Whether it was compiled before this plan was made.
+    like : array
+        One of the library and on the device that it runs on.
     """
 
     passes: tuple[Program, ...]
     launch: Launch
     backend: Backend
+    bound: Bound
     results: tuple[str, ...]
     cached: bool
+    like: Any
 
     @property
     def flops(self) -> int:
@@ -98,8 +103,10 @@ class PlannedCall:
     ----------
     kernels : tuple of PlannedKernel
         One; two where partials are computed with the primal.
+    strategy : str
+        ``"forward"`` or ``"reverse"``: how partials are computed.
     chunks : tuple of int
-        Number of partials in each pass.
+        Number of gradients in each pass.
     zeros : tuple of int
         Params whose gradient is zero whatever the values are.
     library : str
@@ -107,6 +114,7 @@ class PlannedCall:
     """
 
     kernels: tuple[PlannedKernel, ...]
+    strategy: Literal["forward", "reverse"]
     chunks: tuple[int, ...]
     zeros: tuple[int, ...]
     library: str
@@ -144,17 +152,17 @@ class _Call:
     def reverse(self) -> PlannedCall:
         """One kernel makes everything; the program itself where all gradients are zero."""
         plan = plan_pullback(
-            self.program, self.wrt, self.floats, self.options.chunk, with_primals=True
+            self.program, self.wrt, self.floats, self.options.mode, with_primals=True
         )
         places = [place for place in plan.gradients if place is not None]
         if not places:
-            return self.planned([self.storing(self.program)], (), self.wrt)
+            return self.planned([self.storing(self.program)], plan.strategy, (), self.wrt)
         given = [*self.values, *self.cotangents()]
         requests = [*(OutputRequest(*place) for place in plan.primals), *self.requests(plan)]
         results = (*self.outputs, *self.gradients(plan))
         kernel = self.kernel(plan.passes, requests, [given[i] for i in plan.kept], results)
         chunks = tuple(Counter(at for at, _ in places).values())
-        return self.planned([kernel], chunks, self.zeros(plan))
+        return self.planned([kernel], plan.strategy, chunks, self.zeros(plan))
 
     def forward(self) -> PlannedCall:
         """One kernel makes values and partials, one more contracts them with the cotangents."""
@@ -167,12 +175,16 @@ class _Call:
             kept = [given[i] for i in contraction.kept]
             requests, results = self.requests(contraction), self.gradients(contraction)
             kernels.append(self.kernel(contraction.passes, requests, kept, results))
-        return self.planned(kernels, self.chunks(dual), self.zeros(contraction))
+        return self.planned(kernels, "forward", self.chunks(dual), self.zeros(contraction))
 
     def planned(
-        self, kernels: Sequence[PlannedKernel], chunks: tuple[int, ...], zeros: tuple[int, ...]
+        self,
+        kernels: Sequence[PlannedKernel],
+        strategy: Literal["forward", "reverse"],
+        chunks: tuple[int, ...],
+        zeros: tuple[int, ...],
     ) -> PlannedCall:
-        return PlannedCall(tuple(kernels), chunks, zeros, library_of(self.like).name)
+        return PlannedCall(tuple(kernels), strategy, chunks, zeros, library_of(self.like).name)
 
     def chunks(self, dual: ForwardPlan) -> tuple[int, ...]:
         """Return how many partials each pass computes; those without are left out."""
@@ -199,7 +211,15 @@ class _Call:
         arguments = kernel_values(passes[0], values)
         cached = kernel.is_compiled(arguments, self.options.backend)
         prepared = kernel.prepared(arguments, self.options.backend)
-        return PlannedKernel(passes, prepared.launch, prepared.backend, results, cached)
+        return PlannedKernel(
+            passes=passes,
+            launch=prepared.launch,
+            backend=prepared.backend,
+            bound=prepared.bound,
+            results=results,
+            cached=cached,
+            like=self.like,
+        )
 
     def requests(self, plan: PullbackPlan) -> list[OutputRequest]:
         """Ask for each gradient in the shape of its argument."""

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from mixad.forward import recorded
-from mixad.lifting import Function, check_callable
+from mixad.signature import Function, check_callable
 from mixad.tape.forward_node import ForwardNode
 from mixad.tape.fusion import fuse
 from mixad.tape.kernel_node import KernelNode

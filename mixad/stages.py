@@ -6,18 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mixad.backends.hookspecs import Assembling
+from mixad.backends.disassembler import disassembled
+from mixad.backends.hookspecs import Assembling, OnDevice
+from mixad.backends.nvrtc import compiled
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.options import KernelOptions
+from mixad.kernel.spec import KernelSpec
 from mixad.planned import PlannedKernel, planned_call
-from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Program, source_lines
-from mixad.scalar.pullback import even_chunks
 from mixad.scalar.pushforward import DualProgram, pushforward
 
 __all__ = ["STAGES", "stage_text"]
 
-STAGES = ("program", "pushforward", "pullback", "llvm", "asm", "cuda")
+STAGES = ("program", "pushforward", "pullback", "llvm", "asm", "cuda", "ptx", "sass")
+
+_DEVICE_STAGES = STAGES[5:]
+
+_ARCHITECTURE = "sm_90"
+"""What is compiled for where the arrays are on no CUDA device."""
 
 
 def stage_text(
@@ -46,6 +53,8 @@ def stage_text(
     ------
     ValueError
         If there is no such stage, or the backend has none.
+    BackendError
+        If what makes a stage is not installed.
     """
     if stage not in STAGES:
         raise ValueError(f"stage must be one of {', '.join(map(repr, STAGES))}, not {stage!r}")
@@ -92,22 +101,34 @@ def _returning(results: Sequence[str], program: Program) -> str:
 
 
 def _emitted(kernel: PlannedKernel, stage: str) -> str:
-    """Return what the backend makes of a kernel, in the language of the stage.
-
-    CUDA C++ is what a device would be given: it can be read where there is none.
-    """
+    """Return what the backend makes of a kernel, in the language of the stage."""
     spec, backend = replace(kernel.launch.spec, passes=kernel.passes), kernel.backend
-    if stage == "cuda":
-        return emit_kernel(for_threads(spec), Dialect())
+    if stage in _DEVICE_STAGES:
+        return _on_device(kernel, spec, stage)
     if stage == "llvm":
         return backend.emit(spec)
     if not isinstance(backend, Assembling):
         raise ValueError(f"the backend {backend.name!r} has no stage {stage!r}")
-    return f"{_commented(kernel.passes)}{backend.assembly(spec)}"
+    return f"{_commented(kernel.passes, '#')}{backend.assembly(spec)}"
 
 
-def _commented(passes: Sequence[Program]) -> str:
+def _on_device(kernel: PlannedKernel, spec: KernelSpec, stage: str) -> str:
+    """Return what a CUDA device is given, or would be given where there is none."""
+    backend = kernel.backend
+    if isinstance(backend, OnDevice):
+        text = backend.device_text(spec, kernel.bound, kernel.like)
+        architecture = backend.architecture(kernel.like)
+    else:
+        text, architecture = emit_kernel(for_threads(spec), Dialect()), _ARCHITECTURE
+    if stage == "cuda":
+        return text
+    code = compiled(text, architecture)
+    shown = code.ptx if stage == "ptx" else disassembled(code.cubin)
+    return f"{_commented(kernel.passes, '//')}{shown}"
+
+
+def _commented(passes: Sequence[Program], mark: str) -> str:
     """Return the user's lines as an assembler's comments, all at once: instructions mix them."""
     lines = dict.fromkeys(line.shown for p in passes for line in source_lines(p))
     shown = (line.encode("ascii", "backslashreplace").decode("ascii") for line in lines)
-    return "".join(f"# {line}\n" for line in shown)
+    return "".join(f"{mark} {line}\n" for line in shown)

@@ -652,7 +652,7 @@ def test_options_on_the_decorator_and_later() -> None:
     [(None, (6, 5)), (10, (6, 5)), (5, (4, 4, 3)), (4, (4, 4, 3)), (1, (1,) * 11)],
 )
 def test_inputs_are_split_evenly(chunk: int | None, chunks: tuple[int, ...]) -> None:
-    kernel = mixad.broadcast(chunk=chunk)(
+    kernel = mixad.broadcast(chunk=chunk, strategy="forward")(
         lambda a, b, c, d, e, f, g, h, i, j, k: a * b * c * d * e * f * g * h * i * j * k
     )
     assert kernel.explain(*[X] * 11).chunks == chunks

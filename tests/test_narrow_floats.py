@@ -14,9 +14,8 @@ from hypothesis.extra.numpy import mutually_broadcastable_shapes
 import mixad
 from mixad import special
 from mixad.backends.execute import execute, kernel_for
-from mixad.emit import array_dtypes, cuda
-from mixad.errors import BackendError, KernelTypeError
-from mixad.kernel.lower import lowered
+from mixad.emit import array_dtypes
+from mixad.errors import KernelTypeError
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.interpret import interpret
@@ -368,14 +367,6 @@ def test_kernels_of_different_storage_are_kept_apart() -> None:
     assert len(tokens) == 4
 
 
-def test_cuda_refuses_what_it_would_misread() -> None:
-    b = Builder("sum")
-    program = b.finish([b.convert(b.param("x", F16), F32)])
-    spec = kernel_for((program,), (OutputRequest(0, 0),)).prepared([X]).launch.spec
-    with pytest.raises(BackendError, match="float16 yet: convert to float32"):
-        cuda.emit_kernel(lowered(spec), cuda.Dialect())
-
-
 # -- bfloat16 in memory, without a package that knows it -------------------------------------------
 
 
@@ -404,8 +395,9 @@ def bits_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bits_for_bfloat16")
+@pytest.mark.parametrize("folds", [False, True])
 @pytest.mark.parametrize("shape", [None, (), (7, 1), (33,)])
-def test_bfloat16_is_loaded_stored_and_summed(shape: Any) -> None:
+def test_bfloat16_is_loaded_stored_and_summed(shape: Any, folds: bool) -> None:
     from mixad.backends.cpu.backend import CpuBackend
     from mixad.kernel.plan import Layout, plan
 
@@ -414,7 +406,7 @@ def test_bfloat16_is_loaded_stored_and_summed(shape: Any) -> None:
     b = Builder("product")
     program = b.finish([b.op("mul", b.param("x", BF16), b.param("y", BF16))])
     layouts = [Layout(BF16, a.shape, a.strides) for a in (x, y)]
-    launch = plan((program,), [OutputRequest(0, 0, shape)], layouts, (7, 33), 1 << 40)
+    launch = plan((program,), [OutputRequest(0, 0, shape)], layouts, (7, 33), 1 << 40, folds=folds)
     backend = CpuBackend()
     (got,) = backend.launch(backend.bind(backend.compile(launch.spec), launch), [x, y])
     products = from_memory(np.ascontiguousarray(x), BF16) * from_memory(y, BF16)

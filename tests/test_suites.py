@@ -12,14 +12,14 @@ from mixad.backends.registry import default_registry
 SMALL = 8
 SUITES = {
     "hm_lstm": ("ValueAndVjp",),
-    "mechanisms": ("HandOver", "Memory", "Stores", "Plans"),
+    "mechanisms": ("HandOver", "Memory", "Stores", "ShortRows", "Plans"),
     "recording": ("Recording", "Chain"),
 }
 CHOICES = {
     "size": [SMALL], "elements": [SMALL, 1 << 16], "tiles": [1, 2],
     "shape of z": ["(n,)", "(n, 1)"], "memory of": ["the pool", "new pages"],
     "stores": ["past the cache", "into the cache"], "layout": ["known", "new"],
-    "operation": [*OPERATIONS],
+    "operation": [*OPERATIONS], "columns": [3], "beside": ["elements", "row", "column"],
 }  # fmt: skip
 """For each parameter beside the backend, values that are tried."""
 

@@ -1,17 +1,23 @@
-"""How the cost per byte grows with the number of active inputs: Π tanh(±xᵢ), N = 1 … 10.
+"""How the cost grows with the number of active inputs: Π tanh(±xᵢ), N = 1 … 10, and up to 24.
 
 The experiment of Revels et al. (2018), §5: ``tanh(x if x > 0.5 else -x)`` multiplied over N inputs,
 all active, by forward duals. Value and N gradients, given a cotangent, in float32 arrays larger
 than the cache. A call moves 2 N + 2 arrays; its time per byte is compared with that of N = 3.
+
+Beyond ten inputs dual numbers take several passes. A second case has the time per input there, of
+the strategy that mixad chooses and of forward duals, compared with that of N = 10.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import mul
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +37,12 @@ from benchmarks.peers.harness import (
 SIZES = (1 << 23,)
 ARITIES = range(1, 11)
 BASE = 3
+WIDE_SIZE = 1 << 20
+WIDE_ARITIES = (10, 11, 12, 14, 16, 20, 24)
+WIDE_BASE = 10
 CHECKED = 61  # every so many elements are checked: float64 references of all would fill the memory
 TOLERANCE = Tolerance(relative=1e-5, scaled=2e-6)
-TARGETS = {f"N = {BASE}": Target(1.6)}
+TARGETS = {f"N = {BASE}": Target(1.6), f"N = {WIDE_BASE}, per input": Target(1.3)}
 GIGABYTE = 1e9
 
 
@@ -82,10 +91,10 @@ class Problem:
         return value, *(cotangent * o * d for o, d in zip(others, slopes, strict=True))
 
 
-def problem(size: int, seed: int) -> Problem:
+def problem(size: int, seed: int, arity: int = max(ARITIES)) -> Problem:
     """Draw the inputs of all arities."""
     rng = np.random.default_rng(seed)
-    xs = tuple(rng.random(size, dtype=np.float32) for _ in range(max(ARITIES)))
+    xs = tuple(rng.random(size, dtype=np.float32) for _ in range(arity))
     return Problem(xs, rng.standard_normal(size, dtype=np.float32))
 
 
@@ -95,10 +104,29 @@ def checked(result: tuple) -> list[NDArray]:
     return [np.asarray(x)[::CHECKED] for x in (value, *gradients)]
 
 
-def mixad(p: Problem, n: int) -> tuple[Call, Unpack]:
+def written(folder: Path) -> Mapping[int, Callable]:
+    """Return the kernels of the wide arities from a file of them: parsing them takes one."""
+    path = folder / "products_of_many.py"
+    lines = ["from benchmarks.peers.arity import s", ""]
+    for n in WIDE_ARITIES:
+        names = [f"x{k}" for k in range(n)]
+        factors = " * ".join(f"s({name})" for name in names)
+        lines += ["", f"def product_{n}({', '.join(names)}):", f"    return {factors}", ""]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {n: getattr(module, f"product_{n}") for n in WIDE_ARITIES}
+
+
+def mixad(
+    p: Problem, n: int, products: Mapping[int, Callable] = PRODUCTS, strategy: str = "forward"
+) -> tuple[Call, Unpack]:
     import mixad
 
-    product = mixad.broadcast(strategy="forward")(PRODUCTS[n])
+    product = mixad.broadcast(strategy=strategy)(products[n])
     return lambda: mixad.value_and_vjp(product, p.xs[:n], p.cotangent), checked
 
 
@@ -152,8 +180,42 @@ def per_gigabyte(times: Times, name: str, gigabytes: float) -> NDArray[np.float6
     return times[name] / gigabytes
 
 
+def per_input(times: Times, name: str, n: int) -> NDArray[np.float64]:
+    """Return seconds per input, round by round."""
+    return times[name] / n
+
+
+def wide_case(size: int, seed: int, products: Mapping[int, Callable]) -> Case:
+    """Return the case of many inputs."""
+    p = problem(size, seed, max(WIDE_ARITIES))
+    makes = {
+        "mixad": partial(mixad, products=products, strategy="auto"),
+        "mixad forward": partial(mixad, products=products),
+        "JAX jit": jax_jit,
+        "copy": copy,
+    }
+    contenders, derived, comparisons = {}, {}, []
+    for name, make in makes.items():
+        for n in WIDE_ARITIES:
+            key = f"{name}, N = {n}"
+            contenders[key] = Contender(
+                partial(make, p, n), () if name == "copy" else p.expected(n)
+            )
+            derived[f"{key}, per input"] = partial(per_input, name=key, n=n)
+            if n != WIDE_BASE:
+                base = f"N = {WIDE_BASE}, per input"
+                target = TARGETS[base] if name == "mixad" else None
+                comparisons.append(Comparison(f"{key}, per input", f"{name}, {base}", target))
+    for n in WIDE_ARITIES:
+        comparisons.append(Comparison(f"mixad, N = {n}", f"mixad forward, N = {n}"))
+    title = f"many inputs, n = {size:,}"
+    return Case("arity", title, contenders, comparisons, TOLERANCE, derived, keeps=(0,))
+
+
 def cases(sizes: Sequence[int], seed: int) -> Iterator[Case]:
     """Yield one case per size: every arity of every implementation in the same rounds."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield wide_case(min(WIDE_SIZE, *sizes), seed, written(Path(folder)))
     for size in sizes:
         p = problem(size, seed)
         expected = {n: p.expected(n) for n in ARITIES}

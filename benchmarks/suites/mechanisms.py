@@ -95,6 +95,28 @@ class Stores:
         synchronize(backend)
 
 
+class ShortRows:
+    """A call over rows of few elements, beside an array of as many, of a row, or of a column."""
+
+    params = (BACKENDS, (3, 10), ("elements", "row", "column"))
+    param_names = ("backend", "columns", "beside")
+
+    def setup(self, backend, columns, beside):
+        require(backend)
+        rows = 3_000_000 // columns
+        shapes = {"elements": (rows, columns), "row": (columns,), "column": (rows, 1)}
+        self.arrays = [
+            *operands(backend, rows, columns)[:1],
+            *operands(backend, *shapes[beside])[:1],
+        ]
+        self.kernel = Kernel((product_and_sum(),), STORED)
+        self.time_call(backend, columns, beside)
+
+    def time_call(self, backend, columns, beside):
+        self.kernel(self.arrays, backend)
+        synchronize(backend)
+
+
 class Plans:
     """A call over few elements: of a layout that the kernel knows, or of one that it must plan."""
 

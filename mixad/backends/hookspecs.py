@@ -38,9 +38,12 @@ __all__ = [
     "Cached",
     "Capability",
     "Described",
+    "DeviceFunction",
     "Executable",
+    "Folding",
     "Integration",
     "IntegrationSpec",
+    "OnDevice",
     "PartWriting",
     "hookimpl",
     "mixad_backends",
@@ -248,6 +251,120 @@ class PartWriting(Protocol):
     """
 
     writes_parts: bool
+
+
+@runtime_checkable
+class Folding(Protocol):
+    """A backend whose kernels may go through several short rows as one.
+
+    Attributes
+    ----------
+    folds : bool
+        Whether they do: only then are launches planned that have a `mixad.kernel.spec.Fold`.
+    """
+
+    folds: bool
+
+
+@dataclass(frozen=True)
+class DeviceFunction:
+    """One function of a kernel, compiled for a device with multiprocessors.
+
+    Attributes
+    ----------
+    registers : int
+        Of a thread.
+    local : int
+        Bytes of local memory of a thread: what is spilled, and arrays that functions of the
+        device's own maths library keep there.
+    shared : int
+        Bytes of shared memory of a block.
+    neighbours : int
+        Elements of a row that a thread has at a time.
+    threads : int
+        Of a block.
+    occupancy : float
+        Share of a multiprocessor's threads that are there at once.
+    """
+
+    registers: int
+    local: int
+    shared: int
+    neighbours: int
+    threads: int
+    occupancy: float
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """A backend that compiles CUDA C++ for the device of the arguments."""
+
+    def device_text(self, spec: KernelSpec, bound: Bound, array: Any) -> str:
+        """Return the CUDA C++ that a device is given.
+
+        Parameters
+        ----------
+        spec : KernelSpec
+            The planned kernel, with the user's lines.
+        bound : Bound
+            What `Backend.bind` returned for it.
+        array : array
+            One on the device.
+
+        Returns
+        -------
+        str
+            A module that includes nothing.
+        """
+        ...
+
+    def device_functions(self, bound: Bound, array: Any) -> tuple[DeviceFunction, ...]:
+        """Return what the functions of a kernel use, one for each pass.
+
+        Parameters
+        ----------
+        bound : Bound
+            What `Backend.bind` returned.
+        array : array
+            One on the device.
+
+        Returns
+        -------
+        tuple of DeviceFunction
+            Compiled, if they were not.
+        """
+        ...
+
+    def architecture(self, array: Any) -> str:
+        """Return what compilers call a device.
+
+        Parameters
+        ----------
+        array : array
+            One on the device.
+
+        Returns
+        -------
+        str
+            Such as ``"sm_90"``.
+        """
+        ...
+
+    def bandwidth(self, array: Any) -> float:
+        """Return how many bytes a second a device moves at most.
+
+        Parameters
+        ----------
+        array : array
+            One on the device.
+
+        Returns
+        -------
+        float
+            By the clock and the width of its memory: what a copy reaches is less. 0 where that is
+            not told.
+        """
+        ...
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ class ArgumentBlock:
     ::
 
         stop  outside  innermost extent  blocks a row  rows a tile  runs  outer extents...
-        per operand: address, outer strides..., innermost stride if its step is "any"
+        if rows are folded: elements of all folded axes, extents of those that make a row...
+        per operand: address, outer strides..., innermost stride if its step is "any", strides
+                     along the axes that make a row if it is "row" or "tile"
         per uniform: its bits
         per indexed array: address, extents..., strides...
         per output:  address of contiguous memory, in the order of the loops; for a sum, of what
@@ -41,7 +43,7 @@ class ArgumentBlock:
     @cached_property
     def params(self) -> tuple[int, ...]:
         """For each param, the position of its address or bits."""
-        positions, at = [], self.OUTER_EXTENTS + self.spec.rank - 1
+        positions, at = [], self.folded_extents + self.spec.folded
         for operand in self.spec.operands:
             positions.append(at)
             match operand:
@@ -50,8 +52,23 @@ class ArgumentBlock:
                 case Indexed():
                     at += 1 + 2 * operand.rank
                 case Operand():
-                    at += self.spec.rank + (operand.step == "any")
+                    at += self.spec.rank + self._inner_strides(operand)
         return (*positions, at)
+
+    def _inner_strides(self, operand: Operand) -> int:
+        if operand.step in ("row", "tile"):
+            return self.spec.folded
+        return 1 if operand.step == "any" else 0
+
+    @property
+    def length(self) -> int:
+        """The position of how many elements all folded axes have."""
+        return self.OUTER_EXTENTS + self.spec.rank - 1
+
+    @property
+    def folded_extents(self) -> int:
+        """The position of the first extent of the axes that make a row."""
+        return self.length + (self.spec.folded > 0)
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
@@ -87,5 +104,6 @@ class ArgumentBlock:
         return self.params[param] + 1 + axis
 
     def inner_stride(self, param: int) -> int:
-        """Return the position of a param's stride along the innermost axis (step "any" only)."""
+        """Return the position of a param's stride along the innermost axis (step "any"), or along
+        the first of those that make a row (steps "row" and "tile")."""
         return self.params[param] + self.spec.rank

@@ -11,8 +11,16 @@ from typing import Any
 
 from mixad.errors import KernelTypeError
 from mixad.kernel.arguments import ArgumentBlock
-from mixad.kernel.spec import Indexed, Launch, Operand, PartLayout
-from mixad.kernel.tiling import partial_shape, tile_blocks, tile_count, tile_runs
+from mixad.kernel.folding import left_of
+from mixad.kernel.spec import Indexed, Launch, Operand, Output, PartLayout
+from mixad.kernel.tiling import (
+    combine_of,
+    is_left_whole,
+    partial_shape,
+    tile_blocks,
+    tile_count,
+    tile_runs,
+)
 from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
@@ -35,6 +43,11 @@ class Result:
         Shape of its memory, axes in the order of the loops.
     summed : tuple of int or None
         Axes of the memory that are left to be summed; None if it is stored.
+    is_summed_by_columns : bool
+        Whether each run of rows leaves a row of sums.
+    columns : tuple of (int, bool)
+        The axes that the last one of the memory is made of, if some of them are left to be summed
+        after these: their extents, and which.
     shape : tuple of int
         Its shape with the axes in the order of the loops, summed ones of extent 1.
     final : tuple of int
@@ -53,6 +66,8 @@ class Result:
     final: tuple[int, ...]
     type: ScalarType
     part: PartLayout | None = None
+    is_summed_by_columns: bool = False
+    columns: tuple[tuple[int, bool], ...] = ()
 
     @property
     def first(self) -> int:
@@ -62,12 +77,6 @@ class Result:
             for extent, start in zip(self.part.whole, self.part.starts, strict=True):
                 at = at * extent + start
         return at
-
-    @property
-    def is_summed_by_columns(self) -> bool:
-        """Whether each run of rows leaves a row of sums."""
-        last, summed = len(self.memory) - 1, self.summed or ()
-        return last - 1 in summed and last not in summed
 
     @property
     def is_finished(self) -> bool:
@@ -139,12 +148,17 @@ def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Bin
     spec, block = launch.spec, ArgumentBlock(launch.spec)
     program = spec.passes[0]
     words = array("q", bytes(8 * block.words))
-    words[block.EXTENT] = launch.extents[-1]
+    loops = launch.loops
+    words[block.EXTENT] = loops[-1]
     words[block.BLOCKS] = tile_blocks(launch)
     words[block.ROWS] = launch.rows
     words[block.RUNS] = tile_runs(launch)
-    for axis, extent in enumerate(launch.extents[:-1]):
+    for axis, extent in enumerate(loops[:-1]):
         words[block.OUTER_EXTENTS + axis] = extent
+    if launch.fold is not None:
+        words[block.length] = launch.fold.length
+        for axis, extent in enumerate(launch.fold.axes):
+            words[block.folded_extents + axis] = extent
     arrays, uniforms = [], []
     for k, operand in enumerate(spec.operands):
         if operand is None:
@@ -178,33 +192,52 @@ def _result(
 ) -> Result:
     """Return how one output is allocated and finished."""
     output = launch.spec.outputs[index]
-    if not any(output.reduced):
+    if output.is_stored:
         final, part = launch.results[index], launch.parts[index]
         stored = tuple(launch.shape[a] for a in launch.order) if part is None else part.whole
         return Result(position, output.type, stored, None, stored, final, output.type, part)
     padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
     shape = tuple(padded[a] for a in launch.order)
-    is_empty = 0 in launch.shape  # nothing runs: the sums are zeros of their own shape
+    memory, summed, columns = _left(launch, index, output)
+    if 0 in launch.shape:  # nothing runs: the sums are zeros of their own shape
+        memory, summed, columns = shape, (), ()
     return Result(
         position=position,
-        held=accumulator(output.type),
-        memory=shape if is_empty else partial_shape(launch.extents, launch.rows, output.reduced),
-        summed=() if is_empty else tuple(a for a, is_sum in enumerate(output.reduced) if is_sum),
+        held=output.type if is_left_whole(output) else accumulator(output.type),
+        memory=memory,
+        summed=tuple(axis for axis, is_sum in enumerate(summed) if is_sum),
         shape=shape,
         final=launch.results[index],
         type=output.type,
+        is_summed_by_columns=combine_of(output.reduced) == "columns" and 0 not in launch.shape,
+        columns=columns,
     )
+
+
+def _left(
+    launch: Launch, index: int, output: Output
+) -> tuple[tuple[int, ...], tuple[bool, ...], tuple[tuple[int, bool], ...]]:
+    """Return the shape of what tiles leave of a sum, which of its axes to sum, and its columns."""
+    if launch.fold is None:
+        shape = partial_shape(launch.extents, launch.rows, output.reduced)
+        return shape, output.reduced, ()
+    fold = launch.fold
+    columns = tuple(zip(fold.axes, fold.columns[index], strict=False))
+    return *left_of(fold, index, launch.rows), columns
 
 
 def _fill_strides(
     words: array[int], block: ArgumentBlock, launch: Launch, k: int, operand: Operand
 ) -> None:
-    strides = launch.strides[k]
+    fold = launch.fold
+    strides = launch.strides[k] if fold is None else fold.strides[k]
     assert strides is not None
     for axis, stride in enumerate(strides[:-1]):
         words[block.outer_stride(k, axis)] = stride
     if operand.step == "any":
         words[block.inner_stride(k)] = strides[-1]
+    for axis, stride in enumerate((fold and fold.within[k]) or ()):
+        words[block.inner_stride(k) + axis] = stride
 
 
 def _fill_indexed(words: array[int], block: ArgumentBlock, launch: Launch, k: int) -> None:

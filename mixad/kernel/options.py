@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from mixad.errors import ConfigurationError
 from mixad.scalar.dual import MAX_PARTIALS
 
-__all__ = ["DEFAULT_OPTIONS", "KernelOptions", "Loops", "Placement", "Strategy"]
+__all__ = ["DEFAULT_OPTIONS", "KernelOptions", "Loops", "Mode", "Placement", "Strategy"]
 
-Strategy = Literal["auto", "forward"]
+Strategy = Literal["auto", "forward", "reverse"]
 Placement = Literal["auto", "forward", "reverse"]
 Loops = Literal["unrolled", "implicit"]
+
+
+class Mode(NamedTuple):
+    """How the derivative of one kernel is computed: see `KernelOptions`."""
+
+    strategy: Strategy = "auto"
+    chunk: int | None = None
 
 
 @dataclass(frozen=True)
@@ -24,14 +31,13 @@ class KernelOptions:
     Attributes
     ----------
     strategy : str
-        How a kernel's derivative is computed: by dual chunks (``"forward"``), which is all there is
-        so far, or as mixad chooses (``"auto"``).  It makes no difference: options that differ in
-        it alone are equal, and do not keep operations out of one kernel.
+        How a kernel's derivative is computed: by dual chunks (``"forward"``), by reverse
+        accumulation in registers (``"reverse"``), or as mixad chooses (``"auto"``).
     placement : str
         When partials are computed: with the primal (``"forward"``), in the backward pass
         (``"reverse"``), or as mixad chooses (``"auto"``).
     chunk : int or None
-        Most active inputs in one pass; None: as few passes as can be.
+        Most active inputs in one pass of dual chunks; None: as few passes as can be.
     backend : str or None
         Name of the backend; None: the best one for the arrays.
     loops : str
@@ -45,11 +51,17 @@ class KernelOptions:
         If a field has another value; it is a ValueError.
     """
 
-    strategy: Strategy = field(default="auto", compare=False)
+    strategy: Strategy = "auto"
     placement: Placement = "auto"
     chunk: int | None = None
     backend: str | None = None
     loops: Loops = field(default="unrolled", compare=False)
+
+    @property
+    def mode(self) -> Mode:
+        """How a derivative is computed: a number of partials asks for dual chunks."""
+        is_free = self.strategy == "auto" and self.chunk is not None
+        return Mode("forward" if is_free else self.strategy, self.chunk)
 
     def __post_init__(self) -> None:
         for name, (allows, expects) in _ALLOWED.items():

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from mixad.kernel.folding import FOLDED, fold_of, left_of
+from mixad.kernel.nest import Nest, Written, left_by_tiles, loop_order, nest_over, other_orders
 from mixad.kernel.spec import (
+    Fold,
     Indexed,
     KernelSpec,
     Launch,
@@ -17,7 +21,7 @@ from mixad.kernel.spec import (
     PartLayout,
     Step,
 )
-from mixad.kernel.tiling import partial_shape, tile_rows
+from mixad.kernel.tiling import BLOCK, FEW_PARTIALS, tile_rows
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
@@ -29,6 +33,9 @@ DEFAULT_CACHE_BYTES = 8 << 20
 
 _MOST_PARTIALS = 100
 """Elements of the broadcast shape for each partial sum that the tiles may leave."""
+
+_MOST_FOLDED = 16
+"""The same where rows are folded: rows that are not cost more than adding more of them up."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ def plan(
     layouts: Sequence[Layout | None],
     shape: tuple[int, ...],
     cache_bytes: int,
+    *,
+    folds: bool = False,
 ) -> Launch:
     """Return the launch that computes some results over a broadcast shape.
 
@@ -61,6 +70,8 @@ def plan(
         The broadcast shape; the layout of every lane param broadcasts to it.
     cache_bytes : int
         Size of the last-level cache: a launch that moves more streams its results past it.
+    folds : bool
+        Whether the backend's kernels fold short rows (`mixad.kernel.folding`).
     """
     kinds = [p.kind for p in passes[0].params]
     strides = [
@@ -68,21 +79,20 @@ def plan(
         for lay, kind in zip(layouts, kinds, strict=True)
     ]
     summed = [summed_axes(r.shape, shape) for r in requests]
-    order = _loop_order(shape, [s for s in strides if s is not None])
+    order = loop_order(shape, [s for s in strides if s is not None])
     written = [
-        _Written(on, r.part, _itemsize(passes, r)) for on, r in zip(summed, requests, strict=True)
+        Written(on, r.part, _itemsize(passes, r)) for on, r in zip(summed, requests, strict=True)
     ]
-    nest = _nest(order, shape, strides, written)
-    if _left_by_tiles(nest) * _MOST_PARTIALS > math.prod(shape):
-        others = [_nest(o, shape, strides, written) for o in _other_orders(order)]
-        nest = min([nest, *others], key=_left_by_tiles)
-    spec = _spec(passes, requests, layouts, nest, cache_bytes)
+    nest_of = partial(nest_over, shape=shape, strides=strides, written=written)
+    nest, fold = _loops(nest_of, order, passes, math.prod(shape), folds)
+    spec = _spec(passes, requests, layouts, nest, fold, cache_bytes)
     return Launch(
         spec=spec,
         shape=shape,
         order=nest.order,
         extents=nest.extents,
-        rows=tile_rows(nest.extents, [output.reduced for output in spec.outputs]),
+        fold=fold,
+        rows=_tile_rows(fold or nest),
         strides=nest.strides,
         indexed=tuple(
             None if lay is None or kind != "array" else (lay.shape, lay.strides)
@@ -91,9 +101,45 @@ def plan(
         results=tuple(_result_shape(r, shape) for r in requests),
         parts=tuple(
             r.part and _part_layout(r.part, nest, shape, steps)
-            for r, steps in zip(requests, nest.steps, strict=True)
+            for r, steps in zip(requests, (fold or nest).steps, strict=True)
         ),
     )
+
+
+def _loops(
+    nest_of: Callable[[tuple[int, ...]], Nest],
+    order: tuple[int, ...],
+    passes: tuple[Program, ...],
+    elements: int,
+    folds: bool,
+) -> tuple[Nest, Fold | None]:
+    """Return the loop nest in some order, folded, unless it leaves too many partial sums.
+
+    Then return the one in another order that leaves the fewest, folded if it leaves no more for it.
+    """
+    nest, few = nest_of(order), max(FEW_PARTIALS, elements // _MOST_FOLDED)
+    fold = _fold(nest, passes, few) if folds else None
+    if fold is not None or left_by_tiles(nest) * _MOST_PARTIALS <= elements:
+        return nest, fold
+    nest = min([nest, *map(nest_of, other_orders(order))], key=left_by_tiles)
+    return nest, _fold(nest, passes, max(few, left_by_tiles(nest))) if folds else None
+
+
+def _fold(nest: Nest, passes: tuple[Program, ...], most: int) -> Fold | None:
+    """Return a nest with short rows folded, unless tiles would leave more partial sums."""
+    found = (fold_of(nest, passes, longest) for longest in (FOLDED, BLOCK))
+    fold = min(filter(None, found), key=_left_by_fold, default=None)
+    return None if fold is None or _left_by_fold(fold) > most else fold
+
+
+def _left_by_fold(fold: Fold) -> int:
+    rows = _tile_rows(fold)
+    sums = (k for k, flags in enumerate(fold.summed) if any(flags))
+    return sum(math.prod(left_of(fold, k, rows)[0]) for k in sums)
+
+
+def _tile_rows(nest: Nest | Fold) -> int:
+    return tile_rows(nest.extents, nest.summed)
 
 
 def _itemsize(passes: Sequence[Program], request: OutputRequest) -> int:
@@ -107,7 +153,7 @@ def _result_shape(request: OutputRequest, shape: tuple[int, ...]) -> tuple[int, 
 
 
 def _part_layout(
-    part: Part, nest: _Nest, shape: tuple[int, ...], steps: tuple[int, ...]
+    part: Part, nest: Nest, shape: tuple[int, ...], steps: tuple[int, ...]
 ) -> PartLayout:
     def in_order(values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(values[axis] for axis in nest.order)
@@ -152,152 +198,51 @@ def broadcast_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]
     return (0,) * missing + tuple(own)
 
 
-@dataclass(frozen=True)
-class _Written:
-    """An output: which axes it sums, the part of an array that it is, bytes of an element."""
-
-    summed: tuple[bool, ...]
-    part: Part | None
-    itemsize: int
-
-    def steps(self, order: tuple[int, ...]) -> tuple[int, ...]:
-        """Return byte strides of the array of which it is a part; zeros if it is no part."""
-        found, step = [0] * len(order), self.itemsize
-        if self.part is not None:
-            for axis in reversed(order):
-                found[axis] = step
-                step *= self.part.whole[axis]
-        return tuple(found)
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """An axis of the loop nest: extent, strides of params and parts, which outputs sum it."""
-
-    extent: int
-    strides: tuple[int, ...]
-    summed: tuple[bool, ...]
-
-    def continues(self, outer: _Axis) -> bool:
-        """Whether one loop can walk this axis and the one around it."""
-        steps = tuple(s * self.extent for s in self.strides)
-        return outer.strides == steps and outer.summed == self.summed
-
-
-@dataclass(frozen=True)
-class _Nest:
-    """The merged axes, outermost first: extents, strides of each param, which each output sums.
-
-    ``order`` are the axes before they were merged, ``steps`` the strides of the arrays that outputs
-    are parts of.
-    """
-
-    order: tuple[int, ...]
-    extents: tuple[int, ...]
-    strides: tuple[tuple[int, ...] | None, ...]
-    summed: tuple[tuple[bool, ...], ...]
-    steps: tuple[tuple[int, ...], ...]
-
-
-def _loop_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Order axes so that the innermost loop moves by the smallest strides; C order on ties."""
-
-    def weight(axis: int) -> float:
-        if shape[axis] == 1:
-            return math.inf
-        return max((abs(s[axis]) for s in strides), default=0)
-
-    return tuple(sorted(range(len(shape)), key=lambda axis: -weight(axis)))
-
-
-def _other_orders(order: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the orders with another axis around the innermost loop, which goes as it went."""
-    *outer, last = order
-    return [(*outer[:k], *outer[k + 1 :], outer[k], last) for k in range(len(outer) - 1)]
-
-
-def _left_by_tiles(nest: _Nest) -> int:
-    """Return how many partial sums are left to be added up after the kernel."""
-    rows = tile_rows(nest.extents, nest.summed)
-    return sum(
-        math.prod(partial_shape(nest.extents, rows, summed))
-        for summed in nest.summed
-        if any(summed)
-    )
-
-
-def _nest(
-    order: tuple[int, ...],
-    shape: tuple[int, ...],
-    strides: Sequence[tuple[int, ...] | None],
-    written: Sequence[_Written],
-) -> _Nest:
-    walked = [*strides, *(w.steps(order) for w in written)]
-    axes = _merged(order, shape, walked, [w.summed for w in written])
-    return _Nest(
-        order,
-        tuple(axis.extent for axis in axes),
-        tuple(
-            None if s is None else tuple(axis.strides[k] for axis in axes)
-            for k, s in enumerate(strides)
-        ),
-        tuple(tuple(axis.summed[k] for axis in axes) for k in range(len(written))),
-        tuple(tuple(axis.strides[k] for axis in axes) for k in range(len(strides), len(walked))),
-    )
-
-
-def _merged(
-    order: Sequence[int],
-    shape: tuple[int, ...],
-    strides: Sequence[tuple[int, ...] | None],
-    summed: Sequence[tuple[bool, ...]],
-) -> list[_Axis]:
-    """Return the loop nest: axes of extent 1 dropped, neighbours merged where one loop will do."""
-    nest: list[_Axis] = []
-    for a in order:
-        if shape[a] == 1:
-            continue
-        walked = tuple(0 if s is None else s[a] for s in strides)
-        axis = _Axis(shape[a], walked, tuple(s[a] for s in summed))
-        if nest and axis.continues(nest[-1]):
-            axis = _Axis(axis.extent * nest.pop().extent, axis.strides, axis.summed)
-        nest.append(axis)
-    return nest or [_Axis(1, (0,) * len(strides), (False,) * len(summed))]
-
-
 def _spec(
     passes: tuple[Program, ...],
     requests: Sequence[OutputRequest],
     layouts: Sequence[Layout | None],
-    nest: _Nest,
+    nest: Nest,
+    fold: Fold | None,
     cache_bytes: int,
 ) -> KernelSpec:
     """Return what is static of a kernel over a loop nest."""
-    operands = tuple(
-        _operand(lay, strides, nest.extents[-1])
-        for lay, strides in zip(layouts, nest.strides, strict=True)
-    )
+    loops = fold or nest
+    operands = tuple(_operand(lay, k, loops) for k, lay in enumerate(layouts))
     outputs = tuple(
         Output(
             passes[r.pass_index].outputs[r.result].type,
             (r.pass_index, r.result),
             summed,
             r.part is not None,
+            fold.segments[k] if fold else (),
         )
-        for r, summed in zip(requests, nest.summed, strict=True)
+        for k, (r, summed) in enumerate(zip(requests, loops.summed, strict=True))
     )
-    streams = _streams(nest, operands, outputs, cache_bytes)
-    return KernelSpec(passes, operands, outputs, len(nest.extents), streams)
+    stored = [o.type for o in outputs if o.is_stored]
+    read = [o.type for o in operands if o is not None]
+    moved = math.prod(nest.extents) * sum(type.itemsize for type in (*read, *stored))
+    streams = bool(stored) and moved > cache_bytes and _begins_lines(loops, outputs)
+    return KernelSpec(
+        passes,
+        operands,
+        outputs,
+        rank=len(loops.extents),
+        streaming=streams,
+        folded=len(fold.axes) if fold else 0,
+        is_split=fold is not None and fold.is_split,
+    )
 
 
-def _operand(
-    layout: Layout | None, strides: tuple[int, ...] | None, extent: int
-) -> Operand | Indexed | None:
+def _operand(layout: Layout | None, param: int, loops: Nest | Fold) -> Operand | Indexed | None:
+    strides = loops.strides[param]
     if layout is None:
         return None
     if strides is None:
         return Indexed(layout.type, len(layout.shape))
-    return Operand(layout.type, _step(strides[-1], extent, layout.type))
+    if isinstance(loops, Fold) and loops.within[param] is not None:
+        return Operand(layout.type, "row" if any(strides[-2:-1]) else "tile")
+    return Operand(layout.type, _step(strides[-1], loops.extents[-1], layout.type))
 
 
 def _step(stride: int, extent: int, type: ScalarType) -> Step:
@@ -310,20 +255,14 @@ _LINE = 64
 """Bytes of a cache line."""
 
 
-def _streams(
-    nest: _Nest,
-    operands: Sequence[Operand | Indexed | None],
-    outputs: Sequence[Output],
-    cache_bytes: int,
-) -> bool:
-    """Whether stored results bypass the cache: too large for it, and every row on a line."""
-    stored = [o for o in outputs if not any(o.reduced)]
-    types = [o.type for o in (*operands, *stored) if o is not None]
-    moved = math.prod(nest.extents) * sum(t.itemsize for t in types)
-    rows = [
-        steps[:-1] if o.is_part else (nest.extents[-1] * o.type.itemsize,) * (len(nest.extents) > 1)
-        for o, steps in zip(outputs, nest.steps, strict=True)
-        if not any(o.reduced)
+def _begins_lines(loops: Nest | Fold, outputs: Sequence[Output]) -> bool:
+    """Whether every row of what is stored begins on a line of the cache."""
+    counts = [loops.extents[-1]] if len(loops.extents) > 1 else []
+    if len(loops.extents) > 2 and isinstance(loops, Fold):
+        counts.append(loops.length)
+    steps = [
+        steps[:-1] if o.is_part else [count * o.type.itemsize for count in counts]
+        for o, steps in zip(outputs, loops.steps, strict=True)
+        if o.is_stored
     ]
-    aligned = all(step % _LINE == 0 for steps in rows for step in steps)
-    return bool(stored) and moved > cache_bytes and aligned
+    return all(step % _LINE == 0 for row in steps for step in row)

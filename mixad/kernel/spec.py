@@ -13,8 +13,10 @@ from mixad.scalar.types import ScalarType
 __all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Part",
            "PartLayout", "Step"]  # fmt: skip
 
-Step = Literal["zero", "unit", "any"]
-"""How an operand moves along the innermost axis: not at all, by one element, or by a stride."""
+Step = Literal["zero", "unit", "any", "row", "tile"]
+"""How an operand moves along the innermost axis: not at all, by one element, or by a stride.  Of a
+folded axis (`mixad.kernel.folding`) also in no such way: it is copied for each row, or, where it
+does not move from row to row, for each tile."""
 
 
 class Part(NamedTuple):
@@ -81,15 +83,24 @@ class Output:
     source : tuple of int
         Pass, and position among its outputs.
     reduced : tuple of bool
-        For each axis of the loop nest, whether the result is summed over it; all False: stored.
+        For each axis of the loop nest, whether the result is summed over it.
     is_part : bool
         Whether it is written into a part of a larger array.
+    within : tuple of bool
+        For each of the axes that a folded row is made of, whether the result is summed over it in
+        every row; empty if it is not summed there, or over all of them.
     """
 
     type: ScalarType
     source: tuple[int, int]
     reduced: tuple[bool, ...]
     is_part: bool = False
+    within: tuple[bool, ...] = ()
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it has a value for each element."""
+        return not any(self.reduced) and not self.within
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,11 @@ class KernelSpec:
         Axes of the loop nest after merging, at least 1; the last one is the innermost.
     streaming : bool
         Whether results are too large to be read again from the cache: stores may bypass it.
+    folded : int
+        Axes that a row is made of (`mixad.kernel.folding`); 0 if it is one of the nest's.
+    is_split : bool
+        Whether the last outer axis goes from row to row of the folded axes; the last of these may
+        be shorter then.
     """
 
     passes: tuple[Program, ...]
@@ -115,6 +131,8 @@ class KernelSpec:
     outputs: tuple[Output, ...]
     rank: int
     streaming: bool = False
+    folded: int = 0
+    is_split: bool = False
 
     @property
     def moving(self) -> tuple[int, ...]:
@@ -126,7 +144,7 @@ class KernelSpec:
     @cached_property
     def token(self) -> str:
         """A digest of everything that emitted code depends on."""
-        rest = (self.operands, self.outputs, self.rank, self.streaming)
+        rest = (self.operands, self.outputs, self.rank, self.streaming, self.folded, self.is_split)
         return hashlib.sha256(repr(([p.token for p in self.passes], rest)).encode()).hexdigest()
 
 
@@ -148,6 +166,47 @@ class PartLayout(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Fold:
+    """The innermost axes of a loop nest as one (`mixad.kernel.folding`).
+
+    Attributes
+    ----------
+    axes : tuple of int
+        Extents of the axes that make a row, outermost first.
+    length : int
+        Elements of all folded axes.
+    is_split : bool
+        Whether the last outer axis of the nest goes from row to row of the folded axes; the last of
+        these rows may be shorter.
+    extents : tuple of int
+        Of the loop nest that is left, outermost first; the last one is a row's.
+    strides : tuple
+        For each lane param, bytes between neighbours along these; else None.
+    within : tuple
+        For each lane param that does not lie in memory as a row does, bytes between neighbours
+        along ``axes``; else None.
+    summed : tuple of (tuple of bool)
+        For each output, which axes of the nest it sums; the last one if it sums all of ``axes``.
+    segments, columns : tuple of (tuple of bool)
+        For each output that sums some of ``axes`` and keeps others, which: in every row, or from
+        the sums over rows that tiles leave; else empty.
+    steps : tuple of (tuple of int)
+        Strides of the arrays that outputs are parts of.
+    """
+
+    axes: tuple[int, ...]
+    length: int
+    is_split: bool
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...] | None, ...]
+    within: tuple[tuple[int, ...] | None, ...]
+    summed: tuple[tuple[bool, ...], ...]
+    segments: tuple[tuple[bool, ...], ...]
+    columns: tuple[tuple[bool, ...], ...]
+    steps: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel over one loop nest.
 
@@ -161,6 +220,8 @@ class Launch:
         The axes of ``shape`` from the outermost loop to the innermost.
     extents : tuple of int
         Extents of the merged axes, outermost first.
+    fold : Fold or None
+        The loop nest, where it has the innermost of these as one.
     rows : int
         Rows of a tile: neighbours along the last outer axis that one tile goes through.
     strides : tuple
@@ -177,8 +238,14 @@ class Launch:
     shape: tuple[int, ...]
     order: tuple[int, ...]
     extents: tuple[int, ...]
+    fold: Fold | None
     rows: int
     strides: tuple[tuple[int, ...] | None, ...]
     indexed: tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
     results: tuple[tuple[int, ...], ...]
     parts: tuple[PartLayout | None, ...]
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """Extents of the loop nest, outermost first."""
+        return self.extents if self.fold is None else self.fold.extents

@@ -12,11 +12,15 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from mixad.kernel.spec import Launch
+from mixad.kernel.spec import Launch, Output
 from mixad.scalar.types import F64, ScalarType
 
-__all__ = ["BLOCK", "Combine", "accumulator", "combine_of", "partial_shape",
+__all__ = ["BLOCK", "FEW_PARTIALS", "GANG", "Combine", "accumulator", "combine_of",
+           "is_left_whole", "partial_shape",
            "tile_blocks", "tile_count", "tile_rows", "tile_runs"]  # fmt: skip
+
+GANG = 16
+"""Elements that go through a kernel together on every CPU: no result depends on the width."""
 
 BLOCK = 2048
 """Elements of the innermost axis in one tile; inputs of a tile stay in cache between passes."""
@@ -28,7 +32,7 @@ partial sums, of large shapes 0.2 %.  Shorter runs cost more in adding those up 
 _TILES = 64
 """Tiles that such a sum is cut into if it can be: enough for the cores of most machines."""
 
-_FEW_PARTIALS = 1 << 16
+FEW_PARTIALS = 1 << 16
 """Partial sums that may be left of any shape: half a megabyte."""
 
 _TILE = 8192
@@ -53,20 +57,27 @@ def accumulator(type: ScalarType) -> ScalarType:
     return F64 if type.is_float else type
 
 
+def is_left_whole(output: Output) -> bool:
+    """Whether what a kernel leaves of an output that it sums in every row is the output itself."""
+    return bool(output.within) and not any(output.reduced) and not output.type.is_narrow
+
+
 def tile_rows(extents: Sequence[int], reduced: Sequence[Sequence[bool]]) -> int:
     """Return how many rows make a run."""
     if len(extents) == 1:
         return 1
     if any(combine_of(r) == "columns" for r in reduced):
         return _rows_of_columns(extents)
-    return max(1, min(extents[-2], _TILE // max(1, min(extents[-1], BLOCK))))
+    if _blocks(extents) > 1:
+        return 1  # tiles that follow one another are neighbours in memory, which is read ahead of
+    return max(1, min(extents[-2], _TILE // max(1, extents[-1])))
 
 
 def _rows_of_columns(extents: Sequence[int]) -> int:
     """Return how many rows make a run that is summed column by column."""
     rows = max(1, extents[-2])
     for_tiles = rows * math.prod(extents[:-2]) * _blocks(extents) // _TILES
-    for_memory = math.prod(extents) // _FEW_PARTIALS
+    for_memory = math.prod(extents) // FEW_PARTIALS
     for_work = _TILE // max(1, min(extents[-1], BLOCK))
     return min(rows, _MOST_RUN, max(_LEAST_RUN, for_tiles, for_memory, for_work))
 
@@ -74,7 +85,7 @@ def _rows_of_columns(extents: Sequence[int]) -> int:
 def tile_count(launch: Launch) -> int:
     """Return the number of tiles of a launch."""
     blocks, runs = tile_blocks(launch), tile_runs(launch)
-    return 0 if 0 in launch.shape else math.prod(launch.extents[:-2]) * runs * blocks
+    return 0 if 0 in launch.shape else math.prod(launch.loops[:-2]) * runs * blocks
 
 
 def partial_shape(extents: Sequence[int], rows: int, reduced: Sequence[bool]) -> tuple[int, ...]:
@@ -92,12 +103,12 @@ def partial_shape(extents: Sequence[int], rows: int, reduced: Sequence[bool]) ->
 
 def tile_blocks(launch: Launch) -> int:
     """Return how many blocks a row has."""
-    return _blocks(launch.extents)
+    return _blocks(launch.loops)
 
 
 def tile_runs(launch: Launch) -> int:
     """Return how many runs the last outer axis has."""
-    return _runs(launch.extents, launch.rows)
+    return _runs(launch.loops, launch.rows)
 
 
 def _blocks(extents: Sequence[int]) -> int:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
-
-import numpy as np
 
 from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
+from mixad.namespace.array_likes import from_lists
 from mixad.namespace.assignment import replace, setitem
 from mixad.namespace.complex_numbers import imag, real
 from mixad.namespace.elementwise import (
     as_numpy_gives,
-    as_operand,
     elementwise,
     is_operand,
     power,
@@ -38,8 +37,13 @@ _Method = Callable[[Any, Any], Any]
 
 def _converted(other: Any, tracer: Any, method: _Method) -> Any:
     """Return what a method gives for a list or the like, which its library takes for an array."""
-    operand = as_operand(other, tracer)
-    return NotImplemented if operand is NotImplemented else method(tracer, operand)
+    operand = _from_lists(other, tracer)
+    return NotImplemented if operand is other else method(tracer, operand)
+
+
+def _from_lists(other: Any, tracer: Any) -> Any:
+    """Return lists as an array, beside arrays of NumPy; other libraries take none."""
+    return from_lists(other, tracer) if tracer.cell.library is arrays.NUMPY else other
 
 
 def _binary(op: str) -> _Method:
@@ -64,7 +68,7 @@ def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
     """Comparisons have no derivative: they give constants, which `if` and `while` can test."""
 
     def method(self: Any, other: Any) -> Any:
-        return constants(compare(plain(self), plain(other)))
+        return constants(compare(plain(self), plain(_from_lists(other, self))))
 
     return method
 
@@ -258,28 +262,30 @@ _CHANGED = (
 
 
 _INSTEAD = {
-    **dict.fromkeys(("t", "adjoint"), "x.T, or x.mT of several matrices"),
+    **dict.fromkeys(("t", "adjoint", "mH", "H"), "x.T, or x.mT of several matrices"),
     "flatten": "x.reshape(-1)",
-    **dict.fromkeys(("view", "view_as", "squeeze", "unflatten"), "x.reshape(shape)"),
+    "flat": "x.reshape(-1)",
+    "view": "x.reshape(shape), or x.astype(dtype) for other numbers",
+    **dict.fromkeys(("view_as", "squeeze", "unflatten"), "x.reshape(shape)"),
     **dict.fromkeys(("dim", "ndimension"), "x.ndim"),
     **dict.fromkeys(("clone", "copy"), "x * 1"),
     "contiguous": "x itself",
     **dict.fromkeys(("dot", "mm", "mv", "bmm"), "x @ y"),
     **dict.fromkeys(("float", "double", "half", "type"), "x.astype(dtype)"),
-    "nelement": "x.numel()",
+    "nelement": "x.size",
     "detach": "mixad.stop_gradient(x)",
     **dict.fromkeys(
         ("backward", "grad", "requires_grad", "requires_grad_"),
         "mixad.grad, which follows what it is told to without marks on arrays",
     ),
 }
-"""What does the same as methods that traced arrays do not have."""
+"""What does the same as methods that traced arrays do not have, or those of other libraries."""
 
 
+@cache
 def _array_class(library: Library) -> type:
-    """Return the class of a library's arrays; NumPy's stands for those without one of their own."""
-    found: type = getattr(library.xp, "Tensor", np.ndarray)
-    return found
+    """Return the class of a library's arrays."""
+    return type(library.xp.empty(0))
 
 
 def _no_attribute(library: Library, name: str) -> str:
@@ -289,7 +295,7 @@ def _no_attribute(library: Library, name: str) -> str:
         instead = "x += y and the like, or x[...] = y"
     if instead is not None:
         return f"{name!r} of a value that is being differentiated is not available: use {instead}"
-    if hasattr(_array_class(library), name):
+    if not name.startswith("_") and hasattr(_array_class(library), name):
         return (
             f"{name!r} of a value that is being differentiated is not available yet: write it with "
             "operators, indexing, sum, mean and functions decorated with @mixad.broadcast, or say "

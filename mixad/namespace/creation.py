@@ -7,11 +7,12 @@ from typing import Any
 
 from array_api_compat import device as device_of
 
-from mixad.backends.arrays import is_array, library_of
+from mixad.backends.arrays import library_of
 from mixad.errors import TracerError
-from mixad.namespace.data_types import astype, of_one_type
+from mixad.namespace.array_likes import first_traced, stacked
+from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise
-from mixad.namespace.joining import broadcast_to, stack
+from mixad.namespace.joining import broadcast_to
 from mixad.tape.memory import unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer, plain
@@ -43,7 +44,7 @@ def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None 
     TracerError
         If it would be moved to another device.
     """
-    array = x if isinstance(x, Tracer) else _stacked(x, _first(x))
+    array = x if isinstance(x, Tracer) else stacked(x, first_traced(x))
     if device is not None and device != array.device:
         raise TracerError(
             f"asarray(device={device!r}) of a value on {array.device!r} that is being "
@@ -52,24 +53,6 @@ def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None 
     if dtype is not None:
         return astype(array, dtype, copy=bool(copy))
     return unshared(array) if copy else array
-
-
-def _first(x: Any) -> Tracer | None:
-    """Return the first traced value in nested lists."""
-    if isinstance(x, Tracer):
-        return x
-    inside = map(_first, x) if isinstance(x, (list, tuple)) else ()
-    return next((found for found in inside if found is not None), None)
-
-
-def _stacked(x: Any, like: Any) -> Any:
-    """Return nested lists as an array of the library and on the device of another."""
-    if isinstance(x, Tracer) or is_array(x):
-        return x
-    if not isinstance(x, (list, tuple)):
-        number = x if isinstance(x, complex) else float(x)
-        return library_beside(like).xp.asarray(number, device=device_of(like))
-    return stack(of_one_type("asarray", [_stacked(each, like) for each in x]))
 
 
 def full(

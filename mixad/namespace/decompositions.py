@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from array_api_compat import device
-
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import (
@@ -30,10 +28,20 @@ from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import concat
 from mixad.namespace.linear_algebra import adjoint, diagonal, matmul
 from mixad.namespace.manipulation import expand_dims
+from mixad.namespace.repeated_values import (
+    check_distinct,
+    check_even,
+    check_phases,
+    check_regular,
+    check_unread,
+    inner_products,
+    inverse_gaps,
+    nearly_zero,
+    repeated_pairs,
+)
 from mixad.namespace.solving import identity_like, solve
-from mixad.namespace.statistical import total
 from mixad.namespace.symmetric import symmetric
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "complex_eig",
@@ -207,16 +215,16 @@ def eigvalsh(x: Any) -> Any:
 def _of_eigh(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """Giles (2008), section 3.1, the symmetric part."""
     (gw, gv), (w, v) = gs, values
-    repeated = _repeated(plain(w))
+    repeated = repeated_pairs(plain(w))
     vt = adjoint(v)
     parts = []
     if gw is not None:
-        _check_even("eigh", gw, repeated)
+        check_even("eigh", gw, repeated)
         parts.append(matmul(elementwise("mul", v, expand_dims(gw, axis=-2)), vt))
     if gv is not None:
-        _check_unread("eigh", (gv,), repeated)
-        _check_phases("eigh", ((v, gv),))
-        inside = elementwise("mul", matmul(vt, gv), _inverse_gaps(w, repeated))
+        check_unread("eigh", (gv,), repeated)
+        check_phases("eigh", ((v, gv),))
+        inside = elementwise("mul", matmul(vt, gv), inverse_gaps(w, repeated))
         parts.append(matmul(v, matmul(inside, vt)))
     found = _sum(parts)
     return 0.5 * (found + adjoint(found))
@@ -278,18 +286,18 @@ def _of_eig(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     Vectors keep their length, so what would stretch them is taken off first.
     """
     (gw, gv), (w, v) = gs, values
-    repeated = _repeated(plain(w))
-    _check_distinct(repeated)
+    repeated = repeated_pairs(plain(w))
+    check_distinct(repeated)
     vh = adjoint(v)
     parts = []
     if gw is not None:
         parts.append(elementwise("mul", expand_dims(gw, axis=-2), identity_like(v)))
     if gv is not None:
-        _check_phases("eig", ((v, gv),))
+        check_phases("eig", ((v, gv),))
         product = matmul(vh, gv)
         stretch = expand_dims(real(diagonal(product)), axis=-2)
         turned = elementwise("sub", product, elementwise("mul", matmul(vh, v), stretch))
-        parts.append(elementwise("mul", turned, conj(_inverse_gaps(w, repeated))))
+        parts.append(elementwise("mul", turned, conj(inverse_gaps(w, repeated))))
     found = solve(vh, matmul(_sum(parts), vh))
     return found if is_complex(x) else real(found)
 
@@ -346,17 +354,17 @@ def svdvals(x: Any) -> Any:
 def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """Townsend, "Differentiating the singular value decomposition" (2016)."""
     (gu, gs_, gvh), (u, s, vh) = gs, values
-    repeated, tiny = _repeated(plain(s)), _tiny(plain(s))
+    repeated, tiny = repeated_pairs(plain(s)), nearly_zero(plain(s))
     gv = None if gvh is None else adjoint(gvh)
     v = adjoint(vh)
     vectors = tuple(g for g in (gu, gv) if g is not None)
     if vectors:
-        _check_unread("svd", vectors, repeated)
-        _check_phases("svd", tuple((a, g) for a, g in ((u, gu), (v, gv)) if g is not None))
-        _check_regular(x.shape, tiny, is_complex(u))
+        check_unread("svd", vectors, repeated)
+        check_phases("svd", tuple((a, g) for a, g in ((u, gu), (v, gv)) if g is not None))
+        check_regular(x.shape, tiny, is_complex(u))
     parts = []
     if gs_ is not None:
-        _check_even("svd", gs_, repeated)
+        check_even("svd", gs_, repeated)
         parts.append(matmul(elementwise("mul", u, expand_dims(where(tiny, 0.0, gs_), axis=-2)), vh))
     if gu is not None:
         inside = elementwise("mul", _turned(u, gu, s, repeated), expand_dims(s, axis=-2))
@@ -371,20 +379,15 @@ def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
 
 def _of_phases(u: Any, gu: Any, v: Any, gv: Any, s: Any) -> Any:
     """Return how much the phases of both vectors of a pair, one against the other, matter."""
-    parts = [] if gu is None else [imag(_products(u, gu))]
-    parts += [] if gv is None else [-imag(_products(v, gv))]
+    parts = [] if gu is None else [imag(inner_products(u, gu))]
+    parts += [] if gv is None else [-imag(inner_products(v, gv))]
     return expand_dims(elementwise("div", _sum(parts) * 0.5j, s), axis=-2)
-
-
-def _products(vectors: Any, g: Any) -> Any:
-    """Return the inner product of each vector with its cotangent."""
-    return total(elementwise("mul", conj(vectors), g), -2)
 
 
 def _turned(vectors: Any, g: Any, s: Any, repeated: Array) -> Any:
     """Return what turns the vectors within their space, over the gaps of the squares."""
     product = matmul(adjoint(vectors), g)
-    return elementwise("mul", product - adjoint(product), _inverse_gaps(s * s, repeated))
+    return elementwise("mul", product - adjoint(product), inverse_gaps(s * s, repeated))
 
 
 def _outside(vectors: Any, g: Any, s: Any) -> Any:
@@ -406,113 +409,3 @@ _SVD = ValuesRule(
 def _sum(parts: Sequence[Any]) -> Any:
     """Add up arrays: not every library leaves ``array + tracer`` to the tracer."""
     return functools.reduce(functools.partial(elementwise, "add"), parts)
-
-
-# -- repeated values -------------------------------------------------------------------------------
-
-
-def _tolerance(w: Array) -> Array:
-    """Return by how much values may differ through rounding alone, for each matrix."""
-    eps = float(library_of(w).xp.finfo(w.dtype).eps)
-    return 4 * w.shape[-1] * eps * _largest(w)
-
-
-def _largest(w: Array) -> Array:
-    """Return the largest magnitude for each matrix."""
-    xp = library_of(w).xp
-    if not w.shape[-1]:
-        return xp.zeros(w.shape[:-1], dtype=w.dtype, device=device(w))
-    return xp.max(xp.abs(w), axis=-1)
-
-
-def _tiny(s: Array) -> Array:
-    return s <= _tolerance(s)[..., None]
-
-
-def _repeated(w: Array) -> Array:
-    """Return which pairs of values are equal; each is to itself."""
-    gaps = w[..., None, :] - w[..., :, None]
-    return library_of(w).xp.abs(gaps) <= _tolerance(w)[..., None, None]
-
-
-def _inverse_gaps(w: Any, repeated: Array) -> Any:
-    """Return 1/(w[j] - w[i]), and 0 where they are equal."""
-    gaps = expand_dims(w, axis=-2) - expand_dims(w, axis=-1)
-    return where(repeated, 0.0, 1.0 / where(repeated, 1.0, gaps))
-
-
-def _check_even(what: str, g: Any, repeated: Array) -> None:
-    """Refuse cotangents that tell equal values apart."""
-    _check_constant(what, g, repeated)
-    g = plain(g)
-    xp = library_of(g).xp
-    uneven = xp.abs(g[..., None, :] - g[..., :, None])
-    most = _largest(g)[..., None, None] * float(xp.finfo(g.dtype).eps) ** 0.5
-    if bool(xp.any(repeated & (uneven > most))):
-        raise TracerError(_of_repeated(what, "one of several equal values"))
-
-
-def _check_unread(what: str, gs: tuple[Any, ...], repeated: Array) -> None:
-    """Refuse cotangents of vectors whose values are equal."""
-    several = _count(repeated, axis=-1) > 1
-    for g in gs:
-        _check_constant(what, g, repeated)
-        xp = library_of(plain(g)).xp
-        if bool(xp.any(several & xp.any(plain(g) != 0, axis=-2))):
-            raise TracerError(_of_repeated(what, "vectors of equal values"))
-
-
-def _check_constant(what: str, g: Any, repeated: Array) -> None:
-    """Refuse cotangents that are differentiated, where only some have a derivative.
-
-    A forward pass differentiates with respect to them, so what they are now does not matter.
-    """
-    xp = library_of(repeated).xp
-    if isinstance(g, Tracer) and bool(xp.any(_count(repeated, axis=-1) > 1)):
-        raise TracerError(_of_repeated(what, "tangents and second derivatives"))
-
-
-def _count(pairs: Array, axis: int) -> Array:
-    return library_of(pairs).xp.count_nonzero(pairs, axis=axis)
-
-
-def _check_phases(what: str, pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Refuse cotangents that would turn the phases of complex vectors, each pair with its own."""
-    if not is_complex(pairs[0][0]):
-        return
-    products = [_products(plain(vectors), plain(g)) for vectors, g in pairs]
-    xp = library_of(products[0]).xp
-    turns = xp.abs(xp.imag(sum(products[1:], products[0])))
-    sizes = [_largest(_largest(plain(g))) for _, g in pairs]
-    most = sum(sizes[1:], sizes[0]) * float(xp.finfo(turns.dtype).eps) ** 0.5
-    if bool(xp.any(turns > most[..., None])):
-        raise TracerError(
-            f"{what}() of complex matrices: a function of the vectors that depends on their phases "
-            "has no derivative, for they are not unique; differentiate one that does not, such as "
-            "abs(v) or v @ conj(v).mT"
-        )
-
-
-def _check_distinct(repeated: Array) -> None:
-    """Refuse repeated eigenvalues of a matrix that may lack eigenvectors."""
-    if bool(library_of(repeated).xp.any(_count(repeated, axis=-1) > 1)):
-        raise TracerError(
-            "eig() of a matrix with repeated eigenvalues has no derivative: use eigh() if it is "
-            "symmetric or Hermitian, otherwise differentiate trace(), det() or powers of the matrix"
-        )
-
-
-def _check_regular(shape: tuple[int, ...], tiny: Array, has_phases: bool) -> None:
-    """Refuse cotangents of vectors that a matrix without full rank does not determine."""
-    if (shape[-1] != shape[-2] or has_phases) and bool(library_of(tiny).xp.any(tiny)):
-        raise TracerError(
-            "svd() of a matrix without full rank: its vectors have no derivative; differentiate a "
-            "function of the singular values, or of a matrix of full rank"
-        )
-
-
-def _of_repeated(what: str, which: str) -> str:
-    return (
-        f"{what}() of a matrix with repeated values: {which} have no derivative, for they are not "
-        "unique; differentiate a function that treats equal values alike, such as their sum"
-    )

@@ -40,8 +40,8 @@ from mixad.tape.kernel_call import KernelCall
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["angle", "as_numpy_gives", "as_operand", "clip", "convert", "elementwise",
-           "is_operand", "operand", "power", "square", "where"]  # fmt: skip
+__all__ = ["angle", "as_numpy_gives", "clip", "convert", "elementwise",
+           "is_operand", "operand", "power", "rounded", "square", "where"]  # fmt: skip
 
 
 # A described operand: its type, and whether it is a Python number.
@@ -66,20 +66,13 @@ def operand(value: Any, other: Any) -> Any:
     """
     if is_operand(value):
         return value
-    operand = as_operand(value, other) if isinstance(other, Tracer) else NotImplemented
-    if operand is NotImplemented:
-        raise TracerError(
-            f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
-            "an array first"
-        )
-    return operand
-
-
-def as_operand(value: Any, tracer: Tracer) -> Any:
-    """Return what is no operand as one, where the tracer's library does; else NotImplemented."""
-    if isinstance(value, (list, tuple)) and tracer.cell.library is NUMPY:
+    is_numpys = isinstance(other, Tracer) and other.cell.library is NUMPY
+    if isinstance(value, (list, tuple)) and is_numpys:
         return np.asarray(value)
-    return NotImplemented
+    raise TracerError(
+        f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
+        "an array first"
+    )
 
 
 def elementwise(op: str, *operands: Any) -> Any:
@@ -149,6 +142,15 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     if min is not None:
         x = elementwise("maximum", x, operand(min, x))
     return x if max is None else elementwise("minimum", x, operand(max, x))
+
+
+def rounded(x: Any, decimals: int = 0) -> Any:
+    """Return the elements rounded to so many decimals, halves to even: NumPy and torch scale."""
+    if not decimals:
+        return elementwise("rint", x)
+    scale = 10.0 ** abs(decimals)
+    there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return elementwise(back, elementwise("rint", elementwise(there, x, scale)), scale)
 
 
 def angle(x: Any, deg: bool = False) -> Any:

@@ -286,7 +286,9 @@ def basic_key(key: Any) -> Any:
     if not isinstance(key, bool):
         with contextlib.suppress(TypeError):
             return operator.index(key)
+    is_traced = isinstance(key, Tracer)
+    given = "another one" if is_traced else f"a {type(key).__name__}"
     raise TracerError(
-        f"an array that is being differentiated cannot be indexed by a {type(key).__name__}: "
+        f"an array that is being differentiated cannot be indexed by {given}: "
         "use whole numbers, slices, ..., None, and arrays of whole numbers or booleans"
     )

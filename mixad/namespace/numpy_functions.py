@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,16 +36,17 @@ from mixad.namespace.einsum import einsum
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
 from mixad.namespace.indexing import part_along
-from mixad.namespace.joining import broadcast_arrays, concat
+from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
 from mixad.namespace.linear_algebra import cross, diagonal, outer, tensordot, trace
 from mixad.namespace.manipulation import matrix_transpose, moveaxis, normalized_axes, reshape
 from mixad.namespace.special import of_scalars
 from mixad.namespace.spelling import Function, Variadic, function_of
 from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.tape.memory import gives_read_only_views
+from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["NUMPY_FUNCTIONS"]
+__all__ = ["NUMPY_FUNCTIONS", "kron", "nan_to_num"]
 
 
 def _matrices_last(x: Any, axis1: int, axis2: int) -> Any:
@@ -72,7 +73,7 @@ def _inner(x: Any, y: Any) -> Any:
     return tensordot(x, y, axes=((-1,), (-1,)))
 
 
-def _kron(x: Any, y: Any) -> Any:
+def kron(x: Any, y: Any) -> Any:
     """Return the products of all elements of ``y`` by each of ``x``, side by side."""
     ndim = max(x.ndim, y.ndim)
     rows, columns = ((*[1] * (ndim - v.ndim), *v.shape) for v in (x, y))
@@ -119,10 +120,11 @@ def _slope(x: Any, axis: int) -> Any:
     return concat([ends[0], 0.5 * inner, ends[1]], axis=axis)
 
 
-def _nan_to_num(
-    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+def nan_to_num(
+    x: Any, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
-    limits = np.finfo(x.dtype)
+    """Return ``x`` with numbers in place of nan and infinities: 0, the largest, the smallest."""
+    limits, nan = library_beside(x).xp.finfo(x.dtype), 0.0 if nan is None else nan
     x = where(elementwise("isnan", x), nan, x)
     x = where(elementwise("eq", x, math.inf), limits.max if posinf is None else posinf, x)
     return where(elementwise("eq", x, -math.inf), limits.min if neginf is None else neginf, x)
@@ -135,6 +137,41 @@ def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0
         arrays = [v for v in (choice, chosen) if isinstance(v, Tracer) or is_array(v)]
         chosen = where(condition, choice, chosen) if arrays else np.where(condition, choice, chosen)
     return chosen
+
+
+def _meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
+    return meshgrid(*map(at_least(1), arrays), indexing=indexing)
+
+
+def _block(blocks: Any) -> Any:
+    """Return blocks in nested lists as one array: innermost lists run along the last axis.
+
+    Raises
+    ------
+    ValueError
+        If blocks are not all as deep inside of lists.
+    """
+    depths, leaves = zip(*_leaves(blocks), strict=True)
+    if len(set(depths)) > 1:
+        raise ValueError(f"block() of arrays in lists of different depths: {sorted(set(depths))}")
+    return _joined_blocks(blocks, depths[0], max(depths[0], *map(np.ndim, leaves)))
+
+
+def _leaves(blocks: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
+    """Yield what is in nested lists, each with the number of lists around it."""
+    if not isinstance(blocks, list):
+        yield depth, blocks
+        return
+    for block in blocks:
+        yield from _leaves(block, depth + 1)
+
+
+def _joined_blocks(blocks: Any, depth: int, ndim: int) -> Any:
+    """Return blocks in so many nested lists as one array of so many axes."""
+    if depth:
+        return concat([_joined_blocks(b, depth - 1, ndim) for b in blocks], axis=-depth)
+    x = blocks if isinstance(blocks, Tracer) or is_array(blocks) else np.asarray(blocks)
+    return reshape(x, (*[1] * (ndim - len(x.shape)), *x.shape))
 
 
 def _over_two(transform: Callable[..., Any]) -> Callable[..., Any]:
@@ -196,10 +233,12 @@ NUMPY_FUNCTIONS: Mapping[str, Function] = {
     "trace": function_of(_trace, "a offset axis1 axis2 dtype out"),
     "outer": function_of(_outer, "a=x b=y out"),
     "inner": function_of(_inner, "a=x b=y"),
-    "kron": function_of(_kron, "a=x b=y"),
+    "kron": function_of(kron, "a=x b=y"),
     "einsum": Variadic(einsum, ()),
     "gradient": Variadic(_gradient, ()),
-    "nan_to_num": function_of(_nan_to_num, "x copy nan posinf neginf"),
+    "meshgrid": Variadic(_meshgrid, ()),
+    "block": function_of(_block, "arrays=blocks"),
+    "nan_to_num": function_of(nan_to_num, "x copy nan posinf neginf"),
     **{
         f"fft.{f.__name__[:-1]}2": function_of(_over_two(f), "a s axes norm out")
         for f in (fftn, ifftn, rfftn, irfftn)

@@ -205,7 +205,8 @@ def _computed(name: str, *operands: Any) -> Any:
         if library_beside(array) is not NUMPY:
             raise TracerError(
                 f"scipy.special.{name}() of a value of {library_beside(array).name} that is being "
-                "differentiated is not available: SciPy computes it of NumPy arrays only"
+                "differentiated is not available: SciPy computes it of NumPy arrays only; convert "
+                "the arguments of the transform"
             )
     floats = [a if a.dtype.kind == "f" else np.float64(plain(a)) for a in arrays]
     (value,) = apply_values_rule(_rule(name), *broadcast_arrays(*of_one_type(name, floats)))

@@ -12,6 +12,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.errors import TracerError
+from mixad.namespace.array_likes import first_traced, from_lists, stacked
 from mixad.tape.memory import noted
 from mixad.tape.tracer import plain
 
@@ -47,6 +48,11 @@ class Function:
         return frozenset(inspect.signature(self.evaluate).parameters)
 
     @cached_property
+    def arrays(self) -> frozenset[str]:
+        """Names of its own parameters that are arrays: NumPy takes lists for them."""
+        return self.taken & _ARRAYS
+
+    @cached_property
     def direct(self) -> int:
         """How many arguments by position are, in this order, the first of the function's own."""
         own = inspect.signature(self.evaluate).parameters.values()
@@ -69,6 +75,11 @@ class OfOperands(Function):
         return frozenset(self.parameters)
 
     @cached_property
+    def arrays(self) -> frozenset[str]:
+        """Names of all parameters."""
+        return self.taken
+
+    @cached_property
     def direct(self) -> int:
         """How many arguments may come by position: all."""
         return len(self.parameters)
@@ -76,6 +87,23 @@ class OfOperands(Function):
 
 class Variadic(Function):
     """A function of any number of operands by position; its parameters are options by name."""
+
+    @cached_property
+    def arrays(self) -> frozenset[str]:
+        """None: operands come by position."""
+        return frozenset()
+
+
+_ARRAYS = frozenset("a append b condition fill_value max min prepend start stop values x y".split())
+"""What parameters are called that are arrays."""
+
+_SEQUENCES = {"arrays": stacked, "choicelist": from_lists, "condlist": from_lists}
+"""What parameters are called that are sequences of arrays, and what makes arrays of lists there.
+
+Numbers are arrays among arrays that are joined; among choices they adapt to those beside them.
+"""
+
+_LISTS = (list, tuple)
 
 
 def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> Function:
@@ -110,6 +138,12 @@ class Spelling:
         so they are given the values.
     no_methods : frozenset of str
         Functions that do something else where they are called as methods of arrays.
+    takes_lists : bool
+        Whether functions take nested lists for arrays.
+    methods : mapping
+        What methods of arrays do that functions of their names do not, or not with these arguments.
+    is_method : callable
+        Whether a function of the library is a method of its arrays.
     """
 
     library: str
@@ -118,6 +152,9 @@ class Spelling:
     renamed: Mapping[str, str] = field(default_factory=dict)
     constant: frozenset[str] = frozenset()
     no_methods: frozenset[str] = frozenset()
+    takes_lists: bool = False
+    methods: Mapping[str, Function] = field(default_factory=dict)
+    is_method: Callable[[Any], bool] = lambda function: False
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what a function of the library returns, recorded.
@@ -128,8 +165,8 @@ class Spelling:
             If the namespace has no such function yet, or it lacks an argument that was given.
         """
         name = self.name_of(function)
-        found = None if name is None or name in self.constant else self.functions.get(name)
-        if found is not None and not kwargs and len(args) <= found.direct:
+        found = None if name is None or name in self.constant else self._named(name, function)
+        if found is not None and not kwargs and self._is_direct(found, args):
             return found(*args)
         called = f"{_module_of(function) or self.library}.{function.__name__}()"
         if name is None:
@@ -139,22 +176,44 @@ class Spelling:
         if found is None:
             raise TracerError(missing(called))
         if isinstance(found, Variadic):
-            return found(*args, **self._bound(called, found, (), kwargs))
+            return found(*self._operands(args), **self._bound(called, found, (), kwargs))
         return found(**self._bound(called, found, args, kwargs))
+
+    def _named(self, name: str, function: Any) -> Function | None:
+        """Return what a function of the library of that name is here."""
+        if name in self.methods and self.is_method(function):
+            return self.methods[name]
+        return self.functions.get(name)
 
     def has_method(self, name: str) -> bool:
         """Whether the table has what a method of arrays does."""
-        return name in self.functions and name not in self.no_methods
+        is_function = name in self.functions and name not in self.no_methods
+        return name in self.methods or is_function
 
     def call_method(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what a method of an array returns; ``args`` begin with the array."""
-        found = self.functions[name]
+        found = self.methods.get(name) or self.functions[name]
         array, *rest = args
         if found.parameters[1:2] in _SEVERAL and rest and isinstance(rest[0], (int, np.integer)):
             args = (array, tuple(rest))
-        if not kwargs and len(args) <= found.direct:
+        if isinstance(found, Variadic):
+            return found(*args, **self._bound(f"{name}()", found, (), kwargs))
+        if not kwargs and self._is_direct(found, args):
             return found(*args)
         return found(**self._bound(f"{name}()", found, args, kwargs))
+
+    def _is_direct(self, found: Function, args: tuple[Any, ...]) -> bool:
+        """Whether a function of the namespace takes these arguments as they are."""
+        if len(args) > found.direct:
+            return False
+        return not (self.takes_lists and any(type(a) in _LISTS for a in args))
+
+    def _operands(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return operands with arrays in place of lists of what is traced: others are labels."""
+        like = first_traced(args) if self.takes_lists else None
+        if like is None:
+            return args
+        return tuple(a if first_traced(a) is None else from_lists(a, like) for a in args)
 
     def _bound(
         self, called: str, found: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -171,8 +230,21 @@ class Spelling:
             own = self._own_name(found, name)
             if own in found.taken:
                 bound[own] = value
-            elif value is not _DEFAULTS.get(name) and value is not np._NoValue:
+            elif not _is_default(name, value):
                 raise TracerError(self._untaken(called, found, name))
+        return self._without_lists(found, bound) if self.takes_lists else bound
+
+    def _without_lists(self, found: Function, bound: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with arrays in place of lists that stand for arrays."""
+        given = [name for name, value in bound.items() if isinstance(value, _LISTS)]
+        like = first_traced(tuple(bound.values())) if given else None
+        if like is None:
+            return bound
+        for name in given:
+            if name in found.arrays:
+                bound[name] = from_lists(bound[name], like)
+            elif name in _SEQUENCES:
+                bound[name] = [_SEQUENCES[name](each, like) for each in bound[name]]
         return bound
 
     def _own_name(self, found: Function, name: str) -> str:
@@ -195,7 +267,11 @@ class Spelling:
 _SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
 """What methods take as several numbers too."""
 
-_DEFAULTS = {"inplace": False, "alpha": 1, "decimals": 0}
+_DEFAULTS = {
+    "inplace": False, "alpha": 1, "decimals": 0, "order": "C", "_stacklevel": 3, "norm_type": 2.0,
+    "compute_mode": "use_mm_for_euclid_dist_if_necessary", "scale_grad_by_freq": False,
+    "sparse": False, "non_blocking": False,
+}  # fmt: skip
 """What arguments that are not taken may be given as; others as None."""
 
 _INSTEAD = {
@@ -208,7 +284,15 @@ _INSTEAD = {
     "keepdim": "write keepdims=",
     "alpha": "multiply first",
     "rounding_mode": "use //",
+    "inplace": "use the result that it returns",
 }
+
+
+def _is_default(name: str, value: Any) -> bool:
+    """Whether an argument that is not taken says nothing."""
+    if value is None or value is np._NoValue:
+        return True
+    return name in _DEFAULTS and isinstance(value, (int, float, str)) and value == _DEFAULTS[name]
 
 
 def missing(called: str) -> str:

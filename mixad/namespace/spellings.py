@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import Library
+from mixad.namespace.array_methods import METHODS, NUMPY_METHODS
 from mixad.namespace.complex_numbers import conj, imag, real
 from mixad.namespace.creation import asarray, full, full_like, linspace, tril, triu
 from mixad.namespace.data_types import astype
@@ -38,6 +39,7 @@ from mixad.namespace.elementwise import (
     elementwise,
     operand,
     power,
+    rounded,
     square,
     where,
 )
@@ -108,6 +110,12 @@ from mixad.namespace.statistical import (
     total,
     var,
 )
+from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
+from mixad.namespace.torch_methods import TORCH_METHODS
+from mixad.namespace.torch_moves import TORCH_MOVES
+from mixad.namespace.torch_neural import TORCH_NEURAL
+from mixad.namespace.torch_products import TORCH_PRODUCTS
+from mixad.namespace.torch_reductions import TORCH_REDUCTIONS
 from mixad.namespace.utility import diff
 from mixad.tape.tracer import plain
 
@@ -263,6 +271,7 @@ STANDARD = Spelling(
         "argsort all any linalg.matrix_rank".split()
     ),
     no_methods=_IN_PLACE,
+    methods=METHODS,
 )
 """The array API standard, and the methods of tracers over arrays of libraries without a table."""
 
@@ -293,6 +302,7 @@ NUMPY = Spelling(
         **_COMMON,
         **_named(f"{_INVERSES} absolute=abs fabs=abs rint=round power=pow"),
         "cbrt": _unary("cbrt"),
+        **dict.fromkeys(("round", "around"), function_of(rounded, "a decimals out")),
         "real": function_of(real, "val=x"),
         "imag": function_of(imag, "val=x"),
         "angle": function_of(angle, "z=x deg"),
@@ -339,6 +349,8 @@ NUMPY = Spelling(
         "dot": function_of(dot),
         "tensordot": function_of(tensordot),
         "vecdot": function_of(vecdot),
+        "array": function_of(asarray, "object=x dtype copy order subok ndmin"),
+        "full": function_of(full, "shape fill_value dtype order device"),
         "full_like": function_of(full_like, "a fill_value dtype order subok shape device"),
         "astype": function_of(astype, "x dtype order casting subok copy"),
         **NUMPY_FUNCTIONS,
@@ -348,25 +360,30 @@ NUMPY = Spelling(
         "shape ndim size zeros_like ones_like empty_like isclose allclose array_equal "
         "array_equiv any all argmax argmin argsort count_nonzero nonzero flatnonzero argwhere "
         "searchsorted iscomplex iscomplexobj isreal isrealobj logical_and logical_or logical_xor "
-        "logical_not linalg.matrix_rank".split()
+        "logical_not linalg.matrix_rank argpartition itemsize nbytes".split()
     ),
     no_methods=_IN_PLACE,
+    takes_lists=True,
+    methods=NUMPY_METHODS,
 )
 
 
 def _torch_name(function: Any) -> str | None:
-    module = getattr(function, "__module__", None)  # methods of tensors do not tell
-    return function.__name__ if module in _TORCH_MODULES else None
+    """Return the table's name of a function; of methods of tensors no module is known."""
+    prefix = _TORCH_MODULES.get(getattr(function, "__module__", None))
+    return None if prefix is None else prefix + function.__name__
 
 
-_TORCH_MODULES = (
-    None,
-    "torch",
-    "torch._tensor",
-    "torch.nn.functional",
-    "torch._C._linalg",
-    "torch._C._fft",
-)
+def _is_torch_method(function: Any) -> bool:
+    return getattr(function, "__module__", None) in (None, "torch._tensor")
+
+
+_TORCH_MODULES: dict[str | None, str] = {
+    **dict.fromkeys((None, "torch", "torch._tensor", "torch.functional"), ""),
+    **dict.fromkeys(("torch._C._linalg", "torch._C._fft", "torch._C._special"), ""),
+    **dict.fromkeys(("torch.nn.functional", "torch._C._nn"), "nn.functional."),
+}
+"""Where functions are from, and what is before their names in the table."""
 
 TORCH = Spelling(
     "torch",
@@ -425,17 +442,26 @@ TORCH = Spelling(
         "tril": function_of(tril, "input diagonal=k"),
         "triu": function_of(triu, "input diagonal=k"),
         "astype": STANDARD.functions["astype"],
+        **TORCH_ELEMENTWISE,
+        **TORCH_REDUCTIONS,
+        **TORCH_PRODUCTS,
+        **TORCH_MOVES,
+        **TORCH_NEURAL,
+        **{name: TORCH_METHODS[name] for name in ("clone", "detach")},
     },
     {"input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims"},
     frozenset(
         "numel zeros_like ones_like empty_like rand_like randn_like isclose allclose "
         "equal any all argmax argmin argsort count_nonzero nonzero is_floating_point is_complex "
-        "logical_and logical_or logical_xor logical_not".split()
+        "logical_and logical_or logical_xor logical_not itemsize element_size nbytes is_contiguous "
+        "new_zeros new_ones new_full new_empty new_tensor".split()
     ),
+    methods={**METHODS, **TORCH_METHODS},
+    is_method=_is_torch_method,
 )  # fmt: skip
 
 
-UFUNCS = Spelling("scipy.special", lambda ufunc: ufunc.__name__, SPECIAL | SCIPY)
+UFUNCS = Spelling("scipy.special", lambda ufunc: ufunc.__name__, SPECIAL | SCIPY, takes_lists=True)
 """Special functions as SciPy's ufuncs."""
 
 

@@ -1,22 +1,25 @@
-"""The pullback: x̄ₙ = Σₘ ȳₘ ∂yₘ/∂xₙ, computed by dual chunks, as programs.
+"""The pullback: x̄ₙ = Σₘ ȳₘ ∂yₘ/∂xₙ as programs, the partials by dual chunks or in reverse.
 
-One program per chunk of inputs.  The contraction with the cotangents is a strong zero: where a
+By dual chunks there is one program for each chunk of inputs, in reverse one for all.  The
+contraction with the cotangents is a strong zero: where a
 cotangent is zero the gradient is zero, whatever the partial is (``sqrt`` at 0, for example), and
 where a partial is zero it is so whatever the cotangent is, which may come from such a ``sqrt``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from mixad.scalar.adjoint import adjoint_block
 from mixad.scalar.build import Builder
-from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
+from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Atom, Const, Program
 from mixad.scalar.pushforward import push_block
 from mixad.scalar.types import ScalarType
 
-__all__ = ["ChunkPass", "contraction", "even_chunks", "pullback"]
+__all__ = ["ChunkPass", "contraction", "pullback", "reverse_pullback"]
 
 
 @dataclass(frozen=True)
@@ -85,24 +88,74 @@ def pullback(
     )
 
 
+def reverse_pullback(
+    program: Program,
+    wrt: Sequence[int],
+    cotangents: Sequence[int],
+    *,
+    with_primals: bool = False,
+) -> ChunkPass:
+    """Return the one pass that computes the gradients of a program's inputs in reverse.
+
+    Parameters
+    ----------
+    program : Program
+        Any program without effects, and without a loop whose results have partials.
+    wrt : sequence of int
+        Indices of the params whose gradients are wanted; floats.
+    cotangents : sequence of int
+        Indices of the outputs that have a cotangent; the others' is zero.
+    with_primals : bool
+        Whether the pass also returns the program's own outputs.
+
+    Returns
+    -------
+    ChunkPass
+        Of all of ``wrt``.
+
+    Raises
+    ------
+    ValueError
+        If a param in ``wrt`` is no float.
+    KernelGradientError
+        If a derivative is needed that the op table does not have, or a loop is in the way.
+    """
+    builder = Builder(program.name)
+    primals, rows = adjoint_block(builder, program, wrt, cotangents)
+    partials = [rows[m] for m in cotangents]
+    return _contracted(builder, program, wrt, cotangents, partials, primals if with_primals else ())
+
+
 def _chunk_pass(
     program: Program, wrt: Sequence[int], cotangents: Sequence[int], with_primals: bool
 ) -> ChunkPass:
     builder = Builder(program.name)
     duals = push_block(builder, program, wrt)
+    partials = [duals[m].partials for m in cotangents]
+    primals = [d.primal for d in duals] if with_primals else []
+    return _contracted(builder, program, wrt, cotangents, partials, primals)
+
+
+def _contracted(
+    builder: Builder,
+    program: Program,
+    wrt: Sequence[int],
+    cotangents: Sequence[int],
+    partials: Sequence[Mapping[Any, Atom]],
+    primals: Sequence[Atom],
+) -> ChunkPass:
+    """Finish a program of partials by their contraction with cotangents."""
     seeds = [builder.param(f"cotangent {m}", program.outputs[m].type) for m in cotangents]
-    chosen = [duals[m] for m in cotangents]
     gradients = [
-        contraction(builder, slot, program.params[index].var.type, seeds, chosen)
+        contraction(builder, slot, program.params[index].var.type, seeds, partials)
         for slot, index in enumerate(wrt)
     ]
-    results = [d.primal for d in duals] if with_primals else []
-    primals = tuple(range(len(results)))
+    results = list(primals)
     positions = []
     for gradient in gradients:
         positions.append(None if gradient is None else len(results))
         results += [] if gradient is None else [gradient]
-    return ChunkPass(builder.finish(results), tuple(positions), primals)
+    return ChunkPass(builder.finish(results), tuple(positions), tuple(range(len(primals))))
 
 
 def _is_zero(atom: Atom) -> bool:
@@ -115,7 +168,7 @@ def contraction(
     slot: int,
     type: ScalarType,
     cotangents: Sequence[Atom],
-    duals: Sequence[DualChunk[Atom]],
+    partials: Sequence[Mapping[Any, Atom]],
 ) -> Atom | None:
     """Add Σₘ ȳₘ · ∂yₘ/∂(slot), in the input's type, to a program.
 
@@ -128,9 +181,9 @@ def contraction(
     type : ScalarType
         Its type.
     cotangents : sequence of Atom
-        One for each of ``duals``.
-    duals : sequence of DualChunk
-        Outputs with their partials.
+        One for each of ``partials``.
+    partials : sequence of Mapping
+        Slot → partial of an output; what has no entry is zero.
 
     Returns
     -------
@@ -138,8 +191,10 @@ def contraction(
         None if every term is statically zero.
     """
     total: Atom | None = None
-    for cotangent, dual in zip(cotangents, duals, strict=True):
-        if slot in dual.partials and not _is_zero(dual.partials[slot]):
-            term = builder.convert(builder.op("mul_zeros", cotangent, dual.partials[slot]), type)
+    for cotangent, row in zip(cotangents, partials, strict=True):
+        partial = row.get(slot)
+        if partial is not None and not _is_zero(partial):
+            seed = builder.convert(cotangent, partial.type)
+            term = builder.convert(builder.op("mul_zeros", seed, partial), type)
             total = term if total is None else builder.op("add", total, term)
     return total

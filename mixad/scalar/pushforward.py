@@ -41,7 +41,7 @@ from mixad.scalar.ir import (
 from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.types import BOOL
 
-__all__ = ["DualProgram", "push_block", "pushforward", "pushforward_along"]
+__all__ = ["DualProgram", "no_derivative", "push_block", "pushforward", "pushforward_along"]
 
 Dual = DualChunk[Atom]
 _NOTHING: Mapping[Var, bool] = MappingProxyType({})
@@ -253,7 +253,7 @@ class _Transform:
         partial = op.partials[i]
         match partial:
             case None:
-                raise _no_derivative(s, op, i)
+                raise no_derivative(s, op, i)
             case "1":
                 return dx
             case "-1":
@@ -434,7 +434,7 @@ def _joined(step: LinearStep, dual: Dual, first: int) -> LinearStep:
     )
 
 
-def _no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
+def no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
     """Return the refusal."""
     return KernelGradientError(
         f"the derivative of {op.name} with respect to its argument {i + 1} is not available",

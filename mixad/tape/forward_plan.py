@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.build import Builder
-from mixad.scalar.dual import MAX_PARTIALS, DualChunk
+from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Atom, Block, Const, Program
-from mixad.scalar.pullback import contraction, even_chunks
+from mixad.scalar.pullback import contraction
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.simplify import without_dead_code
 from mixad.tape.pullback_plan import PullbackPlan
@@ -177,19 +177,16 @@ def plan_contraction(
         for at in read
     }
     seeds = [builder.param(f"cotangent {m}", plan.program.outputs[m].type) for m in used]
-    duals = [
+    rows = [
         {n: partials[at] if isinstance(at, int) else at for n, at in chosen[m].items()}
         for m in used
     ]
     gradients: list[tuple[int, int] | None] = []
     found: list[Atom] = []
     for n in wrt:
-        along = [
-            DualChunk(s, {n: d[n]} if n in d else {}) for s, d in zip(seeds, duals, strict=True)
-        ]
-        total = contraction(builder, n, types[n], seeds, along)
+        total = contraction(builder, n, types[n], seeds, rows)
         gradients.append(None if total is None else (0, len(found)))
         found += [] if total is None else [total]
     passes = (builder.finish(found),) if found else ()
     kept = (*read, *(len(types) + cotangents.index(m) for m in used))
-    return PullbackPlan(passes, kept, tuple(gradients), ())
+    return PullbackPlan("forward", passes, kept, tuple(gradients), ())

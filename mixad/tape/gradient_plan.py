@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from mixad.kernel.options import KernelOptions
+from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.ir import Program
 from mixad.tape.broadcasting import broadcast_to
@@ -107,15 +107,15 @@ class Asked(NamedTuple):
     shapes : tuple of (tuple of int, Part or None)
         For each of ``wrt``, the shape that its gradient is summed to, or the part of a larger array
         that it is to be; None: nothing is summed.
-    chunk : int or None
-        Most active inputs in one pass.
+    mode : Mode
+        How it is differentiated.
     """
 
     wrt: tuple[int, ...]
     cotangents: tuple[int, ...]
     primals: tuple[tuple[int, Shape | None], ...]
     shapes: tuple[Shape | Part | None, ...]
-    chunk: int | None
+    mode: Mode
 
 
 @lru_cache(maxsize=2048)
@@ -140,7 +140,7 @@ def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
 def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
     """Return the programs of `plan_gradients`, whatever the shapes are."""
     with_primals = bool(asked.primals)
-    return _pullback(fused, asked.wrt, asked.cotangents, asked.chunk, with_primals=with_primals)
+    return _pullback(fused, asked.wrt, asked.cotangents, asked.mode, with_primals=with_primals)
 
 
 @lru_cache(maxsize=2048)
@@ -148,12 +148,12 @@ def _pullback(
     fused: FusedProgram,
     wrt: tuple[int, ...],
     cotangents: tuple[int, ...],
-    chunk: int | None,
+    mode: Mode,
     *,
     with_primals: bool,
 ) -> PullbackPlan:
     """Differentiate a fused program once, whatever the shapes are."""
-    return plan_pullback(fused.program, wrt, cotangents, chunk, with_primals=with_primals)
+    return plan_pullback(fused.program, wrt, cotangents, mode, with_primals=with_primals)
 
 
 def planned(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from mixad.backends.execute import writes_parts
 from mixad.kernel.spec import OutputRequest, Part
@@ -21,6 +21,9 @@ from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin
 
 __all__ = ["Group"]
+
+_Live: TypeAlias = tuple[int, int, OutputRequest]
+"""An output that someone holds: its member, its number, what is wanted of it."""
 
 
 class Group:
@@ -43,7 +46,7 @@ class Group:
         In the order in which they joined.
     """
 
-    __slots__ = ("_active", "_cost", "_level", "_options", "members", "shape")
+    __slots__ = ("_active", "_cost", "_has_loops", "_level", "_options", "members", "shape")
 
     def __init__(self, level: Level, node: KernelNode, active: Sequence[Origin]) -> None:
         self.shape = node.shape
@@ -51,12 +54,14 @@ class Group:
         self._level = level
         self._options = node.options
         self._cost = node.call.cost
+        self._has_loops = node.call.has_loops
         self._active = {(id(p.node), p.output) for p in active}
 
     def join(self, node: KernelNode, active: Sequence[Origin]) -> bool:
         """Let a node join whose cotangents are there or come from members; tell whether it did.
 
-        More inputs than one dual chunk holds would be paid for with a second evaluation of all.
+        More inputs than one dual chunk holds would be paid for with a second evaluation of all,
+        unless there is no loop, and so reverse accumulation.
 
         Parameters
         ----------
@@ -66,13 +71,18 @@ class Group:
             Its parents that carry the level.
         """
         options = common_options(self._options, node.options)
-        if options is None or not fits(len(self.members), self._cost, node.call):
+        has_loops = self._has_loops or node.call.has_loops
+        if options is None or (has_loops and options.strategy == "reverse"):
+            return False
+        if not fits(len(self.members), self._cost, node.call):
             return False
         key = id(node)
         inputs = {value for value in self._active if value[0] != key}
         inputs.update([(id(p.node), p.output) for p in active])
-        if len(inputs) > max(MAX_PARTIALS, len(self._active)):
+        is_by_duals = has_loops or options.mode.strategy == "forward"
+        if is_by_duals and len(inputs) > max(MAX_PARTIALS, len(self._active)):
             return False
+        self._has_loops = has_loops
         self._active = inputs
         self._options = options
         self._cost += node.call.cost
@@ -101,48 +111,58 @@ class Group:
         given = [(at, output) for at, n in enumerate(numbers) for output in found.get(n, ())]
         if not given:
             return None
-        seeds = [(at, members[at].outputs[output].result) for at, output in given]
         live = [] if trace.is_inner else _live(members)
-        results = list(dict.fromkeys([*seeds, *[(at, r.result) for at, _, r in live]]))
-        fusion = fuse(members, results)
-        asked = self._asked(
-            fusion,
-            tuple([results.index(seed) for seed in seeds]),
-            tuple([(results.index((at, r.result)), r.shape) for at, _, r in live]),
-        )
+        seeds = [(at, members[at].outputs[output].result) for at, output in given]
+        fusion, asked = self._fused(members, seeds, live)
         wholes = {} if trace.is_inner else self._wholes(fusion, asked, part_of, found)
         if wholes and not self._writes_parts(fusion, found[numbers[given[0][0]]]):
             wholes = {}
         asked, moved = self._moved(fusion, asked, wholes)
         plan, waiting = _chosen(fusion, asked)
-        if not plan.primals:
-            live = []
         leaves = [(numbers[member], index) for member, index in fusion.places]
 
         def read_at(index: int) -> Place | int:
             return leaves[index] if index < len(leaves) else index - len(leaves)
 
-        targets = {
-            i: place for i, place in zip(asked.wrt, plan.places, strict=True) if place[0] != "zero"
-        }
-        placed = _placed(wholes, targets)
-        alone = [i for i in targets if not any(i in parts for parts in wholes.values())]
+        targets = {i: p for i, p in zip(asked.wrt, plan.places, strict=True) if p[0] != "zero"}
+        in_wholes = {leaf for parts in wholes.values() for leaf in parts}
         return KernelStep(
             members=tuple(numbers),
             cotangents=tuple([(numbers[at], output) for at, output in given]),
             plan=plan,
             arguments=tuple(map(read_at, plan.kept)),
-            results=tuple([(numbers[at], output) for at, output, _ in live]),
+            results=tuple([(numbers[at], o) for at, o, _ in live]) if plan.primals else (),
             waiting=tuple([leaves[i] for i in waiting]),
             targets=tuple(
-                [(trace.place(cast("Origin", fusion.parents[i])), *targets[i]) for i in alone]
+                [
+                    (trace.place(cast("Origin", fusion.parents[i])), *place)
+                    for i, place in targets.items()
+                    if i not in in_wholes
+                ]
             ),
-            placed=tuple(placed),
+            placed=tuple(_placed(wholes, targets)),
             shifted=tuple(moved),
             read=tuple([(i, read_at(i)) for i in sorted({i for s in moved for i in s.read})]),
             shape=self.shape,
             options=self._options,
             decided=tuple(self._decided(members, seeds)),
+        )
+
+    def _fused(
+        self, members: Sequence[KernelNode], seeds: Sequence[tuple[int, int]], live: Sequence[_Live]
+    ) -> tuple[Fusion, Asked]:
+        """Return the members' programs as one, and what is asked of it.
+
+        ``seeds`` are members, and results of theirs that have a cotangent.
+        """
+        held = [(at, request.result) for at, _, request in live]
+        results = list(dict.fromkeys([*seeds, *held]))
+        fusion = fuse(members, results)
+        primals = zip(held, live, strict=True)
+        return fusion, self._asked(
+            fusion,
+            tuple([results.index(seed) for seed in seeds]),
+            tuple([(results.index(place), request.shape) for place, (_, _, request) in primals]),
         )
 
     def _asked(
@@ -156,7 +176,7 @@ class Group:
         wrt = tuple([i for i, p in parents if p is not None and level in p.levels])
         own = [fusion.shapes[i] for i in wrt]
         shapes = tuple([None if s == shape else s for s in own])
-        return Asked(wrt, cotangents, primals, shapes, self._options.chunk)
+        return Asked(wrt, cotangents, primals, shapes, self._options.mode)
 
     def _wholes(
         self,
@@ -244,8 +264,8 @@ def _placed(
             yield Placed(target, tuple(made))
 
 
-def _live(members: Sequence[KernelNode]) -> list[tuple[int, int, OutputRequest]]:
-    """Return the pending outputs that someone holds: member, output, what is wanted of it."""
+def _live(members: Sequence[KernelNode]) -> list[_Live]:
+    """Return the pending outputs that someone holds."""
     return [
         (at, output, request)
         for at, node in enumerate(members)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from mixad.backends.arrays import Library, as_array, is_scalar, library_of, scalar_type_of
 from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.kernel.cost import block_cost
-from mixad.kernel.options import KernelOptions
+from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Equation, Program, While, walk_statements
 from mixad.scalar.ops import BY_NAME
@@ -123,7 +123,7 @@ class KernelCall:
         return sum(block_cost(program.body) for program in self.passes)
 
     @cached_property
-    def _checked(self) -> set[tuple[tuple[int, ...], int | None]]:
+    def _checked(self) -> set[tuple[tuple[int, ...], Mode]]:
         return set()
 
     @cached_property
@@ -136,14 +136,19 @@ class KernelCall:
             for s in walk_statements(program.body)
         )
 
+    @cached_property
+    def has_loops(self) -> bool:
+        """Whether there are loops: reverse accumulation does not go through all."""
+        return any(isinstance(s, While) for p in self.passes for s in walk_statements(p.body))
+
     def check_differentiable(self, active: tuple[int, ...], options: KernelOptions) -> None:
-        """Raise if a derivative is missing that a pullback to ``active`` params would need."""
-        key = (active, options.chunk)
+        """Raise if a pullback to ``active`` params needs what there is no derivative of."""
+        key = (active, options.mode)
         if key not in self._checked:
             for at, program in enumerate(self.passes):
                 results = tuple(r.result for r in self.outputs if r.pass_index == at)
                 floats = tuple(r for r in results if program.outputs[r].type.is_float)
-                plan_pullback(program, active, floats, options.chunk)
+                plan_pullback(program, active, floats, options.mode)
             self._checked.add(key)
 
 

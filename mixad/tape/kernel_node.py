@@ -9,7 +9,7 @@ nobody holds any more is not computed, or not stored.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -261,7 +261,7 @@ def record(
             for a in arguments
         ]
         return record(call, beside, options, residuals=residuals)
-    if call.lacks_derivatives and (not residuals or len(levels) > 1):
+    if _may_be_refused(call, options, levels) and (not residuals or len(levels) > 1):
         call.check_differentiable(tuple([i for i, p in enumerate(parents) if p]), options)
     recorded = (
         tuple([_source(call, i, a, levels) for i, a in enumerate(arguments)]),
@@ -280,6 +280,13 @@ def record(
         for node in nodes:
             node.siblings = siblings
     return nodes
+
+
+def _may_be_refused(call: KernelCall, options: KernelOptions, levels: Iterable[Level]) -> bool:
+    """Whether a call may need a derivative that there is none of."""
+    if options.strategy == "reverse" and call.has_loops:
+        return call.lacks_derivatives or any(level.is_reverse for level in levels)
+    return call.lacks_derivatives
 
 
 _NO_LEVELS: frozenset[Level] = frozenset()

@@ -142,7 +142,7 @@ class NamedCall:
     def _pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> Pulled:
         for index in wrt:
             check_not_indexed(self.program, index)
-        plan = plan_pullback(self.program, wrt, cotangents, None)
+        plan = plan_pullback(self.program, wrt, cotangents, self.options.mode)
         gradients = tuple(None if place is None else place[1] for place in plan.gradients)
         if not plan.passes:
             return Pulled(None, (), gradients)

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from mixad.kernel.boxes import Box, common_box, without
 from mixad.kernel.cost import block_cost
-from mixad.kernel.options import KernelOptions
+from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program, Var, While, walk_statements
@@ -212,7 +212,7 @@ def shifted(
         return None
     leaves = len(fused.program.params)
     alike = tuple(map(is_alike, range(leaves + len(asked.cotangents))))
-    program, reads = _sum_of_shifted(fused, wrt, asked.cotangents, asked.chunk, alike)
+    program, reads = _sum_of_shifted(fused, wrt, asked.cotangents, asked.mode, alike)
     if not _pays(fused, asked, wrt, program, alike[:leaves].count(False)):
         return None
     whole = parts[wrt[0]].whole
@@ -275,7 +275,7 @@ def _sum_of_shifted(
     fused: FusedProgram,
     wrt: tuple[int, ...],
     cotangents: tuple[int, ...],
-    chunk: int | None,
+    mode: Mode,
     alike: tuple[bool, ...],
 ) -> tuple[Program, tuple[tuple[int, int | None], ...]]:
     """Return the program that adds up gradients at elements of their own.
@@ -288,8 +288,8 @@ def _sum_of_shifted(
         Its leaves whose gradients are added.
     cotangents : tuple of int
         Results that have a cotangent.
-    chunk : int or None
-        Most active inputs in one pass.
+    mode : Mode
+        How it is differentiated.
     alike : tuple of bool
         For each leaf, and the cotangents after these, whether all elements have the same.
 
@@ -304,7 +304,7 @@ def _sum_of_shifted(
     names: dict[tuple[int, int | None], Var] = {}
     total: Atom | None = None
     for k, leaf in enumerate(wrt):
-        pullback = pulled(fused, Asked((leaf,), cotangents, (), (None,), chunk))
+        pullback = pulled(fused, Asked((leaf,), cotangents, (), (None,), mode))
         own: dict[Var, Atom] = {}
         for param, index in zip(pullback.passes[0].params, pullback.kept, strict=True):
             read = (index, None if alike[index] or param.kind != "lane" else k)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
+from mixad.kernel.options import Mode
+from mixad.kernel.strategy import may_reverse, reverse_pays
+from mixad.scalar.adjoint import active_loop
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Program
-from mixad.scalar.pullback import pullback
+from mixad.scalar.pullback import ChunkPass, pullback, reverse_pullback
 from mixad.scalar.simplify import read_params, without_dead_code
 
 __all__ = ["PullbackPlan", "plan_pullback"]
@@ -18,6 +22,8 @@ class PullbackPlan:
 
     Attributes
     ----------
+    strategy : str
+        ``"forward"`` or ``"reverse"``: what was taken.
     passes : tuple of Program
         With the same params; a pass without results is left out.
     kept : tuple of int
@@ -28,6 +34,7 @@ class PullbackPlan:
         For each output of the original, pass and result; empty if they were not asked for.
     """
 
+    strategy: Literal["forward", "reverse"]
     passes: tuple[Program, ...]
     kept: tuple[int, ...]
     gradients: tuple[tuple[int, int] | None, ...]
@@ -38,7 +45,7 @@ def plan_pullback(
     program: Program,
     wrt: tuple[int, ...],
     cotangents: tuple[int, ...],
-    chunk: int | None,
+    mode: Mode,
     *,
     with_primals: bool = False,
 ) -> PullbackPlan:
@@ -52,8 +59,8 @@ def plan_pullback(
         Params whose gradients are wanted.
     cotangents : tuple of int
         Outputs that have a cotangent.
-    chunk : int or None
-        Most active inputs in one pass; None: as many as a dual chunk holds.
+    mode : Mode
+        By dual chunks, in reverse, or the cheaper of both.
     with_primals : bool
         Whether the outputs of the broadcast are wanted too.
 
@@ -62,9 +69,7 @@ def plan_pullback(
     PullbackPlan
         Made of this very program, with its names and lines.
     """
-    chunks = pullback(
-        program, wrt, cotangents, chunk=chunk or MAX_PARTIALS, with_primals=with_primals
-    )
+    strategy, chunks = _chosen(program, wrt, cotangents, mode, with_primals)
     passes: list[Program] = []
     gradients: list[tuple[int, int] | None] = []
     primals: tuple[tuple[int, int], ...] = ()
@@ -73,7 +78,44 @@ def plan_pullback(
         gradients += [None if g is None else (at, g) for g in chunk_pass.gradients]
         primals += tuple((at, p) for p in chunk_pass.primals)
         if chunk_pass.program.outputs:
-            passes.append(without_dead_code(chunk_pass.program))
+            passes.append(chunk_pass.program)
     kept = tuple(sorted({i for p in passes for i in read_params(p)}))
     trimmed = (replace(p, params=tuple(p.params[i] for i in kept)) for p in passes)
-    return PullbackPlan(tuple(trimmed), kept, tuple(gradients), primals)
+    return PullbackPlan(strategy, tuple(trimmed), kept, tuple(gradients), primals)
+
+
+def _chosen(
+    program: Program,
+    wrt: tuple[int, ...],
+    cotangents: tuple[int, ...],
+    mode: Mode,
+    with_primals: bool,
+) -> tuple[Literal["forward", "reverse"], tuple[ChunkPass, ...]]:
+    """Return which strategy is taken, and its passes without dead code."""
+
+    def forward() -> tuple[ChunkPass, ...]:
+        chunk = mode.chunk or MAX_PARTIALS
+        found = pullback(program, wrt, cotangents, chunk=chunk, with_primals=with_primals)
+        return tuple(map(_trimmed, found))
+
+    def reverse() -> tuple[ChunkPass, ...]:
+        return (_trimmed(reverse_pullback(program, wrt, cotangents, with_primals=with_primals)),)
+
+    if not wrt or mode.strategy == "forward":
+        return "forward", forward()
+    if mode.strategy == "reverse":
+        return "reverse", reverse()
+    if not may_reverse(len(wrt)) or active_loop(program, wrt) is not None:
+        return "forward", forward()
+    duals, adjoints = forward(), reverse()
+    if reverse_pays(_programs(duals), _programs(adjoints)):
+        return "reverse", adjoints
+    return "forward", duals
+
+
+def _trimmed(found: ChunkPass) -> ChunkPass:
+    return replace(found, program=without_dead_code(found.program))
+
+
+def _programs(passes: tuple[ChunkPass, ...]) -> tuple[Program, ...]:
+    return tuple(p.program for p in passes)

@@ -197,13 +197,17 @@ class Tracer:
         self._leak("complex()", "keep it as an array")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._leak("conversion to a NumPy array", "use the tracer's own operators and methods")
+        self._leak(
+            "conversion to a NumPy array",
+            "use its own operators and methods, np.stack([x, y]) in place of the list [x, y], and "
+            "np.concatenate in place of np.r_ and np.c_",
+        )
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._leak("DLPack export", "use the tracer's own operators and methods")
+        self._leak("DLPack export", "use its own operators and methods")
 
     def __dlpack_device__(self) -> NoReturn:
-        self._leak("DLPack export", "use the tracer's own operators and methods")
+        self._leak("DLPack export", "use its own operators and methods")
 
     def to_dask_array(self) -> Any:
         """Refuse: functions of Dask would put the value into a graph, without its derivative."""

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cuda"))
 
 DTYPES = frozenset(t.dtype_name for t in ALL_TYPES)
 NUMPY = Capability(("numpy",), ("cpu",), DTYPES, native=True)
+NARROW = Capability(("numpy",), ("cpu",), DTYPES | {"float16", "bfloat16"}, native=True)
 
 
 def emulated() -> Any:
@@ -89,7 +90,7 @@ class Plugin:
         elsewhere = Capability(("no_library",), ("no_device",), DTYPES, True)
         strict = Capability(("array_api_strict",), ("cpu",), DTYPES, True)
         return [
-            spec("emulated", NUMPY, emulated),
+            spec("emulated", NARROW, emulated),
             spec("few", few, lambda: _named("few")),
             spec("elsewhere", elsewhere, lambda: _named("elsewhere")),
             spec("strict", strict, lambda: _named("strict")),

@@ -11,7 +11,7 @@ from cuda_emulator import DryDriver, emulated
 from mixad.backends import registry
 from mixad.backends.cuda import CudaBackend
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
-from mixad.scalar.types import ALL_TYPES
+from mixad.scalar.types import STORED_TYPES
 
 
 class _Plugin:
@@ -19,7 +19,7 @@ class _Plugin:
 
     @hookimpl
     def mixad_backends(self):
-        dtypes = frozenset(t.dtype.name for t in ALL_TYPES)
+        dtypes = frozenset(t.dtype_name for t in STORED_TYPES)
         capability = Capability(("numpy",), ("cpu",), dtypes, native=True)
         dry = CudaBackend("dry", DryDriver())
         return [

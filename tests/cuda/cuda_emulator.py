@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixad.backends.cuda import CudaBackend
+from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, compiled, usage_in
 from mixad.errors import BackendError
 
 HEADER = Path(__file__).with_name("cuda_emulator.hpp")
@@ -26,6 +26,21 @@ FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-sha
          "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable",
          "-Wno-unused-but-set-variable", "-Wno-tautological-compare")  # fmt: skip
 ALIGNMENT = 16
+
+_H200 = {
+    "processors": 132,
+    "clock": 3_201_000,
+    "bus": 6144,
+    "threads": 2048,
+    "major": 9,
+    "minor": 0,
+    "shared": 233_472,
+    "registers": 65_536,
+    "blocks": 32,
+    "reserved": 1024,
+}
+H200 = {ATTRIBUTES[name]: value for name, value in _H200.items()}
+"""What CUDA says of an H200."""
 
 
 @functools.cache
@@ -100,6 +115,8 @@ class EmulatedDriver:
     def __init__(self, blocks: int = 3, flags: Sequence[str] = ()) -> None:
         self.blocks = blocks
         self.flags = flags
+        self.captures = False
+        self.used = Usage(registers=32, local=0, shared=0)
         self.launches: list[tuple[str, int, tuple[int, int]]] = []
         self._seeds = itertools.count(1)
         self._numbers = itertools.count()
@@ -117,6 +134,20 @@ class EmulatedDriver:
         memory = np.full(count + ALIGNMENT, 0xFF, np.uint8)  # garbage: as a float, nan
         start = -memory.ctypes.data % ALIGNMENT
         return memory[start : start + count].view(dtype).reshape(shape)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any, device: Hashable) -> np.ndarray:
+        memory = EmulatedDriver.empty(self, shape, dtype, device)
+        memory[...] = 0
+        return memory
+
+    def attribute(self, number: int, device: Hashable) -> int:
+        return H200[number]
+
+    def is_capturing(self, device: Hashable) -> bool:
+        return self.captures
+
+    def usage(self, function: Any, device: Hashable) -> Usage:
+        return self.used
 
     def compile(self, text: str, entries: Sequence[str], device: Hashable) -> Mapping[str, Any]:
         asked = _Text(text, entries, next(self._numbers))
@@ -159,9 +190,7 @@ class DryDriver(EmulatedDriver):
         self.texts: list[str] = []
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device: Hashable) -> np.ndarray:
-        memory = super().empty(shape, dtype, device)
-        memory[...] = 0
-        return memory
+        return self.zeros(shape, dtype, device)
 
     def compile(self, text: str, entries: Sequence[str], device: Hashable) -> Mapping[str, Any]:
         self.texts.append(text)
@@ -169,6 +198,47 @@ class DryDriver(EmulatedDriver):
 
     def launch(self, function: Any, *rest: Any) -> None:
         pass
+
+
+class CompilingDriver(DryDriver):
+    """Compiles kernels for a device that need not be there, and runs none.
+
+    Parameters
+    ----------
+    architecture : str
+        Of the device.
+    """
+
+    def __init__(self, architecture: str) -> None:
+        super().__init__()
+        self.architecture = architecture
+
+    def compile(self, text: str, entries: Sequence[str], device: Hashable) -> Mapping[str, Any]:
+        super().compile(text, entries, device)
+        return usage_in(compiled(text, self.architecture).cubin)
+
+    def attribute(self, number: int, device: Hashable) -> int:
+        major, minor = self.architecture[3:-1], self.architecture[-1]
+        named = {ATTRIBUTES["major"]: int(major), ATTRIBUTES["minor"]: int(minor)}
+        return named.get(number, H200[number])
+
+    def usage(self, function: Usage, device: Hashable) -> Usage:
+        return function
+
+
+def _has_nvrtc() -> bool:
+    try:
+        compiled("", "sm_80")
+    except BackendError as error:
+        if "NVRTC is not installed" in str(error):
+            return False
+        raise
+    return True
+
+
+needs_nvrtc = pytest.mark.skipif(
+    not _has_nvrtc(), reason="NVRTC is not installed: python -m pip install nvidia-cuda-nvrtc-cu12"
+)
 
 
 def emulated(**options: Any) -> CudaBackend:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mixad.backends.arrays import layout_of
+from mixad.backends.cuda.choice import BlockShape
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import OutputRequest
@@ -85,24 +86,34 @@ def test_sums_have_the_same_bits_for_any_number_of_blocks_and_order_of_threads(r
 
 
 @pytest.mark.parametrize("type", [F32, F64])
-@pytest.mark.parametrize("columns", [64, 2052, 4096])
+@pytest.mark.parametrize("columns", [16, 64, 2052, 4096])
 def test_packs_are_used_where_all_rows_are_aligned_and_change_no_bit(type, columns):
+    rows = 70
     rng = np.random.default_rng(0)
-    whole = rng.standard_normal((2, 6, columns + 4)).astype(type.dtype)
-    aligned = [BACKEND.driver.empty((6, columns), type.dtype, "emulated") for _ in range(2)]
+    whole = rng.standard_normal((2, rows, columns + 4)).astype(type.dtype)
+    aligned = [BACKEND.driver.empty((rows, columns), type.dtype, "emulated") for _ in range(2)]
     for a, values in zip(aligned, whole, strict=True):
         a[...] = values[:, :columns]
-    (packed, total), bound = run(product(type), aligned, (6, columns), None, (1, columns))
-    assert bound.dialect([0, 0]).vector == 16 // type.itemsize
-    assert bound.dialect([0, 8]).vector == 1
+    sums = [(1, columns), (rows, 1), (1, 1)]
+    packed, bound = run(product(type), aligned, (rows, columns), None, *sums)
+    assert bound.widest == 16 // type.itemsize
+    assert [aligned for _, aligned in bound.ready] == [True]
     strided = [values[:, 1 : columns + 1] for values in whole]
     for a, values in zip(strided, aligned, strict=True):
         a[...] = values
-    (single, other), bound = run(product(type), strided, (6, columns), None, (1, columns))
-    addresses = [a.ctypes.data for a in strided]
-    assert bound.dialect(addresses).vector == 1
-    np.testing.assert_array_equal(packed, single)
-    np.testing.assert_array_equal(total, other)
+    single, bound = run(product(type), strided, (rows, columns), None, *sums)
+    assert [aligned for _, aligned in bound.ready] == [False]
+    for a, b in zip(packed, single, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_without_sums_neighbours_that_are_not_aligned_go_to_neighbouring_threads():
+    x = np.ones(65, np.float32)[1:]
+    _, bound = run(product(F32), [x, x], (64,), None)
+    shape = bound.kernel.shape(4, False, "emulated", BACKEND.described("emulated"))
+    assert shape.vector == 4
+    assert bound.dialect(shape, True).vector == 4
+    assert bound.dialect(shape, False).vector == 1
 
 
 HOSTILE = [
@@ -205,7 +216,6 @@ def test_what_does_not_fit_32_bits_is_counted_in_64(shape, wide):
     requests = [OutputRequest(0, 0)]
     launch = plan((product(F32),), requests, [layout, row], shape, NO_CACHE_LIMIT)
     bound = BACKEND.bind(BACKEND.compile(launch.spec), launch)
-    assert bound.dialect([0, 0]).wide == wide
-    assert (
-        "typedef unsigned long long index_t;" in bound.kernel.text(bound.dialect([0, 0]))
-    ) == wide
+    dialect = bound.dialect(BlockShape(1, 256), True)
+    assert dialect.wide == wide
+    assert ("typedef unsigned long long index_t;" in bound.kernel.text(dialect)) == wide

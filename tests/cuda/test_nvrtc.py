@@ -5,23 +5,21 @@ A family of kernels is planned and emitted for arrays that are aligned, and not 
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 import itertools
 import math
 import re
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_emulator import DryDriver
+from cuda_emulator import DryDriver, needs_nvrtc
 from cuda_functions import anomaly, cell_update
 
 import mixad
+from benchmarks.gpu.bundle import residual_kernel
 from mixad.backends import registry
 from mixad.backends.arrays import layout_of
-from mixad.backends.cuda import CudaBackend
+from mixad.backends.cuda import CudaBackend, compiled, usage_in
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Block, Const, Equation, Param, Program, Var
@@ -30,51 +28,6 @@ from mixad.scalar.pullback import pullback
 from mixad.scalar.types import BOOL, F32, F64
 
 ARCHITECTURES = ("sm_80", "sm_90")
-OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
-
-
-# -- the compiler ----------------------------------------------------------------------------------
-
-
-@cache
-def nvrtc() -> ctypes.CDLL:
-    """Return NVRTC from its wheel, or skip the test."""
-    for package, name in (
-        ("nvidia.cuda_nvrtc", "libnvrtc.so.12"),
-        ("nvidia.cu13", "libnvrtc.so.13"),
-    ):
-        try:
-            found = importlib.util.find_spec(package)
-        except ModuleNotFoundError:
-            continue
-        for folder in found.submodule_search_locations if found else ():
-            path = Path(folder, "lib", name)
-            if path.exists():
-                return ctypes.CDLL(str(path))
-    pytest.skip("NVRTC is not installed: python -m pip install nvidia-cuda-nvrtc-cu12")
-
-
-def text_of(program: ctypes.c_void_p, what: str) -> str:
-    size = ctypes.c_size_t()
-    assert not getattr(nvrtc(), f"nvrtcGet{what}Size")(program, ctypes.byref(size))
-    buffer = ctypes.create_string_buffer(size.value)
-    assert not getattr(nvrtc(), f"nvrtcGet{what}")(program, buffer)
-    return buffer.value.decode()
-
-
-def compiled(text: str, architecture: str) -> tuple[str, str]:
-    """Return PTX, and the log in which ptxas says what it used."""
-    library, program = nvrtc(), ctypes.c_void_p()
-    created = library.nvrtcCreateProgram(
-        ctypes.byref(program), text.encode(), b"mixad.cu", 0, None, None
-    )
-    assert not created
-    given = [f"--gpu-architecture={architecture}", *OPTIONS]
-    options = (ctypes.c_char_p * len(given))(*[option.encode() for option in given])
-    status = library.nvrtcCompileProgram(program, len(given), options)
-    log = text_of(program, "ProgramLog")
-    assert not status, f"{log}\n{text}"
-    return text_of(program, "PTX"), log
 
 
 # -- the family ------------------------------------------------------------------------------------
@@ -118,11 +71,12 @@ def new_texts(run) -> list[str]:
     return driver.texts[before:]
 
 
-def with_gradients(kernel, arguments, active) -> list[str]:
-    """Return the texts of a value and the gradients of the last arguments, for a cotangent."""
+def with_gradients(kernel, arguments, active, outputs=1) -> list[str]:
+    """Return the texts of values and the gradients of the last arguments, for cotangents."""
     first, last = arguments[:-active], arguments[-active:]
     on_device = kernel.with_options(backend="dry")
-    cotangent = np.ones_like(arguments[-1])
+    one = np.ones_like(arguments[-1])
+    cotangent = one if outputs == 1 else (one,) * outputs
     return new_texts(
         lambda driver: mixad.value_and_vjp(lambda *xs: on_device(*first, *xs), last, cotangent)
     )
@@ -168,6 +122,11 @@ def kepler(type):
 
 
 @cache
+def bundle(type):
+    return with_gradients(mixad.broadcast(residual_kernel), [full(type)] * 15, 15, outputs=2)
+
+
+@cache
 def volatility(type):
     return with_gradients(implied, [full(type)] * 4, 1)
 
@@ -196,11 +155,19 @@ def reduction(result, type):
     return of_passes([program], [full(type, (8, 16, 64))] * 2, result)
 
 
-USES_FLOAT64 = {"digamma", "trigamma", "polygamma", "sin", "cos", "tan", "kepler"}
+USES_FLOAT64 = {"digamma", "trigamma", "polygamma", "sin", "cos", "tan", "kepler", "bundle"}
 """Where float32 kernels have float64: the core computes the first three in it, and CUDA's own sine,
 cosine and tangent reduce arguments beyond 10⁵ in it, on a branch that others do not take."""
 
-REGISTERS = {"hm_lstm": 96, "kepler": 64, "implied": 96, "arity": 144, "op": 96, "reduction": 96}
+REGISTERS = {
+    "hm_lstm": 96,
+    "kepler": 64,
+    "bundle": 176,
+    "implied": 96,
+    "arity": 144,
+    "op": 96,
+    "reduction": 96,
+}
 """Most registers of a thread, by family; four elements of float32 or two of float64 at a time."""
 
 TYPES = {"f32": F32, "f64": F64}
@@ -214,6 +181,7 @@ def families():
         for shape in ((64,), (64, 1), (64, 64)):
             yield "hm_lstm", (name, shape), lambda t=type, s=shape: hm_lstm(t, s)
         yield "kepler", (name,), lambda t=type: kepler(t)
+        yield "bundle", (name,), lambda t=type: bundle(t)
         yield "implied", (name,), lambda t=type: volatility(t)
         for count in range(1, 25):
             yield "arity", (name, count), lambda t=type, n=count: arity(n, t)
@@ -224,6 +192,7 @@ def families():
 
 
 @pytest.mark.slow
+@needs_nvrtc
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(
     ("family", "member", "emit"),
@@ -235,11 +204,13 @@ def test_kernels_compile_without_spills_and_in_their_own_precision(
     texts = emit()
     assert texts
     for text in texts:
-        ptx, log = compiled(text, architecture)
+        code = compiled(text, architecture, ["--ptxas-options=-v"])
+        ptx, log = code.ptx, code.log
         assert not re.findall(r"[1-9]\d* bytes spill", log), log
         registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
         assert registers
         assert max(registers) <= REGISTERS[family], log
+        assert sorted(u.registers for u in usage_in(code.cubin).values()) == sorted(registers)
         if "f32" in member and not {family, member[-1]} & USES_FLOAT64:
             assert ".f64" not in ptx
         if "axis_sum" not in text and family != "implied":

@@ -29,7 +29,9 @@ def planned(program: Program, arguments: Any, **options: Any) -> Launch:
     layouts = [layout_of(np.asarray(a)) if p.kind != "uniform" else None for a, p in pairs]
     shape = np.broadcast_shapes(*(a.shape for a, p in pairs if p.kind == "lane"))
     requests = [OutputRequest(0, k) for k in range(len(program.outputs))]
-    return plan((program,), requests, layouts, shape, options.get("cache_bytes", 1 << 40))
+    return plan(
+        (program,), requests, layouts, shape, options.get("cache_bytes", 1 << 40), folds=True
+    )
 
 
 def spec_of(program: Program, arguments: Any) -> KernelSpec:

@@ -7,6 +7,7 @@ import importlib.util
 import math
 import operator
 import pickle
+import re
 from typing import Any
 
 import array_api_strict
@@ -109,24 +110,24 @@ INSTEAD = {
     "clone": "x * 1",
     "copy": "x * 1",
     "contiguous": "x",
-    "nelement": "x.numel()",
+    "nelement": "x.size",
 }
 
 
 @pytest.mark.parametrize("name", INSTEAD)
-def test_what_is_named_instead_of_a_method_does_the_same(name: str) -> None:
-    arrays = [np.arange(6.0).reshape(2, 3)]
+def test_methods_are_those_of_the_library_others_say_what_does_the_same(name: str) -> None:
+    arrays = [np.arange(6.0).reshape(2, 3), array_api_strict.ones((2, 3))]
     if HAS_TORCH:
         import torch
 
         arrays.append(torch.arange(6.0).reshape(2, 3))
     for x in arrays:
-        with pytest.raises(AttributeError) as refused:
-            inside(lambda x: getattr(x, name), x)
-        assert f"use {INSTEAD[name]}" in str(refused.value)
         if hasattr(x, name):
-            found = inside(lambda x: mixad.stop_gradient(eval(INSTEAD[name], {"x": x})), x)
+            found = inside(lambda x: mixad.stop_gradient(getattr(x, name)()), x)
             np.testing.assert_array_equal(found, getattr(x, name)())
+        else:
+            with pytest.raises(AttributeError, match=f"use {re.escape(INSTEAD[name])}"):
+                inside(lambda x: getattr(x, name), x)
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
@@ -157,7 +158,6 @@ def test_equal_to_what_is_no_number_is_what_the_library_says() -> None:
         (lambda x: x < None, TypeError, "not supported"),
         (lambda x: x + "text", TypeError, "unsupported operand"),
         (lambda x: x + None, TypeError, "unsupported operand"),
-        (lambda x: x * [1.0, 2.0, x[0]], TypeError, "conversion to a NumPy array"),
         (lambda x: x * [None, 2.0, 3.0], TypeError, "dtype object"),
         (lambda x: round(x[0], 2), TypeError, r"round\(\) to digits"),
         (round, TypeError, "scalar"),

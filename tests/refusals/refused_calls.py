@@ -330,7 +330,7 @@ def refuse_function():
 
 
 def refuse_method():
-    inside(lambda x: x.argpartition(0).sum())
+    inside(lambda x: x.byteswap().sum())
 
 
 def refuse_function_that_makes_an_array():
@@ -484,6 +484,17 @@ def refuse_dtype_for_special_function():
 
 def refuse_strategy():
     mixad.broadcast(strategy="fast")
+
+
+def refuse_reverse_through_a_loop():
+    @mixad.broadcast(strategy="reverse")
+    def power(x, n):
+        result = 1.0
+        for _ in range(n):
+            result *= x
+        return result
+
+    mixad.grad(lambda x: power(x, np.asarray([1, 2, 3])).sum())(X.copy())
 
 
 def refuse_placement():
@@ -717,6 +728,187 @@ def refuse_captures_in_a_compiled_graph():
     call_in_graph(scaled._number, (X,), {})
 
 
+# -- functions of arrays ---------------------------------------------------------------------------
+
+
+def refuse_padding_that_computes():
+    inside(lambda x: np.pad(x, 1, "mean").sum())
+
+
+def refuse_moving_to_another_device():
+    inside(lambda x: x.to_device("gpu").sum())
+
+
+def refuse_an_array_on_another_device():
+    xp = mixad.namespace_of(array_api_strict)
+    device = array_api_strict.Device("device1")
+    mixad.grad(lambda x: xp.sum(xp.asarray([x[0], x[1]], device=device)))(STRICT)
+
+
+def refuse_joining_what_is_no_array():
+    xp = mixad.namespace_of(np)
+    inside(lambda x: xp.concat([x, [1.0]]).sum())
+
+
+def refuse_matrix_norms_that_keep_axes():
+    inside(lambda x: np.linalg.norm(np.outer(x, x), "nuc", (0, 1), keepdims=True).sum())
+
+
+def refuse_distances_between_points():
+    inside(lambda x: np.gradient(x, [0.0, 1.0, 3.0]).sum())
+
+
+def refuse_functions_of_scipy_of_other_libraries():
+    from scipy.special import j0
+
+    mixad.grad(lambda x: j0(x).sum())(STRICT)
+
+
+def refuse_writing_to_a_diagonal():
+    def written(x):
+        np.diagonal(np.outer(x, x))[0] = 1.0
+
+    inside(written)
+
+
+def refuse_a_ufunc_that_reduces():
+    inside(lambda x: np.maximum.reduce(x))
+
+
+def refuse_an_index_that_is_traced():
+    inside(lambda x: x[x[0]])
+
+
+def refuse_conversion_to_complex():
+    inside(lambda x: complex(x[0]))
+
+
+def refuse_rounding_to_digits():
+    inside(lambda x: round(x[0], 2))
+
+
+def refuse_lists_of_numbers():
+    inside(lambda x: sum(x.tolist()))
+
+
+def refuse_export():
+    inside(np.from_dlpack)
+
+
+def refuse_pickling():
+    import pickle
+
+    inside(pickle.dumps)
+
+
+def refuse_change_between_passes():
+    x = X.copy()
+    _, pullback = mixad.vjp(lambda x: (x * x).sum(), x)
+    x[0] = 5.0
+    pullback(1.0)
+
+
+def refuse_dtypes_of_a_backend():
+    _registry(_without_beads).backend("abacus", frozenset({"float32"}))
+
+
+def refuse_a_graph_of_another_process():
+    from mixad.tape.named_call import named_call
+
+    named_call("squares.1")
+
+
+# -- lazy arrays -----------------------------------------------------------------------------------
+
+
+def dask_array():
+    import dask.array
+
+    return dask.array.ones(3)
+
+
+def refuse_dask_elements():
+    mixad.grad(lambda x: x.sum() if x[0] > 0 else -x.sum())(dask_array())
+
+
+def refuse_dask_arrays_of_unknown_shape():
+    x = dask_array()
+    mixad.grad(squares)(x[x > 0])
+
+
+def refuse_dask_arrays_beside_a_number():
+    x = dask_array()
+    mixad.grad(lambda a: (a * x).sum())(2.0)
+
+
+def refuse_dask_arrays_on_another_backend():
+    product.with_options(backend="cpu")(dask_array(), 2.0)
+
+
+# -- what torch follows ----------------------------------------------------------------------------
+
+
+def refuse_torch_dual_tensor():
+    import warnings
+
+    import torch
+    from torch.autograd import forward_ad
+
+    with warnings.catch_warnings(action="ignore"), forward_ad.dual_level():  # torch's own
+        product(forward_ad.make_dual(torch.ones(3), torch.ones(3)), 2.0)
+
+
+def refuse_torch_default_dtype():
+    import torch
+
+    torch.set_default_dtype(torch.float16)
+    try:
+        mixad.grad(squares)(torch.ones(3))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def refuse_torch_bits_of_elements():
+    import torch
+
+    mixad.grad(lambda x: x.view(torch.int32))(torch.ones(3))
+
+
+def refuse_torch_moving_to_another_device():
+    import torch
+
+    mixad.grad(lambda x: x.to("meta").sum())(torch.ones(3))
+
+
+def refuse_torch_dropout():
+    import torch
+
+    mixad.grad(lambda x: torch.nn.functional.dropout(x).sum())(torch.ones(3))
+
+
+def refuse_torch_padding_by_elements():
+    import torch
+
+    mixad.grad(lambda x: torch.nn.functional.pad(x[None], (1, 1), "circular").sum())(torch.ones(3))
+
+
+def refuse_torch_weights_of_smoothed_classes():
+    import torch
+
+    def loss(x):
+        return torch.nn.functional.cross_entropy(
+            x, torch.tensor([0, 1, 2]), x[0], label_smoothing=0.1
+        )
+
+    mixad.grad(loss)(torch.ones(3, 3))
+
+
+def refuse_torch_functions_that_are_missing():
+    import torch
+
+    mixad.grad(lambda x: torch.quantile(x, 0.5))(torch.ones(3))
+
+
 # -- loops that are differentiated where they end --------------------------------------------------
 
 
@@ -775,3 +967,16 @@ def refuse_kinks_of_lazy_arrays():
 
     lazy = dask.array.ones(3)
     product.kinks(lazy, lazy)
+
+
+# -- audits ----------------------------------------------------------------------------------------
+
+
+def refuse_what_a_backend_computes_wrongly():
+    from mixad.backends.audit import Audit
+    from mixad.kernel.spec import OutputRequest
+
+    program = product._parsed((X, X), {})[0].program
+    stored = (OutputRequest(0, 0),)
+    audit = Audit((program,), stored, X.shape, "abacus", 1.0, lambda _, arguments: arguments[:1])
+    audit([X, X], [X + X])

@@ -17,18 +17,21 @@ from mixad.errors import MixadError
 EXPECTED = Path(__file__).parent / "expected"
 CASES = {n: f for n, f in vars(refused_calls).items() if n.startswith("refuse_")}
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+HAS_DASK = importlib.util.find_spec("dask") is not None
 
 WAY_OUT = re.compile(
     r"\n  Instead: |must be (one of|None or)|is a return statement missing\?|"
-    r"(?:[:;,] (?:or )?|\n  )(?:add|build|change|close over|convert|differentiate|install|keep|"
-    r"leave|make|multiply|name|pass|reshape|return|run|say|take|unset|use|wrap|write)\b"
+    r"(?:[:;,] (?:or )?|\n  )(?:add|build|call|change|close over|convert|differentiate|install|"
+    r"keep|leave|make|move|multiply|name|pass|record|reshape|return|run|say|take|unset|use|wrap|write)"
+    r"\b"
 )
 """An imperative after what is wrong; where one of a few values is allowed, their list."""
 
 
 def marked(name):
-    marks = [pytest.mark.torch, pytest.mark.skipif(not HAS_TORCH, reason="no torch here")]
-    return pytest.param(name, marks=marks if "torch" in name else ())
+    torch = [pytest.mark.torch, pytest.mark.skipif(not HAS_TORCH, reason="no torch here")]
+    dask = [pytest.mark.skipif(not HAS_DASK, reason="no Dask here")]
+    return pytest.param(name, marks=torch if "torch" in name else dask if "dask" in name else ())
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in CASES])

@@ -13,9 +13,9 @@ from mixad.backends.execute import execute
 from mixad.errors import KernelGradientError
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
-from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Line
-from mixad.scalar.pullback import even_chunks, pullback
+from mixad.scalar.pullback import pullback
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.types import F32, F64, I32
 from mixad.scalar.verify import verify

@@ -369,4 +369,4 @@ def test_cotangents_of_shifted_views_are_not_held_beside_their_sum(
     )
     array = 4 << 22
     assert 0.9 * array <= peak  # it was measured
-    assert peak <= most * array + array // 5
+    assert peak < most * array + array // 2  # one array more would be a whole one

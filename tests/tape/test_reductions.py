@@ -132,6 +132,10 @@ PATTERNS: dict[str, tuple[tuple[int, ...], ...]] = {
     "two apart of four": ((7, 20, 9, 30), (7, 1, 9, 1)),
     "two leading of four": ((7, 20, 9, 30), (9, 30)),
     "every other of five": ((3, 4, 5, 6, 7), (1, 4, 1, 6, 1)),
+    "short row": ((5003, 3), (3,)),
+    "short column": ((5003, 10), (5003, 1)),
+    "short middle": ((900, 3, 5), (900, 1, 5)),
+    "short outer and inner": ((7, 300, 3), (300, 1)),
 }
 """A full shape and one that broadcasts to it, of more than a tile each."""
 
@@ -234,7 +238,7 @@ def again(call: Any, bits: int) -> list[Any]:
     layouts = [layout_of(a) if p.kind == "lane" else None
                for a, p in zip(arguments, params, strict=True)]  # fmt: skip
     shape = np.broadcast_shapes(*(lay.shape for lay in layouts if lay is not None))
-    launch = plan(passes, requests, layouts, shape, backend.cache_bytes)
+    launch = plan(passes, requests, layouts, shape, backend.cache_bytes, folds=True)
     bound = backend.bind(backend.compile(launch.spec), launch)
     assert len(results) == len(requests)
     return list(backend.launch(bound, arguments))

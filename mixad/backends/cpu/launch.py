@@ -108,10 +108,23 @@ def finished(
         for axis in result.summed:
             if memory.shape[axis] > 1:
                 memory = tree_sum(memory, axis)
+        memory = _folded(result, memory)
         memory = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
     if axes is not None:
         memory = memory.transpose(axes)
     return memory if memory.shape == result.final else memory.reshape(result.final)
+
+
+def _folded(result: Result, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return what is left once the axes are summed that are within the last one of the memory."""
+    if not result.columns:
+        return memory
+    first = memory.ndim - 1
+    memory = memory.reshape(*memory.shape[:-1], *(extent for extent, _ in result.columns))
+    for axis, (_, is_sum) in enumerate(result.columns, first):
+        if is_sum:
+            memory = tree_sum(memory, axis)
+    return memory
 
 
 def _rounded(sums: np.ndarray[Any, Any], type: ScalarType) -> np.ndarray[Any, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mixad.emit.cuda.instructions import spelled
+from mixad.emit.cuda.narrow import from_memory
 from mixad.emit.cuda.text import Text, c_type, literal
 from mixad.errors import BackendError
 from mixad.scalar.ir import (
@@ -21,7 +22,7 @@ from mixad.scalar.ir import (
     Var,
     While,
 )
-from mixad.scalar.types import I64
+from mixad.scalar.types import I64, ScalarType
 
 __all__ = ["Array", "Body"]
 
@@ -34,6 +35,8 @@ class Array:
     ----------
     number : int
         Index of the param.
+    type : ScalarType
+        Of its elements in memory.
     start, outside : str
         Address of the first element, and pointer to the word that an index outside is noted in.
     extents, strides : sequence of str
@@ -41,6 +44,7 @@ class Array:
     """
 
     number: int
+    type: ScalarType
     start: str
     outside: str
     extents: Sequence[str]
@@ -151,5 +155,5 @@ class Body:
         fits = text.let("bool", inside)
         text.add(f"if (!{fits}) *{array.outside} = {array.number + 1};")
         at = text.let(I64, f"{fits} ? {offset} : 0ll")
-        pointer = f"(const {c_type(s.out.type)} *)({array.start} + {at})"
-        return text.let(s.out.type, f"*{pointer}")
+        pointer = f"(const {c_type(array.type)} *)({array.start} + {at})"
+        return text.let(s.out.type, from_memory(f"*{pointer}", array.type))

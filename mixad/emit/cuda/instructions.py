@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from mixad.emit.cuda import narrow
 from mixad.emit.cuda.text import c_type
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
@@ -42,6 +43,7 @@ template <class T> static __device__ __forceinline__ T floor_modulo(T x, T y) {
   return remainder != 0 && (remainder < 0) != (y < 0) ? remainder + y : remainder;
 }
 """
+PRELUDE += narrow.PRELUDE
 """What the spellings call."""
 
 _FLOAT = {
@@ -133,6 +135,8 @@ def _bitcast(args: Sequence[str], old: ScalarType, new: ScalarType) -> str:
 
 def _convert(args: Sequence[str], old: ScalarType, new: ScalarType) -> str:
     (x,) = args
+    if old.is_narrow or new.is_narrow:  # float32 at the other end: see mixad.scalar.widen
+        return narrow.from_memory(x, old) if old.is_narrow else narrow.to_memory(x, new)
     if new.is_bool:
         return f"{x} != 0"
     if old.is_float and new.is_integer:

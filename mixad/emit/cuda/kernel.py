@@ -10,13 +10,16 @@ in one function the compiler keeps what all of them need in registers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from mixad.emit.cuda.body import Array, Body
 from mixad.emit.cuda.instructions import PRELUDE, native
+from mixad.emit.cuda.narrow import from_memory, to_memory
 from mixad.emit.cuda.sums import THREADS, accumulator, block_sums
 from mixad.emit.cuda.text import Text, c_type
-from mixad.errors import BackendError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
@@ -34,14 +37,20 @@ class Dialect:
     Attributes
     ----------
     vector : int
-        Neighbours of a row that a thread has at a time: 1, or more where every operand of step
-        "unit" and every stored result is aligned to so many elements, row by row.
+        Neighbours of a row that a thread has at a time: a power of two that divides the row.
+    threads : int
+        Of a block.
+    aligned : bool
+        Whether they are loaded and stored together: every operand of step "unit" and every stored
+        result is aligned to so many elements, row by row.  Sums have the same bits if not.
     wide : bool
         Whether numbers of elements of a row, of rows or of tiles take 64 bits; dividing them takes
         ten times as long.
     """
 
     vector: int = 1
+    threads: int = THREADS
+    aligned: bool = True
     wide: bool = False
 
 
@@ -69,18 +78,12 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     -------
     str
         The same text for equal specs and dialects, up to comments.
-
-    Raises
-    ------
-    BackendError
-        If an array has floats of 16 bits, which are not spelled yet.
     """
-    _check_stored(spec)
     text = Text()
     text.paste(PRELUDE)
     summed = {accumulator(o.type): None for o in spec.outputs if any(o.reduced)}
     for type in summed:
-        text.paste(block_sums(type))
+        text.paste(block_sums(type, dialect.threads))
     text.add(f"struct Arguments {{ long long word[{ArgumentBlock(spec).words + 1}]; }};")
     text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
     for type in _packed(spec):
@@ -89,15 +92,6 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     for k, entry in enumerate(entries(spec)):
         _Pass(spec, k, dialect, text).emit(entry)
     return "\n".join([*text.lines, ""])
-
-
-def _check_stored(spec: KernelSpec) -> None:
-    arrays = [o for o in (*spec.operands, *spec.outputs) if o is not None]
-    narrow = next((o.type for o in arrays if o.type.is_narrow), None)
-    if narrow is not None:
-        raise BackendError(
-            f"CUDA kernels do not load or store {narrow.dtype_name} yet: convert to float32"
-        )
 
 
 def _packed(spec: KernelSpec) -> list[ScalarType]:
@@ -113,16 +107,18 @@ class _Pass:
     def __init__(self, spec: KernelSpec, number: int, dialect: Dialect, text: Text) -> None:
         self.spec = spec
         self.program: Program = spec.passes[number]
-        self.vector = dialect.vector
+        self.vector, self.threads = dialect.vector, dialect.threads
+        self.aligned = dialect.aligned
         self.text = text
         self.block = ArgumentBlock(spec)
         self.outputs = {k: o for k, o in enumerate(spec.outputs) if o.source[0] == number}
-        self.groups = BLOCK // (THREADS * self.vector)  # of columns that one thread has
+        self.groups = BLOCK // (self.threads * self.vector)  # of columns that one thread has
         self.combines = {k: combine_of(o.reduced) for k, o in self.outputs.items()}
 
     def emit(self, entry: str) -> None:
         """Emit the whole function."""
-        head = f'extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments a)'
+        bounds = f"__launch_bounds__({self.threads})"
+        head = f'extern "C" __global__ void {bounds} {entry}(const Arguments a)'
         tiles = f"(index_t){self.word(self.block.words)}"
         turns = f"for (index_t tile = blockIdx.x; tile < {tiles}; tile += gridDim.x)"
         with self.text.braces(head), self.text.braces(turns):
@@ -203,7 +199,8 @@ class _Pass:
         for k, combine in self.combines.items():
             if combine == "row":
                 self.text.add(f"{self.sums[k]} = 0;")
-        starts = self.starts(self.outer_indices(row))
+        self.indices = self.outer_indices(row)
+        starts = self.starts(self.indices)
         # Sums that stay in registers from row to row are not to be indexed by a variable.
         is_unrolled = "columns" in self.combines.values()
         self.text.add("#pragma unroll" if is_unrolled else "#pragma unroll 1")
@@ -231,14 +228,17 @@ class _Pass:
             if not isinstance(operand, Operand):
                 continue
             terms = [self.word(self.block.params[k])]
-            terms += [
-                f"(long long){index} * {self.word(self.block.outer_stride(k, axis))}"
-                for axis, index in enumerate(indices)
-            ]
+            terms += self.walked(indices, partial(self.block.outer_stride, k))
             if operand.step != "zero":
                 terms.append(f"(long long){self.low} * {self.step(k, operand)}")
             starts[k] = self.text.let("long long", " + ".join(terms))
         return starts
+
+    def walked(self, indices: list[str], stride: Callable[[int], int]) -> list[str]:
+        """Return the bytes to a row, axis by axis."""
+        return [
+            f"(long long){index} * {self.word(stride(axis))}" for axis, index in enumerate(indices)
+        ]
 
     def step(self, param: int, operand: Operand) -> str:
         """Return the bytes between neighbours along the innermost axis."""
@@ -269,14 +269,46 @@ class _Pass:
         packs = {k: text.name("p") for k, c in self.combines.items() if c == "store"}
         for k, pack in packs.items():
             text.add(f"pack_{self.outputs[k].type} {pack};")
-        text.add("#pragma unroll")
-        with text.braces(f"for (int lane = 0; lane < {self.vector}; lane++)"):
+        with self.each_lane():
             self.lane(loaded, packs)
         for k, pack in packs.items():
-            type = self.outputs[k].type
-            address = self.word(self.block.outputs[k])
-            at = f"(long long){self.row_number} * {self.extent} + {self.low} + {column}"
-            text.add(f"*(pack_{type} *)({address} + ({at}) * {type.itemsize}) = {pack};")
+            self.stored(self.outputs[k].type, pack, self.place(k, column))
+
+    @contextmanager
+    def each_lane(self) -> Iterator[None]:
+        """Add a loop over a thread's neighbours."""
+        self.text.add("#pragma unroll")
+        with self.text.braces(f"for (int lane = 0; lane < {self.vector}; lane++)"):
+            yield
+
+    def stored(self, type: ScalarType, pack: str, place: str) -> None:
+        """Emit the store of a pack, as a whole where it is aligned."""
+        if self.aligned:
+            self.text.add(f"*(pack_{type} *){place} = {pack};")
+            return
+        with self.each_lane():
+            self.text.add(f"(({c_type(type)} *){place})[lane] = {pack}.item[lane];")
+
+    def packed(self, type: ScalarType, place: str) -> str:
+        """Load a pack, as a whole where it is aligned; return its name."""
+        if self.aligned:
+            return self.text.let(f"pack_{type}", f"*(const pack_{type} *){place}")
+        pack = self.text.name("p")
+        self.text.add(f"pack_{type} {pack};")
+        with self.each_lane():
+            self.text.add(f"{pack}.item[lane] = ((const {c_type(type)} *){place})[lane];")
+        return pack
+
+    def place(self, k: int, column: str) -> str:
+        """Return the address at which a result's neighbours are stored."""
+        output, size = self.outputs[k], self.outputs[k].type.itemsize
+        terms = [self.word(self.block.outputs[k])]
+        along = f"(long long){self.low} + {column}"
+        if output.is_part:
+            terms += self.walked(self.indices, partial(self.block.part_stride, k))
+        else:
+            along = f"(long long){self.row_number} * {self.extent} + {along}"
+        return self.text.let("long long", " + ".join([*terms, f"({along}) * {size}"]))
 
     def loaded(self, param: int, operand: Operand, start: str, column: str) -> str:
         """Load an operand; return the expression of a lane's element."""
@@ -286,7 +318,7 @@ class _Pass:
                 return text.let(type, f"*(const {c_type(type)} *){start}")
             case "unit":
                 at = f"{start} + (long long){column} * {type.itemsize}"
-                return f"{text.let(f'pack_{type}', f'*(const pack_{type} *)({at})')}.item[lane]"
+                return f"{self.packed(type, text.let('long long', at))}.item[lane]"
         at = f"{start} + ((long long){column} + lane) * {self.step(param, operand)}"
         return f"*(const {c_type(type)} *)({at})"
 
@@ -294,7 +326,7 @@ class _Pass:
         """Emit the program for one element, and what becomes of its results."""
         params = self.program.params
         values = {
-            params[k].var: self.text.let(params[k].var.type, element)
+            params[k].var: self.text.let(params[k].var.type, self.taken(k, element))
             for k, element in loaded.items()
         }
         body = Body(self.text, {**values, **self.uniforms}, self.arrays())
@@ -302,10 +334,16 @@ class _Pass:
         for k, output in self.outputs.items():
             value = results[output.source[1]]
             if k in packs:
-                self.text.add(f"{packs[k]}.item[lane] = {value};")
+                self.text.add(f"{packs[k]}.item[lane] = {to_memory(value, output.type)};")
             else:
                 index = "[group][lane]" if self.combines[k] == "columns" else ""
                 self.text.add(f"{self.sums[k]}{index} += {value};")
+
+    def taken(self, param: int, element: str) -> str:
+        """Return an element of an operand as what is computed with."""
+        operand = self.spec.operands[param]
+        assert operand is not None
+        return from_memory(element, operand.type)
 
     def arrays(self) -> dict[Var, Array]:
         """Return the arrays that the program indexes."""
@@ -319,6 +357,7 @@ class _Pass:
         axes, block = range(operand.rank), self.block
         return Array(
             number=param,
+            type=operand.type,
             start=self.word(block.params[param]),
             outside=f"(int *){self.word(block.OUTSIDE)}",
             extents=[self.word(block.indexed_extent(param, axis)) for axis in axes],
@@ -341,13 +380,11 @@ class _Pass:
             self.left(k, "threadIdx.x == 0 && threadIdx.y == 0", "tile", total)
             return
         text.add("#pragma unroll")
-        with text.braces(self.each_group):
-            text.add("#pragma unroll")
-            with text.braces(f"for (int lane = 0; lane < {self.vector}; lane++)"):
-                total = text.let(type, f"sum_along_rows({own}[group][lane])")
-                column = text.let("index_t", f"{self.first_column} + lane")
-                at = f"(long long){self.run} * {self.extent} + {self.low} + {column}"
-                self.left(k, f"{column} < {self.width} && threadIdx.y == 0", at, total)
+        with text.braces(self.each_group), self.each_lane():
+            total = text.let(type, f"sum_along_rows({own}[group][lane])")
+            column = text.let("index_t", f"{self.first_column} + lane")
+            at = f"(long long){self.run} * {self.extent} + {self.low} + {column}"
+            self.left(k, f"{column} < {self.width} && threadIdx.y == 0", at, total)
 
     def sum_type(self, k: int) -> ScalarType:
         return accumulator(self.outputs[k].type)

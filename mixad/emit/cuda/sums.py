@@ -1,7 +1,7 @@
 """Sums over the threads of a block, in an order that only the block's shape decides.
 
-A block has ``blockDim.x`` threads along a row, a power of two, and ``blockDim.y`` along rows,
-`THREADS` in all.  All of them call these functions, with 0 where they have nothing to add.
+A block has ``blockDim.x`` threads along a row, a power of two, and ``blockDim.y`` along rows.  All
+of them call these functions, with 0 where they have nothing to add.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from mixad.scalar.types import ScalarType
 __all__ = ["THREADS", "accumulator", "block_sums", "emit_axis_sum"]
 
 THREADS = 256
-"""Threads of a block, always."""
+"""Threads of a block, at most."""
 
 _WARP = 32
 
 
 def accumulator(type: ScalarType) -> ScalarType:
-    """Return the type in which values of a type are summed: their own.
+    """Return the type in which values of a type are summed: the one that they are computed in.
 
     Runs are short (a tile's share of one thread, then trees), and float64 is slow on most devices.
     """
-    return type
+    return type.arithmetic
 
 
-def block_sums(type: ScalarType) -> str:
-    """Return the functions ``sum_along_row`` and ``sum_along_rows`` for values of a type.
+def block_sums(type: ScalarType, threads: int) -> str:
+    """Return the functions ``sum_along_row`` and ``sum_along_rows`` for blocks of some threads.
 
     The first gives every thread the sum over its row, in a tree of exchanges within a warp and
     then warp by warp; the second gives the threads of the first row the sums of their columns.
@@ -35,7 +35,7 @@ def block_sums(type: ScalarType) -> str:
     t = c_type(type)
     return f"""
 static __device__ {t} sum_along_row({t} value) {{
-  __shared__ {t} of_warps[{THREADS // _WARP}];
+  __shared__ {t} of_warps[{threads // _WARP}];
   const unsigned width = blockDim.x < {_WARP} ? blockDim.x : {_WARP};
   for (unsigned apart = width / 2; apart > 0; apart /= 2)
     value += __shfl_xor_sync(0xffffffffu, value, apart);
@@ -50,7 +50,7 @@ static __device__ {t} sum_along_row({t} value) {{
   return total;
 }}
 static __device__ {t} sum_along_rows({t} value) {{
-  __shared__ {t} of_threads[{THREADS}];
+  __shared__ {t} of_threads[{threads}];
   if (blockDim.y == 1) return value;
   const unsigned mine = threadIdx.y * blockDim.x + threadIdx.x;
   of_threads[mine] = value;
@@ -78,7 +78,7 @@ def emit_axis_sum(type: ScalarType, entry: str) -> str:
         Each block takes ``blockDim.x`` neighbours along ``inner`` of one ``outer`` at a time.
     """
     t = c_type(type)
-    return f"""{block_sums(type)}
+    return f"""{block_sums(type, THREADS)}
 struct Arguments {{ long long word[5]; }};
 extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments a) {{
   {t} *sums = ({t} *)a.word[0];

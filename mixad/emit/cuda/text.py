@@ -15,6 +15,7 @@ __all__ = ["Text", "c_type", "literal"]
 
 _TYPES = MappingProxyType({
     "bool": "bool", "f32": "float", "f64": "double",
+    "f16": "unsigned short", "bf16": "unsigned short",  # in memory: see mixad.emit.cuda.narrow
     "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
     "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned", "u64": "unsigned long long",
 })  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mixad.emit.llvm.text import GANG, Text, Value, llvm_type, memory_type
-from mixad.kernel.spec import Output
+from mixad.kernel.spec import KernelSpec, Output
 from mixad.kernel.tiling import Combine, accumulator, combine_of
 from mixad.scalar.types import BOOL, ScalarType
 
@@ -40,6 +40,8 @@ class Place:
         Numbers of the tile, of its run of rows, of its block in a row.
     low, high : str
         The block's first element, and where it ends.
+    first : str
+        Where the row begins in contiguous memory, in elements.
     """
 
     extent: str
@@ -49,6 +51,7 @@ class Place:
     block: str
     low: str
     high: str
+    first: str
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,7 @@ class Writer:
 
     def begin_row(self, place: Place, row: str) -> None:
         """Start a row of a tile."""
-        first = self.text.let(f"mul i64 {row}, {place.extent}")
-        self.row = element_at(self.text, self.start, first, self.type)
+        self.row = element_at(self.text, self.start, place.first, self.type)
 
     def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
         """Take the values of one gang; ``base`` is where element 0 of the row seems to be."""
@@ -167,6 +169,14 @@ class Writer:
         align = self.sum_type.itemsize
         old = self.text.value(f"load {value.llvm}, ptr {pointer}, align {align}", value.type, True)
         self.text.add(f"store {self.plus(old, value)}, ptr {pointer}, align {align}")
+
+    def add_within(self, pointer: str, value: Value, gang: Gang) -> None:
+        """Add the lanes of a gang that have an element to what a pointer points to."""
+        is_full = gang.is_full()
+        with self.text.when(is_full, True):
+            self.add_to(pointer, value)
+        with self.text.when(is_full, False):
+            self.add_to(pointer, self.within(value, gang))
 
     def clear(self, pointer: str) -> None:
         """Set one gang of sums to zero."""
@@ -230,11 +240,7 @@ class RowSum(Writer):
         self.clear(self.lanes)
 
     def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
-        value, is_full = self.widened(value), gang.is_full()
-        with self.text.when(is_full, True):
-            self.add_to(self.lanes, value)
-        with self.text.when(is_full, False):
-            self.add_to(self.lanes, self.within(value, gang))
+        self.add_within(self.lanes, self.widened(value), gang)
 
     def end_row(self, place: Place, row: str) -> None:
         first = self.text.let(f"mul i64 {row}, {place.blocks}")
@@ -294,6 +300,13 @@ class ColumnSum(Writer):
         return element_at(self.text, self.columns, here, self.sum_type)
 
 
+class SplitColumnSum(ColumnSum):
+    """The same, where the last row may be shorter."""
+
+    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+        self.add_within(self.column(gang.here), self.widened(value), gang)
+
+
 def padded_columns(extent: int) -> int:
     """Return how many sums a row of `ColumnSum` has: whole gangs.
 
@@ -311,8 +324,8 @@ _SUMS: Mapping[Combine, Callable[..., Writer]] = MappingProxyType(
 """For outputs that are summed over some axes: what is done within a tile."""
 
 
-def writer_for(text: Text, output: Output, start: str, streaming: bool) -> Writer:
-    """Return the writer of an output.
+def writer_for(text: Text, output: Output, start: str, spec: KernelSpec) -> Writer:
+    """Return the writer of an output that sums all or none of the axes of a folded row.
 
     Parameters
     ----------
@@ -322,12 +335,14 @@ def writer_for(text: Text, output: Output, start: str, streaming: bool) -> Write
         What is written.
     start : str
         Pointer to its memory.
-    streaming : bool
-        Whether stores may bypass the cache.
+    spec : KernelSpec
+        Of the kernel.
     """
-    if not any(output.reduced):
-        return Writer(text, output, start, streaming)
-    return _SUMS[combine_of(output.reduced)](text, output, start, streaming=False)
+    if output.is_stored:
+        return Writer(text, output, start, spec.streaming)
+    combine = combine_of(output.reduced)
+    sums = SplitColumnSum if spec.is_split and combine == "columns" else _SUMS[combine]
+    return sums(text, output, start, streaming=False)
 
 
 def element_at(text: Text, pointer: str, index: str, type: ScalarType) -> str:

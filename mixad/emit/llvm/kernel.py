@@ -8,10 +8,12 @@ run over a row of a tile one after another, so that inputs come from the cache.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from mixad.emit.llvm.body import Body
 from mixad.emit.llvm.combine import Place, Writer, writer_for
+from mixad.emit.llvm.folds import Folded, SegmentSum, StagedReader
 from mixad.emit.llvm.gangs import gang_loop
 from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
@@ -20,8 +22,9 @@ from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
-from mixad.kernel.spec import Indexed, KernelSpec, Operand
-from mixad.kernel.tiling import BLOCK
+from mixad.kernel.folding import FOLDED
+from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output, Step
+from mixad.kernel.tiling import BLOCK, combine_of
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program
 
@@ -70,6 +73,7 @@ class _Kernel:
         self.dialect = dialect
         self.text = text
         self.block = ArgumentBlock(spec)
+        self.walks_columns = any(combine_of(o.reduced) == "columns" for o in spec.outputs)
 
     def emit(self) -> None:
         """Emit the whole function."""
@@ -97,6 +101,7 @@ class _Kernel:
         self.rows = self.argument(block.ROWS)
         self.runs = self.argument(block.RUNS)
         self.outer = [self.argument(block.OUTER_EXTENTS + a) for a in range(self.spec.rank - 1)]
+        self.folded = self.folded_axes() if self.spec.folded else None
         self.readers: dict[int, Reader] = {}
         self.starts: dict[int, str] = {}
         self.arrays: dict[int, Array] = {}
@@ -104,8 +109,7 @@ class _Kernel:
         for k, operand in enumerate(self.spec.operands):
             match operand:
                 case Operand():
-                    stride = self.argument(block.inner_stride(k)) if operand.step == "any" else None
-                    self.readers[k] = Reader(self.text, operand, stride)
+                    self.readers[k] = self.reader(k, operand)
                     self.starts[k] = self.argument(params[k], "ptr")
                 case Indexed():
                     self.arrays[k] = self.indexed_array(k, operand)
@@ -114,12 +118,38 @@ class _Kernel:
                     type = self.spec.passes[0].params[k].var.type
                     self.uniforms[k] = scalar_at(self.text, at, type)
         self.writers = [
-            writer_for(self.text, output, self.argument(at, "ptr"), self.spec.streaming)
+            self.writer(output, self.argument(at, "ptr"))
             for at, output in zip(block.outputs, self.spec.outputs, strict=True)
         ]
         self.parts = {
             k: writer.start for k, writer in enumerate(self.writers) if self.spec.outputs[k].is_part
         }
+
+    def folded_axes(self) -> Folded:
+        """Load what the axes are that a row is made of."""
+        at = self.block.folded_extents
+        extents = [self.argument(at + axis) for axis in range(self.spec.folded)]
+        inner = extents[1]
+        for extent in extents[2:]:
+            inner = self.text.let(f"mul i64 {inner}, {extent}")
+        longest = FOLDED if self.spec.is_split else BLOCK
+        return Folded(self.argument(self.block.length), extents, inner, longest)
+
+    def reader(self, param: int, operand: Operand) -> Reader:
+        """Return what reads an operand."""
+        at = self.block.inner_stride(param)
+        if operand.step not in ("row", "tile"):
+            stride = self.argument(at) if operand.step == "any" else None
+            return Reader(self.text, operand, stride)
+        assert self.folded is not None
+        strides = [self.argument(at + axis) for axis in range(self.spec.folded)]
+        return StagedReader(self.text, operand, strides, self.folded)
+
+    def writer(self, output: Output, start: str) -> Writer:
+        """Return what writes an output."""
+        if self.folded is None or not output.within:
+            return writer_for(self.text, output, start, self.spec)
+        return SegmentSum(self.text, output, start, self.folded)
 
     def indexed_array(self, param: int, operand: Indexed) -> Array:
         """Load what indexing an array takes."""
@@ -142,7 +172,7 @@ class _Kernel:
         block = text.let(f"urem i64 {tile}, {self.blocks}")
         low = text.let(f"mul i64 {block}, {BLOCK}")
         high = self.least(text.let(f"add i64 {low}, {BLOCK}"), self.extent)
-        return Place(self.extent, self.blocks, tile, run, block, low, high)
+        return Place(self.extent, self.blocks, tile, run, block, low, high, first="")
 
     def least(self, a: str, b: str) -> str:
         """Return the smaller of two i64 values."""
@@ -153,10 +183,12 @@ class _Kernel:
         """Emit the rows of a tile."""
         for writer in self.writers:
             writer.begin_tile(place)
+        first, end = ("0", "1") if self.spec.rank == 1 else self.row_range(place)
+        self.copy_rows("tile", self.outer_indices(first), place)
         if self.spec.rank == 1:
-            self.row(place, "0")
+            self.row(place, first)
         else:
-            with self.text.counting(*self.row_range(place)) as row:
+            with self.text.counting(first, end) as row:
                 self.row(place, row)
         for writer in self.writers:
             writer.end_tile(place)
@@ -174,8 +206,11 @@ class _Kernel:
     def row(self, place: Place, row: str) -> None:
         """Emit the passes over one row of a tile."""
         indices, block = self.outer_indices(row), self.block
+        place = self.row_place(place, row, indices)
+        self.copy_rows("row", indices, place)
         for k, reader in self.readers.items():
-            reader.begin_row(self.walked(self.starts[k], indices, partial(block.outer_stride, k)))
+            if not isinstance(reader, StagedReader):
+                reader.begin_row(self.row_start(k, indices))
         for k, writer in enumerate(self.writers):
             if k in self.parts:
                 writer.row = self.walked(self.parts[k], indices, partial(block.part_stride, k))
@@ -185,6 +220,32 @@ class _Kernel:
             self.gangs(index, program, place)
         for writer in self.writers:
             writer.end_row(place, row)
+
+    def row_place(self, place: Place, row: str, indices: list[str]) -> Place:
+        """Return the place of a row: its first element in contiguous memory, and where it ends."""
+        text = self.text
+        first = text.let(f"mul i64 {row}, {self.extent}")
+        if not self.spec.is_split:
+            return replace(place, first=first)
+        assert self.folded is not None
+        gone = text.let(f"mul i64 {indices[-1]}, {self.extent}")
+        high = self.least(self.extent, text.let(f"sub i64 {self.folded.length}, {gone}"))
+        if self.spec.rank > 2:
+            outer = text.let(f"udiv i64 {row}, {self.outer[-1]}")
+            first = text.let(f"mul i64 {outer}, {self.folded.length}")
+            first = text.let(f"add i64 {first}, {gone}")
+        return replace(place, first=first, high=high)
+
+    def copy_rows(self, step: Step, indices: list[str], place: Place) -> None:
+        """Emit the copies of operands of a step, "row" or "tile", for the row that begins."""
+        for k, reader in self.readers.items():
+            if isinstance(reader, StagedReader) and reader.step == step and self.folded:
+                extents = self.folded.here(self.text, place)
+                reader.copy_row(self.row_start(k, indices), extents)
+
+    def row_start(self, param: int, indices: list[str]) -> str:
+        """Return where a row of an operand starts."""
+        return self.walked(self.starts[param], indices, partial(self.block.outer_stride, param))
 
     def outer_indices(self, row: str) -> list[str]:
         """Split a row's number into one index for each outer axis."""
@@ -212,12 +273,21 @@ class _Kernel:
         readers = [r for r in self.readers.values() if r.streams]
         stored = [w for w in writers.values() if w.streams]
         with gang_loop(self.text, place, readers, stored) as (gang, bases):
-            for reader in self.readers.values():
+            for k, reader in self.readers.items():
                 reader.begin_gang(gang, bases.get(reader))
+                if index == 0 and reader.streams and self.walks_columns:
+                    self.fetch_below(k, reader)
             values = self.body(program).block(program.body)
             for k, writer in writers.items():
                 value = values[self.spec.outputs[k].source[1]]
                 writer.gang(self.stored(value, writer), place, gang, bases.get(writer))
+
+    def fetch_below(self, param: int, reader: Reader) -> None:
+        """Ask for the elements below a gang: memory is read ahead along rows only."""
+        stride = self.argument(self.block.outer_stride(param, self.spec.rank - 2))
+        below = self.text.let(f"getelementptr i8, ptr {reader.pointer}, i64 {stride}")
+        prefetch = self.text.declare("llvm.prefetch.p0", "void {}(ptr, i32, i32, i32)")
+        self.text.add(f"call void {prefetch}(ptr {below}, i32 0, i32 3, i32 1)")
 
     def arithmetic(self, value: Value) -> Value:
         """Return what was loaded in the type that it is computed in."""

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from mixad.kernel.tiling import GANG
 from mixad.scalar.ir import Const
 from mixad.scalar.types import BOOL, ScalarType
 
 __all__ = ["GANG", "Dialect", "Text", "Value", "literal", "llvm_type", "memory_type"]
-
-GANG = 16
-"""Elements that go through a kernel together, on every host: no result depends on the width."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from mixad.scalar.ops import TABLE
+
 __all__ = ["instead", "is_transform", "refused_transform", "uncallable", "wrapping"]
 
 
@@ -97,8 +99,14 @@ def instead(function: Any) -> str:
         found = _INSTEAD.get(function)
     except TypeError:  # not hashable
         found = None
+    if found is None and (name := getattr(function, "__name__", None)) in _OPS:
+        return f"mixad.special.{name}"
     return found or "its formula, written with operators; or its value, computed before the call"
 
+
+_INSIDE = ("div", "logistic_density", "mul_zero", "mul_zeros")
+_OPS = frozenset(op.name for op in TABLE if op.domain == "float" and op.name not in _INSIDE)
+"""Functions of floats that other libraries have under the names that ours go by."""
 
 _TYPES = "leave it out: a kernel is compiled for each combination of types"
 _INSTEAD: Mapping[Any, str] = MappingProxyType({

@@ -22,7 +22,7 @@ def mixad_backends() -> list[BackendSpec]:
         One spec.
     """
     integers = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-    dtypes = frozenset({"bool", "float32", "float64", *integers})
+    dtypes = frozenset({"bool", "float16", "float32", "float64", *integers})
     capability = Capability(("cupy",), ("cuda",), dtypes, native=True)
     hint = 'try python -m pip install "mixad-cupy[cuda13x]", or [cuda12x]'
     return [BackendSpec("cupy", API_VERSION, capability, _load, hint)]

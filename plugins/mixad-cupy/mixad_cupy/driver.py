@@ -9,6 +9,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from mixad.backends.cuda import Usage
 from mixad.errors import BackendError
 
 __all__ = ["CupyDriver"]
@@ -23,6 +24,15 @@ class CupyDriver:
         """Return the device of an array."""
         return array.device.id
 
+    def attribute(self, number: int, device: int) -> int:
+        """Return what CUDA says of a device."""
+        return int(cupy.cuda.runtime.deviceGetAttribute(number, device))
+
+    def is_capturing(self, device: int) -> bool:
+        """Whether CuPy's current stream is recorded for a graph."""
+        with cupy.cuda.Device(device):
+            return bool(cupy.cuda.get_current_stream().is_capturing())
+
     def address(self, array: cupy.ndarray) -> int:
         """Return the address of the first element."""
         return array.data.ptr
@@ -31,6 +41,11 @@ class CupyDriver:
         """Return new memory of CuPy's pool."""
         with cupy.cuda.Device(device):
             return cupy.empty(shape, dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any, device: int) -> cupy.ndarray:
+        """Return memory of CuPy's pool, set to zero on the current stream."""
+        with cupy.cuda.Device(device):
+            return cupy.zeros(shape, dtype)
 
     def compile(self, text: str, entries: Sequence[str], device: int) -> Mapping[str, Any]:
         """Compile for a device; CuPy keeps what it has compiled on disk."""
@@ -41,6 +56,11 @@ class CupyDriver:
             except cupy.cuda.compiler.CompileException as error:
                 raise BackendError(f"NVRTC does not compile a kernel:\n{error}") from error
             return {entry: module.get_function(entry) for entry in entries}
+
+    def usage(self, function: Any, device: int) -> Usage:
+        """Return what a kernel uses of a multiprocessor."""
+        with cupy.cuda.Device(device):
+            return Usage(function.num_regs, function.local_size_bytes, function.shared_size_bytes)
 
     def launch(
         self,

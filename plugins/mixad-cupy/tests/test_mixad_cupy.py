@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from mixad.backends.cuda import Usage
 from mixad.backends.registry import Registry, installed_plugins
 from mixad.errors import BackendError
 
@@ -74,7 +75,19 @@ class FakeModule:
             raise FakeCompileError("line 1")
 
     def get_function(self, entry):
-        return lambda grid, block, args: self.launches.append((entry, grid, block, args))
+        return FakeFunction(entry, self.launches)
+
+
+class FakeFunction:
+    """A kernel of CuPy's RawModule."""
+
+    num_regs, local_size_bytes, shared_size_bytes = 40, 8, 1024
+
+    def __init__(self, entry, launches):
+        self.entry, self.launches = entry, launches
+
+    def __call__(self, grid, block, args):
+        self.launches.append((self.entry, grid, block, args))
 
 
 class FakeCompileError(Exception):
@@ -86,7 +99,15 @@ def driver(monkeypatch):
     cupy = ModuleType("cupy")
     cupy.RawModule, cupy.ndarray = FakeModule, np.ndarray
     compilers = SimpleNamespace(CompileException=FakeCompileError)
-    cupy.cuda = SimpleNamespace(Device=nullcontext, compiler=compilers)
+    stream = SimpleNamespace(is_capturing=lambda: True)
+    runtime = SimpleNamespace(deviceGetAttribute=lambda number, device: 100 * device + number)
+    cupy.cuda = SimpleNamespace(
+        Device=nullcontext,
+        compiler=compilers,
+        runtime=runtime,
+        get_current_stream=lambda: stream,
+    )
+    cupy.empty, cupy.zeros = np.empty, np.zeros
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.delitem(sys.modules, "mixad_cupy.driver", raising=False)
     monkeypatch.setattr(FakeModule, "made", [])
@@ -106,6 +127,17 @@ def test_a_launch_passes_the_words_as_one_structure(driver):
     assert argument.shape == (1,)
     assert argument.dtype.itemsize == 24
     assert argument["word"].tolist() == [[3, -1, 1 << 62]]
+
+
+def test_what_devices_have_and_kernels_use_is_asked_of_cupy(driver):
+    assert driver.attribute(16, 3) == 316
+    assert driver.is_capturing(0)
+    assert driver.usage(driver.compile("text", ["one"], 0)["one"], 0) == Usage(40, 8, 1024)
+
+
+def test_memory_is_cupys(driver):
+    assert driver.empty((2, 3), np.float16, 0).dtype == np.float16
+    np.testing.assert_array_equal(driver.zeros((2, 3), np.int32, 0), np.zeros((2, 3), np.int32))
 
 
 def test_the_compilers_log_is_shown(driver):

@@ -30,7 +30,8 @@ def mixad_backends() -> list[BackendSpec]:
         One spec.
     """
     integers = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-    dtypes = frozenset({"bool", "float32", "float64", *integers})
+    floats = {"bfloat16", "float16", "float32", "float64"}
+    dtypes = frozenset({"bool", *floats, *integers})
     capability = Capability(("torch",), ("cuda",), dtypes, native=True)
     hint = "it needs a CUDA device and a build of torch for it, with cuda-bindings"
     return [BackendSpec("torch", API_VERSION, capability, _load, hint)]

@@ -11,6 +11,7 @@ import torch
 from cuda.bindings import driver, nvrtc
 
 from mixad.backends import object_cache
+from mixad.backends.cuda import Usage
 from mixad.errors import BackendError
 
 __all__ = ["TorchDriver"]
@@ -28,6 +29,17 @@ class TorchDriver:
         """Return the device of a tensor."""
         return array.device
 
+    def attribute(self, number: int, device: torch.device) -> int:
+        """Return what CUDA says of a device."""
+        (ordinal,) = _checked(driver.cuDeviceGet(device.index))
+        name = driver.CUdevice_attribute(number)
+        return int(_checked(driver.cuDeviceGetAttribute(name, ordinal))[0])
+
+    def is_capturing(self, device: torch.device) -> bool:
+        """Whether torch's current stream is recorded for a graph."""
+        with torch.cuda.device(device):
+            return torch.cuda.is_current_stream_capturing()
+
     def address(self, array: torch.Tensor) -> int:
         """Return the address of the first element."""
         return array.data_ptr()
@@ -37,6 +49,12 @@ class TorchDriver:
     ) -> torch.Tensor:
         """Return new memory of torch's own allocator, used on the current stream."""
         return torch.empty(shape, dtype=dtype, device=device)
+
+    def zeros(
+        self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """Return memory of torch's own allocator, set to zero on the current stream."""
+        return torch.zeros(shape, dtype=dtype, device=device)
 
     def compile(self, text: str, entries: Sequence[str], device: torch.device) -> Mapping[str, Any]:
         """Compile for a device, or take what is kept on disk, and load it."""
@@ -53,6 +71,16 @@ class TorchDriver:
             torch.cuda.current_stream(device)  # makes the context, if nothing has
             (module,) = _checked(driver.cuModuleLoadData(cubin))
             return {e: _checked(driver.cuModuleGetFunction(module, e.encode()))[0] for e in entries}
+
+    def usage(self, function: Any, device: torch.device) -> Usage:
+        """Return what a kernel uses of a multiprocessor."""
+        asked = driver.CUfunction_attribute
+        names = (
+            asked.CU_FUNC_ATTRIBUTE_NUM_REGS,
+            asked.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+            asked.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+        )
+        return Usage(*(int(_checked(driver.cuFuncGetAttribute(n, function))[0]) for n in names))
 
     def launch(
         self,

@@ -12,7 +12,7 @@ from array import array
 from types import ModuleType
 from typing import Any
 
-from cuda_emulator import EmulatedDriver
+from cuda_emulator import H200, EmulatedDriver
 
 
 class CUresult(enum.IntEnum):
@@ -20,10 +20,23 @@ class CUresult(enum.IntEnum):
     CUDA_ERROR_INVALID_VALUE = 1
 
 
+class CUfunction_attribute(enum.IntEnum):  # noqa: N801
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1
+    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3
+    CU_FUNC_ATTRIBUTE_NUM_REGS = 4
+
+
 class nvrtcResult(enum.IntEnum):  # noqa: N801  # as CUDA names it
     NVRTC_SUCCESS = 0
     NVRTC_ERROR_COMPILATION = 6
 
+
+USED = {
+    CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS: 40,
+    CUfunction_attribute.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 0,
+    CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: 1024,
+}
+"""What every kernel says that it uses."""
 
 OK, COMPILED = CUresult.CUDA_SUCCESS, nvrtcResult.NVRTC_SUCCESS
 
@@ -37,12 +50,15 @@ class StandIn:
         The texts that went through the compiler.
     streams : list of int
         The stream of each launch.
+    captures : bool
+        Whether the current stream is recorded for a graph.
     """
 
     def __init__(self) -> None:
         self.compiled: list[str] = []
         self.options: list[tuple[bytes, ...]] = []
         self.streams: list[int] = []
+        self.captures = False
         self._emulator = EmulatedDriver()
         self._programs: dict[int, str] = {}
 
@@ -50,6 +66,10 @@ class StandIn:
     def driver(self) -> ModuleType:
         module = ModuleType("cuda.bindings.driver")
         module.CUresult = CUresult
+        module.CUdevice_attribute, module.CUfunction_attribute = int, CUfunction_attribute
+        module.cuDeviceGet = lambda ordinal: (OK, ordinal)
+        module.cuDeviceGetAttribute = lambda number, device: (OK, H200[number])
+        module.cuFuncGetAttribute = lambda name, function: (OK, USED[name])
         module.cuModuleLoadData = lambda cubin: (OK, bytes(cubin))
         module.cuModuleGetFunction = self._function
         module.cuLaunchKernel = self._launch

@@ -21,10 +21,10 @@ from stand_in import StandIn  # noqa: E402
 
 import mixad  # noqa: E402
 from mixad.backends import registry  # noqa: E402
-from mixad.backends.cuda import CudaBackend  # noqa: E402
+from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage  # noqa: E402
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl  # noqa: E402
 from mixad.errors import BackendError  # noqa: E402
-from mixad.scalar.types import ALL_TYPES  # noqa: E402
+from mixad.scalar.types import STORED_TYPES  # noqa: E402
 
 NOTHING = """
 struct Arguments { long long word[1]; };
@@ -53,6 +53,7 @@ def cuda(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: _Stream)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: stand_in.captures)
     return stand_in
 
 
@@ -70,7 +71,7 @@ def backend(driver, monkeypatch):
     class Plugin:
         @hookimpl
         def mixad_backends(self):
-            dtypes = frozenset(t.dtype.name for t in ALL_TYPES)
+            dtypes = frozenset(t.dtype_name for t in STORED_TYPES)
             capability = Capability(("torch",), ("cpu",), dtypes, native=True)
             made = CudaBackend("torch-stand-in", driver)
             return [BackendSpec("torch-stand-in", API_VERSION, capability, lambda: made, "")]
@@ -97,6 +98,37 @@ def test_gradients_of_tensors(backend, cuda):
     assert set(cuda.streams) == {_Stream.cuda_stream}
     assert b"--gpu-architecture=sm_90" in cuda.options[0]
     assert b"--fmad=false" in cuda.options[0]
+
+
+def test_what_kernels_use_and_devices_have_is_asked_of_cuda(driver):
+    device = torch.device("cuda", 0)
+    (function,) = driver.compile(NOTHING, ["k"], device).values()
+    assert driver.usage(function, device) == Usage(registers=40, local=0, shared=1024)
+    assert driver.attribute(ATTRIBUTES["processors"], device) == 132
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_floats_of_16_bits_have_the_bits_that_the_cpu_gives(backend, dtype):
+    on_device = mixad.broadcast(scaled).with_options(backend=backend)
+    x = torch.linspace(-3.0, 3.0, 96).reshape(4, 24).to(dtype)
+    w = torch.tensor([0.5, 1e-7, 300.0, 65000.0]).to(dtype)[:, None]
+    torch.testing.assert_close(
+        on_device(w, x), mixad.broadcast(scaled)(w, x), rtol=0, atol=0, equal_nan=True
+    )
+    got = mixad.grad(lambda w: on_device(w, x).astype(torch.float32).sum())(w)
+    want = mixad.grad(lambda w: mixad.broadcast(scaled)(w, x).astype(torch.float32).sum())(w)
+    assert got.dtype == dtype
+    torch.testing.assert_close(got, want)
+
+
+def test_a_kernel_that_indexes_is_refused_while_a_graph_is_captured(backend, cuda):
+    table = torch.arange(5.0)
+    looked_up = mixad.broadcast(lambda k: table[k]).with_options(backend=backend)
+    k = torch.tensor([0, 4])
+    assert looked_up(k).tolist() == [0.0, 4.0]
+    cuda.captures = True
+    with pytest.raises(BackendError, match="cannot be captured in a graph: whether an index"):
+        looked_up(k)
 
 
 def test_code_is_compiled_once_for_all_processes(cuda, driver):

@@ -859,3 +859,10 @@ MANY = tuple(float(k) for k in range(200))
 
 def refuse_deep_conditions(x):
     return many_cases(x)
+
+
+SPECIAL = __import__("scipy.special").special
+
+
+def refuse_function_of_another_library(x):
+    return SPECIAL.erfc(x)

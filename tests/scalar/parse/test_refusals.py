@@ -10,7 +10,10 @@ import parse_refused as refused
 import pytest
 from parse_compiled import parsed
 
+from mixad import special
 from mixad.errors import KernelError, KernelOverflowError, KernelSyntaxError, KernelTypeError
+from mixad.scalar.ops import TABLE
+from mixad.scalar.parse.uncallable import instead
 from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES
 from mixad.scalar.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, U64
 
@@ -65,3 +68,13 @@ def test_every_stored_text_belongs_to_a_case():
 def test_c_functions_have_no_source():
     with pytest.raises(KernelSyntaxError, match="not a Python function"):
         parsed(np.sin, F64)
+
+
+@pytest.mark.parametrize("op", TABLE, ids=lambda op: op.name)
+def test_a_function_named_like_an_op_is_pointed_to_one_that_exists(op):
+    hint = instead(type("Function", (), {"__name__": op.name})())
+    if hint.startswith("mixad.special."):
+        assert hint == f"mixad.special.{op.name}"
+        assert op.name in special.__all__
+    else:
+        assert op.domain != "float" or not hasattr(special, op.name)

@@ -1,0 +1,1 @@
+"""mixad and its peers on one CUDA device: values first, then times."""

@@ -1,0 +1,133 @@
+"""Run mixad and its peers on a CUDA device: ``python -m benchmarks.gpu [work ...]``.
+
+First every contender's values are checked at small sizes, and the run ends there if mixad's are
+wrong; then all is timed.  The report is written to ``benchmarks/results/`` after every case, so
+that a run that is stopped has told what it found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.gpu import report
+from benchmarks.gpu.device import CudaDevice, Device
+from benchmarks.gpu.run import ROUNDS, Result, measured
+from benchmarks.gpu.work import Work
+from benchmarks.peers.harness import UnavailableError
+from benchmarks.peers.report import write_atomically
+
+WORKS = ("overhead", "hm_lstm", "kepler", "volatility", "bundle", "arity")
+RESULTS = Path(__file__).parents[1] / "results"
+SMALL = 1 / 64  # of the sides of arrays, where values alone are compared
+MINUTES = 8.0
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser("python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="work", help=f"of {', '.join(WORKS)}")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the sides of arrays")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="after which none is begun")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - set(WORKS):
+        parser.error(f"no work {', '.join(sorted(unknown))}; there are {', '.join(WORKS)}")
+    return options
+
+
+def works(names: Sequence[str], scale: float, seed: int) -> Iterator[Work]:
+    """Yield the works of some modules."""
+    for name in names:
+        yield from importlib.import_module(f"benchmarks.gpu.{name}").works(scale, seed)
+
+
+def main(arguments: Sequence[str] | None = None, on: Callable[[], Device] = CudaDevice) -> int:
+    """Check, time and write the report.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the command line by default.
+    on : callable
+        Gives the device.
+
+    Returns
+    -------
+    int
+        1 where mixad's values are wrong, 2 where there is no device.
+    """
+    options = parse(arguments)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the others need memory too
+    try:
+        device = on()
+    except UnavailableError as absent:
+        say(f"benchmarks.gpu needs a CUDA device: {absent}")
+        return 2
+    end = time.monotonic() + 60 * options.minutes
+    names = options.names or WORKS
+    wrong = [r for r in checked(names, device, options) if not r.is_right]
+    if wrong:
+        for result in wrong:
+            reason = result.outcomes["mixad"].reason
+            say(f"WRONG: {result.work.name}, {result.work.title}: {reason}")
+        return 1
+    about = report.environment(device.name, options.seed, commit())
+    results: list[Result] = []
+    for work in works(names, options.scale, options.seed):
+        say(f"{work.name}: {work.title}")
+        results.append(measured(work, device, options.rounds, lambda: time.monotonic() > end))
+        write(results, about, options.out)
+    print(report.markdown(results, about))
+    return int(not all(result.is_right for result in results))
+
+
+def checked(names: Sequence[str], device: Device, options: argparse.Namespace) -> Iterator[Result]:
+    """Yield what each work gives at small sizes."""
+    for work in works(names, options.scale * SMALL, options.seed):
+        say(f"values of {work.name}: {work.title}")
+        yield measured(mixad_alone(work), device, rounds=0)
+
+
+def mixad_alone(work: Work) -> Work:
+    """Return a work without the peers: theirs are checked when they are timed."""
+    return replace(work, contenders={"mixad": work.contenders["mixad"]})
+
+
+def write(results: Sequence[Result], about: dict[str, object], folder: Path) -> None:
+    """Replace the report of this device and day by what there is so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    device = re.sub(r"\W+", "-", str(about["device"])).strip("-").lower()
+    stem = folder / f"{device}-{time.strftime('%Y-%m-%d')}"
+    write_atomically(stem.with_suffix(".md"), report.markdown(results, about))
+    write_atomically(stem.with_suffix(".json"), report.as_json(results, about))
+
+
+def commit() -> str:
+    """Return the commit that is checked out, where git tells it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    folder = Path(__file__).parent
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def say(text: str) -> None:
+    """Tell the progress, apart from the report."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""The backend for CUDA devices: what launches need besides the kernel, and what becomes of results.
+
+Which text a launch needs depends on how its arrays are aligned, so texts are compiled when first
+launched, once for each device.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from mixad.backends.arrays import Array, Library, library_of
+from mixad.backends.cuda.bound import CudaBound, Ready, bound_to, threads_of
+from mixad.backends.cuda.device import Device, described
+from mixad.backends.cuda.driver import Driver, Function
+from mixad.backends.cuda.kernel import CudaKernel
+from mixad.backends.hookspecs import DeviceFunction
+from mixad.emit.cuda import Dialect, emit_axis_sum
+from mixad.errors import BackendError
+from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.binding import Binding, Result
+from mixad.kernel.spec import KernelSpec, Launch
+from mixad.scalar.types import I32, ScalarType
+
+__all__ = ["CudaBackend"]
+
+_MOST_BLOCKS = (1 << 31) - 1
+
+
+class CudaBackend:
+    """Kernels compiled from CUDA C++ for the arrays of one library.
+
+    Parameters
+    ----------
+    name : str
+        Of the backend.
+    driver : Driver
+        The library's part.
+
+    Attributes
+    ----------
+    writes_parts : bool
+        True: a result may be a part of a larger array.
+    """
+
+    writes_parts = True
+
+    def __init__(self, name: str, driver: Driver) -> None:
+        self.name = name
+        self.driver = driver
+        self._sums: dict[tuple[ScalarType, Hashable], Function] = {}
+        self._devices: dict[Hashable, Device] = {}
+
+    def emit(self, spec: KernelSpec) -> str:
+        """Return the text for arrays whose addresses nothing is known of."""
+        return CudaKernel(spec, self.driver).text(Dialect())
+
+    def compile(self, spec: KernelSpec) -> CudaKernel:
+        """Return a kernel; its texts are compiled when a launch first needs them."""
+        return CudaKernel(spec, self.driver)
+
+    def bind(self, executable: CudaKernel, launch: Launch) -> CudaBound:
+        """Return a kernel with the argument block of a launch."""
+        return bound_to(executable, launch)
+
+    def launch(self, bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Run a kernel over new results, on the current stream."""
+        binding, driver = bound.binding, self.driver
+        arrays = [arguments[k] for k, _ in binding.arrays]
+        if not arrays:
+            raise BackendError(f"backend {self.name!r} is given no array: pass scalars as arrays")
+        library, device = library_of(arrays[0]), driver.device(arrays[0])
+        results = [self._allocated(o, binding.tiles, library, device) for o in binding.outputs]
+        if not binding.tiles:
+            return self._finished(binding, results, library, device)
+        words, addresses = binding.words[:], [driver.address(a) for a in arrays]
+        for address, (_, at) in zip(addresses, binding.arrays, strict=True):
+            words[at] = address
+        for k, at, type in binding.uniforms:
+            words[at] = binding.word(k, arguments[k], type)
+        for memory, output in zip(results, binding.outputs, strict=True):
+            words[output.position] = driver.address(memory) + output.first * output.type.itemsize
+        outside = self._outside(bound, words, library, device)
+        ready = self.ready(bound, device, bound.is_aligned(addresses))
+        for function in ready.functions:
+            blocks = min(binding.tiles, _MOST_BLOCKS)
+            driver.launch(function, blocks, ready.threads, words, device)
+        if outside is not None and (noted := int(outside[0])):  # waits for the kernel
+            raise IndexError(f"argument {noted - 1} is indexed outside its extents")
+        return self._finished(binding, results, library, device)
+
+    def ready(self, bound: CudaBound, device: Hashable, is_aligned: bool) -> Ready:
+        """Return what is launched on a device, compiled when it is first asked for.
+
+        Parameters
+        ----------
+        bound : CudaBound
+            What `bind` returned.
+        device : hashable
+            As the driver knows it.
+        is_aligned : bool
+            Whether packs are.
+        """
+        key = device, is_aligned
+        found = bound.ready.get(key)
+        if found is None:
+            dialect = self.dialect(bound, device, is_aligned)
+            functions = bound.kernel.functions(dialect, device)
+            threads = threads_of(bound.launch.extents[-1], dialect.vector, dialect.threads)
+            found = bound.ready[key] = Ready(functions, threads)
+        return found
+
+    def device_text(self, spec: KernelSpec, bound: CudaBound, array: Array) -> str:
+        """Return the text that a device is given where packs are aligned."""
+        dialect = self.dialect(bound, self.driver.device(array), is_aligned=True)
+        return CudaKernel(spec, self.driver).text(dialect)
+
+    def device_functions(self, bound: CudaBound, array: Array) -> tuple[DeviceFunction, ...]:
+        """Return what each pass uses on a device where packs are aligned."""
+        device = self.driver.device(array)
+        dialect, described = self.dialect(bound, device, is_aligned=True), self.described(device)
+        return tuple(
+            DeviceFunction(
+                **asdict(used),
+                neighbours=dialect.vector,
+                threads=dialect.threads,
+                occupancy=described.occupancy(used, dialect.threads),
+            )
+            for used in bound.kernel.usages(dialect, device)
+        )
+
+    def architecture(self, array: Array) -> str:
+        """Return what compilers call the device of an array."""
+        return self.described(self.driver.device(array)).architecture
+
+    def bandwidth(self, array: Array) -> float:
+        """Return how many bytes a second the device of an array moves at most."""
+        return self.described(self.driver.device(array)).bandwidth
+
+    def dialect(self, bound: CudaBound, device: Hashable, is_aligned: bool) -> Dialect:
+        """Return the dialect of the text that is launched on a device."""
+        described = self.described(device)
+        shape = bound.kernel.shape(bound.widest, bound.wide, device, described)
+        return bound.dialect(shape, is_aligned)
+
+    def described(self, device: Hashable) -> Device:
+        """Return what a device has, asked for once."""
+        if device not in self._devices:
+            self._devices[device] = described(partial(self.driver.attribute, device=device))
+        return self._devices[device]
+
+    def _allocated(self, output: Result, tiles: int, library: Library, device: Hashable) -> Array:
+        """Return the memory of an output, zero where the kernel does not write."""
+        is_written = tiles and output.part is None
+        make = self.driver.empty if is_written else self.driver.zeros
+        return make(output.memory, library.dtype_of(output.held), device)
+
+    def _outside(
+        self, bound: CudaBound, words: array[int], library: Library, device: Hashable
+    ) -> Array | None:
+        """Return the word in which a kernel notes an index outside; None if it indexes nothing."""
+        if not any(bound.launch.indexed):
+            return None
+        if self.driver.is_capturing(device):
+            raise BackendError(
+                "a kernel that indexes arrays cannot be captured in a graph: whether an index is "
+                "outside is asked after every launch"
+            )
+        noted = self.driver.zeros((1,), library.dtype_of(I32), device)
+        words[ArgumentBlock.OUTSIDE] = self.driver.address(noted)
+        return noted
+
+    def _finished(
+        self, binding: Binding, results: Sequence[Array], library: Library, device: Hashable
+    ) -> tuple[Array, ...]:
+        """Return the outputs from what the kernel left."""
+        if binding.is_finished:
+            return tuple(results)
+        xp, outputs = library.xp, []
+        for output, memory in zip(binding.outputs, results, strict=True):
+            if output.summed is not None:
+                memory = self._summed(output, memory, library, device)
+            if binding.axes is not None:
+                memory = xp.permute_dims(memory, binding.axes)
+            outputs.append(xp.reshape(memory, output.final))
+        return tuple(outputs)
+
+    def _summed(self, output: Result, memory: Array, library: Library, device: Hashable) -> Array:
+        """Return the sum of what the tiles left, in the type of the output."""
+        shape = list(output.memory)
+        for axis in output.summed or ():
+            memory = self._along(shape, axis, output.held, memory, library, device)
+            shape[axis] = 1
+        memory = library.xp.reshape(memory, output.shape)
+        return library.xp.astype(memory, library.dtype_of(output.type), copy=False)
+
+    def _along(
+        self,
+        shape: Sequence[int],
+        axis: int,
+        type: ScalarType,
+        memory: Array,
+        library: Library,
+        device: Hashable,
+    ) -> Array:
+        """Return contiguous values of a shape summed along an axis."""
+        if shape[axis] == 1:
+            return memory
+        outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+        sums = self.driver.empty((outer * inner,), library.dtype_of(type), device)
+        addresses = self.driver.address(sums), self.driver.address(memory)
+        words = array("q", [*addresses, outer, shape[axis], inner])
+        threads = threads_of(inner, 1)
+        blocks = min(outer * -(-inner // threads[0]), _MOST_BLOCKS)
+        self.driver.launch(self._sum(type, device), blocks, threads, words, device)
+        return sums
+
+    def _sum(self, type: ScalarType, device: Hashable) -> Function:
+        """Return the kernel that sums along an axis."""
+        found = self._sums.get((type, device))
+        if found is None:
+            entry = f"mixad_axis_sum_{type}"
+            found = self.driver.compile(emit_axis_sum(type, entry), [entry], device)[entry]
+            self._sums[type, device] = found
+        return found

@@ -1,0 +1,138 @@
+"""A kernel with everything done that does not depend on the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mixad.backends.cuda.choice import BlockShape
+from mixad.backends.cuda.driver import Function
+from mixad.backends.cuda.kernel import CudaKernel
+from mixad.emit.cuda import THREADS, Dialect, accumulator
+from mixad.kernel.binding import Binding, bind
+from mixad.kernel.spec import Launch, Operand
+from mixad.kernel.tiling import BLOCK
+
+__all__ = ["CudaBound", "Ready", "bound_to", "threads_of"]
+
+_WIDEST = 16
+"""Bytes that a thread loads or stores at once, at most."""
+
+_MOST_NEIGHBOURS = 4
+
+_WIDE = 1 << 31
+"""So many elements of a row, rows or tiles are counted in 64 bits."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What is launched on one device: a function for each pass, and the threads of a block."""
+
+    functions: tuple[Function, ...]
+    threads: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class CudaBound:
+    """A kernel with everything done that does not depend on the data.
+
+    Attributes
+    ----------
+    kernel : CudaKernel
+        What is launched.
+    launch : Launch
+        Its shapes and strides.
+    binding : Binding
+        The block of words.
+    widest : int
+        Neighbours of a row that extents and types let a thread have.
+    wide : bool
+        Whether elements of a row, rows and tiles are counted in 64 bits.
+    packed : tuple of (int, int)
+        Of what is loaded in packs, the position in ``binding.arrays``, and the bytes of a pack.
+    rows_aligned : bool
+        Whether all rows of an array begin on a pack if the first one does.
+    ready : dict
+        What has been launched, by device and by whether packs were aligned.
+    """
+
+    kernel: CudaKernel
+    launch: Launch
+    binding: Binding
+    widest: int
+    wide: bool
+    packed: tuple[tuple[int, int], ...]
+    rows_aligned: bool
+    ready: dict[tuple[Hashable, bool], Ready] = field(default_factory=dict, compare=False)
+
+    def is_aligned(self, addresses: Sequence[int]) -> bool:
+        """Whether neighbours can be loaded together if arrays begin at these addresses."""
+        return self.rows_aligned and not any(addresses[k] % size for k, size in self.packed)
+
+    def dialect(self, shape: BlockShape, is_aligned: bool) -> Dialect:
+        """Return the dialect of the text for a shape of blocks.
+
+        Where packs are not aligned, sums are still made of the same runs: they have the same bits
+        wherever the arrays are.  Without sums, neighbours go to neighbouring threads.
+        """
+        if is_aligned or shape.vector == 1:
+            return Dialect(*shape, wide=self.wide)
+        if any(any(o.reduced) for o in self.launch.spec.outputs):
+            return Dialect(*shape, aligned=False, wide=self.wide)
+        return Dialect(1, shape.threads, wide=self.wide)
+
+
+def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
+    """Return a kernel with the argument block of a launch."""
+    binding = bind(launch, accumulator)
+    binding.words.append(binding.tiles)
+    widest = _widest(launch)
+    operands = [launch.spec.operands[k] for k, _ in binding.arrays]
+    return CudaBound(
+        kernel=kernel,
+        launch=launch,
+        binding=binding,
+        widest=widest,
+        wide=_is_wide(launch, binding),
+        packed=tuple(
+            (at, widest * o.type.itemsize)
+            for at, o in enumerate(operands)
+            if isinstance(o, Operand) and o.step == "unit"
+        ),
+        rows_aligned=all(step % (widest * size) == 0 for step, size in _steps(launch, binding)),
+    )
+
+
+def threads_of(extent: int, vector: int, threads: int = THREADS) -> tuple[int, int]:
+    """Return a block's threads along a row and along rows, for an innermost extent."""
+    needed = max(1, -(-extent // vector))
+    along = min(threads, 1 << (needed - 1).bit_length())
+    return along, threads // along
+
+
+def _widest(launch: Launch) -> int:
+    """Return how many neighbours fit a load of all types and divide a row."""
+    spec = launch.spec
+    loaded = [o.type for o in spec.operands if isinstance(o, Operand) and o.step == "unit"]
+    stored = [o.type for o in spec.outputs if not any(o.reduced)]
+    vector = min((_WIDEST // t.itemsize for t in (*loaded, *stored)), default=1)
+    vector = min(vector, _MOST_NEIGHBOURS)
+    return vector if launch.extents[-1] % vector == 0 else 1
+
+
+def _steps(launch: Launch, binding: Binding) -> Iterator[tuple[int, int]]:
+    """Yield the bytes from row to row of what is moved in packs, and those of an element."""
+    for operand, strides in zip(launch.spec.operands, launch.strides, strict=True):
+        if isinstance(operand, Operand) and operand.step == "unit":
+            yield from ((step, operand.type.itemsize) for step in (strides or ())[:-1])
+    for part, result in zip(launch.parts, binding.outputs, strict=True):
+        if part is not None:
+            size = result.type.itemsize
+            yield from ((step, size) for step in (*part.strides[:-1], result.first * size))
+
+
+def _is_wide(launch: Launch, binding: Binding) -> bool:
+    """Whether something that a kernel counts, up to the end of its last tile, takes 64 bits."""
+    rows = math.prod(launch.extents[:-1])
+    return max(launch.extents[-1] + BLOCK, rows + launch.rows, binding.tiles) >= _WIDE

@@ -1,0 +1,242 @@
+"""Folded rows (`mixad.kernel.folding`): operands copied in their order, sums of parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from mixad.emit.llvm.combine import LINE, Gang, Place, Writer, element_at
+from mixad.emit.llvm.operands import Reader
+from mixad.emit.llvm.text import Text, Value, memory_type
+from mixad.kernel.spec import Operand, Output
+from mixad.kernel.tiling import accumulator, is_left_whole
+
+__all__ = ["Folded", "SegmentSum", "StagedReader"]
+
+
+_TURN = 4
+"""Elements that a turn of a loop over scalars has."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """The axes that a row is made of: names of i64 values.
+
+    Attributes
+    ----------
+    length : str
+        Elements of all rows together.
+    extents : list of str
+        Of the axes, outermost first; the last row may have less of the first one.
+    inner : str
+        Elements of all axes but the first.
+    longest : int
+        Elements that a row may have.
+    """
+
+    length: str
+    extents: list[str]
+    inner: str
+    longest: int
+
+    def here(self, text: Text, place: Place) -> list[str]:
+        """Return the extents of the row at a place."""
+        return [text.let(f"udiv i64 {place.high}, {self.inner}"), *self.extents[1:]]
+
+
+class StagedReader(Reader):
+    """Reads an operand that does not lie in memory as a row does, from a copy that does.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    operand : Operand
+        What is read.
+    strides : list of str
+        Names of its strides along the axes that a row is made of.
+    axes : Folded
+        These axes.
+    """
+
+    streams = True
+
+    def __init__(self, text: Text, operand: Operand, strides: list[str], axes: Folded) -> None:
+        super().__init__(text, operand, None)
+        self.strides = strides
+        self.row = text.let(
+            f"alloca [{axes.longest} x {memory_type(self.type, False)}], align {LINE}"
+        )
+
+    def copy_row(self, start: str, extents: Sequence[str]) -> None:
+        """Copy the row that starts at a pointer; its first axis, the longest, in the inner loop."""
+        first, *others = zip(extents, self.strides, _apart(self.text, extents), strict=True)
+        with _walking(self.text, [(n, (stride, by)) for n, stride, by in others], 2) as offsets:
+            _by_turns(self.text, first[0], partial(self.copy, start, offsets, first[1:]))
+
+    def copy(
+        self, start: str, offsets: Sequence[str], steps: Sequence[str], indices: Sequence[str]
+    ) -> None:
+        """Copy elements that have some indices along the first axis, and offsets otherwise."""
+        text, element = self.text, memory_type(self.type, False)
+        for index in indices:
+            offset, place = _moved(text, offsets, index, steps)
+            source = text.let(f"getelementptr i8, ptr {start}, i64 {offset}")
+            loaded = text.let(f"load {element}, ptr {source}, align 1")
+            target = element_at(text, self.row, place, self.type)
+            text.add(f"store {element} {loaded}, ptr {target}, align {self.type.itemsize}")
+
+
+class SegmentSum(Writer):
+    """Sums over some of the axes that a row is made of, in every row.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    output : Output
+        What is written.
+    start : str
+        Pointer to its memory.
+    axes : Folded
+        The axes.
+    """
+
+    streams = False
+
+    def __init__(self, text: Text, output: Output, start: str, axes: Folded) -> None:
+        self.axes = axes
+        super().__init__(text, output, start, streaming=False)
+        self.is_summed = output.within
+        self.held = output.type if is_left_whole(output) else accumulator(output.type)
+
+    def prepare(self) -> None:
+        """Allocate a row of values, and sums."""
+        self.values = self.allocate(self.sum_type, self.axes.longest)
+        self.totals = [self.allocate(self.sum_type, 1) for _ in range(_TURN)]
+
+    def begin_row(self, place: Place, row: str) -> None:
+        """Nothing to do: what is read at the end of the row has been written in it."""
+
+    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+        """Keep the values of a gang until the end of the row."""
+        target = element_at(self.text, self.values, gang.here, self.sum_type)
+        self.text.add(f"store {self.widened(value)}, ptr {target}, align {self.sum_type.itemsize}")
+
+    def end_row(self, place: Place, row: str) -> None:
+        """Add up what belongs together, and store the sums."""
+        text, extents = self.text, self.axes.here(self.text, place)
+        axes = list(zip(extents, _apart(text, extents), self.is_summed, strict=True))
+        summed = [(extent, (apart,)) for extent, apart, is_sum in axes if is_sum]
+        kept = [(extent, apart) for extent, apart, is_sum in axes if not is_sum]
+        target = place.first
+        for extent, _ in summed:
+            target = text.let(f"udiv i64 {target}, {extent}")
+        apart_then = _apart(text, [extent for extent, _ in kept])
+        steps = [
+            (extent, (now, then)) for (extent, now), then in zip(kept, apart_then, strict=True)
+        ]
+        (count, first), *others = steps
+        with _walking(text, others, 2) as offsets:
+            _by_turns(text, count, partial(self.segments, target, offsets, first, summed))
+
+    def segments(
+        self,
+        target: str,
+        offsets: Sequence[str],
+        steps: Sequence[str],
+        summed: Sequence[tuple[str, tuple[str, ...]]],
+        indices: Sequence[str],
+    ) -> None:
+        """Sum and store segments that have some indices along the first axis that is kept."""
+        moved = [_moved(self.text, offsets, index, steps) for index in indices]
+        totals = self.sums_from([source for source, _ in moved], summed)
+        for total, (_, place) in zip(totals, moved, strict=True):
+            self.store_total(total, self.text.let(f"add i64 {target}, {place}"))
+
+    def sums_from(
+        self, firsts: Sequence[str], loops: Sequence[tuple[str, tuple[str, ...]]]
+    ) -> list[Value]:
+        """Add up elements of the row one after another, in several sums side by side."""
+        text, type = self.text, self.sum_type
+        zero = Value("0.0" if type.is_float else "0", type, False)
+        totals = self.totals[: len(firsts)]
+        for total in totals:
+            text.add(f"store {zero}, ptr {total}, align {LINE}")
+        with _walking(text, loops, 1) as (offset,):
+            for first, total in zip(firsts, totals, strict=True):
+                at = element_at(text, self.values, text.let(f"add i64 {first}, {offset}"), type)
+                one = text.value(f"load {zero.llvm}, ptr {at}, align {type.itemsize}", type, False)
+                text.add(f"store {self.plus(self.loaded(total), one)}, ptr {total}, align {LINE}")
+        return [self.loaded(total) for total in totals]
+
+    def loaded(self, total: str) -> Value:
+        """Return what a sum has come to."""
+        memory = memory_type(self.sum_type, False)
+        return self.text.value(f"load {memory}, ptr {total}, align {LINE}", self.sum_type, False)
+
+    def store_total(self, total: Value, index: str) -> None:
+        """Store a sum, in the type of the output if nothing is left to be added to it."""
+        if self.held != total.type:
+            held = Value("", self.held, False).llvm
+            total = self.text.value(f"fptrunc {total} to {held}", self.held, False)
+        target = element_at(self.text, self.start, index, self.held)
+        self.text.add(f"store {total}, ptr {target}, align {self.held.itemsize}")
+
+
+def _apart(text: Text, extents: Sequence[str]) -> list[str]:
+    """Return how many elements neighbours along each axis are apart in contiguous memory."""
+    found = ["1"]
+    for extent in reversed(extents[1:]):
+        found.insert(0, text.let(f"mul i64 {found[0]}, {extent}"))
+    return found
+
+
+@contextmanager
+def _walking(
+    text: Text, loops: Sequence[tuple[str, tuple[str, ...]]], count: int
+) -> Iterator[list[str]]:
+    """Emit loops inside one another; the body is what is added inside the ``with``.
+
+    Parameters
+    ----------
+    text : Text
+        The function that grows.
+    loops : sequence of (str, tuple of str)
+        Outermost first: the extent, and for each of the offsets how far a turn moves it.
+    count : int
+        How many offsets there are.
+
+    Yields
+    ------
+    list of str
+        The offsets.
+    """
+    offsets = ["0"] * count
+    with ExitStack() as stack:
+        for extent, steps in loops:
+            index = stack.enter_context(text.counting("0", extent))
+            offsets = _moved(text, offsets, index, steps)
+        yield offsets
+
+
+def _by_turns(text: Text, count: str, body: Callable[[Sequence[str]], None]) -> None:
+    """Emit a loop over indices from 0, `_TURN` at a time and then one by one.
+
+    ``body`` emits a turn; LLVM does not unroll loops of kernels.
+    """
+    whole = text.let(f"and i64 {count}, {-_TURN}")
+    some, more = (text.let(f"icmp ne i64 {whole}, {other}") for other in ("0", count))
+    with text.when(some, True), text.counting("0", whole, _TURN) as index:
+        body([text.let(f"add i64 {index}, {k}") for k in range(_TURN)])
+    with text.when(more, True), text.counting(whole, count) as index:
+        body([index])
+
+
+def _moved(text: Text, offsets: Sequence[str], index: str, steps: Sequence[str]) -> list[str]:
+    """Return offsets moved by an index along an axis."""
+    moved = [text.let(f"mul i64 {index}, {step}") for step in steps]
+    pairs = zip(offsets, moved, strict=True)
+    return [text.let(f"add i64 {offset}, {by}") for offset, by in pairs]

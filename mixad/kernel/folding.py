@@ -1,0 +1,174 @@
+"""Short rows: where axes cannot be merged, several rows go through a kernel as one.
+
+An operand that repeats along outer axes, or a sum that keeps some, keeps axes apart, and with an
+innermost axis of three elements a gang has three.  So the innermost axes are *folded*: a row of the
+kernel is made of some of the outermost of them, with all of the others.  Operands that lie in
+memory as such a row does are read where they are, others are copied in its order to the stack
+first, once for a tile if they repeat from row to row.  Sums over the outermost axis are taken for
+each element of a row, and folded afterwards; those over others, from what the row has left on the
+stack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mixad.kernel.cost import block_cost, statement_cost
+from mixad.kernel.nest import Nest
+from mixad.kernel.spec import Fold
+from mixad.kernel.tiling import GANG, combine_of, partial_shape
+from mixad.kernel.varying import varying_vars
+from mixad.scalar.ir import Program, written_vars
+
+__all__ = ["FOLDED", "fold_of", "left_of"]
+
+FOLDED = 512
+"""Elements of a folded row at most: its copies stay in the first-level cache.  Where axes around
+it are summed, a row may have all of the folded axes and `BLOCK` elements."""
+
+_SHORT = FOLDED // 2
+"""Axes are folded until they have so many elements together."""
+
+_MOST_COPIES = 16
+"""Operands and outputs of which a kernel keeps a row on the stack: 256 KiB at most."""
+
+# Measured, in the units of `mixad.kernel.cost`, about a cycle.
+_END_COST = 10
+"""What the end of a row costs for each array, where it is no whole gang."""
+
+_COPY_COST, _SUM_COST = 0.9, 0.5
+"""What an element costs that is copied before it is read, and that is summed within a row."""
+
+_GANG_COST = 2
+"""What an operation costs for a gang, where one for a whole row would do."""
+
+
+def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """Return the shape of what tiles leave of an output, and which of its axes are to be summed.
+
+    ``rows`` is how many rows make a run.
+    """
+    summed = fold.summed[output]
+    if combine_of(summed) != "store":
+        return partial_shape(fold.extents, rows, summed), summed
+    outer = len(summed) - (2 if fold.is_split else 1)
+    gone = [n for n, is_sum in zip(fold.axes, fold.segments[output], strict=False) if is_sum]
+    kept = fold.length // math.prod(gone)
+    return (*fold.extents[:outer], kept), (*summed[:outer], False)
+
+
+def fold_of(nest: Nest, passes: Sequence[Program], longest: int) -> Fold | None:
+    """Return a loop nest with its innermost axes folded, None where that is no gain.
+
+    Parameters
+    ----------
+    nest : Nest
+        Axes that cannot be merged.
+    passes : sequence of Program
+        What runs over it.
+    longest : int
+        Elements that a row of all the folded axes may have, `BLOCK` at most.
+    """
+    count = _axes_to_fold(nest.extents)
+    if count < 2 or nest.extents[-1] % GANG == 0:
+        return None
+    if any(any(s) and not _is_one_run(s[-count:], nest.extents[-count:]) for s in nest.steps):
+        return None
+    fold = _folded(nest, count, longest)
+    return fold if _saves(nest, fold, passes) else None
+
+
+def _axes_to_fold(extents: tuple[int, ...]) -> int:
+    """Return how many axes make a long one; 0 if there are none."""
+    if 0 in extents:
+        return 0
+    size = 1
+    for count, extent in enumerate(reversed(extents), 1):
+        size *= extent
+        if size >= _SHORT:
+            return count
+    return len(extents)
+
+
+def _folded(nest: Nest, count: int, longest: int) -> Fold:
+    """Return a nest with so many of its axes folded.
+
+    Where nothing is around them, they are split in any case: kernels do not tell one row from many.
+    """
+    outer, own = nest.extents[:-count], nest.extents[-count:]
+    inner = math.prod(own[1:])
+    length = own[0] * inner
+    is_split = not outer or length > longest
+    rows = min(own[0], _rows(inner)) if is_split else own[0]
+
+    def walked(strides: tuple[int, ...]) -> tuple[int, ...]:
+        within = strides[-count:]
+        from_row_to_row = (within[0] * rows,) if is_split else ()
+        return (*strides[:-count], *from_row_to_row, within[-1] if _is_one_run(within, own) else 0)
+
+    def summed(flags: tuple[bool, ...]) -> tuple[bool, ...]:
+        first, *_ = within = flags[-count:]
+        return (*flags[:-count], *((first,) if is_split else ()), all(within))
+
+    sums = tuple(map(summed, nest.summed))
+    some = [f[-count:] if any(f[-count:]) and not all(f[-count:]) else () for f in nest.summed]
+    by_columns = [combine_of(flags) == "columns" for flags in sums]
+    return Fold(
+        axes=(rows, *own[1:]),
+        length=length,
+        is_split=is_split,
+        extents=(*outer, *((-(-own[0] // rows),) if is_split else ()), rows * inner),
+        strides=tuple(None if s is None else walked(s) for s in nest.strides),
+        within=tuple(
+            None if s is None or _is_one_run(s[-count:], own) else s[-count:] for s in nest.strides
+        ),
+        summed=sums,
+        segments=tuple(() if by else flags for flags, by in zip(some, by_columns, strict=True)),
+        columns=tuple(flags if by else () for flags, by in zip(some, by_columns, strict=True)),
+        steps=tuple(map(walked, nest.steps)),
+    )
+
+
+def _rows(inner: int) -> int:
+    """Return how many rows of so many elements to fold: whole gangs, if they fit."""
+    whole = GANG // math.gcd(GANG, inner)
+    return FOLDED // (whole * inner) * whole or FOLDED // inner
+
+
+def _is_one_run(strides: Sequence[int], extents: Sequence[int]) -> bool:
+    """Whether one stride walks axes, outermost first."""
+    pairs = zip(strides[:-1], strides[1:], extents[1:], strict=True)
+    return all(outer == inner * extent for outer, inner, extent in pairs)
+
+
+def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
+    """Whether the end of a short row costs more than what folding takes for it.
+
+    What is the same for a row is computed once for it, but for every gang of a folded one.
+    """
+    gangs, moving = nest.extents[-1] / GANG, _moving(nest.strides)
+    copied = [s for s, w in zip(fold.strides, fold.within, strict=True) if s and w]
+    segments = sum(map(bool, fold.segments))
+    if len(copied) + segments > _MOST_COPIES:
+        return False
+    by_row = sum(any(s[-2:-1]) for s in copied)
+    uniform = sum(_uniform_cost(p, moving) for p in passes)
+    varying = sum(block_cost(p.body) for p in passes) - uniform
+    saved = _END_COST * (len(moving) + len(fold.summed)) + (math.ceil(gangs) - gangs) * varying
+    staged = nest.extents[-1] * (_COPY_COST * by_row + _SUM_COST * segments)
+    spent = staged + (_GANG_COST * gangs - 1) * uniform
+    return saved > spent
+
+
+def _moving(strides: Sequence[tuple[int, ...] | None]) -> list[int]:
+    """Return which params differ along the innermost axis."""
+    return [k for k, s in enumerate(strides) if s is not None and s[-1]]
+
+
+def _uniform_cost(program: Program, moving: Sequence[int]) -> int:
+    """Return the cost of what is the same for all elements of a row."""
+    varying = varying_vars(program, moving)
+    return sum(
+        statement_cost(s) for s in program.body.statements if varying.isdisjoint(written_vars(s))
+    )

@@ -1,0 +1,50 @@
+"""How the partials of a kernel are computed: by dual numbers, or in reverse.
+
+Dual numbers take one pass for each chunk of inputs, and each pass evaluates the program again;
+reverse accumulation takes one for all, and as many walks back as there are outputs.  Both do the
+same where one pass of dual numbers is enough: which of them is faster there differs by a tenth
+either way (record 0014), so that dual numbers, which go through loops as well, are the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from mixad.kernel.cost import block_cost, statement_cost
+from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.ir import Equation, Program, Statement, walk_statements
+from mixad.scalar.math import expand, program_of
+from mixad.scalar.ops import BY_NAME
+from mixad.scalar.types import ScalarType
+
+__all__ = ["may_reverse", "reverse_pays"]
+
+
+def may_reverse(inputs: int) -> bool:
+    """Whether dual numbers would take several passes for so many inputs."""
+    return inputs > MAX_PARTIALS
+
+
+def reverse_pays(forward: Sequence[Program], reverse: Sequence[Program]) -> bool:
+    """Whether the programs of reverse accumulation cost less than those on dual numbers."""
+    return _cost(reverse) < _cost(forward)
+
+
+def _cost(programs: Sequence[Program]) -> int:
+    return sum(_statement_cost(s) for p in programs for s in walk_statements(p.body))
+
+
+def _statement_cost(statement: Statement) -> int:
+    """Return the cost of a statement without those inside it, each op at what it is made of.
+
+    As library calls, products with a strong zero would decide: contractions are full of them.
+    """
+    if isinstance(statement, Equation) and BY_NAME[statement.op].lowering == "program":
+        return _program_cost(statement.op, statement.args[0].type.arithmetic)
+    return statement_cost(statement, lambda block: 0)
+
+
+@cache
+def _program_cost(op: str, type: ScalarType) -> int:
+    return block_cost(expand(program_of(op, type)).body)

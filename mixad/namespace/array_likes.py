@@ -1,0 +1,55 @@
+"""Lists as arrays, where NumPy takes them: nested, of traced values, arrays and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from array_api_compat import device as device_of
+
+from mixad.backends.arrays import NUMPY, is_array
+from mixad.namespace.data_types import of_one_type
+from mixad.namespace.joining import stack
+from mixad.tape.node import library_beside
+from mixad.tape.tracer import Tracer
+
+__all__ = ["first_traced", "from_lists", "stacked"]
+
+_LISTS = (list, tuple)
+
+
+def first_traced(x: Any) -> Tracer | None:
+    """Return the first traced value in nested lists."""
+    if isinstance(x, Tracer):
+        return x
+    return _first_of(x) if isinstance(x, _LISTS) else None
+
+
+def _first_of(values: Iterable[Any]) -> Tracer | None:
+    return next((found for found in map(first_traced, values) if found is not None), None)
+
+
+def from_lists(x: Any, like: Any) -> Any:
+    """Return nested lists as an array: see `stacked`; what is no list as it is."""
+    return stacked(x, like) if isinstance(x, _LISTS) else x
+
+
+def stacked(x: Any, like: Any) -> Any:
+    """Return nested lists as an array of the library and on the device of another.
+
+    Raises
+    ------
+    ValueError
+        If lists beside each other differ in length.
+    """
+    if isinstance(x, Tracer) or is_array(x):
+        return x
+    library = library_beside(like)
+    if not isinstance(x, _LISTS):
+        # NumPy's numbers are arrays of their own types beside others; the standard has floats.
+        number = x if library is NUMPY or isinstance(x, complex) else float(x)
+        return library.xp.asarray(number, device=device_of(like))
+    if library is NUMPY and first_traced(x) is None:
+        return np.asarray(x)
+    return stack(of_one_type("asarray", [stacked(each, like) for each in x]))

@@ -1,0 +1,65 @@
+"""Methods of arrays that no function does, or not with the same arguments: NumPy's and all others'.
+
+Where a method and a function of the library agree, `mixad.namespace.spellings` has the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mixad.errors import TracerError
+from mixad.namespace.assignment import setitem
+from mixad.namespace.complex_numbers import conj
+from mixad.namespace.elementwise import clip
+from mixad.namespace.manipulation import reshape
+from mixad.namespace.spelling import Function, function_of
+from mixad.tape.memory import unshared
+
+__all__ = ["METHODS", "NUMPY_METHODS", "to_device"]
+
+
+def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
+    """Return ``x`` where it is: nothing is moved.
+
+    Raises
+    ------
+    TracerError
+        If it is on another device.
+    """
+    if stream is not None or str(device) != str(x.device):
+        raise TracerError(
+            f"to_device({device!r}) of a value on {x.device!r} that is being differentiated is not "
+            "available: move the arguments of the transform"
+        )
+    return x
+
+
+def _copy(x: Any, *, order: str = "C") -> Any:
+    """Return a copy: elements are the same in every order."""
+    return unshared(x)
+
+
+def _flatten(x: Any, *, order: str = "C") -> Any:
+    """Return a copy in one row."""
+    return unshared(reshape(x, -1, order=order))
+
+
+def _fill(x: Any, value: Any) -> None:
+    """Write a number to all elements."""
+    setitem(x, ..., value)
+
+
+METHODS: Mapping[str, Function] = {"to_device": function_of(to_device)}
+"""Of arrays of every library."""
+
+NUMPY_METHODS: Mapping[str, Function] = {
+    **METHODS,
+    "clip": function_of(clip, "x min max out"),
+    "conj": function_of(conj, "x out"),
+    "conjugate": function_of(conj, "x out"),
+    "copy": function_of(_copy, "x order"),
+    "fill": function_of(_fill, "x value"),
+    "flatten": function_of(_flatten, "x order"),
+}
+"""Of NumPy's arrays."""

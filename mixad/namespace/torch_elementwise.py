@@ -1,0 +1,98 @@
+"""Functions of one element as torch has them, beside the standard's, by torch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mixad import special
+from mixad.namespace.data_types import astype
+from mixad.namespace.elementwise import elementwise, rounded
+from mixad.namespace.numpy_functions import nan_to_num
+from mixad.namespace.special import SPECIAL, of_scalars
+from mixad.namespace.spelling import Function, OfOperands, function_of
+from mixad.scalar.parse.library import NUMPY_LIBRARY
+from mixad.special import log, log1p
+from mixad.tape.node import library_beside
+
+__all__ = ["TORCH_ELEMENTWISE"]
+
+
+def _inside_logit(x: Any, eps: Any) -> Any:
+    """Return the logit of the nearest number between eps and 1 - eps."""
+    if x < eps:
+        inside = eps
+    elif x > 1 - eps:
+        inside = 1 - eps
+    else:
+        inside = x
+    return log(inside) - log1p(-inside)
+
+
+_clamped = of_scalars("logit", _inside_logit)
+
+
+def _logit(x: Any, eps: float | None = None) -> Any:
+    return SPECIAL["logit"](x) if eps is None else _clamped(x, eps)
+
+
+def _float_power(x: Any, y: Any) -> Any:
+    """Return x to the power y, in float64."""
+    double = library_beside(x if hasattr(x, "shape") else y).xp.float64
+    x, y = (astype(v, double) if hasattr(v, "shape") else v for v in (x, y))
+    return elementwise("pow", x, y)
+
+
+def _polygamma(n: int, x: Any) -> Any:
+    return SPECIAL["polygamma"](n, x)
+
+
+def _reciprocal(x: Any) -> Any:
+    return elementwise("div", 1, x)
+
+
+def _clamp_min(x: Any, min: Any) -> Any:
+    return elementwise("maximum", x, min)
+
+
+def _clamp_max(x: Any, max: Any) -> Any:
+    return elementwise("minimum", x, max)
+
+
+_OF_ONE = {
+    "rsqrt": "rsqrt", "special_expit": "sigmoid", "special_gammaln": "lgamma",
+    "special_digamma": "digamma", "special_psi": "digamma", "special_erf": "erf",
+    "special_erfc": "erfc", "special_exp2": "exp2", "special_expm1": "expm1",
+    "special_log1p": "log1p", "special_entr": "entr", "special_ndtr": "ndtr",
+    "sgn": "sign", "fix": "trunc",
+}  # fmt: skip
+_OF_TWO = {"xlogy": "xlogy", "special_xlogy": "xlogy", "special_xlog1py": "xlog1py"}
+_NUMPYS_OF_ONE = {
+    "sinc": np.sinc, "special_sinc": np.sinc, "deg2rad": np.deg2rad, "rad2deg": np.rad2deg
+}  # fmt: skip
+_NUMPYS_OF_TWO = {
+    "heaviside": np.heaviside, "logaddexp2": np.logaddexp2, "fmax": np.fmax, "fmin": np.fmin
+}  # fmt: skip
+
+
+def _kernel(name: str, scalar: Callable[..., Any], parameters: str) -> Function:
+    """Return a function of scalars with torch's parameters."""
+    return OfOperands(of_scalars(name, scalar).evaluate, tuple(parameters.split()))
+
+
+TORCH_ELEMENTWISE: Mapping[str, Function] = {
+    **{n: _kernel(n, getattr(special, own), "input") for n, own in _OF_ONE.items()},
+    **{n: _kernel(n, getattr(special, own), "input other") for n, own in _OF_TWO.items()},
+    **{n: _kernel(n, NUMPY_LIBRARY[own], "input") for n, own in _NUMPYS_OF_ONE.items()},
+    **{n: _kernel(n, NUMPY_LIBRARY[own], "input other") for n, own in _NUMPYS_OF_TWO.items()},
+    **dict.fromkeys(("logit", "special_logit"), function_of(_logit, "input eps")),
+    **dict.fromkeys(("polygamma", "special_polygamma"), function_of(_polygamma, "n input")),
+    "float_power": function_of(_float_power, "input exponent"),
+    "nan_to_num": function_of(nan_to_num, "input nan posinf neginf"),
+    **dict.fromkeys(("round", "special_round"), function_of(rounded, "input decimals")),
+    "clamp_min": function_of(_clamp_min, "input min"),
+    "clamp_max": function_of(_clamp_max, "input max"),
+    "reciprocal": function_of(_reciprocal, "input"),
+}

@@ -1,0 +1,145 @@
+"""Methods of tensors that no function of torch does, or not with the same arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mixad.errors import TracerError
+from mixad.namespace.data_types import astype
+from mixad.namespace.elementwise import where
+from mixad.namespace.joining import broadcast_to, tile
+from mixad.namespace.linear_algebra import adjoint
+from mixad.namespace.manipulation import reshape
+from mixad.namespace.spelling import Function, Variadic, function_of
+from mixad.namespace.statistical import total
+from mixad.tape.memory import gives_views, unshared
+from mixad.tape.node import library_beside
+from mixad.tape.tracer import plain
+
+__all__ = ["TORCH_METHODS"]
+
+
+@gives_views
+def _expand(x: Any, shape: Sequence[int], *, implicit: bool = False) -> Any:
+    """Return a view in a larger shape; lengths of -1 stay."""
+    own = (*[1] * (len(shape) - x.ndim), *x.shape)
+    return broadcast_to(x, tuple(o if n == -1 else n for o, n in zip(own, shape, strict=True)))
+
+
+@gives_views
+def _expand_as(x: Any, y: Any) -> Any:
+    return broadcast_to(x, tuple(y.shape))
+
+
+@gives_views
+def _view(x: Any, shape: Any) -> Any:
+    if not isinstance(shape, (int, Sequence)):
+        raise TracerError(
+            f"view({shape}) of a value that is being differentiated is not available: the bits of "
+            "its elements have no derivative; use x.to(dtype) to convert them"
+        )
+    return reshape(x, shape)
+
+
+@gives_views
+def _view_as(x: Any, y: Any) -> Any:
+    return reshape(x, tuple(y.shape))
+
+
+def _repeat(x: Any, shape: Sequence[int]) -> Any:
+    return tile(x, shape)
+
+
+def _clone(x: Any, *, memory_format: Any = None) -> Any:
+    return unshared(x)
+
+
+@gives_views
+def _same(x: Any, *, memory_format: Any = None) -> Any:
+    return x
+
+
+def _detached(x: Any) -> Any:
+    """Return the plain tensor, as `mixad.stop_gradient` does."""
+    return plain(x)
+
+
+def _to(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False,
+        copy: bool = False) -> Any:  # fmt: skip
+    """Return ``x`` in another dtype, given as one or by a tensor that has it; nothing is moved.
+
+    Raises
+    ------
+    TracerError
+        If it would be moved to another device.
+    """
+    for given in args:
+        if hasattr(given, "dtype"):
+            dtype, device = given.dtype, given.device
+        elif str(given).startswith("torch."):
+            dtype = given
+        elif not isinstance(given, bool):
+            device = given
+    if device is not None and str(device) not in (str(x.device), x.device.type):
+        raise TracerError(
+            f"to({device!r}) of a value on {x.device!r} that is being differentiated is not "
+            "available: move the arguments of the transform"
+        )
+    if dtype is None or dtype == x.dtype:
+        return unshared(x) if copy else x
+    return astype(x, dtype)
+
+
+def _as_type(name: str) -> Callable[..., Any]:
+    def evaluate(x: Any) -> Any:
+        return _to(x, dtype=getattr(library_beside(x).xp, name))
+
+    return evaluate
+
+
+def _where(x: Any, condition: Any, y: Any) -> Any:
+    return where(condition, x, y)
+
+
+def _sum_to_size(x: Any, shape: Sequence[int]) -> Any:
+    lead = x.ndim - len(shape)
+    axes = [a for a in range(x.ndim) if a < lead or (shape[a - lead] == 1 and x.shape[a] != 1)]
+    return reshape(total(x, tuple(axes)) if axes else x, shape)
+
+
+def _type_as(x: Any, other: Any) -> Any:
+    return _to(x, other)
+
+
+def _ndim(x: Any) -> int:
+    return len(x.shape)
+
+
+def _nelement(x: Any) -> int:
+    return math.prod(x.shape)
+
+
+_DTYPES = {"double": "float64", "float": "float32", "half": "float16", "bfloat16": "bfloat16",
+           "long": "int64", "int": "int32", "bool": "bool"}  # fmt: skip
+
+TORCH_METHODS: Mapping[str, Function] = {
+    "expand": function_of(_expand, "input size=shape implicit"),
+    "expand_as": function_of(_expand_as, "input other"),
+    "view": function_of(_view, "input size=shape"),
+    "view_as": function_of(_view_as, "input other"),
+    "reshape_as": function_of(_view_as, "input other"),
+    "repeat": function_of(_repeat, "input size=shape"),
+    "clone": function_of(_clone, "input memory_format"),
+    "contiguous": function_of(_same, "input memory_format"),
+    "detach": function_of(_detached, "input"),
+    "to": Variadic(_to, ()),
+    "type_as": function_of(_type_as, "input other"),
+    **{name: function_of(_as_type(dtype), "input") for name, dtype in _DTYPES.items()},
+    "where": function_of(_where, "input condition other"),
+    "sum_to_size": function_of(_sum_to_size, "input size=shape"),
+    "adjoint": function_of(adjoint, "input"),
+    **dict.fromkeys(("dim", "ndimension"), function_of(_ndim, "input")),
+    "nelement": function_of(_nelement, "input"),
+}

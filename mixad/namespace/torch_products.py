@@ -1,0 +1,141 @@
+"""Products of vectors and matrices as torch has them, by torch's names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mixad.namespace.determinants import det, slogdet
+from mixad.namespace.einsum import einsum
+from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.joining import broadcast_arrays, broadcast_to
+from mixad.namespace.linear_algebra import cross, diagonal, matmul, outer, tensordot, trace, vecdot
+from mixad.namespace.manipulation import moveaxis
+from mixad.namespace.numpy_functions import kron
+from mixad.namespace.solving import inv, matrix_power, pinv
+from mixad.namespace.spelling import Function, Variadic, function_of
+from mixad.tape.node import library_beside
+from mixad.tape.tracer import plain
+
+__all__ = ["TORCH_PRODUCTS"]
+
+
+def _einsum(equation: str, *operands: Any) -> Any:
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    return einsum(equation, *operands)
+
+
+def _scaled(x: Any, factor: Any) -> Any:
+    return x if type(factor) in (int, float) and factor == 1 else elementwise("mul", x, factor)
+
+
+def _added_product(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return beta * x + alpha * product(a, b)."""
+
+    def evaluate(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        found = _scaled(product(a, b), alpha)
+        if type(beta) in (int, float) and beta == 0:  # what x has is not looked at, nan neither
+            shape = library_beside(x).xp.broadcast_shapes(tuple(x.shape), tuple(found.shape))
+            return broadcast_to(found, shape)
+        return elementwise("add", _scaled(x, beta), found)
+
+    return evaluate
+
+
+_added_matmul = _added_product(matmul)
+
+
+def _addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    return elementwise("add", x, _scaled(elementwise("mul", a, b), value))
+
+
+def _addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    return elementwise("add", x, _scaled(elementwise("div", a, b), value))
+
+
+def _lerp(x: Any, end: Any, weight: Any) -> Any:
+    """Return what is between two tensors, exact at both ends: computed from the nearer one."""
+    step = elementwise("sub", end, x)
+    from_start = elementwise("add", x, elementwise("mul", weight, step))
+    from_end = elementwise("sub", end, elementwise("mul", step, 1 - weight))
+    is_near = abs(plain(weight)) < 0.5
+    if isinstance(is_near, bool):
+        return from_start if is_near else from_end
+    return where(is_near, from_start, from_end)
+
+
+def _inner(x: Any, y: Any) -> Any:
+    if not x.ndim or not y.ndim:
+        return elementwise("mul", x, y)
+    return tensordot(x, y, axes=((-1,), (-1,)))
+
+
+def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+    return tensordot(a, b, axes=dims if isinstance(dims, int) else tuple(map(tuple, dims)))
+
+
+def _cross(x: Any, y: Any, axis: int | None = None) -> Any:
+    """Return cross products along an axis; along the first one of length 3 for None."""
+    x, y = broadcast_arrays(x, y)
+    return cross(x, y, axis=list(x.shape).index(3) if axis is None else axis)
+
+
+def _linalg_cross(x: Any, y: Any, axis: int = -1) -> Any:
+    return cross(*broadcast_arrays(x, y), axis=axis)
+
+
+def _logdet(x: Any) -> Any:
+    """Return the logarithm of determinants, nan where they are negative."""
+    sign, size = slogdet(x)
+    return where(plain(sign) < 0, math.nan, size)
+
+
+def _diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    return diagonal(moveaxis(x, (dim1, dim2), (-2, -1)), offset=offset)
+
+
+def _linalg_diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    return _diagonal(x, offset, dim1, dim2)
+
+
+def _sum_of(a: str, b: str, product: Callable[..., Any] = matmul) -> Function:
+    """Return a sum with a product, whose factors torch calls so."""
+    return function_of(_added_product(product), f"input {a}=a {b}=b beta alpha")
+
+
+_MATMUL = function_of(matmul, "input=a mat2=b")
+
+TORCH_PRODUCTS: Mapping[str, Function] = {
+    "einsum": Variadic(_einsum, ()),
+    "mm": _MATMUL,
+    "bmm": _MATMUL,
+    "mv": function_of(matmul, "input=a vec=b"),
+    "vdot": function_of(vecdot, "input other"),
+    "inner": function_of(_inner, "input other"),
+    **dict.fromkeys(("outer", "ger"), function_of(outer, "input vec2=y")),
+    "addmm": _sum_of("mat1", "mat2"),
+    "baddbmm": _sum_of("batch1", "batch2"),
+    "addmv": _sum_of("mat", "vec"),
+    "addr": _sum_of("vec1", "vec2", outer),
+    "addcmul": function_of(_addcmul, "input tensor1=a tensor2=b value"),
+    "addcdiv": function_of(_addcdiv, "input tensor1=a tensor2=b value"),
+    "lerp": function_of(_lerp, "input end weight"),
+    "tensordot": function_of(_tensordot, "a b dims out"),
+    "kron": function_of(kron, "input other"),
+    "cross": function_of(_cross, "input other dim"),
+    "linalg_cross": function_of(_linalg_cross, "input other dim"),
+    "linalg_vecdot": function_of(vecdot, "x y dim"),
+    "linalg_matmul": function_of(matmul, "input=a other=b"),
+    "trace": function_of(trace, "input"),
+    "diagonal": function_of(_diagonal, "input offset dim1 dim2"),
+    "linalg_diagonal": function_of(_linalg_diagonal, "A=x offset dim1 dim2"),
+    "matrix_power": function_of(matrix_power, "input n"),
+    "linalg_matrix_power": function_of(matrix_power, "A=x n"),
+    "inverse": function_of(inv, "input"),
+    "linalg_pinv": function_of(pinv, "A=x rtol"),
+    "det": function_of(det, "input"),
+    "slogdet": function_of(slogdet, "input"),
+    "logdet": function_of(_logdet, "input"),
+}

@@ -1,0 +1,193 @@
+"""What torch makes of the elements along axes, beside the standard's functions, by its names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mixad.namespace.data_types import astype
+from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.indexing import take_along_axis
+from mixad.namespace.manipulation import expand_dims, moveaxis, normalized_axes, squeeze
+from mixad.namespace.norms import matrix_norm, norm, vector_norm
+from mixad.namespace.spelling import Function, function_of
+from mixad.namespace.statistical import amax, amin, mean, std, total, var
+from mixad.tape.memory import unshared
+from mixad.tape.node import library_beside
+from mixad.tape.tracer import plain
+
+__all__ = ["TORCH_REDUCTIONS", "largest", "log_softmax", "softmax"]
+
+Axis = int | Sequence[int] | None
+
+
+class Selected(NamedTuple):
+    """Elements along an axis, and where they are."""
+
+    values: Any
+    indices: Any
+
+
+def largest(x: Any, axis: Axis, *, keepdims: bool = True) -> Any:
+    """Return the largest elements over axes as a plain array."""
+    axes = normalized_axes(axis, x.ndim)
+    return library_beside(x).xp.amax(plain(x), axes, keepdim=keepdims)
+
+
+def _extreme(of_all: Callable[..., Any], op: str, indices: str) -> Callable[..., Any]:
+    """Return torch's ``max`` or ``min``: of all elements, along an axis, or of two tensors.
+
+    Along an axis the value is that of the one element whose index is returned.
+    """
+
+    def evaluate(x: Any, axis: Any = None, keepdims: bool = False, *, y: Any = None) -> Any:
+        y = axis if hasattr(axis, "shape") else y
+        if y is not None:
+            return elementwise(op, x, y)
+        if axis is None:
+            return of_all(x)
+        at = getattr(plain(x), indices)(axis, keepdim=True).indices
+        return _selected(x, at, axis, keepdims=keepdims)
+
+    return evaluate
+
+
+def _selected(x: Any, at: Any, axis: int, *, keepdims: bool = True) -> Selected:
+    """Return the elements of ``x`` at indices along an axis, with these."""
+    found = Selected(take_along_axis(x, at, axis=axis) if x.ndim else unshared(x), at)
+    if keepdims or not x.ndim:
+        return found
+    return Selected(squeeze(found.values, axis), at.squeeze(axis))
+
+
+def _sort(x: Any, axis: int = -1, descending: bool = False, *, stable: bool = False) -> Selected:
+    at = plain(x).sort(dim=axis, descending=descending, stable=stable or False).indices
+    return _selected(x, at, axis)
+
+
+def _topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Selected:
+    return _selected(x, plain(x).topk(k, axis, largest, sorted).indices, axis)
+
+
+def _spread_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the standard's ``var`` or ``std`` with torch's arguments, the older ones too."""
+
+    def evaluate(
+        x: Any,
+        axis: Any = None,
+        unbiased: bool | None = None,
+        keepdims: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Any:
+        if isinstance(axis, bool):  # var(input, unbiased)
+            axis, unbiased = None, axis
+        if correction is None:
+            correction = 1.0 if unbiased is None else float(unbiased)
+        return function(x, axis, correction=correction, keepdims=keepdims)
+
+    return evaluate
+
+
+_var, _std = _spread_of(var), _spread_of(std)
+
+
+def _with_mean(spread: Callable[..., Any]) -> Callable[..., Any]:
+    def evaluate(x: Any, axis: Any = None, *, keepdims: bool = False, correction: float = 1) -> Any:
+        options = {"keepdims": keepdims}
+        return spread(x, axis, correction=correction, **options), mean(x, axis, **options)
+
+    return evaluate
+
+
+def _logsumexp(x: Any, axis: Axis, keepdims: bool = False) -> Any:
+    """Return log Σ exp x, with the largest x taken out: a constant, since it cancels."""
+    top = largest(x, axis)
+    top = library_beside(x).xp.where(abs(top) == math.inf, 0.0, top)
+    found = elementwise("log", total(elementwise("exp", elementwise("sub", x, top)), axis,
+                                     keepdims=True))  # fmt: skip
+    found = elementwise("add", found, top)
+    return found if keepdims else squeeze(found, normalized_axes(axis, x.ndim))
+
+
+def softmax(x: Any, axis: int, dtype: Any = None) -> Any:
+    """Return exp x over its sum along an axis."""
+    x = x if dtype is None else astype(x, dtype)
+    powers = elementwise("exp", elementwise("sub", x, largest(x, axis)))
+    return elementwise("div", powers, total(powers, axis, keepdims=True))
+
+
+def log_softmax(x: Any, axis: int, dtype: Any = None) -> Any:
+    """Return the logarithm of `softmax`, computed without it."""
+    x = x if dtype is None else astype(x, dtype)
+    above = elementwise("sub", x, largest(x, axis))
+    scale = total(elementwise("exp", above), axis, keepdims=True)
+    return elementwise("sub", above, elementwise("log", scale))
+
+
+def _norm(x: Any, p: Any = "fro", axis: Axis = None, keepdims: bool = False, *,
+          dtype: Any = None) -> Any:  # fmt: skip
+    """Return torch's older norm: of vectors, whatever the number of axes, but for ``"nuc"``."""
+    x = x if dtype is None else astype(x, dtype)
+    if p != "nuc":
+        return vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if p in (None, "fro") else p)
+    if axis is not None:
+        x = _axes_last(x, axis)
+    return matrix_norm(x, keepdims=keepdims and axis is None, ord="nuc")
+
+
+def _axes_last(x: Any, axis: Any) -> Any:
+    return moveaxis(x, axis, (-2, -1))
+
+
+def _matrix_norm(x: Any, ord: Any = "fro", axis: Any = (-2, -1), keepdims: bool = False) -> Any:
+    axes = normalized_axes(axis, x.ndim)
+    found = matrix_norm(_axes_last(x, axes), ord=ord)
+    return expand_dims(found, axis=tuple(sorted(axes))) if keepdims else found
+
+
+def _vector_norm(x: Any, ord: Any = 2, axis: Axis = None, keepdims: bool = False) -> Any:
+    return vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
+
+
+def _dist(x: Any, y: Any, p: float = 2) -> Any:
+    return vector_norm(elementwise("sub", x, y), ord=p)
+
+
+def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
+    """Return the distances of points from others; that of equal points has derivative 0."""
+    between = elementwise("sub", expand_dims(x1, axis=-2), expand_dims(x2, axis=-3))
+    return vector_norm(between, axis=-1, ord=p)
+
+
+def _nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    return total(where(plain(x) != plain(x), 0.0, x), axis, keepdims=keepdims)
+
+
+_SPREAD = "input dim unbiased keepdim correction"
+_SUMS_OF_POWERS = {
+    "softmax": function_of(softmax, "input dim dtype"),
+    "log_softmax": function_of(log_softmax, "input dim dtype"),
+    "logsumexp": function_of(_logsumexp, "input dim keepdim"),
+}
+
+TORCH_REDUCTIONS: Mapping[str, Function] = {
+    "max": function_of(_extreme(amax, "maximum", "max"), "input dim keepdim other"),
+    "min": function_of(_extreme(amin, "minimum", "min"), "input dim keepdim other"),
+    "sort": function_of(_sort, "input dim descending stable"),
+    "topk": function_of(_topk, "input k dim largest sorted"),
+    "var": function_of(_var, _SPREAD),
+    "std": function_of(_std, _SPREAD),
+    "var_mean": function_of(_with_mean(_var), "input dim correction keepdim"),
+    "std_mean": function_of(_with_mean(_std), "input dim correction keepdim"),
+    **_SUMS_OF_POWERS,
+    **{f"special_{name}": function for name, function in _SUMS_OF_POWERS.items()},
+    "nansum": function_of(_nansum, "input dim keepdim"),
+    "norm": function_of(_norm, "input p dim keepdim out dtype"),
+    "linalg_norm": function_of(norm, "A=x ord dim keepdim"),
+    "linalg_vector_norm": function_of(_vector_norm, "x ord dim keepdim"),
+    "linalg_matrix_norm": function_of(_matrix_norm, "A=x ord dim keepdim"),
+    "dist": function_of(_dist, "input other p"),
+    "cdist": function_of(_cdist, "x1 x2 p compute_mode"),
+}

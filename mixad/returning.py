@@ -1,0 +1,129 @@
+"""What leaves a transform: values, gradients and tangents as its caller gets them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import as_array, is_complex_dtype, is_number, library_of
+from mixad.namespace.array import ArrayTracer
+from mixad.tape.backward import Cotangent
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.cell import Cell
+from mixad.tape.constant import unwrapped
+from mixad.tape.kernel_node import KernelNode
+from mixad.tape.memory import share, unshared
+from mixad.tape.node import ConstantNode, Result
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, plain, stripped
+
+__all__ = ["as_given", "gradient", "handed", "owned", "returned", "returned_aux", "tangent_of",
+           "without_derivative"]  # fmt: skip
+
+
+def gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: frozenset[Level]) -> Any:
+    """Return the gradient of an input as the caller gets it: of its shape, sharing no memory.
+
+    ``kind`` is the type of the input: a Python float's gradient is one, too.
+    """
+    return as_given(owned(cell, cotangent), cell, kind, around)
+
+
+def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) -> Any:
+    """Return a gradient with respect to an input of some type as its caller gets it."""
+    if isinstance(gradient, Tracer):
+        return gradient
+    if around:  # that of a linear function is traced, too
+        return _constant(gradient, around, weak=cell.kind.weak and not gradient.shape)
+    if cell.kind.weak and not gradient.shape:
+        return _python_number(gradient)
+    was_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
+    return gradient[()] if was_scalar else as_array(gradient)
+
+
+def _constant(array: Any, around: frozenset[Level], *, weak: bool) -> Tracer:
+    """Return an array as transforms see it that may ask for its derivative, which is zero."""
+    cell = Cell.of(array, check_mode(around), weak=weak)
+    node = ConstantNode(Result(cell.shape, cell.kind, cell.device))
+    return ArrayTracer(cell, Origin(node, 0, around))
+
+
+def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) -> Any:
+    """Return the tangent of an output as the caller gets it.
+
+    Parameters
+    ----------
+    leaf : array, number or Tracer
+        The output.
+    tangent : Tracer or None
+        Of a level of its own; None if it is zero.
+    level : Level
+        That level.
+    around : frozenset of Level
+        The running transforms that the function's value depends on.
+    """
+    if tangent is not None:
+        found = returned(tangent, level)
+        # What a kernel made is the caller's own; anything else may be a view of a tangent given.
+        is_own = isinstance(found, (Tracer, float, complex)) or isinstance(
+            tangent.origin.node, KernelNode
+        )
+        return found if is_own else _number(library_of(found).xp.asarray(found, copy=True), tangent)
+    if not isinstance(leaf, Tracer):
+        return 0.0 * leaf if is_number(leaf) else library_of(leaf).xp.zeros_like(leaf)
+    zeros = owned(leaf.cell, None)
+    return _constant(zeros, around, weak=leaf.cell.kind.weak) if around else _number(zeros, leaf)
+
+
+def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
+    """Return a cotangent in the shape of its cell, as an array or a tracer nothing else holds."""
+    xp = cell.library.xp
+    if cotangent is None:
+        dtype = cell.library.dtype_of(cell.type)
+        return xp.zeros(cell.shape, dtype=dtype, device=cell.device)
+    value = cotangent.value
+    if isinstance(value, Tracer):  # other inputs may have the same cotangent, and the caller may
+        return unshared(broadcast_to(value, cell.shape))
+    if cotangent.is_own(cell.shape):
+        return value
+    return xp.asarray(xp.broadcast_to(value, cell.shape), copy=True)
+
+
+def returned_aux(aux: Any, level: Level) -> Any:
+    """Return what the function handed over beside its value, without tracers of the level."""
+    return pytree.tree_map(lambda leaf: handed(leaf, level), aux)
+
+
+def handed(leaf: Any, level: Level) -> Any:
+    """Return a leaf of what the function gave to the caller: what it is a view of stays so."""
+    return share(returned(leaf, level), leaf)
+
+
+def returned(leaf: Any, level: Level) -> Any:
+    """Return a leaf to the caller, without the level; of a constant its array."""
+    leaf = unwrapped(leaf)
+    value = stripped(leaf, level)
+    if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
+        return value
+    return _number(value, leaf)
+
+
+def without_derivative(leaf: Any) -> Any:
+    """Return the value of a leaf as functions outside of transforms would get it."""
+    leaf = unwrapped(leaf)
+    return _number(plain(leaf), leaf) if isinstance(leaf, Tracer) else leaf
+
+
+def _number(array: Any, leaf: Tracer) -> Any:
+    """Return the array of a leaf as operations of its library do.
+
+    NumPy's results without axes are scalars, those of Python numbers only are Python numbers.
+    """
+    if leaf.cell.kind.weak:
+        return _python_number(array)
+    return array[()] if isinstance(array, np.ndarray) and not array.ndim else array
+
+
+def _python_number(array: Any) -> float | complex:
+    return complex(array) if is_complex_dtype(array.dtype) else float(array)

@@ -1,0 +1,164 @@
+"""Shapes of blocks: residency by NVIDIA's rules, the choice by hand and on compiled kernels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from cuda_emulator import H200, CompilingDriver, DryDriver, needs_nvrtc
+
+from mixad.backends.arrays import layout_of
+from mixad.backends.cuda import CudaBackend, Usage
+from mixad.backends.cuda.choice import BlockShape, chosen, enough, in_flight, preferred
+from mixad.backends.cuda.device import described
+from mixad.emit.cuda import Dialect
+from mixad.kernel.plan import plan
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.build import Builder
+from mixad.scalar.pullback import pullback
+from mixad.scalar.types import F32, F64
+
+DEVICE = described(H200.__getitem__)
+
+# Registers and bytes of shared memory → blocks of a multiprocessor of compute capability 9.0, by
+# NVIDIA's occupancy calculator.
+RESIDENT = [
+    (256, 32, 0, 8),
+    (256, 33, 0, 6),
+    (256, 64, 0, 4),
+    (256, 96, 0, 2),
+    (256, 128, 0, 2),
+    (256, 255, 0, 1),
+    (128, 144, 0, 3),
+    (128, 32, 48 * 1024, 4),
+    (32, 16, 0, 32),
+]
+
+
+@pytest.mark.parametrize(("threads", "registers", "shared", "blocks"), RESIDENT)
+def test_resident_threads_are_those_of_the_occupancy_calculator(threads, registers, shared, blocks):
+    used = Usage(registers, 0, shared)
+    assert DEVICE.resident(used, threads) == blocks * threads
+    assert DEVICE.occupancy(used, threads) == blocks * threads / 2048
+
+
+def test_a_device_is_described_by_its_attributes():
+    assert DEVICE.architecture == "sm_90"
+    assert DEVICE.bandwidth == pytest.approx(4.917e12, rel=1e-3)  # NVIDIA says 4.8 TB/s
+    assert 20_000 < enough(DEVICE) < 40_000
+
+
+def using(table):
+    """Return the function from a shape to what one pass uses, and what it has been asked."""
+    asked = []
+
+    def usages(shape):
+        asked.append(shape)
+        return [Usage(*table(shape), 0)]
+
+    return usages, asked
+
+
+def test_the_widest_shape_is_taken_where_it_keeps_the_memory_busy():
+    usages, asked = using(lambda shape: (40, 0))
+    assert chosen(DEVICE, 4, 24, usages) == BlockShape(4, 256)
+    assert asked == [BlockShape(4, 256)]  # nothing else is compiled
+
+
+def test_a_shape_that_spills_is_not_taken():
+    usages, _ = using(lambda shape: (255, 64 if shape.vector > 1 else 0))
+    assert chosen(DEVICE, 4, 64, usages).vector == 1
+
+
+def test_local_memory_that_one_neighbour_has_too_is_no_spill():
+    usages, _ = using(lambda shape: (40, 32))
+    assert chosen(DEVICE, 4, 24, usages) == BlockShape(4, 256)
+
+
+def test_smaller_blocks_are_taken_where_they_fill_a_multiprocessor_better():
+    usages, _ = using(lambda shape: (144, 0))  # one block of 256 threads, three of 128
+    assert chosen(DEVICE, 1, 60, usages) == BlockShape(1, 128)
+
+
+def test_the_weakest_pass_decides():
+    light, heavy = Usage(32, 0, 0), Usage(250, 0, 0)
+    shape = BlockShape(1, 256)
+    assert in_flight(DEVICE, shape, [light, heavy], 4) == in_flight(DEVICE, shape, [heavy], 4)
+
+
+def test_the_choice_is_made_once_for_each_device():
+    x = Builder("square")
+    v = x.param("x", F32)
+    program = x.finish([x.op("mul", v, v)])
+    driver = DryDriver()
+    backend = CudaBackend("dry", driver)
+    arguments = [driver.empty((64, 64), np.float32, "dry")]
+    layouts = [layout_of(a) for a in arguments]
+    launch = plan((program,), [OutputRequest(0, 0)], layouts, (64, 64), 1 << 40)
+    kernel = backend.compile(launch.spec)
+    for _ in range(3):
+        backend.launch(backend.bind(kernel, launch), arguments)
+    assert len(driver.texts) == 1
+
+
+# -- on what NVRTC compiles ------------------------------------------------------------------------
+
+
+def product_pullback(count, type):
+    """Return the programs of the gradients of Π tanh(xₖ)."""
+    b = Builder("product")
+    xs = [b.param(f"x{k}", type) for k in range(count)]
+    total = b.const(1.0, type)
+    for x in xs:
+        total = b.op("mul", total, b.op("tanh", x))
+    return [one.program for one in pullback(b.finish([total]), range(count), [0])]
+
+
+def bound(architecture, passes, count, type):
+    """Return the backend and a kernel that stores all results of some programs."""
+    backend = CudaBackend("compiling", CompilingDriver(architecture))
+    arguments = [DryDriver().empty((64, 2048), type.dtype, "dry") for _ in range(count)]
+    requests = [
+        OutputRequest(p, k) for p, one in enumerate(passes) for k in range(len(one.outputs))
+    ]
+    layouts = [layout_of(a) for a in arguments]
+    launch = plan(tuple(passes), requests, layouts, (64, 2048), 1 << 40)
+    return backend, backend.bind(backend.compile(launch.spec), launch)
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("type", [F32, F64], ids=str)
+@pytest.mark.parametrize("count", [1, 4, 10, 11, 24])
+def test_what_is_chosen_does_not_spill_and_no_alternative_keeps_the_memory_busier(
+    count, type, architecture
+):
+    passes = product_pullback(count, type)
+    backend, kernel = bound(architecture, passes, count + 1, type)
+    dialect = backend.dialect(kernel, "dry", True)
+    device, element = backend.described("dry"), (count + 1) * type.itemsize
+    flights, spilled = {}, {}
+    for shape in preferred(kernel.widest):
+        used = kernel.kernel.usages(Dialect(*shape), "dry")
+        spilled[shape] = max(u.local for u in used)
+        flights[shape] = in_flight(device, shape, used, element)
+    picked = BlockShape(dialect.vector, dialect.threads)
+    assert spilled[picked] == min(spilled.values())
+    best = max(f for shape, f in flights.items() if spilled[shape] == min(spilled.values()))
+    assert flights[picked] >= min(best, enough(device))
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize("type", [F32, F64], ids=str)
+@pytest.mark.parametrize("count", [10, 20])
+def test_passes_of_ten_partials_do_not_spill_so_fewer_need_never_be_taken(count, type):
+    """What smaller passes would gain in registers, they would pay by reading everything again."""
+    passes = product_pullback(count, type)
+    assert len(passes) == math.ceil(count / 10)
+    for architecture in ("sm_75", "sm_80", "sm_90", "sm_100"):
+        backend, kernel = bound(architecture, passes, count + 1, type)
+        dialect = backend.dialect(kernel, "dry", True)
+        assert not any(u.local for u in kernel.kernel.usages(dialect, "dry"))

@@ -1,0 +1,133 @@
+"""What `source` and `explain` say of kernels on CUDA devices, with compilers and without."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+from cuda_emulator import H200, CompilingDriver, DryDriver, needs_nvrtc
+from cuda_functions import cell_update
+
+import mixad
+from mixad.backends import execute, nvrtc, registry
+from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage
+from mixad.errors import BackendError
+
+X = np.linspace(0.1, 1.0, 64, dtype=np.float32)
+CELL = [np.ones((64, 64), np.float32) for _ in range(6)]
+
+
+@pytest.fixture
+def on_driver(monkeypatch):
+    """Return the function that has the backend ``dry`` use a driver."""
+
+    def use(driver):
+        monkeypatch.setattr(execute, "_KERNELS", OrderedDict())  # they hold their backend
+        made = CudaBackend("dry", driver)
+        loaded = registry.default_registry()._loaded
+        monkeypatch.setitem(loaded, "dry", made)
+        return cell_update.with_options(backend="dry")
+
+    return use
+
+
+def test_a_device_is_given_the_text_that_was_chosen_for_it(on_driver):
+    wide = on_driver(DryDriver()).source(*CELL, stage="cuda")
+    assert "__align__(16) pack_f32 { float item[4]; }" in wide
+    assert "__launch_bounds__(256)" in wide
+    assert "if z == 1.0:" in wide
+    greedy = DryDriver()
+    greedy.used = Usage(registers=144, local=0, shared=0)
+    assert "__launch_bounds__(128)" in on_driver(greedy).source(*CELL, stage="cuda")
+    narrow = cell_update.source(*CELL, stage="cuda")
+    assert "float item[1]" in narrow  # nothing is known of where the arrays are
+
+
+def test_explain_tells_what_the_driver_says(on_driver):
+    driver = DryDriver()
+    driver.used = Usage(registers=40, local=8, shared=1024)
+    got = on_driver(driver).explain(*CELL, wrt=("c", "f", "i", "g"))
+    (function,) = got.functions
+    assert (function.registers, function.local, function.shared) == (40, 8, 1024)
+    assert (function.neighbours, function.threads, function.occupancy) == (4, 256, 0.75)
+    clock, bus = (H200[ATTRIBUTES[name]] for name in ("clock", "bus"))
+    assert got.bandwidth == 2 * clock * 1000 * bus / 8
+    assert got.expected_seconds == pytest.approx(got.floor_bytes / got.bandwidth)
+    text = str(got)
+    assert "40 registers, 8 B of local memory, 1024 B of shared memory" in text
+    assert "4 elements a thread, 256 threads a block, 75% of the threads at once" in text
+    assert re.search(r"expected: +[\d.]+ µs at 4916\.7 GB/s", text)
+
+
+def test_nothing_is_said_of_devices_on_the_cpu():
+    got = cell_update.explain(*CELL)
+    assert got.functions == ()
+    assert got.bandwidth is None
+    assert got.expected_seconds is None
+    assert "registers" not in str(got)
+    assert "expected:" not in str(got)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_ptx_is_for_the_device_of_the_arguments(on_driver, architecture):
+    driver = CompilingDriver(architecture)
+    kernel = on_driver(driver)
+    text = kernel.source(*CELL, stage="ptx", wrt=("c", "f"))
+    assert text.startswith("// ")
+    assert "if z == 1.0:" in text.split(".version")[0]
+    assert f".target {driver.architecture}" in text
+    assert re.search(r"ld\.[\w.]*v4", text)
+    (function,) = kernel.explain(*CELL, wrt=("c", "f")).functions
+    assert 20 < function.registers < 96
+    assert function.local == 0
+
+
+@needs_nvrtc
+def test_ptx_can_be_read_where_there_is_no_device():
+    text = mixad.broadcast(lambda x: x * x).source(X, stage="ptx")
+    assert ".target sm_90" in text
+    assert re.search(r"mul\.(rn\.)?f32", text)
+
+
+def test_without_nvrtc_the_refusal_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(nvrtc, "_names", lambda: iter(["libno-such-nvrtc.so"]))
+    nvrtc._library.cache_clear()
+    try:
+        with pytest.raises(BackendError, match="pip install nvidia-cuda-nvrtc-cu12"):
+            mixad.broadcast(lambda x: x * x).source(X, stage="ptx")
+    finally:
+        nvrtc._library.cache_clear()
+
+
+@needs_nvrtc
+def test_without_a_disassembler_the_refusal_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(BackendError, match=r"neither nvdisasm nor cuobjdump .* CUDA toolkit"):
+        mixad.broadcast(lambda x: x * x).source(X, stage="sass")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("tool", ["nvdisasm", "cuobjdump"])
+def test_machine_code_is_shown_by_the_tool_that_is_there(tool, tmp_path, monkeypatch):
+    script = tmp_path / tool
+    script.write_text('#!/bin/sh\necho "$0 $1"\n/usr/bin/head -c 4 "$2" | /usr/bin/od -c\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    text = mixad.broadcast(lambda x: x * x).source(X, stage="sass")
+    assert text.startswith("// ")
+    assert f"{tool} --" in text
+    assert "177   E   L   F" in text
+
+
+@needs_nvrtc
+def test_a_tool_that_fails_is_named_with_what_it_said(tmp_path, monkeypatch):
+    script = tmp_path / "nvdisasm"
+    script.write_text("#!/bin/sh\necho too new >&2\nexit 3\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BackendError, match="nvdisasm fails with status 3: too new"):
+        mixad.broadcast(lambda x: x * x).source(X, stage="sass")

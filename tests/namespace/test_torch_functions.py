@@ -1,0 +1,481 @@
+"""torch's functions and methods on traced tensors, compared with torch and its own autograd."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from typing import Any
+
+import pytest
+from derivatives import parts_of
+
+import mixad
+from mixad.errors import MixadError, TracerError
+from mixad.namespace.spellings import TORCH
+from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
+from mixad.namespace.torch_moves import TORCH_MOVES
+from mixad.namespace.torch_neural import TORCH_NEURAL
+from mixad.namespace.torch_products import TORCH_PRODUCTS
+from mixad.namespace.torch_reductions import TORCH_REDUCTIONS
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+pytestmark = [pytest.mark.torch,
+              pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")]  # fmt: skip
+
+if HAS_TORCH:
+    import torch
+    import torch as t
+    import torch.nn.functional as F  # noqa: N812
+
+    generator = torch.Generator().manual_seed(3)
+
+    def normal(*shape: int) -> Any:
+        return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+    X, Y, V, W = normal(3, 4), normal(3, 4), normal(4), normal(4, 4)  # matrices and a vector
+    P, Q = X.sigmoid(), Y.sigmoid()  # between 0 and 1
+    B, C = normal(2, 3, 4), normal(2, 4, 3)  # stacks of matrices
+    U = torch.eye(4, dtype=torch.float64) * 4 + 0.3 * W  # a matrix of positive determinant
+    I = torch.tensor([[0, 2, 1, 0], [2, 0, 0, 1]])  # noqa: E741  # places along the first axis
+    J = torch.tensor([2, 0, 2])
+    MASK = X > 0.1
+    K = torch.tensor([3, 0, 2])  # classes
+
+REDUCTIONS: dict[str, Any] = {
+    "max": lambda x, y: [t.max(x) * x.max(), *t.max(x, 1)[:1], x.max(dim=0, keepdim=True).values,
+                         t.max(x, y), x.max(y), t.max(x, other=y)],
+    "min": lambda x, y: [t.min(x) * x.min(), *t.min(x, 1)[:1], x.min(dim=0, keepdim=True).values,
+                         t.min(x, y), x.min(y)],
+    "sort": lambda x, y: [t.sort(x).values ** 2, x.sort(0, descending=True)[0] * y,
+                          t.sort(x, dim=0, stable=True)[0] * y],
+    "topk": lambda x, y: [t.topk(x, 2).values ** 2, x.topk(2, 0, largest=False)[0] ** 2],
+    "var": lambda x, y: [t.var(x), x.var(0), t.var(x, dim=1, correction=0, keepdim=True) * y,
+                         t.var(x, 0, False), t.var(x, False), x.var(unbiased=False)],
+    "std": lambda x, y: [t.std(x), x.std((0, 1)), t.std(x, dim=1, correction=0, keepdim=True) * y,
+                         x.std(-1, True, True)],
+    "var_mean": lambda x, y: [a * a for a in t.var_mean(x, 0)],
+    "std_mean": lambda x, y: [a * a for a in t.std_mean(x, dim=1, correction=0, keepdim=True)],
+    "softmax": lambda x, y: [t.softmax(x, 0), x.softmax(dim=-1), t.softmax(x, 1, t.float64)],
+    "log_softmax": lambda x, y: [t.log_softmax(x, 0) * y, 80 * x.log_softmax(-1) * x],
+    "logsumexp": lambda x, y: [t.logsumexp(x, 0), x.logsumexp((0, 1), True),
+                               t.logsumexp(99 * x, 1)],
+    "special_softmax": lambda x, y: t.special.softmax(x, 1),
+    "special_log_softmax": lambda x, y: t.special.log_softmax(x, 1) * y,
+    "special_logsumexp": lambda x, y: t.special.logsumexp(x, 1),
+    "nansum": lambda x, y: [t.nansum(x * y), t.nansum(t.where(MASK, math.nan, x) ** 2, 0)],
+    "norm": lambda x, y: [t.norm(x), x.norm(1), x.norm(3, 0, True), t.norm(x, dim=1),
+                          x.norm(math.inf, 1), t.norm(x, "nuc")],
+    "linalg_norm": lambda x, y: [t.linalg.norm(x), t.linalg.norm(x, 3, 0), t.linalg.norm(x, "nuc"),
+                                 t.linalg.norm(x, dim=1, keepdim=True)],
+    "linalg_vector_norm": lambda x, y: [t.linalg.vector_norm(x), t.linalg.vector_norm(x, 3, 0),
+                                        t.linalg.vector_norm(x, ord=1, dim=1, keepdim=True)],
+    "linalg_matrix_norm": lambda x, y: [t.linalg.matrix_norm(x), t.linalg.matrix_norm(x, 1),
+                                        t.linalg.matrix_norm(x[None] * y, "nuc", (0, 2), True)],
+    "dist": lambda x, y: [t.dist(x, y), x.dist(y, 3)],
+    "cdist": lambda x, y: [t.cdist(x, y), t.cdist(x, y[:2], p=3.0)],
+}  # fmt: skip
+
+PRODUCTS: dict[str, Any] = {
+    "einsum": (lambda x, y: [t.einsum("ij,kj->ik", x, y), t.einsum("ij,ij", [x, x])],),
+    "mm": (lambda x, w: [t.mm(x, w), x.mm(w @ w)], "X", "W"),
+    "bmm": (lambda b, c: [t.bmm(b, c), b.bmm(mat2=c)], "B", "C"),
+    "mv": (lambda x, v: [t.mv(x, v), x.mv(vec=v)], "X", "V"),
+    "vdot": (lambda v, w: [t.vdot(v, v), t.vdot(w[0], v)], "V", "W"),
+    "inner": (lambda x, v: [t.inner(x, v), x.inner(x), t.inner(v[0], x)], "X", "V"),
+    "outer": (lambda v: [t.outer(v, v), v.outer(vec2=v)], "V"),
+    "ger": (lambda v: t.ger(v, v), "V"),
+    "addmm": (lambda x, y, w: [t.addmm(y, x, w), y.addmm(x, w, beta=0.5, alpha=2.0),
+                               t.addmm(y, x, w, beta=0)], "X", "Y", "W"),
+    "baddbmm": (lambda b, c: t.baddbmm(c[:, :3] ** 2, b, c, alpha=3), "B", "C"),
+    "addmv": (lambda x, v: t.addmv(x[:, 0], x, v, beta=2), "X", "V"),
+    "addr": (lambda w, v: t.addr(w, v, v), "W", "V"),
+    "addcmul": (lambda x, y: [t.addcmul(x, x, y), x.addcmul(y, y, value=0.3)],),
+    "addcdiv": (lambda x, y: [t.addcdiv(x, x, y), x.addcdiv(y, x, value=0.3)],),
+    "lerp": (lambda x, y: [t.lerp(x, y, 0.3), x.lerp(y, 0.7), t.lerp(x, y, x * y)],),
+    "tensordot": (lambda x, w: [t.tensordot(x, w, 1), t.tensordot(x, w[:3], dims=([0], [1])) ** 2]
+                  if w.shape[1] == 3 else t.tensordot(x, w, dims=1), "X", "W"),
+    "kron": (lambda x, w: t.kron(x, w[:2, :2]), "X", "W"),
+    "cross": (lambda x, y: [t.cross(x, y, dim=0), x.T[:, :3].cross(y.T[:, :3], -1)],),
+    "linalg_cross": (lambda x, y: t.linalg.cross(x, y, dim=0),),
+    "linalg_vecdot": (lambda x, y: [t.linalg.vecdot(x, y), t.linalg.vecdot(x, y, dim=0)],),
+    "linalg_matmul": (lambda x, w: t.linalg.matmul(x, w), "X", "W"),
+    "trace": (lambda w: [t.trace(w) ** 2, w.trace()], "W"),
+    "diagonal": (lambda w, b: [t.diagonal(w) ** 2, w.diagonal(1), b.diagonal(0, 1, 2) ** 2],
+                 "W", "B"),
+    "linalg_diagonal": (lambda b: t.linalg.diagonal(b) ** 2, "B"),
+    "matrix_power": (lambda w: [t.matrix_power(w, 3), w.matrix_power(2)], "W"),
+    "linalg_matrix_power": (lambda w: t.linalg.matrix_power(w, 2), "W"),
+    "inverse": (lambda u: [t.inverse(u), u.inverse()], "U"),
+    "linalg_pinv": (lambda x: t.linalg.pinv(x), "X"),
+    "det": (lambda u: [t.det(u), u.det()], "U"),
+    "slogdet": (lambda u: [t.slogdet(u)[1], u.slogdet()[1] ** 2], "U"),
+    "logdet": (lambda u: [t.logdet(u), u.logdet() ** 2], "U"),
+}  # fmt: skip
+
+MOVES: dict[str, Any] = {
+    "gather": lambda x, y: [t.gather(x, 0, I) * x[:2], (x * y).gather(1, I) ** 2],
+    "scatter": lambda x, y: [t.scatter(x, 0, I, y[:2]) ** 2, x.scatter(0, I, 2.0) ** 2,
+                             x.scatter(dim=0, index=I, src=y.detach()) * y],
+    "scatter_add": lambda x, y: [t.scatter_add(x, 0, I, y[:2]) ** 2, x.scatter_add(0, I, Y) * y],
+    "index_add": lambda x, y: [t.index_add(x, 0, J, y) ** 2, x.index_add(1, J, y[:, :3], alpha=2)],
+    "index_copy": lambda x, y: t.index_copy(x, 1, K, y[:, :3] ** 2) * y,
+    "index_fill": lambda x, y: [t.index_fill(x, 1, K, 2.0) * y, x.index_fill(0, J, y[0, 0]) * x],
+    "masked_fill": lambda x, y: [t.masked_fill(x, MASK, 0.0) * y, x.masked_fill(MASK, x[0, 0]) * y],
+    "masked_scatter": lambda x, y: t.masked_scatter(x, MASK, y) * y,
+    "masked_select": lambda x, y: [t.masked_select(x, MASK) ** 2, x.masked_select(MASK[0]) ** 2],
+    "take": lambda x, y: [t.take(x, I) ** 2, x.take(J) ** 2],
+    "narrow": lambda x, y: [t.narrow(x, 1, 1, 2) ** 2, x.narrow(0, 1, 2) ** 2],
+    "select": lambda x, y: [t.select(x, 1, -1) ** 2, x.select(0, 1) ** 2],
+    "squeeze": lambda x, y: [t.squeeze(x[None] * y), x[:, None].squeeze(1) ** 2,
+                             x[:, :1].squeeze(0) ** 2, x[:1, :1].squeeze((0, 1)) ** 2],
+    "flatten": lambda x, y: [t.flatten(x) ** 2, (x[None] * y).flatten(1), x[0, 0].flatten() ** 2,
+                             (x[None] * y).flatten(0, 1)],
+    "unflatten": lambda x, y: [t.unflatten(x, 1, (2, 2)) ** 2, x.unflatten(-1, (2, -1)) ** 2],
+    "ravel": lambda x, y: [t.ravel(x) ** 2, x.ravel() ** 2],
+    "t": lambda x, y: [t.t(x) @ y, x.t() ** 2, x[0].t() ** 2],
+    "transpose": lambda x, y: [t.transpose(x, 0, 1) @ y, x.transpose(0, -1) ** 2],
+    "swapaxes": lambda x, y: t.swapaxes(x, 0, 1) @ y,
+    "swapdims": lambda x, y: x.swapdims(0, 1) @ y,
+    "moveaxis": lambda x, y: t.moveaxis(x, 0, 1) @ y,
+    "chunk": lambda x, y: [p * p for p in (*t.chunk(x, 2), *x.chunk(3, dim=1), *x.chunk(9, 1))],
+    "split": lambda x, y: [p * p for p in (*t.split(x, 2), *x.split(3, dim=1),
+                                           *x.split([1, 3], 1))],
+    "tensor_split": lambda x, y: [p * p for p in (*t.tensor_split(x, 2),
+                                                  *x.tensor_split((1, 2), dim=1))],
+    "hstack": lambda x, y: t.hstack([x, y, x * y]),
+    "vstack": lambda x, y: t.vstack((x, y * x)),
+    "row_stack": lambda x, y: t.row_stack((x, y[0] * x[0])),
+    "dstack": lambda x, y: t.dstack([x, x * y]),
+    "column_stack": lambda x, y: t.column_stack([x, y[:, 0] ** 2]),
+    "fliplr": lambda x, y: [t.fliplr(x) * y, x.fliplr() * y],
+    "flipud": lambda x, y: [t.flipud(x) * y, x.flipud() * y],
+    "rot90": lambda x, y: [t.rot90(x) @ y, x.rot90(-1, (0, 1)) @ y],
+    "diag": lambda x, y: [t.diag(x) ** 2, x[0].diag(1) ** 2, x.diag(diagonal=-1) ** 2],
+    "meshgrid": lambda x, y: [a * a for a in (*t.meshgrid(x[0], y[1], indexing="ij"),
+                                              *t.meshgrid([x[0], y[0]], indexing="xy"))],
+    "broadcast_tensors": lambda x, y: [a * a for a in t.broadcast_tensors(x[0], y[:, :1])],
+    "atleast_1d": lambda x, y: [t.atleast_1d(x[0, 0]) ** 2, *t.atleast_1d([x * y, y[0, 0]])],
+    "atleast_2d": lambda x, y: t.atleast_2d(x[0]) ** 2,
+    "atleast_3d": lambda x, y: t.atleast_3d(x) ** 2,
+}  # fmt: skip
+
+ELEMENTWISE: dict[str, Any] = {
+    "rsqrt": lambda p, q: [t.rsqrt(p), p.rsqrt(), t.rsqrt(input=q)],
+    "sinc": lambda p, q: [t.sinc(p), t.sinc(0 * q)],
+    "special_sinc": lambda p, q: t.special.sinc(p),
+    "special_expit": lambda p, q: t.special.expit(p),
+    "special_gammaln": lambda p, q: t.special.gammaln(p),
+    "special_digamma": lambda p, q: t.special.digamma(p),
+    "special_psi": lambda p, q: t.special.psi(p),
+    "special_erf": lambda p, q: t.special.erf(p),
+    "special_erfc": lambda p, q: t.special.erfc(p),
+    "special_exp2": lambda p, q: t.special.exp2(p),
+    "special_expm1": lambda p, q: t.special.expm1(p),
+    "special_log1p": lambda p, q: t.special.log1p(p),
+    "special_entr": lambda p, q: t.special.entr(p),
+    "special_ndtr": lambda p, q: t.special.ndtr(p),
+    "sgn": lambda p, q: t.sgn(p - 0.5) * p,
+    "fix": lambda p, q: t.fix(9 * p) * p,
+    "deg2rad": lambda p, q: t.deg2rad(p) ** 2,
+    "rad2deg": lambda p, q: t.rad2deg(p) ** 2,
+    "heaviside": lambda p, q: t.heaviside((p - 0.5).detach(), q.detach()) * p,
+    "logaddexp2": lambda p, q: t.logaddexp2(p, q),
+    "fmax": lambda p, q: t.fmax(p, q) * p,
+    "fmin": lambda p, q: p.fmin(other=q) * p,
+    "xlogy": lambda p, q: [t.xlogy(p, q), p.xlogy(2.0), t.xlogy(2.0, q)],
+    "special_xlogy": lambda p, q: t.special.xlogy(p, q),
+    "special_xlog1py": lambda p, q: t.special.xlog1py(p, q),
+    "logit": lambda p, q: [t.logit(p), p.logit(0.3), t.logit(p, eps=0.4)],
+    "special_logit": lambda p, q: t.special.logit(p),
+    "polygamma": lambda p, q: [t.polygamma(1, p), t.polygamma(2, q)],
+    "special_polygamma": lambda p, q: t.special.polygamma(1, p),
+    "float_power": lambda p, q: [t.float_power(p, q), p.float_power(3), t.float_power(2, q)],
+    "nan_to_num": lambda p, q: [t.nan_to_num(t.where(MASK, math.nan, p)) * q,
+                                t.nan_to_num(t.where(MASK, -math.inf, p), neginf=2.0) * q,
+                                p.nan_to_num(posinf=1.0) * q],
+    "round": lambda p, q: [t.round(99 * p, decimals=-1) * q, p.round(decimals=2) * q,
+                           p.round() * q],
+    "special_round": lambda p, q: t.special.round(p) * q,
+    "clamp_min": lambda p, q: [t.clamp_min(p, 0.5) ** 2, p.clamp_min(q) ** 2],
+    "clamp_max": lambda p, q: [t.clamp_max(p, 0.5) ** 2, p.clamp_max(max=0.4) ** 2],
+    "reciprocal": lambda p, q: [t.reciprocal(p), q.reciprocal()],
+}  # fmt: skip
+
+NEURAL: dict[str, Any] = {
+    "nn.functional.relu": lambda x, y: F.relu(x) * y,
+    "nn.functional.relu6": lambda x, y: F.relu6(4 * x + 3) * y,
+    "nn.functional.leaky_relu": lambda x, y: [F.leaky_relu(x) * y, F.leaky_relu(x, 0.3) * y],
+    "nn.functional.elu": lambda x, y: [F.elu(x), F.elu(x, alpha=0.5)],
+    "nn.functional.celu": lambda x, y: F.celu(x, 0.7),
+    "nn.functional.selu": lambda x, y: F.selu(x),
+    "nn.functional.gelu": lambda x, y: [F.gelu(x), F.gelu(x, approximate="tanh")],
+    "nn.functional.silu": lambda x, y: F.silu(x),
+    "nn.functional.mish": lambda x, y: F.mish(x),
+    "nn.functional.softplus": lambda x, y: [F.softplus(x), F.softplus(x, 2.0),
+                                            F.softplus(9 * x, beta=3, threshold=5)],
+    "nn.functional.softsign": lambda x, y: F.softsign(x),
+    "nn.functional.tanhshrink": lambda x, y: F.tanhshrink(x),
+    "nn.functional.hardtanh": lambda x, y: [F.hardtanh(x) * y, F.hardtanh(x, -0.2, 0.4) * y],
+    "nn.functional.hardsigmoid": lambda x, y: F.hardsigmoid(3 * x) * y,
+    "nn.functional.hardswish": lambda x, y: F.hardswish(3 * x),
+    "nn.functional.softshrink": lambda x, y: [F.softshrink(x) * y, F.softshrink(x, 0.2) * y],
+    "nn.functional._threshold": lambda x, y: F.threshold(x, 0.1, 20.0) * y,
+    "nn.functional.log_sigmoid": lambda x, y: F.logsigmoid(9 * x),
+    "nn.functional.softmax": lambda x, y: F.softmax(x, dim=0),
+    "nn.functional.softmin": lambda x, y: F.softmin(x, 1),
+    "nn.functional.log_softmax": lambda x, y: F.log_softmax(x, dim=-1) * y,
+    "nn.functional.glu": lambda x, y: [F.glu(x), F.glu(x[:2], 0)],
+    "nn.functional.mse_loss": lambda x, y: [F.mse_loss(x, y), F.mse_loss(x, y, reduction="sum"),
+                                            F.mse_loss(y, x, reduction="none")],
+    "nn.functional.l1_loss": lambda x, y: F.l1_loss(x, y) ** 2,
+    "nn.functional.smooth_l1_loss": lambda x, y: [F.smooth_l1_loss(x, y), F.smooth_l1_loss(
+        x, y, beta=0.4, reduction="none"), F.smooth_l1_loss(x, y, beta=0.0) ** 2],
+    "nn.functional.huber_loss": lambda x, y: [F.huber_loss(x, y), F.huber_loss(x, y, delta=0.6,
+                                                                             reduction="sum")],
+    "nn.functional.binary_cross_entropy": lambda x, y: [
+        F.binary_cross_entropy(x.sigmoid(), MASK.double()),
+        F.binary_cross_entropy(x.sigmoid(), Q, weight=P, reduction="none")],
+    "nn.functional.binary_cross_entropy_with_logits": lambda x, y: [
+        F.binary_cross_entropy_with_logits(x, y), F.binary_cross_entropy_with_logits(
+            x, Q, weight=P, pos_weight=P[0], reduction="sum")],
+    "nn.functional.kl_div": lambda x, y: [
+        F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"), F.kl_div(x, y.sigmoid(),
+        reduction="none"), F.kl_div(x, y, log_target=True, reduction="sum")],
+    "nn.functional.nll_loss": lambda x, y: [
+        F.nll_loss(x.log_softmax(1), K), F.nll_loss(x * x, K, weight=P[0], reduction="none"),
+        F.nll_loss(x * y, K, P[0]), F.nll_loss(x * y, K, ignore_index=0),
+        F.nll_loss(x[0] ** 2, K[0]), F.nll_loss((x * y)[..., None], K[:, None], reduction="sum")],
+    "nn.functional.cross_entropy": lambda x, y: [
+        F.cross_entropy(x, K), F.cross_entropy(x, K, P[0], reduction="sum"),
+        F.cross_entropy(x, y.softmax(1)), F.cross_entropy(x, P, label_smoothing=0.1)],
+    "nn.functional.linear": lambda x, y: [F.linear(x, y), F.linear(x, y, y[:, 0]),
+                                          F.linear(x, y[0])],
+    "nn.functional.normalize": lambda x, y: [F.normalize(x), F.normalize(x, p=3.0, dim=0)],
+    "nn.functional.layer_norm": lambda x, y: [F.layer_norm(x, (4,)), F.layer_norm(
+        x, (3, 4), y, x * y, eps=1e-3)],
+    "nn.functional.rms_norm": lambda x, y: [F.rms_norm(x, (4,)), F.rms_norm(x, (4,), y[0], 1e-3)],
+    "nn.functional.embedding": lambda x, y: F.embedding(I, x) ** 2,
+    "nn.functional.dropout": lambda x, y: F.dropout(x, training=False) ** 2,
+    "nn.functional.pad": lambda x, y: [F.pad(x, (1, 2)) ** 2,
+                                       F.pad(x, (0, 1, -1, 2), value=3.0) ** 2],
+    "celu": lambda x, y: t.celu(x, 0.7),
+    "selu": lambda x, y: t.selu(x),
+    "hardshrink": lambda x, y: [F.hardshrink(x) * y, t.hardshrink(x, 0.2) * y, x.hardshrink() * y],
+    "cosine_similarity": lambda x, y: [F.cosine_similarity(x, y), t.cosine_similarity(x, y, 0)],
+    "pairwise_distance": lambda x, y: [F.pairwise_distance(x, y), F.pairwise_distance(
+        x, y, 3.0, keepdim=True)],
+}  # fmt: skip
+
+METHODS: dict[str, Any] = {
+    "expand": lambda x, y: [x[:, :1].expand(3, 4) * y, x[0].expand(2, -1) ** 2,
+                            x[:1].expand((3, 4)) * y],
+    "expand_as": lambda x, y: [x[:1].expand_as(y) * y, Y[:1].expand_as(x) * x],
+    "view": lambda x, y: [x.view(4, 3) @ y, x.view(-1) ** 2, x.view((2, -1)) ** 2],
+    "view_as": lambda x, y: [x.view_as(y.T) ** 2, Y.view_as(x.reshape(4, 3)) @ x],
+    "reshape_as": lambda x, y: x.reshape_as(y.T) ** 2,
+    "repeat": lambda x, y: [x.repeat(2, 1) ** 2, x.repeat(2, 1, 3) ** 2, x[0].repeat(2) ** 2],
+    "clone": lambda x, y: [x.clone() * y, t.clone(x) ** 2],
+    "contiguous": lambda x, y: x.T.contiguous() @ y,
+    "detach": lambda x, y: [x.detach() * x, t.detach(y) * x],
+    "to": lambda x, y: [x.to(t.float64) ** 2, x.to("cpu") ** 2, x.to(Y) ** 2,
+                        x.to("cpu", t.float64), x.to(dtype=t.float64, copy=True) * y],
+    "type_as": lambda x, y: [x.type_as(y) * y, Y.type_as(x) * y],
+    "double": lambda x, y: x.double() * y,
+    "float": lambda x, y: (x.float() * 2).double() * y,
+    "half": lambda x, y: (x.half() * 2).double() * y,
+    "bfloat16": lambda x, y: (x.bfloat16() * 2).double() * y,
+    "long": lambda x, y: (9 * x).long() * y,
+    "int": lambda x, y: (9 * x).int() * y,
+    "bool": lambda x, y: x.bool() * y,
+    "where": lambda x, y: [x.where(MASK, y) * y, Y.where(MASK, x) ** 2, x.where(MASK, 2.0) ** 2],
+    "sum_to_size": lambda x, y: [x.sum_to_size(3, 1) * y, x.sum_to_size((4,)) ** 2],
+    "adjoint": lambda x, y: x.adjoint() @ y,
+    "dim": lambda x, y: x.dim() * x * y,
+    "ndimension": lambda x, y: x.ndimension() * x * y,
+    "nelement": lambda x, y: x.nelement() * x * y,
+    "to_device": lambda x, y: x * y,
+}  # fmt: skip
+
+
+def cases() -> dict[str, tuple[Any, ...]]:
+    found = {name: (f, "X", "Y") for name, f in (REDUCTIONS | MOVES | NEURAL).items()}
+    found |= {f"method {name}": (f, "X", "Y") for name, f in METHODS.items()}
+    found |= {name: (f, "P", "Q") for name, f in ELEMENTWISE.items()}
+    return found | {n: (f, *(names or ("X", "Y"))) for n, (f, *names) in PRODUCTS.items()}
+
+
+CASES = cases()
+
+
+def test_every_function_and_method_has_a_case() -> None:
+    tables = (TORCH_ELEMENTWISE, TORCH_REDUCTIONS, TORCH_PRODUCTS, TORCH_MOVES, TORCH_NEURAL)
+    functions = {name for table in tables for name in table}
+    assert functions | {f"method {name}" for name in TORCH.methods} == CASES.keys()
+
+
+def weighted(function: Any, *tensors: Any) -> Any:
+    """Return a sum of all that a function returns, each element with a weight of its own."""
+    found = sum((0.0 * x).sum() for x in tensors)
+    for number, part in enumerate(parts_of(function(*tensors))):
+        if part.dtype.is_floating_point:
+            size = math.prod(part.shape)
+            weights = t.cos(number + 0.7 * t.arange(size, dtype=t.float64)).reshape(part.shape)
+            found = found + (part * weights).sum()
+    return found
+
+
+def along(tensors: Any, phase: float) -> list[Any]:
+    return [t.cos(phase + t.arange(x.numel(), dtype=t.float64)).reshape(x.shape) for x in tensors]
+
+
+def theirs(function: Any, tensors: Any, *, second: bool) -> tuple[Any, ...]:
+    """Return torch's value, gradients, and gradients of the slope along a direction."""
+    tensors = [x.clone().requires_grad_() for x in tensors]
+    value = weighted(function, *tensors)
+    gradients = t.autograd.grad(value, tensors, create_graph=second)
+    if not second:
+        return value.detach(), gradients, None
+    slope = sum((g * v).sum() for g, v in zip(gradients, along(tensors, 1.0), strict=True))
+    slope = slope + sum((0.0 * x).sum() for x in tensors)
+    return value.detach(), [g.detach() for g in gradients], t.autograd.grad(slope, tensors)
+
+
+def ours(function: Any, tensors: Any) -> tuple[Any, ...]:
+    places = tuple(range(len(tensors)))
+    directions = along(tensors, 1.0)
+
+    def slope(*tensors: Any) -> Any:
+        gradients = mixad.grad(lambda *x: weighted(function, *x), places)(*tensors)
+        pairs = zip(gradients, directions, tensors, strict=True)
+        return sum((g * v).sum() + (0.0 * x).sum() for g, v, x in pairs)
+
+    value, gradients = mixad.value_and_grad(lambda *x: weighted(function, *x), places)(*tensors)
+    return value, gradients, mixad.grad(slope, places)(*tensors)
+
+
+def agree(found: Any, wanted: Any, tolerance: float) -> None:
+    for f, w in zip(found, wanted, strict=True):
+        assert f.shape == w.shape
+        torch.testing.assert_close(f, w, rtol=tolerance, atol=tolerance)
+
+
+ONCE = {"cdist", "nn.functional.hardsigmoid", "sinc"}
+"""Functions that torch does not differentiate twice, or not at 0."""
+
+LOOSE = {"special_gammaln": 1e-7, "special_digamma": 1e-7, "special_psi": 1e-7, "polygamma": 1e-7,
+         "special_polygamma": 1e-7, "celu": 1e-7, "nn.functional.celu": 1e-7,
+         "nn.functional.hardsigmoid": 1e-7, "method float": 1e-6, "method half": 1e-2,
+         "method bfloat16": 1e-1}  # fmt: skip
+"""Functions of which torch has fewer digits: its polygamma, and what takes numbers as float32."""
+
+
+@pytest.mark.filterwarnings("ignore:.*Casting complex:UserWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_derivatives_are_those_of_torch(name: str) -> None:
+    function, *names = CASES[name]
+    tensors = [globals()[each] for each in names]
+    value, _ = mixad.vjp(function, *tensors)
+    for found, wanted in zip(parts_of(value), parts_of(function(*tensors)), strict=True):
+        assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+        tolerance = LOOSE.get(name, 1e-12)
+        torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+    value, gradients, second = theirs(function, tensors, second=name not in ONCE)
+    own_value, own_gradients, own_second = ours(function, tensors)
+    tolerance = LOOSE.get(name, 1e-10)
+    agree([own_value], [value], tolerance)
+    agree(own_gradients, gradients, tolerance)
+    if second is not None:
+        agree(own_second, second, tolerance)
+    directions = along(tensors, 2.0)
+    _, tangent = mixad.jvp(lambda *x: weighted(function, *x), tensors, directions)
+    slope = sum((g * v).sum() for g, v in zip(gradients, directions, strict=True))
+    agree([tangent], [slope], tolerance)
+
+
+KINKS: dict[str, Any] = {
+    "relu": lambda x: F.relu(x),
+    "relu6": lambda x: F.relu6(x),
+    "leaky_relu": lambda x: F.leaky_relu(x),
+    "elu": lambda x: F.elu(x, 0.5),
+    "celu": lambda x: F.celu(x, 0.5),
+    "selu": lambda x: F.selu(x),
+    "softplus": lambda x: F.softplus(x, threshold=3),
+    "hardtanh": lambda x: F.hardtanh(x),
+    "hardsigmoid": lambda x: F.hardsigmoid(x),
+    "hardshrink": lambda x: F.hardshrink(x),
+    "softshrink": lambda x: F.softshrink(x),
+    "threshold": lambda x: F.threshold(x, 1.0, 2.0),
+    "l1_loss": lambda x: F.l1_loss(x, t.zeros_like(x), reduction="none"),
+    "huber_loss": lambda x: F.huber_loss(x, t.zeros_like(x), reduction="none"),
+    "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, t.zeros_like(x), reduction="none"),
+    "fmax": lambda x: t.fmax(x, t.ones_like(x) * math.nan),
+    "max": lambda x: t.max(t.stack([x, x]), 0).values,
+    "norm": lambda x: t.linalg.vector_norm(x[:, None], dim=1),
+}
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_derivatives_at_kinks_are_those_of_torch(name: str) -> None:
+    function = KINKS[name]
+    x = t.tensor([0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0, math.nan], dtype=t.float64)
+    own = x.clone().requires_grad_()
+    value = function(own)
+    (gradient,) = t.autograd.grad(value.sum(), own)
+    found = mixad.vjp(function, x)
+    torch.testing.assert_close(found[0], value.detach(), equal_nan=True)
+    (slopes,) = found[1](t.ones_like(x))
+    torch.testing.assert_close(slopes[:-1], gradient[:-1], rtol=1e-7, atol=0.0)
+
+
+def test_places_are_plain_tensors() -> None:
+    def loss(x: Any) -> Any:
+        for found in (t.max(x, 0), x.min(1), t.sort(x), x.topk(2)):
+            assert type(found.indices) is torch.Tensor
+        largest = x.max(dim=1)
+        torch.testing.assert_close(largest.indices, X.max(dim=1).indices)
+        return largest.values.sum()
+
+    wanted = t.zeros_like(X).scatter(1, X.max(1).indices[:, None], 1.0)
+    torch.testing.assert_close(mixad.grad(loss)(X), wanted)
+
+
+def test_methods_of_plain_tensors_take_traced_ones() -> None:
+    calls: list[Any] = [
+        lambda x: Y.max(x), lambda x: Y.where(MASK, x), lambda x: Y.addmm(x, W),
+        lambda x: Y.lerp(x, x),
+        lambda x: Y[:1].expand_as(x) * x, lambda x: Y.scatter_add(0, I, x[:2]), lambda x: Y.dist(x),
+        lambda x: Y.index_copy(0, J[:2], x[:2]), lambda x: Y.masked_fill(MASK, x[0, 0]),
+    ]  # fmt: skip
+    for call in calls:
+        _, gradients, _ = theirs(call, [X], second=False)
+        found = mixad.grad(lambda x, call=call: weighted(call, x))(X)
+        agree([found], gradients, 1e-12)
+
+
+def test_methods_that_tensors_lack_are_refused() -> None:
+    for name in ("fill", "flat", "astype_", "compress", "ptp", "std_mean", "cat"):
+        with pytest.raises((AttributeError, TracerError)):
+            mixad.grad(lambda x, name=name: getattr(x, name)().sum())(X)
+
+
+def test_a_detached_tensor_has_no_derivative_in_nested_transforms() -> None:
+    def inner(x: Any) -> Any:
+        return mixad.grad(lambda y: (y.detach() * y * x.detach() * x).sum())(x).sum()
+
+    torch.testing.assert_close(mixad.grad(inner)(V), V * V)
+
+
+def test_a_view_of_a_tensor_is_not_used_after_a_write() -> None:
+    for view in (lambda x: x.view(-1), lambda x: x.expand(3, 4), lambda x: x.narrow(0, 0, 1),
+                 lambda x: x.split(1)[0], lambda x: t.squeeze(x), lambda x: x.t()):  # fmt: skip
+
+        def loss(x: Any, view: Any = view) -> Any:
+            x = x * 1.0
+            part = view(x)
+            x[0, 0] = 2.0
+            return part.sum() + x.sum()
+
+        plain_view = view(X)
+        if plain_view.data_ptr() == X.data_ptr():
+            with pytest.raises((TracerError, MixadError)):
+                mixad.grad(loss)(X)
