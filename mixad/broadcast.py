@@ -561,8 +561,9 @@ def broadcast(
     function : callable
         A function of scalars that returns a scalar or a tuple of scalars.
     strategy : str
-        How derivatives are computed: ``"forward"``, by chunks of dual numbers, or ``"auto"``, which
-        is the same so far.
+        How derivatives are computed: ``"forward"``, by chunks of dual numbers; ``"reverse"``, by
+        reverse accumulation in one pass, which no loop goes along with; ``"auto"``, by dual numbers
+        unless they take several passes and reverse costs less.
     placement : str
         When partials are computed.  ``"reverse"``: in the backward pass, from the inputs; nothing
         but these is kept.  ``"forward"``: with the values, stored, multiplied by the cotangents

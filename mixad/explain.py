@@ -29,9 +29,9 @@ class Explanation:
     reason : str
         Why that one.
     strategy : str
-        How derivatives are computed.
+        How partials are computed: ``"forward"``, by dual numbers, or ``"reverse"``.
     chunks : tuple of int
-        Number of partials in each pass.
+        Number of gradients in each pass.
     placement : str
         When partials are computed: ``"reverse"``, in the backward pass, or ``"forward"``, with
         the primal.
@@ -157,7 +157,8 @@ def _functions(kernel: PlannedKernel) -> tuple[DeviceFunction, ...]:
 
 def _bandwidth(kernel: PlannedKernel) -> float | None:
     backend = kernel.backend
-    return backend.bandwidth(kernel.like) if isinstance(backend, OnDevice) else None
+    told = backend.bandwidth(kernel.like) if isinstance(backend, OnDevice) else 0.0
+    return told or None
 
 
 def _described(function: DeviceFunction) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mixad.backends.cuda import compiled, disassembled
+from mixad.backends.disassembler import disassembled
 from mixad.backends.hookspecs import Assembling, OnDevice
+from mixad.backends.nvrtc import compiled
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import KernelSpec

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ import pytest
 from mixad import config
 from mixad.__main__ import main
 from mixad.backends import registry
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
 from mixad.backends.object_cache import default
+from mixad.backends.registry import PluginSource, Registry, installed_plugins
 from mixad.cli import cache, demo, doctor
 
 SMALL = 8
@@ -148,6 +151,61 @@ def test_doctor_reports_each_part_and_a_gradient_that_is_right(cache_folder, cap
         assert f"\n{part}\n" in f"\n{printed}"
     assert str(cache_folder) in printed
     assert "  gradient             ok\n" in printed
+
+
+class Announcing:
+    """A plugin of one backend."""
+
+    def __init__(self, name, load, version=API_VERSION):
+        capability = Capability(("numpy",), ("cuda",), frozenset({"float32"}), native=True)
+        self.specs = [BackendSpec(name, version, capability, load, f"pip install {name}")]
+
+    @hookimpl
+    def mixad_backends(self):
+        return self.specs
+
+
+def _no_device():
+    raise OSError("libcuda.so.1: cannot open shared object file")
+
+
+def _not_importable():
+    raise ImportError("no module of that name")
+
+
+def test_doctor_explains_every_backend_and_plugin(monkeypatch, capsys):
+    plugins = {
+        "fine": lambda: Announcing("fine", lambda: SimpleNamespace(name="fine")),
+        "absent": lambda: Announcing("absent", _no_device),
+        "unwanted": lambda: Announcing("unwanted", _no_device),
+        "shut": lambda: Announcing("shut", _no_device),
+        "old": lambda: Announcing("old", _no_device, version=0),
+        "new": lambda: Announcing("new", _no_device, version=API_VERSION + 1),
+        "torn": _not_importable,
+    }
+    sources = [PluginSource(name, f"dist-{name} 1.0", load) for name, load in plugins.items()]
+    own = Registry(
+        [*installed_plugins()[:1], *sources],
+        allow=frozenset({"cpu", "fine", "absent", "shut"}),
+        block=frozenset({"shut"}),
+    )
+    monkeypatch.setattr(doctor, "default_registry", lambda: own)
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+
+    def told(name):
+        (line,) = (line for line in lines if line.split(" ")[2:3] == [name])
+        return line
+
+    assert "ready (dist-fine 1.0): compiles, numpy on cuda" in told("fine")
+    assert "MISSING (dist-absent 1.0): " in told("absent")
+    assert "OSError: libcuda.so.1" in told("absent")
+    assert told("absent").endswith("pip install absent")
+    assert "is not allowed: add it to MIXAD_BACKEND_ALLOW" in told("unwanted")
+    assert "REFUSED (dist-shut 1.0): not imported: MIXAD_BACKEND_BLOCK names it" in told("shut")
+    assert "plugin API 0, this mixad has 1: upgrade the plugin" in told("old")
+    assert "plugin API 2, this mixad has 1: upgrade mixad" in told("new")
+    assert "FAILED (dist-torn 1.0): ImportError: no module of that name at " in told("torn")
 
 
 def test_doctor_fails_on_a_wrong_setting_and_names_it(monkeypatch, capsys):

@@ -130,6 +130,7 @@ def test_importing_mixad_imports_no_other_array_library():
 
 def test_importing_mixad_imports_no_part_that_an_ordinary_first_call_does_not_need():
     late = {
+        "mixad.backends.cuda",
         "mixad.backends.reference.backend",
         "mixad.cli",
         "mixad.emit.array_run",

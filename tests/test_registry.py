@@ -1,9 +1,14 @@
 """The registry with plugins made here: ranking, refusals, and that no plugin hurts the host."""
 
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+import mixad
 from mixad.backends import integrations, registry
 from mixad.backends.hookspecs import (
     ANY,
@@ -271,6 +276,38 @@ def test_lists_that_leave_nothing_are_named_in_the_refusal():
     registry = Registry([source("p", EXACT, NATIVE)], block=frozenset({"exact", "native"}))
     with pytest.raises(BackendError, match=r"'exact' is blocked[\s\S]*'native' is blocked"):
         registry.resolve("numpy", "cpu", FLOAT32)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "refusal"),
+    [
+        ("MIXAD_BACKEND_BLOCK", "cpu", "blocked: take it out of MIXAD_BACKEND_BLOCK"),
+        ("MIXAD_BACKEND_ALLOW", "reference, dask", "not allowed: add it to MIXAD_BACKEND_ALLOW"),
+    ],
+)
+def test_the_lists_are_read_from_the_environment(variable, value, refusal, tmp_path):
+    """In a process of its own, on a call that names no backend and on one that does."""
+    program = tmp_path / "user.py"
+    program.write_text(
+        "import numpy as np, mixad\n"
+        "@mixad.broadcast\n"
+        "def double(x):\n    return x + x\n"
+        "assert double(np.ones(3)).tolist() == [2.0, 2.0, 2.0]\n"
+        "print(double.explain(np.ones(3)).backend)\n"
+        "try:\n    double.with_options(backend='cpu')(np.ones(3))\n"
+        "except mixad.errors.BackendError as error:\n    print(error)\n"
+    )
+    folder = Path(mixad.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        env={**os.environ, variable: value, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    served, refused = done.stdout.splitlines()
+    assert served == "reference"
+    assert refusal in refused
 
 
 def test_an_unknown_name_lists_the_known_ones():

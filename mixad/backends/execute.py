@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
 from mixad.backends.hookspecs import Backend, Bound, Cached, Executable, Folding, PartWriting
+from mixad.backends.numbers import Numbers, are_numbers, numbers_for
 from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
 from mixad.errors import KernelIndexError, KernelShapeError, KernelTypeError, TracerError
@@ -65,6 +66,11 @@ class Kernel:
         self._prepared: dict[object, Prepared] = {}
         self._executables: dict[tuple[str, KernelSpec], Executable] = {}
 
+    @cached_property
+    def _numbers(self) -> Numbers | None:
+        """What computes the kernel on single numbers, if that is short and exact."""
+        return numbers_for(self.passes, self.requests)
+
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
         """Run the kernel.
 
@@ -89,6 +95,10 @@ class Kernel:
         KernelIndexError
             If an element reads outside an array.
         """
+        if backend is None and are_numbers(arguments) and self._numbers is not None:
+            found = self._numbers(arguments)
+            if found is not None:
+                return found
         prepared = self.prepared(arguments, backend)
         try:
             return prepared.backend.launch(prepared.bound, arguments)

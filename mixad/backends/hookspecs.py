@@ -361,7 +361,8 @@ class OnDevice(Protocol):
         Returns
         -------
         float
-            By the clock and the width of its memory: what a copy reaches is less.
+            By the clock and the width of its memory: what a copy reaches is less. 0 where that is
+            not told.
         """
         ...
 

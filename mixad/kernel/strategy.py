@@ -3,7 +3,7 @@
 Dual numbers take one pass for each chunk of inputs, and each pass evaluates the program again;
 reverse accumulation takes one for all, and as many walks back as there are outputs.  Both do the
 same where one pass of dual numbers is enough: which of them is faster there differs by a tenth
-either way (record 0012), so that dual numbers, which go through loops as well, are the rule.
+either way (record 0014), so that dual numbers, which go through loops as well, are the rule.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from cuda_emulator import H200, CompilingDriver, DryDriver, needs_nvrtc
 from cuda_functions import cell_update
 
 import mixad
-from mixad.backends import execute, registry
-from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, nvrtc
+from mixad.backends import execute, nvrtc, registry
+from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage
 from mixad.errors import BackendError
 
 X = np.linspace(0.1, 1.0, 64, dtype=np.float32)

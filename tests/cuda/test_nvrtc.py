@@ -16,6 +16,7 @@ from cuda_emulator import DryDriver, needs_nvrtc
 from cuda_functions import anomaly, cell_update
 
 import mixad
+from benchmarks.gpu.bundle import residual_kernel
 from mixad.backends import registry
 from mixad.backends.arrays import layout_of
 from mixad.backends.cuda import CudaBackend, compiled, usage_in
@@ -70,11 +71,12 @@ def new_texts(run) -> list[str]:
     return driver.texts[before:]
 
 
-def with_gradients(kernel, arguments, active) -> list[str]:
-    """Return the texts of a value and the gradients of the last arguments, for a cotangent."""
+def with_gradients(kernel, arguments, active, outputs=1) -> list[str]:
+    """Return the texts of values and the gradients of the last arguments, for cotangents."""
     first, last = arguments[:-active], arguments[-active:]
     on_device = kernel.with_options(backend="dry")
-    cotangent = np.ones_like(arguments[-1])
+    one = np.ones_like(arguments[-1])
+    cotangent = one if outputs == 1 else (one,) * outputs
     return new_texts(
         lambda driver: mixad.value_and_vjp(lambda *xs: on_device(*first, *xs), last, cotangent)
     )
@@ -120,6 +122,11 @@ def kepler(type):
 
 
 @cache
+def bundle(type):
+    return with_gradients(mixad.broadcast(residual_kernel), [full(type)] * 15, 15, outputs=2)
+
+
+@cache
 def volatility(type):
     return with_gradients(implied, [full(type)] * 4, 1)
 
@@ -148,11 +155,19 @@ def reduction(result, type):
     return of_passes([program], [full(type, (8, 16, 64))] * 2, result)
 
 
-USES_FLOAT64 = {"digamma", "trigamma", "polygamma", "sin", "cos", "tan", "kepler"}
+USES_FLOAT64 = {"digamma", "trigamma", "polygamma", "sin", "cos", "tan", "kepler", "bundle"}
 """Where float32 kernels have float64: the core computes the first three in it, and CUDA's own sine,
 cosine and tangent reduce arguments beyond 10⁵ in it, on a branch that others do not take."""
 
-REGISTERS = {"hm_lstm": 96, "kepler": 64, "implied": 96, "arity": 144, "op": 96, "reduction": 96}
+REGISTERS = {
+    "hm_lstm": 96,
+    "kepler": 64,
+    "bundle": 176,
+    "implied": 96,
+    "arity": 144,
+    "op": 96,
+    "reduction": 96,
+}
 """Most registers of a thread, by family; four elements of float32 or two of float64 at a time."""
 
 TYPES = {"f32": F32, "f64": F64}
@@ -166,6 +181,7 @@ def families():
         for shape in ((64,), (64, 1), (64, 64)):
             yield "hm_lstm", (name, shape), lambda t=type, s=shape: hm_lstm(t, s)
         yield "kepler", (name,), lambda t=type: kepler(t)
+        yield "bundle", (name,), lambda t=type: bundle(t)
         yield "implied", (name,), lambda t=type: volatility(t)
         for count in range(1, 25):
             yield "arity", (name, count), lambda t=type, n=count: arity(n, t)

@@ -8,10 +8,10 @@ from mixad.backends.cuda.backend import CudaBackend
 from mixad.backends.cuda.bound import CudaBound
 from mixad.backends.cuda.cubin import usage_in
 from mixad.backends.cuda.device import ATTRIBUTES, Device, Usage
-from mixad.backends.cuda.disassembler import disassembled
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel
-from mixad.backends.cuda.nvrtc import Code, compiled
+from mixad.backends.disassembler import disassembled
+from mixad.backends.nvrtc import Code, compiled
 
 __all__ = ["ATTRIBUTES", "Code", "CudaBackend", "CudaBound", "CudaKernel", "Device", "Driver",
            "Function", "Usage", "compiled", "disassembled", "usage_in"]  # fmt: skip

@@ -24,7 +24,7 @@ from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
 from mixad.kernel.folding import FOLDED
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output, Step
-from mixad.kernel.tiling import BLOCK
+from mixad.kernel.tiling import BLOCK, combine_of
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program
 
@@ -73,6 +73,7 @@ class _Kernel:
         self.dialect = dialect
         self.text = text
         self.block = ArgumentBlock(spec)
+        self.walks_columns = any(combine_of(o.reduced) == "columns" for o in spec.outputs)
 
     def emit(self) -> None:
         """Emit the whole function."""
@@ -272,12 +273,21 @@ class _Kernel:
         readers = [r for r in self.readers.values() if r.streams]
         stored = [w for w in writers.values() if w.streams]
         with gang_loop(self.text, place, readers, stored) as (gang, bases):
-            for reader in self.readers.values():
+            for k, reader in self.readers.items():
                 reader.begin_gang(gang, bases.get(reader))
+                if index == 0 and reader.streams and self.walks_columns:
+                    self.fetch_below(k, reader)
             values = self.body(program).block(program.body)
             for k, writer in writers.items():
                 value = values[self.spec.outputs[k].source[1]]
                 writer.gang(self.stored(value, writer), place, gang, bases.get(writer))
+
+    def fetch_below(self, param: int, reader: Reader) -> None:
+        """Ask for the elements below a gang: memory is read ahead along rows only."""
+        stride = self.argument(self.block.outer_stride(param, self.spec.rank - 2))
+        below = self.text.let(f"getelementptr i8, ptr {reader.pointer}, i64 {stride}")
+        prefetch = self.text.declare("llvm.prefetch.p0", "void {}(ptr, i32, i32, i32)")
+        self.text.add(f"call void {prefetch}(ptr {below}, i32 0, i32 3, i32 1)")
 
     def arithmetic(self, value: Value) -> Value:
         """Return what was loaded in the type that it is computed in."""

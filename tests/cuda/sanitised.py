@@ -1,0 +1,69 @@
+"""Kernels on the emulator under ASan and UBSan: run by test_sanitisers in a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from cuda_emulator import EmulatedDriver
+
+from mixad.backends import registry
+from mixad.backends.cuda import CudaBackend
+from mixad.backends.execute import Kernel
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.kernel.spec import OutputRequest, Part
+from mixad.scalar.build import Builder
+from mixad.scalar.types import F16, F32, F64, I32, STORED_TYPES
+
+FLAGS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+BACKEND = CudaBackend("sanitised", EmulatedDriver(flags=FLAGS))
+
+
+class Plugin:
+    @hookimpl
+    def mixad_backends(self):
+        dtypes = frozenset(t.dtype_name for t in STORED_TYPES)
+        capability = Capability(("numpy",), ("cpu",), dtypes, native=True)
+        return [BackendSpec("sanitised", API_VERSION, capability, lambda: BACKEND, "")]
+
+
+def product(type):
+    b = Builder("product")
+    return b.finish([b.op("mul", b.param("x", type), b.param("y", type))])
+
+
+def launches():
+    """Yield what a launch wrote and what it should have: every pattern of sums, odd extents."""
+    rng = np.random.default_rng(0)
+    for type, columns in itertools.product((F16, F32, F64), (64, 67, 2500)):
+        x, y = (rng.integers(-4, 5, s).astype(type.dtype) for s in ((21, columns), (columns,)))
+        results = [None, (1, columns), (21, 1), (1, 1)]
+        requests = tuple(OutputRequest(0, 0, r) for r in results)
+        outputs = Kernel((product(type),), requests)((x, y), "sanitised")
+        whole = x.astype("f8") * y
+        wanted = [whole, whole.sum(0), whole.sum(1), whole.sum()]
+        yield from zip(outputs, wanted, strict=True)
+    part = Part((30, 80), (2, 5))
+    x = rng.integers(-4, 5, (21, 64)).astype("f4")
+    (output,) = Kernel((product(F32),), (OutputRequest(0, 0, part=part),))((x, x), "sanitised")
+    yield output[2:23, 5:69], x * x
+    extremes = np.asarray([-(1 << 31), -1, 0, 1, (1 << 31) - 1], "i4")
+    pairs = [np.ascontiguousarray(p) for p in np.array(list(itertools.product(*2 * [extremes]))).T]
+    (output,) = Kernel((product(I32),), (OutputRequest(0, 0),))(tuple(pairs), "sanitised")
+    with np.errstate(over="ignore"):
+        yield output, pairs[0] * pairs[1]
+
+
+def main() -> None:
+    source = registry.PluginSource("sanitised", "tests", Plugin)
+    own = registry.Registry([*registry.installed_plugins(), source])
+    registry.default_registry = lambda: own
+    count = 0
+    for output, wanted in launches():
+        np.testing.assert_array_equal(np.asarray(output, "f8").ravel(), np.ravel(wanted))
+        count += 1
+    print(f"{count} results are right")
+
+
+if __name__ == "__main__":
+    main()
