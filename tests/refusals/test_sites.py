@@ -79,9 +79,13 @@ ELSEWHERE = {
 """Messages that need what is not installed here, or that guard what users do not reach."""
 
 
+OF_TOOLS = {"nvrtc.py", "disassembler.py"}
+"""Modules that say which tool of the CUDA toolkit is missing or fails, and show what it says."""
+
+
 def sites() -> Iterator[tuple[str, ast.expr]]:
-    paths = [path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")]
-    for path in sorted(paths):
+    paths = {path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")}
+    for path in sorted(path for path in paths if path.name not in OF_TOOLS):
         for message in messages(ast.parse(path.read_text())):
             is_here = not any(part in ast.unparse(message) for part in ELSEWHERE)
             if words(message) > 1 and is_here:  # others are Python's own messages, or made of one
