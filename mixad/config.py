@@ -18,6 +18,7 @@ import platformdirs
 from mixad.errors import ConfigurationError
 
 __all__ = [
+    "AUDIT",
     "BACKEND_ALLOW",
     "BACKEND_BLOCK",
     "CACHE_DIR",
@@ -160,6 +161,13 @@ def _check_mode(text: str) -> CheckMode:
     raise ValueError(text)
 
 
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(text)
+    return value
+
+
 def _names(text: str) -> frozenset[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
@@ -192,6 +200,15 @@ CHECK: Variable[CheckMode] = Variable(
     parse=_check_mode,
 )
 
+AUDIT: Variable[float] = Variable(
+    name="MIXAD_AUDIT",
+    meaning="Share of the elements of each launch that the reference interpreter computes again; "
+    "what differs raises AuditError. Read when a kernel is first called.",
+    expects="a number from 0 to 1, for example 1e-4",
+    default=lambda: 0.0,
+    parse=_share,
+)
+
 BACKEND_ALLOW: Variable[frozenset[str]] = Variable(
     name="MIXAD_BACKEND_ALLOW",
     meaning="If set, only these backends are used.",
@@ -212,6 +229,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     NUM_THREADS,
     CACHE_DIR,
     CHECK,
+    AUDIT,
     BACKEND_ALLOW,
     BACKEND_BLOCK,
 )

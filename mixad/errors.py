@@ -13,6 +13,7 @@
     │   └── KernelGradientError TypeError       its gradient needs what mixad cannot give
     ├── TracerError             TypeError       a traced value was used as a plain one, or too late
     └── BackendError            RuntimeError    no backend can serve, or one failed
+        └── AuditError                          a backend computed something else than it should
 
     MixadWarning                UserWarning
     └── ZeroDerivativeWarning                   a derivative is zero where it is hardly meant to be
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 __all__ = [
+    "AuditError",
     "BackendError",
     "ConfigurationError",
     "KernelError",
@@ -263,6 +265,13 @@ class TracerError(MixadError, TypeError):
 
 class BackendError(MixadError, RuntimeError):
     """No backend can serve a request, or the one asked for failed; the message has the reason."""
+
+
+class AuditError(BackendError):
+    """A kernel computed something else than the reference interpreter, found by ``MIXAD_AUDIT``.
+
+    The message has function, element, both results, the inputs and the line.
+    """
 
 
 class MixadWarning(UserWarning):

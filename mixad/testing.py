@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from mixad.scalar.as_python import as_python_source
+from mixad.scalar.expected import agrees, known_results, same_bits
 from mixad.scalar.generate import (
     ALL_OPS,
     ARRAY_EXTENT,
@@ -35,8 +36,7 @@ from mixad.scalar.generate import (
     random_program,
     special_values,
 )
-from mixad.scalar.interpret import interpret, is_exact
-from mixad.scalar.ir import Equation, Program, walk_statements
+from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
 if TYPE_CHECKING:
@@ -46,28 +46,13 @@ __all__ = ["ALL_OPS", "EXACT_OPS", "Expected", "Recipe", "as_python_source", "as
            "expected_outputs", "programs", "random_arguments", "random_program",
            "same_bits"]  # fmt: skip
 
-Scalar: TypeAlias = Any
 Values: TypeAlias = np.ndarray[Any, Any]
-
-DISPLACEMENT = 16
-"""Units in the last place by which results of inexact ops are displaced."""
-
-PATTERNS = 5
-"""Runs with displaced results: all up, all down, and each by an amount of its own.
-
-With equal amounts only, displacements can cancel: in L/(L/x) the errors of L do not."""
-
-MOST_SCATTER = {32: 1e-3, 64: 1e-9}
-"""By width: elements whose results scatter more than this, relatively, are undetermined."""
 
 SPECIAL_SHARE = 0.25
 """Share of special values among random arguments."""
 
 TURN_LIMIT = 1000
 """Turns after which a loop of a test program is taken to be endless."""
-
-_CANCELLING = {"lgamma", "digamma", "polygamma", "logaddexp"}
-"""Inexact ops that are accurate in units of max(|x|, 1): they have roots where digits cancel."""
 
 
 def programs(recipe: Recipe | None = None) -> SearchStrategy[Program]:
@@ -225,9 +210,10 @@ def expected_outputs(program: Program, arguments: Sequence[Any]) -> Expected:
     arguments = tuple(arguments)
     lanes = [a for a, p in zip(arguments, program.params, strict=True) if p.kind == "lane"]
     count = len(lanes[0]) if lanes else 1
-    names = {s.op for s in walk_statements(program.body) if isinstance(s, Equation)}
-    results = _exactly if all(map(is_exact, names)) else _scattered
-    rows = [results(program, _element(program, arguments, i)) for i in range(count)]
+    rows = [
+        known_results(program, _element(program, arguments, i), max_turns=TURN_LIMIT)
+        for i in range(count)
+    ]
 
     def columns(part: int) -> tuple[Values, ...]:
         return tuple(np.array([row[k][part] for row in rows]) for k in range(len(program.outputs)))
@@ -235,104 +221,12 @@ def expected_outputs(program: Program, arguments: Sequence[Any]) -> Expected:
     return Expected(program, arguments, columns(0), columns(1), columns(2))
 
 
-_Result: TypeAlias = tuple[Scalar, float, bool]
-"""A result, its tolerance, and whether it is determined."""
-
-
 def _element(program: Program, arguments: Sequence[Any], index: int) -> tuple[Any, ...]:
     pairs = zip(program.params, arguments, strict=True)
     return tuple(a[index] if p.kind == "lane" else a for p, a in pairs)
 
 
-def _exactly(program: Program, arguments: Sequence[Any]) -> list[_Result]:
-    return [(v, 0.0, True) for v in interpret(program, arguments, max_turns=TURN_LIMIT)]
-
-
-def _scattered(program: Program, arguments: Sequence[Any]) -> list[_Result]:
-    """Return an element's results; four times their scatter is the tolerance."""
-    plain = _Witness(lambda: 0)
-    values = interpret(program, arguments, max_turns=TURN_LIMIT, watch=plain)
-    spread = [0.0] * len(values)
-    for pattern in range(PATTERNS):
-        witness = _Witness(_amounts(pattern))
-        displaced = interpret(program, arguments, max_turns=TURN_LIMIT, watch=witness)
-        if witness.decisions != plain.decisions:
-            return [(v, 0.0, False) for v in values]
-        apart = map(_distance, values, displaced)
-        spread = [max(pair) for pair in zip(spread, apart, strict=True)]
-    return [(v, 4.0 * s, _is_small(s, v)) for s, v in zip(spread, values, strict=True)]
-
-
-def _amounts(pattern: int) -> Callable[[], int]:
-    if pattern < 2:
-        return lambda: (DISPLACEMENT, -DISPLACEMENT)[pattern]
-    source = random.Random(pattern)
-    return lambda: source.randint(-DISPLACEMENT, DISPLACEMENT)
-
-
-class _Witness:
-    """Displaces what inexact ops return, and records what is decided from floats."""
-
-    def __init__(self, amount: Callable[[], int]) -> None:
-        self.amount = amount
-        self.decisions: list[object] = []
-
-    def __call__(self, equation: Equation, result: Scalar) -> Scalar:
-        if equation.args[-1].type.is_float and not equation.out.type.is_float:
-            self.decisions.append(result.item())
-        if is_exact(equation.op):
-            return result
-        return _displaced(equation.op, result, self.amount())
-
-
-def _displaced(name: str, value: Scalar, units: int) -> Scalar:
-    """Move a value by units in the last place; what has no neighbours stays.
-
-    The sign of a nan, which `signbit` and `copysign` read, is the processor's or the library's.
-    """
-    if np.isnan(value) and units:
-        return np.copysign(value, value.dtype.type(units))
-    if not np.isfinite(value) or (value == 0 and name not in _CANCELLING):
-        return value
-    size = np.maximum(abs(value), value.dtype.type(1)) if name in _CANCELLING else abs(value)
-    return value + value.dtype.type(units) * np.spacing(size)
-
-
-def _distance(a: Scalar, b: Scalar) -> float:
-    if same_bits(a, b):
-        return 0.0
-    distance = abs(float(a) - float(b)) if a.dtype.kind == "f" else math.inf
-    return math.inf if math.isnan(distance) else distance
-
-
-def _is_small(spread: float, value: Scalar) -> bool:
-    if value.dtype.kind != "f" or spread == 0:
-        return spread == 0
-    return spread <= MOST_SCATTER[8 * value.dtype.itemsize] * abs(float(value))
-
-
 # -- comparison ------------------------------------------------------------------------------------
-
-
-def same_bits(a: Any, b: Any) -> Any:
-    """Whether values are the same bit for bit; any nan is the same as any other.
-
-    Parameters
-    ----------
-    a, b : NumPy arrays or scalars
-        Of one dtype; otherwise they are different.
-
-    Returns
-    -------
-    bool or array of bool
-        Element by element.
-    """
-    if a.dtype != b.dtype:
-        return np.zeros(np.broadcast_shapes(a.shape, b.shape), bool)[()]
-    equal = a == b
-    if a.dtype.kind != "f":
-        return equal
-    return (equal & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b))
 
 
 def assert_agrees(expected: Expected, outputs: Sequence[Any]) -> None:
@@ -358,18 +252,11 @@ def assert_agrees(expected: Expected, outputs: Sequence[Any]) -> None:
                 0,
                 f"output {k} is {got.dtype}{got.shape}, not {values.dtype}{values.shape}",
             )
-        wrong = determined & ~_agrees(values, got, tolerance)
+        wrong = determined & ~agrees(values, got, tolerance)
         if wrong.any():
             at = int(np.argmax(wrong))
             allowed = f"within {tolerance[at]:.3g}" if tolerance[at] else "bit for bit"
             _fail(expected, at, f"output {k} is {got[at]!r}, expected {values[at]!r} {allowed}")
-
-
-def _agrees(values: Values, got: Values, tolerance: Values) -> Values:
-    with np.errstate(all="ignore"):
-        near = np.abs(values.astype("f8") - got.astype("f8")) <= tolerance
-        same: Values = same_bits(values, got) | ((tolerance > 0) & near)
-        return same
 
 
 def _fail(expected: Expected, index: int, message: str) -> None:

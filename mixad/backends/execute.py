@@ -20,10 +20,12 @@ import numpy as np
 
 from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
+from mixad.backends.audit import Audit
 from mixad.backends.hookspecs import Backend, Bound, Cached, Executable, Folding, PartWriting
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
 from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
+from mixad.config import AUDIT
 from mixad.errors import KernelIndexError, KernelShapeError, KernelTypeError, TracerError
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
@@ -45,6 +47,7 @@ class Prepared:
     backend: Backend
     launch: Launch
     bound: Bound
+    audit: Audit | None = None
 
 
 class Kernel:
@@ -101,9 +104,12 @@ class Kernel:
                 return found
         prepared = self.prepared(arguments, backend)
         try:
-            return prepared.backend.launch(prepared.bound, arguments)
+            results = prepared.backend.launch(prepared.bound, arguments)
         except IndexError as error:
             raise self._located(arguments, backend) or error from None
+        if prepared.audit is not None:
+            prepared.audit(arguments, results)
+        return results
 
     def _located(self, arguments: Sequence[Any], backend: str | None) -> KernelIndexError | None:
         """Return the error that names the first element that reads outside, and its line."""
@@ -153,7 +159,13 @@ class Kernel:
     def _prepare(self, arguments: Sequence[Any], backend: str | None) -> Prepared:
         """Plan and compile."""
         chosen, launch = self._planned(arguments, backend)
-        return Prepared(chosen, launch, chosen.bind(self._executable(chosen, launch.spec), launch))
+        bound = chosen.bind(self._executable(chosen, launch.spec), launch)
+        rate = AUDIT.read()
+        if not rate:
+            return Prepared(chosen, launch, bound)
+        rerun = partial(_stored, chosen.name)
+        audit = Audit(self.passes, self.requests, launch.shape, chosen.name, rate, rerun)
+        return Prepared(chosen, launch, bound, audit)
 
     def _planned(self, arguments: Sequence[Any], backend: str | None) -> tuple[Backend, Launch]:
         """Choose the backend and plan the launch."""
@@ -184,6 +196,13 @@ class Kernel:
             with _lock:
                 found = self._executables.setdefault(key, compiled)
         return found
+
+
+def _stored(backend: str, program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Run a program on a backend, without an audit, and store all its outputs."""
+    requests = tuple(OutputRequest(0, k) for k in range(len(program.outputs)))
+    prepared = kernel_for((program,), requests).prepared(arguments, backend)
+    return prepared.backend.launch(prepared.bound, arguments)
 
 
 def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]) -> bool:

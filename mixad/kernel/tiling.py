@@ -68,7 +68,9 @@ def tile_rows(extents: Sequence[int], reduced: Sequence[Sequence[bool]]) -> int:
         return 1
     if any(combine_of(r) == "columns" for r in reduced):
         return _rows_of_columns(extents)
-    return max(1, min(extents[-2], _TILE // max(1, min(extents[-1], BLOCK))))
+    if _blocks(extents) > 1:
+        return 1  # tiles that follow one another are neighbours in memory, which is read ahead of
+    return max(1, min(extents[-2], _TILE // max(1, extents[-1])))
 
 
 def _rows_of_columns(extents: Sequence[int]) -> int:

@@ -32,7 +32,7 @@ from mixad.scalar.ir import (
     While,
 )
 from mixad.scalar.math import program_of
-from mixad.scalar.narrow import rounded
+from mixad.scalar.narrow import from_memory, rounded, to_memory
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import F64, ScalarType
 from mixad.scalar.widen import widened
@@ -183,7 +183,7 @@ class _Run:
     def statement(self, s: Statement) -> None:
         match s:
             case Equation():
-                result = apply(s.op, self.all_of(s.args), s.out.type)
+                result = _result(s, self.all_of(s.args))
                 self.values[s.out.id] = result if self.watch is None else self.watch(s, result)
             case If():
                 taken = s.then if self.value(s.cond) else s.orelse
@@ -212,6 +212,16 @@ class _Run:
         if not all(-n <= i < n for i, n in zip(indices, extents, strict=True)):
             raise OutsideError(s, indices, extents)
         return indices
+
+
+def _result(s: Equation, args: tuple[Scalar, ...]) -> Scalar:
+    """Carry out an equation; the bits of 16-bit floats are those that memory holds."""
+    old, new = s.args[-1].type, s.out.type
+    if s.op == "bitcast" and old.is_narrow:
+        return apply(s.op, (to_memory(args[0], old)[()],), new)
+    if s.op == "bitcast" and new.is_narrow:
+        return from_memory(np.asarray(args[0]).view(new.dtype), new)[()]
+    return apply(s.op, args, new)
 
 
 def _argument(param: Param, argument: Any) -> Any:

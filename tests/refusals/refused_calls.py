@@ -967,3 +967,16 @@ def refuse_kinks_of_lazy_arrays():
 
     lazy = dask.array.ones(3)
     product.kinks(lazy, lazy)
+
+
+# -- audits ----------------------------------------------------------------------------------------
+
+
+def refuse_what_a_backend_computes_wrongly():
+    from mixad.backends.audit import Audit
+    from mixad.kernel.spec import OutputRequest
+
+    program = product._parsed((X, X), {})[0].program
+    stored = (OutputRequest(0, 0),)
+    audit = Audit((program,), stored, X.shape, "abacus", 1.0, lambda _, arguments: arguments[:1])
+    audit([X, X], [X + X])

@@ -23,6 +23,7 @@ from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.types import (
     ALL_TYPES,
     BOOL,
+    F16,
     F32,
     F64,
     I8,
@@ -435,6 +436,18 @@ def test_inexact_ops_are_accurate(name, type):
 def test_special_cases(name, args, expected):
     got = apply(name, tuple(map(np.float64, args)), F64)
     assert same_bits(got, np.float64(expected))
+
+
+def test_bits_of_narrow_floats_are_those_of_memory():
+    b = Builder("next")
+    x = b.param("x", F16)
+    bits = b.op("bitcast", x, type=U16)
+    after = b.op("bitcast", b.op("add", bits, b.const(1, U16)), type=F16)
+    program = b.finish([bits, after, b.op("nextafter", x, b.const(9.0, F16))])
+    for value in np.asarray([0.5, 1.0, 6e-8], "f2"):
+        got, one, two = interpret(program, [value])
+        assert got == value.view("u2")
+        assert one == two == np.nextafter(value, np.float16(9))
 
 
 def test_mod_of_floats_has_pythons_sign():

@@ -1,0 +1,232 @@
+"""An audit of kernels in use: some elements of each launch are computed again by the interpreter.
+
+Which ones depends on the kernel and on how often it has been launched, on nothing else.  Results
+that are stored are compared themselves; of a sum, the backend stores what the sampled elements
+contribute, and that is compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import array_api_compat
+import numpy as np
+
+from mixad.backends.arrays import device_name, library_of, scalar_type_of
+from mixad.errors import AuditError, format_at
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.expected import agrees, known_results
+from mixad.scalar.interpret import TurnLimitError
+from mixad.scalar.ir import Atom, Line, Program, written_vars
+from mixad.scalar.narrow import from_memory, rounded
+from mixad.scalar.types import ScalarType
+
+__all__ = ["Audit"]
+
+_MOST_TURNS = 100_000
+"""Of a loop: an element that takes more is not compared."""
+
+_WAY_OUT = 'report it; backend="reference" computes it without that backend'
+
+_Values: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Compares some results of each launch of a kernel with the interpreter's.
+
+    Attributes
+    ----------
+    passes : tuple of Program
+        Of the kernel, with the function's own names and lines.
+    requests : tuple of OutputRequest
+        What is made of their outputs.
+    shape : tuple of int
+        The broadcast shape.
+    backend : str
+        Name of the backend.
+    rate : float
+        Share of the elements.
+    rerun : callable
+        Runs a program on arguments, on the same backend, and stores its outputs.
+    """
+
+    passes: tuple[Program, ...]
+    requests: tuple[OutputRequest, ...]
+    shape: tuple[int, ...]
+    backend: str
+    rate: float
+    rerun: Callable[[Program, Sequence[Any]], tuple[Any, ...]]
+    _launches: Iterator[int] = field(default_factory=itertools.count, repr=False)
+
+    def __call__(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+        """Compare.
+
+        Parameters
+        ----------
+        arguments : sequence
+            Of a launch.
+        results : sequence of arrays
+            Of the same launch; lazy ones are compared where their blocks are computed.
+
+        Raises
+        ------
+        AuditError
+            At the first result that differs.
+        """
+        if any(library_of(result).is_lazy for result in results):
+            return
+        sample = self._sample()
+        if not sample.size:
+            return
+        places = np.unravel_index(sample, self.shape) if self.shape else ()
+        for at, program in enumerate(self.passes):
+            elements = _Elements.of(program, arguments, places, sample.size)
+            got = self._results(at, elements, results)
+            for k in range(sample.size):
+                self._check(elements, k, {m: values[k] for m, values in got.items()})
+
+    def _sample(self) -> _Values:
+        """Return which elements are computed again, counted in C order."""
+        total = math.prod(self.shape)
+        seed = [int(program.token[:16], 16) for program in self.passes]
+        random = np.random.default_rng([*seed, next(self._launches)])
+        count = min(total, math.floor(self.rate * total + random.random()))
+        return np.sort(random.choice(total, count, replace=False)) if count else np.empty(0, int)
+
+    def _results(self, at: int, elements: _Elements, results: Sequence[Any]) -> dict[int, _Values]:
+        """Return what a pass computed at the elements, by the output of its program."""
+        found, sums = {}, []
+        for request, result in zip(self.requests, results, strict=True):
+            if request.pass_index == at and request.shape is None:
+                starts = request.part.starts if request.part else (0,) * len(self.shape)
+                moved = [axis + start for axis, start in zip(elements.places, starts, strict=True)]
+                found[request.result] = _on_host(_picked(result, moved, elements.count))
+            elif request.pass_index == at:
+                sums.append(request.result)
+        if sums:
+            stored = self.rerun(elements.program, elements.arguments)
+            found |= {m: _on_host(_spread(stored[m], elements.count)) for m in sums}
+        return found
+
+    def _check(self, elements: _Elements, k: int, got: dict[int, Any]) -> None:
+        """Compare the results of one element."""
+        program, numbers = elements.program, elements.numbers(k)
+        try:
+            expected = known_results(program, numbers, max_turns=_MOST_TURNS)
+        except TurnLimitError:
+            return
+        for m, value in got.items():
+            want, tolerance, is_determined = expected[m]
+            if is_determined and not agrees(want, value, tolerance):
+                raise self._difference(elements, k, m, value, want)
+
+    def _difference(self, elements: _Elements, k: int, m: int, got: Any, want: Any) -> AuditError:
+        program, place = elements.program, [int(axis[k]) for axis in elements.places]
+        pairs = zip(program.params, elements.numbers(k), strict=True)
+        inputs = ", ".join(f"{p.name} = {_shown(value)}" for p, value in pairs)
+        where = f", element ({', '.join(map(str, place))})" if place else ""
+        message = (
+            f"{program.name}{where}: the backend {self.backend!r} computed {got} where the "
+            f"interpreter computes {want}, as output {m} for {inputs}"
+        )
+        line = self._line(elements, k, m)
+        if line is None:
+            return AuditError(f"{message}\n  Instead: {_WAY_OUT}")
+        return AuditError(format_at(line.place, message, _WAY_OUT))
+
+    def _line(self, elements: _Elements, k: int, m: int) -> Line | None:
+        """Return the line of the first step that differs for an element, run by itself."""
+        program = elements.program
+        steps = [(v, s.line) for s in program.body.statements for v in written_vars(s)]
+        atoms: tuple[Atom, ...] = tuple(var for var, _ in steps)
+        shown = replace(program, body=replace(program.body, results=atoms))
+        stored = [_on_host(_spread(a, 1))[0] for a in self.rerun(shown, elements.alone(k))]
+        expected = known_results(shown, elements.numbers(k), max_turns=_MOST_TURNS)
+        for (_, line), value, (want, tolerance, is_determined) in zip(
+            steps, stored, expected, strict=True
+        ):
+            if is_determined and not agrees(want, value, tolerance):
+                return line
+        return next((line for var, line in steps if var == program.outputs[m]), None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Elements:
+    """Some elements of a launch.
+
+    ``arguments`` are arrays of the launch's library: of a lane, of the elements one by one;
+    ``on_host`` the same as NumPy arrays, those of 16 bits as float32.
+    """
+
+    program: Program
+    places: Sequence[_Values]
+    count: int
+    arguments: list[Any]
+    on_host: list[Any]
+
+    @classmethod
+    def of(
+        cls, program: Program, arguments: Sequence[Any], places: Sequence[_Values], count: int
+    ) -> _Elements:
+        """Pick elements out of the arguments of a launch."""
+        kinds = [param.kind for param in program.params]
+        own = [
+            _picked(a, places, count) if kind == "lane" else a
+            for kind, a in zip(kinds, arguments, strict=True)
+        ]
+        host = [
+            _number(a, param.var.type) if param.kind == "uniform" else _on_host(a)
+            for param, a in zip(program.params, own, strict=True)
+        ]
+        return cls(program, places, count, own, host)
+
+    def numbers(self, k: int) -> list[Any]:
+        """Return the arguments of one element as the interpreter takes them."""
+        return self._lanes(self.on_host, k)
+
+    def alone(self, k: int) -> list[Any]:
+        """Return the arguments of one element as kernels take them."""
+        return self._lanes(self.arguments, slice(k, k + 1))
+
+    def _lanes(self, arguments: Sequence[Any], key: Any) -> list[Any]:
+        pairs = zip(self.program.params, arguments, strict=True)
+        return [a[key] if p.kind == "lane" else a for p, a in pairs]
+
+
+def _picked(array: Any, places: Sequence[_Values], count: int) -> Any:
+    """Return the elements at some places of the shape that an array broadcasts to."""
+    if not array.shape:
+        return _spread(array, count)
+    xp, shape = library_of(array).xp, tuple(array.shape)
+    own = places[len(places) - len(shape) :]
+    inside = [axis if n != 1 else axis * 0 for axis, n in zip(own, shape, strict=True)]
+    flat = np.ravel_multi_index(inside, shape)
+    at = xp.asarray(flat, device=array_api_compat.device(array))
+    return xp.take(xp.reshape(array, (-1,)), at)
+
+
+def _spread(array: Any, count: int) -> Any:
+    """Return an array of some elements, or one without axes repeated."""
+    return array if array.shape else library_of(array).xp.broadcast_to(array, (count,))
+
+
+def _on_host(array: Any) -> _Values:
+    if device_name(array) != "cpu":
+        array = array_api_compat.to_device(array, "cpu")
+    view, type = library_of(array).numpy_view(array), scalar_type_of(array.dtype)
+    return from_memory(view, type) if type.is_narrow else view
+
+
+def _number(value: Any, type: ScalarType) -> Any:
+    """Return a number as kernels are given it: one of 16 bits is rounded."""
+    return rounded(value, type)[()] if type.is_narrow else value
+
+
+def _shown(value: Any) -> str:
+    shape = getattr(value, "shape", ())
+    return f"an array of shape {tuple(shape)}" if shape else str(value)

@@ -1,0 +1,163 @@
+"""What the interpreter computes for one element, and how exactly a backend must agree.
+
+Ops that have one right result are compared bit for bit.  The others may differ by a few units in
+the last place, and then a comparison may go the other way and everything after it be different.  So
+the interpreter runs such a program several times, with the results of inexact ops displaced by more
+than the tolerance: where that changes a decision, or makes results scatter, the result is not
+*determined*; where it does not, the scatter is the tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mixad.scalar.interpret import interpret, is_exact
+from mixad.scalar.ir import Equation, Program, walk_statements
+
+__all__ = ["agrees", "known_results", "same_bits"]
+
+Scalar: TypeAlias = Any
+
+DISPLACEMENT = 16
+"""Units in the last place by which results of inexact ops are displaced."""
+
+PATTERNS = 5
+"""Runs with displaced results: all up, all down, and each by an amount of its own.
+
+With equal amounts only, displacements can cancel: in L/(L/x) the errors of L do not."""
+
+MOST_SCATTER = {32: 1e-3, 64: 1e-9}
+"""By width: elements whose results scatter more than this, relatively, are undetermined."""
+
+_CANCELLING = {"lgamma", "digamma", "polygamma", "logaddexp"}
+"""Inexact ops that are accurate in units of max(|x|, 1): they have roots where digits cancel."""
+
+
+def known_results(
+    program: Program, arguments: Sequence[Any], *, max_turns: int
+) -> list[tuple[Scalar, float, bool]]:
+    """Return an element's results, and how exactly they are known.
+
+    Parameters
+    ----------
+    program : Program
+        A program without ``Accumulate``.
+    arguments : sequence
+        One per param, as for `mixad.scalar.interpret.interpret`.
+    max_turns : int
+        How many turns one loop may take.
+
+    Returns
+    -------
+    list of tuple
+        For each output its value, its tolerance (0 asks for the same bits, otherwise it is four
+        times the scatter of displaced runs), and whether it is determined.
+    """
+    names = {s.op for s in walk_statements(program.body) if isinstance(s, Equation)}
+    if all(map(is_exact, names)):
+        return [(v, 0.0, True) for v in interpret(program, arguments, max_turns=max_turns)]
+    plain = _Witness(lambda: 0)
+    values = interpret(program, arguments, max_turns=max_turns, watch=plain)
+    spread = [0.0] * len(values)
+    for pattern in range(PATTERNS):
+        witness = _Witness(_amounts(pattern))
+        displaced = interpret(program, arguments, max_turns=max_turns, watch=witness)
+        if witness.decisions != plain.decisions:
+            return [(v, 0.0, False) for v in values]
+        apart = map(_distance, values, displaced)
+        spread = [max(pair) for pair in zip(spread, apart, strict=True)]
+    return [(v, 4.0 * s, _is_small(s, v)) for s, v in zip(spread, values, strict=True)]
+
+
+def _amounts(pattern: int) -> Callable[[], int]:
+    if pattern < 2:
+        return lambda: (DISPLACEMENT, -DISPLACEMENT)[pattern]
+    source = random.Random(pattern)
+    return lambda: source.randint(-DISPLACEMENT, DISPLACEMENT)
+
+
+class _Witness:
+    """Displaces what inexact ops return, and records what is decided from floats."""
+
+    def __init__(self, amount: Callable[[], int]) -> None:
+        self.amount = amount
+        self.decisions: list[object] = []
+
+    def __call__(self, equation: Equation, result: Scalar) -> Scalar:
+        if equation.args[-1].type.is_float and not equation.out.type.is_float:
+            self.decisions.append(result.item())
+        if is_exact(equation.op):
+            return result
+        return _displaced(equation.op, result, self.amount())
+
+
+def _displaced(name: str, value: Scalar, units: int) -> Scalar:
+    """Move a value by units in the last place; what has no neighbours stays.
+
+    The sign of a nan, which `signbit` and `copysign` read, is the processor's or the library's.
+    """
+    if np.isnan(value) and units:
+        return np.copysign(value, value.dtype.type(units))
+    if not np.isfinite(value) or (value == 0 and name not in _CANCELLING):
+        return value
+    size = np.maximum(abs(value), value.dtype.type(1)) if name in _CANCELLING else abs(value)
+    return value + value.dtype.type(units) * np.spacing(size)
+
+
+def _distance(a: Scalar, b: Scalar) -> float:
+    if same_bits(a, b):
+        return 0.0
+    distance = abs(float(a) - float(b)) if a.dtype.kind == "f" else math.inf
+    return math.inf if math.isnan(distance) else distance
+
+
+def _is_small(spread: float, value: Scalar) -> bool:
+    if value.dtype.kind != "f" or spread == 0:
+        return spread == 0
+    return spread <= MOST_SCATTER[8 * value.dtype.itemsize] * abs(float(value))
+
+
+def same_bits(a: Any, b: Any) -> Any:
+    """Whether values are the same bit for bit; any nan is the same as any other.
+
+    Parameters
+    ----------
+    a, b : NumPy arrays or scalars
+        Of one dtype; otherwise they are different.
+
+    Returns
+    -------
+    bool or array of bool
+        Element by element.
+    """
+    if a.dtype != b.dtype:
+        return np.zeros(np.broadcast_shapes(a.shape, b.shape), bool)[()]
+    equal = a == b
+    if a.dtype.kind != "f":
+        return equal
+    return (equal & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b))
+
+
+def agrees(values: Any, got: Any, tolerance: Any) -> Any:
+    """Whether results are what is expected of them, element by element.
+
+    Parameters
+    ----------
+    values, tolerance : NumPy arrays or scalars
+        What is expected, and within what; 0 asks for the same bits.
+    got : NumPy array or scalar
+        The results.
+
+    Returns
+    -------
+    bool or array of bool
+        Element by element.
+    """
+    with np.errstate(all="ignore"):
+        near = np.abs(values.astype("f8") - got.astype("f8")) <= tolerance
+        return same_bits(values, got) | ((tolerance > 0) & near)
