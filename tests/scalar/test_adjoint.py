@@ -317,6 +317,16 @@ def test_a_value_from_before_a_branch_that_does_not_read_it():
     assert gradients_of(built(build), [800.0]) == [-1.0]
 
 
+def test_a_factor_of_zero_behind_a_singular_op():
+    """m · sin(log x) at x = 0, m = 0: dual numbers have a strong zero there, and so a gradient."""
+    b = Builder("f")
+    x, m = b.param("x", F64), b.param("m", F64)
+    program = b.finish([b.op("mul", m, b.op("sin", b.op("log", x)))])
+    (duals,) = pullback(program, [0], [0])
+    assert interpreted([duals], [0.0, 0.0, 1.0]) == [0.0]
+    assert gradients_of(program, [0.0, 0.0], wrt=[0]) == [0.0]
+
+
 def test_an_adjoint_has_the_wider_of_the_types_that_meet():
     """∂/∂x is 1e50 in float64; with a cotangent of 1e-30 the gradient is a float32."""
     b = Builder("f")
