@@ -3,7 +3,8 @@
 ``python -m benchmarks.choices`` times a value and its gradients, the value first (`mixad.vjp`, then
 the pullback), for 1 … 24 inputs, three kernels and eight mixes of how many inputs have full size,
 how many are active, and what a factor costs.  Each placement is forced with the fewest passes that
-a chunk of ten partials allows, and with one and two passes more.  The table has the time of
+a chunk of ten partials allows, and with one and two passes more; without loops, reverse
+accumulation is too.  The table has the time of
 ``auto`` over that of the best; a time is the lower quartile of runs that take turns.
 """
 
@@ -108,7 +109,7 @@ def written(folder: Path, arities: Sequence[int]) -> ModuleType:
     return module
 
 
-def choices(active: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def choices(kernel: str, active: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return options by name, ``auto`` first."""
     yield "auto", {}
     fewest = -(-active // 10)
@@ -116,6 +117,8 @@ def choices(active: int) -> Iterator[tuple[str, dict[str, Any]]]:
     chunks = dict.fromkeys(-(-active // p) for p in passes)
     for placement, chunk in itertools.product(("forward", "reverse"), chunks):
         yield f"{placement}, chunk {chunk}", {"placement": placement, "chunk": chunk}
+    if kernel != "loop":
+        yield "in reverse", {"placement": "reverse", "strategy": "reverse"}
 
 
 def value_then_gradients(
@@ -163,7 +166,7 @@ def outcome(
     function = mixad.broadcast(getattr(kernels, f"{kernel}_{mix.cost}_{arity}"))
     turns = {
         name: value_then_gradients(function.with_options(**options), xs, active, cotangent)
-        for name, options in choices(active)
+        for name, options in choices(kernel, active)
     }
     return Outcome(kernel, mix, arity, seconds_of(turns, rounds))
 

@@ -20,6 +20,8 @@ import numpy as np
 import mixad
 from mixad.backends.cpu import compiler
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+
 @mixad.broadcast
 def folded(x, y):
     if x > 0.5:

@@ -20,7 +20,7 @@ class ArgumentBlock:
         stop  outside  innermost extent  blocks a row  rows a tile  runs  outer extents...
         if rows are folded: elements of all folded axes, extents of those that make a row...
         per operand: address, outer strides..., innermost stride if its step is "any", strides
-                     along the axes that make a row if it is "row" or "tile"
+                     along the axes that make a row if it is "row", "column" or "tile"
         per uniform: its bits
         per indexed array: address, extents..., strides...
         per output:  address of contiguous memory, in the order of the loops; for a sum, of what
@@ -56,7 +56,7 @@ class ArgumentBlock:
         return (*positions, at)
 
     def _inner_strides(self, operand: Operand) -> int:
-        if operand.step in ("row", "tile"):
+        if operand.step in ("row", "column", "tile"):
             return self.spec.folded
         return 1 if operand.step == "any" else 0
 
@@ -105,5 +105,5 @@ class ArgumentBlock:
 
     def inner_stride(self, param: int) -> int:
         """Return the position of a param's stride along the innermost axis (step "any"), or along
-        the first of those that make a row (steps "row" and "tile")."""
+        the first of those that make a row (steps "row", "column", "tile")."""
         return self.params[param] + self.spec.rank

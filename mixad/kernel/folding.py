@@ -12,16 +12,17 @@ stack.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from mixad.kernel.cost import block_cost, statement_cost
 from mixad.kernel.nest import Nest
-from mixad.kernel.spec import Fold
+from mixad.kernel.spec import Fold, Step
 from mixad.kernel.tiling import GANG, combine_of, partial_shape
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program, written_vars
 
-__all__ = ["FOLDED", "fold_of", "left_of"]
+__all__ = ["FOLDED", "copy_step", "fold_of", "left_of"]
 
 FOLDED = 512
 """Elements of a folded row at most: its copies stay in the first-level cache.  Where axes around
@@ -34,11 +35,14 @@ _MOST_COPIES = 16
 """Operands and outputs of which a kernel keeps a row on the stack: 256 KiB at most."""
 
 # Measured, in the units of `mixad.kernel.cost`, about a cycle.
-_END_COST = 10
+_END_COST = 16
 """What the end of a row costs for each array, where it is no whole gang."""
 
-_COPY_COST, _SUM_COST = 0.9, 0.5
-"""What an element costs that is copied before it is read, and that is summed within a row."""
+_COPY_COST: Mapping[Step, float] = MappingProxyType({"row": 1.8, "column": 0.4, "tile": 0.0})
+"""What an element costs of an operand that is copied."""
+
+_SUM_COST = 0.8
+"""What an element costs of an output that is summed within a row."""
 
 _GANG_COST = 2
 """What an operation costs for a gang, where one for a whole row would do."""
@@ -56,6 +60,16 @@ def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[
     gone = [n for n, is_sum in zip(fold.axes, fold.segments[output], strict=False) if is_sum]
     kept = fold.length // math.prod(gone)
     return (*fold.extents[:outer], kept), (*summed[:outer], False)
+
+
+def copy_step(fold: Fold, param: int) -> Step | None:
+    """Return how a param is copied before it is read; None if it is not."""
+    strides, within = fold.strides[param], fold.within[param]
+    if strides is None or within is None:
+        return None
+    if not any(strides[-2:-1]):
+        return "tile"
+    return "row" if any(within[1:]) else "column"
 
 
 def fold_of(nest: Nest, passes: Sequence[Program], longest: int) -> Fold | None:
@@ -148,17 +162,15 @@ def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
     What is the same for a row is computed once for it, but for every gang of a folded one.
     """
     gangs, moving = nest.extents[-1] / GANG, _moving(nest.strides)
-    copied = [s for s, w in zip(fold.strides, fold.within, strict=True) if s and w]
-    segments = sum(map(bool, fold.segments))
-    if len(copied) + segments > _MOST_COPIES:
+    copies = [step for k in range(len(fold.strides)) if (step := copy_step(fold, k)) is not None]
+    sums = sum(map(bool, fold.segments))
+    if len(copies) + sums > _MOST_COPIES:
         return False
-    by_row = sum(any(s[-2:-1]) for s in copied)
     uniform = sum(_uniform_cost(p, moving) for p in passes)
     varying = sum(block_cost(p.body) for p in passes) - uniform
     saved = _END_COST * (len(moving) + len(fold.summed)) + (math.ceil(gangs) - gangs) * varying
-    staged = nest.extents[-1] * (_COPY_COST * by_row + _SUM_COST * segments)
-    spent = staged + (_GANG_COST * gangs - 1) * uniform
-    return saved > spent
+    by_element = sum(_COPY_COST[step] for step in copies) + _SUM_COST * sums
+    return saved > nest.extents[-1] * by_element + (_GANG_COST * gangs - 1) * uniform
 
 
 def _moving(strides: Sequence[tuple[int, ...] | None]) -> list[int]:

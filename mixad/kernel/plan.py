@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from mixad.kernel.folding import FOLDED, fold_of, left_of
+from mixad.kernel.folding import FOLDED, copy_step, fold_of, left_of
 from mixad.kernel.nest import Nest, Written, left_by_tiles, loop_order, nest_over, other_orders
 from mixad.kernel.spec import (
     Fold,
@@ -127,8 +127,9 @@ def _loops(
 
 def _fold(nest: Nest, passes: tuple[Program, ...], most: int) -> Fold | None:
     """Return a nest with short rows folded, unless tiles would leave more partial sums."""
-    found = (fold_of(nest, passes, longest) for longest in (FOLDED, BLOCK))
-    fold = min(filter(None, found), key=_left_by_fold, default=None)
+    fold = fold_of(nest, passes, FOLDED)
+    if fold is not None and _left_by_fold(fold) * _MOST_PARTIALS > math.prod(nest.extents):
+        fold = min(fold, fold_of(nest, passes, BLOCK) or fold, key=_left_by_fold)
     return None if fold is None or _left_by_fold(fold) > most else fold
 
 
@@ -240,9 +241,8 @@ def _operand(layout: Layout | None, param: int, loops: Nest | Fold) -> Operand |
         return None
     if strides is None:
         return Indexed(layout.type, len(layout.shape))
-    if isinstance(loops, Fold) and loops.within[param] is not None:
-        return Operand(layout.type, "row" if any(strides[-2:-1]) else "tile")
-    return Operand(layout.type, _step(strides[-1], loops.extents[-1], layout.type))
+    copied = copy_step(loops, param) if isinstance(loops, Fold) else None
+    return Operand(layout.type, copied or _step(strides[-1], loops.extents[-1], layout.type))
 
 
 def _step(stride: int, extent: int, type: ScalarType) -> Step:

@@ -13,10 +13,11 @@ from mixad.scalar.types import ScalarType
 __all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Part",
            "PartLayout", "Step"]  # fmt: skip
 
-Step = Literal["zero", "unit", "any", "row", "tile"]
+Step = Literal["zero", "unit", "any", "row", "column", "tile"]
 """How an operand moves along the innermost axis: not at all, by one element, or by a stride.  Of a
-folded axis (`mixad.kernel.folding`) also in no such way: it is copied for each row, or, where it
-does not move from row to row, for each tile."""
+folded axis (`mixad.kernel.folding`) also in no such way: it is copied for each row ("column" if it
+moves along the first axis of a row only), or, where it is the same in all rows of a tile, for each
+tile."""
 
 
 class Part(NamedTuple):

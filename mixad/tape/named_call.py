@@ -20,7 +20,7 @@ from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.errors import BackendError
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
-from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Program
 from mixad.tape.kernel_node import check_not_indexed
 from mixad.tape.pullback_plan import plan_pullback
@@ -55,10 +55,20 @@ class NamedCall:
     )
     _kernels: dict[tuple[Shape | None, ...], Kernel] = field(default_factory=dict, repr=False)
 
-    @property
-    def limit(self) -> int:
-        """Most params that one pullback differentiates with respect to."""
-        return self.options.chunk or MAX_PARTIALS
+    def chunks(self, wrt: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """Return params in chunks such that the pullback to each is one pass.
+
+        Parameters
+        ----------
+        wrt : tuple of int
+            Params whose gradients are wanted.
+        """
+        limit = self.options.chunk or MAX_PARTIALS
+        if len(wrt) > limit:
+            plan = plan_pullback(self.program, wrt, self.floats, self.options.mode)
+            if len(plan.passes) < 2:
+                return (wrt,)
+        return tuple(tuple(wrt[k] for k in slots) for slots in even_chunks(len(wrt), limit))
 
     @cached_property
     def floats(self) -> tuple[int, ...]:
@@ -124,7 +134,7 @@ class NamedCall:
         Parameters
         ----------
         wrt : tuple of int
-            Params whose gradients are wanted, at most `limit`.
+            Params whose gradients are wanted: one of `chunks`.
         cotangents : tuple of int
             Outputs that have a cotangent.
 

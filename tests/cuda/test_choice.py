@@ -81,6 +81,21 @@ def test_smaller_blocks_are_taken_where_they_fill_a_multiprocessor_better():
     assert chosen(DEVICE, 1, 60, usages) == BlockShape(1, 128)
 
 
+def test_nothing_is_compiled_that_could_not_be_better():
+    usages, asked = using(lambda shape: (32, 0))  # all threads are there
+    assert chosen(DEVICE, 8, 1, usages) == BlockShape(8, 256)
+    assert asked == [BlockShape(8, 256)]
+    usages, asked = using(lambda shape: (40, 0))  # three quarters: of half as many neighbours less
+    assert chosen(DEVICE, 8, 1, usages) == BlockShape(8, 256)
+    assert asked == [BlockShape(8, 256), BlockShape(8, 128)]
+
+
+def test_what_loads_nothing_takes_the_first_shape():
+    usages, asked = using(lambda shape: (40, 0))
+    assert chosen(DEVICE, 4, 0, usages) == BlockShape(4, 256)
+    assert len(asked) == 1
+
+
 def test_the_weakest_pass_decides():
     light, heavy = Usage(32, 0, 0), Usage(250, 0, 0)
     shape = BlockShape(1, 256)

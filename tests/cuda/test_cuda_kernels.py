@@ -17,7 +17,7 @@ from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Block, Const, Equation, Line, Param, Program, Var
-from mixad.scalar.types import BOOL, F32, F64, I64
+from mixad.scalar.types import BOOL, F32, F64, I8, I64
 
 EXAMPLES = 40
 NO_CACHE_LIMIT = 1 << 40
@@ -105,6 +105,18 @@ def test_packs_are_used_where_all_rows_are_aligned_and_change_no_bit(type, colum
     assert [aligned for _, aligned in bound.ready] == [False]
     for a, b in zip(packed, single, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("type", "columns", "widest"),
+    [(F32, 64, 4), (F32, 66, 2), (F32, 67, 1), (F64, 64, 2), (I8, 64, 8), (I8, 20, 4)],
+)
+def test_a_thread_has_as_many_neighbours_as_fit_16_bytes_and_divide_a_row(type, columns, widest):
+    x = np.arange(5 * columns, dtype=type.dtype).reshape(5, columns)
+    (output, total), bound = run(product(type), [x, x], x.shape, None, (1, columns))
+    assert bound.widest == widest
+    np.testing.assert_array_equal(output, x * x)
+    np.testing.assert_array_equal(total, (x * x).sum(axis=0, dtype=type.dtype)[None])
 
 
 def test_without_sums_neighbours_that_are_not_aligned_go_to_neighbouring_threads():

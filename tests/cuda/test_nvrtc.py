@@ -162,7 +162,7 @@ cosine and tangent reduce arguments beyond 10⁵ in it, on a branch that others 
 REGISTERS = {
     "hm_lstm": 96,
     "kepler": 64,
-    "bundle": 176,
+    "bundle": 200,
     "implied": 96,
     "arity": 144,
     "op": 96,

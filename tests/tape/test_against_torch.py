@@ -105,3 +105,68 @@ def test_first_and_second_derivatives(seed: int) -> None:
     second = mixad.grad(of_gradient(mixad.grad, ours), (0, 1))(x, y)
     expected = torch.func.grad(of_gradient(torch.func.grad, theirs), (0, 1))(*tensors)
     np.testing.assert_allclose(second, expected, rtol=1e-8, atol=1e-10)
+
+
+@mixad.broadcast(strategy="reverse")
+def projected(r0, r1, r2, t0, t1, t2, f, k1, k2, u0, u1, x0, x1, x2, weight):
+    """A bundle adjustment's residual: rotation, projection, radial distortion."""
+    square = r0 * r0 + r1 * r1 + r2 * r2
+    if square > 0.01:
+        angle = math.sqrt(square)
+        c, s = math.cos(angle), math.sin(angle) / angle
+    else:
+        c, s = 1.0 - 0.5 * square, 1.0
+    dot = (r0 * x0 + r1 * x1 + r2 * x2) * (1.0 - c) / max(square, 1e-8)
+    p0 = x0 * c + (r1 * x2 - r2 * x1) * s + r0 * dot + t0
+    p1 = x1 * c + (r2 * x0 - r0 * x2) * s + r1 * dot + t1
+    p2 = x2 * c + (r0 * x1 - r1 * x0) * s + r2 * dot + t2
+    a, b = p0 / p2, p1 / p2
+    n = a * a + b * b
+    scale = f * (1.0 + n * (k1 + n * k2))
+    return weight * (scale * a - u0), weight * (scale * b - u1)
+
+
+def torch_projected(
+    r0: Any, r1: Any, r2: Any, t0: Any, t1: Any, t2: Any, f: Any, k1: Any, k2: Any, u0: Any,
+    u1: Any, x0: Any, x1: Any, x2: Any, weight: Any,
+) -> Any:  # fmt: skip
+    square = r0 * r0 + r1 * r1 + r2 * r2
+    angle = torch.sqrt(square)
+    large = square > 0.01
+    c = torch.where(large, torch.cos(angle), 1.0 - 0.5 * square)
+    s = torch.where(large, torch.sin(angle) / angle, torch.ones_like(square))
+    dot = (r0 * x0 + r1 * x1 + r2 * x2) * (1.0 - c) / torch.clamp(square, min=1e-8)
+    p0 = x0 * c + (r1 * x2 - r2 * x1) * s + r0 * dot + t0
+    p1 = x1 * c + (r2 * x0 - r0 * x2) * s + r1 * dot + t1
+    p2 = x2 * c + (r0 * x1 - r1 * x0) * s + r2 * dot + t2
+    a, b = p0 / p2, p1 / p2
+    n = a * a + b * b
+    scale = f * (1.0 + n * (k1 + n * k2))
+    return weight * (scale * a - u0), weight * (scale * b - u1)
+
+
+def test_fifteen_inputs_in_reverse() -> None:
+    """First derivatives, and second ones by reverse and by forward mode over reverse."""
+    rng = np.random.default_rng(5)
+    xs = tuple(rng.uniform(0.05, 0.6, (15, 7)))
+    xs[0][:3] = xs[1][:3] = xs[2][:3] = 0.02  # the other side of the condition
+    vs = tuple(rng.standard_normal((15, 7)))
+    every = tuple(range(15))
+    tensors, directions = (tuple(map(torch.tensor, t)) for t in (xs, vs))
+
+    def loss(f: Any) -> Any:
+        def squares(*xs: Any) -> Any:
+            a, b = f(*xs)
+            return (a * a + 0.5 * b * b).sum()
+
+        return squares
+
+    def along(gradient: Any, vs: Any) -> Any:
+        return lambda *xs: sum((g * v).sum() for g, v in zip(gradient(*xs), vs, strict=True))
+
+    ours, theirs = mixad.grad(loss(projected), every), torch.func.grad(loss(torch_projected), every)
+    np.testing.assert_allclose(ours(*xs), theirs(*tensors), rtol=1e-9, atol=1e-11)
+    expected = torch.func.grad(along(theirs, directions), every)(*tensors)
+    second = mixad.grad(along(ours, vs), every)(*xs)
+    np.testing.assert_allclose(second, expected, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(mixad.jvp(ours, xs, vs)[1], expected, rtol=1e-8, atol=1e-9)

@@ -19,7 +19,8 @@ __all__ = ["CudaBound", "Ready", "bound_to", "threads_of"]
 _WIDEST = 16
 """Bytes that a thread loads or stores at once, at most."""
 
-_MOST_NEIGHBOURS = 4
+_MOST_NEIGHBOURS = 8
+"""Of a thread: so many threads of a block have one group of neighbours each in a tile."""
 
 _WIDE = 1 << 31
 """So many elements of a row, rows or tiles are counted in 64 bits."""
@@ -117,8 +118,7 @@ def _widest(launch: Launch) -> int:
     loaded = [o.type for o in spec.operands if isinstance(o, Operand) and o.step == "unit"]
     stored = [o.type for o in spec.outputs if not any(o.reduced)]
     vector = min((_WIDEST // t.itemsize for t in (*loaded, *stored)), default=1)
-    vector = min(vector, _MOST_NEIGHBOURS)
-    return vector if launch.extents[-1] % vector == 0 else 1
+    return math.gcd(vector, _MOST_NEIGHBOURS, launch.extents[-1])
 
 
 def _steps(launch: Launch, binding: Binding) -> Iterator[tuple[int, int]]:

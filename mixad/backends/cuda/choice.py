@@ -97,6 +97,8 @@ def chosen(
     """
     best, most = BlockShape(1, _THREADS[0]), -1
     for shape in preferred(widest):
+        if device.threads * shape.vector * element <= most:
+            continue  # not even if all threads were there
         used = usages(shape)
         if _spills(used, usages):
             continue

@@ -16,6 +16,9 @@ from mixad.kernel.tiling import accumulator, is_left_whole
 __all__ = ["Folded", "SegmentSum", "StagedReader"]
 
 
+_VECTOR = 8
+"""Elements of a vector that one element is repeated in, fewer than a gang: rows are short."""
+
 _TURN = 4
 """Elements that a turn of a loop over scalars has."""
 
@@ -67,7 +70,7 @@ class StagedReader(Reader):
         super().__init__(text, operand, None)
         self.strides = strides
         self.row = text.let(
-            f"alloca [{axes.longest} x {memory_type(self.type, False)}], align {LINE}"
+            f"alloca [{axes.longest + _VECTOR} x {memory_type(self.type, False)}], align {LINE}"
         )
 
     def copy_row(self, start: str, extents: Sequence[str]) -> None:
@@ -87,6 +90,36 @@ class StagedReader(Reader):
             loaded = text.let(f"load {element}, ptr {source}, align 1")
             target = element_at(text, self.row, place, self.type)
             text.add(f"store {element} {loaded}, ptr {target}, align {self.type.itemsize}")
+
+
+class ColumnReader(StagedReader):
+    """Reads an operand that moves along the first axis of a row only."""
+
+    def copy_row(self, start: str, extents: Sequence[str]) -> None:
+        """Copy the row that starts at a pointer: each element as often as it repeats."""
+        repeats = _apart(self.text, extents)[0]
+        _by_turns(self.text, extents[0], partial(self.repeat, start, repeats))
+
+    def repeat(self, start: str, repeats: str, indices: Sequence[str]) -> None:
+        """Copy the elements that have some indices along the first axis.
+
+        They are stored as vectors; what is too much, the next element overwrites.
+        """
+        text, element = self.text, memory_type(self.type, False)
+        vector = f"<{_VECTOR} x {element}>"
+        for index in indices:
+            offset = text.let(f"mul i64 {index}, {self.strides[0]}")
+            source = text.let(f"getelementptr i8, ptr {start}, i64 {offset}")
+            loaded = text.let(f"load {element}, ptr {source}, align 1")
+            first = text.let(f"insertelement {vector} poison, {element} {loaded}, i64 0")
+            same = text.let(
+                f"shufflevector {vector} {first}, {vector} poison, "
+                f"<{_VECTOR} x i32> zeroinitializer"
+            )
+            place = element_at(text, self.row, text.let(f"mul i64 {index}, {repeats}"), self.type)
+            with text.counting("0", repeats, _VECTOR) as more:
+                target = element_at(text, place, more, self.type)
+                text.add(f"store {vector} {same}, ptr {target}, align {self.type.itemsize}")
 
 
 class SegmentSum(Writer):

@@ -2,7 +2,8 @@
 
 ``void kernel(ptr arguments, i64 begin, i64 end)`` runs the tiles from ``begin`` to ``end``.  A tile
 is a run of rows times a block of the innermost axis (`mixad.kernel.tiling`); the passes of a kernel
-run over a row of a tile one after another, so that inputs come from the cache.
+run over a row of a tile one after another, so that inputs come from the cache.  Where short rows
+are folded (`mixad.kernel.folding`), what does not lie in memory as a row does is copied before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import partial
 
 from mixad.emit.llvm.body import Body
 from mixad.emit.llvm.combine import Place, Writer, writer_for
-from mixad.emit.llvm.folds import Folded, SegmentSum, StagedReader
+from mixad.emit.llvm.folds import ColumnReader, Folded, SegmentSum, StagedReader
 from mixad.emit.llvm.gangs import gang_loop
 from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
@@ -23,7 +24,7 @@ from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
 from mixad.kernel.folding import FOLDED
-from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output, Step
+from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
 from mixad.kernel.tiling import BLOCK, combine_of
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program
@@ -73,7 +74,8 @@ class _Kernel:
         self.dialect = dialect
         self.text = text
         self.block = ArgumentBlock(spec)
-        self.walks_columns = any(combine_of(o.reduced) == "columns" for o in spec.outputs)
+        sums_columns = any(combine_of(o.reduced) == "columns" for o in spec.outputs)
+        self.walks_columns = sums_columns and not spec.is_split  # these rows follow one another
 
     def emit(self) -> None:
         """Emit the whole function."""
@@ -138,12 +140,13 @@ class _Kernel:
     def reader(self, param: int, operand: Operand) -> Reader:
         """Return what reads an operand."""
         at = self.block.inner_stride(param)
-        if operand.step not in ("row", "tile"):
+        if operand.step not in ("row", "column", "tile"):
             stride = self.argument(at) if operand.step == "any" else None
             return Reader(self.text, operand, stride)
         assert self.folded is not None
         strides = [self.argument(at + axis) for axis in range(self.spec.folded)]
-        return StagedReader(self.text, operand, strides, self.folded)
+        staged = ColumnReader if operand.step == "column" else StagedReader
+        return staged(self.text, operand, strides, self.folded)
 
     def writer(self, output: Output, start: str) -> Writer:
         """Return what writes an output."""
@@ -184,7 +187,8 @@ class _Kernel:
         for writer in self.writers:
             writer.begin_tile(place)
         first, end = ("0", "1") if self.spec.rank == 1 else self.row_range(place)
-        self.copy_rows("tile", self.outer_indices(first), place)
+        if self.folded is not None:
+            self.copy_rows(True, self.outer_indices(first), place)
         if self.spec.rank == 1:
             self.row(place, first)
         else:
@@ -207,7 +211,7 @@ class _Kernel:
         """Emit the passes over one row of a tile."""
         indices, block = self.outer_indices(row), self.block
         place = self.row_place(place, row, indices)
-        self.copy_rows("row", indices, place)
+        self.copy_rows(False, indices, place)
         for k, reader in self.readers.items():
             if not isinstance(reader, StagedReader):
                 reader.begin_row(self.row_start(k, indices))
@@ -236,10 +240,11 @@ class _Kernel:
             first = text.let(f"add i64 {first}, {gone}")
         return replace(place, first=first, high=high)
 
-    def copy_rows(self, step: Step, indices: list[str], place: Place) -> None:
-        """Emit the copies of operands of a step, "row" or "tile", for the row that begins."""
+    def copy_rows(self, for_tile: bool, indices: list[str], place: Place) -> None:
+        """Emit the copies of operands that serve a tile or a row, for the row that begins."""
         for k, reader in self.readers.items():
-            if isinstance(reader, StagedReader) and reader.step == step and self.folded:
+            if isinstance(reader, StagedReader) and for_tile == (reader.step == "tile"):
+                assert self.folded is not None
                 extents = self.folded.here(self.text, place)
                 reader.copy_row(self.row_start(k, indices), extents)
 
@@ -275,7 +280,8 @@ class _Kernel:
         with gang_loop(self.text, place, readers, stored) as (gang, bases):
             for k, reader in self.readers.items():
                 reader.begin_gang(gang, bases.get(reader))
-                if index == 0 and reader.streams and self.walks_columns:
+                in_memory = reader.streams and not isinstance(reader, StagedReader)
+                if index == 0 and in_memory and self.walks_columns:
                     self.fetch_below(k, reader)
             values = self.body(program).block(program.body)
             for k, writer in writers.items():

@@ -24,7 +24,6 @@ from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results
-from mixad.scalar.pullback import even_chunks
 from mixad.tape.named_call import NamedCall, Pulled, name_call, named_call
 
 __all__ = ["KERNEL", "TorchIntegration"]
@@ -225,9 +224,8 @@ def _places(call: NamedCall) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def _chunks(call: NamedCall, needed: tuple[bool, ...]) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return which gradients each pullback computes: tensors, and the params that they are."""
-    active = [(k, i) for k, i in enumerate(_places(call)) if needed[k]]
-    chunks = even_chunks(len(active), call.limit)
-    return tuple(tuple(active[slot] for slot in slots) for slots in chunks)
+    active = {i: k for k, i in enumerate(_places(call)) if needed[k]}
+    return tuple(tuple((active[i], i) for i in wrt) for wrt in call.chunks(tuple(active)))
 
 
 @lru_cache(maxsize=4096)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from mixad.errors import BackendError
 __all__ = ["TorchDriver"]
 
 OPTIONS = ("--std=c++17", "--fmad=false")
+
+_AS_IT_IS = nullcontext()
 
 
 class TorchDriver:
@@ -92,13 +95,18 @@ class TorchDriver:
     ) -> None:
         """Launch on torch's current stream, which may be one that is being captured."""
         arguments = (ctypes.c_void_p * 1)(words.buffer_info()[0])
-        with torch.cuda.device(device):
+        with _made_current(device):
             stream = torch.cuda.current_stream(device).cuda_stream
             _checked(
                 driver.cuLaunchKernel(
                     function, blocks, 1, 1, *threads, 1, 0, stream, ctypes.addressof(arguments), 0
                 )
             )
+
+
+def _made_current(device: torch.device) -> AbstractContextManager[Any]:
+    """Return the context in which a device is the current one; as a rule it is already."""
+    return _AS_IT_IS if torch.cuda.current_device() == device.index else torch.cuda.device(device)
 
 
 def _compiled(text: str, options: Sequence[str]) -> bytes:

@@ -50,6 +50,8 @@ class StandIn:
         The texts that went through the compiler.
     streams : list of int
         The stream of each launch.
+    entered : list
+        The devices that were made current.
     captures : bool
         Whether the current stream is recorded for a graph.
     """
@@ -59,6 +61,7 @@ class StandIn:
         self.options: list[tuple[bytes, ...]] = []
         self.streams: list[int] = []
         self.captures = False
+        self.entered: list[Any] = []
         self._emulator = EmulatedDriver()
         self._programs: dict[int, str] = {}
 

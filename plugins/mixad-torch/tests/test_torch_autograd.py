@@ -194,6 +194,21 @@ def _program(kernel, *args):
     return kernel._parsed(args, {})[0].program
 
 
+def test_many_active_inputs_take_one_pass_in_reverse(monkeypatch):
+    asked = []
+    call_type = type(name_call(_program(cell, leaf(2), leaf(2), 1.5), cell._options))
+    pullback = call_type.pullback
+    monkeypatch.setattr(
+        call_type, "pullback", lambda self, *args: asked.append(args[0]) or pullback(self, *args)
+    )
+    leaves = [leaf(3, seed=k) for k in range(12)]
+    total(*leaves).sum().backward()
+    assert set(asked) == {tuple(range(12))}
+    asked.clear()
+    total.with_options(strategy="forward")(*leaves).sum().backward()
+    assert set(asked) == {tuple(range(6)), tuple(range(6, 12))}
+
+
 def test_more_active_inputs_than_one_pass_takes():
     leaves = [leaf(3, seed=k) for k in range(12)]
     got = gradients(lambda *a: total(*a), *leaves)

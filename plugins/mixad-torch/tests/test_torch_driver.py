@@ -52,7 +52,9 @@ def cuda(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "mixad_torch.driver", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: _Stream)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    entered = stand_in.entered
+    monkeypatch.setattr(torch.cuda, "device", lambda d: entered.append(d) or nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # as tensors of the host say
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: stand_in.captures)
     return stand_in
 
@@ -142,6 +144,16 @@ def test_code_is_compiled_once_for_all_processes(cuda, driver):
 def test_the_compilers_log_is_shown(driver):
     with pytest.raises(BackendError, match="NVRTC does not compile a kernel:\nline 1"):
         driver.compile("not C++", ["k"], torch.device("cuda", 0))
+
+
+def test_another_device_is_made_current_for_the_launch(driver, cuda, monkeypatch):
+    device = torch.device("cuda", 1)
+    (function,) = driver.compile(NOTHING, ["k"], device).values()
+    for current, entered in ((0, [device]), (1, [])):
+        monkeypatch.setattr(torch.cuda, "current_device", lambda current=current: current)
+        cuda.entered.clear()
+        driver.launch(function, 1, (256, 1), array("q", [0]), device)
+        assert cuda.entered == entered
 
 
 def test_a_status_of_cuda_is_an_error(driver, cuda):

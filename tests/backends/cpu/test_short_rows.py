@@ -175,7 +175,7 @@ def test_any_number_of_rows_takes_the_same_kernel(kept: Any) -> None:
         (((5000, 3), (5000, 3)), None),  # merged
         (((5000, 16), (16,)), None),  # whole gangs
         (((5000, 300), (300,)), None),  # long
-        (((5000, 40), (5000, 1)), None),  # copies would cost more than ends of rows
+        (((5000, 90), (5000, 1)), None),  # copies would cost more than ends of rows
         (((1, 3), (3,)), None),
     ],
 )
