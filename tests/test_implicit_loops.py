@@ -124,6 +124,45 @@ def nested(a, b):
     return x
 
 
+@mixad.broadcast(loops="implicit")
+def damped(a, b):
+    """Left at a small residual, with a damping that only the turns read."""
+    x, damping = 1.0, 0.5
+    while True:
+        residual = x * x * x + b * x - a
+        if abs(residual) < 1e-13:
+            return x
+        x = x - damping * residual / (3.0 * x * x + b)
+        damping = min(1.0, 2.0 * damping)
+
+
+@mixad.broadcast(loops="implicit")
+def secant(a, b):
+    x0, x1 = 1.0, 2.0
+    f0 = x0 * x0 * x0 + b * x0 - a
+    for _ in range(50):
+        f1 = x1 * x1 * x1 + b * x1 - a
+        if abs(f1) < 1e-9:
+            break
+        x2 = x1 - f1 * (x1 - x0) / (f1 - f0)
+        x0, x1, f0 = x1, x2, f1
+    return x1
+
+
+@mixad.broadcast(loops="implicit")
+def horner(a, b):
+    """A step with a counted loop inside."""
+    x, moved = 0.3, 1.0
+    while moved > 1e-15:
+        total = 0.0
+        for i in range(4):
+            total = total * x + 0.3 * a / (i + 1)
+        new = 0.2 * total + 0.1 * b
+        moved = abs(new - x)
+        x = new
+    return x
+
+
 def call_price(vol, strike):
     d1 = -mpmath.log(strike) / vol + vol / 2
     return mpmath.ncdf(d1) - strike * mpmath.ncdf(d1 - vol)
@@ -178,6 +217,19 @@ CASES = {
         implied_volatility,
         root_of(lambda v, price, strike: call_price(v, strike) - price, start=[0.4]),
         (0.16, 1.05),
+    ),
+    "damped": (damped, root_of(lambda x, a, b: x**3 + b * x - a, start=[1.0]), (2.0, 0.7)),
+    "horner": (
+        horner,
+        root_of(
+            lambda x, a, b: (
+                x
+                - mpmath.mpf("0.06") * a * (x**3 + x**2 / 2 + x / 3 + mpmath.mpf(1) / 4)
+                - b / mpmath.mpf(10)
+            ),
+            start=[0.2],
+        ),
+        (0.9, 1.2),
     ),
     "nested": (
         nested,
@@ -235,6 +287,30 @@ def test_a_lagging_iteration_has_the_derivative_of_its_limit():
 
     assert error(loops="implicit") < 1e-13
     assert error(loops="unrolled") > 1e-8
+
+
+def test_newtons_method_that_begins_at_the_solution():
+    """One turn is made: enough for one derivative, not for two."""
+
+    @mixad.broadcast(loops="implicit")
+    def root(a):
+        x, step = 1.0, 1.0
+        while abs(step) > 1e-11:
+            step = (x * x - a) / (2.0 * x)
+            x = x - step
+        return x
+
+    assert mixad.grad(root)(1.0) == 0.5
+    assert mixad.grad(mixad.grad(root))(1.0) == -0.25
+    assert mixad.grad(mixad.grad(root.with_options(loops="unrolled")))(1.0) != -0.25
+
+
+def test_the_secant_method_is_as_exact_as_where_it_stops():
+    a, b = np.linspace(1.6, 2.5, 5), np.linspace(0.5, 0.9, 5)
+    D = secant.duals(a, b)
+    slope = 3 * D.primal**2 + b
+    np.testing.assert_allclose(D.partials["a"], 1 / slope, rtol=1e-5)
+    np.testing.assert_allclose(D.partials["b"], -D.primal / slope, rtol=1e-5)
 
 
 def test_float32_keeps_its_digits():

@@ -87,7 +87,9 @@ def run_loop(frame: Frame, plan: LoopPlan) -> None:
     plan.shapes = frame.hints.setdefault(id(plan.node), {})
     _widen(frame, plan, {n: start[n] for n in plan.names if n in start})
     outer = frame.loop_head, frame.loop_after
-    frame.loop_head, frame.loop_after = live.head, live.after
+    # A loop that is differentiated where it ends needs there what a turn starts with.
+    kept = live.head if frame.walk.implicit else frozenset()
+    frame.loop_head, frame.loop_after = live.head, live.after | kept
     try:
         attempt = _attempt(frame, plan)
         while attempt is None:

@@ -88,10 +88,8 @@ def _return(frame: Frame, s: ast.Return) -> None:
     value = frame.value(s.value)
     if isinstance(value, Closure) and value.frame is frame:
         raise frame.error(s, "a function defined in a kernel cannot be returned", "call it here")
-    frame.state.names.clear()
     frame.state.result = Bound(value, s.lineno)
-    frame.state.exits["return"] = Const(True, BOOL)
-    frame.state.ended = True
+    _leave(frame, "return", frame.loop_after if frame.walk.implicit else frozenset())
 
 
 def _break(frame: Frame, s: ast.Break) -> None:
