@@ -962,7 +962,7 @@ def refuse_tolerance_of_kinks():
     product.kinks(X, X, tolerance=-1.0)
 
 
-def refuse_kinks_of_lazy_arrays():
+def refuse_kinks_of_dask_arrays():
     import dask.array
 
     lazy = dask.array.ones(3)
