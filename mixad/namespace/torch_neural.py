@@ -168,6 +168,14 @@ def _reduced(losses: Any, reduction: str, weight: Any = None) -> Any:
     return losses if reduction == "none" else {"mean": mean, "sum": total}[reduction](losses)
 
 
+def _check_shape(called: str, name: str, given: Any, shape: Sequence[int]) -> None:
+    if tuple(given.shape) != tuple(shape):
+        raise ValueError(
+            f"{called}() got {name} of shape {tuple(given.shape)}: it has to be of shape "
+            f"{tuple(shape)}, torch does not broadcast it"
+        )
+
+
 def _mse(x: Any, target: Any) -> Any:
     return (x - target) * (x - target)
 
@@ -211,7 +219,13 @@ _KERNELS = {
 
 
 def _mse_loss(x: Any, target: Any, reduction: str = "mean", *, weight: Any = None) -> Any:
-    return _reduced(_KERNELS[_mse](x, target), reduction, weight)
+    """Return the squares of distances; with weights their mean is over the sum of the weights."""
+    losses = _KERNELS[_mse](x, target)
+    if weight is None:
+        return _reduced(losses, reduction)
+    _check_shape("mse_loss", "weight", weight, x.shape)
+    weighted = _reduced(losses, "sum" if reduction == "mean" else reduction, weight)
+    return elementwise("div", weighted, total(weight)) if reduction == "mean" else weighted
 
 
 def _l1_loss(x: Any, target: Any, reduction: str = "mean") -> Any:

@@ -41,6 +41,11 @@ if HAS_TORCH:
     MASK = X > 0.1
     K = torch.tensor([3, 0, 2])  # classes
 
+
+def weighted_mse(x: Any, y: Any) -> list[Any]:
+    return [F.mse_loss(x, y, reduction=r, weight=x * x + P) for r in ("none", "sum", "mean")]
+
+
 REDUCTIONS: dict[str, Any] = {
     "max": lambda x, y: [t.max(x) * x.max(), *t.max(x, 1)[:1], x.max(dim=0, keepdim=True).values,
                          t.max(x, y), x.max(y), t.max(x, other=y)],
@@ -226,7 +231,8 @@ NEURAL: dict[str, Any] = {
     "nn.functional.log_softmax": lambda x, y: F.log_softmax(x, dim=-1) * y,
     "nn.functional.glu": lambda x, y: [F.glu(x), F.glu(x[:2], 0)],
     "nn.functional.mse_loss": lambda x, y: [F.mse_loss(x, y), F.mse_loss(x, y, reduction="sum"),
-                                            F.mse_loss(y, x, reduction="none")],
+                                            F.mse_loss(y, x, reduction="none"),
+                                            *weighted_mse(x, y)],
     "nn.functional.l1_loss": lambda x, y: F.l1_loss(x, y) ** 2,
     "nn.functional.smooth_l1_loss": lambda x, y: [F.smooth_l1_loss(x, y), F.smooth_l1_loss(
         x, y, beta=0.4, reduction="none"), F.smooth_l1_loss(x, y, beta=0.0) ** 2],
@@ -390,6 +396,23 @@ def test_values_and_derivatives_are_those_of_torch(name: str) -> None:
     _, tangent = mixad.jvp(lambda *x: weighted(function, *x), tensors, directions)
     slope = sum((g * v).sum() for g, v in zip(gradients, directions, strict=True))
     agree([tangent], [slope], tolerance)
+
+
+REFUSED: dict[str, Any] = {
+    "mse_loss, weights": lambda x: F.mse_loss(x, Y, weight=P[0]),
+    "mse_loss, weights of a broadcast": lambda x: F.mse_loss(x[0], Y, weight=P),
+}
+"""What torch refuses, and so do we, where another shape or value would give a number."""
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_torch_refuses_is_refused(name: str) -> None:
+    refused = (ValueError, IndexError, RuntimeError, TypeError)
+    with pytest.raises(refused):
+        REFUSED[name](X)
+    with pytest.raises(refused):
+        mixad.vjp(REFUSED[name], X)
 
 
 KINKS: dict[str, Any] = {
