@@ -137,6 +137,17 @@ _GELU = of_scalars("gelu", gelu)
 _SIGMOID = of_scalars("sigmoid", sigmoid)
 
 
+def _along_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function along an axis, which may be left out: torch takes one by their number."""
+
+    def evaluate(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+        if axis is None:
+            axis = 0 if x.ndim in (0, 1, 3) else 1
+        return function(x, axis, dtype)
+
+    return evaluate
+
+
 def _softmin(x: Any, axis: int, dtype: Any = None) -> Any:
     return softmax(elementwise("neg", x), axis, dtype)
 
@@ -426,9 +437,9 @@ _FUNCTIONS = {
     "softshrink": _activation(_softshrink, lambd=0.5),
     "_threshold": _activation(_threshold, threshold=0.0, value=0.0),
     "log_sigmoid": _activation(log_sigmoid),
-    "softmax": function_of(softmax, "input dim _stacklevel dtype"),
-    "softmin": function_of(_softmin, "input dim _stacklevel dtype"),
-    "log_softmax": function_of(log_softmax, "input dim _stacklevel dtype"),
+    "softmax": function_of(_along_one(softmax), "input dim _stacklevel dtype"),
+    "softmin": function_of(_along_one(_softmin), "input dim _stacklevel dtype"),
+    "log_softmax": function_of(_along_one(log_softmax), "input dim _stacklevel dtype"),
     "glu": function_of(_glu, "input dim"),
     "mse_loss": function_of(_mse_loss, f"input target {_OLD} weight"),
     "l1_loss": function_of(_l1_loss, f"input target {_OLD} weight"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -111,18 +112,26 @@ def _logsumexp(x: Any, axis: Axis, keepdims: bool = False) -> Any:
     return found if keepdims else squeeze(found, normalized_axes(axis, x.ndim))
 
 
+def _one_axis(x: Any, axis: int) -> tuple[int, ...]:
+    """Return an axis, counted from 0, as axes; a number has none, and torch lets it have one."""
+    (axis,) = normalized_axes(operator.index(axis), x.ndim or 1)
+    return (axis,) if x.ndim else ()
+
+
 def softmax(x: Any, axis: int, dtype: Any = None) -> Any:
     """Return exp x over its sum along an axis."""
     x = x if dtype is None else astype(x, dtype)
-    powers = elementwise("exp", elementwise("sub", x, largest(x, axis)))
-    return elementwise("div", powers, total(powers, axis, keepdims=True))
+    axes = _one_axis(x, axis)
+    powers = elementwise("exp", elementwise("sub", x, largest(x, axes)))
+    return elementwise("div", powers, total(powers, axes, keepdims=True))
 
 
 def log_softmax(x: Any, axis: int, dtype: Any = None) -> Any:
     """Return the logarithm of `softmax`, computed without it."""
     x = x if dtype is None else astype(x, dtype)
-    above = elementwise("sub", x, largest(x, axis))
-    scale = total(elementwise("exp", above), axis, keepdims=True)
+    axes = _one_axis(x, axis)
+    above = elementwise("sub", x, largest(x, axes))
+    scale = total(elementwise("exp", above), axes, keepdims=True)
     return elementwise("sub", above, elementwise("log", scale))
 
 
