@@ -136,7 +136,9 @@ MOVES: dict[str, Any] = {
     "masked_scatter": lambda x, y: t.masked_scatter(x, MASK, y) * y,
     "masked_select": lambda x, y: [t.masked_select(x, MASK) ** 2, x.masked_select(MASK[0]) ** 2],
     "take": lambda x, y: [t.take(x, I) ** 2, x.take(J) ** 2],
-    "narrow": lambda x, y: [t.narrow(x, 1, 1, 2) ** 2, x.narrow(0, 1, 2) ** 2],
+    "narrow": lambda x, y: [t.narrow(x, 1, 1, 2) ** 2, x.narrow(0, 1, 2) ** 2,
+                            t.narrow(x, 1, -3, 2) * y[:, :2], x.narrow(0, -2, 2) * y[1:],
+                            t.narrow(x, 0, t.tensor(-1), 1) ** 2, x.narrow(0, 3, 0)],
     "select": lambda x, y: [t.select(x, 1, -1) ** 2, x.select(0, 1) ** 2],
     "squeeze": lambda x, y: [t.squeeze(x[None] * y), x[:, None].squeeze(1) ** 2,
                              x[:, :1].squeeze(0) ** 2, x[:1, :1].squeeze((0, 1)) ** 2],
@@ -408,6 +410,16 @@ def test_values_and_derivatives_are_those_of_torch(name: str) -> None:
 
 
 REFUSED: dict[str, Any] = {
+    "narrow behind the end": lambda x: t.narrow(x, 1, 3, 5),
+    "narrow behind the end, from the end": lambda x: x.narrow(0, -1, 2),
+    "narrow from before the start": lambda x: x.narrow(0, -4, 1),
+    "narrow from behind the end": lambda x: x.narrow(0, 4, 0),
+    "narrow to a negative length": lambda x: x.narrow(0, 1, -1),
+    "flatten of an axis that is not there": lambda x: t.flatten(x, 3),
+    "flatten backwards": lambda x: x.flatten(1, 0),
+    "split into parts of no elements": lambda x: t.split(x, 0)[0],
+    "split into parts of negative lengths": lambda x: x.split([-1, 4])[1],
+    "split into no parts": lambda x: [x.sum(), *x.split([])],
     "softmax of all axes": lambda x: t.softmax(x, None),
     "softmax of two axes": lambda x: x.log_softmax((0, 1)),
     "softmax of a number along a second axis": lambda x: t.softmax(x[0, 0], 1),
