@@ -9,7 +9,7 @@ from typing import Any
 from mixad.errors import TracerError
 from mixad.namespace.elementwise import elementwise, square, where
 from mixad.namespace.indexing import gather, part_along, positions_of
-from mixad.namespace.joining import concat
+from mixad.namespace.joining import broadcast_arrays, concat
 from mixad.namespace.linear_algebra import matmul, vecdot
 from mixad.namespace.manipulation import matrix_transpose, normalized_axes
 from mixad.namespace.norms import vector_norm
@@ -343,7 +343,9 @@ def _normalize(x: Any, p: float = 2.0, axis: Any = 1, *, eps: float = 1e-12) -> 
 
 
 def _cosine_similarity(x1: Any, x2: Any, axis: int = 1, *, eps: float = 1e-8) -> Any:
-    return vecdot(_normalize(x1, axis=axis, eps=eps), _normalize(x2, axis=axis, eps=eps), axis=axis)
+    """Return cosines of angles along an axis, which is one of the shape that both broadcast to."""
+    directions = (_normalize(x, axis=axis, eps=eps) for x in broadcast_arrays(x1, x2))
+    return vecdot(*directions, axis=axis)
 
 
 def _pairwise_distance(

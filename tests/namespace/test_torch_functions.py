@@ -277,7 +277,10 @@ NEURAL: dict[str, Any] = {
     "celu": lambda x, y: t.celu(x, 0.7),
     "selu": lambda x, y: t.selu(x),
     "hardshrink": lambda x, y: [F.hardshrink(x) * y, t.hardshrink(x, 0.2) * y, x.hardshrink() * y],
-    "cosine_similarity": lambda x, y: [F.cosine_similarity(x, y), t.cosine_similarity(x, y, 0)],
+    "cosine_similarity": lambda x, y: [F.cosine_similarity(x, y), t.cosine_similarity(x, y, 0),
+                                       t.cosine_similarity(B[:, :, :3] * x[:, :3], y[:, 1:], 1),
+                                       F.cosine_similarity(x[0], y[:, :1] * y, dim=-1),
+                                       F.cosine_similarity(B, x[:, :1] * x, dim=-2)],
     "pairwise_distance": lambda x, y: [F.pairwise_distance(x, y), F.pairwise_distance(
         x, y, 3.0, keepdim=True)],
 }  # fmt: skip
