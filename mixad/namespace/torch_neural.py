@@ -154,7 +154,9 @@ def _softmin(x: Any, axis: int, dtype: Any = None) -> Any:
 
 def _glu(x: Any, axis: int = -1) -> Any:
     (axis,) = normalized_axes(axis, x.ndim)
-    half = x.shape[axis] // 2
+    half, rest = divmod(x.shape[axis], 2)
+    if rest:
+        raise ValueError(f"glu() got {x.shape[axis]} elements along axis {axis}: it halves them")
     gate = _SIGMOID(part_along(x, axis, half, None))
     return elementwise("mul", part_along(x, axis, None, half), gate)
 
