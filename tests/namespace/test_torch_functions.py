@@ -413,6 +413,9 @@ def test_values_and_derivatives_are_those_of_torch(name: str) -> None:
 
 
 REFUSED: dict[str, Any] = {
+    "logsumexp over no axes": lambda x: t.logsumexp(x, ()),
+    "linalg.norm over no axes": lambda x: t.linalg.norm(x, dim=()),
+    "matrix_norm over no axes": lambda x: t.linalg.matrix_norm(x, dim=()),
     "glu of an odd length": lambda x: F.glu(x, 0),
     "glu of length 1": lambda x: F.glu(x[:, :1]),
     "narrow behind the end": lambda x: t.narrow(x, 1, 3, 5),
@@ -477,6 +480,29 @@ def test_derivatives_at_kinks_are_those_of_torch(name: str) -> None:
     torch.testing.assert_close(found[0], value.detach(), equal_nan=True)
     (slopes,) = found[1](t.ones_like(x))
     torch.testing.assert_close(slopes[:-1], gradient[:-1], rtol=1e-7, atol=0.0)
+
+
+OVER_NONE = ("sum mean amax amin nansum var std var_mean std_mean norm "
+             "linalg.vector_norm").split()  # fmt: skip
+
+
+@pytest.mark.parametrize("axes", [(), []])
+@pytest.mark.parametrize("name", OVER_NONE)
+def test_reductions_over_no_axes_are_those_of_torch(name: str, axes: Any) -> None:
+    module, _, last = name.rpartition(".")
+    function = getattr(t.linalg if module else t, last)
+
+    def reduced(x: Any, axes: Any = axes) -> list[Any]:
+        found = [function(x, dim=axes), function(x, dim=axes, keepdim=True)]
+        if hasattr(t.Tensor, last):
+            found.append(getattr(x, last)(dim=axes))
+        return [part for each in found for part in parts_of(each)]
+
+    agree(mixad.vjp(reduced, X)[0], reduced(X), 1e-12)
+    # torch's own gradient of the variance over no axes is nan: that over both is what it has to be
+    value, gradients, _ = theirs(lambda x: reduced(x, (0, 1)), [X], second=False)
+    own_value, own_gradients = mixad.value_and_grad(lambda x: weighted(reduced, x))(X)
+    agree([own_value, own_gradients], [value, *gradients], 1e-12)
 
 
 def test_places_are_plain_tensors() -> None:
