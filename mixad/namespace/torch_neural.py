@@ -130,6 +130,8 @@ _BY_TANH = of_scalars("gelu", _gelu_by_tanh)
 
 
 def _gelu(x: Any, approximate: str = "none") -> Any:
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu() got approximate={approximate!r}: it is 'none' or 'tanh'")
     return _BY_TANH(x) if approximate == "tanh" else _GELU(x)
 
 
@@ -173,9 +175,8 @@ def _reduced(losses: Any, reduction: str, weight: Any = None) -> Any:
         If ``reduction`` is none of these.
     """
     if weight is not None:
-        losses = elementwise("mul", losses, weight)
-    if reduction == "batchmean":
-        return elementwise("div", total(losses), losses.shape[0] if losses.ndim else 1)
+        shape, losses = losses.shape, elementwise("mul", losses, weight)
+        _check_shape("loss", "weights", losses, shape)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return losses if reduction == "none" else {"mean": mean, "sum": total}[reduction](losses)
@@ -256,19 +257,34 @@ def _huber_loss(x: Any, target: Any, reduction: str = "mean", *, delta: float = 
 
 
 def _bce(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    _check_shape("binary_cross_entropy", "target", target, x.shape)
+    _check_probabilities("input", x)
+    _check_probabilities("target", target)
     return _reduced(_KERNELS[_cross_entropy_of_bits](x, target), reduction, weight)
+
+
+def _check_probabilities(name: str, x: Any) -> None:
+    """Raise as torch does on the processor; a check would wait for another device."""
+    x = plain(x)
+    if x.device.type == "cpu" and not bool(((x >= 0) & (x <= 1)).all()):
+        raise ValueError(f"binary_cross_entropy() got {name} with elements outside of [0, 1]")
 
 
 def _bce_with_logits(
     x: Any, target: Any, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None
 ) -> Any:
+    _check_shape("binary_cross_entropy_with_logits", "target", target, x.shape)
     positive = 1.0 if pos_weight is None else pos_weight
-    return _reduced(_KERNELS[_cross_entropy_of_logits](x, target, positive), reduction, weight)
+    losses = _KERNELS[_cross_entropy_of_logits](x, target, positive)
+    _check_shape("binary_cross_entropy_with_logits", "losses by pos_weight", losses, x.shape)
+    return _reduced(losses, reduction, weight)
 
 
 def _kl_div(x: Any, target: Any, reduction: str = "mean", *, log_target: bool = False) -> Any:
-    kernel = _KERNELS[_divergence_of_logs if log_target else _divergence]
-    return _reduced(kernel(x, target), reduction)
+    losses = _KERNELS[_divergence_of_logs if log_target else _divergence](x, target)
+    if reduction == "batchmean":
+        return elementwise("div", total(losses), x.shape[0] if x.ndim else 1)
+    return _reduced(losses, reduction)
 
 
 def _nll_loss(
@@ -293,8 +309,9 @@ def _nll_loss(
 
 
 def _rows(x: Any, index: Any) -> Any:
-    """Return the parts of ``x`` along the first axis at indices."""
-    return gather(x, positions_of(x)[index])
+    """Return the parts of ``x`` along the first axis at indices, which count from its start."""
+    rows = positions_of(x).index_select(0, index.reshape(-1))  # refuses those that are negative
+    return gather(x, rows.reshape((*index.shape, *x.shape[1:])))
 
 
 def _cross_entropy(
@@ -323,6 +340,7 @@ def _cross_entropy(
             "cross_entropy() of a value that is being differentiated takes weight= and "
             "label_smoothing= each alone, the latter for probabilities: write the target as those"
         )
+    _check_shape("cross_entropy", "probabilities", target, x.shape)
     count = x.shape[classes]
     if label_smoothing:
         kept = elementwise("mul", target, 1 - label_smoothing)
@@ -362,10 +380,23 @@ def _scaled(x: Any, weight: Any, bias: Any = None) -> Any:
     return x if bias is None else elementwise("add", x, bias)
 
 
+def _normalized(called: str, x: Any, shape: Sequence[int], **scales: Any) -> tuple[int, ...]:
+    """Return the last axes, which have to be of a shape, and what is given for them too."""
+    if not len(shape) or tuple(shape) != tuple(x.shape[-len(shape) :]):
+        raise ValueError(
+            f"{called}() got normalized_shape {tuple(shape)} for input of shape {tuple(x.shape)}: "
+            "it has to be the lengths of the last axes"
+        )
+    for name, given in scales.items():
+        if given is not None:
+            _check_shape(called, name, given, shape)
+    return tuple(range(-len(shape), 0))
+
+
 def _layer_norm(
     x: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
-    axes = tuple(range(-len(normalized_shape), 0))
+    axes = _normalized("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     spread = elementwise("add", var(x, axes, keepdims=True), eps)
     x = elementwise("sub", x, mean(x, axes, keepdims=True))
     return _scaled(elementwise("div", x, elementwise("sqrt", spread)), weight, bias)
@@ -374,13 +405,15 @@ def _layer_norm(
 def _rms_norm(
     x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Any:
-    axes = tuple(range(-len(normalized_shape), 0))
+    axes = _normalized("rms_norm", x, normalized_shape, weight=weight)
     eps = library_beside(x).xp.finfo(x.dtype).eps if eps is None else eps
     size = elementwise("sqrt", elementwise("add", mean(square(x), axes, keepdims=True), eps))
     return _scaled(elementwise("div", x, size), weight)
 
 
 def _embedding(x: Any, weight: Any) -> Any:
+    if weight.ndim != 2:
+        raise ValueError(f"embedding() got weight of shape {tuple(weight.shape)}: rows of a matrix")
     return _rows(weight, plain(x))
 
 

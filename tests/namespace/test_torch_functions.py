@@ -413,6 +413,35 @@ def test_values_and_derivatives_are_those_of_torch(name: str) -> None:
 
 
 REFUSED: dict[str, Any] = {
+    "bce, target": lambda x: F.binary_cross_entropy(x.sigmoid(), Q[0]),
+    "bce, input above 1": lambda x: F.binary_cross_entropy(x.exp(), Q),
+    "bce, input nan": lambda x: F.binary_cross_entropy(x.sigmoid() * math.nan, Q),
+    "bce, target below 0": lambda x: F.binary_cross_entropy(x.sigmoid(), -Q),
+    "bce, weight": lambda x: F.binary_cross_entropy(x.sigmoid(), Q, weight=B.sigmoid()),
+    "logits, target": lambda x: F.binary_cross_entropy_with_logits(x, Q[0]),
+    "logits, pos_weight": lambda x: F.binary_cross_entropy_with_logits(
+        x, Q, pos_weight=B.sigmoid()
+    ),
+    "logits, weight": lambda x: F.binary_cross_entropy_with_logits(x, Q, B.sigmoid()),
+    "cross_entropy, probabilities": lambda x: F.cross_entropy(x, Q[0]),
+    "layer_norm, shape": lambda x: F.layer_norm(x, (5,)),
+    "layer_norm, no shape": lambda x: F.layer_norm(x, ()),
+    "layer_norm, weight": lambda x: F.layer_norm(x, (4,), x),
+    "layer_norm, bias": lambda x: F.layer_norm(x, (4,), None, x[:, :1]),
+    "rms_norm, shape": lambda x: F.rms_norm(x, (3, 5)),
+    "rms_norm, weight": lambda x: F.rms_norm(x, (4,), x[0, :1]),
+    "embedding of -1": lambda x: F.embedding(t.tensor([0, -1]), x),
+    "embedding behind the end": lambda x: F.embedding(t.tensor([3]), x),
+    "embedding in numbers": lambda x: F.embedding(t.tensor([0]), x[0]),
+    "nll_loss of class -1": lambda x: F.nll_loss(x, t.tensor([0, -1, 2])),
+    "gelu, approximate": lambda x: F.gelu(x, approximate="typo"),
+    **{
+        f"{name}, batchmean": lambda x, name=name: getattr(F, name)(
+            x.sigmoid(), K if name == "nll_loss" else Q, reduction="batchmean"
+        )
+        for name in "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
+        "binary_cross_entropy_with_logits nll_loss cross_entropy".split()
+    },
     "logsumexp over no axes": lambda x: t.logsumexp(x, ()),
     "linalg.norm over no axes": lambda x: t.linalg.norm(x, dim=()),
     "matrix_norm over no axes": lambda x: t.linalg.matrix_norm(x, dim=()),
@@ -528,6 +557,20 @@ def test_methods_of_plain_tensors_take_traced_ones() -> None:
         _, gradients, _ = theirs(call, [X], second=False)
         found = mixad.grad(lambda x, call=call: weighted(call, x))(X)
         agree([found], gradients, 1e-12)
+
+
+def test_a_tensor_is_copied_where_the_second_flag_says_so() -> None:
+    def loss(x: Any, *args: Any) -> Any:
+        x = x * 1.0
+        copied = x.to(*args)
+        copied[0] = 7.0
+        return (x * x).sum()
+
+    for args in ((t.float64, False, True), ("cpu", t.float64, False, True), (X, False, True)):
+        torch.testing.assert_close(mixad.grad(lambda x, a=args: loss(x, *a))(X), 2 * X)
+    for args in ((t.float64,), (t.float64, True, False)):  # then it is written to under both names
+        with pytest.raises(MixadError):
+            mixad.grad(lambda x, a=args: loss(x, *a))(X)
 
 
 def test_methods_that_tensors_lack_are_refused() -> None:
