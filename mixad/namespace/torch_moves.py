@@ -65,7 +65,7 @@ def _written(write: Callable[..., Any], x: Any, values: Any, *places: Any) -> An
     """
     shape = tuple(values.shape) if hasattr(values, "shape") else ()
     if not hasattr(values, "shape"):
-        values = library_beside(x).xp.full((1,), values, dtype=x.dtype)
+        values = library_beside(x).xp.full((1,), values, dtype=x.dtype, device=x.device)
     x, values = of_one_type(write.__name__, (x, values))
     here = positions_of(x)
     there = positions_of(values) + here.numel()
@@ -102,8 +102,8 @@ def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
 
 
 def _index_fill(x: Any, axis: int, index: Any, value: Any) -> Any:
-    chosen = library_beside(x).xp.zeros(tuple(x.shape), dtype=bool).index_fill(axis, index, True)
-    return _masked_fill(x, chosen, value)
+    nowhere = library_beside(x).xp.zeros(tuple(x.shape), dtype=bool, device=x.device)
+    return _masked_fill(x, nowhere.index_fill(axis, index, True), value)
 
 
 def _masked_select(x: Any, mask: Any) -> Any:

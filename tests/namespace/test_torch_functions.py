@@ -10,6 +10,7 @@ import pytest
 from derivatives import parts_of
 
 import mixad
+from mixad import pytree
 from mixad.errors import MixadError, TracerError
 from mixad.namespace.spellings import TORCH
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
@@ -138,7 +139,7 @@ MOVES: dict[str, Any] = {
     "take": lambda x, y: [t.take(x, I) ** 2, x.take(J) ** 2],
     "narrow": lambda x, y: [t.narrow(x, 1, 1, 2) ** 2, x.narrow(0, 1, 2) ** 2,
                             t.narrow(x, 1, -3, 2) * y[:, :2], x.narrow(0, -2, 2) * y[1:],
-                            t.narrow(x, 0, t.tensor(-1), 1) ** 2, x.narrow(0, 3, 0)],
+                            t.narrow(x, 0, J[0] - 3, 1) ** 2, x.narrow(0, 3, 0)],
     "select": lambda x, y: [t.select(x, 1, -1) ** 2, x.select(0, 1) ** 2],
     "squeeze": lambda x, y: [t.squeeze(x[None] * y), x[:, None].squeeze(1) ** 2,
                              x[:, :1].squeeze(0) ** 2, x[:1, :1].squeeze((0, 1)) ** 2],
@@ -571,6 +572,22 @@ def test_a_tensor_is_copied_where_the_second_flag_says_so() -> None:
     for args in ((t.float64,), (t.float64, True, False)):  # then it is written to under both names
         with pytest.raises(MixadError):
             mixad.grad(lambda x, a=args: loss(x, *a))(X)
+
+
+@pytest.mark.filterwarnings("ignore:.*Casting complex:UserWarning")
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice:UserWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_on_the_device_of_their_arguments(name: str) -> None:
+    """What is made beside tensors is where they are, not where torch makes tensors by itself."""
+    function, *names = CASES[name]
+    tensors = [globals()[each] for each in names]
+    wanted, wanted_pullback = mixad.vjp(function, *tensors)
+    cotangents = pytree.tree_map(t.ones_like, wanted)
+    with torch.device("meta"):
+        found, pullback = mixad.vjp(function, *tensors)
+        slopes = pullback(cotangents)
+    torch.testing.assert_close(parts_of(found), parts_of(wanted), equal_nan=True)
+    torch.testing.assert_close(slopes, wanted_pullback(cotangents))
 
 
 def test_methods_that_tensors_lack_are_refused() -> None:
