@@ -613,7 +613,6 @@ def test_a_view_of_a_tensor_is_not_used_after_a_write() -> None:
             x[0, 0] = 2.0
             return part.sum() + x.sum()
 
-        plain_view = view(X)
-        if plain_view.data_ptr() == X.data_ptr():
-            with pytest.raises((TracerError, MixadError)):
-                mixad.grad(loss)(X)
+        assert view(X).data_ptr() == X.data_ptr()
+        with pytest.raises(MixadError):
+            mixad.grad(loss)(X)
