@@ -405,7 +405,6 @@ TORCH = Spelling(
         "cumsum": function_of(cumulative_sum, "input dim dtype"),
         "cumprod": function_of(cumulative_prod, "input dim dtype"),
         "diff": function_of(diff, "input n dim prepend append"),
-        **dict.fromkeys(("clip", "clamp"), function_of(clip, "input min max")),
         "reshape": function_of(reshape, "input shape"),
         "permute": function_of(permute_dims, "input dims=axes"),
         "movedim": function_of(moveaxis, "input source destination"),

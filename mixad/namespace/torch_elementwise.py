@@ -53,12 +53,42 @@ def _reciprocal(x: Any) -> Any:
     return elementwise("div", 1, x)
 
 
+# What follows is ``x`` where it ties with the other, as torch has it: `maximum` splits ties evenly.
+
+
+def _at_least(x: Any, low: Any) -> Any:
+    return low if x < low or low != low else x
+
+
+def _at_most(x: Any, high: Any) -> Any:
+    return high if x > high or high != high else x
+
+
+def _fmax(x: Any, y: Any) -> Any:
+    return x if x >= y or y != y else y
+
+
+def _fmin(x: Any, y: Any) -> Any:
+    return x if x <= y or y != y else y
+
+
+_AT_LEAST = of_scalars("clamp_min", _at_least)
+_AT_MOST = of_scalars("clamp_max", _at_most)
+
+
 def _clamp_min(x: Any, min: Any) -> Any:
-    return elementwise("maximum", x, min)
+    return _AT_LEAST(x, min)
 
 
 def _clamp_max(x: Any, max: Any) -> Any:
-    return elementwise("minimum", x, max)
+    return _AT_MOST(x, max)
+
+
+def _clamp(x: Any, min: Any = None, max: Any = None) -> Any:
+    if min is None and max is None:
+        raise ValueError("clamp() got neither min nor max: give one of them")
+    x = x if min is None else _clamp_min(x, min)
+    return x if max is None else _clamp_max(x, max)
 
 
 _OF_ONE = {
@@ -73,7 +103,7 @@ _NUMPYS_OF_ONE = {
     "sinc": np.sinc, "special_sinc": np.sinc, "deg2rad": np.deg2rad, "rad2deg": np.rad2deg
 }  # fmt: skip
 _NUMPYS_OF_TWO = {
-    "heaviside": np.heaviside, "logaddexp2": np.logaddexp2, "fmax": np.fmax, "fmin": np.fmin
+    "heaviside": np.heaviside, "logaddexp2": np.logaddexp2
 }  # fmt: skip
 
 
@@ -87,6 +117,9 @@ TORCH_ELEMENTWISE: Mapping[str, Function] = {
     **{n: _kernel(n, getattr(special, own), "input other") for n, own in _OF_TWO.items()},
     **{n: _kernel(n, NUMPY_LIBRARY[own], "input") for n, own in _NUMPYS_OF_ONE.items()},
     **{n: _kernel(n, NUMPY_LIBRARY[own], "input other") for n, own in _NUMPYS_OF_TWO.items()},
+    "fmax": _kernel("fmax", _fmax, "input other"),
+    "fmin": _kernel("fmin", _fmin, "input other"),
+    **dict.fromkeys(("clip", "clamp"), function_of(_clamp, "input min max")),
     **dict.fromkeys(("logit", "special_logit"), function_of(_logit, "input eps")),
     **dict.fromkeys(("polygamma", "special_polygamma"), function_of(_polygamma, "n input")),
     "float_power": function_of(_float_power, "input exponent"),
