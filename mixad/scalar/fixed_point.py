@@ -67,7 +67,8 @@ class FixedPoint:
     point, inits : sequence of Atom
         For each carry, its value where the loop ends and where it began.
     converged : Atom
-        Whether the loop was not ended by a counter alone.
+        Whether the loop was not ended by a counter alone, as far as its test tells: one that
+        decides a ``break`` is part of the same flag as the other exits of the turn.
     """
 
     builder: Builder
