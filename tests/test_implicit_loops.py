@@ -482,7 +482,16 @@ def relaxed(T, r):
     return heat
 
 
-@pytest.mark.parametrize("function", [cooled, relaxed])
+def cooled_beside(T, r):
+    """The same beside something large, with which it is one system."""
+    A = 1e4
+    while T > 1.0:
+        A = 1e4 + 1e-5 * math.cos(T) * A
+        T = T - r * T * (A / 1e4)
+    return T
+
+
+@pytest.mark.parametrize("function", [cooled, relaxed, cooled_beside])
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_a_large_start_excuses_no_decay_that_has_not_arrived(function, backend):
     """What is left of 5000 is little beside it, and no solution all the same."""

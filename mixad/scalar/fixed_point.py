@@ -2,16 +2,18 @@
 
 The loop ended because the user's test was content.  Whether that was at a fixed point is checked
 where it ended, element by element, and nan is the derivative if not: a step of Newton's method from
-there, δ = (I − ∂S/∂x)⁻¹ (S(x) − x), must be small beside the point; and the matrix must be regular,
-which it is not where what the loop comes to depends on where it began.
+there, δ = (I − ∂S/∂x)⁻¹ (S(x) − x), must be small beside the point, in all carries together and in
+the one whose tangent it is; and the matrix must be regular, which it is not where what the loop
+comes to depends on where it began.
 
 A solution at 0 has no size that δ could be small beside: there it must be next to nothing beside
-where the loop began.  Merely small would not do: what decays from 5000 to 1 has not arrived.
+the whole point and where the loop began.  Merely small would not do: what decays from 5000 to 1 has
+not arrived.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -28,7 +30,7 @@ NEAR = 2.0**-10
 """A point is taken for a fixed point if Newton's step from it is no longer than so much of it,"""
 
 NOTHING = 2.0**-32
-"""or than so much of where the loop began."""
+"""or than so much of all that depends on each other, with where it began."""
 
 Tangents = dict[int, dict[Hashable, Atom]]
 
@@ -147,19 +149,20 @@ class _System:
         found = solved(*([row[part] for row in rows] for part in range(3)))
         steps = {i: column[0] for i, column in zip(self.group, found.columns, strict=True)}
         ended = Term(self.at.builder, self.at.converged)
-        is_right = call(
-            "where",
-            found.is_regular & self.is_near(steps, aside) & ended,
-            1.0,
-            float("nan"),
-            type=self.type,
-        )
-        return [[x * is_right for x in column[1:]] for column in found.columns]
+        all_are = found.is_regular & self.is_near(steps, steps, aside) & ended
+        each_is = [all_are & self.is_near([i], steps, aside) for i in self.group]
+        rights = [call("where", right, 1.0, float("nan"), type=self.type) for right in each_is]
+        return [
+            [x * right for x in column[1:]]
+            for column, right in zip(found.columns, rights, strict=True)
+        ]
 
-    def is_near(self, steps: Mapping[int, Term], aside: Mapping[int, Term]) -> Term:
-        """Return whether steps are short beside the point, or nothing beside where it began.
+    def is_near(
+        self, those: Iterable[int], steps: Mapping[int, Term], aside: Mapping[int, Term]
+    ) -> Term:
+        """Return whether some carries' steps are short beside them, or nothing beside all.
 
-        Of carries that are set aside, neither steps nor sizes count.
+        All are the point and where it began.  Of carries that are set aside, nothing counts.
         """
 
         def length(terms: Mapping[int, Term]) -> Term:
@@ -170,13 +173,14 @@ class _System:
                 ]
             )
 
-        step = length(steps)
+        step = length({i: steps[i] for i in those})
+        size = length({i: self.term(self.at.point[i]) for i in those})
         point, start = (
             length({i: self.term(atoms[i]) for i in steps})
             for atoms in (self.at.point, self.at.inits)
         )
-        from_somewhere = start < float("inf")
-        return (step <= point * NEAR) | (from_somewhere & (step <= start * NOTHING))
+        scale = point + start
+        return (step <= size * NEAR) | ((scale < float("inf")) & (step <= scale * NOTHING))
 
     def may_stay(self, i: int) -> bool:
         """Whether a carry may be one end of a bracket."""
@@ -185,7 +189,7 @@ class _System:
     def is_aside(self, i: int) -> Term:
         """Return whether a turn leaves an end of a bracket where it is, or takes it far away."""
         stays = reduce(lambda a, b: a & b, (self.entry(i, j) == 0.0 for j in self.group))
-        return stays | ~self.is_near({i: self.residual(i)}, {})
+        return stays | ~self.is_near([i], {i: self.residual(i)}, {})
 
     def check(self) -> None:
         """Refuse what is no system of equations, or too large a one."""
