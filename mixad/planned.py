@@ -40,6 +40,8 @@ class PlannedKernel:
         With the same params, and the function's own names and lines.
     launch : Launch
         The loop nest.
+    unfolded : Launch
+        The loop nest on a backend that folds no rows: ``launch`` itself where it folds none.
     backend : Backend
         What runs it.
     bound : Bound
@@ -54,6 +56,7 @@ class PlannedKernel:
 
     passes: tuple[Program, ...]
     launch: Launch
+    unfolded: Launch
     backend: Backend
     bound: Bound
     results: tuple[str, ...]
@@ -211,9 +214,13 @@ class _Call:
         arguments = kernel_values(passes[0], values)
         cached = kernel.is_compiled(arguments, self.options.backend)
         prepared = kernel.prepared(arguments, self.options.backend)
+        is_folded = prepared.launch.fold is not None
         return PlannedKernel(
             passes=passes,
             launch=prepared.launch,
+            unfolded=(
+                kernel.unfolded(arguments, self.options.backend) if is_folded else prepared.launch
+            ),
             backend=prepared.backend,
             bound=prepared.bound,
             results=results,

@@ -11,7 +11,6 @@ from mixad.backends.hookspecs import Assembling, OnDevice
 from mixad.backends.nvrtc import compiled
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.options import KernelOptions
-from mixad.kernel.spec import KernelSpec
 from mixad.planned import PlannedKernel, planned_call
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Program, source_lines
@@ -102,9 +101,9 @@ def _returning(results: Sequence[str], program: Program) -> str:
 
 def _emitted(kernel: PlannedKernel, stage: str) -> str:
     """Return what the backend makes of a kernel, in the language of the stage."""
-    spec, backend = replace(kernel.launch.spec, passes=kernel.passes), kernel.backend
     if stage in _DEVICE_STAGES:
-        return _on_device(kernel, spec, stage)
+        return _on_device(kernel, stage)
+    spec, backend = replace(kernel.launch.spec, passes=kernel.passes), kernel.backend
     if stage == "llvm":
         return backend.emit(spec)
     if not isinstance(backend, Assembling):
@@ -112,9 +111,12 @@ def _emitted(kernel: PlannedKernel, stage: str) -> str:
     return f"{_commented(kernel.passes, '#')}{backend.assembly(spec)}"
 
 
-def _on_device(kernel: PlannedKernel, spec: KernelSpec, stage: str) -> str:
-    """Return what a CUDA device is given, or would be given where there is none."""
-    backend = kernel.backend
+def _on_device(kernel: PlannedKernel, stage: str) -> str:
+    """Return what a CUDA device is given, or would be given where there is none.
+
+    The arrays may be on the CPU, whose kernels fold short rows: those of a device do not.
+    """
+    spec, backend = replace(kernel.unfolded.spec, passes=kernel.passes), kernel.backend
     if isinstance(backend, OnDevice):
         text = backend.device_text(spec, kernel.bound, kernel.like)
         architecture = backend.architecture(kernel.like)

@@ -610,6 +610,7 @@ def test_duals_are_computed_in_passes_of_the_chunk_that_was_asked_for(
         ({"chunk": np.uint8(2)}, r"an int .*not np.uint8\(2\)"),
         ({"backend": 3}, "backend must be None or the name of a backend, such as 'cpu', not 3"),
         ({"backend": ""}, "backend must be .* not ''"),
+        ({"placement": "forward", "strategy": "reverse"}, "leave one of both at 'auto'"),
     ],
 )
 def test_bad_options_are_value_errors_at_once(option: Any, message: str) -> None:

@@ -167,7 +167,13 @@ class Kernel:
         audit = Audit(self.passes, self.requests, launch.shape, chosen.name, rate, rerun)
         return Prepared(chosen, launch, bound, audit)
 
-    def _planned(self, arguments: Sequence[Any], backend: str | None) -> tuple[Backend, Launch]:
+    def unfolded(self, arguments: Sequence[Any], backend: str | None = None) -> Launch:
+        """Return the launch for the layouts of some arguments on backends that fold no rows."""
+        return self._planned(arguments, backend, may_fold=False)[1]
+
+    def _planned(
+        self, arguments: Sequence[Any], backend: str | None, *, may_fold: bool = True
+    ) -> tuple[Backend, Launch]:
         """Choose the backend and plan the launch."""
         arrays = [
             a if is_array else None for a, is_array in zip(arguments, self._is_array, strict=True)
@@ -184,7 +190,7 @@ class Kernel:
         if backend is None and not registry.compiles(chosen.name):
             warn_if_large(math.prod(shape), library.name, device)
         cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
-        folds = isinstance(chosen, Folding) and chosen.folds
+        folds = may_fold and isinstance(chosen, Folding) and chosen.folds
         launch = plan(self.passes, self.requests, layouts, shape, cache_bytes, folds=folds)
         return chosen, launch
 

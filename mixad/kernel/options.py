@@ -48,7 +48,8 @@ class KernelOptions:
     Raises
     ------
     ConfigurationError
-        If a field has another value; it is a ValueError.
+        If a field has another value, or partials are wanted both with the primal and in reverse;
+        it is a ValueError.
     """
 
     strategy: Strategy = "auto"
@@ -68,6 +69,11 @@ class KernelOptions:
             value = getattr(self, name)
             if not allows(value):
                 raise ConfigurationError(f"{name} must be {expects}, not {value!r}")
+        if self.placement == "forward" and self.strategy == "reverse":
+            raise ConfigurationError(
+                "placement='forward' with strategy='reverse': partials are computed with the "
+                "values by dual numbers alone; leave one of both at 'auto'"
+            )
 
 
 def _one_of(choices: Any) -> tuple[Callable[[Any], bool], str]:

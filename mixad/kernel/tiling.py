@@ -1,9 +1,12 @@
 """How a loop nest is cut into tiles, and what each tile leaves of a sum.
 
 A tile is a run of rows (neighbours along the last outer axis) times a block of the innermost axis.
-Both sizes are functions of the loop nest's extents alone, that is of shapes and layouts, never of
-threads, so sums have the same bits however many threads run the tiles.  A summed output leaves one
-partial result for each tile and kept element; those are added up by a binary tree afterwards.
+Both sizes are functions of the loop nest's extents and of which of them are summed, never of
+threads, so sums have the same bits however many threads run the tiles.  The loop nest follows from
+shapes and layouts; whether short rows of it are folded (`mixad.kernel.folding`), from what the
+program costs too, so that two programs may add up equal values in another order.  A summed output
+leaves one partial result for each tile and kept element; those are added up by a binary tree
+afterwards.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 from mixad.backends.arrays import library_of
 from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.errors import BackendError
-from mixad.kernel.options import KernelOptions
+from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Program
 from mixad.tape.kernel_node import check_not_indexed
-from mixad.tape.pullback_plan import plan_pullback
+from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 
 __all__ = ["NamedCall", "Pulled", "name_call", "named_call"]
 
@@ -63,12 +63,28 @@ class NamedCall:
         wrt : tuple of int
             Params whose gradients are wanted.
         """
-        limit = self.options.chunk or MAX_PARTIALS
-        if len(wrt) > limit:
-            plan = plan_pullback(self.program, wrt, self.floats, self.options.mode)
-            if len(plan.passes) < 2:
-                return (wrt,)
-        return tuple(tuple(wrt[k] for k in slots) for slots in even_chunks(len(wrt), limit))
+        if len(wrt) > self._limit and len(self._planned(wrt).passes) < 2:
+            return (wrt,)
+        return tuple(tuple(wrt[k] for k in slots) for slots in even_chunks(len(wrt), self._limit))
+
+    @property
+    def _limit(self) -> int:
+        return self.options.chunk or MAX_PARTIALS
+
+    def _planned(self, wrt: tuple[int, ...]) -> PullbackPlan:
+        """Return how gradients are computed where every output has a cotangent."""
+        return plan_pullback(self.program, wrt, self.floats, self.options.mode)
+
+    def _mode(self, wrt: tuple[int, ...]) -> Mode:
+        """Return the strategy that a chunk was made for, whichever outputs have a cotangent.
+
+        For some outputs alone another one may pay, but perhaps in more than one pass, or reading
+        what was not kept.
+        """
+        mode = self.options.mode
+        if len(wrt) <= self._limit:
+            return mode
+        return mode._replace(strategy=self._planned(wrt).strategy)
 
     @cached_property
     def floats(self) -> tuple[int, ...]:
@@ -152,7 +168,8 @@ class NamedCall:
     def _pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> Pulled:
         for index in wrt:
             check_not_indexed(self.program, index)
-        plan = plan_pullback(self.program, wrt, cotangents, self.options.mode)
+        plan = plan_pullback(self.program, wrt, cotangents, self._mode(wrt))
+        assert len(plan.passes) < 2, wrt  # `wrt` is one of `chunks`
         gradients = tuple(None if place is None else place[1] for place in plan.gradients)
         if not plan.passes:
             return Pulled(None, (), gradients)

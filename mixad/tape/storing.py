@@ -49,6 +49,8 @@ def storing_plan(
     """
     if fusion.fused.cost < LEAST_COST or options.placement != "auto":
         return None
+    if options.strategy == "reverse":  # what is stored would be made by dual numbers
+        return None
     levels = members[-1].levels
     if len(levels) != 1 or not all(level.is_reverse for level in levels):
         return None

@@ -102,19 +102,51 @@ def test_the_weakest_pass_decides():
     assert in_flight(DEVICE, shape, [light, heavy], 4) == in_flight(DEVICE, shape, [heavy], 4)
 
 
+USED_ON = {"thrifty": Usage(32, 0, 0), "greedy": Usage(144, 0, 0)}
+
+
+class TwoDevices(DryDriver):
+    """On one of them, kernels take so many registers that fewer threads are resident."""
+
+    def __init__(self):
+        super().__init__()
+        self.where, self.compiled, self.launched = {}, [], []
+
+    def device(self, array):
+        return self.where[id(array)]
+
+    def compile(self, text, entries, device):
+        self.compiled.append((device, text))
+        return dict.fromkeys(entries, device)
+
+    def usage(self, function, device):
+        assert function == device
+        return USED_ON[device]
+
+    def launch(self, function, blocks, threads, words, device):
+        assert function == device
+        self.launched.append((device, math.prod(threads)))
+
+
 def test_the_choice_is_made_once_for_each_device():
     x = Builder("square")
     v = x.param("x", F32)
     program = x.finish([x.op("mul", v, v)])
-    driver = DryDriver()
+    driver = TwoDevices()
     backend = CudaBackend("dry", driver)
-    arguments = [driver.empty((64, 64), np.float32, "dry")]
-    layouts = [layout_of(a) for a in arguments]
-    launch = plan((program,), [OutputRequest(0, 0)], layouts, (64, 64), 1 << 40)
+    arrays = {d: driver.empty((64, 1024), np.float32, d) for d in USED_ON}
+    driver.where = {id(array): device for device, array in arrays.items()}
+    layouts = [layout_of(arrays["greedy"])]
+    launch = plan((program,), [OutputRequest(0, 0)], layouts, (64, 1024), 1 << 40)
     kernel = backend.compile(launch.spec)
     for _ in range(3):
-        backend.launch(backend.bind(kernel, launch), arguments)
-    assert len(driver.texts) == 1
+        bound = backend.bind(kernel, launch)
+        for array in arrays.values():
+            backend.launch(bound, [array])
+    assert driver.launched == [("thrifty", 256), ("greedy", 128)] * 3
+    assert len(set(driver.compiled)) == len(driver.compiled)  # nothing twice
+    assert {device for device, _ in driver.compiled} == set(USED_ON)
+    assert [device for device, _ in driver.compiled].count("thrifty") == 1  # the first would do
 
 
 # -- on what NVRTC compiles ------------------------------------------------------------------------

@@ -15,6 +15,8 @@ import mixad
 from mixad.backends import execute, nvrtc, registry
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage
 from mixad.errors import BackendError
+from mixad.kernel.options import DEFAULT_OPTIONS as OPTIONS
+from mixad.planned import planned_call
 
 X = np.linspace(0.1, 1.0, 64, dtype=np.float32)
 CELL = [np.ones((64, 64), np.float32) for _ in range(6)]
@@ -44,6 +46,28 @@ def test_a_device_is_given_the_text_that_was_chosen_for_it(on_driver):
     assert "__launch_bounds__(128)" in on_driver(greedy).source(*CELL, stage="cuda")
     narrow = cell_update.source(*CELL, stage="cuda")
     assert "float item[1]" in narrow  # nothing is known of where the arrays are
+
+
+@pytest.mark.parametrize("shapes", [((5000, 3), (3,)), ((5000, 3), (5000, 1)), ((40, 90, 7), (7,))])
+def test_short_rows_on_the_cpu_are_shown_as_a_device_would_have_them(on_driver, shapes):
+    """Kernels for the CPU fold them; those for CUDA do not."""
+    x, y = (np.ones(shape, np.float32) for shape in shapes)
+    kernel = mixad.broadcast(lambda x, y: x * y + y)
+    (planned,) = planned_call(
+        kernel._parsed((x, y), {})[0].program, (x, y), (0, 1), OPTIONS
+    ).kernels
+    assert planned.launch.fold is not None  # or this shows nothing
+    assert planned.unfolded.fold is None
+    shown = kernel.source(x, y, stage="cuda")
+    assert shown == kernel.with_options(backend="reference").source(x, y, stage="cuda")
+    on_driver(DryDriver())
+    launched = kernel.with_options(backend="dry").source(x, y, stage="cuda")
+    assert arguments_of(shown) == arguments_of(launched)
+
+
+def arguments_of(text):
+    """Return how many words a kernel's arguments take, and which of them each line reads."""
+    return re.findall(r"word\[\d+\]", text)
 
 
 def test_explain_tells_what_the_driver_says(on_driver):

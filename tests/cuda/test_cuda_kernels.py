@@ -159,6 +159,15 @@ def emit(program):
     return emit_kernel(for_threads(launch.spec), Dialect())
 
 
+def test_folded_rows_are_refused():
+    x, y = np.ones((5000, 3), np.float32), np.ones(3, np.float32)
+    layouts, requests = [layout_of(x), layout_of(y)], [OutputRequest(0, 0)]
+    launch = plan((product(F32),), requests, layouts, x.shape, NO_CACHE_LIMIT, folds=True)
+    assert launch.fold is not None
+    with pytest.raises(ValueError, match="plan the launch with folds=False"):
+        emit_kernel(for_threads(launch.spec), Dialect())
+
+
 def test_names_of_the_user_are_not_in_the_text():
     program = product(F32)
     params = tuple(Param(name, p.var) for name, p in zip("ñ", program.params, strict=False))

@@ -501,6 +501,10 @@ def refuse_placement():
     product.with_options(placement="backward")
 
 
+def refuse_placement_with_strategy():
+    product.with_options(strategy="reverse").with_options(placement="forward")
+
+
 def refuse_chunk():
     product.with_options(chunk=11)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad.errors import KernelGradientError
 
 RNG = np.random.default_rng(5)
 X, Y, W = RNG.uniform(0.2, 0.8, (3, 64))
@@ -29,6 +30,13 @@ def dear_pair(x: float, y: float) -> tuple[float, float]:
     for _ in range(12):
         z = z - (z - y * math.sin(z) - x) / (1.0 - y * math.cos(z))
     return z, math.exp(z) * y
+
+
+@mixad.broadcast
+def line(x: float, y: float) -> float:
+    z = math.sin(math.exp(math.cos(x * y)) + math.sin(math.tanh(x)))
+    z = math.sin(math.exp(math.cos(z)) + math.sin(math.tanh(z)))
+    return math.sin(math.exp(math.cos(z)) + math.sin(math.tanh(z * y)))
 
 
 @mixad.broadcast
@@ -64,6 +72,7 @@ def test_a_dear_value_that_is_needed_first_comes_with_its_partials(launches: lis
     [
         (cheap, "evaluating it again is free"),
         (dear.with_options(placement="reverse"), "the user has chosen"),
+        (line.with_options(strategy="reverse"), "partials would be made by dual numbers"),
     ],
 )
 def test_other_values_come_alone(f: Any, why: str, launches: list[Any]) -> None:
@@ -72,6 +81,17 @@ def test_other_values_come_alone(f: Any, why: str, launches: list[Any]) -> None:
     assert len(made) == 1, why
     pullback(W)
     assert len(launches) == 2
+
+
+def test_a_straight_line_is_dear_enough_where_the_user_has_not_chosen(launches: list[Any]) -> None:
+    mixad.vjp(line, X, Y)
+    [(_, made)] = launches
+    assert len(made) == 3
+
+
+def test_a_dear_loop_is_refused_in_reverse_though_its_value_is_needed_first() -> None:
+    with pytest.raises(KernelGradientError, match="cannot be computed in reverse: this loop"):
+        mixad.vjp(dear.with_options(strategy="reverse"), X, Y)
 
 
 def test_value_and_gradient_of_a_sum_are_one_kernel_still(launches: list[Any]) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 import mixad
-from mixad.kernel.options import Mode
+from mixad.kernel.options import Mode, Placement
 from mixad.scalar.build import Builder
 from mixad.scalar.types import F64
 from mixad.tape.pullback_plan import plan_pullback
@@ -110,13 +111,16 @@ def test_gradients_of_what_broadcasts_are_summed(strategy: str) -> None:
         )
 
 
-@pytest.mark.parametrize("placement", ["forward", "reverse"])
-def test_every_placement_goes_with_every_strategy(placement: str) -> None:
-    for strategy in STRATEGIES:
-        kernel = product.with_options(strategy=strategy, placement=placement)
-        _, pullback = mixad.vjp(kernel, *XS)
-        for got, want in zip(pullback(np.ones(5)), expected(XS), strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-13)
+@pytest.mark.parametrize(
+    ("placement", "strategy"),
+    [p for p in itertools.product(get_args(Placement), STRATEGIES) if p != ("forward", "reverse")],
+)
+def test_placements_go_with_strategies(placement: str, strategy: str) -> None:
+    """All but partials with the primal, which are dual numbers (`tests/refusals`)."""
+    kernel = product.with_options(strategy=strategy, placement=placement)
+    _, pullback = mixad.vjp(kernel, *XS)
+    for got, want in zip(pullback(np.ones(5)), expected(XS), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -78,7 +78,17 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     -------
     str
         The same text for equal specs and dialects, up to comments.
+
+    Raises
+    ------
+    ValueError
+        If the rows of the spec are folded.
     """
+    if spec.folded:
+        raise ValueError(
+            f"emit_kernel: rows of {spec.folded} axes are folded, which kernels for CUDA cannot "
+            "do: plan the launch with folds=False"
+        )
     text = Text()
     text.paste(PRELUDE)
     summed = {accumulator(o.type): None for o in spec.outputs if any(o.reduced)}

@@ -1,7 +1,7 @@
 """What becomes of a kernel's results: stored, or summed within a tile in a fixed order.
 
 A sum is taken in `mixad.kernel.tiling.accumulator`'s type.  Lanes add up their own elements; at the
-end of a row or a tile the lanes are folded in halves, so the order depends on extents alone.
+end of a row or a tile the lanes are folded in halves, so the order depends on the loop nest alone.
 """
 
 from __future__ import annotations

@@ -24,8 +24,10 @@ from mixad.errors import (  # noqa: E402
     TracerError,
     ZeroDerivativeWarning,
 )
+from mixad.kernel.options import KernelOptions  # noqa: E402
 from mixad.special import exp, tanh  # noqa: E402
 from mixad.tape.named_call import name_call, named_call  # noqa: E402
+from mixad.tape.pullback_plan import plan_pullback  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,
@@ -207,6 +209,47 @@ def test_many_active_inputs_take_one_pass_in_reverse(monkeypatch):
     asked.clear()
     total.with_options(strategy="forward")(*leaves).sum().backward()
     assert set(asked) == {tuple(range(6)), tuple(range(6, 12))}
+
+
+@mixad.broadcast
+def squares_and_product(a, b, c, d, e, f, g, h, i, j, k, m):
+    squares = a * a + b * b + c * c + d * d + e * e + f * f
+    product = tanh(a) * tanh(b) * tanh(c) * tanh(d) * tanh(e) * tanh(f)
+    product = product * tanh(g) * tanh(h) * tanh(i) * tanh(j) * tanh(k) * tanh(m)
+    return squares + g * g + h * h + i * i + j * j + k * k + m * m, product
+
+
+def squares_and_product_in_torch(*xs):
+    return sum(x * x for x in xs), torch.stack([torch.tanh(x) for x in xs]).prod(dim=0)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "forward", "reverse"])
+@pytest.mark.parametrize("seen", [(0,), (1,), (0, 1)])
+def test_many_active_inputs_and_an_output_without_cotangent(seen, strategy):
+    """What pays for all outputs together need not pay for one of them."""
+    kernel = squares_and_product.with_options(strategy=strategy)
+    leaves = [leaf(3, seed=k) for k in range(12)]
+
+    def found(function):
+        outputs = function(*leaves)
+        return torch.autograd.grad(sum(outputs[k].sum() * (k + 2) for k in seen), leaves)
+
+    for one, other in zip(found(kernel), found(squares_and_product_in_torch), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_outputs_without_cotangent_keep_the_strategy_of_all():
+    """Else the strategies of some outputs would differ from the one that tensors were kept for."""
+    leaves = [leaf(3, seed=k) for k in range(12)]
+    call, every = name_call(_program(squares_and_product, *leaves), KernelOptions()), range(12)
+    by_outputs = {
+        given: plan_pullback(call.program, tuple(every), given, call.options.mode).strategy
+        for given in [(0,), (0, 1)]
+    }
+    assert by_outputs == {(0,): "forward", (0, 1): "reverse"}  # or this shows nothing
+    assert call.chunks(tuple(every)) == (tuple(every),)
+    for given in [(0,), (1,), (0, 1)]:
+        assert None not in call.pullback(tuple(every), given).gradients
 
 
 def test_more_active_inputs_than_one_pass_takes():
