@@ -491,7 +491,16 @@ def cooled_beside(T, r):
     return T
 
 
-@pytest.mark.parametrize("function", [cooled, relaxed, cooled_beside])
+def cooled_from_infinity(T, r):
+    """The same, with a start that has no size."""
+    bound = math.inf
+    while T > 1.0:
+        T = T - r * min(T, bound)
+        bound = 2.0 * T
+    return T
+
+
+@pytest.mark.parametrize("function", [cooled, relaxed, cooled_beside, cooled_from_infinity])
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_a_large_start_excuses_no_decay_that_has_not_arrived(function, backend):
     """What is left of 5000 is little beside it, and no solution all the same."""
