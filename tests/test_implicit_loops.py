@@ -467,6 +467,146 @@ def test_what_comes_to_no_fixed_point_has_no_derivative(function):
     assert np.isnan(mixad.broadcast(loops="implicit")(function).duals(a).partials["a"]).all()
 
 
+def cooled(T, r):
+    while T > 1.0:
+        T = T - r * T
+    return T
+
+
+def relaxed(T, r):
+    """The same with some inertia: two carries that depend on each other."""
+    heat, flow = T, 0.0
+    while heat > 1.0:
+        flow = 0.5 * (flow + r * heat)
+        heat = heat - flow
+    return heat
+
+
+def cooled_beside(T, r):
+    """The same beside something large, with which it is one system."""
+    A = 1e4
+    while T > 1.0:
+        A = 1e4 + 1e-5 * math.cos(T) * A
+        T = T - r * T * (A / 1e4)
+    return T
+
+
+@pytest.mark.parametrize("function", [cooled, relaxed, cooled_beside])
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_large_start_excuses_no_decay_that_has_not_arrived(function, backend):
+    """What is left of 5000 is little beside it, and no solution all the same."""
+    T, r = np.meshgrid([2.0, 1e3, 5e3, 1e4, 1e5, 1e6, 1e8], [0.1, 0.3, 0.5, 0.9, 0.95])
+    kernel = mixad.broadcast(loops="implicit", backend=backend)(function)
+    unrolled = kernel.with_options(loops="unrolled").duals(T, r).partials
+    implicit = kernel.duals(T, r).partials
+    for name in ("T", "r"):
+        assert np.isfinite(unrolled[name]).all()
+        assert np.isnan(implicit[name]).all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_start_in_single_precision_excuses_no_decay_either(dtype):
+    T = np.asarray([1e3, 1e5, 1e6, 1e8], dtype)
+    found = mixad.broadcast(loops="implicit")(cooled).duals(T, np.full(4, 0.1, dtype)).partials
+    assert np.isnan(found["T"]).all()
+    assert np.isnan(found["r"]).all()
+
+
+def newton_at_zero(a, b):
+    x, step = 1.0, 1.0
+    while abs(step) > 1e-9:
+        step = (x * x * x + b * x - a) / (3.0 * x * x + b)
+        x = x - step
+    return x
+
+
+def newton_at_zero_by_break(a, b):
+    x = 1.0
+    for _ in range(60):
+        step = (x * x * x + b * x - a) / (3.0 * x * x + b)
+        if abs(step) < 1e-11:
+            break
+        x = x - step
+    return x
+
+
+def contraction_to_zero(a, b):
+    x, old = 1.0, 2.0
+    while abs(x - old) > 1e-12:
+        old = x
+        x = x + 0.5 * (math.sin(a) - b * x)
+    return x
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-300, 1e-20, 1e-12, 1e-9, 1e-6, 1e-4])
+@pytest.mark.parametrize("function", [newton_at_zero, newton_at_zero_by_break, contraction_to_zero])
+def test_solutions_at_zero_and_near_it(function, size):
+    """They have no size that Newton's step could be small beside."""
+    a, b = size * np.asarray([1.0, -1.0]), np.asarray([0.7, 1.5])
+    D = mixad.broadcast(loops="implicit")(function).duals(a, b)
+    np.testing.assert_allclose(D.primal, a / b, rtol=1e-5, atol=1e-11)
+    np.testing.assert_allclose(D.partials["a"], 1 / b, rtol=1e-5)
+    np.testing.assert_allclose(D.partials["b"], -a / b**2, rtol=1e-5, atol=1e-11)
+
+
+def test_keplers_equation_at_zero():
+    e = np.linspace(0.0, 0.9, 7)
+
+    @mixad.broadcast(loops="implicit")
+    def from_afar(M, e):
+        E, step = 1.0, 1.0
+        while abs(step) > 1e-9:
+            step = (E - e * np.sin(E) - M) / (1.0 - e * np.cos(E))
+            E = E - step
+        return E
+
+    for kernel in (anomaly, from_afar):
+        D = kernel.duals(np.zeros(7), e)
+        np.testing.assert_allclose(D.partials["M"], 1 / (1 - e), rtol=1e-14)
+        np.testing.assert_allclose(D.partials["e"], 0.0, atol=1e-9)
+
+
+def bracketed(a):
+    """Newton's method in a bracket; where it stops, the next turn would move one end to it."""
+    low, high = 0.0, 10.0
+    x, step = 1.0, 1.0
+    while abs(step) > 1e-8 * x:
+        excess = x * x - a
+        if excess > 0.0:
+            high = x
+        else:
+            low = x
+        newton = x - excess / (2.0 * x)
+        following = newton if low <= newton <= high else 0.5 * (low + high)
+        step = following - x
+        x = following
+    return x
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_an_end_of_a_bracket_that_is_far_away_is_of_no_account(backend):
+    a = np.linspace(0.5, 60.0, 200)
+    kernel = mixad.broadcast(loops="implicit", backend=backend)(bracketed)
+    np.testing.assert_allclose(kernel.duals(a).partials["a"], 0.5 / np.sqrt(a), rtol=1e-14)
+
+
+def test_an_end_of_a_bracket_that_is_far_away_has_no_derivative():
+    def ends(a):
+        low, high, x, step = 0.0, math.inf, 1.0, 1.0
+        while abs(step) > 1e-8 * x:
+            excess = x * x - a
+            low = low if excess > 0.0 else x
+            high = x if excess > 0.0 else high
+            newton = x - excess / (2.0 * x)
+            step = (newton if low <= newton <= high else 0.5 * (low + high)) - x
+            x = x + step
+        return x, low + high
+
+    x, both = mixad.broadcast(loops="implicit")(ends).duals(np.linspace(2.0, 60.0, 20))
+    np.testing.assert_allclose(x.partials["a"], 0.5 / x.primal, rtol=1e-14)
+    assert np.isnan(both.partials["a"]).all()
+
+
 def test_it_has_no_second_derivative_either():
     kernel = mixad.broadcast(loops="implicit")(escaping)
     second = mixad.grad(mixad.grad(kernel))(2.0)

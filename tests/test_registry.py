@@ -306,7 +306,7 @@ def test_the_lists_are_read_from_the_environment(variable, value, refusal, tmp_p
         check=True,
     )
     served, refused = done.stdout.splitlines()
-    assert served == "reference"
+    assert served != "cpu"  # but "reference", or what an installed plugin brought
     assert refusal in refused
 
 

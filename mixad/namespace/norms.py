@@ -118,9 +118,11 @@ def _largest(x: Any, axis: int) -> Any:
 
 def norm(x: Any, ord: Order = None, axis: Axis = None, keepdims: bool = False) -> Any:
     """Return what NumPy's function of that name does: norms of vectors or of matrices."""
+    axes = normalized_axes(axis, x.ndim)
+    if axis is not None and len(axes) not in (1, 2):
+        raise ValueError(f"norm() is along one axis or two, axis={axis!r} was given")
     if ord is None:
         return vector_norm(x, axis=axis, keepdims=keepdims)
-    axes = normalized_axes(axis, x.ndim)
     if len(axes) == 1 and not isinstance(ord, str):
         return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
     if len(axes) != 2 or keepdims:

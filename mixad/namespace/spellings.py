@@ -115,7 +115,7 @@ from mixad.namespace.torch_methods import TORCH_METHODS
 from mixad.namespace.torch_moves import TORCH_MOVES
 from mixad.namespace.torch_neural import TORCH_NEURAL
 from mixad.namespace.torch_products import TORCH_PRODUCTS
-from mixad.namespace.torch_reductions import TORCH_REDUCTIONS
+from mixad.namespace.torch_reductions import TORCH_REDUCTIONS, over_all_for_none
 from mixad.namespace.utility import diff
 from mixad.tape.tracer import plain
 
@@ -397,11 +397,11 @@ TORCH = Spelling(
         ),
         **{op: _unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
         **{f.__name__: function_of(f, "input") for f in (real, imag, conj, angle)},
-        "sum": function_of(total, "input dim keepdim dtype"),
-        "mean": function_of(mean, "input dim keepdim dtype"),
+        "sum": function_of(over_all_for_none(total), "input dim keepdim dtype"),
+        "mean": function_of(over_all_for_none(mean), "input dim keepdim dtype"),
         "prod": function_of(prod, "input dim keepdim dtype"),
-        "amax": function_of(amax, "input dim keepdim"),
-        "amin": function_of(amin, "input dim keepdim"),
+        "amax": function_of(over_all_for_none(amax), "input dim keepdim"),
+        "amin": function_of(over_all_for_none(amin), "input dim keepdim"),
         "cumsum": function_of(cumulative_sum, "input dim dtype"),
         "cumprod": function_of(cumulative_prod, "input dim dtype"),
         "diff": function_of(diff, "input n dim prepend append"),

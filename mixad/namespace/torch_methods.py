@@ -75,6 +75,8 @@ def _to(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking:
     TracerError
         If it would be moved to another device.
     """
+    flags = [given for given in args if isinstance(given, bool)]  # non_blocking, copy
+    copy = flags[1] if len(flags) > 1 else copy
     for given in args:
         if hasattr(given, "dtype"):
             dtype, device = given.dtype, given.device

@@ -65,7 +65,7 @@ def _written(write: Callable[..., Any], x: Any, values: Any, *places: Any) -> An
     """
     shape = tuple(values.shape) if hasattr(values, "shape") else ()
     if not hasattr(values, "shape"):
-        values = library_beside(x).xp.full((1,), values, dtype=x.dtype)
+        values = library_beside(x).xp.full((1,), values, dtype=x.dtype, device=x.device)
     x, values = of_one_type(write.__name__, (x, values))
     here = positions_of(x)
     there = positions_of(values) + here.numel()
@@ -102,8 +102,8 @@ def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
 
 
 def _index_fill(x: Any, axis: int, index: Any, value: Any) -> Any:
-    chosen = library_beside(x).xp.zeros(tuple(x.shape), dtype=bool).index_fill(axis, index, True)
-    return _masked_fill(x, chosen, value)
+    nowhere = library_beside(x).xp.zeros(tuple(x.shape), dtype=bool, device=x.device)
+    return _masked_fill(x, nowhere.index_fill(axis, index, True), value)
 
 
 def _masked_select(x: Any, mask: Any) -> Any:
@@ -117,7 +117,15 @@ def _take(x: Any, index: Any) -> Any:
 @gives_views
 def _narrow(x: Any, axis: int, start: int, length: int) -> Any:
     (axis,) = normalized_axes(axis, x.ndim)
-    return part_along(x, axis, int(start), int(start) + length)
+    size, first = x.shape[axis], int(start)
+    if not -size <= first <= size:
+        raise IndexError(f"narrow() got start {first} along an axis of length {size}")
+    first += size if first < 0 else 0
+    if not 0 <= length <= size - first:
+        raise ValueError(
+            f"narrow() got length {length}: from {first} on, {size - first} elements are there"
+        )
+    return part_along(x, axis, first, first + length)
 
 
 @gives_views
@@ -137,7 +145,9 @@ def _squeeze(x: Any, axis: Axis = None) -> Any:
 def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     if not x.ndim:
         return reshape(x, (1,))
-    first, last = start_dim % x.ndim, end_dim % x.ndim
+    (first,), (last,) = normalized_axes(start_dim, x.ndim), normalized_axes(end_dim, x.ndim)
+    if first > last:
+        raise ValueError(f"flatten() got start_dim {start_dim} behind end_dim {end_dim}")
     inside = math.prod(x.shape[first : last + 1])
     return reshape(x, (*x.shape[:first], inside, *x.shape[last + 1 :]))
 
@@ -167,12 +177,14 @@ def _split(x: Any, split_size: int | Sequence[int], axis: int = 0) -> tuple[Any,
     (axis,) = normalized_axes(axis, x.ndim)
     length = x.shape[axis]
     if isinstance(split_size, int):
+        if split_size < (1 if length else 0):
+            raise ValueError(f"split() of {length} elements into parts of {split_size}")
         starts = list(range(0, max(length, 1), max(split_size, 1)))
         ends = [min(start + split_size, length) for start in starts]
     else:
         ends = [sum(split_size[: at + 1]) for at in range(len(split_size))]
         starts = [0, *ends[:-1]]
-        if ends and ends[-1] != length:
+        if sum(split_size) != length or min(split_size, default=0) < 0:
             raise ValueError(f"split() of {length} elements into parts of {list(split_size)}")
     return tuple(part_along(x, axis, s, e) for s, e in zip(starts, ends, strict=True))
 

@@ -9,7 +9,7 @@ from typing import Any
 from mixad.errors import TracerError
 from mixad.namespace.elementwise import elementwise, square, where
 from mixad.namespace.indexing import gather, part_along, positions_of
-from mixad.namespace.joining import concat
+from mixad.namespace.joining import broadcast_arrays, concat
 from mixad.namespace.linear_algebra import matmul, vecdot
 from mixad.namespace.manipulation import matrix_transpose, normalized_axes
 from mixad.namespace.norms import vector_norm
@@ -130,11 +130,24 @@ _BY_TANH = of_scalars("gelu", _gelu_by_tanh)
 
 
 def _gelu(x: Any, approximate: str = "none") -> Any:
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu() got approximate={approximate!r}: it is 'none' or 'tanh'")
     return _BY_TANH(x) if approximate == "tanh" else _GELU(x)
 
 
 _GELU = of_scalars("gelu", gelu)
 _SIGMOID = of_scalars("sigmoid", sigmoid)
+
+
+def _along_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function along an axis, which may be left out: torch takes one by their number."""
+
+    def evaluate(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+        if axis is None:
+            axis = 0 if x.ndim in (0, 1, 3) else 1
+        return function(x, axis, dtype)
+
+    return evaluate
 
 
 def _softmin(x: Any, axis: int, dtype: Any = None) -> Any:
@@ -143,7 +156,9 @@ def _softmin(x: Any, axis: int, dtype: Any = None) -> Any:
 
 def _glu(x: Any, axis: int = -1) -> Any:
     (axis,) = normalized_axes(axis, x.ndim)
-    half = x.shape[axis] // 2
+    half, rest = divmod(x.shape[axis], 2)
+    if rest:
+        raise ValueError(f"glu() got {x.shape[axis]} elements along axis {axis}: it halves them")
     gate = _SIGMOID(part_along(x, axis, half, None))
     return elementwise("mul", part_along(x, axis, None, half), gate)
 
@@ -160,12 +175,19 @@ def _reduced(losses: Any, reduction: str, weight: Any = None) -> Any:
         If ``reduction`` is none of these.
     """
     if weight is not None:
-        losses = elementwise("mul", losses, weight)
-    if reduction == "batchmean":
-        return elementwise("div", total(losses), losses.shape[0] if losses.ndim else 1)
+        shape, losses = losses.shape, elementwise("mul", losses, weight)
+        _check_shape("loss", "weights", losses, shape)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return losses if reduction == "none" else {"mean": mean, "sum": total}[reduction](losses)
+
+
+def _check_shape(called: str, name: str, given: Any, shape: Sequence[int]) -> None:
+    if tuple(given.shape) != tuple(shape):
+        raise ValueError(
+            f"{called}() got {name} of shape {tuple(given.shape)}: it has to be of shape "
+            f"{tuple(shape)}, torch does not broadcast it"
+        )
 
 
 def _mse(x: Any, target: Any) -> Any:
@@ -211,7 +233,13 @@ _KERNELS = {
 
 
 def _mse_loss(x: Any, target: Any, reduction: str = "mean", *, weight: Any = None) -> Any:
-    return _reduced(_KERNELS[_mse](x, target), reduction, weight)
+    """Return the squares of distances; with weights their mean is over the sum of the weights."""
+    losses = _KERNELS[_mse](x, target)
+    if weight is None:
+        return _reduced(losses, reduction)
+    _check_shape("mse_loss", "weight", weight, x.shape)
+    weighted = _reduced(losses, "sum" if reduction == "mean" else reduction, weight)
+    return elementwise("div", weighted, total(weight)) if reduction == "mean" else weighted
 
 
 def _l1_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
@@ -229,19 +257,34 @@ def _huber_loss(x: Any, target: Any, reduction: str = "mean", *, delta: float = 
 
 
 def _bce(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    _check_shape("binary_cross_entropy", "target", target, x.shape)
+    _check_probabilities("input", x)
+    _check_probabilities("target", target)
     return _reduced(_KERNELS[_cross_entropy_of_bits](x, target), reduction, weight)
+
+
+def _check_probabilities(name: str, x: Any) -> None:
+    """Raise as torch does on the processor; a check would wait for another device."""
+    x = plain(x)
+    if x.device.type == "cpu" and not bool(((x >= 0) & (x <= 1)).all()):
+        raise ValueError(f"binary_cross_entropy() got {name} with elements outside of [0, 1]")
 
 
 def _bce_with_logits(
     x: Any, target: Any, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None
 ) -> Any:
+    _check_shape("binary_cross_entropy_with_logits", "target", target, x.shape)
     positive = 1.0 if pos_weight is None else pos_weight
-    return _reduced(_KERNELS[_cross_entropy_of_logits](x, target, positive), reduction, weight)
+    losses = _KERNELS[_cross_entropy_of_logits](x, target, positive)
+    _check_shape("binary_cross_entropy_with_logits", "losses by pos_weight", losses, x.shape)
+    return _reduced(losses, reduction, weight)
 
 
 def _kl_div(x: Any, target: Any, reduction: str = "mean", *, log_target: bool = False) -> Any:
-    kernel = _KERNELS[_divergence_of_logs if log_target else _divergence]
-    return _reduced(kernel(x, target), reduction)
+    losses = _KERNELS[_divergence_of_logs if log_target else _divergence](x, target)
+    if reduction == "batchmean":
+        return elementwise("div", total(losses), x.shape[0] if x.ndim else 1)
+    return _reduced(losses, reduction)
 
 
 def _nll_loss(
@@ -266,8 +309,9 @@ def _nll_loss(
 
 
 def _rows(x: Any, index: Any) -> Any:
-    """Return the parts of ``x`` along the first axis at indices."""
-    return gather(x, positions_of(x)[index])
+    """Return the parts of ``x`` along the first axis at indices, which count from its start."""
+    rows = positions_of(x).index_select(0, index.reshape(-1))  # refuses those that are negative
+    return gather(x, rows.reshape((*index.shape, *x.shape[1:])))
 
 
 def _cross_entropy(
@@ -296,6 +340,7 @@ def _cross_entropy(
             "cross_entropy() of a value that is being differentiated takes weight= and "
             "label_smoothing= each alone, the latter for probabilities: write the target as those"
         )
+    _check_shape("cross_entropy", "probabilities", target, x.shape)
     count = x.shape[classes]
     if label_smoothing:
         kept = elementwise("mul", target, 1 - label_smoothing)
@@ -318,7 +363,9 @@ def _normalize(x: Any, p: float = 2.0, axis: Any = 1, *, eps: float = 1e-12) -> 
 
 
 def _cosine_similarity(x1: Any, x2: Any, axis: int = 1, *, eps: float = 1e-8) -> Any:
-    return vecdot(_normalize(x1, axis=axis, eps=eps), _normalize(x2, axis=axis, eps=eps), axis=axis)
+    """Return cosines of angles along an axis, which is one of the shape that both broadcast to."""
+    directions = (_normalize(x, axis=axis, eps=eps) for x in broadcast_arrays(x1, x2))
+    return vecdot(*directions, axis=axis)
 
 
 def _pairwise_distance(
@@ -333,10 +380,23 @@ def _scaled(x: Any, weight: Any, bias: Any = None) -> Any:
     return x if bias is None else elementwise("add", x, bias)
 
 
+def _normalized(called: str, x: Any, shape: Sequence[int], **scales: Any) -> tuple[int, ...]:
+    """Return the last axes, which have to be of a shape, and what is given for them too."""
+    if not len(shape) or tuple(shape) != tuple(x.shape[-len(shape) :]):
+        raise ValueError(
+            f"{called}() got normalized_shape {tuple(shape)} for input of shape {tuple(x.shape)}: "
+            "it has to be the lengths of the last axes"
+        )
+    for name, given in scales.items():
+        if given is not None:
+            _check_shape(called, name, given, shape)
+    return tuple(range(-len(shape), 0))
+
+
 def _layer_norm(
     x: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
-    axes = tuple(range(-len(normalized_shape), 0))
+    axes = _normalized("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     spread = elementwise("add", var(x, axes, keepdims=True), eps)
     x = elementwise("sub", x, mean(x, axes, keepdims=True))
     return _scaled(elementwise("div", x, elementwise("sqrt", spread)), weight, bias)
@@ -345,13 +405,15 @@ def _layer_norm(
 def _rms_norm(
     x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Any:
-    axes = tuple(range(-len(normalized_shape), 0))
+    axes = _normalized("rms_norm", x, normalized_shape, weight=weight)
     eps = library_beside(x).xp.finfo(x.dtype).eps if eps is None else eps
     size = elementwise("sqrt", elementwise("add", mean(square(x), axes, keepdims=True), eps))
     return _scaled(elementwise("div", x, size), weight)
 
 
 def _embedding(x: Any, weight: Any) -> Any:
+    if weight.ndim != 2:
+        raise ValueError(f"embedding() got weight of shape {tuple(weight.shape)}: rows of a matrix")
     return _rows(weight, plain(x))
 
 
@@ -412,9 +474,9 @@ _FUNCTIONS = {
     "softshrink": _activation(_softshrink, lambd=0.5),
     "_threshold": _activation(_threshold, threshold=0.0, value=0.0),
     "log_sigmoid": _activation(log_sigmoid),
-    "softmax": function_of(softmax, "input dim _stacklevel dtype"),
-    "softmin": function_of(_softmin, "input dim _stacklevel dtype"),
-    "log_softmax": function_of(log_softmax, "input dim _stacklevel dtype"),
+    "softmax": function_of(_along_one(softmax), "input dim _stacklevel dtype"),
+    "softmin": function_of(_along_one(_softmin), "input dim _stacklevel dtype"),
+    "log_softmax": function_of(_along_one(log_softmax), "input dim _stacklevel dtype"),
     "glu": function_of(_glu, "input dim"),
     "mse_loss": function_of(_mse_loss, f"input target {_OLD} weight"),
     "l1_loss": function_of(_l1_loss, f"input target {_OLD} weight"),

@@ -44,9 +44,6 @@ def _added_product(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return evaluate
 
 
-_added_matmul = _added_product(matmul)
-
-
 def _addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
     return elementwise("add", x, _scaled(elementwise("mul", a, b), value))
 

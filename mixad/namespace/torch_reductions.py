@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, NamedTuple
 
 from mixad.namespace.data_types import astype
@@ -17,9 +19,24 @@ from mixad.tape.memory import unshared
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
 
-__all__ = ["TORCH_REDUCTIONS", "largest", "log_softmax", "softmax"]
+__all__ = ["TORCH_REDUCTIONS", "largest", "log_softmax", "over_all_for_none", "softmax"]
 
 Axis = int | Sequence[int] | None
+
+
+def _or_all(axis: Any) -> Any:
+    """Return axes, None for an empty sequence of them."""
+    return None if isinstance(axis, Sequence) and not len(axis) else axis
+
+
+def over_all_for_none(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reduction that takes no axes, ``()``, for all of them, as torch's do."""
+
+    @wraps(function)
+    def evaluate(x: Any, axis: Any = None, *args: Any, **options: Any) -> Any:
+        return function(x, _or_all(axis), *args, **options)
+
+    return evaluate
 
 
 class Selected(NamedTuple):
@@ -90,7 +107,7 @@ def _spread_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return evaluate
 
 
-_var, _std = _spread_of(var), _spread_of(std)
+_var, _std = (over_all_for_none(_spread_of(f)) for f in (var, std))
 
 
 def _with_mean(spread: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,11 +115,13 @@ def _with_mean(spread: Callable[..., Any]) -> Callable[..., Any]:
         options = {"keepdims": keepdims}
         return spread(x, axis, correction=correction, **options), mean(x, axis, **options)
 
-    return evaluate
+    return over_all_for_none(evaluate)
 
 
 def _logsumexp(x: Any, axis: Axis, keepdims: bool = False) -> Any:
     """Return log Σ exp x, with the largest x taken out: a constant, since it cancels."""
+    if not normalized_axes(axis, x.ndim) and x.ndim:
+        raise ValueError("logsumexp() got no axis: name one")
     top = largest(x, axis)
     top = library_beside(x).xp.where(abs(top) == math.inf, 0.0, top)
     found = elementwise("log", total(elementwise("exp", elementwise("sub", x, top)), axis,
@@ -111,18 +130,26 @@ def _logsumexp(x: Any, axis: Axis, keepdims: bool = False) -> Any:
     return found if keepdims else squeeze(found, normalized_axes(axis, x.ndim))
 
 
+def _one_axis(x: Any, axis: int) -> tuple[int, ...]:
+    """Return an axis, counted from 0, as axes; a number has none, and torch lets it have one."""
+    (axis,) = normalized_axes(operator.index(axis), x.ndim or 1)
+    return (axis,) if x.ndim else ()
+
+
 def softmax(x: Any, axis: int, dtype: Any = None) -> Any:
     """Return exp x over its sum along an axis."""
     x = x if dtype is None else astype(x, dtype)
-    powers = elementwise("exp", elementwise("sub", x, largest(x, axis)))
-    return elementwise("div", powers, total(powers, axis, keepdims=True))
+    axes = _one_axis(x, axis)
+    powers = elementwise("exp", elementwise("sub", x, largest(x, axes)))
+    return elementwise("div", powers, total(powers, axes, keepdims=True))
 
 
 def log_softmax(x: Any, axis: int, dtype: Any = None) -> Any:
     """Return the logarithm of `softmax`, computed without it."""
     x = x if dtype is None else astype(x, dtype)
-    above = elementwise("sub", x, largest(x, axis))
-    scale = total(elementwise("exp", above), axis, keepdims=True)
+    axes = _one_axis(x, axis)
+    above = elementwise("sub", x, largest(x, axes))
+    scale = total(elementwise("exp", above), axes, keepdims=True)
     return elementwise("sub", above, elementwise("log", scale))
 
 
@@ -131,7 +158,7 @@ def _norm(x: Any, p: Any = "fro", axis: Axis = None, keepdims: bool = False, *,
     """Return torch's older norm: of vectors, whatever the number of axes, but for ``"nuc"``."""
     x = x if dtype is None else astype(x, dtype)
     if p != "nuc":
-        return vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if p in (None, "fro") else p)
+        return _vector_norm(x, 2 if p in (None, "fro") else p, axis, keepdims)
     if axis is not None:
         x = _axes_last(x, axis)
     return matrix_norm(x, keepdims=keepdims and axis is None, ord="nuc")
@@ -148,7 +175,7 @@ def _matrix_norm(x: Any, ord: Any = "fro", axis: Any = (-2, -1), keepdims: bool 
 
 
 def _vector_norm(x: Any, ord: Any = 2, axis: Axis = None, keepdims: bool = False) -> Any:
-    return vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
+    return vector_norm(x, axis=_or_all(axis), keepdims=keepdims, ord=ord)
 
 
 def _dist(x: Any, y: Any, p: float = 2) -> Any:
@@ -161,6 +188,7 @@ def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
     return vector_norm(between, axis=-1, ord=p)
 
 
+@over_all_for_none
 def _nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     return total(where(plain(x) != plain(x), 0.0, x), axis, keepdims=keepdims)
 

@@ -70,7 +70,8 @@ def solved(
     sizes : sequence of (sequence of Term)
         For each entry, the sum of the magnitudes that it was computed from: what it may have lost.
     sides : sequence of (sequence of Term)
-        For each row, its right-hand sides.  A nan reaches the unknowns that depend on it only.
+        For each row, its right-hand sides.  A nan in one reaches only the unknowns that depend on
+        it, and only for that side; a nan in the matrix may reach all of them.
 
     Returns
     -------

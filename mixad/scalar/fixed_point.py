@@ -2,13 +2,18 @@
 
 The loop ended because the user's test was content.  Whether that was at a fixed point is checked
 where it ended, element by element, and nan is the derivative if not: a step of Newton's method from
-there, δ = (I − ∂S/∂x)⁻¹ (S(x) − x), must be small beside the point and where the loop began; and
-the matrix must be regular, which it is not where what the loop comes to depends on where it began.
+there, δ = (I − ∂S/∂x)⁻¹ (S(x) − x), must be small beside the point, in all carries together and in
+the one whose tangent it is; and the matrix must be regular, which it is not where what the loop
+comes to depends on where it began.
+
+A solution at 0 has no size that δ could be small beside: there it must be next to nothing beside
+the whole point and where the loop began.  Merely small would not do: what decays from 5000 to 1 has
+not arrived.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -19,10 +24,13 @@ from mixad.scalar.implicit import MOST_UNKNOWNS, Values, refuse_crowd, refuse_to
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.types import F32, ScalarType
 
-__all__ = ["NEAR", "FixedPoint", "LinearStep"]
+__all__ = ["NEAR", "NOTHING", "FixedPoint", "LinearStep"]
 
 NEAR = 2.0**-10
-"""A point is taken for a fixed point if Newton's step from it is no longer than so much of it."""
+"""A point is taken for a fixed point if Newton's step from it is no longer than so much of it,"""
+
+NOTHING = 2.0**-32
+"""or than so much of all that depends on each other, with where it began."""
 
 Tangents = dict[int, dict[Hashable, Atom]]
 
@@ -61,7 +69,8 @@ class FixedPoint:
     point, inits : sequence of Atom
         For each carry, its value where the loop ends and where it began.
     converged : Atom
-        Whether the loop was not ended by a counter alone.
+        Whether the loop was not ended by a counter alone, as far as its test tells: one that
+        decides a ``break`` is part of the same flag as the other exits of the turn.
     """
 
     builder: Builder
@@ -135,17 +144,52 @@ class _System:
     def tangents(self, sides: Sequence[Sequence[Term]]) -> list[list[Term]]:
         """Solve for the tangents, nan where the loop is at no fixed point."""
         self.check()
-        rows = [self.row(i, side) for i, side in zip(self.group, sides, strict=True)]
+        aside = {i: self.is_aside(i) for i in self.group if self.may_stay(i)}
+        rows = [self.row(i, side, aside.get(i)) for i, side in zip(self.group, sides, strict=True)]
         found = solved(*([row[part] for row in rows] for part in range(3)))
-        near = self.length([column[0] for column in found.columns]) <= self.reach * NEAR
-        is_right = call(
-            "where",
-            found.is_regular & near & Term(self.at.builder, self.at.converged),
-            1.0,
-            float("nan"),
-            type=self.type,
+        steps = {i: column[0] for i, column in zip(self.group, found.columns, strict=True)}
+        ended = Term(self.at.builder, self.at.converged)
+        all_are = found.is_regular & self.is_near(steps, steps, aside) & ended
+        each_is = [all_are & self.is_near([i], steps, aside) for i in self.group]
+        rights = [call("where", right, 1.0, float("nan"), type=self.type) for right in each_is]
+        return [
+            [x * right for x in column[1:]]
+            for column, right in zip(found.columns, rights, strict=True)
+        ]
+
+    def is_near(
+        self, those: Iterable[int], steps: Mapping[int, Term], aside: Mapping[int, Term]
+    ) -> Term:
+        """Return whether some carries' steps are short beside them, or nothing beside all.
+
+        All are the point and where it began.  Of carries that are set aside, nothing counts.
+        """
+
+        def length(terms: Mapping[int, Term]) -> Term:
+            return _sum(
+                [
+                    call("where", aside[i], 0.0, abs(x), type=self.type) if i in aside else abs(x)
+                    for i, x in terms.items()
+                ]
+            )
+
+        step = length({i: steps[i] for i in those})
+        size = length({i: self.term(self.at.point[i]) for i in those})
+        point, start = (
+            length({i: self.term(atoms[i]) for i in steps})
+            for atoms in (self.at.point, self.at.inits)
         )
-        return [[x * is_right for x in column[1:]] for column in found.columns]
+        scale = point + start
+        return (step <= size * NEAR) | ((scale < float("inf")) & (step <= scale * NOTHING))
+
+    def may_stay(self, i: int) -> bool:
+        """Whether a carry may be one end of a bracket."""
+        return len(self.group) > 1 and self.at.values.may_stay(i)
+
+    def is_aside(self, i: int) -> Term:
+        """Return whether a turn leaves an end of a bracket where it is, or takes it far away."""
+        stays = reduce(lambda a, b: a & b, (self.entry(i, j) == 0.0 for j in self.group))
+        return stays | ~self.is_near([i], {i: self.residual(i)}, {})
 
     def check(self) -> None:
         """Refuse what is no system of equations, or too large a one."""
@@ -156,22 +200,27 @@ class _System:
                 case Const(value=1.0) if len(self.group) == 1:
                     raise refuse_total(self.at.values, i)
 
-    def row(self, i: int, side: Sequence[Term]) -> tuple[list[Term], list[Term], list[Term]]:
+    def row(
+        self, i: int, side: Sequence[Term], aside: Term | None
+    ) -> tuple[list[Term], list[Term], list[Term]]:
         """Return an equation: its entries, their sizes, its residual and right-hand sides."""
-        residual = self.term(self.at.steps[i].value) - self.term(self.at.point[i])
         entries = [self.entry(i, j) for j in self.group]
         sizes = [self.size(i, j) for j in self.group]
-        if len(self.group) == 1 or not self.at.values.may_stay(i):
-            return entries, sizes, [residual, *side]
+        if aside is None:
+            return entries, sizes, [self.residual(i), *side]
         # One end of a bracket stays where an earlier turn has put it, and 0 = 0 is left of its
-        # equation: its tangent is not known, and is of no account where nothing is made of it.
-        stays = reduce(lambda a, b: a & b, (entry == 0.0 for entry in entries))
+        # equation; or the extra turn moves it to the solution, from far away.  Its tangent is not
+        # known, and is of no account where nothing is made of it.
         unit = [1.0 if j == i else 0.0 for j in self.group]
         return (
-            [call("where", stays, one, e) for one, e in zip(unit, entries, strict=True)],
-            [call("where", stays, one, s) for one, s in zip(unit, sizes, strict=True)],
-            [residual, *(call("where", stays, float("nan"), s) for s in side)],
+            [call("where", aside, one, e) for one, e in zip(unit, entries, strict=True)],
+            [call("where", aside, one, s) for one, s in zip(unit, sizes, strict=True)],
+            [self.residual(i), *(call("where", aside, float("nan"), s) for s in side)],
         )
+
+    def residual(self, i: int) -> Term:
+        """Return S(x) − x of a carry."""
+        return self.term(self.at.steps[i].value) - self.term(self.at.point[i])
 
     def entry(self, i: int, j: int) -> Term:
         """Return an element of I − ∂S/∂x."""
@@ -188,16 +237,6 @@ class _System:
         if partial is None:
             return unit
         return unit + abs(self.term(partial)) if i == j else abs(self.term(partial))
-
-    def length(self, vector: Sequence[Term]) -> Term:
-        return _sum([abs(x) for x in vector])
-
-    @property
-    def reach(self) -> Term:
-        """The size of the point and of where the loop began."""
-        return self.length(
-            [self.term(a[i]) for a in (self.at.point, self.at.inits) for i in self.group]
-        )
 
 
 def _sum(terms: Sequence[Term]) -> Term:

@@ -33,7 +33,7 @@ __all__ = ["MOST_UNKNOWNS", "Values", "closure", "convergence_tests", "converges
            "read_by", "refuse_crowd", "refuse_total", "together"]  # fmt: skip
 
 MOST_UNKNOWNS = 8
-"""Most values of a loop that may depend on each other: the size of the linear system."""
+"""Most values of a loop that may depend on each other: the unknowns of one linear system of it."""
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -94,7 +94,9 @@ class _Deciding:
 def convergence_tests(loop: While) -> list[Atom]:
     """Return the conditions in a loop's test that its counters alone do not decide.
 
-    While all of them hold, it has not converged; empty if the test has no others beside.
+    While all of them hold, it has not converged; empty if the test has no others beside.  The flag
+    that stands for ``break`` is one condition, computed if one of the exits is: a counter that is
+    one of the others is not told from it.
     """
     decide = _Deciding(loop.carries, loop.cond, loop.body)
     parts = _parts(loop.cond, loop.cond.results[0])

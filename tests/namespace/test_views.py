@@ -51,6 +51,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "einsum of dots": lambda x: np.einsum("...i->i...", x),
     "einsum of a sum": lambda x: np.einsum("ij->i", x),
     "einsum of a product": lambda x: np.einsum("ij,ij->ij", x, x),
+    "full": lambda x: np.full(3, x[0], like=x),
     "rot90 by none": lambda x: np.rot90(x, 0),
     "rot90 by two": lambda x: np.rot90(x, 2),
     "split at places": lambda x: np.split(x, [1, 2], axis=1),
