@@ -15,7 +15,7 @@ import mixad
 from mixad.backends import execute, nvrtc, registry
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage
 from mixad.errors import BackendError
-from mixad.kernel.options import DEFAULT_OPTIONS as OPTIONS
+from mixad.kernel.options import DEFAULT_OPTIONS
 from mixad.planned import planned_call
 
 X = np.linspace(0.1, 1.0, 64, dtype=np.float32)
@@ -53,20 +53,19 @@ def test_short_rows_on_the_cpu_are_shown_as_a_device_would_have_them(on_driver, 
     """Kernels for the CPU fold them; those for CUDA do not."""
     x, y = (np.ones(shape, np.float32) for shape in shapes)
     kernel = mixad.broadcast(lambda x, y: x * y + y)
-    (planned,) = planned_call(
-        kernel._parsed((x, y), {})[0].program, (x, y), (0, 1), OPTIONS
-    ).kernels
+    program = kernel._parsed((x, y), {})[0].program
+    (planned,) = planned_call(program, (x, y), (0, 1), DEFAULT_OPTIONS).kernels
     assert planned.launch.fold is not None  # or this shows nothing
     assert planned.unfolded.fold is None
     shown = kernel.source(x, y, stage="cuda")
     assert shown == kernel.with_options(backend="reference").source(x, y, stage="cuda")
     on_driver(DryDriver())
     launched = kernel.with_options(backend="dry").source(x, y, stage="cuda")
-    assert arguments_of(shown) == arguments_of(launched)
+    assert words_read(shown) == words_read(launched)
 
 
-def arguments_of(text):
-    """Return how many words a kernel's arguments take, and which of them each line reads."""
+def words_read(text):
+    """Return which words of its arguments a kernel reads, in order."""
     return re.findall(r"word\[\d+\]", text)
 
 

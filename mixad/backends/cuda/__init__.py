@@ -11,7 +11,7 @@ from mixad.backends.cuda.device import ATTRIBUTES, Device, Usage
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.backends.disassembler import disassembled
-from mixad.backends.nvrtc import Code, compiled
+from mixad.backends.nvrtc import OPTIONS, Code, compiled
 
-__all__ = ["ATTRIBUTES", "Code", "CudaBackend", "CudaBound", "CudaKernel", "Device", "Driver",
-           "Function", "Usage", "compiled", "disassembled", "usage_in"]  # fmt: skip
+__all__ = ["ATTRIBUTES", "OPTIONS", "Code", "CudaBackend", "CudaBound", "CudaKernel", "Device",
+           "Driver", "Function", "Usage", "compiled", "disassembled", "usage_in"]  # fmt: skip

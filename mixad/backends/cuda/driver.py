@@ -58,7 +58,7 @@ class Driver(Protocol):
         Parameters
         ----------
         text : str
-            A module that includes nothing; ``--std=c++17 --fmad=false``, no fast maths.
+            A module that includes nothing; with `mixad.backends.nvrtc.OPTIONS`, no fast maths.
         entries : sequence of str
             Symbols of its kernels.
         device : hashable

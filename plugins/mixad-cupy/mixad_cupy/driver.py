@@ -9,12 +9,10 @@ from typing import Any
 import cupy
 import numpy as np
 
-from mixad.backends.cuda import Usage
+from mixad.backends.cuda import OPTIONS, Usage
 from mixad.errors import BackendError
 
 __all__ = ["CupyDriver"]
-
-OPTIONS = ("--std=c++17", "--fmad=false")
 
 
 class CupyDriver:

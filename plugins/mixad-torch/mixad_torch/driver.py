@@ -12,12 +12,10 @@ import torch
 from cuda.bindings import driver, nvrtc
 
 from mixad.backends import object_cache
-from mixad.backends.cuda import Usage
+from mixad.backends.cuda import OPTIONS, Usage
 from mixad.errors import BackendError
 
 __all__ = ["TorchDriver"]
-
-OPTIONS = ("--std=c++17", "--fmad=false")
 
 _AS_IT_IS = nullcontext()
 
