@@ -6,7 +6,6 @@ A family of kernels is planned and emitted for arrays that are aligned, and not 
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from functools import cache
 
@@ -17,6 +16,7 @@ from cuda_functions import anomaly, cell_update
 
 import mixad
 from benchmarks.gpu.bundle import residual_kernel
+from benchmarks.gpu.volatility import implied
 from mixad.backends import registry
 from mixad.backends.arrays import layout_of
 from mixad.backends.cuda import CudaBackend, compiled, usage_in
@@ -31,29 +31,6 @@ ARCHITECTURES = ("sm_80", "sm_90")
 
 
 # -- the family ------------------------------------------------------------------------------------
-
-
-@mixad.broadcast
-def implied(price, spot, strike, time):
-    low, high = 0.001, 4.0
-    volatility = 0.3
-    for _ in range(40):
-        root = volatility * math.sqrt(time)
-        d1 = (math.log(spot / strike) + 0.5 * root * root) / root
-        n1 = 0.5 + 0.5 * math.erf(d1 * 0.7071067811865476)
-        n2 = 0.5 + 0.5 * math.erf((d1 - root) * 0.7071067811865476)
-        difference = spot * n1 - strike * n2 - price
-        if difference > 0.0:
-            high = volatility
-        else:
-            low = volatility
-        vega = spot * math.sqrt(time) * 0.3989422804014327 * math.exp(-0.5 * d1 * d1)
-        volatility = volatility - difference / vega
-        if not low < volatility < high:
-            volatility = 0.5 * (low + high)
-        if abs(difference) < 1e-6:
-            break
-    return volatility
 
 
 def full(type, shape=(64, 64)):
@@ -128,7 +105,7 @@ def bundle(type):
 
 @cache
 def volatility(type):
-    return with_gradients(implied, [full(type)] * 4, 1)
+    return with_gradients(mixad.broadcast(implied), [full(type)] * 4, 1)
 
 
 @cache
