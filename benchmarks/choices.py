@@ -5,7 +5,9 @@ the pullback), for 1 … 24 inputs, three kernels and eight mixes of how many in
 how many are active, and what a factor costs.  Each placement is forced with the fewest passes that
 a chunk of ten partials allows, and with one and two passes more; without loops, reverse
 accumulation is too.  The table has the time of
-``auto`` over that of the best; a time is the lower quartile of runs that take turns.
+``auto`` over that of the best; a time is the lower quartile of runs that take turns.  Below it are
+the cases beyond the tolerance with a bootstrap interval of the ratio, of 95 %; where that lies
+beyond the tolerance altogether, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ SIDE = 1 << 10  # of the broadcast shape (SIDE, SIDE): a float32 array of it has
 ROUNDS = 12
 MORE_PASSES = 2
 TOLERANCE = 1.1
+DRAWS = 2000
 
 FACTORS = {"cheap": "({0} + 0.5 * {0} * {0})", "dear": "math.tanh({0})"}
 
@@ -70,12 +73,17 @@ MIXES = [Mix(*m) for m in itertools.product(("all", "half"), ("all", "half"), FA
 
 @dataclass(frozen=True)
 class Outcome:
-    """Lower quartiles of seconds by choice; the first one is ``auto``."""
+    """Seconds of each run by choice; the first one is ``auto``."""
 
     kernel: str
     mix: Mix
     arity: int
-    seconds: dict[str, float]
+    runs: dict[str, NDArray]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The lower quartiles."""
+        return {name: float(quartile(runs)) for name, runs in self.runs.items()}
 
     @property
     def best(self) -> str:
@@ -86,6 +94,27 @@ class Outcome:
     def ratio(self) -> float:
         """Of ``auto`` over the best."""
         return self.seconds["auto"] / self.seconds[self.best]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the ratio to the one that was best lies, by drawing among the runs again."""
+        rng = np.random.default_rng(0)
+        auto, best = (
+            quartile(rng.choice(self.runs[name], (DRAWS, len(self.runs[name]))))
+            for name in ("auto", self.best)
+        )
+        low, high = np.quantile(auto / best, (0.025, 0.975))
+        return float(low), float(high)
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether ``auto`` is slower than the tolerance allows, whatever the runs' noise is."""
+        return self.interval[0] > TOLERANCE
+
+
+def quartile(runs: NDArray) -> NDArray:
+    """Return the lower quartile along the last axis."""
+    return np.quantile(runs, 0.25, axis=-1)
 
 
 def text_of(kernel: str, cost: str, arity: int) -> str:
@@ -137,8 +166,8 @@ def value_then_gradients(
     return run
 
 
-def seconds_of(turns: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the lower quartile of each, after a first call that is not counted."""
+def runs_of(turns: dict[str, Callable[[], object]], rounds: int) -> dict[str, NDArray]:
+    """Return the seconds of each, after a first call that is not counted."""
     rng = np.random.default_rng(0)
     names = list(turns)
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -150,7 +179,7 @@ def seconds_of(turns: dict[str, Callable[[], object]], rounds: int) -> dict[str,
             started = time.perf_counter()
             turns[names[k]]()
             times[names[k]].append(time.perf_counter() - started)
-    return {name: float(np.quantile(values, 0.25)) for name, values in times.items()}
+    return {name: np.asarray(values) for name, values in times.items()}
 
 
 def outcome(
@@ -168,7 +197,7 @@ def outcome(
         name: value_then_gradients(function.with_options(**options), xs, active, cotangent)
         for name, options in choices(kernel, active)
     }
-    return Outcome(kernel, mix, arity, seconds_of(turns, rounds))
+    return Outcome(kernel, mix, arity, runs_of(turns, rounds))
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
@@ -183,11 +212,16 @@ def report(outcomes: Sequence[Outcome]) -> str:
     rows.append(f"\n{len(beyond)} of {len(outcomes)} beyond {TOLERANCE}:\n")
     for o in sorted(beyond, key=lambda o: -o.ratio):
         times = ", ".join(f"{name} {seconds * 1e3:.2f}" for name, seconds in o.seconds.items())
-        rows.append(f"- {o.kernel}, {o.mix}, {o.arity} inputs: {o.ratio:.2f} (ms: {times})")
+        low, high = o.interval
+        case = f"{o.kernel}, {o.mix}, {o.arity} inputs"
+        rows.append(f"- {case}: {o.ratio:.2f} [{low:.2f}, {high:.2f}] (ms: {times})")
+    certain = sum(o.is_beyond for o in beyond)
+    rows.append(f"\n{certain} of {len(outcomes)} beyond it with their whole interval")
     return "\n".join(rows)
 
 
-def main() -> None:
+def main() -> int:
+    """Print the report; 1 where a choice of ``auto`` is beyond the tolerance."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--arities", type=int, nargs="+", default=list(ARITIES))
     parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
@@ -202,7 +236,8 @@ def main() -> None:
             print(f"{done} of {len(cases)}", end="\r", file=sys.stderr, flush=True)
             outcomes.append(outcome(kernels, *case, asked.side, asked.rounds))
     print(report(outcomes))
+    return int(any(o.is_beyond for o in outcomes))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,6 +22,11 @@ exclude_patterns = ["_build", "**/jupyter_execute"]
 html_theme = "pydata_sphinx_theme"
 html_title = "mixad"
 html_show_sourcelink = False
+templates_path = ["_templates"]
+html_sidebars = {"**": ["pages.html"]}  # all pages, on every page
+html_static_path = ["_static"]
+html_css_files = ["lines.css"]
+html_theme_options = {"navbar_center": []}  # they are too many for a row
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3

@@ -3,8 +3,8 @@
 `broadcast` makes a kernel of a scalar function.  Transforms differentiate functions that call
 kernels: `grad`, `value_and_grad`, `vjp` and `value_and_vjp` backward, `jvp` and `linearize`
 forward, `jacobian` and `hessian` either way.  `stop_gradient` takes a value out of them;
-`checkpoint`, `custom_vjp` and `custom_jvp` say how a function is differentiated, `check_grads`
-whether rightly.
+`checkpoint`, `custom_vjp` and `custom_jvp` say how a function is differentiated, `scalar_rule` how
+one of numbers is, `check_grads` whether rightly.
 `tape` shows what a call records.
 `namespace_of` has the array API standard's functions for them.  `special` has functions to call in
 kernels, `errors` what may be raised, `pytree` the containers that arguments may be.
@@ -22,11 +22,13 @@ from mixad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from mixad.namespace.module import namespace_of
 from mixad.recording import tape
 from mixad.scalar.dual import DualChunk
+from mixad.scalar_rule import ScalarRule, scalar_rule
 from mixad.version import __version__
 
 __all__ = [
     "BroadcastFunction",
     "DualChunk",
+    "ScalarRule",
     "__version__",
     "broadcast",
     "check_grads",
@@ -44,6 +46,7 @@ __all__ = [
     "linearize",
     "namespace_of",
     "pytree",
+    "scalar_rule",
     "special",
     "stop_gradient",
     "tape",

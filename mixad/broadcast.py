@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from types import FunctionType
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from mixad.arguments import made
 from mixad.backends.integrations import LOADED, load_integrations
-from mixad.duals import dual_arrays
-from mixad.errors import KernelGradientError, KernelSyntaxError, TracerError
-from mixad.explain import Explanation, explain_call
+from mixad.duals import dual_chunks
+from mixad.errors import KernelGradientError, KernelSyntaxError
+from mixad.graph_calls import numbered
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Loops, Placement, Strategy
-from mixad.kinks import KinkReport, kink_report
-from mixad.namespace.constant_array import Constant
-from mixad.namespace.elementwise import as_numpy_gives
+from mixad.results import applied, as_numbers, as_returned, made_whole, stores_whole, with_complex
 from mixad.scalar.dual import MAX_PARTIALS
-from mixad.scalar.ir import ArrayType
-from mixad.scalar.parse import PYTHON_SCALARS, Parsed
-from mixad.scalar.parse.info import op_name
+from mixad.scalar.ir import Program
+from mixad.scalar.parse import PYTHON_SCALARS, Leaf, Parsed
+from mixad.scalar.parse.info import op_name, rule_of
 from mixad.scalar.parse.uncallable import is_transform
-from mixad.scalar.types import ScalarType
 from mixad.specialise import Specialiser
-from mixad.stages import stage_text
-from mixad.tape.apply import apply_call
-from mixad.tape.constant import constants, unwrapped
-from mixad.tape.kernel_call import KernelCall
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.constant import unwrapped
+from mixad.tape.tracer import plain
+from mixad.with_respect_to import Names, leaves_of
+
+if TYPE_CHECKING:
+    from mixad.explain import Explanation
+    from mixad.kinks import KinkReport
 
 __all__ = ["BroadcastFunction", "broadcast"]
-
-Names: TypeAlias = Sequence[str] | str | None
-"""Parameters of a function; one name stands for itself."""
 
 _OPTIONS = tuple(field.name for field in fields(KernelOptions))
 
@@ -68,11 +63,12 @@ class BroadcastFunction:
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._specialiser = Specialiser(function, implicit=options.loops == "implicit")
+        self._specialiser = Specialiser(
+            function, implicit=options.loops == "implicit", signature=options.signature
+        )
         self._source = self._specialiser.source
         self._needs_instance = self._source.needs_instance
-        self._number = next(_NUMBERS)
-        _NUMBERED[self._number] = self
+        self._number = numbered(self)
         load_integrations()
 
     def __repr__(self) -> str:
@@ -99,12 +95,15 @@ class BroadcastFunction:
         Parameters
         ----------
         *args, **kwargs
-            Arrays, tracers and numbers, bound to the function's parameters as Python does.
+            Arrays, tracers and numbers, bound to the function's parameters as Python does, and
+            named tuples and dataclasses of these.  With a signature, the last axes of an array
+            may belong to one element.
 
         Returns
         -------
-        array, number, or tuple of them
-            One for each value that the function returns, of the broadcast shape.
+        array, number, or tuple or structure of them
+            One for each value that the function returns, of the broadcast shape, then the axes of
+            its core, if it has one.
 
         Raises
         ------
@@ -120,21 +119,16 @@ class BroadcastFunction:
             return self.__get__(args[0])(*args[1:], **kwargs)
         found, values = self._specialiser.bound(args, kwargs)
         parsed = found.parsed
+        if found.whole is not None and stores_whole(parsed, values, self._options):
+            return made_whole(found, values, self._options)
         if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
             outputs = found.call.kernel(values, self._options.backend)
         else:
-            outputs = _applied(found.call, values, self._options)
-        if parsed.positions:
-            values = [v for i, v in enumerate(values) if i not in parsed.positions]
-        if np.ndarray not in map(type, values) and all(map(_is_number, values)):
-            outputs = tuple(
-                [_as_number(out, values, i in parsed.scalars) for i, out in enumerate(outputs)]
-            )
-        elif parsed.scalars:
-            outputs = tuple(
-                [as_numpy_gives(o) if i in parsed.scalars else o for i, o in enumerate(outputs)]
-            )
-        return outputs[0] if parsed.single else tuple(outputs)
+            outputs = applied(found.call, values, self._options)
+        outputs = as_numbers(parsed, values, outputs)
+        if parsed.complex_outputs:
+            outputs = with_complex(outputs, parsed.complex_outputs)
+        return as_returned(parsed, outputs)
 
     def with_options(self, **changes: Any) -> BroadcastFunction:
         """Return the same function with other overrides.
@@ -142,7 +136,8 @@ class BroadcastFunction:
         Parameters
         ----------
         **changes
-            ``strategy``, ``placement``, ``chunk``, ``backend``, ``loops``, as in `broadcast`.
+            ``strategy``, ``placement``, ``chunk``, ``backend``, ``loops``, ``signature``, as
+            in `broadcast`.
 
         Returns
         -------
@@ -166,7 +161,8 @@ class BroadcastFunction:
         unknown = [name for name in changes if name not in _OPTIONS]
         if unknown:
             raise TypeError(
-                f"with_options takes {', '.join(_OPTIONS)}, not {', '.join(map(repr, unknown))}"
+                f"with_options takes {', '.join(_OPTIONS)}, not {', '.join(map(repr, unknown))}: "
+                "leave it out"
             )
         return BroadcastFunction(self._function, replace(self._options, **changes))
 
@@ -183,21 +179,24 @@ class BroadcastFunction:
             As for a call.
         wrt : sequence of str or str, optional
             Names of parameters, at most 10; by default all that are arrays of floats, or, if
-            there are no arrays, all that are floats.
+            there are no arrays, all that are floats.  Fields of structures are named with dots,
+            ``"state.x"``; the structure's name stands for all of them.
         **kwargs
             As for a call.
 
         Returns
         -------
-        DualChunk, or tuple of DualChunk
+        DualChunk, or tuple or structure of DualChunk
             For each value that the function returns: ``primal``, an array of the broadcast shape,
             and ``partials``, for each name an array of that shape; none for a value that is no
-            float.
+            float.  With a signature the axes of the result's core come after these, and those of
+            the argument's after them.
 
         Raises
         ------
         KernelGradientError
-            If ``wrt`` names what is no float, or there are more than 10 names.
+            If ``wrt`` names what is no float, there are more than 10 names, or a result or a name
+            is complex (a part of it, ``"z.real"``, is not).
 
         Examples
         --------
@@ -208,18 +207,93 @@ class BroadcastFunction:
         >>> area.duals(np.array([2.0]), np.array([5.0])).partials["a"]
         array([5.])
         """
-        if self._needs_instance and self._is_through_class(args):
-            return self.__get__(args[0]).duals(*args[1:], wrt=wrt, **kwargs)
         parsed, values = self._parsed(args, kwargs)
-        indices = self._differentiated(parsed, values, wrt)
-        if len(indices) > MAX_PARTIALS:
+        leaves = leaves_of(parsed, values, wrt)
+        self._refuse_complex_partials(parsed, leaves)
+        if len(leaves) > MAX_PARTIALS:
             raise KernelGradientError(
-                f"{self._source.name}: duals with respect to {len(indices)} inputs; a dual chunk "
+                f"{self._source.name}: duals with respect to {len(leaves)} inputs; a dual chunk "
                 f"carries at most {MAX_PARTIALS} partials",
-                hint="call duals several times, with some names in wrt each time",
+                hint="call jacobian, which takes any number, or duals with fewer names in wrt",
             )
-        chunks = dual_arrays(parsed.program, values, indices, self._options)
-        return chunks[0] if parsed.single else chunks
+        return dual_chunks(parsed, values, leaves, self._options)
+
+    def jacobian(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
+        """Compute the Jacobian at every element: a block of all partial derivatives.
+
+        One kernel writes the blocks where they belong, by dual numbers or in reverse, as
+        ``strategy`` says; any number of inputs is taken.
+
+        Parameters
+        ----------
+        *args
+            As for a call.
+        wrt : sequence of str or str, optional
+            Names of parameters; by default all that are arrays of floats, or, if there are no
+            arrays, all that are floats.
+        **kwargs
+            As for a call.
+
+        Returns
+        -------
+        array
+            Of the broadcast shape, then an axis of the values that the function returns, if it
+            returns several, and an axis of ``wrt``; vectors and structures count by their numbers.
+
+        Raises
+        ------
+        KernelGradientError
+            If ``wrt`` names what is no float or nothing at all, the values are not floats of one
+            type, or a value or a name is complex (a part of it, ``"z.real"``, is not).
+
+        Examples
+        --------
+        >>> import numpy as np, mixad
+        >>> @mixad.broadcast
+        ... def polar(r, angle):
+        ...     return r * np.cos(angle), r * np.sin(angle)
+        >>> polar.jacobian(np.asarray([1.0, 2.0]), np.asarray([0.0, 0.0]))
+        array([[[ 1., -0.],
+                [ 0.,  1.]],
+        <BLANKLINE>
+               [[ 1., -0.],
+                [ 0.,  2.]]])
+        """
+        return self._blocks(args, kwargs, wrt, with_primals=False)[1]
+
+    def value_and_jacobian(self, *args: Any, wrt: Names = None, **kwargs: Any) -> tuple[Any, Any]:
+        """Compute values and the Jacobian at every element, by one kernel.
+
+        Parameters
+        ----------
+        *args
+            As for a call.
+        wrt : sequence of str or str, optional
+            As for `jacobian`.
+        **kwargs
+            As for a call.
+
+        Returns
+        -------
+        value : array, or tuple of array
+            For each value that the function returns, of the broadcast shape.
+        jacobian : array
+            As from `jacobian`.
+
+        Raises
+        ------
+        KernelGradientError
+            As for `jacobian`.
+
+        Examples
+        --------
+        >>> import numpy as np, mixad
+        >>> product = mixad.broadcast(lambda x, y: x * y)
+        >>> product.value_and_jacobian(np.asarray([2.0, 3.0]), 5.0, wrt=("x", "y"))
+        (array([10., 15.]), array([[5., 2.],
+               [5., 3.]]))
+        """
+        return self._blocks(args, kwargs, wrt, with_primals=True)
 
     def explain(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Explanation:
         """Tell what computes values and gradients of a call with these arguments, and why.
@@ -256,7 +330,7 @@ class BroadcastFunction:
         >>> print(area.explain(np.ones((1000, 500)), np.ones(500)))
         backend:      cpu (made for numpy, compiles)
         strategy:     forward, partials per pass: 2
-        placement:    reverse
+        placement:    reverse; reverse where the value is needed first
         static zeros: none
         shape:        (1000, 500), loops over 1000 x 500
         moves:        8.0 MB read, 8.0 MB written
@@ -264,12 +338,9 @@ class BroadcastFunction:
         arithmetic:   1.5 Mflop, 0.094 per byte
         kernel:       ...
         """
-        if self._needs_instance and self._is_through_class(args):
-            bound: BroadcastFunction = self.__get__(args[0])
-            return bound.explain(*args[1:], wrt=wrt, **kwargs)
-        parsed, values = self._parsed(args, kwargs)
-        indices = self._differentiated(parsed, values, wrt)
-        return explain_call(parsed.program, tuple(map(plain, values)), indices, self._options)
+        from mixad.explain import explain_call  # as below: what calls need not is not imported
+
+        return explain_call(*self._differentiated(args, kwargs, wrt), self._options)
 
     def kinks(
         self, *args: Any, wrt: Names = None, tolerance: float | None = None, **kwargs: Any
@@ -319,13 +390,9 @@ class BroadcastFunction:
           line 3: return max(x, 0.0)
             tie: 1 at [1], nearest 1.0e-09
         """
-        if self._needs_instance and self._is_through_class(args):
-            bound: BroadcastFunction = self.__get__(args[0])
-            return bound.kinks(*args[1:], wrt=wrt, tolerance=tolerance, **kwargs)
-        parsed, values = self._parsed(args, kwargs)
-        indices = self._differentiated(parsed, values, wrt)
-        numbers = tuple(map(plain, values))
-        return kink_report(parsed.program, numbers, indices, self._options, tolerance)
+        from mixad.kinks import kink_report
+
+        return kink_report(*self._differentiated(args, kwargs, wrt), self._options, tolerance)
 
     def source(
         self,
@@ -383,14 +450,43 @@ class BroadcastFunction:
           %4:f64 = mul_zeros %3, %1
           return %2, %4
         """
-        if self._needs_instance and self._is_through_class(args):
-            bound: BroadcastFunction = self.__get__(args[0])
-            return bound.source(*args[1:], stage=stage, wrt=wrt, **kwargs)
-        parsed, values = self._parsed(args, kwargs)
-        indices = self._differentiated(parsed, values, wrt)
-        return stage_text(parsed.program, tuple(map(plain, values)), indices, self._options, stage)
+        from mixad.stages import stage_text
+
+        return stage_text(*self._differentiated(args, kwargs, wrt), self._options, stage)
 
     # -- internals -------------------------------------------------------------------------------
+
+    def _blocks(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Names, *, with_primals: bool
+    ) -> tuple[Any, Any]:
+        """Return values, if they are wanted, and the Jacobian; of one value it has no axis."""
+        parsed, values = self._parsed(args, kwargs)
+        leaves = leaves_of(parsed, values, wrt)
+        self._refuse_complex_partials(parsed, leaves)
+        indices = [i for leaf in leaves for i in leaf.params]
+        if not indices:
+            raise KernelGradientError(
+                f"{self._source.name}: a Jacobian with respect to no inputs",
+                hint="pass floats, or name some in wrt",
+            )
+        from mixad.blocks import jacobian_blocks
+
+        primals, blocks = jacobian_blocks(
+            parsed.program, values, indices, self._options, with_primals=with_primals
+        )
+        if parsed.returned is not None:
+            return made(parsed.returned, primals) if primals else None, blocks
+        if not parsed.single:
+            return tuple(primals), blocks
+        return (primals[0] if primals else None), blocks[..., 0, :]
+
+    def _differentiated(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Names
+    ) -> tuple[Program, tuple[Any, ...], list[int]]:
+        """Return the program, plain values of its params, and which of these ``wrt`` names."""
+        parsed, values = self._parsed(args, kwargs)
+        indices = [i for leaf in leaves_of(parsed, values, wrt) for i in leaf.params]
+        return parsed.program, tuple(map(plain, values)), indices
 
     def _is_through_class(self, args: tuple[Any, ...]) -> bool:
         """Whether a method is called as ``A.f(a, x)``, or by a property."""
@@ -398,91 +494,29 @@ class BroadcastFunction:
 
     def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
+        if self._needs_instance and self._is_through_class(args):
+            bound: BroadcastFunction = self.__get__(args[0])
+            return bound._parsed(args[1:], kwargs)
         found, values = self._specialiser.bound(args, kwargs)
         return found.parsed, tuple(map(unwrapped, values))
 
-    def _differentiated(self, parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[int]:
-        """Return the indices of the params that ``wrt`` names."""
-        params = parsed.program.params
-        floats = {p.name: i for i, p in enumerate(params) if _is_float(p.var.type, values[i])}
-        if wrt is None:
-            own = [n for n in self._source.parameters if n in floats]
-            arrays = [n for n in own if params[floats[n]].kind == "lane"]
-            return [floats[n] for n in arrays or own]
-        names = _listed(wrt)
-        unknown = [n for n in names if n not in floats]
-        if unknown:
+    def _refuse_complex_partials(self, parsed: Parsed, leaves: Sequence[Leaf]) -> None:
+        """Refuse partials with respect to complex numbers, or of them.
+
+        A function that is not holomorphic has four real ones, and one that is has two too many.
+        """
+        name = self._source.name
+        for part in (leaf.name for leaf in leaves if leaf.is_complex):
             raise KernelGradientError(
-                f"{self._source.name}: wrt names {', '.join(map(repr, unknown))}, not among the "
-                "floats of this call",
-                hint=f"name some of {', '.join(map(repr, floats))}" if floats else "pass floats",
+                f"{name}: partials with respect to {part!r}, which is complex, are no numbers",
+                hint=f"name its parts, '{part}.real' and '{part}.imag'; mixad.grad, vjp and jvp "
+                "take complex numbers",
             )
-        return [floats[n] for n in dict.fromkeys(names)]
-
-
-_NUMBERS = itertools.count()
-_NUMBERED: weakref.WeakValueDictionary[int, BroadcastFunction] = weakref.WeakValueDictionary()
-"""All there are, by number: integrations name them so in graphs."""
-
-
-def call_in_graph(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make a call that becomes part of a graph, which is run again and again.
-
-    Parameters
-    ----------
-    number : int
-        Of the function.
-    args : tuple
-        Arguments of the call.
-    kwargs : dict
-        Arguments by name.
-
-    Returns
-    -------
-    array or tuple of arrays
-        What the call returns.
-
-    Raises
-    ------
-    TracerError
-        If the function reads a value from outside: the graph would not see that it changes.
-    """
-    kernel = _NUMBERED[number]
-    parsed, _ = kernel._parsed(args, kwargs)
-    if parsed.captures:
-        names = ", ".join(dict.fromkeys(repr(c.name) for c in parsed.captures))
-        raise TracerError(
-            f"{parsed.program.name} reads {names} from outside, and a compiled graph would not see "
-            f"other values later: pass {names} as arguments"
-        )
-    return kernel(*args, **kwargs)
-
-
-def _applied(call: KernelCall, values: Sequence[Any], options: KernelOptions) -> tuple[Any, ...]:
-    """Make a call, or record it: here, or where an array library keeps derivatives of its own."""
-    outputs: tuple[Any, ...]
-    if Constant in map(type, values):
-        outputs = constants(apply_call(call, [*map(unwrapped, values)], options))
-        return outputs
-    if LOADED and not any(isinstance(v, Tracer) for v in values):
-        for integration in LOADED:
-            if integration.follows(values):
-                outputs = integration.call(call.passes[0], values, options)
-                return outputs
-    return apply_call(call, values, options)
-
-
-def _listed(wrt: Any) -> list[str]:
-    """Return the names in ``wrt``; one stands for itself."""
-    names = [wrt] if isinstance(wrt, str) or not isinstance(wrt, Iterable) else list(wrt)
-    if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"wrt must be the name of a parameter or a sequence of names, not {wrt!r}")
-    return names
-
-
-def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:
-    """Whether a param can be active: it is of floats, and no whole number taken as one."""
-    return isinstance(kind, ScalarType) and kind.is_float and type(value) is not int
+        if parsed.complex_outputs:
+            raise KernelGradientError(
+                f"{name}: partials of complex values are no numbers",
+                hint="return their parts, z.real and z.imag; mixad.vjp and jvp take complex values",
+            )
 
 
 def _check_is_of_elements(function: Callable[..., Any]) -> None:
@@ -508,20 +542,7 @@ def _is_of_arrays(function: Any) -> bool:
     if isinstance(function, FunctionType):
         return is_transform(function)
     made_by = type(function).__module__.startswith("mixad.")
-    return made_by and not isinstance(function, BroadcastFunction)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in PYTHON_SCALARS or isinstance(value, np.generic)
-
-
-def _as_number(result: Any, values: Sequence[Any], is_scalar: bool) -> Any:
-    """Return a result of no axes as a Python number if all arguments are such, else NumPy's.
-
-    ``is_scalar``: whether it is NumPy's of Python numbers, too.
-    """
-    is_python = not is_scalar and all(type(v) in PYTHON_SCALARS for v in values)
-    return result.item() if is_python else result[()]
+    return made_by and not isinstance(function, BroadcastFunction) and rule_of(function) is None
 
 
 @overload
@@ -536,6 +557,7 @@ def broadcast(
     chunk: int | None = ...,
     backend: str | None = ...,
     loops: Loops = ...,
+    signature: str | None = ...,
 ) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
 
 
@@ -548,6 +570,7 @@ def broadcast(
     chunk: int | None = None,
     backend: str | None = None,
     loops: Loops = "unrolled",
+    signature: str | None = None,
 ) -> Any:
     """Turn a scalar function into one that is applied at every element of broadcast arrays.
 
@@ -559,7 +582,8 @@ def broadcast(
     Parameters
     ----------
     function : callable
-        A function of scalars that returns a scalar or a tuple of scalars.
+        A function of scalars that returns a scalar or a tuple of scalars; named tuples and
+        dataclasses of scalars stand for several.
     strategy : str
         How derivatives are computed: ``"forward"``, by chunks of dual numbers; ``"reverse"``, by
         reverse accumulation in one pass, which no loop goes along with; ``"auto"``, by dual numbers
@@ -580,6 +604,9 @@ def broadcast(
         turn, as all others are.  ``"implicit"``: where they end, by the implicit function theorem,
         which needs one turn of dual numbers and gives the derivative of the fixed point, nan where
         the loop has not come near one.
+    signature : str, optional
+        Which last axes of arguments and results belong to one element, as NumPy's generalised
+        ufuncs spell it: ``"(3),(n),()->(n)"``, 64 elements at most.
 
     Returns
     -------
@@ -615,7 +642,7 @@ def broadcast(
     >>> cubed(2.0)
     8.0
     """
-    options = KernelOptions(strategy, placement, chunk, backend, loops)
+    options = KernelOptions(strategy, placement, chunk, backend, loops, signature)
     if function is None:
         return lambda f: BroadcastFunction(f, options)
     return BroadcastFunction(function, options)

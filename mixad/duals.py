@@ -3,72 +3,122 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
+from mixad import pytree
 from mixad.backends.arrays import scalar_type_of
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
 from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results
-from mixad.scalar.pushforward import pushforward
+from mixad.scalar.parse import Leaf, Parsed
+from mixad.scalar.pushforward import DualProgram, pushforward
 from mixad.tape.apply import apply_program
+from mixad.tape.core_axes import put_together
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
 
-__all__ = ["dual_arrays"]
+__all__ = ["dual_chunks"]
+
+Core: TypeAlias = tuple[int, ...]
 
 
-def dual_arrays(
-    program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
-) -> tuple[DualChunk[Any], ...]:
-    """Return a dual chunk of arrays for each output of a program.
+def dual_chunks(
+    parsed: Parsed, values: Sequence[Any], wrt: Sequence[Leaf], options: KernelOptions
+) -> Any:
+    """Return what a function returns, with a dual chunk of arrays in place of each array.
 
     Parameters
     ----------
-    program : Program
-        What is applied.
+    parsed : Parsed
+        The function.
     values : sequence
-        One per param.
-    wrt : sequence of int
-        Params to differentiate with respect to, at most `MAX_PARTIALS`.
+        One for each param of its program.
+    wrt : sequence of Leaf
+        Arrays and numbers to differentiate with respect to, at most `MAX_PARTIALS`.
     options : KernelOptions
         ``chunk`` limits the partials of one pass.
     """
-    if program.has_named_loops:
-        warn_of_decided_results(program, tuple(wrt), tuple(range(len(program.outputs))))
-    slots = even_chunks(len(wrt), options.chunk or MAX_PARTIALS) or (range(0),)
-    passes = [_dual_pass(program, values, [wrt[slot] for slot in part], options) for part in slots]
-    return tuple(map(_joined, zip(*passes, strict=True)))
+    indices = [i for leaf in wrt for i in leaf.params]
+    duals = _dual_arrays(parsed.program, values, indices, options)
+    if parsed.returned is None:
+        chunks = tuple([_chunk([dual], (), wrt) for dual in duals])
+        return chunks[0] if parsed.single else chunks
+    taken = parsed.returned.taken(duals)
+    found = [_chunk(outputs, core, wrt) for core, outputs in taken]
+    return pytree.unflatten(parsed.returned.structure, found)
 
 
-def _dual_pass(
-    program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
-) -> list[DualChunk[Any]]:
-    """Return the outputs with their partials with respect to some params, from one pass."""
-    dual = pushforward(program, wrt)
-    arrays = apply_program(dual.program, values, options)
-    names = [program.params[i].name for i in wrt]
-    return [_taken(output, arrays, names) for output in dual.outputs]
+class _Dual(NamedTuple):
+    """An output of a program, and its partials by params; None if it is no float."""
+
+    primal: Any
+    partials: dict[int, Any] | None
 
 
-def _taken(
-    positions: DualChunk[int], arrays: Sequence[Any], names: Sequence[str]
-) -> DualChunk[Any]:
-    """Return a dual chunk of arrays from one of positions; static zeros become arrays of zeros."""
-    primal = arrays[positions.primal]
-    values = plain(primal)
-    xp = library_beside(primal).xp
-    if not scalar_type_of(values.dtype).is_float:
+def _chunk(outputs: Sequence[_Dual], core: Core, wrt: Sequence[Leaf]) -> DualChunk[Any]:
+    """Return the dual chunk of one array, which several outputs may make up."""
+    primal = _whole([o.primal for o in outputs], core)
+    by_params = [o.partials for o in outputs if o.partials is not None]
+    if not by_params:
         return DualChunk(primal)
     partials: dict[Hashable, Any] = {
-        name: arrays[at]
-        if (at := positions.partials.get(slot)) is not None
-        else xp.zeros_like(values)
-        for slot, name in enumerate(names)
+        leaf.name: _whole([p[i] for p in by_params for i in leaf.params], (*core, *leaf.core))
+        for leaf in wrt
     }
     return DualChunk(primal, partials)
 
 
-def _joined(parts: Sequence[DualChunk[Any]]) -> DualChunk[Any]:
-    """Return the dual chunks that several passes give for one output as one."""
-    return DualChunk(parts[0].primal, {n: p for part in parts for n, p in part.partials.items()})
+def _whole(elements: Sequence[Any], core: Core) -> Any:
+    return put_together(elements, core) if core else elements[0]
+
+
+def _dual_arrays(
+    program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
+) -> list[_Dual]:
+    """Return each output of a program with its partials, from as few passes as can be."""
+    if program.has_named_loops:
+        warn_of_decided_results(program, tuple(wrt), tuple(range(len(program.outputs))))
+    slots = even_chunks(len(wrt), options.chunk or MAX_PARTIALS) or (range(0),)
+    passes = [_dual_pass(program, values, [wrt[slot] for slot in part], options) for part in slots]
+    return list(map(_joined, zip(*passes, strict=True)))
+
+
+def _dual_pass(
+    program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
+) -> list[_Dual]:
+    """Return the outputs with their partials with respect to some params, from one pass."""
+    dual = _dual_program(program, program.origin, tuple(wrt))
+    arrays = apply_program(dual.program, values, options)
+    return [_taken(output, arrays, wrt) for output in dual.outputs]
+
+
+@lru_cache(maxsize=1024)
+def _dual_program(program: Program, origin: str, wrt: tuple[int, ...]) -> DualProgram:
+    """Return the pushforward; of equal programs, each has lines of its own, told by the origin."""
+    return pushforward(program, wrt)
+
+
+def _taken(positions: DualChunk[int], arrays: Sequence[Any], wrt: Sequence[int]) -> _Dual:
+    """Return an output of arrays from one of positions; static zeros become arrays of zeros."""
+    primal = arrays[positions.primal]
+    values = plain(primal)
+    xp = library_beside(primal).xp
+    if not scalar_type_of(values.dtype).is_float:
+        return _Dual(primal, None)
+    partials = {
+        param: arrays[at]
+        if (at := positions.partials.get(slot)) is not None
+        else xp.zeros_like(values)
+        for slot, param in enumerate(wrt)
+    }
+    return _Dual(primal, partials)
+
+
+def _joined(parts: Sequence[_Dual]) -> _Dual:
+    """Return what several passes give for one output as one."""
+    if parts[0].partials is None:
+        return parts[0]
+    found = {param: p for part in parts for param, p in (part.partials or {}).items()}
+    return _Dual(parts[0].primal, found)

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mixad.backends import registry
+from mixad.backends.execute import broadcast_shape
 from mixad.backends.hookspecs import DeviceFunction, OnDevice
 from mixad.kernel.options import KernelOptions
+from mixad.kernel.spec import OutputRequest
 from mixad.planned import PlannedKernel, planned_call
 from mixad.scalar.ir import Program
+from mixad.tape.fusion import FusedProgram
+from mixad.tape.storing import cheaper_plan
 
 __all__ = ["Explanation", "explain_call"]
 
@@ -35,6 +39,10 @@ class Explanation:
     placement : str
         When partials are computed: ``"reverse"``, in the backward pass, or ``"forward"``, with
         the primal.
+    vjp_placement : str
+        The same where the value is needed before its cotangent is known, as by `mixad.vjp`:
+        ``"forward"`` if partials are stored with it, ``"reverse"`` if the pullback evaluates the
+        call again.
     static_zeros : tuple of str
         Inputs whose gradient is zero whatever the values are.
     shape : tuple of int
@@ -62,6 +70,7 @@ class Explanation:
     strategy: str
     chunks: tuple[int, ...]
     placement: str
+    vjp_placement: str
     static_zeros: tuple[str, ...]
     shape: tuple[int, ...]
     loops: tuple[int, ...]
@@ -89,7 +98,7 @@ class Explanation:
         rows = {
             "backend": f"{self.backend} ({self.reason})",
             "strategy": f"{self.strategy}, {_COUNTED[self.strategy]} per pass: {chunks}",
-            "placement": self.placement,
+            "placement": f"{self.placement}; {self.vjp_placement} where the value is needed first",
             "static zeros": ", ".join(self.static_zeros) or "none",
             "shape": f"{self.shape}, loops over {' x '.join(map(str, self.loops))}",
             "moves": f"{_scaled(self.bytes_read, 'B')} read, "
@@ -135,6 +144,7 @@ def explain_call(
         strategy=planned.strategy,
         chunks=planned.chunks,
         placement="forward" if options.placement == "forward" else "reverse",
+        vjp_placement=_vjp_placement(program, values, tuple(wrt), options),
         static_zeros=tuple(program.params[i].name for i in planned.zeros),
         shape=first.launch.shape,
         loops=first.launch.extents,
@@ -146,6 +156,20 @@ def explain_call(
         functions=tuple(f for kernel in planned.kernels for f in _functions(kernel)),
         bandwidth=_bandwidth(first),
     )
+
+
+def _vjp_placement(
+    program: Program, values: Sequence[Any], wrt: tuple[int, ...], options: KernelOptions
+) -> str:
+    """Return the placement of a call whose value is read before its pullback is called."""
+    if options.placement != "auto" or not wrt:
+        return "forward" if options.placement == "forward" else "reverse"
+    shapes = [tuple(getattr(value, "shape", ())) for value in values]
+    lanes = [own if p.kind == "lane" else () for p, own in zip(program.params, shapes, strict=True)]
+    requests = [OutputRequest(0, result) for result in range(len(program.outputs))]
+    shape = broadcast_shape(program, shapes)
+    plan = cheaper_plan(FusedProgram(program), wrt, lanes, shape, requests, options)
+    return "reverse" if plan is None else "forward"
 
 
 def _functions(kernel: PlannedKernel) -> tuple[DeviceFunction, ...]:

@@ -25,7 +25,7 @@ from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import is_compared_whole
-from mixad.tape.memory import join
+from mixad.tape.memory import array_as, join, noted_array
 from mixad.tape.node import InputNode, library_beside
 from mixad.tape.tracer import (
     Level,
@@ -147,7 +147,8 @@ def _traced(alone: frozenset[Level], level: Level, leaf: Any, position: int) -> 
             return entered(leaf, level)
         leaf = unwrapped(leaf)
     cell = _input_cell(level, leaf, position)
-    return ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
+    traced = ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
+    return noted_array(traced) if isinstance(leaf, np.ndarray) else traced
 
 
 def entered(value: Any, level: Level, *, weak: bool = False) -> Tracer:
@@ -155,7 +156,7 @@ def entered(value: Any, level: Level, *, weak: bool = False) -> Tracer:
     alone = frozenset((level,))
     if isinstance(value, Tracer):
         origin = Origin(InputNode(level, value.origin), 0, alone | value.origin.levels)
-        return ArrayTracer(value.cell, origin)
+        return array_as(ArrayTracer(value.cell, origin), value)
     cell = Cell.of(value, level.check, weak=weak)
     return ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
 

@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixad.arguments import Form, elements_of, forms_of, is_structured, output_cores, stored_whole
 from mixad.backends.arrays import (
     NUMPY,
     Library,
+    element_type_of,
     is_array,
     own_library,
-    scalar_type_of,
     torch_default,
 )
+from mixad.backends.execute import Kernel
 from mixad.backends.integrations import load_integrations
-from mixad.errors import KernelTypeError, TracerError
+from mixad.errors import ConfigurationError, KernelTypeError, TracerError
+from mixad.scalar.core_dimensions import read_signature
 from mixad.scalar.parse import (
+    PARTS,
     PYTHON_SCALARS,
     Argument,
+    Described,
     FunctionSource,
     Parsed,
     Snapshot,
+    Structured,
     check_limits,
     parse,
     plain_number,
     read_function,
 )
+from mixad.scalar.parse.compound import names_in
 from mixad.scalar.types import I64
+from mixad.tape.complex_parts import parts
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.tracer import Tracer
 
@@ -61,7 +70,7 @@ def describe(value: Any) -> Argument | None:
     if isinstance(value, Tracer) and value.cell.weak:
         return Argument(value.cell.type, weak=True, kind="uniform")
     if isinstance(value, np.generic):
-        return Argument(scalar_type_of(value.dtype), kind="uniform")
+        return Argument(element_type_of(value.dtype), kind="uniform")
     if not isinstance(value, Tracer) and not is_array(value):
         return None
     return _array(_library(value), value.dtype, len(value.shape))
@@ -74,7 +83,7 @@ def _library(value: Any) -> Library:
 
 @cache
 def _array(library: Library, dtype: Any, rank: int) -> Argument:
-    typed = library.rules.array(scalar_type_of(dtype), rank)
+    typed = library.rules.array(element_type_of(dtype), rank)
     return Argument(*typed, kind="lane", rank=rank, library=library)
 
 
@@ -103,11 +112,42 @@ class Specialisation:
     plain : bool
         Whether NumPy scalars are beside arrays of another library, where they are plain numbers,
         as they are for operators.
+    whole : Kernel or None
+        What stores elements of small arrays in the result side by side, where there are such.
     """
 
     parsed: Parsed
     call: KernelCall
     plain: bool
+    whole: Kernel | None = None
+
+
+class Compound(NamedTuple):
+    """What arguments are made of, and the last axes of each result: see `mixad.arguments`."""
+
+    forms: tuple[Form, ...]
+    cores: tuple[tuple[int, ...], ...] | None
+
+    def names(self, parameters: Sequence[str]) -> tuple[str, ...]:
+        """Return what each array and number is called."""
+        return tuple(
+            [
+                name
+                for parameter, form in zip(parameters, self.forms, strict=True)
+                for name in names_in(parameter, form.structure)
+            ]
+        )
+
+    def grouped(self, leaves: Sequence[Argument]) -> list[Described]:
+        """Return what the parser must know of each argument, given that of arrays and numbers."""
+        left = iter(leaves)
+        return [self._of_form(form, left) for form in self.forms]
+
+    def _of_form(self, form: Form, left: Iterator[Argument]) -> Described:
+        if form.structure.kind is None:
+            return replace(next(left), core=form.core)
+        count = len(names_in("", form.structure))
+        return Structured(form.structure, tuple(islice(left, count)), form.core)
 
 
 _PROGRAMS: dict[int, dict[object, Specialisation]] = {}
@@ -135,12 +175,32 @@ class Specialiser:
         A plain Python function of scalars.
     implicit : bool
         Whether its convergence loops are differentiated by the implicit function theorem.
+    signature : str, optional
+        The last axes of its arguments that are taken apart.
+
+    Raises
+    ------
+    ConfigurationError
+        If the signature does not have one core for each parameter.
     """
 
-    def __init__(self, function: Callable[..., Any], *, implicit: bool = False) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, implicit: bool = False, signature: str | None = None
+    ) -> None:
         self._implicit = implicit
+        self._signature = None if signature is None else read_signature(signature)
         self.source: FunctionSource = read_function(function)
         self._known = _programs_of(self.source.function.__code__)
+
+    def check_signature(self) -> None:
+        """Raise if the signature does not have one core for each parameter."""
+        signature, parameters = self._signature, self.source.parameters
+        if signature is not None and len(signature.inputs) != len(parameters):
+            raise ConfigurationError(
+                f"signature={signature.text!r} has {len(signature.inputs)} arguments, "
+                f"{self.source.name} has {len(parameters)} parameters: write one core for each, "
+                "() for a number"
+            )
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Specialisation, Any]:
         """Return what the function is for the types of these arguments, and all values it takes."""
@@ -152,13 +212,18 @@ class Specialiser:
             snapshot = self.source.snapshot(describe)
         except (KernelTypeError, TracerError) as error:
             raise error.about(f"{self.source.name}: a value from outside") from None
-        key = (*map(_kind, values), snapshot.key, torch_default(), self._implicit)
+        compound = None
+        if self._signature is not None or is_structured(values):
+            values, compound = self._taken_apart(values)
+        key = (*map(_kind, values), snapshot.key, torch_default(), self._implicit, compound)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_PROGRAMS:
                 self._known.clear()
-            found = self._known[key] = self._specialise(values, snapshot)
-        values = (*values, *snapshot.values(found.parsed))
+            found = self._known[key] = self._specialise(values, compound, snapshot)
+        if compound is not None:
+            values = elements_of(values, compound.forms)
+        values = _with_parts(found.parsed, values, snapshot.values(found.parsed))
         if found.plain:
             values = tuple(map(plain_number, values))
         if found.parsed.limits:
@@ -167,19 +232,43 @@ class Specialiser:
             values = _in_one_library(values, found.parsed.positions)
         return found, values
 
-    def _specialise(self, values: Sequence[Any], snapshot: Snapshot) -> Specialisation:
+    def _taken_apart(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Compound]:
+        """Return the arrays and numbers that arguments are made of, and how."""
+        self.check_signature()
+        source, signature = self.source, self._signature
+        leaves, forms, lengths = forms_of(source.name, source.parameters, values, signature)
+        return leaves, Compound(forms, output_cores(signature, lengths))
+
+    def _specialise(
+        self, values: Sequence[Any], compound: Compound | None, snapshot: Snapshot
+    ) -> Specialisation:
         load_integrations()
-        arguments = self._all_described(values)
+        arguments = self._all_described(values, compound)
         library = _library_of([*arguments, *snapshot.arguments.values()])
         plain = not library.rules.numpy_scalars
         if plain:
-            arguments = self._all_described(tuple(map(plain_number, values)))
+            arguments = self._all_described(tuple(map(plain_number, values)), compound)
             snapshot = snapshot.with_plain_numbers()
-        parsed = parse(self.source, arguments, snapshot, library.rules, implicit=self._implicit)
-        return Specialisation(parsed, KernelCall.storing(parsed.program), plain)
+        parsed = parse(
+            self.source,
+            arguments if compound is None else compound.grouped(arguments),
+            snapshot,
+            library.rules,
+            implicit=self._implicit,
+            cores=None if compound is None else compound.cores,
+        )
+        whole = None
+        if not parsed.complex_outputs:
+            whole = stored_whole(parsed.program, parsed.returned)
+        return Specialisation(parsed, KernelCall.storing(parsed.program), plain, whole)
 
-    def _all_described(self, values: Sequence[Any]) -> tuple[Argument, ...]:
-        return tuple(map(self._described, self.source.parameters, values))
+    def _all_described(
+        self, values: Sequence[Any], compound: Compound | None
+    ) -> tuple[Argument, ...]:
+        names = self.source.parameters
+        if compound is not None:
+            names = compound.names(names)
+        return tuple(map(self._described, names, values))
 
     def _described(self, name: str, value: Any) -> Argument:
         try:
@@ -192,6 +281,23 @@ class Specialiser:
                 hint="pass an array, a tracer or a number",
             )
         return argument
+
+
+def _with_parts(parsed: Parsed, own: Sequence[Any], captured: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the values of a program's params: complex numbers are two each."""
+    if parsed.complex_values:
+        pairs = (parts(v) if i in parsed.complex_values else (v,) for i, v in enumerate(own))
+        own = tuple([part for pair in pairs for part in pair])
+    if any(c.part for c in parsed.captures):
+        found: dict[Any, Any] = {}
+        for capture, value in zip(parsed.captures, captured, strict=True):
+            if capture.part and capture.address not in found:
+                found[capture.address] = dict(zip(PARTS, parts(value), strict=True))
+        captured = [
+            found[c.address][c.part] if c.part else v
+            for c, v in zip(parsed.captures, captured, strict=True)
+        ]
+    return (*own, *captured)
 
 
 _NUMPY = (np.ndarray, np.generic)

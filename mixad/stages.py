@@ -107,7 +107,10 @@ def _emitted(kernel: PlannedKernel, stage: str) -> str:
     if stage == "llvm":
         return backend.emit(spec)
     if not isinstance(backend, Assembling):
-        raise ValueError(f"the backend {backend.name!r} has no stage {stage!r}")
+        raise ValueError(
+            f"the backend {backend.name!r} has no stage {stage!r}: use "
+            "stage='llvm', or another backend"
+        )
     return f"{_commented(kernel.passes, '#')}{backend.assembly(spec)}"
 
 

@@ -14,6 +14,7 @@ import pytest
 from mixad import config
 from mixad.__main__ import main
 from mixad.backends import registry
+from mixad.backends.cpu.host import detect
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
 from mixad.backends.object_cache import default
 from mixad.backends.registry import PluginSource, Registry, installed_plugins
@@ -151,6 +152,20 @@ def test_doctor_reports_each_part_and_a_gradient_that_is_right(cache_folder, cap
         assert f"\n{part}\n" in f"\n{printed}"
     assert str(cache_folder) in printed
     assert "  gradient             ok\n" in printed
+
+
+def test_doctor_tells_of_the_processor_and_where_maths_comes_from(cache_folder, capsys):
+    main(["doctor"])
+    rows = {
+        line[:23].strip(): line[23:].strip()
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("    ")
+    }
+    has = detect()
+    assert rows["processor"].startswith(f"{has.cpu}: ")
+    assert rows["vector width"].startswith(f"{has.vector_bits} bits")
+    assert {"exp", "sin", "log", "tanh"} <= set(rows["maths inlined"].split(", "))
+    assert rows["other maths"]
 
 
 class Announcing:

@@ -61,6 +61,37 @@ def test_every_system_has_a_program():
     }  # fmt: skip
 
 
+def test_differences_in_numpy_have_fewer_digits(tmp_path):
+    (program,) = programs("NumPy")
+    E, slope = run(program, tmp_path)
+    np.testing.assert_allclose(E, exact()[0], rtol=1e-12)
+    assert 1e-12 < abs(slope / exact()[1] - 1.0).max() < 1e-9
+
+
+def product_of_vectors(v, w):
+    return v[0] * w[0] + v[1] * w[1] + v[2] * w[2]
+
+
+def product_with_matrix(A, v):
+    return [product_of_vectors(A[0], v), product_of_vectors(A[1], v), product_of_vectors(A[2], v)]
+
+
+@pytest.mark.parametrize(
+    ("signature", "function", "cores"),
+    [
+        ("(n),(n)->()", product_of_vectors, ((3,), (3,))),
+        ("(3,3),(3)->(3)", product_with_matrix, ((3, 3), (3,))),
+    ],
+)
+def test_signatures_of_the_page_are_taken(signature, function, cores):
+    assert f'signature="{signature}"' in PAGE
+    rng = np.random.default_rng(0)
+    first, second = (rng.random((4, *core)) for core in cores)
+    found = mixad.broadcast(function, signature=signature)(first, second)
+    expected = np.einsum("k...i,ki->k...", first, second)
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
 @pytest.mark.parametrize(
     "system",
     [
@@ -110,14 +141,16 @@ def test_what_is_said_of_reverse_mode_in_drjit(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("heading", "is_there"), [("PyTorch", SYSTEMS["PyTorch"]), ("JAX", SYSTEMS["JAX"])]
+    ("heading", "place", "needed"),
+    [("PyTorch", 0, ["torch"]), ("PyTorch", 1, ["torch", "mixad_torch"]), ("JAX", 0, ["jax"])],
 )
-def test_the_programs_of_the_page_on_arrays_run(heading, is_there, tmp_path):
-    if not is_there:
-        pytest.skip(f"{heading} is not installed")
+def test_the_programs_of_the_page_on_arrays_run(heading, place, needed, tmp_path):
+    for package in needed:
+        pytest.importorskip(package)
     page = (ROOT / "docs" / "arrays.md").read_text("utf-8")
-    (program,) = programs(heading, page, "###")
-    (tmp_path / "program.py").write_text(program)
+    found = programs(heading, page, "###")
+    assert len(found) == {"PyTorch": 2, "JAX": 1}[heading]
+    (tmp_path / "program.py").write_text(found[place])
     subprocess.run([sys.executable, tmp_path / "program.py"], check=True)
 
 

@@ -134,6 +134,47 @@ def test_what_dask_lacks_raises_and_computes_nothing(
     assert not computed
 
 
+def _transformed(xp: Any, name: str, x: Any) -> Any:
+    """Return what does not depend on signs and phases of a transform or decomposition."""
+    if name == "linalg.qr":
+        q, r = xp.linalg.qr(x)
+        return xp.sum(xp.abs(r) ** 3) + xp.sum(xp.abs(q) ** 3)
+    if name == "linalg.svd":
+        u, s, vh = xp.linalg.svd(x, full_matrices=False)
+        return xp.sum(s**3) + xp.sum(xp.abs(u @ vh) ** 3)
+    transform = getattr(xp.fft, name.partition(".")[2])
+    several = {"axes": (1,)} if name.endswith("n") else {"axis": 1}
+    return xp.sum(xp.abs(transform(x, **several)) ** 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(OF_SOME_CHUNKS))
+def test_what_dask_has_of_some_chunks_has_the_gradients_of_numpy(
+    name: str, da: Any, xp: Any, computed: list[Any]
+) -> None:
+    """Matrices are cut along the first axis, and transforms are along the other one."""
+    x = np.random.default_rng(1).normal(size=(6, 3))
+    own = mixad.namespace_of(np)
+    want = mixad.value_and_grad(lambda x: _transformed(own, name, x))(x)
+    lazy = da.from_array(x, chunks=(3, 3))
+    found = mixad.value_and_grad(lambda x: _transformed(xp, name, x))(lazy)
+    assert bool(computed) == (name == "linalg.svd")  # which looks for singular values that repeat
+    for result, array in zip(found, want, strict=True):
+        assert isinstance(result, da.Array)
+        np.testing.assert_allclose(result.compute(), array, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(OF_SOME_CHUNKS))
+def test_what_dask_lacks_of_other_chunks_is_its_own_error(
+    name: str, da: Any, xp: Any, computed: list[Any]
+) -> None:
+    cut = da.from_array(np.ones((6, 4)), chunks=(3, 2))
+    with pytest.raises((ValueError, NotImplementedError)):
+        mixad.grad(lambda x: _transformed(xp, name, x))(cut)
+    assert not computed
+
+
 @mixad.broadcast
 def kepler(m, e):
     position = m

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from typing import Any
 
@@ -16,6 +17,7 @@ from mixad.backends import registry
 from mixad.backends.hookspecs import BackendSpec
 from mixad.backends.registry import Registry, default_registry
 from mixad.explain import Explanation
+from mixad.tape.kernel_node import KernelNode
 
 X = np.asarray([1.0, 2.0, 3.0])
 TABLE = np.linspace(0.0, 1.0, 1000)
@@ -264,6 +266,80 @@ def test_strategy_chunks_placement_and_static_zeros() -> None:
     assert cell.with_options(placement="reverse").explain(X, X, X).placement == "reverse"
 
 
+def newton(x, y):
+    z = x
+    for _ in range(12):
+        z = z - (z - 0.1 * y * special.sin(z) - x) / (1.0 - 0.1 * y * special.cos(z))
+    return z
+
+
+steps = mixad.broadcast(newton)
+PLACED = {
+    "dear": (steps, (lone(50), lone(50)), None),
+    "dear, a column and a row": (steps, (lone(9, 1), lone(7)), None),
+    "dear, of one": (steps, (lone(50), lone(50)), "x"),
+    "dear, beside a number": (steps, (lone(50), 0.5), "x"),
+    "dear, two results": (
+        mixad.broadcast(lambda x, y: (special.sin(x) * special.exp(y) ** x, special.tan(x * y))),
+        (lone(50), lone(50)),
+        None,
+    ),
+    "many partials": (hm_lstm, tuple(np.ones((6, 5))), ("c", "f", "i", "g")),
+    "cheap": (product, (lone(50), lone(50)), None),
+    "an index": (looked_up, (np.arange(50), lone(50)), "x"),
+}
+
+
+OPTIONS = [{}, {"placement": "reverse"}, {"strategy": "reverse"}]
+
+
+@pytest.mark.parametrize(
+    ("case", "options"),
+    [
+        (case, options)
+        for case in PLACED
+        for options in OPTIONS
+        if PLACED[case][0] is not steps or "strategy" not in options  # there is a loop
+    ],
+)
+def test_explained_placement_of_vjp_is_what_vjp_does(
+    case: str, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, arguments, wrt = PLACED[case]
+    kernel = kernel.with_options(**options)
+    stored: list[Any] = []
+    original = KernelNode.store
+
+    def recorded(self: Any, *given: Any) -> None:
+        stored.append(self)
+        original(self, *given)
+
+    monkeypatch.setattr(KernelNode, "store", recorded)
+    names = list(inspect.signature(kernel).parameters)
+    among = names if wrt is None else [wrt] if isinstance(wrt, str) else list(wrt)
+    places = [names.index(name) for name in among]
+
+    def call(*chosen: Any) -> Any:
+        given = list(arguments)
+        for place, value in zip(places, chosen, strict=True):
+            given[place] = value
+        return kernel(*given)
+
+    mixad.vjp(call, *(arguments[place] for place in places))
+    explained = kernel.explain(*arguments, wrt=wrt)
+    assert explained.vjp_placement == ("forward" if stored else "reverse")
+    assert explained.placement == "reverse"
+
+
+def test_both_placements_are_met() -> None:
+    """Otherwise the test above would compare nothing."""
+    placements = {k.explain(*a, wrt=w).vjp_placement for k, a, w in PLACED.values()}
+    assert placements == {"forward", "reverse"}
+    stored = product.with_options(placement="forward").explain(X, X)
+    assert (stored.placement, stored.vjp_placement) == ("forward", "forward")
+    assert "reverse; forward where the value" in str(steps.explain(X, X))
+
+
 def test_static_zeros_are_zeros() -> None:
     _, gradients = mixad.value_and_vjp(quiet, (X, X), np.ones(3))
     explained = quiet.explain(X, X)
@@ -286,7 +362,7 @@ def test_explanation_reads_well() -> None:
     assert text.splitlines() == [
         "backend:      cpu (made for numpy, compiles)",
         "strategy:     forward, partials per pass: 2",
-        "placement:    reverse",
+        "placement:    reverse; reverse where the value is needed first",
         "static zeros: z",
         "shape:        (3,), loops over 3",
         "moves:        96 B read, 72 B written",

@@ -20,6 +20,8 @@ from mixad.errors import TracerError, ZeroDerivativeWarning
 from mixad.forward import recorded
 from mixad.special import sigmoid, tanh
 
+EXAMPLES_OF_PROGRAMS = 20
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 X = np.asarray([0.5, -1.5, 0.25])
 DX = np.asarray([1.0, -2.0, 0.5])
@@ -173,6 +175,7 @@ def test_forward_and_reverse_mode_agree_on_random_programs(statements: Any) -> N
     assert sum(mixad.pytree.leaves(products)) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(STATEMENTS)
 @example([("add", 0, 0)] * 5 + [("both", 0, 0), ("add", 1, 25)])  # was fused out of order
 def test_second_derivatives_of_random_programs_in_every_mix_of_modes(statements: Any) -> None:
@@ -208,7 +211,7 @@ def test_a_linearized_function_is_linear_and_may_be_called_again(statements: Any
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=EXAMPLES_OF_PROGRAMS)
 @given(STATEMENTS)
 def test_random_programs_that_run_again_or_have_rules_of_their_own(statements: Any) -> None:
     def f(x: Any, y: Any) -> Any:

@@ -295,7 +295,7 @@ class TestTorch:
             got = gate(view, 3.0)
             np.testing.assert_array_equal(got.numpy(), gate_in_numpy(view.numpy(), np.asarray(3.0)))
 
-    @pytest.mark.parametrize("dtype", ["float8_e5m2", "complex64"])
+    @pytest.mark.parametrize("dtype", ["float8_e5m2"])
     def test_types_that_are_not_computed_in_are_refused_by_name(self, dtype: str) -> None:
         import torch
 
@@ -595,13 +595,13 @@ def test_types_that_are_not_computed_in_are_refused_by_name(dtype: str) -> None:
         mixad.grad(lambda x: blend(x, 2.0).sum())(x)
 
 
-@pytest.mark.parametrize("value", [None, "text", [1.0, 2.0], (1.0,), {}, object(), 2j, 3**0.5j])
+@pytest.mark.parametrize("value", [None, "text", [1.0, 2.0], (1.0,), {}, object()])
 def test_what_is_no_number_is_refused_by_name(value: Any) -> None:
     with pytest.raises(KernelTypeError, match=r"blend: argument 'y' is a \w+\n.*pass an array"):
         blend(np.ones(3), value)
 
 
-@pytest.mark.parametrize("kind", [np.longdouble, np.complex64])
+@pytest.mark.parametrize("kind", [np.longdouble, np.clongdouble])
 def test_numpy_scalars_that_are_not_computed_in_are_refused_by_name(kind: Any) -> None:
     with pytest.raises(KernelTypeError, match=r"blend: argument 'y'"):
         blend(np.ones(3), kind(1))

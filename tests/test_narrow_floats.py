@@ -23,6 +23,8 @@ from mixad.scalar.narrow import from_memory, rounded, to_memory
 from mixad.scalar.ops import TABLE
 from mixad.scalar.types import BF16, BOOL, F16, F32, F64, U16
 
+EXAMPLES_OF_LAYOUTS = 150
+
 BACKENDS = pytest.mark.parametrize("backend", ["cpu", "reference"])
 DTYPES: list[Any] = ["float16"]
 if importlib.util.find_spec("ml_dtypes"):
@@ -285,7 +287,7 @@ def test_a_mean_does_not_overflow_where_the_sum_does() -> None:
 SLICES = st.sampled_from([slice(None), slice(None, None, 2), slice(None, None, -1)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES_OF_LAYOUTS, deadline=None)
 @given(shapes=mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=40), data=st.data())
 def test_layouts(shapes: Any, data: Any) -> None:
     arrays = []

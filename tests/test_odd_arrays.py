@@ -163,31 +163,6 @@ def test_odd_numpy_arrays_are_refused(kind: str, entry: str) -> None:
     assert names in str(caught.value)
 
 
-OF_KERNELS = ("first argument", "second argument", "captured", "duals", "kernel")
-
-
-@pytest.mark.parametrize("entry", OF_KERNELS)
-def test_kernels_refuse_complex_arrays(entry: str) -> None:
-    call, names = _entries(np.ones(3), F + 1j)[entry]
-    with pytest.raises(MixadError, match=r"complex128[^$]*x\.imag") as caught:
-        call()
-    assert names in str(caught.value)
-
-
-@pytest.mark.torch
-@needs_torch
-@pytest.mark.parametrize("is_marked", [False, True])
-@pytest.mark.parametrize("entry", OF_KERNELS)
-def test_kernels_refuse_complex_tensors(entry: str, is_marked: bool) -> None:
-    import torch
-
-    z = torch.ones(3) + 1j
-    call, names = _entries(torch.ones(3), z.conj() if is_marked else z)[entry]
-    with pytest.raises(MixadError, match=r"complex64[^$]*x\.imag") as caught:
-        call()
-    assert names in str(caught.value)
-
-
 def _subclass(torch: Any) -> Any:
     class Labelled(torch.Tensor):
         """A subclass that may do anything."""

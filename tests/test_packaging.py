@@ -185,3 +185,16 @@ def test_the_ci_script_is_executable():
     if listed.returncode != 0:
         pytest.skip("not a git checkout")
     assert listed.stdout.startswith(b"100755")
+
+
+def test_numbers_of_examples_are_named_constants() -> None:
+    """So that how much is tried is read at the head of a file."""
+    written = [
+        f"{path.relative_to(ROOT)}:{node.value.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.keyword)
+        and node.arg == "max_examples"
+        and isinstance(node.value, ast.Constant)
+    ]
+    assert written == []

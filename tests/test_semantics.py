@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import mixad
 from mixad import special
-from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError
+from mixad.errors import KernelError, KernelSyntaxError
 
 EPS = np.finfo(np.float64).eps
 INF, NAN = math.inf, math.nan
@@ -520,6 +520,26 @@ def test_index_outside_an_array_is_named_with_its_element_and_line(backend: str,
         array[at] = right
 
 
+def test_index_outside_after_very_many_turns_names_the_lines_that_read() -> None:
+    """The interpreter gives up before it meets the index itself."""
+    heights = np.zeros(150_000)
+
+    @mixad.broadcast
+    def above(limit: float) -> float:
+        i = 0
+        while heights[i] < limit:
+            i += 1
+        return heights[i] - limit
+
+    with pytest.raises(IndexError) as caught:
+        above(np.asarray([0.0, 1.0, -1.0]))
+    message = str(caught.value)
+    first = above.__wrapped__.__code__.co_firstlineno + 3
+    lines = f"(read on line {first} or {first + 2})"
+    assert message.startswith(f"above, element (1,): an index is outside 'heights' {lines}\n")
+    assert "    while heights[i] < limit:\n" in message
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_index_outside_a_tuple_raises_as_outside_an_array(backend: str) -> None:
     kernel = mixad.broadcast(backend=backend)(from_tuple)
@@ -824,13 +844,6 @@ def test_side_effects_in_a_kernel_are_refused() -> None:
     refused(lambda x: input(x))
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-def test_complex_numbers_are_refused(dtype: Any) -> None:
-    with pytest.raises(KernelTypeError, match=r"'x'.*complex"):
-        mixad.broadcast(lambda x: x * x)(np.ones(3, dtype))
-    refused(lambda x: x * 1j)
-
-
 # -- captures ----------------------------------------------------------------------------------
 
 SCALE = 2.0
@@ -1032,7 +1045,7 @@ def test_function_that_ignores_its_widest_argument_is_still_broadcast(numbers: l
 
 def test_refused_syntax_is_also_a_syntax_error() -> None:
     with pytest.raises(SyntaxError) as caught:
-        mixad.broadcast(lambda x: [x])(np.ones(3))
+        mixad.broadcast(lambda x: {x})(np.ones(3))
     assert isinstance(caught.value, KernelSyntaxError)
 
 
@@ -1053,6 +1066,43 @@ def test_a_zero_partial_beside_an_infinite_cotangent_from_elsewhere(norm: Any) -
     assert (value, tangent) == (0.0, 0.0)
     x = np.asarray([0.0, 0.0, 3.0, 4.0])
     assert np.isfinite(mixad.grad(norm)(x)).all()
+
+
+def test_a_partial_of_zero_beside_a_cotangent_of_nan() -> None:
+    found = gradient(lambda x: x * x, [0.0, 1.0, -0.0], cotangent=[NAN, NAN, NAN])
+    np.testing.assert_array_equal(found, [0.0, NAN, 0.0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_errstate_of_numpy_has_no_effect_on_kernels(backend: str) -> None:
+    kernel = mixad.broadcast(backend=backend)(_one_over)
+    x = np.asarray([0.0, 2.0])
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(kernel(x), [INF, 0.5])
+        value, slope = mixad.value_and_grad(lambda x: (1.0 / x).sum() + np.log(x).sum())(x)
+        # What the library computes itself follows it.
+        with pytest.raises(FloatingPointError):
+            mixad.grad(lambda x: (x @ np.asarray([INF, 1.0])).sum())(x)
+    assert np.isnan(value)  # inf - inf
+    np.testing.assert_array_equal(slope, [-INF + INF, -0.25 + 0.5])
+
+
+def _one_over(x: Any) -> Any:
+    return 1.0 / x
+
+
+@pytest.mark.parametrize(
+    ("integers", "floats"),
+    [("?", "f2"), ("i1", "f2"), ("u1", "f2"), ("i2", "f4"), ("u2", "f4"), ("i4", "f8")],
+)
+def test_functions_of_narrow_integers_give_the_floats_that_numpy_gives(
+    integers: str, floats: str
+) -> None:
+    x = np.ones(3, integers)
+    assert np.sin(x).dtype == floats
+    for f in (lambda n: math.sin(n), lambda n: 2.0 * math.sin(n), lambda n: np.sqrt(n)):
+        assert mixad.broadcast(f)(x).dtype == floats
+    assert mixad.broadcast(lambda n: math.sin(np.float64(n)))(x).dtype == "f8"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -44,11 +44,49 @@ DERIVED = {
     "kl_div": lambda x, y: (x * mpmath.log(x / y) if x else 0) - x + y,
     "huber": lambda d, r: r * r / 2 if abs(r) <= d else d * (abs(r) - d / 2),
     "pseudo_huber": lambda d, r: d * (mpmath.sqrt(d * d + r * r) - d),
-}
+    "ndtri": lambda p: -mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * p),
+    "normcdf": lambda x: mpmath.ncdf(x),
+    "normcdfinv": lambda p: -mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * p),
+    "i0": lambda x: mpmath.besseli(0, x), "i1": lambda x: mpmath.besseli(1, x),
+    "i0e": lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(0, x),
+    "i1e": lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(1, x),
+    "j0": mpmath.j0, "j1": mpmath.j1,
+    "y0": lambda x: mpmath.bessely(0, x), "y1": lambda x: mpmath.bessely(1, x),
+    "abs2": lambda x: x * x,
+    "select": lambda c, x, y: x if c else y,
+    "log1pexp": lambda x: mpmath.log1p(mpmath.exp(x)),
+    "log1mexp": lambda x: mpmath.log(-mpmath.expm1(x)),
+    "logsubexp": lambda x, y: y + mpmath.log(mpmath.expm1(x - y)),
+    "gelu_tanh": lambda x: x / (1 + mpmath.exp(-2 * mpmath.sqrt(2 / mpmath.pi) * (
+        x + mpmath.mpf(0.044715) * x**3))),
+    "hardtanh": lambda x: min(max(x, -1), 1),
+    "sec": mpmath.sec, "csc": mpmath.csc, "cot": mpmath.cot,
+    "deg2rad": mpmath.radians, "rad2deg": mpmath.degrees,
+    "sind": lambda x: mpmath.sinpi(x / 180), "cosd": lambda x: mpmath.cospi(x / 180),
+    "tand": lambda x: mpmath.sinpi(x / 180) / mpmath.cospi(x / 180),
+    "secd": lambda x: 1 / mpmath.cospi(x / 180), "cscd": lambda x: 1 / mpmath.sinpi(x / 180),
+    "cotd": lambda x: mpmath.cospi(x / 180) / mpmath.sinpi(x / 180),
+    "asind": lambda x: mpmath.degrees(mpmath.asin(x)),
+    "acosd": lambda x: mpmath.degrees(mpmath.acos(x)),
+    "atand": lambda x: mpmath.degrees(mpmath.atan(x)),
+    "sinpi": mpmath.sinpi, "cospi": mpmath.cospi,
+    "tanpi": lambda x: mpmath.sinpi(x) / mpmath.cospi(x),
+}  # fmt: skip
 POINTS = (-30.0, -2.5, -0.5, 0.0, 0.25, 0.75, 1.0, 3.0, 30.0)
+_TURNS = (-720.5, -90.0, -30.0, 0.25, 1.0, 45.0, 60.0, 1e7)
 DOMAINS = {
+    **dict.fromkeys(("csc", "cot", "cscd", "cotd", "secd", "tand"), (-30.0, -0.5, 0.25, 45.0, 1e7)),
+    **dict.fromkeys(("sind", "cosd"), _TURNS),
+    **dict.fromkeys(("sinpi", "cospi"), (-30.0, -2.5, -0.125, 0.0, 0.25, 0.7, 1e7)),
+    "tanpi": (-30.0, -0.125, 0.25, 0.7, 1e7),
+    **dict.fromkeys(("asind", "acosd"), (-1.0, -0.3, 0.0, 0.25, 1.0)),
+    **dict.fromkeys(("ndtri", "normcdfinv"), (1e-12, 0.25, 0.5, 0.9)),
+    "log1mexp": (-30.0, -1.0, -0.5, -1e-9),
+    "logsubexp": (0.76, 1.0, 3.0, 30.0),
     "logit": (0.25, 0.75, 1e-9),
     "rsqrt": (0.25, 3.0),
+    "y0": (5e-324, 0.25, 1.0, 7.5, 30.0),
+    "y1": (1e-300, 0.25, 1.0, 7.5, 30.0),
     "xlogy": (0.0, 0.25),
     "xlog1py": (0.0, 3.0),
     **dict.fromkeys(("entr", "rel_entr", "kl_div", "huber", "pseudo_huber"), (0.0, 0.25, 0.7, 3.0)),
@@ -102,7 +140,7 @@ def test_derived_functions_agree_with_mpmath_outside_and_inside_kernels(name):
     function = getattr(special, name)
     required = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
     for x in DOMAINS.get(name, POINTS):
-        values = (x, 0.75)[: len(required)]
+        values = (x, 0.75, -0.25)[: len(required)]
         with mpmath.workdps(40):
             expected = float(DERIVED[name](*map(mpmath.mpf, values)))
         assert function(*values) == pytest.approx(expected, rel=1e-14, abs=2e-16)

@@ -395,6 +395,172 @@ def _xlog1py(x: mpf, y: mpf) -> Jet:
     return x * mp.log1p(y), (mp.log1p(y), x / (1 + y)), (0, mixed, bend)
 
 
+def _sec(x: mpf) -> tuple[Any, Any, Any]:
+    s, t = mp.sec(x), mp.tan(x)
+    return s, s * t, s * (2 * t**2 + 1)
+
+
+def _csc(x: mpf) -> tuple[Any, Any, Any]:
+    s, t = mp.csc(x), mp.cot(x)
+    return s, -s * t, s * (2 * t**2 + 1)
+
+
+def _cot(x: mpf) -> tuple[Any, Any, Any]:
+    first = -(mp.csc(x) ** 2)
+    return mp.cot(x), first, -2 * mp.cot(x) * first
+
+
+def _turned(
+    f: Callable[[mpf], Any], partner: Callable[[mpf], Any], unit: Callable[[], Any]
+) -> Callable[[mpf], tuple[Any, Any, Any]]:
+    """Sine or cosine of an angle in half turns over ``unit``; ``partner`` is the derivative."""
+
+    def jet(x: mpf) -> tuple[Any, Any, Any]:
+        t, c = x / unit(), mp.pi / unit()
+        return f(t), c * partner(t), -c * c * f(t)
+
+    return jet
+
+
+def _tangent(unit: Callable[[], Any]) -> Callable[[mpf], tuple[Any, Any, Any]]:
+    def jet(x: mpf) -> tuple[Any, Any, Any]:
+        t, c = x / unit(), mp.pi / unit()
+        value = mp.sinpi(t) / mp.cospi(t)
+        first = c / mp.cospi(t) ** 2
+        return value, first, 2 * c * value * first
+
+    return jet
+
+
+def _minus_sinpi(x: mpf) -> Any:
+    return -mp.sinpi(x)
+
+
+def _degrees_in_half_turn() -> mpf:
+    return mpf(180)
+
+
+def _one() -> mpf:
+    return mpf(1)
+
+
+def _gelu_tanh(x: mpf) -> tuple[Any, Any, Any]:
+    k, c = 2 * mp.sqrt(2 / mp.pi), mpf(0.044715)
+    u, du, ddu = k * (x + c * x**3), k * (1 + 3 * c * x**2), 6 * k * c * x
+    s, s1, s2 = _sigmoid(u)
+    return x * s, s + x * s1 * du, 2 * s1 * du + x * (s2 * du**2 + s1 * ddu)
+
+
+def _gelu_tanh_scale(x: mpf) -> Jet:
+    """The largest terms, and what an error in the argument of the exponential makes of them."""
+    k, c = 2 * mp.sqrt(2 / mp.pi), mpf(0.044715)
+    u, du = k * (x + c * x**3), k * (1 + 3 * c * x**2)
+    s, s1, _ = _sigmoid(u)
+    first, second = max(s, abs(x * s1 * du)), max(s1 * du, abs(x * s1 * du**2))
+    return x * s * (1 + abs(u) * (1 - s)), (first * (1 + abs(u)),), (second * (1 + abs(u)),)
+
+
+def _log1mexp(x: mpf) -> tuple[Any, Any, Any]:
+    r = 1 / mp.expm1(-x)
+    return mp.log(-mp.expm1(x)), -r, -r * (1 + r)
+
+
+def _logsubexp(x: mpf, y: mpf) -> Jet:
+    value, first, second = _log1mexp(y - x)
+    return x + value, (1 - first, first), (second, -second, second)
+
+
+def _logsubexp_scale(x: mpf, y: mpf) -> Jet:
+    _, (_, first), (second, _, _) = _logsubexp(x, y)
+    gap = 1 + abs(x - y)
+    return max(abs(x), abs(y)), (0, first * gap), (second * gap,) * 3
+
+
+def _ierfcx_values(n: int, count: int, x: mpf) -> list[mpf]:
+    """exp(x²) times repeated integrals of erfc, of orders n, n + 1, …: DLMF 7.18.7."""
+    values = [2 / mp.sqrt(mp.pi), mp.exp(x * x) * mp.erfc(x)]
+    for k in range(1, n + count):
+        values.append((values[-2] - 2 * x * values[-1]) / (2 * k))
+    return values[n + 1 :]
+
+
+def _ierfcx(n: mpf, x: mpf) -> Jet:
+    value, first, second = _ierfcx_values(int(n), 3, x)
+    return value, (-2 * (n + 1) * first,), (4 * (n + 1) * (n + 2) * second,)
+
+
+def _erfcx(x: mpf) -> tuple[Any, Any, Any]:
+    value, (first,), (second,) = _ierfcx(mpf(0), x)
+    return value, first, second
+
+
+_NOT_REAL = (mp.mpc(0, 1),) * 3
+
+
+def _erfinv(x: mpf) -> tuple[Any, Any, Any]:
+    if not -1 < x < 1:
+        return _NOT_REAL
+    value = mp.erfinv(x)
+    first = mp.sqrt(mp.pi) / 2 * mp.exp(value**2)
+    return value, first, 2 * value * first**2
+
+
+def _erfcinv(x: mpf) -> tuple[Any, Any, Any]:
+    if not 0 < x < 2:
+        return _NOT_REAL
+    if x > 1:
+        value, first, second = _erfcinv(2 - x)
+        return -value, first, -second
+    value = mp.erfinv(1 - x) if x > 0.1 else mp.sqrt(-mp.log(x))
+    for _ in range(12):  # Newton's method for the logarithm
+        step = (mp.log(mp.erfc(value)) - mp.log(x)) * mp.erfc(value)
+        step *= -mp.sqrt(mp.pi) / 2 * mp.exp(value**2)
+        value -= step
+    first = -mp.sqrt(mp.pi) / 2 * mp.exp(value**2)
+    return value, first, 2 * value * first**2
+
+
+def _ndtri(x: mpf) -> tuple[Any, Any, Any]:
+    root = -mp.sqrt(2)
+    value, first, second = _erfcinv(2 * x)
+    return root * value, 2 * root * first, 4 * root * second
+
+
+def _bessel(function: Callable[[int, mpf], Any], sign: int, n: int) -> Callable[[mpf], Any]:
+    """J, Y (sign -1) or I (sign 1) of order 0 or 1, by recurrences (DLMF 10.6 and 10.29)."""
+
+    def jet(x: mpf) -> tuple[Any, Any, Any]:
+        zero, one = function(0, x), function(1, x)
+        two = sign * (zero - 2 * one / x)
+        three = sign * (one - 4 * two / x)
+        if n == 0:
+            return zero, sign * one, sign * (zero + sign * two) / 2
+        return one, (zero + sign * two) / 2, (3 * sign * one + three) / 4
+
+    return jet
+
+
+_I0, _I1 = (_bessel(mp.besseli, 1, n) for n in (0, 1))
+_J0, _J1 = (_bessel(mp.besselj, -1, n) for n in (0, 1))
+_Y0, _Y1 = (_bessel(mp.bessely, -1, n) for n in (0, 1))
+
+
+def _scaled_bessel(bessel: Callable[[mpf], Any]) -> Callable[[mpf], Any]:
+    """exp(-|x|) times a function."""
+
+    def jet(x: mpf) -> tuple[Any, Any, Any]:
+        (value, first, second), sign, scale = bessel(x), mp.sign(x), mp.exp(-abs(x))
+        first, second = first - sign * value, second - 2 * sign * first + value
+        return scale * value, scale * first, scale * second
+
+    return jet
+
+
+def _ldexp(x: mpf, n: mpf) -> Jet:
+    power = mpf(2) ** n
+    return x * power, (power,), (0,)
+
+
 def _where(c: mpf, x: mpf, y: mpf) -> Jet:
     return (x if c else y), (int(bool(c)), int(not c)), (0, 0, 0)
 
@@ -459,6 +625,30 @@ def _gamma_scale(x: mpf) -> Jet:
     return 0, (mp.gamma(x) * _reflected(x),), (0,)
 
 
+def _modulus(
+    j: Callable[[mpf], Any], y: Callable[[mpf], Any], least: float
+) -> Callable[[mpf], Jet]:
+    """√(J² + Y²), and so of their derivatives, of |x| from ``least`` on; below, the result."""
+
+    def scale(x: mpf) -> Jet:
+        if abs(x) < least:
+            return 0, (0,), (0,)
+        value, first, second = map(mp.hypot, j(abs(x)), y(abs(x)))
+        return value, (first,), (second,)
+
+    return scale
+
+
+def _largest_before(jet: Callable[[mpf], Any]) -> Callable[[mpf], Jet]:
+    """The value for the first derivative, the larger of both for the second."""
+
+    def scale(x: mpf) -> Jet:
+        value, first, _ = map(abs, jet(x))
+        return 0, (value,), (max(value, first),)
+
+    return scale
+
+
 # -- cases ---------------------------------------------------------------------------------------
 
 
@@ -477,11 +667,23 @@ _POSITIVE = spread(0.95, signed=False)
 _AROUND = either(between(-4, 4), _THIRD)
 _UNIT = either(between(-1, 1), near(1, -1), magnitudes(1e-20, 1))
 _ANGLES = either(between(-10, 10), magnitudes(1e-6, 1e6), _WIDE, near(math.pi / 2, math.pi))
+_NONZERO_ANGLES = either(between(-10, 10), magnitudes(1e-6, 1e6), near(math.pi / 2, math.pi))
+_DEGREES = either(between(-720, 720), magnitudes(1e-6, 1e9), near(30, 45, 60))
+_HALF_TURNS = either(between(-4, 4), magnitudes(1e-6, 1e6), near(0.25, 0.75))
 _EXPONENTS = either(exponents(), between(-3, 3), magnitudes(1e-30, 1))
+_QUANTILES = either(between(0, 2), spread(0.3, signed=False), near(1, 2, 0.5))
 _BELL = either(exponents(0.5), magnitudes(1e-20, 1))
 _GAMMA = either(between(-6, 30), near(1, 2, 1.4616321449683623))
+_BESSEL = either(between(-20, 20), magnitudes(1e-12, 1e4), near(8, 2.404825557695773,
+                 3.831705970207512))  # fmt: skip
+_BESSEL_Y = either(between(0, 20), magnitudes(1e-8, 1e4, signed=False),
+                   near(8, 0.8935769662791675, 2.197141326031017))  # fmt: skip
+_BESSEL_I = either(between(-12, 12), magnitudes(1e-12, 80), near(8))
+_BESSEL_IE = either(between(-12, 12), magnitudes(1e-12, 1e4), near(8))
 _JUMPS = either(_AROUND, near(0.5, 1, 1.5, -0.5, -1, -1.5))
 
+_MODULUS = "√(J² + Y²), and so of derivatives; J for |x| < 1: itself"
+_BEFORE = "first: the value; second: the larger of value and first"
 _EXACT, _ROUNDED = (0, 0, 0), (0.5, 0, 0)
 
 
@@ -491,6 +693,14 @@ def _booleans(rng: np.random.Generator, dtype: np.dtype[Any], count: int) -> np.
 
 def _orders(rng: np.random.Generator, dtype: np.dtype[Any], count: int) -> np.ndarray:
     return rng.integers(0, 7, count)
+
+
+def _small_orders(rng: np.random.Generator, dtype: np.dtype[Any], count: int) -> np.ndarray:
+    return rng.integers(0, 3, count)
+
+
+def _shifts(rng: np.random.Generator, dtype: np.dtype[Any], count: int) -> np.ndarray:
+    return rng.integers(-40, 40, count)
 
 
 def _no_pole(x: mpf) -> bool:
@@ -550,6 +760,7 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "pow": _case(_pow, magnitudes(1e-3, 1e3, signed=False), between(-8, 8), f32=(1, 3, 5),
                  scale=_pow_scale,
                  why="∂x: itself times 1 + |(y - 1) log x|; second: each term likewise"),
+    "ldexp": _case(_ldexp, _HALF, _shifts, f32=_EXACT),
     "sin": _case(_unary(lambda x: (mp.sin(x), mp.cos(x), -mp.sin(x))), _ANGLES,
                  f32=(1.5, 1.5, 1.5)),
     "cos": _case(_unary(lambda x: (mp.cos(x), -mp.sin(x), -mp.cos(x))), _ANGLES,
@@ -574,6 +785,15 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "cbrt": _case(_unary(_cbrt), _WIDE, f32=(4, 8, 16)),
     "erf": _case(_unary(_erf), _BELL, f32=(1, 3, 4)),
     "erfc": _case(_unary(_erfc), _BELL, f32=(4, 3, 4)),
+    "erfcx": _case(_unary(_erfcx), either(_BELL, magnitudes(1e-20, 1e6), between(-2, 4)),
+                   f32=(1, 2, 3), f64=(4, 5, 6)),
+    "ierfcx": _case(_ierfcx, _small_orders, either(between(-3, 10), magnitudes(1e-6, 1e6)),
+                    f32=(1, 2, 3), f64=(4, 8, 12)),
+    "erfinv": _case(_unary(_erfinv), _UNIT, f32=(1, 3, 5), f64=(3, 8, 16), domain=_inside),
+    "erfcinv": _case(_unary(_erfcinv), _QUANTILES, f32=(1, 3, 5), f64=(3, 8, 16),
+                     domain=lambda x: 0 < x < 2 and x != 1),
+    "ndtri": _case(_unary(_ndtri), _QUANTILES, f32=(2, 5, 8), f64=(4, 10, 20),
+                   domain=lambda x: 0 < x < 1 and x != 0.5),
     "gamma": _case(_unary(_gamma), _GAMMA, f32=(8, 8, 12), domain=_no_pole, scale=_gamma_scale,
                    why="first: the larger of Γ(x)ψ(1 - x) and Γ(x)π cot πx, for x < 0"),
     "lgamma": _case(_unary(_lgamma), either(_GAMMA, _POSITIVE), f32=(8, 4, 4), domain=_no_pole,
@@ -593,6 +813,39 @@ CASES: Mapping[str, Case] = MappingProxyType({
                                         near(0.5, 1, 2)),
                   f32=(3, 6, 12), scale=_sinc_scale,
                   why="for |x| >= 1/2: first: 1/x; second: π/x"),
+    "sec": _case(_unary(_sec), _ANGLES, f32=(3, 6, 9)),
+    "csc": _case(_unary(_csc), _NONZERO_ANGLES, f32=(3, 6, 9)),
+    "cot": _case(_unary(_cot), _NONZERO_ANGLES, f32=(3, 5, 8)),
+    "sind": _case(_unary(_turned(mp.sinpi, mp.cospi, _degrees_in_half_turn)), _DEGREES,
+                  f32=(3, 3, 4)),
+    "cosd": _case(_unary(_turned(mp.cospi, _minus_sinpi, _degrees_in_half_turn)), _DEGREES,
+                  f32=(3, 3, 4)),
+    "tand": _case(_unary(_tangent(_degrees_in_half_turn)), _DEGREES, f32=(5, 8, 12),
+                  domain=lambda x: mp.cospi(x / 180) != 0),
+    "sinpi": _case(_unary(_turned(mp.sinpi, mp.cospi, _one)), _HALF_TURNS, f32=(3, 3, 4)),
+    "cospi": _case(_unary(_turned(mp.cospi, _minus_sinpi, _one)), _HALF_TURNS, f32=(3, 3, 4)),
+    "tanpi": _case(_unary(_tangent(_one)), _HALF_TURNS, f32=(5, 8, 12),
+                   domain=lambda x: mp.cospi(x) != 0),
+    "log1mexp": _case(_unary(_log1mexp), either(between(-20, 0), magnitudes(1e-20, 60)),
+                      f32=(3, 5, 8), domain=lambda x: x < 0),
+    "logsubexp": _case(_logsubexp, between(-60, 60), between(-60, 60), f32=(2, 4, 6),
+                       domain=lambda x, y: y < x, scale=_logsubexp_scale,
+                       why="value: the larger argument; derivatives: themselves times 1 + |x - y|"),
+    "gelu_tanh": _case(_unary(_gelu_tanh), either(between(-4, 7), magnitudes(1e-20, 1)),
+                       f32=(4, 8, 12), scale=_gelu_tanh_scale,
+                       why="the largest term, times what an error of u makes of exp(-2u)"),
+    "i0": _case(_unary(_I0), _BESSEL_I, f32=(6, 6, 6)),
+    "i1": _case(_unary(_I1), _BESSEL_I, f32=(5, 5, 5)),
+    "i0e": _case(_unary(_scaled_bessel(_I0)), _BESSEL_IE, f32=(4, 4, 6), why=_BEFORE,
+                 scale=_largest_before(_scaled_bessel(_I0))),
+    "i1e": _case(_unary(_scaled_bessel(_I1)), _BESSEL_IE, f32=(4, 4, 6), why=_BEFORE,
+                 scale=_largest_before(_scaled_bessel(_I1))),
+    "j0": _case(_unary(_J0), _BESSEL, f32=(6, 8, 12), scale=_modulus(_J0, _Y0, 1), why=_MODULUS),
+    "j1": _case(_unary(_J1), _BESSEL, f32=(8, 12, 20), scale=_modulus(_J1, _Y1, 1), why=_MODULUS),
+    "y0": _case(_unary(_Y0), _BESSEL_Y, f32=(6, 10, 20), scale=_modulus(_J0, _Y0, 0),
+                why=_MODULUS),
+    "y1": _case(_unary(_Y1), _BESSEL_Y, f32=(8, 12, 20), scale=_modulus(_J1, _Y1, 0),
+                why=_MODULUS),
     "xlogy": _case(_xlogy, _THIRD, either(spread(0.3, signed=False), near(1)),
                    f32=(2, 2, 3)),
     "xlog1py": _case(_xlog1py, _THIRD,

@@ -1,8 +1,8 @@
-"""Derive the polynomials of `mixad.scalar.math` and print its coefficient tables.
+"""Derive the polynomials of `mixad.scalar.math` and `mixad.special`, and write their tables.
 
 Run from the repository root::
 
-    python tools/derive_maths.py          # rewrite mixad/scalar/math/coefficients.py
+    python tools/derive_maths.py          # rewrite the two files named coefficients.py
     python tools/derive_maths.py --check  # fail if it would change; print the errors reached
 
 Each polynomial is fitted in high precision (mpmath) by weighted least squares on Chebyshev nodes,
@@ -26,7 +26,9 @@ from mpmath import mp, mpf
 
 DIGITS = 60
 TARGET = Path(__file__).parents[1] / "mixad" / "scalar" / "math" / "coefficients.py"
+SPECIAL_TARGET = Path(__file__).parents[1] / "mixad" / "special" / "coefficients.py"
 CHECK_POINTS = 1000
+FEWER_POINTS = 100  # for functions that take time
 NODES_PER_COEFFICIENT = 6
 
 mp.dps = DIGITS
@@ -99,6 +101,31 @@ def _erfcx(t: mpf) -> mpf:
     return mp.exp(t * t) * mp.erfc(t)
 
 
+def _erfcx_scaled(t: mpf) -> mpf:
+    """(1 + 2x) exp(x²) erfc(x) over t = (x - 3.75)/(x + 3.75)."""
+    x = mpf("3.75") * (1 + t) / (1 - t)
+    return (1 + 2 * x) * _erfcx(x)
+
+
+def _erfinv_central(w: mpf) -> mpf:
+    """erfinv(y)/y over w = -log(1 - y²)."""
+    y = mp.sqrt(-mp.expm1(-w))
+    return mp.erfinv(y) / y
+
+
+@cache
+def _erfinv_tail(s: mpf) -> mpf:
+    """erfinv(y)/s - 1 over s = √-log(1 - y²), by Newton's method for log erfc(x)."""
+    x = s * mpf("0.9") if s < 3 else s - mpf("0.6") * mp.ln(s) / s
+    step = mpf(1)
+    while abs(step) > mpf(10) ** (3 - DIGITS):
+        q = mp.erfc(x)
+        slope = -2 / mp.sqrt(mp.pi) * mp.exp(-x * x) * (1 / q - 1 / (2 - q))
+        step = (mp.ln(q * (2 - q)) + s * s) / slope
+        x -= step
+    return x / s - 1
+
+
 def fits() -> tuple[Fit, ...]:
     """Return the list of polynomials."""
     quarter = mp.pi / 4 * mpf("1.001")
@@ -134,6 +161,21 @@ def fits() -> tuple[Fit, ...]:
             _erfcx, lambda t: mp.exp(-t * t), mpf(1), mpf(4), {"f32": 9}),
         Fit("ERFCX", "exp(t²) erfc(t) over t, 1 <= t <= 6",
             _erfcx, lambda t: mp.exp(-t * t), mpf(1), mpf(6), {"f64": 21}),
+        Fit("ERFCX_SCALED", "(1 + 2x) exp(x²) erfc(x) - 1 over t = (x - 3.75)/(x + 3.75), x >= 0",
+            lambda t: _erfcx_scaled(t) - 1, lambda t: 1 / _erfcx_scaled(t),
+            mpf(-1), mpf(1), {"f64": 27}),
+        Fit("ERFINV_CENTRAL", "erfinv(y)/y over w - 3.125, w = -log(1 - y²), w <= 6.25",
+            lambda u: _erfinv_central(u + mpf("3.125")),
+            lambda u: 1 / _erfinv_central(u + mpf("3.125")),
+            mpf("-3.125"), mpf("3.125"), {"f64": 26}),
+        Fit("ERFINV_MIDDLE", "erfinv(y)/s - 1 over s - 3.25, s = √w, 2.5 <= s <= 4",
+            lambda u: _erfinv_tail(u + mpf("3.25")), lambda u: 1,
+            mpf("-0.75"), mpf("0.75"), {"f64": 20}),
+        Fit("ERFINV_FAR", "erfinv(y)/s - 1 over s - 6, 4 <= s <= 8",
+            lambda u: _erfinv_tail(u + 6), lambda u: 1, mpf(-2), mpf(2), {"f64": 25}),
+        Fit("ERFINV_LAST", "erfinv(y)/s - 1 over u = (s - 15)/(s + 15), 8 <= s <= 28",
+            lambda u: _erfinv_tail(15 * (1 + u) / (1 - u)), lambda u: 1,
+            mpf(-7) / 23, mpf(13) / 43, {"f64": 25}),
         Fit("DIGAMMA", "ψ(x)/(x - x₀) over x - 3/2, 1 <= x <= 2, ψ(x₀) = 0",
             lambda u: mp.digamma(u + 1.5) / (u + 1.5 - _digamma_root()), lambda u: mpf(1),
             mpf("-0.5"), mpf("0.5"), {"f64": 23}),
@@ -141,6 +183,74 @@ def fits() -> tuple[Fit, ...]:
             _digamma_tail, lambda w: w, mpf("1e-8"), mpf(1) / 64, {"f64": 8}),
         Fit("TRIGAMMA_TAIL", "(ψ′(x) - 1/x - 1/(2x²)) x³ over w = 1/x², x >= 8",
             _trigamma_tail, lambda w: w, mpf("1e-8"), mpf(1) / 64, {"f64": 9}),
+    )  # fmt: skip
+
+
+# -- of functions that are plain Python -----------------------------------------------------------
+
+SPLIT = mpf(8)
+"""Where the Bessel functions change from series to what their asymptotic expansions tend to."""
+
+
+def _near(u: mpf) -> mpf:
+    """x over u = x²/32 - 1."""
+    return SPLIT * mp.sqrt((1 + u) / 2)
+
+
+def _inverse(u: mpf) -> mpf:
+    """x over u = 16/x - 1."""
+    return 2 * SPLIT / (1 + u)
+
+
+def _inverse_square(u: mpf) -> mpf:
+    """x over u = 128/x² - 1."""
+    return SPLIT * mp.sqrt(2 / (1 + u))
+
+
+def _regular_y(n: int, x: mpf) -> mpf:
+    """What is left of Yₙ without its logarithm and its pole, divided by xⁿ (DLMF 10.8.1)."""
+    rest = mp.bessely(n, x) - 2 / mp.pi * mp.log(x / 2) * mp.besselj(n, x)
+    return rest if n == 0 else (rest + 2 / (mp.pi * x)) / x
+
+
+@cache
+def _modulated(n: int, x: mpf) -> tuple[mpf, mpf]:
+    """P and x·Q of Jₙ = √(2/πx) (P cos χ - Q sin χ), Yₙ = … (P sin χ + Q cos χ), DLMF 10.17."""
+    angle = x - (2 * n + 1) * mp.pi / 4
+    c, s, scale = mp.cos(angle), mp.sin(angle), mp.sqrt(mp.pi * x / 2)
+    j, y = mp.besselj(n, x), mp.bessely(n, x)
+    return scale * (j * c + y * s), scale * (y * c - j * s) * x
+
+
+def _exponentially_scaled(n: int, x: mpf) -> mpf:
+    return mp.exp(-x) * mp.besseli(n, x)
+
+
+def special_fits() -> tuple[Fit, ...]:
+    """Return the list of polynomials whose derivatives are taken, too: a few terms more each."""
+
+    def fit(name: str, doc: str, target: Function, terms: int) -> Fit:
+        return Fit(name, doc, target, lambda u: mpf(1), mpf(-1), mpf(1), {"f64": terms})
+
+    def bessel(n: int) -> tuple[Fit, ...]:
+        x_n = "/x" * n
+        regular = f"(Y{n}(x) - 2/π log(x/2) J{n}(x){' + 2/(πx)' * n}){x_n}"
+        return (
+            fit(f"I{n}E_FAR", f"√x exp(-x) I{n}(x) over u = 16/x - 1, x >= 8",
+                lambda u: _exponentially_scaled(n, _inverse(u)) * mp.sqrt(_inverse(u)), 32),
+            fit(f"J{n}_NEAR", f"J{n}(x){x_n} over u = x²/32 - 1, x <= 8",
+                lambda u: mp.besselj(n, _near(u)) / _near(u) ** n, 20),
+            fit(f"Y{n}_NEAR", f"{regular} over u = x²/32 - 1, x <= 8",
+                lambda u: _regular_y(n, _near(u)), 20),
+            fit(f"P{n}", f"P of J{n} and Y{n} over u = 128/x² - 1, x >= 8",
+                lambda u: _modulated(n, _inverse_square(u))[0], 18),
+            fit(f"Q{n}", f"Q·x of J{n} and Y{n} over u = 128/x² - 1, x >= 8",
+                lambda u: _modulated(n, _inverse_square(u))[1], 18),
+        )  # fmt: skip
+
+    return (
+        *bessel(0),
+        *bessel(1),
     )  # fmt: skip
 
 
@@ -193,11 +303,23 @@ def derive(fit: Fit, type: str) -> tuple[float, ...]:
     return tuple(found)
 
 
-def weighted_error(fit: Fit, coefficients: Iterable[float]) -> mpf:
+def interpolated(fit: Fit) -> tuple[float, ...]:
+    """Return the rounded coefficients of the polynomial through a function at Chebyshev nodes.
+
+    None makes up for what rounding another lost: derivatives are better, values a little worse.
+    """
+    count = fit.terms["f64"]
+    nodes = chebyshev_nodes(fit.low, fit.high, count)
+    powers = mp.matrix([[x**p for p in range(count)] for x in nodes])
+    values = mp.matrix([fit.target(x) for x in nodes])
+    return tuple(map(float, mp.lu_solve(powers, values)))
+
+
+def weighted_error(fit: Fit, coefficients: Iterable[float], count: int = CHECK_POINTS) -> mpf:
     """Return the largest weighted error of a polynomial over a dense grid of its interval."""
     rising = tuple(coefficients)
-    step = (fit.high - fit.low) / CHECK_POINTS
-    points = (fit.low + step * (i + mpf("0.5")) for i in range(CHECK_POINTS))
+    step = (fit.high - fit.low) / count
+    points = (fit.low + step * (i + mpf("0.5")) for i in range(count))
     return max(
         abs((mp.fsum(c * x**i for i, c in enumerate(rising)) - fit.target(x)) * fit.weight(x))
         for x in points
@@ -281,6 +403,24 @@ def render() -> str:
     return "".join([*parts, "\n".join(words)])
 
 
+SPECIAL_HEADER = '''"""Coefficients of polynomials; written by `tools/derive_maths.py`.
+
+Polynomials are listed highest power first.  "error" is the largest error on a dense grid.
+"""
+'''
+
+
+def render_special() -> str:
+    """Return the text of the coefficient module of `mixad.special`."""
+    parts = [SPECIAL_HEADER]
+    for fit in special_fits():
+        found = interpolated(fit)
+        error = mpmath.nstr(mp.log(weighted_error(fit, found, FEWER_POINTS), 2), 3)
+        body = "".join(f"    {v!r},\n" for v in reversed(found))
+        parts.append(f"# {fit.doc}; error 2^{error}\n{fit.name} = (\n{body})\n")
+    return "\n".join(parts)
+
+
 def _entry(name: str, doc: str, values: Iterable[float]) -> str:
     body = "".join(f"        {v!r},\n" for v in values)
     return f'    # {doc}\n    "{name}": (\n{body}    ),\n'
@@ -296,13 +436,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="fail if the table would change")
     arguments = parser.parse_args()
-    text = render()
-    if arguments.check:
-        same = TARGET.read_text(encoding="utf-8") == text
-        print("up to date" if same else f"{TARGET} differs from what this script derives")
-        return 0 if same else 1
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
+    texts = {TARGET: render(), SPECIAL_TARGET: render_special()}
+    if not arguments.check:
+        for target, text in texts.items():
+            target.write_text(text, encoding="utf-8")
+        return 0
+    differing = [t for t, text in texts.items() if t.read_text(encoding="utf-8") != text]
+    for target in differing:
+        print(f"{target} differs from what this script derives")
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":

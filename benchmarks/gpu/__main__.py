@@ -11,7 +11,6 @@ import argparse
 import importlib
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ from benchmarks.gpu.device import CudaDevice, Device
 from benchmarks.gpu.run import ROUNDS, Result, measured
 from benchmarks.gpu.work import Work
 from benchmarks.peers.harness import UnavailableError
-from benchmarks.peers.report import write_atomically
+from benchmarks.peers.report import commit, write_atomically
 
 WORKS = ("overhead", "hm_lstm", "kepler", "volatility", "bundle", "arity")
 RESULTS = Path(__file__).parents[1] / "results"
@@ -111,17 +110,6 @@ def write(results: Sequence[Result], about: dict[str, object], folder: Path) -> 
     stem = folder / f"{device}-{time.strftime('%Y-%m-%d')}"
     write_atomically(stem.with_suffix(".md"), report.markdown(results, about))
     write_atomically(stem.with_suffix(".json"), report.as_json(results, about))
-
-
-def commit() -> str:
-    """Return the commit that is checked out, where git tells it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    folder = Path(__file__).parent
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return done.stdout.strip()
 
 
 def say(text: str) -> None:

@@ -44,12 +44,17 @@ def expected(e: Elementwise) -> list[np.ndarray]:
     return [np.prod(factors, axis=0), *gradients]
 
 
+def drawn(side: int, seed: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Draw as many inputs as the largest arity has, and the cotangent."""
+    rng = np.random.default_rng(seed)
+    xs = [rng.random((side, side), dtype=np.float32) for _ in range(max(ARITIES))]
+    return xs, rng.standard_normal((side, side), dtype=np.float32)
+
+
 def works(scale: float, seed: int) -> Iterator[Work]:
     """Yield every arity at both sizes; the inputs of fewer are the first ones of more."""
     for side in (max(8, int(side * scale)) for side in SIDES):
-        rng = np.random.default_rng(seed)
-        xs = [rng.random((side, side), dtype=np.float32) for _ in range(max(ARITIES))]
-        cotangent = rng.standard_normal((side, side), dtype=np.float32)
+        xs, cotangent = drawn(side, seed)
         for count in ARITIES:
             e = Elementwise(product_of(count), None, (), xs[:count], cotangent)
             title = f"N = {count}, {side}²"

@@ -14,33 +14,17 @@ import numpy as np
 import mixad
 from benchmarks.gpu.device import Device
 from benchmarks.gpu.work import Contender, Made, Work, sampled
+from benchmarks.kernels.bundle import INPUTS, residual, residual_of_arrays
 from benchmarks.peers.harness import Tolerance, UnavailableError
 
 COUNT = 4_000_000
-NAMES = ("r0", "r1", "r2", "c0", "c1", "c2", "focal", "u0", "v0", "k1", "k2", "x", "y", "z", "w")
-HALVES = NAMES[:8], NAMES[8:]  # a dual chunk carries ten partials at most
+HALVES = INPUTS[:8], INPUTS[8:]  # a dual chunk carries ten partials at most
 CHUNK = 250_000  # observations that torch.func is given at a time: more do not fit
 
 
-def residual(xp, r0, r1, r2, c0, c1, c2, focal, u0, v0, k1, k2, x, y, z, w):
-    """Return both residuals; the observed point is (0, 0)."""
-    x, y, z = x - c0, y - c1, z - c2
-    angle2 = r0 * r0 + r1 * r1 + r2 * r2
-    angle = xp.sqrt(angle2)
-    s, c = xp.sin(angle) / angle, xp.cos(angle)
-    dot = (r0 * x + r1 * y + r2 * z) * (1 - c) / angle2
-    px = c * x + s * (r1 * z - r2 * y) + dot * r0
-    py = c * y + s * (r2 * x - r0 * z) + dot * r1
-    pz = c * z + s * (r0 * y - r1 * x) + dot * r2
-    u, v = px / pz, py / pz
-    radius2 = u * u + v * v
-    scale = 1 + radius2 * (k1 + radius2 * k2)
-    return w * (u0 + focal * scale * u), w * (v0 + focal * scale * v)
-
-
 def residual_kernel(r0, r1, r2, c0, c1, c2, focal, u0, v0, k1, k2, x, y, z, w):
-    """Return both residuals of one observation: for `mixad.broadcast`, which counts parameters."""
-    return residual(np, r0, r1, r2, c0, c1, c2, focal, u0, v0, k1, k2, x, y, z, w)
+    """Return both residuals of one observation, at (0, 0)."""
+    return residual(r0, r1, r2, c0, c1, c2, focal, u0, v0, k1, k2, x, y, z, w, 0.0, 0.0)
 
 
 def drawn(count: int, seed: int) -> list[np.ndarray]:
@@ -58,16 +42,16 @@ def by_complex_steps(inputs: list[np.ndarray]) -> list[np.ndarray]:
     """Return residuals and their partials, exact to rounding: Squire and Trapp, 1998."""
     step = 1e-30
     at = [sampled(x) for x in inputs]
-    values = list(residual(np, *at))
+    values = list(residual_of_arrays(np, *at))
     partials = []
     for k in range(len(at)):
         moved = [x + (1j * step if j == k else 0) for j, x in enumerate(at)]
-        partials.append([r.imag / step for r in residual(np, *moved)])
+        partials.append([r.imag / step for r in residual_of_arrays(np, *moved)])
     return values + [partials[k][m] for m in range(2) for k in range(len(at))]
 
 
-def by_mixad(inputs: list[np.ndarray], device: Device) -> Made:
-    kernel = mixad.broadcast(residual_kernel)
+def by_mixad(inputs: list[np.ndarray], device: Device, backend: str | None = None) -> Made:
+    kernel = mixad.broadcast(residual_kernel, backend=backend)
     arrays = [device.put(x) for x in inputs]
 
     def call():
@@ -90,7 +74,7 @@ def by_torch_func(inputs: list[np.ndarray], device: Device) -> Made:
     stacked = device.put(np.stack(inputs, axis=1))
 
     def of_one(row):
-        both = torch.stack(residual(torch, *row.unbind()))
+        both = torch.stack(residual_of_arrays(torch, *row.unbind()))
         return both, both
 
     jacobian = torch.func.vmap(torch.func.jacfwd(of_one, has_aux=True), chunk_size=CHUNK)
@@ -105,7 +89,7 @@ def by_jax(inputs: list[np.ndarray], device: Device) -> Made:
     stacked = jax.numpy.asarray(np.stack(inputs, axis=1))
 
     def of_one(row):
-        both = jax.numpy.stack(residual(jax.numpy, *row))
+        both = jax.numpy.stack(residual_of_arrays(jax.numpy, *row))
         return both, both
 
     jacobian = jax.jit(jax.vmap(jax.jacfwd(of_one, has_aux=True)))
@@ -122,7 +106,7 @@ def unstacked(result):
     """Return the planes in (n, 2, 15) and (n, 2)."""
     jacobian, values = result
     return [*(values[:, m] for m in range(2)),
-            *(jacobian[:, m, k] for m in range(2) for k in range(len(NAMES)))]  # fmt: skip
+            *(jacobian[:, m, k] for m in range(2) for k in range(len(INPUTS)))]  # fmt: skip
 
 
 def works(scale: float, seed: int) -> Iterator[Work]:

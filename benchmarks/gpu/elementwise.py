@@ -40,6 +40,11 @@ class Elementwise:
     cotangent: NDArray
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        return self.cotangent.shape
+
+    @property
     def bytes_moved(self) -> int:
         """Every input and the cotangent once, the value and every gradient once."""
         read = (*self.constants, *self.active, self.cotangent)
@@ -70,9 +75,9 @@ def value_and_gradients(result: tuple[Any, Sequence[Any]]) -> list[Any]:
     return [value, *gradients]
 
 
-def by_mixad(e: Elementwise, device: Device) -> Made:
+def by_mixad(e: Elementwise, device: Device, **options: Any) -> Made:
     constants, active, cotangent = e.on(device)
-    kernel = mixad.broadcast(e.kernel)
+    kernel = mixad.broadcast(**options)(e.kernel)
 
     def of_active(*arrays):
         return kernel(*constants, *arrays)

@@ -43,21 +43,26 @@ def expected(e: Elementwise) -> list[np.ndarray]:
     return [E, slope, slope * np.sin(E)]
 
 
+def problem(count: int, dtype: type, seed: int) -> Elementwise:
+    """Draw the inputs; eccentricities to 0.9, so that float32 keeps its digits."""
+    rng = np.random.default_rng(seed)
+    M = (2 * np.pi * rng.random(count, dtype=dtype)).astype(dtype)
+    e = (0.9 * rng.random(count, dtype=dtype)).astype(dtype)
+    w = rng.standard_normal(count, dtype=dtype)
+    return Elementwise(KERNELS[dtype], fixed_steps, (), (M, e), w)
+
+
 def works(scale: float, seed: int) -> Iterator[Work]:
-    """Yield float64, then float32; eccentricities to 0.9, so that float32 keeps its digits."""
+    """Yield float64, then float32."""
     count = max(1000, int(COUNT * scale * scale))
-    for dtype, kernel in KERNELS.items():
-        rng = np.random.default_rng(seed)
-        M = (2 * np.pi * rng.random(count, dtype=dtype)).astype(dtype)
-        e = (0.9 * rng.random(count, dtype=dtype)).astype(dtype)
-        w = rng.standard_normal(count, dtype=dtype)
-        problem = Elementwise(kernel, fixed_steps, (), (M, e), w)
+    for dtype in KERNELS:
+        drawn = problem(count, dtype, seed)
         yield Work(
             "Kepler",
             f"{count:,} elements, {np.dtype(dtype).name}",
-            contenders(problem),
-            partial(expected, problem),
-            problem.bytes_moved,
+            contenders(drawn),
+            partial(expected, drawn),
+            drawn.bytes_moved,
             TOLERANCES[dtype],
             TARGETS,
         )

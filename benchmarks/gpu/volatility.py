@@ -13,32 +13,11 @@ import numpy as np
 
 from benchmarks.gpu.elementwise import Elementwise, contenders
 from benchmarks.gpu.work import Work, sampled
+from benchmarks.kernels.volatility import implied
 from benchmarks.peers.harness import Tolerance
 
 COUNT = 10**7
 STEPS = 12  # of those that cannot leave a loop early
-
-
-def implied(price, spot, strike, time):
-    low, high = 0.001, 4.0
-    sigma = 0.3
-    for _ in range(40):
-        root = sigma * math.sqrt(time)
-        d1 = (math.log(spot / strike) + 0.5 * root * root) / root
-        n1 = 0.5 + 0.5 * math.erf(d1 * 0.7071067811865476)
-        n2 = 0.5 + 0.5 * math.erf((d1 - root) * 0.7071067811865476)
-        difference = spot * n1 - strike * n2 - price
-        if difference > 0.0:
-            high = sigma
-        else:
-            low = sigma
-        vega = spot * math.sqrt(time) * 0.3989422804014327 * math.exp(-0.5 * d1 * d1)
-        sigma = sigma - difference / vega
-        if not low < sigma < high:
-            sigma = 0.5 * (low + high)
-        if abs(difference) < 1e-9:
-            break
-    return sigma
 
 
 def by_arrays(xp, price, spot, strike, time):
@@ -71,9 +50,8 @@ def black_scholes(spot, strike, time, sigma):
     return spot * n1 - strike * n2, n1, -n2, vega * sigma / (2 * time), vega
 
 
-def works(scale: float, seed: int) -> Iterator[Work]:
-    """Yield the one problem: prices of drawn volatilities."""
-    count = max(1000, int(COUNT * scale * scale))
+def problem(count: int, seed: int) -> tuple[Elementwise, np.ndarray]:
+    """Draw prices, and the volatilities that they are of."""
     rng = np.random.default_rng(seed)
     spot, strike = 100 * np.exp(0.1 * rng.standard_normal((2, count)))
     time, sigma = rng.uniform(0.5, 2.0, count), rng.uniform(0.15, 0.6, count)
@@ -81,15 +59,20 @@ def works(scale: float, seed: int) -> Iterator[Work]:
     price = np.empty(count)
     for part in np.array_split(np.arange(count), max(1, count // 10**6)):
         price[part] = black_scholes(spot[part], strike[part], time[part], sigma[part])[0]
-    problem = Elementwise(implied, by_arrays, (), (price, spot, strike, time), cotangent)
+    return Elementwise(implied, by_arrays, (), (price, spot, strike, time), cotangent), sigma
+
+
+def works(scale: float, seed: int) -> Iterator[Work]:
+    """Yield the one problem."""
+    count = max(1000, int(COUNT * scale * scale))
+    e, sigma = problem(count, seed)
 
     def expected() -> list[np.ndarray]:
-        at = [sampled(x) for x in (spot, strike, time, sigma)]
-        w = sampled(cotangent)
+        at = [sampled(x) for x in (*e.active[1:], sigma)]
+        w = sampled(e.cotangent)
         _, by_spot, by_strike, by_time, vega = black_scholes(*at)
         return [at[3], w / vega, *(-w * d / vega for d in (by_spot, by_strike, by_time))]
 
     tolerance = Tolerance(1e-6, 1e-7)
     title = f"{count:,} elements, float64"
-    yield Work("implied volatility", title, contenders(problem), expected,
-               problem.bytes_moved, tolerance)  # fmt: skip
+    yield Work("implied volatility", title, contenders(e), expected, e.bytes_moved, tolerance)

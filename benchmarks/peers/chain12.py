@@ -7,6 +7,7 @@ is the input and its gradient; libraries that do not fuse move some forty arrays
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,8 @@ TARGETS = {
 }
 
 
-def chain(xp, x):
-    """Return the sum of the chain's last value."""
+def terms(xp, x):
+    """Return the chain's last value."""
     a = xp.sin(x)
     b = a * x
     c = b + 0.5
@@ -39,7 +40,12 @@ def chain(xp, x):
     i = -h
     j = xp.exp(i)
     k = j * d
-    return (k - a).sum()
+    return k - a
+
+
+def chain(xp, x):
+    """Return their sum."""
+    return terms(xp, x).sum()
 
 
 def value_and_slope(x: NDArray) -> tuple[NDArray, NDArray]:
@@ -67,10 +73,14 @@ def cases(sizes: Sequence[int], seed: int) -> Iterator[Case]:
     """Yield one case per size."""
     for size in sizes:
         p = problem(size, seed)
+        others = {
+            "Dr.Jit": partial(losses.drjit, terms=terms),
+            losses.WARP: partial(losses.warp_cpu, kernel="chain", extents=(size,)),
+        }
         yield Case(
             "chain12",
             f"n = {size:,}",
-            losses.contenders(p, {"mixad": losses.mixad}),
-            [Comparison("mixad", peer, TARGETS.get(peer)) for peer in losses.PEERS],
+            losses.contenders(p, {"mixad": losses.mixad}, others),
+            [Comparison("mixad", peer, TARGETS.get(peer)) for peer in (*losses.PEERS, *others)],
             TOLERANCE,
         )

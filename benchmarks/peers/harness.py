@@ -25,9 +25,7 @@ from numpy.typing import NDArray
 ROUNDS = 40
 KEPT = 3  # results held in the variant where the caller keeps some
 LEAD = 3  # untimed calls before each timed one: fewer leave some peers slower than in a loop
-SETTLE = (
-    0.004  # seconds of silence before a turn: OpenMP, Eigen and Dr.Jit workers spin for a while
-)
+SETTLE = 0.004  # seconds of silence before a turn: workers of OpenMP, Eigen and Dr.Jit spin on
 SLOW = 0.02  # seconds; a contender slower than this sits rounds out, in proportion
 MIN_TURNS = 8  # but has at least so many turns
 RESAMPLES = 2000

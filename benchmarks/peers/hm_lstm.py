@@ -249,6 +249,38 @@ def jax_jit(p: Problem) -> tuple[Call, Unpack]:
     return lambda: jax.block_until_ready(value_and_vjp(*arrays)), as_numpy
 
 
+def numba_by_hand(p: Problem) -> tuple[Call, Unpack]:
+    """Return one loop over the elements with value and partials written out: Numba has none."""
+    numba = libraries.numba()
+    prange, exp, tanh = numba.prange, np.exp, np.tanh
+
+    @numba.njit(parallel=True, error_model="numpy")
+    def value_and_gradients(z, zb, c, f, i, g, w):
+        value, dc, df = np.empty_like(c), np.empty_like(c), np.empty_like(c)
+        di, dg = np.empty_like(c), np.empty_like(c)
+        one = np.float32(1)
+        zero = np.float32(0)
+        for r in prange(c.shape[0]):
+            for k in range(c.shape[1]):
+                if z[r, k] != one and zb[r, k] == zero:
+                    value[r, k], dc[r, k], df[r, k] = c[r, k], w[r, k], zero
+                    di[r, k] = dg[r, k] = zero
+                    continue
+                si, tg = one / (one + exp(-i[r, k])), tanh(g[r, k])
+                value[r, k], dc[r, k], df[r, k] = si * tg, zero, zero
+                di[r, k] = w[r, k] * tg * si * (one - si)
+                dg[r, k] = w[r, k] * si * (one - tg * tg)
+                if z[r, k] != one:
+                    sf = one / (one + exp(-f[r, k]))
+                    value[r, k] += sf * c[r, k]
+                    dc[r, k] = w[r, k] * sf
+                    df[r, k] = w[r, k] * c[r, k] * sf * (one - sf)
+        return value, (dc, df, di, dg)
+
+    arrays = (*p.control, *p.states, p.cotangent)
+    return lambda: value_and_gradients(*arrays), as_numpy
+
+
 def warp_cpu(p: Problem) -> tuple[Call, Unpack]:
     wp = libraries.warp()
     from benchmarks.peers.warp_kernels import cell_update
@@ -310,6 +342,7 @@ PEERS: Mapping[str, Implementation] = {
     "torch.compile, whole step": torch_compile_whole,
     "JAX jit": jax_jit,
     "PyTorch eager": torch_eager,
+    "Numba, derivatives by hand": numba_by_hand,
     "Warp (CPU, one thread)": warp_cpu,
     "autograd": autograd,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,6 +125,8 @@ def copy_torch(p: Problem) -> tuple[Call, Unpack]:
 
 
 COPIES = (copy, copy_torch)
+NONE: Mapping[str, Callable] = MappingProxyType({})
+WARP = "Warp (CPU, one thread)"
 PEERS: Mapping[str, Callable[[Problem], tuple[Call, Unpack]]] = {
     "copy of the bytes": copy,
     "copy of the bytes, PyTorch": copy_torch,
@@ -135,13 +138,55 @@ PEERS: Mapping[str, Callable[[Problem], tuple[Call, Unpack]]] = {
 }
 
 
+def drjit(p: Problem, terms: Callable) -> tuple[Call, Unpack]:
+    """Return the sum of ``terms(xp, *arrays)`` on Dr.Jit's arrays: they have no methods."""
+    dr = libraries.drjit()
+    from drjit.llvm.ad import TensorXf
+
+    arrays = [TensorXf(x) for x in p.arrays]
+    dr.eval(arrays)
+
+    def call():
+        active = [TensorXf(x) for x in arrays]
+        dr.enable_grad(*active)
+        total = dr.sum(terms(dr, *active))
+        dr.backward(total)
+        result = dr.detach(total), [dr.grad(x) for x in active]
+        dr.eval(result)
+        dr.sync_thread()
+        return result
+
+    return call, p.unpack
+
+
+def warp_cpu(p: Problem, kernel: str, extents: tuple[int, ...]) -> tuple[Call, Unpack]:
+    """Return one of Warp's kernels, which adds its terms to a sum in float64."""
+    wp = libraries.warp()
+    from benchmarks.peers import warp_kernels
+
+    active = [wp.array(np.atleast_1d(x), requires_grad=True, device="cpu") for x in p.arrays]
+
+    def call():
+        for x in active:
+            x.grad = wp.zeros_like(x, requires_grad=False)
+        total = wp.zeros(1, dtype=wp.float64, requires_grad=True, device="cpu")
+        with wp.Tape() as tape:
+            wp.launch(getattr(warp_kernels, kernel), extents, active, [total], device="cpu")
+        tape.backward(total)
+        return total, [x.grad for x in active]
+
+    return call, lambda result: p.unpack((result[0].numpy(), [x.numpy() for x in result[1]]))
+
+
 def contenders(
-    p: Problem, ours: Mapping[str, Callable[[Problem], tuple[Call, Unpack]]]
+    p: Problem,
+    ours: Mapping[str, Callable[[Problem], tuple[Call, Unpack]]],
+    others: Mapping[str, Callable[[Problem], tuple[Call, Unpack]]] = NONE,
 ) -> Mapping[str, Contender]:
-    """Return mixad's ways of writing a loss, then the peers."""
+    """Return mixad's ways of writing a loss, then the peers, those of one workload last."""
     return {
         name: Contender(partial(make, p), () if make in COPIES else p.expected)
-        for name, make in {**ours, **PEERS}.items()
+        for name, make in {**ours, **PEERS, **others}.items()
     }
 
 

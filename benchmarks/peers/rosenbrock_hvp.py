@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers import libraries
-from benchmarks.peers.harness import Call, Case, Comparison, Contender, Target, Tolerance, Unpack
+from benchmarks.peers.harness import (
+    Call,
+    Case,
+    Comparison,
+    Contender,
+    Target,
+    Tolerance,
+    UnavailableError,
+    Unpack,
+)
 
 SIZES = (10_000_000,)
 TOLERANCE = Tolerance(relative=1e-4, scaled=1e-5)  # 1200 a² − 400 b cancels
@@ -125,6 +134,10 @@ def copy_torch(p: Problem) -> tuple[Call, Unpack]:
     return libraries.copy_bytes_torch(3 * p.x.nbytes)
 
 
+def first_order_only(p: Problem) -> tuple[Call, Unpack]:
+    raise UnavailableError("no derivative of a derivative")
+
+
 OURS: Mapping[str, Callable[[Problem], tuple[Call, Unpack]]] = {
     "mixad decorated": partial(mixad, decorated=True),
     "mixad": partial(mixad, decorated=False),
@@ -137,6 +150,8 @@ PEERS: Mapping[str, Callable[[Problem], tuple[Call, Unpack]]] = {
     "JAX jit, reverse over reverse": jax_reverse,
     "PyTorch eager": torch_eager,
     "autograd": autograd,
+    "Dr.Jit": first_order_only,
+    "Warp (CPU, one thread)": first_order_only,
 }
 COPIES = (copy, copy_torch)
 

@@ -56,6 +56,7 @@ IMPORTS = (
     "autograd",
 )
 NOT_WITH_MIXAD = ("torch", "cupy", "jax")
+WITH_MIXAD = ("llvmlite.binding",)  # a broken one would read as a faster import
 IMPORT_SCRIPT = f"""
 import importlib, json, sys, time
 name = sys.argv[1]
@@ -66,7 +67,10 @@ try:
 except ModuleNotFoundError as error:
     answer = {{"why": f"not installed ({{error.name}})"}}
 brought = [m for m in {NOT_WITH_MIXAD} if name == "mixad" and m in sys.modules]
-print(json.dumps({{"why": f"imports {{brought}}"}} if brought else answer))
+lacking = [m for m in {WITH_MIXAD} if name == "mixad" and sys.modules.get(m) is None]
+if brought or lacking:
+    answer = {{"why": f"imports {{brought}}, does not import {{lacking}}"}}
+print(json.dumps(answer))
 """
 FIRST_MODULE = ("-m", "benchmarks.peers.startup")
 FIRST = {  # the implementation of hm_lstm, and what is imported before the clock starts

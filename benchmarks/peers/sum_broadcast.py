@@ -7,6 +7,7 @@ what they were broadcast to; only the full array is read and its gradient writte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -23,9 +24,14 @@ TARGETS = {
 }
 
 
+def terms(xp, column, row, scalar, full):
+    """Return what is summed."""
+    return xp.tanh(column * full + row) * scalar
+
+
 def loss(xp, column, row, scalar, full):
     """Return the sum."""
-    return (xp.tanh(column * full + row) * scalar).sum()
+    return terms(xp, column, row, scalar, full).sum()
 
 
 def mixad_decorated(p: losses.Problem):
@@ -65,10 +71,15 @@ def cases(sizes: Sequence[int], seed: int) -> Iterator[Case]:
     for size in sizes:
         p = problem(size, seed)
         ours = {"mixad": losses.mixad, "mixad decorated": mixad_decorated}
+        others = {
+            "Dr.Jit": partial(losses.drjit, terms=terms),
+            losses.WARP: partial(losses.warp_cpu, kernel="broadcast_term", extents=(size, size)),
+        }
+        peers = (*losses.PEERS, *others)
         yield Case(
             "sum_broadcast",
             f"{size}²",
-            losses.contenders(p, ours),
-            [Comparison(n, peer, TARGETS.get(peer)) for peer in losses.PEERS for n in ours],
+            losses.contenders(p, ours, others),
+            [Comparison(n, peer, TARGETS.get(peer)) for peer in peers for n in ours],
             TOLERANCE,
         )

@@ -47,3 +47,31 @@ def eccentric_anomaly(
         step = (x - e * wp.sin(x) - m) / (wp.float64(1.0) - e * wp.cos(x))
         x = x - step
     result[k] = x
+
+
+@wp.kernel
+def chain(x: wp.array(dtype=float), total: wp.array(dtype=wp.float64)):
+    v = x[wp.tid()]
+    a = wp.sin(v)
+    d = wp.tanh(a * v + 0.5)
+    j = wp.exp(-(v / wp.sqrt(d * d + 1.0)))
+    wp.atomic_add(total, 0, wp.float64(j * d - a))
+
+
+@wp.kernel
+def broadcast_term(
+    column: wp.array2d(dtype=float),
+    row: wp.array(dtype=float),
+    scalar: wp.array(dtype=float),
+    full: wp.array2d(dtype=float),
+    total: wp.array(dtype=wp.float64),
+):
+    r, k = wp.tid()
+    term = wp.tanh(column[r, 0] * full[r, k] + row[k]) * scalar[0]
+    wp.atomic_add(total, 0, wp.float64(term))
+
+
+@wp.kernel
+def tiny_term(x: wp.array(dtype=wp.float64), total: wp.array(dtype=wp.float64)):
+    v = x[wp.tid()]
+    wp.atomic_add(total, 0, wp.sin(v) * v + wp.exp(-v))

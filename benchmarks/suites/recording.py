@@ -13,7 +13,7 @@ import numpy as np
 
 import mixad
 
-from .arrays import BACKENDS, on_device, require, synchronize
+from .arrays import BACKENDS, on_device, require_for_operators, synchronize
 
 COUNT = 200
 
@@ -45,7 +45,7 @@ class Recording:
     param_names = ("backend", "operation")
 
     def setup(self, backend, operation):
-        require(backend)
+        require_for_operators(backend)
         rng = np.random.default_rng(0)
         drawn = rng.random(8), rng.random(8), np.asarray([1, 1, 3]), rng.random((4, 4))
         self.x, given, places, self.m = (on_device(backend, array) for array in drawn)
@@ -64,7 +64,7 @@ class Chain:
     param_names = ("backend", "elements")
 
     def setup(self, backend, elements):
-        require(backend)
+        require_for_operators(backend)
         self.x = on_device(backend, np.random.default_rng(0).random(elements))
         self.gradient = mixad.grad(self.chain)
         self.time_gradient(backend, elements)

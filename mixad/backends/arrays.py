@@ -381,6 +381,8 @@ def is_array(value: object) -> bool:
     """Whether a value is an array of some library (a tracer is not) or a NumPy scalar."""
     if type(value) in _LIBRARIES or isinstance(value, np.ndarray):
         return True
+    if isinstance(value, type):  # np.float32 has what its scalars have, and is no array
+        return False
     return bool(array_api_compat.is_array_api_obj(value)) and not hasattr(value, "__mixad_tracer__")
 
 
@@ -453,10 +455,8 @@ def _instead(dtype: Any) -> str:
     if isinstance(dtype, np.dtype) and dtype.byteorder in "<>" and dtype.name in _TYPE_NAMES:
         return f"convert it to the byte order of this machine: x.astype({dtype.name!r})"
     if "complex" in str(dtype):
-        return (
-            "compute with its real and its imaginary part, x.real and x.imag, or with functions of "
-            "arrays, outside of kernels"
-        )
+        is_long = str(dtype).rpartition(".")[2] not in _COMPLEX_NAMES
+        return "convert it to complex128" if is_long else "take its parts, x.real and x.imag"
     return f"convert it to one of {', '.join(_TYPE_NAMES)}"
 
 

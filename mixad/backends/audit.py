@@ -101,7 +101,7 @@ class Audit:
     def _results(self, at: int, elements: _Elements, results: Sequence[Any]) -> dict[int, _Values]:
         """Return what a pass computed at the elements, by the output of its program."""
         found, sums = {}, []
-        for request, result in zip(self.requests, results, strict=True):
+        for request, result in self._stored_and_summed(results):
             if request.pass_index == at and request.shape is None:
                 starts = request.part.starts if request.part else (0,) * len(self.shape)
                 moved = [axis + start for axis, start in zip(elements.places, starts, strict=True)]
@@ -112,6 +112,14 @@ class Audit:
             stored = self.rerun(elements.program, elements.arguments)
             found |= {m: _on_host(_spread(stored[m], elements.count)) for m in sums}
         return found
+
+    def _stored_and_summed(self, results: Sequence[Any]) -> Iterator[tuple[OutputRequest, Any]]:
+        """Yield what was asked for with its results; what is side by side one after the other."""
+        for request, result in zip(self.requests, results, strict=True):
+            if not request.side_by_side:
+                yield request, result
+            for place, source in enumerate(request.side_by_side):
+                yield OutputRequest(*source), result[..., place]
 
     def _check(self, elements: _Elements, k: int, got: dict[int, Any]) -> None:
         """Compare the results of one element."""

@@ -14,14 +14,21 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
-from mixad.backends.audit import Audit
-from mixad.backends.hookspecs import Backend, Bound, Cached, Executable, Folding, PartWriting
+from mixad.backends.hookspecs import (
+    Backend,
+    Bound,
+    Cached,
+    Executable,
+    Folding,
+    PartWriting,
+    StoringBeside,
+)
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
 from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
@@ -31,7 +38,11 @@ from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
 
-__all__ = ["Kernel", "Prepared", "broadcast_shape", "execute", "kernel_for", "writes_parts"]
+if TYPE_CHECKING:
+    from mixad.backends.audit import Audit
+
+__all__ = ["Kernel", "Prepared", "backend_beside", "broadcast_shape", "execute", "kernel_for",
+           "stores_beside", "writes_parts"]  # fmt: skip
 
 _MOST_LAUNCHES = 256
 """Layout combinations that one kernel remembers."""
@@ -163,6 +174,8 @@ class Kernel:
         rate = AUDIT.read()
         if not rate:
             return Prepared(chosen, launch, bound)
+        from mixad.backends.audit import Audit
+
         rerun = partial(_stored, chosen.name)
         audit = Audit(self.passes, self.requests, launch.shape, chosen.name, rate, rerun)
         return Prepared(chosen, launch, bound, audit)
@@ -222,7 +235,19 @@ def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]
 
 
 def writes_parts(program: Program, array: Any, backend: str | None = None) -> bool:
-    """Whether kernels beside an array write results into parts of larger arrays.
+    """Whether the kernels of `backend_beside` write results into parts of larger arrays."""
+    chosen = backend_beside(program, array, backend)
+    return isinstance(chosen, PartWriting) and chosen.writes_parts
+
+
+def stores_beside(program: Program, array: Any, backend: str | None = None) -> bool:
+    """Whether the kernels of `backend_beside` store several results of an element side by side."""
+    chosen = backend_beside(program, array, backend)
+    return isinstance(chosen, StoringBeside) and chosen.stores_beside
+
+
+def backend_beside(program: Program, array: Any, backend: str | None = None) -> Backend:
+    """Return the backend of a program's kernels beside an array.
 
     Parameters
     ----------
@@ -233,13 +258,11 @@ def writes_parts(program: Program, array: Any, backend: str | None = None) -> bo
     backend : str, optional
         Name of a backend; by default the best one for the array.
     """
-    if backend is None:
-        types = [p.var.type for p in program.params] + [a.type for a in program.outputs]
-        dtypes = frozenset(type.dtype.name for type in types)
-        chosen = registry.resolve(library_of(array).name, device_name(array), dtypes)
-    else:
-        chosen = registry.backend(backend)
-    return isinstance(chosen, PartWriting) and chosen.writes_parts
+    if backend is not None:
+        return registry.backend(backend)
+    types = [p.var.type for p in program.params] + [a.type for a in program.outputs]
+    dtypes = frozenset(type.dtype.name for type in types)
+    return registry.resolve(library_of(array).name, device_name(array), dtypes)
 
 
 def _dtypes(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> frozenset[str]:

@@ -45,6 +45,7 @@ __all__ = [
     "IntegrationSpec",
     "OnDevice",
     "PartWriting",
+    "StoringBeside",
     "hookimpl",
     "mixad_backends",
     "mixad_integrations",
@@ -254,6 +255,20 @@ class PartWriting(Protocol):
 
 
 @runtime_checkable
+class StoringBeside(Protocol):
+    """A backend whose kernels may store several results of an element side by side.
+
+    Attributes
+    ----------
+    stores_beside : bool
+        Whether they do: only then are launches planned whose outputs have others beside them
+        (`mixad.kernel.spec.OutputRequest`).
+    """
+
+    stores_beside: bool
+
+
+@runtime_checkable
 class Folding(Protocol):
     """A backend whose kernels may go through several short rows as one.
 
@@ -422,7 +437,7 @@ class Integration(Protocol):
         Parameters
         ----------
         number : int
-            Of the function, for `mixad.broadcast.call_in_graph`.
+            Of the function, for `mixad.graph_calls.call_in_graph`.
         args : tuple
             Arguments of the call.
         kwargs : dict

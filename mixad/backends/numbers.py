@@ -142,7 +142,7 @@ def numbers_for(passes: Sequence[Program], requests: Sequence[OutputRequest]) ->
 
 
 def _has_axes(request: OutputRequest) -> bool:
-    return request.part is not None or bool(request.shape)
+    return request.part is not None or bool(request.shape) or bool(request.beside)
 
 
 def _is_taken(param: Param) -> bool:

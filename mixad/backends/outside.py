@@ -1,7 +1,8 @@
 """Which element read outside an array, found after the fact: kernels only note that one did.
 
 The kernel is run again on halves of the element range, about twice the work of the first run in
-all; then the interpreter runs the one element that is left and meets the index itself.
+all; then the interpreter runs the one element that is left and meets the index itself.  Where it
+cannot, or gives up, all lines are named that read at a computed index.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, TypeAlias
 from mixad.backends.arrays import device_name, library_of, scalar_type_of
 from mixad.errors import KernelIndexError
 from mixad.scalar.interpret import OutsideError, TurnLimitError, interpret
-from mixad.scalar.ir import Program
+from mixad.scalar.ir import Accumulate, Load, Program, walk_statements
 from mixad.scalar.narrow import from_memory
 from mixad.scalar.widen import widened
 
@@ -23,6 +24,8 @@ Raises: TypeAlias = Callable[[Sequence[Any]], bool]
 
 _MOST_TURNS = 100_000
 """Of a loop, when one element is interpreted."""
+
+_WAY_OUT = "read it under an `if`, or clip the index"
 
 
 def located(
@@ -46,15 +49,28 @@ def located(
     found = _interpreted(program, own)
     where = f", element {element}" if shape else ""
     if found is None:
-        return KernelIndexError(f"{program.name}{where}: an index is outside an array")
-    name = next(p.name for p in program.params if p.var == found.load.array)
+        return _suspected(program, where)
+    name = _array(program, found.load)
     index = found.index[0] if len(found.index) == 1 else found.index
     message = f"{program.name}{where}: index {index} is outside {name!r} of shape {found.shape}"
-    return KernelIndexError(
-        message,
-        location=None if found.load.line is None else found.load.line.place,
-        hint="read it under an `if`, or clip the index",
-    )
+    line = found.load.line
+    return KernelIndexError(message, location=line.place if line else None, hint=_WAY_OUT)
+
+
+def _suspected(program: Program, where: str) -> KernelIndexError:
+    """Return the error where the index is not known: it is in one of a few places."""
+    loads = [s for s in walk_statements(program.body) if isinstance(s, Load)]
+    names = " or ".join(dict.fromkeys(repr(_array(program, s)) for s in loads))
+    lines = list(dict.fromkeys(s.line for s in loads if s.line is not None))
+    numbers = " or ".join(str(line.number) for line in lines)
+    also = f" (read on line {numbers})" if len(lines) > 1 else ""
+    message = f"{program.name}{where}: an index is outside {names}{also}"
+    return KernelIndexError(message, location=lines[0].place if lines else None, hint=_WAY_OUT)
+
+
+def _array(program: Program, load: Load | Accumulate) -> str:
+    """Return what the array is called that is read."""
+    return next(p.name for p in program.params if p.var == load.array)
 
 
 def _first(

@@ -55,6 +55,19 @@ def test_indexed_arrays_are_read_by_their_strides(subject: Subject) -> None:
     subject.same(output, TABLE[1:, ::2][i, j])
 
 
+def sought() -> Program:
+    """Return the program that looks for the first element of a row that is not below a limit."""
+    b = Builder("sought")
+    table, limit = b.array_param("table", ArrayType(F64, 2)), b.param("limit", F64)
+    zero, one = b.const(0, I64), b.const(1, I64)
+    (j,) = b.while_(
+        [zero],
+        lambda j: b.op("lt", b.load(table, zero, j), limit),
+        lambda j: [b.op("add", j, one)],
+    )
+    return b.finish([b.load(table, zero, j)])
+
+
 OUTSIDE = [(4, 0, I64), (0, 6, I64), (-5, 0, I64), (0, -7, I64), (0, 2**63, U64), (255, 0, U8)]
 
 
@@ -70,6 +83,19 @@ def test_an_index_outside_is_an_error(subject: Subject, i: int, j: int, type: Sc
     rows, columns = np.ones(37, type.dtype), np.ones(37, type.dtype)
     (output,) = subject.run(looked_up(type), [TABLE, rows, columns])
     subject.same(output, np.full(37, TABLE[1, 1]))
+
+
+def test_a_loop_that_leaves_an_array_ends_with_an_error(subject: Subject) -> None:
+    """What it looks for is in no element; the others have found theirs."""
+    subject.need(F64, I64)
+    limits = np.linspace(0.0, 5.0, 37)
+    (output,) = subject.run(sought(), [TABLE, limits])
+    subject.same(output, np.ceil(limits))
+    for at in (0, 18, 36):
+        beyond = limits.copy()
+        beyond[at] = 5.5
+        with pytest.raises(KernelIndexError):
+            subject.run(sought(), [TABLE, beyond])
 
 
 def test_an_index_of_a_branch_not_taken_is_none(subject: Subject) -> None:

@@ -151,3 +151,17 @@ def test_parts_of_larger_arrays_are_written(subject: Subject) -> None:
     wanted[1:4, 2:6] = x * y
     (output,) = subject.run(product(F64), [x, y], [request])
     subject.same(output, wanted)
+
+
+def test_results_are_stored_side_by_side(subject: Subject) -> None:
+    """Each element has its results in the order that was asked for, along a last axis."""
+    subject.need(F64)
+    if not getattr(subject.backend, "stores_beside", False):
+        pytest.skip("the backend does not declare stores_beside")
+    b = Builder("both")
+    u, v = b.param("x", F64), b.param("y", F64)
+    program = b.finish([b.op("add", u, v), b.op("mul", u, v)])
+    x, y = whole((5, 41), F64, 5), whole((41,), F64, 6)
+    request = OutputRequest(0, 1, beside=((0, 0), (0, 1)))
+    (output,) = subject.run(program, [x, y], [request])
+    subject.same(output, np.stack([x * y, x + y, x * y], axis=-1))

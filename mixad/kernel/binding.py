@@ -195,6 +195,7 @@ def _result(
     if output.is_stored:
         final, part = launch.results[index], launch.parts[index]
         stored = tuple(launch.shape[a] for a in launch.order) if part is None else part.whole
+        stored += (len(output.sources),) if output.beside else ()
         return Result(position, output.type, stored, None, stored, final, output.type, part)
     padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
     shape = tuple(padded[a] for a in launch.order)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from mixad.errors import ConfigurationError
+from mixad.scalar.core_dimensions import read_signature
 from mixad.scalar.dual import MAX_PARTIALS
 
 __all__ = ["DEFAULT_OPTIONS", "KernelOptions", "Loops", "Mode", "Placement", "Strategy"]
@@ -44,6 +45,9 @@ class KernelOptions:
         How convergence loops are differentiated: turn by turn (``"unrolled"``), or by the implicit
         function theorem where they end (``"implicit"``).  The program says it of each loop, so
         that options which differ in it alone are equal.
+    signature : str or None
+        Which last axes of arguments and results belong to one element, as NumPy's generalised
+        ufuncs spell it; None: none.  The program says it, too.
 
     Raises
     ------
@@ -57,6 +61,7 @@ class KernelOptions:
     chunk: int | None = None
     backend: str | None = None
     loops: Loops = field(default="unrolled", compare=False)
+    signature: str | None = field(default=None, compare=False)
 
     @property
     def mode(self) -> Mode:
@@ -69,6 +74,8 @@ class KernelOptions:
             value = getattr(self, name)
             if not allows(value):
                 raise ConfigurationError(f"{name} must be {expects}, not {value!r}")
+        if self.signature is not None:
+            read_signature(self.signature)
         if self.placement == "forward" and self.strategy == "reverse":
             raise ConfigurationError(
                 "placement='forward' with strategy='reverse': partials are computed with the "
@@ -89,6 +96,10 @@ def _is_chunk(value: Any) -> bool:
     return value is None or (type(value) is int and 1 <= value <= MAX_PARTIALS)
 
 
+def _may_be_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
 def _may_name_a_backend(value: Any) -> bool:
     """Whether there can be such a backend; there need not be one before the first call."""
     return value is None or (isinstance(value, str) and value != "")
@@ -99,6 +110,7 @@ _ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType({
     "placement": _one_of(Placement),
     "chunk": (_is_chunk, f"None or an int from 1 to {MAX_PARTIALS}"),
     "loops": _one_of(Loops),
+    "signature": (_may_be_text, "None or text, such as '(3),()->(3)'"),
     "backend": (_may_name_a_backend, "None or the name of a backend, such as 'cpu'"),
 })  # fmt: skip
 """For each field, what tells its values, and these in words."""

@@ -27,8 +27,9 @@ class Work:
 
     Attributes
     ----------
-    primal, dual : int
-        Cost of the program, and of the program on dual numbers (`mixad.kernel.cost`).
+    primal, dual, backward : int
+        Cost of the program, of the program on dual numbers, and of the programs of a backward pass
+        for which no partials are stored (`mixad.kernel.cost`).
     arguments, results, gradients : float
         Arrays read, made, and made in the backward pass.
     stored, partials : int
@@ -37,6 +38,7 @@ class Work:
 
     primal: int
     dual: int
+    backward: int
     arguments: float
     results: float
     gradients: float
@@ -49,12 +51,13 @@ def forward_pays(work: Work) -> bool:
 
     Examples
     --------
-    >>> forward_pays(Work(400, 600, 1, 1, 1, 1, 1)), forward_pays(Work(70, 120, 4, 1, 4, 4, 4))
+    >>> dear, cheap = Work(400, 600, 600, 1, 1, 1, 1, 1), Work(70, 120, 120, 4, 1, 4, 4, 4)
+    >>> forward_pays(dear), forward_pays(cheap)
     (True, False)
     """
     made = work.arguments + work.results
     pulled = work.results + work.gradients
-    reverse = _time(work.primal, made) + _time(work.dual, work.arguments + pulled)
+    reverse = _time(work.primal, made) + _time(work.backward, work.arguments + pulled)
     forward = _time(work.dual, made + work.stored) + _time(0, work.partials + pulled)
     return forward < _GAIN * reverse
 

@@ -150,7 +150,8 @@ def _itemsize(passes: Sequence[Program], request: OutputRequest) -> int:
 def _result_shape(request: OutputRequest, shape: tuple[int, ...]) -> tuple[int, ...]:
     if request.part is not None:
         return request.part.whole
-    return shape if request.shape is None else request.shape
+    own = shape if request.shape is None else request.shape
+    return (*own, 1 + len(request.beside)) if request.beside else own
 
 
 def _part_layout(
@@ -217,10 +218,11 @@ def _spec(
             summed,
             r.part is not None,
             fold.segments[k] if fold else (),
+            r.beside,
         )
         for k, (r, summed) in enumerate(zip(requests, loops.summed, strict=True))
     )
-    stored = [o.type for o in outputs if o.is_stored]
+    stored = [o.type for o in outputs if o.is_stored for _ in o.sources]
     read = [o.type for o in operands if o is not None]
     moved = math.prod(nest.extents) * sum(type.itemsize for type in (*read, *stored))
     streams = bool(stored) and moved > cache_bytes and _begins_lines(loops, outputs)

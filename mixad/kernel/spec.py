@@ -49,12 +49,22 @@ class OutputRequest:
     part : Part or None
         Of a stored result: the array is zero but for a box of the broadcast shape, which has the
         values.  Only for backends that say so (`mixad.backends.execute.writes_parts`).
+    beside : tuple of (int, int)
+        Of a stored result: passes and results, of the same type, that the array has beside it,
+        along a last axis of its own.  Only for backends that say so
+        (`mixad.backends.execute.stores_beside`).
     """
 
     pass_index: int
     result: int
     shape: tuple[int, ...] | None = None
     part: Part | None = None
+    beside: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def side_by_side(self) -> tuple[tuple[int, int], ...]:
+        """Passes and results along the array's last axis; empty if it has no such axis."""
+        return ((self.pass_index, self.result), *self.beside) if self.beside else ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,8 @@ class Output:
     within : tuple of bool
         For each of the axes that a folded row is made of, whether the result is summed over it in
         every row; empty if it is not summed there, or over all of them.
+    beside : tuple of (int, int)
+        Sources of what is stored beside it, along a last axis of its array.
     """
 
     type: ScalarType
@@ -97,6 +109,12 @@ class Output:
     reduced: tuple[bool, ...]
     is_part: bool = False
     within: tuple[bool, ...] = ()
+    beside: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def sources(self) -> tuple[tuple[int, int], ...]:
+        """Passes and results that an element of it is made of."""
+        return (self.source, *self.beside)
 
     @property
     def is_stored(self) -> bool:

@@ -18,7 +18,7 @@ from mixad.scalar.math import expand, program_of
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
 
-__all__ = ["may_reverse", "reverse_pays"]
+__all__ = ["cost_of_passes", "may_reverse", "reverse_pays"]
 
 
 def may_reverse(inputs: int) -> bool:
@@ -28,10 +28,11 @@ def may_reverse(inputs: int) -> bool:
 
 def reverse_pays(forward: Sequence[Program], reverse: Sequence[Program]) -> bool:
     """Whether the programs of reverse accumulation cost less than those on dual numbers."""
-    return _cost(reverse) < _cost(forward)
+    return cost_of_passes(reverse) < cost_of_passes(forward)
 
 
-def _cost(programs: Sequence[Program]) -> int:
+def cost_of_passes(programs: Sequence[Program]) -> int:
+    """Return what programs cost, contractions with cotangents among them."""
     return sum(_statement_cost(s) for p in programs for s in walk_statements(p.body))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -29,13 +30,13 @@ def _positions(x: Any) -> Any:
     return np.arange(1, np.prod(x.shape, dtype=int) + 1).reshape(tuple(x.shape))
 
 
-def _arranged(x: Any, places: Any) -> Any:
-    """Return the elements of ``x`` at places, counted from 1; zeros where the place is 0."""
+def _arranged(x: Any, places: Any, nothing: float = 0.0) -> Any:
+    """Return the elements of ``x`` at places, counted from 1; a number where the place is 0."""
     asarray = partial(library_beside(x).xp.asarray, device=device(x))
     if not np.any(places == 0):
         return gather(x, asarray(places - 1))
     found = gather(x, asarray(np.maximum(places - 1, 0)))
-    return where(asarray(places != 0), found, 0.0)
+    return where(asarray(places != 0), found, nothing)
 
 
 @gives_views
@@ -88,7 +89,7 @@ def diag(x: Any, k: int = 0) -> Any:
 _PADDINGS = ("edge", "reflect", "symmetric", "wrap")
 
 
-def pad(x: Any, pad_width: Any, mode: Any = "constant", *, constant_values: float = 0) -> Any:
+def pad(x: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0) -> Any:
     """Return ``x`` with elements around it.
 
     Parameters
@@ -114,13 +115,12 @@ def pad(x: Any, pad_width: Any, mode: Any = "constant", *, constant_values: floa
     """
     if mode in _PADDINGS:
         return _arranged(x, np.pad(_positions(x), pad_width, mode))
-    if mode != "constant" or not isinstance(constant_values, (int, float)):
+    if mode != "constant" or not isinstance(constant_values, numbers.Real):
         raise TracerError(
             f"pad(mode={mode!r}, constant_values={constant_values!r}) of a value that is being "
             f"differentiated is not available: use one of {('constant', *_PADDINGS)} with a number"
         )
-    places = np.pad(_positions(x), pad_width, mode)
-    return _arranged(x, places) + np.where(places == 0, constant_values, 0.0)
+    return _arranged(x, np.pad(_positions(x), pad_width, mode), float(constant_values))
 
 
 def partition(x: Any, kth: int | Sequence[int], axis: int | None = -1) -> Any:

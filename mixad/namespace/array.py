@@ -10,7 +10,7 @@ from typing import Any
 from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
-from mixad.namespace.array_likes import from_lists
+from mixad.namespace.array_likes import first_traced, from_lists
 from mixad.namespace.assignment import replace, setitem
 from mixad.namespace.complex_numbers import imag, real
 from mixad.namespace.elementwise import (
@@ -24,10 +24,10 @@ from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, namespace_over
 from mixad.namespace.spelling import Spelling
-from mixad.namespace.spellings import NUMPY, TORCH, spelling_of, spelling_of_ufunc
+from mixad.namespace.spellings import NUMPY, spelling_of, spelling_of_ufunc, torch_spelling
 from mixad.namespace.statistical import total
 from mixad.tape.constant import constants, unwrapped
-from mixad.tape.memory import share, unshared
+from mixad.tape.memory import array_as, is_number, share, unshared
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["ArrayTracer"]
@@ -76,12 +76,14 @@ def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
 def _in_place(symbol: str, compute: _Method) -> _Method:
     """Let the tracer, under all its names, stand for the result.
 
-    Of NumPy and Python, numbers are bound anew: other names keep the number they stand for.
+    Numbers, and arrays of libraries that have no such operator, are bound anew: other names keep
+    what they stand for.
     """
+    name = f"__i{compute.__name__}__"
 
     def method(self: Any, other: Any) -> Any:
         result = compute(self, other)
-        if not self.ndim and self.cell.library is arrays.NUMPY:
+        if is_number(self) or not hasattr(_array_class(self.cell.library), name):
             return result
         return replace(self, symbol, result)
 
@@ -130,11 +132,15 @@ class ArrayTracer(Tracer):
         return elementwise("neg", self)
 
     def __pos__(self) -> Any:
-        return self.__copy__()
-
-    def __copy__(self) -> Any:
         own = unshared(self)
         return share(own, self) if self.cell.library.name == "torch" else own
+
+    def __copy__(self) -> Any:
+        own = array_as(unshared(self), self)
+        return share(own, self) if self.cell.library.name == "torch" else own
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return array_as(unshared(self), self)
 
     def __abs__(self) -> Any:
         return elementwise("abs", self)
@@ -160,6 +166,8 @@ class ArrayTracer(Tracer):
         return as_numpy_gives(spelling_of_ufunc(ufunc).call(ufunc, operands, options))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if _is_like(function, self) and first_traced((args, *kwargs.values())) is None:
+            return constants(function(*args, **kwargs))
         return as_numpy_gives(NUMPY.call(function, args, kwargs))
 
     @classmethod
@@ -169,7 +177,7 @@ class ArrayTracer(Tracer):
         name = function.__name__
         if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
             raise MixadError(_CHANGED)  # torch takes a TypeError for "try the reflected operator"
-        return TORCH.call(function, args, kwargs or {})
+        return torch_spelling().call(function, args, kwargs or {})
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
         """Return the functions of the standard that take what is traced."""
@@ -248,7 +256,8 @@ class ArrayTracer(Tracer):
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         """Return the elements as another dtype; what is no float has no derivative."""
-        return self._spelling.call_method("astype", (self, dtype, *args), options)
+        found = self._spelling.call_method("astype", (self, dtype, *args), options)
+        return array_as(found, self)
 
     @property
     def _spelling(self) -> Spelling:
@@ -261,7 +270,7 @@ _CHANGED = (
 )
 
 
-_INSTEAD = {
+_INSTEAD_OF_ATTRIBUTE = {
     **dict.fromkeys(("t", "adjoint", "mH", "H"), "x.T, or x.mT of several matrices"),
     "flatten": "x.reshape(-1)",
     "flat": "x.reshape(-1)",
@@ -290,7 +299,7 @@ def _array_class(library: Library) -> type:
 
 def _no_attribute(library: Library, name: str) -> str:
     """Return why an attribute is not there, and what to do where arrays of the library have it."""
-    instead = _INSTEAD.get(name)
+    instead = _INSTEAD_OF_ATTRIBUTE.get(name)
     if instead is None and name.endswith("_") and hasattr(_array_class(library), name):
         instead = "x += y and the like, or x[...] = y"
     if instead is not None:
@@ -308,6 +317,17 @@ def _no_attribute(library: Library, name: str) -> str:
             "@mixad.broadcast"
         )
     return f"a traced array has no attribute {name!r}"
+
+
+_WITH_LIKE = frozenset(
+    "arange array asanyarray asarray ascontiguousarray empty eye full identity ones tri "
+    "zeros".split()
+)
+"""Functions of NumPy that make arrays ``like=`` another, which they do not get to see."""
+
+
+def _is_like(function: Any, tracer: Any) -> bool:
+    return function.__name__ in _WITH_LIKE and tracer.cell.library is arrays.NUMPY
 
 
 def _key(key: Any) -> Any:

@@ -13,8 +13,8 @@ from mixad.namespace.assignment import setitem
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.elementwise import clip
 from mixad.namespace.manipulation import reshape
-from mixad.namespace.spelling import Function, function_of
-from mixad.tape.memory import unshared
+from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.tape.memory import array_as, unshared
 
 __all__ = ["METHODS", "NUMPY_METHODS", "to_device"]
 
@@ -37,7 +37,7 @@ def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
 
 def _copy(x: Any, *, order: str = "C") -> Any:
     """Return a copy: elements are the same in every order."""
-    return unshared(x)
+    return array_as(unshared(x), x)
 
 
 def _flatten(x: Any, *, order: str = "C") -> Any:
@@ -50,10 +50,10 @@ def _fill(x: Any, value: Any) -> None:
     setitem(x, ..., value)
 
 
-METHODS: Mapping[str, Function] = {"to_device": function_of(to_device)}
+METHODS: Mapping[str, SpelledFunction] = {"to_device": function_of(to_device)}
 """Of arrays of every library."""
 
-NUMPY_METHODS: Mapping[str, Function] = {
+NUMPY_METHODS: Mapping[str, SpelledFunction] = {
     **METHODS,
     "clip": function_of(clip, "x min max out"),
     "conj": function_of(conj, "x out"),

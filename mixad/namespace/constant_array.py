@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends import arrays
 from mixad.backends.arrays import Array
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.assignment import replace, setitem
@@ -27,7 +26,7 @@ from mixad.tape.constant import (
     is_traced,
     unwrapped,
 )
-from mixad.tape.memory import retire_others, share
+from mixad.tape.memory import noted_array, retire_others, share
 from mixad.tape.tracer import Tracer, looked_at, plain
 
 __all__ = ["Constant"]
@@ -67,8 +66,9 @@ def _reflected(compute: _Method) -> _Method:
 def _in_place(symbol: str, compute: _Method, change: _Method) -> _Method:
     """Change the array, as its library does; what is traced makes the constant a traced array.
 
-    Of NumPy, numbers are bound anew then: other names keep the number they stand for.
+    What has no such operator in its library is bound anew: other names keep what they stand for.
     """
+    name = f"__i{compute.__name__}__"
 
     def method(self: Any, other: Any) -> Any:
         if not is_traced(other):
@@ -76,7 +76,7 @@ def _in_place(symbol: str, compute: _Method, change: _Method) -> _Method:
             changed = change(array, plain(other))
             return self if changed is array else constant(changed)
         result = compute(self, other)
-        if not self.ndim and self.cell.library is arrays.NUMPY:
+        if not hasattr(plain(self), name):
             return result
         return _followed(replace(self, symbol, result))
 
@@ -96,7 +96,7 @@ def _own_array(x: Tracer) -> Array:
 def _followed(x: Tracer) -> Tracer:
     """Let a constant that stands for a traced value by now be an ordinary traced array."""
     x.__class__ = ArrayTracer
-    return x
+    return noted_array(x)
 
 
 @constant_class

@@ -13,13 +13,14 @@ from mixad.namespace.array_likes import first_traced, stacked
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.joining import broadcast_to
-from mixad.tape.memory import unshared
+from mixad.tape.memory import gives_arrays, unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["asarray", "full", "full_like", "linspace", "tril", "triu"]
 
 
+@gives_arrays
 def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
     """Return a traced array, or a stack of such and numbers in nested lists.
 

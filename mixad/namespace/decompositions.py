@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from array_api_compat import device
+
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import (
@@ -22,12 +24,13 @@ from mixad.namespace.complex_numbers import (
     is_complex,
     real,
 )
+from mixad.namespace.corners import cornered
 from mixad.namespace.creation import tril
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import concat
 from mixad.namespace.linear_algebra import adjoint, diagonal, matmul
-from mixad.namespace.manipulation import expand_dims
+from mixad.namespace.manipulation import expand_dims, reshape
 from mixad.namespace.repeated_values import (
     check_distinct,
     check_even,
@@ -331,7 +334,7 @@ def svd(x: Any, *, full_matrices: bool = True) -> SVDResult:
     SVDResult
         The factors.  A backward pass that depends on how vectors of repeated singular values are
         chosen, or phases of complex ones, raises a TracerError.  The derivative of a singular
-        value at 0 is 0, as that of ``abs``.
+        value at 0 is 0, as that of ``abs``; second ones are nan where the value is used.
 
     Raises
     ------
@@ -343,7 +346,22 @@ def svd(x: Any, *, full_matrices: bool = True) -> SVDResult:
             "svd(full_matrices=True) of a matrix that is being differentiated and is not square is "
             "not available: it does not determine the further vectors; use full_matrices=False"
         )
-    return SVDResult(*apply_values_rule(_SVD, x))
+    u, s, vh = apply_values_rule(_SVD, x)
+    return SVDResult(u, _with_corners(s, x), vh)
+
+
+def _with_corners(s: Any, x: Any) -> Any:
+    """Return singular values, of which those that are 0 have no second derivative."""
+    values = plain(s)
+    xp = library_of(values).xp
+    zeros = xp.zeros((*values.shape[:-1], 1, 1), dtype=values.dtype, device=device(values))
+    marked = cornered(
+        zeros, x, lambda: xp.any(nearly_zero(values), axis=-1)[..., None, None], (-2, -1)
+    )
+    if marked is zeros:
+        return s
+    of_rows = reshape(marked, (*values.shape[:-1], 1))
+    return elementwise("add", s, where(nearly_zero(values), of_rows, 0.0))
 
 
 def svdvals(x: Any) -> Any:

@@ -14,6 +14,7 @@ from mixad import pytree
 from mixad.backends.arrays import (
     NUMPY,
     Library,
+    as_array,
     element_type_of,
     is_array,
     is_number,
@@ -37,10 +38,11 @@ from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType
 from mixad.tape.apply import apply_call, apply_program
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.node import common_library
+from mixad.tape.memory import array_as, gives_arrays
+from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["angle", "as_numpy_gives", "clip", "convert", "elementwise",
+__all__ = ["angle", "array_beside", "as_numpy_gives", "clip", "convert", "elementwise",
            "is_operand", "operand", "power", "rounded", "square", "where"]  # fmt: skip
 
 
@@ -73,6 +75,21 @@ def operand(value: Any, other: Any) -> Any:
         f"a {type(value).__name__} beside a value that is being differentiated: convert it to "
         "an array first"
     )
+
+
+def array_beside(value: Any, other: Any) -> Any:
+    """Return a number as the array that NumPy takes it for, of its own dtype.
+
+    Of another library, whose functions take none, as one of the dtype of the array beside it.
+    """
+    library = library_beside(other)
+    if isinstance(value, Tracer):
+        return as_numpy_gives(value) if library is NUMPY else value
+    if is_array(value):
+        return as_array(value)
+    if library is NUMPY:
+        return np.asarray(value)
+    return library.xp.asarray(value, dtype=other.dtype, device=device(plain(other)))
 
 
 def elementwise(op: str, *operands: Any) -> Any:
@@ -138,10 +155,24 @@ def square(x: Any) -> Any:
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
-    """Return the elements, those outside of an interval at its ends; ties split evenly."""
+    """Return the elements, those outside of an interval at its ends; ties split evenly.
+
+    Bounds of another dtype are converted to that of ``x`` where the library does so.
+    """
+    min, max = (_bound(x, bound) for bound in (min, max))
     if min is not None:
         x = elementwise("maximum", x, operand(min, x))
     return x if max is None else elementwise("minimum", x, operand(max, x))
+
+
+def _bound(x: Any, bound: Any) -> Any:
+    """Return a bound in the dtype that the library compares it in: not every one promotes."""
+    dtype = getattr(bound, "dtype", x.dtype)
+    if dtype == x.dtype or not (isinstance(x, Tracer) or isinstance(bound, Tracer)):
+        return bound
+    xp = library_beside(x).xp
+    found = xp.clip(xp.zeros(1, dtype=x.dtype), min=xp.zeros(1, dtype=dtype)).dtype
+    return convert(bound, element_type_of(x.dtype)) if found == x.dtype else bound
 
 
 def rounded(x: Any, decimals: int = 0) -> Any:
@@ -159,6 +190,7 @@ def angle(x: Any, deg: bool = False) -> Any:
     return elementwise("mul", found, 180 / math.pi) if deg else found
 
 
+@gives_arrays
 def where(condition: Any, x: Any, y: Any) -> Any:
     """Return elements of ``x`` where a condition holds, of ``y`` elsewhere.
 
@@ -208,7 +240,8 @@ def as_numpy_gives(result: Any) -> Any:
 
 
 def _as_scalar(x: Any) -> Any:
-    return elementwise("mul", x, _ONE) if isinstance(x, Tracer) and x.cell.weak else x
+    is_weak = isinstance(x, Tracer) and x.cell.weak
+    return array_as(elementwise("mul", x, _ONE), x) if is_weak else x
 
 
 _ONE = np.float64(1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from mixad.namespace.data_types import of_one_type
 from mixad.namespace.indexing import gather, part_along, positions_of
-from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape
+from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape, whole_numbers
 from mixad.tape import broadcasting
 from mixad.tape.memory import gives_read_only_views, gives_views, share, unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
@@ -26,8 +25,7 @@ __all__ = ["broadcast_arrays", "broadcast_to", "concat", "meshgrid", "repeat", "
 @gives_read_only_views
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
     """Return a view of an array in a larger shape."""
-    lengths = shape if isinstance(shape, Sequence) else (shape,)
-    return broadcasting.broadcast_to(x, tuple(map(operator.index, lengths)))
+    return broadcasting.broadcast_to(x, whole_numbers(shape))
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
@@ -125,7 +123,7 @@ _UNSTACK = ValuesRule(
 
 def tile(x: Any, repetitions: int | Sequence[int]) -> Any:
     """Return an array repeated as a whole, so many times along each axis."""
-    times = tuple(repetitions) if isinstance(repetitions, Sequence) else (repetitions,)
+    times = whole_numbers(repetitions)
     ndim = max(x.ndim, len(times))
     times = (*[1] * (ndim - len(times)), *times)
     lengths = (*[1] * (ndim - x.ndim), *x.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
 from typing import Any
 
 from mixad.namespace.complex_numbers import conj
@@ -11,18 +11,31 @@ from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.indexing import gather, positions_of
 from mixad.namespace.manipulation import (
+    is_several,
     matrix_transpose,
     normalized_axes,
     permute_dims,
     reshape,
     roll,
+    whole_numbers,
 )
 from mixad.namespace.statistical import total
 from mixad.tape.broadcasting import sum_to
-from mixad.tape.memory import gives_read_only_views
+from mixad.tape.memory import gives_arrays, gives_read_only_views
 from mixad.tape.node import Rule, apply_rule, library_beside
 
-__all__ = ["adjoint", "cross", "diagonal", "dot", "matmul", "outer", "tensordot", "trace", "vecdot"]
+__all__ = [
+    "adjoint",
+    "cross",
+    "diagonal",
+    "dot",
+    "inner",
+    "matmul",
+    "outer",
+    "tensordot",
+    "trace",
+    "vecdot",
+]
 
 
 def matmul(a: Any, b: Any) -> Any:
@@ -74,7 +87,8 @@ def dot(a: Any, b: Any) -> Any:
     return matmul(a, b) if b.ndim <= 2 else tensordot(a, b, axes=((-1,), (-2,)))
 
 
-def tensordot(a: Any, b: Any, *, axes: int | Sequence[int | Sequence[int]] = 2) -> Any:
+@gives_arrays
+def tensordot(a: Any, b: Any, *, axes: Any = 2) -> Any:
     """Return the sum of products over axes of one array and as many of another.
 
     Parameters
@@ -94,9 +108,10 @@ def tensordot(a: Any, b: Any, *, axes: int | Sequence[int | Sequence[int]] = 2) 
     ValueError
         If lengths differ.
     """
-    if isinstance(axes, int):
-        axes = range(a.ndim - axes, a.ndim), range(axes)
-    first, second = ((each,) if isinstance(each, int) else tuple(each) for each in axes)
+    if not is_several(axes):
+        count = operator.index(axes)
+        axes = range(a.ndim - count, a.ndim), range(count)
+    first, second = map(whole_numbers, axes)
     left, right = normalized_axes(first, a.ndim), normalized_axes(second, b.ndim)
     if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
         raise ValueError(
@@ -105,11 +120,11 @@ def tensordot(a: Any, b: Any, *, axes: int | Sequence[int | Sequence[int]] = 2) 
         )
     rows = [i for i in range(a.ndim) if i not in left]
     columns = [i for i in range(b.ndim) if i not in right]
-    count = math.prod(a.shape[i] for i in left)
+    summed = math.prod(a.shape[i] for i in left)
     shape = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
     product = matmul(
-        reshape(permute_dims(a, (*rows, *left)), (math.prod(shape[0]), count)),
-        reshape(permute_dims(b, (*right, *columns)), (count, math.prod(shape[1]))),
+        reshape(permute_dims(a, (*rows, *left)), (math.prod(shape[0]), summed)),
+        reshape(permute_dims(b, (*right, *columns)), (summed, math.prod(shape[1]))),
     )
     return reshape(product, (*shape[0], *shape[1]))
 
@@ -128,6 +143,13 @@ def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
     if lengths[0] != lengths[1]:
         raise ValueError(f"vecdot() of vectors of length {lengths[0]} and {lengths[1]}")
     return total(elementwise("mul", conj(x), y), axis)
+
+
+def inner(x: Any, y: Any) -> Any:
+    """Return the sums of products along the last axes; products, where one has no axes."""
+    if not x.ndim or not y.ndim:
+        return elementwise("mul", x, y)
+    return tensordot(x, y, axes=((-1,), (-1,)))
 
 
 def outer(x: Any, y: Any) -> Any:

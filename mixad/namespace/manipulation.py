@@ -52,7 +52,7 @@ def reshape(
 
 def _lengths(shape: int | Sequence[int], size: int) -> tuple[int, ...]:
     """Return the lengths of a shape, with that of -1 filled in."""
-    lengths = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
+    lengths = whole_numbers(shape)
     if lengths.count(-1) == 1:
         rest = -math.prod(lengths)
         lengths = tuple(size // rest if n == -1 and rest else n for n in lengths)
@@ -120,7 +120,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 @gives_views
 def expand_dims(x: Any, *, axis: int | Sequence[int] = 0) -> Any:
     """Return ``x`` with new axes of length 1, at these places of the result."""
-    count = len(axis) if isinstance(axis, Sequence) else 1
+    count = len(whole_numbers(axis))
     new = normalized_axes(axis, x.ndim + count)
     lengths = iter(x.shape)
     return reshape(x, [1 if a in new else next(lengths) for a in range(x.ndim + count)])
@@ -176,12 +176,12 @@ def roll(x: Any, shift: int | Sequence[int], *, axis: int | Sequence[int] | None
     array or Tracer
         Of the shape of ``x``.
     """
-    return apply_rule(_ROLL, x, shift=shift, axis=axis)
+    steps = whole_numbers(shift)
+    return apply_rule(_ROLL, x, shift=steps[0] if len(steps) == 1 else steps, axis=axis)
 
 
-def _rolled_back(g: Any, x: Any, shift: int | Sequence[int], axis: Any) -> Any:
-    back = [-s for s in shift] if isinstance(shift, Sequence) else -shift
-    return roll(g, back if isinstance(back, int) else tuple(back), axis=axis)
+def _rolled_back(g: Any, x: Any, shift: int | tuple[int, ...], axis: Any) -> Any:
+    return roll(g, tuple(-s for s in whole_numbers(shift)), axis=axis)
 
 
 _ROLL = Rule(
@@ -191,6 +191,22 @@ _ROLL = Rule(
     fresh=True,
     linear="each",
 )
+
+
+def whole_numbers(given: Any) -> tuple[int, ...]:
+    """Return one or several whole numbers, of Python, NumPy or another library, as Python's.
+
+    Raises
+    ------
+    TypeError
+        If one of them is no whole number.
+    """
+    return tuple(map(operator.index, given if is_several(given) else (given,)))
+
+
+def is_several(given: Any) -> bool:
+    """Whether an argument that may be one number or several is several; arrays may be either."""
+    return isinstance(given, Iterable) and getattr(given, "ndim", 1) > 0
 
 
 def normalized_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
@@ -205,7 +221,7 @@ def normalized_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, .
     """
     if axis is None:
         return tuple(range(ndim))
-    given = tuple(map(operator.index, axis if isinstance(axis, Sequence) else (axis,)))
+    given = whole_numbers(axis)
     for a in given:
         if not -ndim <= a < ndim:
             raise AxisError(a, ndim)

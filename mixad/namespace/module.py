@@ -183,7 +183,7 @@ def namespace_over(library: Library, version: str | None = None) -> Namespace:
     """
     if version is not None and version not in VERSIONS:
         raise ValueError(
-            f"version {version!r} of the array API standard is unknown: one of {VERSIONS}"
+            f"version {version!r} of the array API standard is unknown: use one of {VERSIONS}"
         )
     return _over(library)
 
@@ -202,7 +202,8 @@ def _imported(module: str, extension: str) -> Namespace:
 def _of_dtype(base: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(base)
     def can_cast(from_: Any, to: Any) -> Any:
-        return base(getattr(plain(from_), "dtype", from_), to)
+        given = plain(from_)  # NumPy's types have a `dtype` too, which is no dtype
+        return base(given.dtype if is_array(given) else given, to)
 
     return can_cast
 

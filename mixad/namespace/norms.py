@@ -1,4 +1,7 @@
-"""Norms of vectors and matrices; their derivative at zero is 0, as that of ``abs``."""
+"""Norms of vectors and matrices; their derivative at zero is 0, as that of ``abs``.
+
+They have no second one there: see `mixad.namespace.corners`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mixad.errors import TracerError
+from mixad.namespace.corners import cornered
 from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import svdvals
 from mixad.namespace.elementwise import elementwise, where
@@ -42,8 +46,14 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: float
     """
     axes = normalized_axes(axis, x.ndim)
     found = apply_values_rule(_EUCLIDEAN, x, axis=axes)[0] if ord == 2 else _norm(x, axes, ord)
+    if ord not in _OF_MAGNITUDES:
+        found = cornered(found, x, lambda: plain(found) == 0, axes)
     kept = [n for i, n in enumerate(x.shape) if i not in axes]
     return found if keepdims else reshape(found, kept)
+
+
+_OF_MAGNITUDES = (0, 1, math.inf, -math.inf)
+"""Orders of norms that are sums or extremes of magnitudes, which have straight sides."""
 
 
 def _norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:

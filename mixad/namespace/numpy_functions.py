@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import numbers
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,18 +33,19 @@ from mixad.namespace.arrangements import (
     vstack,
 )
 from mixad.namespace.complex_numbers import conj, real
-from mixad.namespace.decompositions import eigh, eigvalsh, svd, svdvals
+from mixad.namespace.decompositions import eigh, eigvalsh, qr, svd, svdvals
 from mixad.namespace.einsum import einsum
-from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.elementwise import array_beside, as_numpy_gives, elementwise, where
 from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
-from mixad.namespace.linear_algebra import cross, diagonal, outer, tensordot, trace
+from mixad.namespace.linear_algebra import cross, diagonal, inner, outer, trace
 from mixad.namespace.manipulation import matrix_transpose, moveaxis, normalized_axes, reshape
+from mixad.namespace.sorting import sort
 from mixad.namespace.special import of_scalars
-from mixad.namespace.spelling import Function, Variadic, function_of
+from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.scalar.parse.library import NUMPY_LIBRARY
-from mixad.tape.memory import gives_read_only_views
+from mixad.tape.memory import gives_arrays, gives_read_only_views
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
@@ -63,14 +66,18 @@ def _trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dtype: An
 
 
 def _outer(x: Any, y: Any) -> Any:
-    x, y = (reshape(v, -1) if np.ndim(v) else reshape(v * np.ones(1), -1) for v in (x, y))
-    return outer(x, y)
+    return outer(*(reshape(v, -1) for v in _arrays(x, y)))
+
+
+def _arrays(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return two arguments as arrays, of which one may be a number."""
+    is_number = x.cell.weak if isinstance(x, Tracer) else not is_array(x)
+    like = y if is_number and (isinstance(y, Tracer) or is_array(y)) else x
+    return array_beside(x, like), array_beside(y, like)
 
 
 def _inner(x: Any, y: Any) -> Any:
-    if not np.ndim(x) or not np.ndim(y):
-        return elementwise("mul", x, y)
-    return tensordot(x, y, axes=((-1,), (-1,)))
+    return inner(*_arrays(x, y))
 
 
 def kron(x: Any, y: Any) -> Any:
@@ -83,6 +90,12 @@ def kron(x: Any, y: Any) -> Any:
     return reshape(elementwise("mul", left, right), whole)
 
 
+def _sort(x: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Any:
+    """Every kind gives the same values; here equal elements stay in their order."""
+    np.sort(np.empty(0), kind=kind, stable=stable)  # which may refuse
+    return sort(reshape(x, -1)) if axis is None else sort(x, axis=axis)
+
+
 def _cross(
     x: Any, y: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
@@ -93,9 +106,11 @@ def _cross(
 
 def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, axis: int = 0) -> Any:
     """Return numbers at equal distances between two, along an axis of their own."""
-    shares = np.linspace(0.0, 1.0, num, endpoint=endpoint)
-    shape = np.broadcast_shapes(np.shape(start), np.shape(stop))
-    shares = np.reshape(shares, (num, *[1] * len(shape)))
+    like = as_numpy_gives(elementwise("add", start, stop))  # of their shape and dtype
+    shares = library_beside(like).xp.linspace(
+        0.0, 1.0, operator.index(num), dtype=like.dtype, device=like.device, endpoint=endpoint
+    )
+    shares = reshape(shares, (-1, *[1] * like.ndim))
     ends = elementwise("mul", start, 1.0 - shares), elementwise("mul", stop, shares)
     return moveaxis(elementwise("add", *ends), 0, axis)
 
@@ -104,20 +119,20 @@ def _gradient(x: Any, *spacings: float, axis: Any = None, edge_order: int = 1) -
     """Return the differences of neighbours over their distances, by two inside."""
     axes = normalized_axes(axis, x.ndim)
     steps = spacings * len(axes) if len(spacings) == 1 else spacings or (1.0,) * len(axes)
-    if edge_order != 1 or not all(isinstance(step, (int, float)) for step in steps):
+    if edge_order != 1 or not all(isinstance(step, numbers.Real) for step in steps):
         raise TracerError(
             "gradient() of a value that is being differentiated takes distances that are numbers, "
             "and edge_order=1: take differences with np.diff"
         )
-    found = [_slope(x, a) / step for a, step in zip(axes, steps, strict=True)]
+    found = [_slope(x, a) / float(step) for a, step in zip(axes, steps, strict=True)]
     return found[0] if len(found) == 1 else tuple(found)
 
 
 def _slope(x: Any, axis: int) -> Any:
     steps = elementwise("sub", part_along(x, axis, 1, None), part_along(x, axis, None, -1))
-    inner = elementwise("add", part_along(steps, axis, 1, None), part_along(steps, axis, None, -1))
+    middle = elementwise("add", part_along(steps, axis, 1, None), part_along(steps, axis, None, -1))
     ends = part_along(steps, axis, None, 1), part_along(steps, axis, -1, None)
-    return concat([ends[0], 0.5 * inner, ends[1]], axis=axis)
+    return concat([ends[0], 0.5 * middle, ends[1]], axis=axis)
 
 
 def nan_to_num(
@@ -130,6 +145,7 @@ def nan_to_num(
     return where(elementwise("eq", x, -math.inf), limits.min if neginf is None else neginf, x)
 
 
+@gives_arrays
 def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0.0) -> Any:
     """Return the elements of the first choice whose condition holds."""
     chosen = default
@@ -191,6 +207,10 @@ def _svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return svd(x, full_matrices=full_matrices) if compute_uv else svdvals(x)
 
 
+def _qr(x: Any, mode: str = "reduced") -> Any:
+    return qr(x).R if mode == "r" else qr(x, mode=mode)
+
+
 def _of_half(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that reads the lower half of matrices as one that is told which half."""
 
@@ -202,7 +222,7 @@ def _of_half(function: Callable[..., Any]) -> Callable[..., Any]:
 
 _ELEMENTWISE = ("degrees rad2deg radians deg2rad logaddexp2 heaviside sinc fix fmin fmax").split()
 
-NUMPY_FUNCTIONS: Mapping[str, Function] = {
+NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     **{name: of_scalars(name, NUMPY_LIBRARY[getattr(np, name)]) for name in _ELEMENTWISE},
     "ravel": function_of(ravel, "a order"),
     "swapaxes": function_of(swapaxes, "a axis1 axis2"),
@@ -235,6 +255,7 @@ NUMPY_FUNCTIONS: Mapping[str, Function] = {
     "inner": function_of(_inner, "a=x b=y"),
     "kron": function_of(kron, "a=x b=y"),
     "einsum": Variadic(einsum, ()),
+    "sort": function_of(_sort, "a axis kind order stable"),
     "gradient": Variadic(_gradient, ()),
     "meshgrid": Variadic(_meshgrid, ()),
     "block": function_of(_block, "arrays=blocks"),
@@ -246,6 +267,7 @@ NUMPY_FUNCTIONS: Mapping[str, Function] = {
     "real_if_close": function_of(_real_if_close, "a tol"),
     "select": function_of(_select, "condlist choicelist default"),
     "linalg.svd": function_of(_svd, "a full_matrices compute_uv hermitian"),
+    "linalg.qr": function_of(_qr, "a mode"),
     "linalg.eigh": function_of(_of_half(eigh), "a UPLO=uplo"),
     "linalg.eigvalsh": function_of(_of_half(eigvalsh), "a UPLO=uplo"),
 }

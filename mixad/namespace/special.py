@@ -12,8 +12,9 @@ from functools import cache
 from typing import Any
 
 from mixad import special
+from mixad.namespace.complex_numbers import is_complex
 from mixad.namespace.elementwise import elementwise, is_operand, operand
-from mixad.namespace.spelling import Function, OfOperands
+from mixad.namespace.spelling import OfOperands, SpelledFunction
 from mixad.specialise import Specialiser
 from mixad.tape.apply import apply_call
 from mixad.tape.tracer import Tracer
@@ -35,6 +36,8 @@ def _broadcast(function: _Scalar, operands: tuple[Any, ...]) -> Any:
     op = getattr(function, "__mixad_op__", None)
     if op is not None:
         return elementwise(op, *operands)
+    if any(map(is_complex, operands)):
+        return elementwise(function.__name__, *operands)  # as refused as for an op
     found, values = _specialiser(function).bound(operands, {})
     return apply_call(found.call, values)[0]
 
@@ -44,7 +47,7 @@ def _beside(value: Any, operands: tuple[Any, ...]) -> Any:
     return operand(value, next((o for o in operands if isinstance(o, Tracer)), None))
 
 
-def of_scalars(name: str, scalar: _Scalar) -> Function:
+def of_scalars(name: str, scalar: _Scalar) -> SpelledFunction:
     """Return a function of scalars as one of arrays."""
 
     def evaluate(*operands: Any) -> Any:
@@ -56,13 +59,15 @@ def of_scalars(name: str, scalar: _Scalar) -> Function:
 
 
 _RENAMED = {
-    "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid", "log_expit": "log_sigmoid"
+    "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid", "log_expit": "log_sigmoid",
+    "sindg": "sind", "cosdg": "cosd", "tandg": "tand", "cotdg": "cotd",
 }  # fmt: skip
 """SciPy's names of functions that have others here."""
 
 _SAME = (
-    "cbrt cosm1 digamma entr erf erfc exp10 exp2 expm1 gamma huber kl_div log1p logit ndtr "
-    "polygamma pseudo_huber rel_entr sinc softplus xlog1py xlogy"
+    "cbrt cosm1 digamma entr erf erfc erfcinv erfcx erfinv exp10 exp2 expm1 gamma huber "
+    "i0 i0e i1 i1e j0 j1 kl_div log1p logit ndtr ndtri polygamma pseudo_huber rel_entr sinc "
+    "softplus xlog1py xlogy y0 y1"
 ).split()
 
 SPECIAL = {

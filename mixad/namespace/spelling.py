@@ -16,11 +16,11 @@ from mixad.namespace.array_likes import first_traced, from_lists, stacked
 from mixad.tape.memory import noted
 from mixad.tape.tracer import plain
 
-__all__ = ["Function", "OfOperands", "Spelling", "Variadic", "function_of", "missing"]
+__all__ = ["OfOperands", "SpelledFunction", "Spelling", "Variadic", "function_of", "missing"]
 
 
 @dataclass(frozen=True)
-class Function:
+class SpelledFunction:
     """A function of the namespace, as a library calls it.
 
     Attributes
@@ -62,7 +62,7 @@ class Function:
         return next((at for at, (a, b) in pairs if a != b), min(len(names), len(theirs)))
 
 
-class OfOperands(Function):
+class OfOperands(SpelledFunction):
     """A function that takes operands by position only: those that come by name, in their order."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -85,7 +85,7 @@ class OfOperands(Function):
         return len(self.parameters)
 
 
-class Variadic(Function):
+class Variadic(SpelledFunction):
     """A function of any number of operands by position; its parameters are options by name."""
 
     @cached_property
@@ -106,15 +106,15 @@ Numbers are arrays among arrays that are joined; among choices they adapt to tho
 _LISTS = (list, tuple)
 
 
-def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> Function:
+def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> SpelledFunction:
     """Return a function with a library's parameters, ``"theirs=ours same"``; or with its own."""
     if parameters is None:
         code = evaluate.__code__  # a signature takes ten times as long, and all are made on import
         count = code.co_argcount + code.co_kwonlyargcount
-        return Function(evaluate, code.co_varnames[:count])
+        return SpelledFunction(evaluate, code.co_varnames[:count])
     pairs = [each.partition("=")[::2] for each in parameters.split()]
     renamed = {theirs: ours for theirs, ours in pairs if ours}
-    return Function(evaluate, tuple(theirs for theirs, _ in pairs), renamed)
+    return SpelledFunction(evaluate, tuple(theirs for theirs, _ in pairs), renamed)
 
 
 @dataclass(frozen=True)
@@ -148,12 +148,12 @@ class Spelling:
 
     library: str
     name_of: Callable[[Any], str | None]
-    functions: Mapping[str, Function]
+    functions: Mapping[str, SpelledFunction]
     renamed: Mapping[str, str] = field(default_factory=dict)
     constant: frozenset[str] = frozenset()
     no_methods: frozenset[str] = frozenset()
     takes_lists: bool = False
-    methods: Mapping[str, Function] = field(default_factory=dict)
+    methods: Mapping[str, SpelledFunction] = field(default_factory=dict)
     is_method: Callable[[Any], bool] = lambda function: False
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -168,7 +168,7 @@ class Spelling:
         found = None if name is None or name in self.constant else self._named(name, function)
         if found is not None and not kwargs and self._is_direct(found, args):
             return found(*args)
-        called = f"{_module_of(function) or self.library}.{function.__name__}()"
+        called = f"{_public_name(function, self.library)}()"
         if name is None:
             raise TracerError(missing(called))
         if name in self.constant:
@@ -179,7 +179,7 @@ class Spelling:
             return found(*self._operands(args), **self._bound(called, found, (), kwargs))
         return found(**self._bound(called, found, args, kwargs))
 
-    def _named(self, name: str, function: Any) -> Function | None:
+    def _named(self, name: str, function: Any) -> SpelledFunction | None:
         """Return what a function of the library of that name is here."""
         if name in self.methods and self.is_method(function):
             return self.methods[name]
@@ -202,7 +202,7 @@ class Spelling:
             return found(*args)
         return found(**self._bound(f"{name}()", found, args, kwargs))
 
-    def _is_direct(self, found: Function, args: tuple[Any, ...]) -> bool:
+    def _is_direct(self, found: SpelledFunction, args: tuple[Any, ...]) -> bool:
         """Whether a function of the namespace takes these arguments as they are."""
         if len(args) > found.direct:
             return False
@@ -216,7 +216,7 @@ class Spelling:
         return tuple(a if first_traced(a) is None else from_lists(a, like) for a in args)
 
     def _bound(
-        self, called: str, found: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, called: str, found: SpelledFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the arguments under the namespace's names; those that say nothing are left out."""
         if len(args) > len(found.parameters):
@@ -234,7 +234,7 @@ class Spelling:
                 raise TracerError(self._untaken(called, found, name))
         return self._without_lists(found, bound) if self.takes_lists else bound
 
-    def _without_lists(self, found: Function, bound: dict[str, Any]) -> dict[str, Any]:
+    def _without_lists(self, found: SpelledFunction, bound: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with arrays in place of lists that stand for arrays."""
         given = [name for name, value in bound.items() if isinstance(value, _LISTS)]
         like = first_traced(tuple(bound.values())) if given else None
@@ -247,20 +247,20 @@ class Spelling:
                 bound[name] = [_SEQUENCES[name](each, like) for each in bound[name]]
         return bound
 
-    def _own_name(self, found: Function, name: str) -> str:
+    def _own_name(self, found: SpelledFunction, name: str) -> str:
         if name in found.renamed or name in found.taken:
             return found.renamed.get(name, name)
         return self.renamed.get(name, name)
 
-    def _untaken(self, called: str, found: Function, name: str) -> str:
+    def _untaken(self, called: str, found: SpelledFunction, name: str) -> str:
         options = [
             p for p in found.parameters if self._own_name(found, p) in found.taken - {"x", "y"}
         ]
         takes = f"it takes {', '.join(options)}" if options else "it takes no options"
         return (
             f"{called} of a value that is being differentiated has no argument {name!r}: {takes}; "
-            f"{_INSTEAD.get(name, 'leave it out')}, or say mixad.stop_gradient(x) if no derivative "
-            "is meant"
+            f"{_INSTEAD_OF_ARGUMENT.get(name, 'leave it out')}, or say mixad.stop_gradient(x) if "
+            "no derivative is meant"
         )
 
 
@@ -274,7 +274,7 @@ _DEFAULTS = {
 }  # fmt: skip
 """What arguments that are not taken may be given as; others as None."""
 
-_INSTEAD = {
+_INSTEAD_OF_ARGUMENT = {
     "out": "use the result that it returns",
     "where": "multiply by a mask of zeros and ones first",
     "initial": "add it to the result",
@@ -305,6 +305,14 @@ def missing(called: str) -> str:
     )
 
 
-def _module_of(function: Any) -> str | None:
-    """Return where a function is from; methods of torch's tensors do not tell."""
-    return getattr(function, "__module__", None)
+def _public_name(function: Any, library: str) -> str:
+    """Return what users call a function; methods of torch's tensors do not tell where they are.
+
+    Its compiled functions are ``torch._C._linalg.linalg_solve``, the public ones without.
+    """
+    module, name = getattr(function, "__module__", None) or library, function.__name__
+    package, _, part = module.partition("._C._")
+    if not part:
+        return f"{module}.{name}"
+    public = "nn.functional" if part == "nn" else part
+    return f"{package}.{public}.{name.removeprefix('_').removeprefix(f'{part}_')}"

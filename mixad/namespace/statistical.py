@@ -11,6 +11,7 @@ from array_api_compat import device
 from mixad.backends.arrays import Array, element_type_of, is_complex_dtype, library_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
+from mixad.namespace.corners import cornered
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
@@ -135,10 +136,14 @@ def _abs2(x: Any) -> Any:
 
 
 def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
-    """Return the square root of the variance over axes: see `var`."""
+    """Return the square root of the variance over axes: see `var`; it has corners at 0."""
     if element_type_of(x.dtype).is_narrow:
         return _in_float32(std, x, axis, correction=correction, keepdims=keepdims)
-    return elementwise("sqrt", var(x, axis, correction=correction, keepdims=keepdims))
+    axes = normalized_axes(axis, x.ndim)
+    found = elementwise("sqrt", var(x, axes, correction=correction, keepdims=True))
+    if any(x.shape[a] != 1 for a in axes):  # of one element it is 0 whatever that is
+        found = cornered(found, x, lambda: plain(found) == 0, axes)
+    return found if keepdims else _without(found, axes)
 
 
 # -- largest and smallest --------------------------------------------------------------------------

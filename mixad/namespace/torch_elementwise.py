@@ -12,7 +12,7 @@ from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, rounded
 from mixad.namespace.numpy_functions import nan_to_num
 from mixad.namespace.special import SPECIAL, of_scalars
-from mixad.namespace.spelling import Function, OfOperands, function_of
+from mixad.namespace.spelling import OfOperands, SpelledFunction, function_of
 from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.special import log, log1p
 from mixad.tape.node import library_beside
@@ -96,27 +96,26 @@ _OF_ONE = {
     "special_digamma": "digamma", "special_psi": "digamma", "special_erf": "erf",
     "special_erfc": "erfc", "special_exp2": "exp2", "special_expm1": "expm1",
     "special_log1p": "log1p", "special_entr": "entr", "special_ndtr": "ndtr",
-    "sgn": "sign", "fix": "trunc",
+    "special_erfinv": "erfinv", "erfinv": "erfinv", "special_erfcx": "erfcx",
+    "special_ndtri": "ndtri", "sgn": "sign", "fix": "trunc",
 }  # fmt: skip
 _OF_TWO = {"xlogy": "xlogy", "special_xlogy": "xlogy", "special_xlog1py": "xlog1py"}
 _NUMPYS_OF_ONE = {
     "sinc": np.sinc, "special_sinc": np.sinc, "deg2rad": np.deg2rad, "rad2deg": np.rad2deg
 }  # fmt: skip
-_NUMPYS_OF_TWO = {
-    "heaviside": np.heaviside, "logaddexp2": np.logaddexp2
-}  # fmt: skip
 
 
-def _kernel(name: str, scalar: Callable[..., Any], parameters: str) -> Function:
+def _kernel(name: str, scalar: Callable[..., Any], parameters: str) -> SpelledFunction:
     """Return a function of scalars with torch's parameters."""
     return OfOperands(of_scalars(name, scalar).evaluate, tuple(parameters.split()))
 
 
-TORCH_ELEMENTWISE: Mapping[str, Function] = {
+TORCH_ELEMENTWISE: Mapping[str, SpelledFunction] = {
     **{n: _kernel(n, getattr(special, own), "input") for n, own in _OF_ONE.items()},
     **{n: _kernel(n, getattr(special, own), "input other") for n, own in _OF_TWO.items()},
     **{n: _kernel(n, NUMPY_LIBRARY[own], "input") for n, own in _NUMPYS_OF_ONE.items()},
-    **{n: _kernel(n, NUMPY_LIBRARY[own], "input other") for n, own in _NUMPYS_OF_TWO.items()},
+    "heaviside": _kernel("heaviside", NUMPY_LIBRARY[np.heaviside], "input values"),
+    "logaddexp2": _kernel("logaddexp2", NUMPY_LIBRARY[np.logaddexp2], "input other"),
     "fmax": _kernel("fmax", _fmax, "input other"),
     "fmin": _kernel("fmin", _fmin, "input other"),
     **dict.fromkeys(("clip", "clamp"), function_of(_clamp, "input min max")),

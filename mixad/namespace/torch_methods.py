@@ -12,7 +12,7 @@ from mixad.namespace.elementwise import where
 from mixad.namespace.joining import broadcast_to, tile
 from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
-from mixad.namespace.spelling import Function, Variadic, function_of
+from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.namespace.statistical import total
 from mixad.tape.memory import gives_views, unshared
 from mixad.tape.node import library_beside
@@ -126,7 +126,7 @@ def _nelement(x: Any) -> int:
 _DTYPES = {"double": "float64", "float": "float32", "half": "float16", "bfloat16": "bfloat16",
            "long": "int64", "int": "int32", "bool": "bool"}  # fmt: skip
 
-TORCH_METHODS: Mapping[str, Function] = {
+TORCH_METHODS: Mapping[str, SpelledFunction] = {
     "expand": function_of(_expand, "input size=shape implicit"),
     "expand_as": function_of(_expand_as, "input other"),
     "view": function_of(_view, "input size=shape"),

@@ -28,7 +28,7 @@ from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import gather, getitem, part_along, positions_of, scatter_add
 from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
 from mixad.namespace.manipulation import moveaxis, normalized_axes, permute_dims, reshape, squeeze
-from mixad.namespace.spelling import Function, Variadic, function_of
+from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.tape.memory import gives_views
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
@@ -215,7 +215,7 @@ def _at_least(ndim: int) -> Callable[..., Any]:
     return reshaped
 
 
-TORCH_MOVES: Mapping[str, Function] = {
+TORCH_MOVES: Mapping[str, SpelledFunction] = {
     "gather": function_of(_gathered, "input dim index"),
     "scatter": function_of(_scatter, "input dim index src"),
     "scatter_add": function_of(_scatter_add, "input dim index src"),
@@ -234,13 +234,15 @@ TORCH_MOVES: Mapping[str, Function] = {
     "ravel": function_of(ravel, "input"),
     "t": function_of(_transposed, "input"),
     **dict.fromkeys(
-        ("transpose", "swapaxes", "swapdims"),
-        function_of(swapaxes, "input dim0=axis1 dim1=axis2"),
+        ("transpose", "swapdims"), function_of(swapaxes, "input dim0=axis1 dim1=axis2")
     ),
+    "swapaxes": function_of(swapaxes, "input axis0=axis1 axis1=axis2"),
     "moveaxis": function_of(moveaxis, "input source destination"),
     "chunk": function_of(_chunk, "input chunks dim"),
     "split": function_of(_split, "tensor=x split_size_or_sections=split_size dim"),
-    "tensor_split": function_of(_tensor_split, "input indices_or_sections dim"),
+    "tensor_split": function_of(
+        _tensor_split, "input sections=indices_or_sections dim indices=indices_or_sections"
+    ),
     "hstack": function_of(hstack, "tensors=arrays"),
     **dict.fromkeys(("vstack", "row_stack"), function_of(vstack, "tensors=arrays")),
     "dstack": function_of(dstack, "tensors=arrays"),

@@ -10,11 +10,20 @@ from mixad.namespace.determinants import det, slogdet
 from mixad.namespace.einsum import einsum
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.joining import broadcast_arrays, broadcast_to
-from mixad.namespace.linear_algebra import cross, diagonal, matmul, outer, tensordot, trace, vecdot
-from mixad.namespace.manipulation import moveaxis
+from mixad.namespace.linear_algebra import (
+    cross,
+    diagonal,
+    inner,
+    matmul,
+    outer,
+    tensordot,
+    trace,
+    vecdot,
+)
+from mixad.namespace.manipulation import expand_dims, matrix_transpose, moveaxis, reshape
 from mixad.namespace.numpy_functions import kron
-from mixad.namespace.solving import inv, matrix_power, pinv
-from mixad.namespace.spelling import Function, Variadic, function_of
+from mixad.namespace.solving import inv, matrix_power, pinv, solve
+from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
 
@@ -63,14 +72,8 @@ def _lerp(x: Any, end: Any, weight: Any) -> Any:
     return where(is_near, from_start, from_end)
 
 
-def _inner(x: Any, y: Any) -> Any:
-    if not x.ndim or not y.ndim:
-        return elementwise("mul", x, y)
-    return tensordot(x, y, axes=((-1,), (-1,)))
-
-
 def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
-    return tensordot(a, b, axes=dims if isinstance(dims, int) else tuple(map(tuple, dims)))
+    return tensordot(a, b, axes=dims)
 
 
 def _cross(x: Any, y: Any, axis: int | None = None) -> Any:
@@ -81,6 +84,24 @@ def _cross(x: Any, y: Any, axis: int | None = None) -> Any:
 
 def _linalg_cross(x: Any, y: Any, axis: int = -1) -> Any:
     return cross(*broadcast_arrays(x, y), axis=axis)
+
+
+def _solve(a: Any, b: Any, left: bool = True) -> Any:
+    """Solve for matrices, or for a batch of vectors: where ``b`` has the shape of one column each.
+
+    The standard takes vectors of one axis only.
+    """
+    is_vectors = b.ndim == 1 or tuple(b.shape) == tuple(a.shape)[:-1]
+    if left and is_vectors and b.ndim > 1:
+        return reshape(solve(a, expand_dims(b, axis=-1)), tuple(b.shape))
+    if left:
+        return solve(a, b)
+    if is_vectors:
+        raise ValueError(
+            f"linalg.solve(A, B, left=False) of shapes {tuple(a.shape)} and {tuple(b.shape)}: B is "
+            "taken for vectors, which are columns; give it an axis for the rows"
+        )
+    return matrix_transpose(solve(matrix_transpose(a), matrix_transpose(b)))
 
 
 def _logdet(x: Any) -> Any:
@@ -97,23 +118,25 @@ def _linalg_diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
     return _diagonal(x, offset, dim1, dim2)
 
 
-def _sum_of(a: str, b: str, product: Callable[..., Any] = matmul) -> Function:
-    """Return a sum with a product, whose factors torch calls so."""
-    return function_of(_added_product(product), f"input {a}=a {b}=b beta alpha")
+def _sum_of(
+    a: str, b: str, product: Callable[..., Any] = matmul, type: str = ""
+) -> SpelledFunction:
+    """Return a sum with a product, whose factors, and perhaps type, torch calls so."""
+    return function_of(_added_product(product), f"input {a}=a {b}=b {type} beta alpha")
 
 
 _MATMUL = function_of(matmul, "input=a mat2=b")
 
-TORCH_PRODUCTS: Mapping[str, Function] = {
+TORCH_PRODUCTS: Mapping[str, SpelledFunction] = {
     "einsum": Variadic(_einsum, ()),
     "mm": _MATMUL,
     "bmm": _MATMUL,
     "mv": function_of(matmul, "input=a vec=b"),
     "vdot": function_of(vecdot, "input other"),
-    "inner": function_of(_inner, "input other"),
+    "inner": function_of(inner, "input other"),
     **dict.fromkeys(("outer", "ger"), function_of(outer, "input vec2=y")),
-    "addmm": _sum_of("mat1", "mat2"),
-    "baddbmm": _sum_of("batch1", "batch2"),
+    "addmm": _sum_of("mat1", "mat2", type="out_dtype"),
+    "baddbmm": _sum_of("batch1", "batch2", type="out_dtype"),
     "addmv": _sum_of("mat", "vec"),
     "addr": _sum_of("vec1", "vec2", outer),
     "addcmul": function_of(_addcmul, "input tensor1=a tensor2=b value"),
@@ -131,6 +154,7 @@ TORCH_PRODUCTS: Mapping[str, Function] = {
     "matrix_power": function_of(matrix_power, "input n"),
     "linalg_matrix_power": function_of(matrix_power, "A=x n"),
     "inverse": function_of(inv, "input"),
+    "linalg_solve": function_of(_solve, "A=a B=b left"),
     "linalg_pinv": function_of(pinv, "A=x rtol"),
     "det": function_of(det, "input"),
     "slogdet": function_of(slogdet, "input"),

@@ -13,7 +13,7 @@ from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import take_along_axis
 from mixad.namespace.manipulation import expand_dims, moveaxis, normalized_axes, squeeze
 from mixad.namespace.norms import matrix_norm, norm, vector_norm
-from mixad.namespace.spelling import Function, function_of
+from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import amax, amin, mean, std, total, var
 from mixad.tape.memory import unshared
 from mixad.tape.node import library_beside
@@ -200,7 +200,7 @@ _SUMS_OF_POWERS = {
     "logsumexp": function_of(_logsumexp, "input dim keepdim"),
 }
 
-TORCH_REDUCTIONS: Mapping[str, Function] = {
+TORCH_REDUCTIONS: Mapping[str, SpelledFunction] = {
     "max": function_of(_extreme(amax, "maximum", "max"), "input dim keepdim other"),
     "min": function_of(_extreme(amin, "minimum", "min"), "input dim keepdim other"),
     "sort": function_of(_sort, "input dim descending stable"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mixad.namespace.elementwise import elementwise
+from mixad.namespace.elementwise import array_beside, elementwise
 from mixad.namespace.indexing import part_along
-from mixad.namespace.joining import concat
+from mixad.namespace.joining import broadcast_to, concat
 from mixad.namespace.manipulation import normalized_axes
 
 __all__ = ["diff"]
@@ -23,8 +23,8 @@ def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any
         Along which.
     n : int
         How often differences are taken.
-    prepend, append : array or Tracer, optional
-        What is joined to ``x`` first.
+    prepend, append : array, Tracer or number, optional
+        What is joined to ``x`` first; a number along the whole edge.
 
     Returns
     -------
@@ -39,9 +39,17 @@ def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any
     if n < 0:
         raise ValueError(f"diff(n={n}): n is at least 0")
     (axis,) = normalized_axes(axis, x.ndim)
-    around = [part for part in (prepend, x, append) if part is not None]
+    around = [_edge(part, x, axis) for part in (prepend, x, append) if part is not None]
     x = concat(around, axis=axis) if len(around) > 1 else x
     for _ in range(n):
         if x.shape[axis]:  # there are none of none
             x = elementwise("sub", part_along(x, axis, 1, None), part_along(x, axis, None, -1))
     return x
+
+
+def _edge(part: Any, x: Any, axis: int) -> Any:
+    """Return what is joined to ``x``; what has no axes in the shape of one row across the axis."""
+    part = array_beside(part, x)
+    if part.ndim:
+        return part
+    return broadcast_to(part, tuple(1 if a == axis else n for a, n in enumerate(x.shape)))

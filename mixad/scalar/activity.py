@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from mixad.scalar.ir import (
     Atom,
@@ -39,7 +38,15 @@ def _flowing(partials: tuple[str | None, ...], tangent: str | None, arity: int) 
     return tuple(i for i in range(arity) if _ARGUMENTS[i] in used)
 
 
-active_arguments: Mapping[str, tuple[int, ...]] = MappingProxyType(
+class _ActiveArguments(dict[str, tuple[int, ...]]):
+    """Those of the table's ops, and of users' as they are met."""
+
+    def __missing__(self, name: str) -> tuple[int, ...]:
+        self[name] = found = _flowing(BY_NAME[name].partials, None, BY_NAME[name].arity)
+        return found
+
+
+active_arguments: Mapping[str, tuple[int, ...]] = _ActiveArguments(
     {op.name: _flowing(op.partials, op.tangent, op.arity) for op in TABLE}
 )
 """Op name → positions of the arguments whose tangents reach the result."""

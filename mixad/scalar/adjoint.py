@@ -48,6 +48,7 @@ from mixad.scalar.ir import (
 )
 from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.pushforward import no_derivative
+from mixad.scalar.rules import own_partials
 from mixad.scalar.types import F32, ScalarType
 
 __all__ = ["active_loop", "adjoint_block"]
@@ -276,6 +277,9 @@ class _Walks:
                 places.setdefault(arg, []).append(i)
         names = dict(zip("xyz", map(self.value, s.args), strict=False))
         names["out"] = self.names[s.out]
+        if places:
+            values = tuple(map(self.value, s.args))
+            names |= own_partials(op, self.builder, values, names["out"])
         return [self.way(s, op, source, at, names) for source, at in places.items()]
 
     def way(
@@ -327,7 +331,8 @@ class _Walks:
             results = walks.block(block)
             rows = {out: walks.row(atom) for out, atom in zip(outs, block.results, strict=True)}
             joints = walks.joints(rows.values())
-        partials = {(of, v): p for of, row in (joints | rows).items() for v, p in row.items()}
+        rows = joints | {out: walks.reaching(row, joints) for out, row in rows.items()}
+        partials = {(of, v): p for of, row in rows.items() for v, p in row.items()}
         return _Side(draft, results, partials, tuple(joints))
 
     def finished(
@@ -343,14 +348,25 @@ class _Walks:
         return side.draft.block(results)
 
     def joints(self, rows: Iterable[_Row]) -> dict[Var, _Row]:
-        """Return the partials of the joints that walks have stopped at, in the block's order."""
+        """Return the partials of the joints that walks have stopped at, in the block's order.
+
+        A joint that nothing around the block moves is left out: its adjoint goes nowhere.
+        """
         found: dict[Var, _Row] = {}
         needed = set(chain(*rows))
         for var in reversed(self.edges):
             if var in needed:
                 found[var] = self.row(var)
                 needed.update(found[var])
-        return dict(reversed(found.items()))
+        joints: dict[Var, _Row] = {}
+        for var, row in reversed(found.items()):
+            if kept := self.reaching(row, joints):
+                joints[var] = kept
+        return joints
+
+    def reaching(self, row: _Row, joints: Mapping[Var, _Row]) -> _Row:
+        """Return partials without those with respect to variables of this block that go nowhere."""
+        return {v: p for v, p in row.items() if v not in self.edges or v in joints}
 
     def inlined(self, outs: Sequence[Var], block: Block) -> None:
         """Add the statements of the block that runs."""

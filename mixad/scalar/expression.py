@@ -7,7 +7,7 @@ column)::
 
     expression ::= number | constant | name | name "(" expression, ... ")"
                  | unary expression | expression operator expression | expression compare expression
-    constant   ::= LN2 | LOG2E | LOG10E | TWO_OVER_SQRT_PI | PI
+    constant   ::= LN2 | LOG2E | LOG10E | TWO_OVER_SQRT_PI | HALF_SQRT_PI | PI
 
 Strings are parsed by `ast` and never evaluated.
 """
@@ -34,6 +34,7 @@ CONSTANTS: Mapping[str, float] = MappingProxyType({
     "LOG2E": 1.4426950408889634,
     "LOG10E": 0.4342944819032518,
     "TWO_OVER_SQRT_PI": 1.1283791670955126,
+    "HALF_SQRT_PI": 0.886226925452758,
     "PI": math.pi,
 })  # fmt: skip
 

@@ -30,8 +30,8 @@ T = TypeVar("T")
 ALL_OPS = tuple(op.name for op in TABLE)
 """Every op of the table."""
 
-EXACT_OPS = tuple(op.name for op in TABLE if is_exact(op.name))
-"""The ops that have one right result, bit for bit."""
+EXACT_OPS = tuple(op.name for op in TABLE if is_exact(op.name) and None not in op.partials)
+"""The ops that have one right result, bit for bit, and all their derivatives."""
 
 ARRAY_EXTENT = 5
 """Every axis of an array argument has this extent; generated indices stay below it."""

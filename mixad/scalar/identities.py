@@ -44,10 +44,13 @@ def simplified(
     )
 
 
-def _folded(name: str, args: tuple[Atom, ...], type: ScalarType) -> Const | None:
+def _folded(name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
     """Carry out an op on constants, where its result is the same on every machine."""
-    if BY_NAME[name].lowering != "instruction" or not all(isinstance(a, Const) for a in args):
+    op = BY_NAME[name]
+    if op.lowering != "instruction" or not all(isinstance(a, Const) for a in args):
         return None
+    if op.rule is not None:
+        return args[0]
     if any(a.type.is_narrow for a in args) or type.is_narrow:
         return _folded_narrow(name, args, type)
     values = (a.type.dtype.type(a.value) for a in args if isinstance(a, Const))

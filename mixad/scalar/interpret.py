@@ -258,6 +258,12 @@ def _powi(x: Scalar, y: Scalar) -> Scalar:
     return np.asarray(pow(base, exponent, 1 << bits), f"u{x.dtype.itemsize}").view(x.dtype)[()]
 
 
+def _ldexp(x: Scalar, n: Scalar) -> Scalar:
+    if np.isnan(n):
+        return n
+    return np.ldexp(x, int(np.rint(np.clip(n, -1e4, 1e4))))
+
+
 def _sigmoid(x: Scalar) -> Scalar:
     small = np.exp(-abs(x))
     return (small if x < 0 else 1.0) / (1.0 + small)
@@ -296,8 +302,10 @@ def _double_program(name: str) -> Program:
     return program_of(name, F64)
 
 
+_PROGRAMS_ONLY = ("digamma", "trigamma", "polygamma", "erfcx", "ierfcx", "erfinv", "erfcinv")
+
 EXACT = frozenset({"mul_zero", "mul_zeros", "sign", "minimum", "maximum", "nextafter", "isnan",
-                   "isinf", "isfinite", "relu", "powi", "fmod"})  # fmt: skip
+                   "isinf", "isfinite", "relu", "powi", "fmod", "ldexp"})  # fmt: skip
 """Ops that are no instructions but have one right result; computed in the arguments' dtype."""
 
 FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
@@ -306,7 +314,7 @@ FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
     "sign": np.sign, "minimum": _minimum, "maximum": _maximum, "nextafter": np.nextafter,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "relu": lambda x: _maximum(x.dtype.type(0), x),
-    "powi": _powi, "fmod": np.fmod,
+    "powi": _powi, "fmod": np.fmod, "ldexp": _ldexp,
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
     "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
     "sigmoid": _sigmoid, "logistic_density": _logistic_density, "logaddexp": np.logaddexp,
@@ -317,6 +325,6 @@ FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "atan2": np.arctan2, "hypot": np.hypot, "cbrt": np.cbrt,
     "erf": math.erf, "erfc": math.erfc, "gamma": _gamma, "lgamma": _lgamma,
-    **{name: partial(_by_program, name) for name in ("digamma", "trigamma", "polygamma")},
+    **{name: partial(_by_program, name) for name in _PROGRAMS_ONLY},
 })  # fmt: skip
 """Ops beyond instructions; those that are not `EXACT` take and return double precision."""

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-__all__ = ["BY_NAME", "TABLE", "Lowering", "Op"]
+if TYPE_CHECKING:
+    from mixad.scalar.rules import Rule
+
+__all__ = ["BY_NAME", "TABLE", "Lowering", "Op", "add_op"]
 
 Domain = Literal["float", "integer", "number", "bool", "bits", "any"]
 Result = Literal["same", "bool", "stated"]
@@ -36,7 +39,7 @@ class Op:
     domain : str
         What the arguments are: ``"float"``, ``"integer"``, ``"number"`` (both), ``"bool"``,
         ``"bits"`` (integers and booleans) or ``"any"``.  All arguments have one type unless the
-        entry of `mixad.scalar.verify` says otherwise (``where``, ``ldexp``).
+        entry of `mixad.scalar.verify` says otherwise (``where``).
     partials : tuple of (str or None)
         ∂out/∂argument as an expression; ``"0"`` and ``"1"`` are static; None: not implemented, and
         a gradient that needs it is refused.  One that names its argument's tangent (``dx``) is the
@@ -61,6 +64,8 @@ class Op:
         The partial can be infinite at a point of the domain: a zero tangent then gives zero.
     doc : str
         One sentence for the docs page.
+    rule : Rule or None
+        Of a user's function: what its partials are; see `mixad.scalar.rules`.
     """
 
     name: str
@@ -75,6 +80,7 @@ class Op:
     c: str | None = None
     singular: bool = False
     doc: str = ""
+    rule: Rule | None = None
 
 
 def _arithmetic() -> tuple[Op, ...]:
@@ -114,7 +120,7 @@ def _arithmetic() -> tuple[Op, ...]:
            tangent="where(x > y, dx, where(y > x, dy, 0.5 * (dx + dy)))",
            array="where((y > x) | (y != y), y, x)",
            doc="Larger argument; nan spreads; ties give half each."),
-        Op("copysign", 2, "float", ("where(signbit(x) == signbit(y), 1, -1)", "0"),
+        Op("copysign", 2, "float", ("where((x < 0) == signbit(y), 1, -1)", "0"),
            array="copysign(x, y)", c="copysign", doc="Magnitude of x with the sign of y."),
         Op("nextafter", 2, "float", ("1", "0"), lowering="program", array="nextafter(x, y)",
            c="nextafter", doc="Next representable number after x towards y."),
@@ -207,6 +213,8 @@ def _exponentials() -> tuple[Op, ...]:
            ("mul_zero(y, pow(x, y - 1))", "where((x == 0) & (y == 0), 0, mul_zero(out, log(x)))"),
            lowering="program", safe=(1.0, 1.0), singular=True, array="pow(x, y)", c="pow",
            doc="Power, x to the y; 0⁰ is 1 with derivative 0."),
+        Op("ldexp", 2, "float", ("ldexp(dx, y)", None), lowering="program", safe=(1.0, 0.0),
+           doc="Product x · 2ⁿ for a whole number n, rounded once; without a derivative in n."),
         Op("powi", 2, "integer", lowering="program", array="pow(x, y)",
            doc="Integer power, wrapping; a negative exponent gives 0 (±1 for base ±1)."),
     )  # fmt: skip
@@ -255,6 +263,9 @@ def _special() -> tuple[Op, ...]:
         return Op(name, 1, "float", (partial,), lowering=lowering, safe=(1.5,), singular=singular,
                   c=c, doc=doc)  # fmt: skip
 
+    # exp(out²), whose logarithm has lost digits where the distance to ±1 has all of them.
+    inverse = ("where(abs(out) < 0.5, exp(out * out), "
+               "where(isinf(out), 1 / {rest}, erfcx(abs(out)) / {rest}))")  # fmt: skip
     # exp(-x²) with what rounding x² lost; where x² may overflow that would be nan, and exp is 0.
     bell = "where(x * x > 1000, 0, exp(-(x * x)) * (1 - fma(x, x, -(x * x))))"
     return (
@@ -264,6 +275,16 @@ def _special() -> tuple[Op, ...]:
                 lowering="program"),
         defined("erfc", f"-TWO_OVER_SQRT_PI * ({bell})", "1 - erf(x) without cancellation.",
                 "erfc"),
+        defined("erfcx", "-2 * ierfcx(1, x)", "Product exp(x²)·erfc(x), without underflow.",
+                lowering="program"),
+        Op("ierfcx", 2, "float", (None, "-2 * (x + 1) * ierfcx(x + 1, y)"), lowering="program",
+           safe=(1.0, 1.5),
+           doc="Repeated integral of erfc, of order n, times exp(x²); n is a whole number from 0 "
+               "to 100 (nan for others), and has no derivative."),
+        defined("erfinv", f"HALF_SQRT_PI * ({inverse.format(rest='(1 - abs(x))')})",
+                "Inverse of erf.", lowering="program", singular=True),
+        defined("erfcinv", f"-HALF_SQRT_PI * ({inverse.format(rest='minimum(x, 2 - x)')})",
+                "Inverse of erfc.", lowering="program", singular=True),
         defined("gamma", "mul_zero(digamma(x), out)", "Gamma function.", "tgamma", singular=True),
         defined("lgamma", "digamma(x)", "Logarithm of the magnitude of gamma.", "lgamma",
                 singular=True),
@@ -287,4 +308,11 @@ TABLE: tuple[Op, ...] = (
     *_trigonometric(),
     *_special(),
 )
-BY_NAME = MappingProxyType({op.name: op for op in TABLE})
+_KNOWN = {op.name: op for op in TABLE}
+BY_NAME = MappingProxyType(_KNOWN)
+"""The ops of the table, and those that users' functions with rules are."""
+
+
+def add_op(op: Op) -> None:
+    """Add an op that is not in the table: a user's function with a rule."""
+    _KNOWN[op.name] = op

@@ -39,6 +39,7 @@ from mixad.scalar.ir import (
     written_vars,
 )
 from mixad.scalar.ops import BY_NAME, Op
+from mixad.scalar.rules import own_partials
 from mixad.scalar.types import BOOL
 
 __all__ = ["DualProgram", "no_derivative", "push_block", "pushforward", "pushforward_along"]
@@ -191,6 +192,8 @@ class _Transform:
         self.program = program
         self.known = known
         self.duals: dict[Var, Dual] = {}
+        self.own: Mapping[str, Atom] = {}
+        """What the partials of the equation at work are called, if it has a rule of its own."""
 
     def dual(self, atom: Atom) -> Dual:
         return self.duals[atom] if isinstance(atom, Var) else DualChunk(atom)
@@ -230,6 +233,7 @@ class _Transform:
         slots = self.slots(s.out)
         if not slots:
             return DualChunk(primal)
+        self.own = own_partials(BY_NAME[s.op], self.builder, [a.primal for a in args], primal)
         tangents = ((slot, self.tangent(s, primal, args, slot)) for slot in slots)
         return DualChunk(primal, {slot: t for slot, t in tangents if t is not None})
 
@@ -264,6 +268,7 @@ class _Transform:
         local = emit(self.builder, partial, self.names(primal, args, {i: dx}), primal.type)
         if f"d{'xyz'[i]}" in expression(partial).names:
             return local
+        dx = self.builder.convert(dx, primal.type)
         return self.product(dx, local, strong_tangent=op.singular, strong_partial=wild)
 
     def product(self, dx: Atom, local: Atom, *, strong_tangent: bool, strong_partial: bool) -> Atom:
@@ -288,7 +293,7 @@ class _Transform:
         self, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]
     ) -> dict[str, Atom]:
         """Return what the names of a derivative expression stand for."""
-        names: dict[str, Atom] = {"out": primal}
+        names: dict[str, Atom] = {"out": primal, **self.own}
         for i, (letter, arg) in enumerate(zip("xyz", args, strict=False)):
             names[letter] = arg.primal
             names[f"d{letter}"] = moving.get(i) or self.builder.const(0.0, primal.type)
@@ -436,6 +441,9 @@ def _joined(step: LinearStep, dual: Dual, first: int) -> LinearStep:
 
 def no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
     """Return the refusal."""
+    if op.rule is not None:
+        message, hint = op.rule.refusal(i)
+        return KernelGradientError(message, location=s.line.place if s.line else None, hint=hint)
     return KernelGradientError(
         f"the derivative of {op.name} with respect to its argument {i + 1} is not available",
         location=s.line.place if s.line else None,

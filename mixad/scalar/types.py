@@ -1,8 +1,8 @@
 """Scalar types of the program: booleans, integers and floats of a stated width.
 
-Arrays may have complex elements too, of which programs know nothing.  Floats of 16 bits are types
-of *storage*: memory holds them, and arithmetic on them is that of float32
-(`ScalarType.arithmetic`, record 0009).
+Arrays may have complex elements too, of which programs know nothing: the parser makes pairs of
+floats of them (record 0016).  Floats of 16 bits are types of *storage*: memory holds them, and
+arithmetic on them is that of float32 (`ScalarType.arithmetic`, record 0009).
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ALL_TYPES", "BF16", "BOOL", "COMPLEX_TYPES", "F16", "F32", "F64", "I8", "I16", "I32",
-           "I64", "STORED_TYPES", "U8", "U16", "U32", "U64", "ScalarType", "integer_bounds",
-           "type_named",
-           "type_of_dtype"]  # fmt: skip
+__all__ = ["ALL_TYPES", "BF16", "BOOL", "C64", "C128", "COMPLEX_TYPES", "F16", "F32", "F64", "I8",
+           "I16", "I32", "I64", "STORED_TYPES", "U8", "U16", "U32", "U64", "ScalarType",
+           "complex_of", "integer_bounds", "part_of", "type_named", "type_of_dtype"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,9 @@ U8, U16, U32, U64 = (ScalarType("uint", bits) for bits in (8, 16, 32, 64))
 F16, BF16 = ScalarType("float", 16), ScalarType("float", 16, brain=True)
 F32, F64 = ScalarType("float", 32), ScalarType("float", 64)
 
-COMPLEX_TYPES = (ScalarType("complex", 64), ScalarType("complex", 128))
-"""What elements of arrays may be, but no value of a program."""
+C64, C128 = ScalarType("complex", 64), ScalarType("complex", 128)
+COMPLEX_TYPES = (C64, C128)
+"""What elements of arrays may be, but no value of a program: there they are pairs of floats."""
 
 ALL_TYPES = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
 """The types in which programs compute."""
@@ -113,6 +113,16 @@ STORED_TYPES = (*ALL_TYPES, F16, BF16)
 
 _BY_NAME = {t.name: t for t in STORED_TYPES}
 _BY_DTYPE = {t.dtype: t for t in STORED_TYPES if not t.brain}
+
+
+def part_of(type: ScalarType) -> ScalarType:
+    """Return the type of the real and the imaginary part of complex numbers."""
+    return F32 if type == C64 else F64
+
+
+def complex_of(part: ScalarType) -> ScalarType:
+    """Return the type of complex numbers whose parts have a type, float32 or float64."""
+    return C64 if part == F32 else C128
 
 
 def integer_bounds(type: ScalarType) -> tuple[int, int]:

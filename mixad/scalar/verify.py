@@ -67,6 +67,8 @@ def result_type(
         if types[0] != BOOL:
             raise VerificationError(f"the condition of where is {types[0]}, not bool")
         types = types[1:]
+    if op.rule is not None:  # the value, and numbers of any type
+        return types[0]
     if len(set(types)) != 1:
         raise VerificationError(
             f"{name} takes arguments of one type, not {', '.join(map(str, types))}"

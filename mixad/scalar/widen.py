@@ -23,6 +23,7 @@ from mixad.scalar.ir import (
     walk_statements,
     written_vars,
 )
+from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import F32, F64, U16, U32, ScalarType
 
 __all__ = ["widened"]
@@ -30,6 +31,8 @@ __all__ = ["widened"]
 
 def widened(program: Program) -> Program:
     """Return the program that computes in float32 what is stored in 16 bits.
+
+    What has a rule for its derivative becomes its value: nobody asks for derivatives any more.
 
     Parameters
     ----------
@@ -39,7 +42,8 @@ def widened(program: Program) -> Program:
     Returns
     -------
     Program
-        Its params and outputs of 16 bits are of float32; the same program if it has no such type.
+        Its params and outputs of 16 bits are of float32; the same program if it has no such type,
+        and no rules.
 
     Examples
     --------
@@ -51,7 +55,7 @@ def widened(program: Program) -> Program:
       %1:f32 = add %0, %0
       return %1
     """
-    if not _has_narrow(program):
+    if not _has_narrow(program) and not _has_rules(program):
         return program
     builder = _WideningBuilder(program.name)
     params = builder.copy_params([_widened_param(p) for p in program.params])
@@ -67,6 +71,13 @@ def _has_narrow(program: Program) -> bool:
     return any(a.type.is_narrow for a in atoms)
 
 
+def _has_rules(program: Program) -> bool:
+    return any(
+        isinstance(s, Equation) and BY_NAME[s.op].rule is not None
+        for s in walk_statements(program.body)
+    )
+
+
 def _widened_param(param: Param) -> Param:
     return replace(param, var=Var(param.var.id, param.var.type.arithmetic))
 
@@ -79,6 +90,8 @@ class _WideningBuilder(Builder):
 
     def widened(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
         """Add an equation whose arguments are float32 where they had 16 bits."""
+        if BY_NAME[equation.op].rule is not None:
+            return args[0]
         if equation.op == "convert":
             return self.conversion(args[0], equation.args[0].type, equation.out.type)
         if equation.op == "nextafter" and equation.out.type.is_narrow:

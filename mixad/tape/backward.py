@@ -13,6 +13,7 @@ from typing import Any
 from mixad.kernel.spec import Part
 from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Group
+from mixad.tape.group_step import step_of
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.make_step import make_steps
 from mixad.tape.node import InputNode, PulledNode, RuleNode
@@ -223,7 +224,7 @@ class _Walk:
         if not group.members:
             return
         del self._groups[group]
-        step = group.step(self._trace, self._pass.found, partial(self._part, group))
+        step = step_of(group, self._trace, self._pass.found, partial(self._part, group))
         if step is not None:
             if self._trace.key is not None:
                 yield from make_steps(self._level, self._trace, step)

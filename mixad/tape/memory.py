@@ -2,6 +2,9 @@
 
 Here a write changes the one array that is written to.  The others raise when they are used, with
 what to write instead: they would have other elements than NumPy's.
+
+What has no axes may be an array or a number of NumPy: its operations give numbers, which have no
+memory to share, so it is noted of what is an array.
 """
 
 from __future__ import annotations
@@ -14,9 +17,9 @@ from mixad.backends.arrays import NUMPY
 from mixad.errors import TracerError
 from mixad.tape.tracer import Level, Origin, Tracer
 
-__all__ = ["check_writable", "gives_read_only_views", "gives_views", "is_written_back", "join",
-           "noted", "read_only", "restore", "retire_others", "share", "unshared",
-           "view_of"]  # fmt: skip
+__all__ = ["array_as", "check_writable", "gives_arrays", "gives_read_only_views", "gives_views",
+           "is_number", "is_written_back", "join", "noted", "noted_array", "read_only", "restore",
+           "retire_others", "share", "unshared", "view_of"]  # fmt: skip
 
 
 class _Memory:
@@ -24,8 +27,8 @@ class _Memory:
 
     __slots__ = ("_limit", "_members")
 
-    def __init__(self) -> None:
-        self._members: list[weakref.ref[Tracer]] = []
+    def __init__(self, first: Tracer) -> None:
+        self._members = [weakref.ref(first)]
         self._limit = 8
 
     def add(self, tracer: Tracer) -> None:
@@ -42,12 +45,16 @@ class _Memory:
 
 
 class _Sharing(NamedTuple):
-    """What a tracer shares: the memory, and if it is ``x[key]``, where ``x`` came from."""
+    """What a tracer shares: the memory, and if it is ``x[key]``, where ``x`` came from.
+
+    Without axes it may still be a number: NumPy's views of numbers are.
+    """
 
     memory: _Memory
     whole: Origin | None = None
     key: object = None
     is_read_only: bool = False
+    is_array: bool = False
 
 
 class _Retired(Level):
@@ -81,20 +88,43 @@ def share(view: Any, base: Any, key: object = None) -> Any:
         If the view is ``base[key]``.
     """
     if isinstance(view, Tracer) and isinstance(base, Tracer) and view is not base:
-        if base.sharing is None:
-            base.sharing = _Sharing(_Memory())
-            base.sharing.memory.add(base)
-        of_base = base.sharing
-        view.sharing = _Sharing(of_base.memory, base.origin, key, of_base.is_read_only)
+        of_base = base.sharing = _sharing_of(base)
+        is_array = bool(base.shape) or of_base.is_array
+        view.sharing = _Sharing(of_base.memory, base.origin, key, of_base.is_read_only, is_array)
         view.sharing.memory.add(view)
     return view
 
 
+_Value = TypeVar("_Value")
+
+
+def _sharing_of(tracer: Tracer) -> _Sharing:
+    found: _Sharing | None = tracer.sharing
+    return _Sharing(_Memory(tracer)) if found is None else found
+
+
+def is_number(tracer: Tracer) -> bool:
+    """Whether NumPy has a number there: an array without axes is known to be one."""
+    is_short = not tracer.cell.shape and tracer.cell.library is NUMPY
+    return is_short and (tracer.sharing is None or not tracer.sharing.is_array)
+
+
+def noted_array(value: _Value) -> _Value:
+    """Note that a traced value is an array in NumPy even if it has no axes; return it."""
+    if isinstance(value, Tracer) and is_number(value):
+        value.sharing = _sharing_of(value)._replace(is_array=True)
+    return value
+
+
+def array_as(value: _Value, like: Any) -> _Value:
+    """Note that a traced value is an array if another one is, such as that which it copies."""
+    is_array = isinstance(like, Tracer) and not is_number(like)
+    return noted_array(value) if is_array else value
+
+
 def join(inner: Tracer, outer: Tracer) -> None:
     """Note that two traced values are one array: what is a view of one is a view of the other."""
-    if outer.sharing is None:
-        outer.sharing = _Sharing(_Memory())
-        outer.sharing.memory.add(outer)
+    outer.sharing = _sharing_of(outer)
     memory = outer.sharing.memory
     members = [inner, *(inner.sharing.memory.others(inner) if inner.sharing is not None else ())]
     for member in members:
@@ -106,6 +136,7 @@ def join(inner: Tracer, outer: Tracer) -> None:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _VIEWS: set[Callable[..., Any]] = set()
 _READ_ONLY: set[Callable[..., Any]] = set()
+_ARRAYS: set[Callable[..., Any]] = set()
 
 
 def gives_views(function: _Function) -> _Function:
@@ -120,6 +151,12 @@ def gives_read_only_views(function: _Function) -> _Function:
     return gives_views(function)
 
 
+def gives_arrays(function: _Function) -> _Function:
+    """Decorate a function whose results are arrays in NumPy, where most give numbers."""
+    _ARRAYS.add(function)
+    return function
+
+
 def noted(function: Callable[..., Any], result: Any, arguments: Sequence[Any]) -> Any:
     """Return what a function gave for some arguments, with what it shares memory with.
 
@@ -128,12 +165,23 @@ def noted(function: Callable[..., Any], result: Any, arguments: Sequence[Any]) -
     """
     if function in _VIEWS:
         if isinstance(result, (tuple, list)):
-            return type(result)([view_of(view, arguments[0]) for view in result])
+            return type(result)([_part_of(part, arguments[0]) for part in result])
         shared = view_of(result, arguments[0])
         return read_only(shared) if function in _READ_ONLY else shared
     if any(result is argument for argument in arguments):
-        return share(unshared(result), result)
-    return result
+        own = unshared(result)
+        is_alone = isinstance(result, Tracer) and is_number(result)
+        result = own if is_alone else share(own, result)
+    return noted_array(result) if function in _ARRAYS else result
+
+
+def _part_of(part: Any, base: Any) -> Any:
+    """Return one of several views; those of single elements are numbers, where there are numbers.
+
+    They are the base's elements one by one, and no indexing by an ellipsis gave them.
+    """
+    is_element = isinstance(part, Tracer) and is_number(part) and bool(base.shape)
+    return part if is_element else view_of(part, base)
 
 
 def view_of(view: Any, base: Any) -> Any:
@@ -170,7 +218,7 @@ def retire_others(tracer: Tracer) -> None:
         origin = other.origin
         other.origin = origin._replace(levels=origin.levels | {_Retired(origin, tracer)})
         other.sharing = None
-    tracer.sharing = tracer.sharing._replace(memory=_Memory())
+    tracer.sharing = tracer.sharing._replace(memory=_Memory(tracer))
 
 
 def is_written_back(tracer: Tracer, key: object, value: Any) -> bool:

@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any
 from mixad.backends.execute import kernel_for
 from mixad.config import CheckMode
 from mixad.kernel.cost import block_cost
-from mixad.kernel.options import KernelOptions
+from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.placement import LEAST_COST, Work, forward_pays
 from mixad.kernel.spec import OutputRequest
+from mixad.kernel.strategy import cost_of_passes, may_reverse
 from mixad.tape.forward_plan import ForwardPlan, plan_forward
 from mixad.tape.fusion import FusedProgram, Fusion
 from mixad.tape.held import Held
 from mixad.tape.kernel_call import Shape
+from mixad.tape.pullback_plan import plan_pullback
 
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["make_storing", "storing_plan"]
+__all__ = ["cheaper_plan", "make_storing", "storing_plan"]
 
 
 def storing_plan(
@@ -47,20 +49,48 @@ def storing_plan(
     options : KernelOptions
         The user's overrides.
     """
-    if fusion.fused.cost < LEAST_COST or options.placement != "auto":
-        return None
-    if options.strategy == "reverse":  # what is stored would be made by dual numbers
-        return None
     levels = members[-1].levels
     if len(levels) != 1 or not all(level.is_reverse for level in levels):
         return None
     wrt = tuple(i for i, parent in enumerate(fusion.parents) if parent is not None)
-    plan, dual = _planned(fusion.fused, wrt, options.chunk)
-    shape = members[-1].shape
-    share = [_share(own, shape) for own in fusion.shapes]
+    return cheaper_plan(fusion.fused, wrt, fusion.shapes, members[-1].shape, requests, options)
+
+
+def cheaper_plan(
+    fused: FusedProgram,
+    wrt: tuple[int, ...],
+    shapes: Sequence[Shape],
+    shape: Shape,
+    requests: Sequence[OutputRequest],
+    options: KernelOptions,
+) -> ForwardPlan | None:
+    """Return how results are made together with their partials, if that takes less time.
+
+    Parameters
+    ----------
+    fused : FusedProgram
+        The program.
+    wrt : tuple of int
+        Params that a reverse transform differentiates with respect to.
+    shapes : sequence of tuple
+        For each param, that of its argument.
+    shape : tuple of int
+        The broadcast shape.
+    requests : sequence of OutputRequest
+        What is wanted of the results.
+    options : KernelOptions
+        The user's overrides.
+    """
+    if fused.cost < LEAST_COST or options.placement != "auto":
+        return None
+    if options.strategy == "reverse":  # what is stored would be made by dual numbers
+        return None
+    plan, dual, backward = _planned(fused, wrt, options.mode)
+    share = [_share(own, shape) for own in shapes]
     work = Work(
-        primal=fusion.fused.cost,
+        primal=fused.cost,
         dual=dual,
+        backward=backward,
         arguments=sum(share),
         results=sum(1.0 if r.shape is None else _share(r.shape, shape) for r in requests),
         gradients=sum(share[i] for i in wrt),
@@ -119,12 +149,15 @@ def make_storing(
 
 
 @lru_cache(maxsize=1024)
-def _planned(
-    fused: FusedProgram, wrt: tuple[int, ...], chunk: int | None
-) -> tuple[ForwardPlan, int]:
-    """Return the dual programs of a fused program, and what they cost."""
-    plan = plan_forward(fused.program, wrt, KernelOptions(chunk=chunk))
-    return plan, sum(block_cost(p.body) for p in plan.passes)
+def _planned(fused: FusedProgram, wrt: tuple[int, ...], mode: Mode) -> tuple[ForwardPlan, int, int]:
+    """Return the dual programs of a fused program, their cost, and a backward pass's without."""
+    plan = plan_forward(fused.program, wrt, KernelOptions(chunk=mode.chunk))
+    dual = sum(block_cost(p.body) for p in plan.passes)
+    floats = tuple(i for i, out in enumerate(fused.program.outputs) if out.type.is_float)
+    if mode.strategy == "forward" or not may_reverse(len(wrt)):
+        return plan, dual, dual
+    pulled = plan_pullback(fused.program, wrt, floats, mode)
+    return plan, dual, cost_of_passes(pulled.passes) if pulled.strategy == "reverse" else dual
 
 
 def _share(shape: Shape, whole: Shape) -> float:

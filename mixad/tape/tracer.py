@@ -216,9 +216,6 @@ class Tracer:
     def __dask_tokenize__(self) -> Any:
         self._leak("conversion to a Dask array", "use functions of the namespace, or of NumPy")
 
-    def __deepcopy__(self, memo: Any) -> Tracer:
-        return type(self)(self.cell, self.origin)  # what is written to one is not in the other
-
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self._leak("pickling", "return it from the function that is differentiated")
 

@@ -34,6 +34,8 @@ class ValuesRule:
         value, of its shape, or None where it is zero; one of them is not.  The result is not None.
     reads : tuple of int
         The arguments whose elements the cotangents read; they get a `Shaped` for the others.
+    fresh : bool
+        Whether cotangents are new arrays, as opposed to those of the values or views.
     has_phases : bool
         Whether complex values are unique but for phases: the cotangents refuse what depends on
         these, and tangents cannot tell.
@@ -43,6 +45,7 @@ class ValuesRule:
     evaluate: Callable[..., tuple[Array, ...]]
     cotangents: tuple[Callable[..., Any], ...]
     reads: tuple[int, ...] = ()
+    fresh: bool = False
     has_phases: bool = False
 
     def argument(self, index: int) -> str:
@@ -84,7 +87,6 @@ class ValuesNode:
 
     __slots__ = ("arguments", "cells", "levels", "parents", "results", "rule", "static",
                  "structure", "tracer_type")  # fmt: skip
-    fresh = False  # a cotangent may be one of another node, handed on
 
     def __init__(
         self,
@@ -109,6 +111,11 @@ class ValuesNode:
     def name(self) -> str:
         """The rule's."""
         return self.rule.name
+
+    @property
+    def fresh(self) -> bool:
+        """Whether cotangents are new arrays; others may be one of another node, handed on."""
+        return self.rule.fresh
 
     @property
     def has_phases(self) -> bool:

@@ -91,6 +91,7 @@ def test_a_python_number_is_no_array_and_a_numpy_scalar_is() -> None:
     assert is_array(np.float64(2))
     assert not is_array(2.0)
     assert not is_array([1.0])
+    assert not is_array(np.float32)  # the type
 
 
 @pytest.mark.parametrize("array", [np.ma.zeros(2), np.zeros((1, 1)).view(np.matrix)])

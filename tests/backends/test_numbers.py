@@ -21,6 +21,8 @@ from mixad.scalar.interpret import interpret
 from mixad.scalar.ir import Program
 from mixad.scalar.types import BF16, BOOL, F32, F64, I64, ScalarType
 
+EXAMPLES = 150
+
 ARITHMETIC = ("add", "sub", "mul", "div", "copysign", "mul_zero", "mul_zeros")
 OF_ONE = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "rint", "sign", "relu")
 COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -48,7 +50,7 @@ def random_program(source: random.Random, type: ScalarType, length: int) -> Prog
 
 @pytest.mark.parametrize("type", [F32, F64], ids=str)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 def test_bits_are_those_of_the_interpreter_and_of_a_kernel(
     type: ScalarType, seed: int, length: int
 ) -> None:

@@ -102,6 +102,21 @@ def test_mixad_differentiates_a_recurrence(name, sizes):
     check(unpack(call()), problem.expected, 1e-11)
 
 
+@pytest.mark.parametrize("name", ["test", "1k/gmm_d2_K5", "1k/gmm_d10_K25", "1k/gmm_d64_K25"])
+def test_mixad_differentiates_the_mixtures_of_adbench(name):
+    problem = gmm.problem(adbench.read_mixture(given_file(f"gmm/{name}.txt")))
+    call, unpack = losses.mixad(problem)
+    check(unpack(call()), problem.expected, 1e-11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", dlstm.OURS)
+def test_mixad_differentiates_the_recurrence_of_adbench(name):
+    problem = dlstm.problem(adbench.read_recurrence(given_file("lstm/lstm_l2_c1024.txt")))
+    call, unpack = dlstm.OURS[name](problem)
+    check(unpack(call()), problem.expected, 1e-11)
+
+
 def test_jax_gives_the_same_gradients_of_the_same_source():
     pytest.importorskip("jax")
     mixture, recurrence = drawn_mixture(4, 3, 9), drawn_recurrence(2, 6, 3)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers import harness, report
+from benchmarks.peers import harness, plot, publish, report
 from benchmarks.peers.harness import Case, Comparison, Contender, Summary, Target, Tolerance
 
 ONES = np.ones(3)
@@ -170,3 +172,117 @@ def test_reports_say_met_or_missed_and_are_replaced_in_one_step(tmp_path):
     (measurement,) = json.loads(target.read_text())["measurements"]
     assert measurement["comparisons"][0]["verdict"] in ("met", "missed")
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+# -- reports that are read back --------------------------------------------------------------------
+
+
+def measurements():
+    targets = [Comparison("mine", "theirs", Target(1.0)), Comparison("mine", None, Target(2.0))]
+    work = replace(case(mine=contender(), theirs=contender()), comparisons=targets)
+    return list(harness.measure(replace(work, contenders={**work.contenders, "no": ABSENT})))
+
+
+ABSENT = Contender(missing_library)
+
+
+@pytest.mark.parametrize("form", [report.as_json, report.as_compact_json])
+def test_a_report_that_is_read_back_says_the_same(form, tmp_path):
+    path = tmp_path / "report.json"
+    about = {"versions": {"mixad": "1.0"}, "threads": 2}
+    path.write_text(form(measurements(), about), encoding="utf-8")
+    found, environment = report.read(path)
+    assert environment == about
+    assert report.markdown(found, environment) == report.markdown(found, about)
+    (again,) = found
+    assert again.absent == {"no": "not installed (nowhere)"}
+    assert [c.target for c, _ in again.ratios] == [Target(1.0), Target(2.0)]
+
+
+def test_a_report_tells_the_commit_that_ran(monkeypatch):
+    monkeypatch.setenv("MIXAD_NUM_THREADS", "1")
+    told = report.environment(seed=0)["commit"].removesuffix("-dirty")
+    asked = ["git", "rev-parse", "HEAD", f"{told}^{{commit}}"]
+    done = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True)
+    if done.returncode and told == "unknown":
+        pytest.skip("not a git checkout")
+    head, found = done.stdout.split()
+    assert head == found
+
+
+def test_rounding_changes_no_verdict(tmp_path):
+    (found,) = measurements()
+    just_over = Summary(1.00001, 0.9, 1.1, 0.9, 1.1, 5)
+    found = replace(found, ratios=[(Comparison("mine", "theirs", Target(1.0)), just_over)])
+    path = tmp_path / "report.json"
+    path.write_text(report.as_compact_json([found], {}), encoding="utf-8")
+    ((again,), _) = report.read(path)
+    assert report.verdict(*again.ratios[0]) == report.verdict(*found.ratios[0]) == "missed"
+
+
+def test_a_report_is_published_in_few_bytes(tmp_path, capsys):
+    whole, published = tmp_path / "report.json", tmp_path / "folder" / "peers.json"
+    whole.write_text(report.as_json(measurements(), {"threads": 2}), encoding="utf-8")
+    assert publish.main([str(whole), "--out", str(published)]) == 0
+    assert "1 measurements are in peers.json" in capsys.readouterr().out
+    assert published.stat().st_size < whole.stat().st_size
+    assert report.heading(report.read(published)[0][0]) == "work: case"
+
+
+def test_reports_of_one_machine_are_published_together(tmp_path):
+    (found,) = measurements()
+    here = {"cpu": "this", "load average, 1 minute": 0.5}
+    first, second, elsewhere = (tmp_path / name for name in ("first", "second", "elsewhere"))
+    first.write_text(report.as_json([found], here), encoding="utf-8")
+    other = replace(found, workload="other work")
+    second.write_text(report.as_json([other], {**here, "load average, 1 minute": 2.0}), "utf-8")
+    elsewhere.write_text(report.as_json([other], {**here, "cpu": "that"}), encoding="utf-8")
+    out = tmp_path / "peers.json"
+    publish.main([str(first), str(second), "--out", str(out)])
+    assert [m.workload for m in report.read(out)[0]] == ["work", "other work"]
+    for reports, complaint in (
+        ((first, elsewhere), "different machines"),
+        ((first, first), "twice"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            publish.main([*map(str, reports), "--out", str(out)])
+
+
+def test_the_published_figures_can_be_read():
+    found, about = report.read(publish.PUBLISHED)
+    assert about["cpu"]
+    assert {"hm_lstm", "kepler", "startup"} <= {m.workload for m in found}
+    assert all(m.series for m in found)
+
+
+# -- bars ------------------------------------------------------------------------------------------
+
+
+def timed(**medians: float) -> dict[str, Summary]:
+    names = {name.replace("_", " "): m for name, m in medians.items()}
+    return {name: Summary(m, m, m, 0.9 * m, 1.1 * m, 5) for name, m in names.items()}
+
+
+def test_bars_are_of_what_does_the_whole_work_the_fastest_last():
+    series = timed(copy_of_the_bytes=0.5, mixad=1.0, mixad_part=0.1, peer=3.0, peer_per_GB=9.0)
+    ratios = [(Comparison("mixad", "peer"), None), (Comparison("mixad", "copy of the bytes"), None)]
+    called = dict.fromkeys(("copy of the bytes", "mixad", "mixad part", "peer"), 1.0)
+    m = harness.Measurement("work", "case", 0, series, {}, called, {}, ratios)
+    assert list(plot.contenders(m)) == ["peer", "mixad"]
+
+
+def test_a_figure_has_a_panel_for_each_measurement_and_a_line_for_the_copy(tmp_path):
+    pytest.importorskip("matplotlib")
+    near, far = timed(copy_of_the_bytes=0.5, peer=3.0), timed(copy_of_the_bytes=0.01, peer=3.0)
+    found = [harness.Measurement("work", t, 0, s, {}, {}, {}, [])
+             for t, s in {"near": near, "far": far, "third": near}.items()]  # fmt: skip
+    drawn = plot.figure(found)
+    shown = [axis for axis in drawn.axes if axis.get_visible()]
+    assert [axis.get_title() for axis in shown] == ["work: near", "work: far", "work: third"]
+    assert [[text.get_text() for text in axis.texts] for axis in shown] == [
+        [" 3000", "copy"], [" 3000"], [" 3000", "copy"],
+    ]  # fmt: skip
+    path = tmp_path / "report.json"
+    path.write_text(report.as_compact_json(found, {}), encoding="utf-8")
+    assert plot.main([str(path), str(tmp_path / "bars.svg"), "work"]) == 0
+    assert "</svg>" in (tmp_path / "bars.svg").read_text()

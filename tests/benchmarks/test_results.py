@@ -13,8 +13,10 @@ PLACES = ("README.md", "docs/backends.md", "plugins/mixad-torch/README.md",
 
 
 def devices():
+    """Return the day of each report of `benchmarks.gpu`, by device."""
     reports = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
-    return {json.loads(r.read_text())["environment"]["device"]: r.stem[-10:] for r in reports}
+    found = {json.loads(r.read_text())["environment"].get("device"): r.stem[-10:] for r in reports}
+    return {device: day for device, day in found.items() if device is not None}
 
 
 @pytest.mark.parametrize("place", PLACES)

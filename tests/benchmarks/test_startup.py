@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.peers.startup import in_process
+from benchmarks.peers.harness import UnavailableError
+from benchmarks.peers.startup import IMPORT_SCRIPT, in_process
 
 ANSWER = "import json, sys; print(json.dumps({'seconds': float(sys.dont_write_bytecode)}))"
 
@@ -13,3 +14,10 @@ def test_a_timed_process_may_write_byte_code_whatever_it_inherits(monkeypatch, i
     if inherited is not None:
         monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", inherited)
     assert in_process(("-c", ANSWER)) == 0.0
+
+
+def test_an_import_without_the_compiler_is_not_timed():
+    assert in_process(("-c", IMPORT_SCRIPT, "mixad")) > 0
+    broken = "import sys; sys.modules['llvmlite'] = None\n"
+    with pytest.raises(UnavailableError, match=r"does not import \['llvmlite.binding'\]"):
+        in_process(("-c", broken + IMPORT_SCRIPT, "mixad"))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.offline import H200
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, compiled, usage_in
 from mixad.errors import BackendError
 
@@ -26,21 +27,6 @@ FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-sha
          "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable",
          "-Wno-unused-but-set-variable", "-Wno-tautological-compare")  # fmt: skip
 ALIGNMENT = 16
-
-_H200 = {
-    "processors": 132,
-    "clock": 3_201_000,
-    "bus": 6144,
-    "threads": 2048,
-    "major": 9,
-    "minor": 0,
-    "shared": 233_472,
-    "registers": 65_536,
-    "blocks": 32,
-    "reserved": 1024,
-}
-H200 = {ATTRIBUTES[name]: value for name, value in _H200.items()}
-"""What CUDA says of an H200."""
 
 
 @functools.cache
@@ -55,7 +41,17 @@ def folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="mixad-emulator-")
 
 
-def built(text: str, flags: Sequence[str] = ()) -> ctypes.CDLL:
+@functools.cache
+def header(flags: tuple[str, ...]) -> Path:
+    """Return the emulator's header, beside what g++ keeps of reading it with these flags."""
+    copy = Path(shutil.copy(HEADER, tempfile.mkdtemp(dir=folder().name)))
+    target = copy.with_suffix(".hpp.gch")
+    command = [compiler(), "-w", "-x", "c++-header", *FLAGS, *flags, copy, "-o", target]
+    subprocess.run(command, check=True)
+    return copy
+
+
+def built(text: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """Compile C++ after the emulator's header, and load it."""
     with tempfile.NamedTemporaryFile("w", suffix=".cu", dir=folder().name, delete=False) as source:
         source.write(text)
@@ -67,7 +63,7 @@ def built(text: str, flags: Sequence[str] = ()) -> ctypes.CDLL:
         *FLAGS,
         *flags,
         "-include",
-        HEADER,
+        header(flags),
         source.name,
         "-o",
         target,

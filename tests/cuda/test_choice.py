@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from cuda_emulator import H200, CompilingDriver, DryDriver, needs_nvrtc
+from cuda_emulator import CompilingDriver, DryDriver, needs_nvrtc
 
+from benchmarks.offline import H200
 from mixad.backends.arrays import layout_of
 from mixad.backends.cuda import CudaBackend, Usage
 from mixad.backends.cuda.choice import BlockShape, chosen, enough, in_flight, preferred

@@ -102,6 +102,25 @@ def test_an_index_outside_is_refused_with_its_line():
         kernel(np.asarray([0, 5]), np.ones(2))
 
 
+def test_a_loop_that_leaves_an_array_ends_with_its_line():
+    table = np.arange(5.0)
+
+    def sought(x):
+        k = 0
+        while table[k] < x:
+            k += 1
+        while k * x < 1.0:  # no end for an element that has left it with k of 0
+            k = 2 * k
+        return table[k] * x
+
+    kernel = mixad.broadcast(sought).with_options(**ON_CUDA)
+    x = np.asarray([0.5, 3.5, 1.0])
+    np.testing.assert_array_equal(kernel(x), [1.0, 14.0, 1.0])
+    for call in (kernel, mixad.grad(lambda x: kernel(x).sum())):
+        with pytest.raises(mixad.errors.KernelIndexError, match="while table"):
+            call(np.asarray([0.5, 4.5, 1.0]))
+
+
 def test_empty_arrays_launch_nothing():
     driver = registry.default_registry().backend("emulated").driver
     before = len(driver.launches)
@@ -112,3 +131,25 @@ def test_empty_arrays_launch_nothing():
     assert len(driver.launches) == before
     assert gradients[0].shape == (0, 3)
     np.testing.assert_array_equal(gradients[1], np.zeros(3))
+
+
+@mixad.broadcast(signature="(2,2),(2)->(2)")
+def transformed(matrix, vector):
+    out = [0.0, 0.0]
+    for i in range(2):
+        for j in range(2):
+            out[i] += matrix[i, j] * np.tanh(vector[j])
+    return out
+
+
+def test_vectors_and_their_gradients_are_those_of_the_cpu():
+    rng = np.random.default_rng(3)
+    matrix, vector = rng.normal(size=(65, 2, 2)), rng.normal(size=(65, 2))
+    on_cuda = transformed.with_options(**ON_CUDA)
+    np.testing.assert_array_equal(on_cuda(matrix, vector), transformed(matrix, vector))
+    got, want = (
+        mixad.grad(lambda *a, k=k: (k(*a) ** 2).sum(), (0, 1))(matrix, vector)
+        for k in (on_cuda, transformed)
+    )
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -8,10 +8,11 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from cuda_emulator import H200, CompilingDriver, DryDriver, needs_nvrtc
+from cuda_emulator import CompilingDriver, DryDriver, needs_nvrtc
 from cuda_functions import cell_update
 
 import mixad
+from benchmarks.offline import H200
 from mixad.backends import execute, nvrtc, registry
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage
 from mixad.errors import BackendError

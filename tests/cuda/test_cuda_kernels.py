@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -141,16 +142,35 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_user_text_cannot_leave_its_comment(text):
-    line = Line("kernel.py", 1, text)
+    line = Line(text, 1, text)
     x = np.arange(4, dtype=np.float32)
     plain = emit(product(F32))
     commented = emit(product(F32, line))
-    without = [row for row in commented.split("\n") if not row.strip().startswith("// 1:")]
+    rows = commented.split("\n")
+    without = [row for row in rows if not row.strip().startswith(("// 1:", "#line"))]
     assert "\n".join(without) == plain
-    assert len(without) == len(commented.split("\n")) - 1
+    assert (
+        len(without) == len(rows) - 3
+    )  # a comment and a directive before the statement, one after it
     assert commented.isascii()
     (out,), _ = run(product(F32, line), [x, x], (4,), None)
     np.testing.assert_array_equal(out, x * x)
+
+
+def test_statements_are_said_to_be_where_the_user_wrote_them(tmp_path):
+    line = Line("models/cell.py", 12, "return a * a")
+    rows = emit(product(F32, line)).split("\n")
+    places, number, name = {}, 0, "mixad.cu"
+    for row in rows:  # as a preprocessor counts
+        number += 1
+        if found := re.match(r'#line (\d+) "(.*)"', row):
+            number, name = int(found[1]) - 1, found[2]
+        elif not row.strip().startswith("//"):
+            places.setdefault(name, []).append((number, row))
+    assert {number for number, _ in places["models/cell.py"]} == {12}
+    assert any("*" in row for _, row in places["models/cell.py"])
+    after = places["mixad.cu"][-1]
+    assert rows[after[0] - 1] == after[1]  # and then as the lines of the text are
 
 
 def emit(program):

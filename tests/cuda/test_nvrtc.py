@@ -132,9 +132,11 @@ def reduction(result, type):
     return of_passes([program], [full(type, (8, 16, 64))] * 2, result)
 
 
-USES_FLOAT64 = {"digamma", "trigamma", "polygamma", "sin", "cos", "tan", "kepler", "bundle"}
-"""Where float32 kernels have float64: the core computes the first three in it, and CUDA's own sine,
-cosine and tangent reduce arguments beyond 10⁵ in it, on a branch that others do not take."""
+USES_FLOAT64 = {"digamma", "trigamma", "polygamma", "sin", "cos", "tan", "kepler", "bundle",
+                "erfcx", "ierfcx", "erfinv", "erfcinv"}  # fmt: skip
+"""Where float32 kernels have float64: the core computes polygammas and these error functions in it,
+and CUDA's own sine, cosine and tangent reduce arguments beyond 10⁵ in it, on a branch that others
+do not take."""
 
 REGISTERS = {
     "hm_lstm": 96,

@@ -34,12 +34,17 @@ def result_of(op, type, stated):
         return None
 
 
+LONG_LOOPS = ("ierfcx", "polygamma")
+"""Ops whose programs loop for so long that arrays take seconds."""
+
+
 def cases():
     for op, type in itertools.product(TABLE, ALL_TYPES):
         for stated in ALL_TYPES if op.result == "stated" else (None,):
             result = result_of(op, type, stated)
             if result is not None:
-                yield pytest.param(op, type, result, id=f"{op.name}-{type}-{result}")
+                marks = [pytest.mark.slow] if op.name in LONG_LOOPS else []
+                yield pytest.param(op, type, result, id=f"{op.name}-{type}-{result}", marks=marks)
 
 
 def grid(op, type):

@@ -1,8 +1,8 @@
 """The standard's own suite, array-api-tests: no failure that the base library does not have.
 
 The suite is on no package registry.  `ARRAY_API_TESTS_DIR` names a checkout of it, with its
-submodules; without one these tests are skipped.  `ARRAY_API_TESTS_EXAMPLES` is how many examples
-each of its tests tries.
+submodules, and its requirements.txt is installed; without one these tests are skipped.
+`ARRAY_API_TESTS_EXAMPLES` is how many examples each of its tests tries.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ MODULES = {
 
 _ROOT = Path(__file__).parents[2]
 
-_ENVIRONMENT = {
-    "ARRAY_API_TESTS_VERSION": "2025.12",
-    "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))),
-}
+_MODULE = "array_library_of_this_run"
 
 
 def outcomes(folder: Path, module: str, report: Path) -> Mapping[str, bool]:
@@ -40,7 +37,7 @@ def outcomes(folder: Path, module: str, report: Path) -> Mapping[str, bool]:
     module : str
         Python that binds the module to ``xp``.
     report : Path
-        Where pytest writes what happened.
+        Where pytest writes what happened; a module with that Python is put beside it.
     """
     examples = os.environ.get("ARRAY_API_TESTS_EXAMPLES", "20")
     command = [
@@ -48,11 +45,25 @@ def outcomes(folder: Path, module: str, report: Path) -> Mapping[str, bool]:
         *("--max-examples", examples, "--disable-deadline", "--hypothesis-seed=0"),
         *("-W", "ignore", f"--junitxml={report}"),
     ]
-    environment = {**os.environ, **_ENVIRONMENT, "ARRAY_API_TESTS_MODULE": f"exec({module!r})"}
+    (report.parent / f"{_MODULE}.py").write_text(module)
+    environment = {**os.environ, **_settings(report.parent)}
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if run.returncode not in (0, 1) or not report.exists():  # 1: some of the tests failed
         raise RuntimeError(f"the suite did not run\n{run.stdout[-4000:]}\n{run.stderr[-4000:]}")
     return _read(report)
+
+
+def _settings(beside: Path) -> dict[str, str]:
+    """Return what tells the suite to take ``xp`` of the module in a folder.
+
+    A module, not ``exec('...')``: the suite takes the quotes for a part of the Python.
+    """
+    paths = (str(beside), str(_ROOT), os.environ.get("PYTHONPATH"))
+    return {
+        "ARRAY_API_TESTS_VERSION": "2025.12",
+        "ARRAY_API_TESTS_MODULE": f"{_MODULE}.xp",
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
 
 
 def _read(report: Path) -> dict[str, bool]:
@@ -98,10 +109,10 @@ def pytest_addoption(parser):
 """,
     "array_api_tests/__init__.py": """
 import os
+from importlib import import_module
 
-found = {}
-exec(os.environ["ARRAY_API_TESTS_MODULE"].removeprefix("exec('").removesuffix("')"), found)
-xp = found["xp"]
+module, name = os.environ["ARRAY_API_TESTS_MODULE"].split(".", 1)
+xp = getattr(import_module(module), name)
 """,
     "array_api_tests/test_small.py": """
 import pytest

@@ -52,9 +52,11 @@ is refused ("Multiple namespaces for array inputs"). The traced one makes it one
 {recipe}
 ```
 
-Gradients through these {count} functions are compared with central differences of SciPy's own
-results, with respect to every array that a call names. What converts its arguments to NumPy
-arrays, as compiled functions of SciPy do, refuses them by name.
+Gradients through these {count} functions of SciPy 1.17 are compared with central differences of its
+own results, with respect to every array that a call names: `x`, `y` and `v`, `w`, `s` are matrices
+and vectors of either sign, `p`, `q` and `k` of positive numbers, `u` of probabilities; `z` grows,
+`a` and `b` are numbers, and `n3`, `n4`, `n6` have rows of so many elements. What converts its
+arguments to NumPy arrays, as compiled functions of SciPy do, refuses them by name.
 
 Special functions that `mixad.special` has are compiled, for arrays of any library, and fuse with
 what is around them. The others SciPy computes, of NumPy arrays; what has no derivative here, as

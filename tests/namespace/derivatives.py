@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import array_api_strict
@@ -18,18 +20,33 @@ HAS_JAX = importlib.util.find_spec("jax") is not None
 OTHERS = [array_api_strict]
 if importlib.util.find_spec("torch") is not None:
     OTHERS.append(importlib.import_module("torch"))
+if HAS_JAX:
+    OTHERS.append(importlib.import_module("jax.numpy"))
 
 
-def check(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = True) -> None:
+def in_double(library: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return where a library has types of 64 bits: JAX lacks them until it is asked for them."""
+    if library.__name__ != "jax.numpy":
+        return contextlib.nullcontext()
+    return importlib.import_module("jax").enable_x64(True)
+
+
+def check(
+    f: Any,
+    *arrays: Any,
+    tolerance: float = 1e-6,
+    second: bool = True,
+    others: Sequence[Any] = tuple(OTHERS),
+) -> None:
     """Check value, gradient and a second derivative of ``f(xp, *arrays)`` in float64.
 
     Values are compared with NumPy's, derivatives in both modes with finite differences along a
     direction (the second one of reverse mode, and of forward mode over reverse), and
-    gradients and second derivatives over NumPy with those over array-api-strict and, where it is
-    installed, torch.
+    gradients and second derivatives over NumPy with those over other libraries: array-api-strict
+    and, where they are installed, torch and JAX.
     """
     arrays = tuple(np.asarray(a, dtype="f8") for a in arrays)
-    check_values(f, *arrays)
+    check_values(f, *arrays, others=others)
     loss = functools.partial(weighted, f, mixad.namespace_of(np))
     places = tuple(range(len(arrays)))
     gradient = mixad.grad(loss, argnums=places)
@@ -49,8 +66,9 @@ def check(f: Any, *arrays: Any, tolerance: float = 1e-6, second: bool = True) ->
     found = sum(np.vdot(g, v) for g, v in zip(curvature(*arrays), around, strict=True))
     assert close(found, difference(steepness, arrays, around), tolerance)
     assert close(mixad.jvp(steepness, arrays, around)[1], found, 1e-8)
-    for library in OTHERS:
-        assert close(_curvature_over(library, f, arrays, along, around), found, 1e-8)
+    for library in others:
+        with in_double(library):
+            assert close(_curvature_over(library, f, arrays, along, around), found, 1e-8)
 
 
 def _curvature_over(library: Any, f: Any, arrays: Any, along: Any, around: Any) -> float:
@@ -67,7 +85,7 @@ def _curvature_over(library: Any, f: Any, arrays: Any, along: Any, around: Any) 
     return float(mixad.jvp(steepness, given, around)[1])
 
 
-def check_values(f: Any, *arrays: Any) -> None:
+def check_values(f: Any, *arrays: Any, others: Sequence[Any] = tuple(OTHERS)) -> None:
     """Compare values, shapes and dtypes with NumPy's, and gradients over several libraries."""
     want = parts_of(f(np, *arrays))
     seen: list[Any] = []
@@ -83,11 +101,12 @@ def check_values(f: Any, *arrays: Any) -> None:
         assert (np.shape(w), w.dtype) == (s.shape, s.dtype)
     for g, a in zip(gradients, arrays, strict=True):
         assert (g.shape, g.dtype) == (a.shape, a.dtype)
-    for library in OTHERS:
-        given = [library.asarray(a) for a in arrays]
-        loss_over = functools.partial(weighted, f, mixad.namespace_of(library))
-        for g, other in zip(gradients, mixad.grad(loss_over, places)(*given), strict=True):
-            np.testing.assert_allclose(np.from_dlpack(other), g, rtol=1e-9, atol=1e-12)
+    for library in others:
+        with in_double(library):
+            given = [library.asarray(a) for a in arrays]
+            loss_over = functools.partial(weighted, f, mixad.namespace_of(library))
+            for g, other in zip(gradients, mixad.grad(loss_over, places)(*given), strict=True):
+                np.testing.assert_allclose(np.from_dlpack(other), g, rtol=1e-9, atol=1e-12)
     value = mixad.value_and_grad(loss)(*arrays)[0]
     np.testing.assert_allclose(value, weighted(f, np, *arrays), rtol=1e-12, atol=1e-12)
 

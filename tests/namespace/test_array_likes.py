@@ -11,6 +11,7 @@ from derivatives import parts_of
 
 import mixad
 from mixad.errors import TracerError
+from mixad.tape.constant import is_constant
 
 X = np.asarray([0.3, -0.5, 0.9])
 
@@ -58,6 +59,15 @@ SEEN: dict[str, Any] = {
     "array of another type": lambda x: np.array([x[0], 1], "f8", like=x) ** 2,
     "array of an array": lambda x: np.array(x, like=x) ** 2,
     "full": lambda x: np.full((2, 3), x[0] * x[1], like=x) + np.full(3, x * x, like=x),
+    "asarray": lambda x: np.asarray([x[0], 1], like=x) * np.asarray(x[1:], like=x) ** 2,
+    "asanyarray": lambda x: np.asanyarray(x, "f8", like=x) * np.ascontiguousarray(x, like=x),
+    "zeros": lambda x: np.zeros((2, 3), "f4", like=x) + x,
+    "ones and empty": lambda x: np.ones(3, like=x) * x + np.empty((0, 3), like=x).sum(),
+    "eye": lambda x: (np.eye(3, k=1, like=x) + np.identity(3, like=x) + np.tri(3, like=x)) @ x,
+    "arange": lambda x: np.arange(3, like=x) * x + np.full(3, 2, like=x),
+    "array of numbers": lambda x: np.array([1, 2, 3], like=x) * x + np.asarray([1.0], like=x),
+    "sort": lambda x: np.sort(x, kind="stable") * np.sort(x, None, "heapsort"),
+    "gradient": lambda x: np.gradient(x, np.int64(2)) + np.gradient(x, np.float32(2)),
     "full_like": lambda x: np.full_like(x, x[0] * x[1]),
 }  # fmt: skip
 
@@ -91,6 +101,23 @@ def test_values_of_several_transforms_stand_beside_each_other() -> None:
     slope, step = mixad.jvp(mixad.grad(inner), (x,), (v,))[1], 1e-6
     ends = mixad.grad(inner)(x + step * v), mixad.grad(inner)(x - step * v)
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-8)
+
+
+def test_arrays_like_a_traced_one_take_traced_values() -> None:
+    def f(x: Any) -> Any:
+        out = np.zeros(3, like=x)
+        assert is_constant(out)
+        assert is_constant(np.ones(2, like=out))
+        out[1] = x[0] * x[1]
+        return (out * np.arange(3, like=x)).sum()
+
+    np.testing.assert_array_equal(mixad.grad(f)(X), [X[1], X[0], 0.0])
+
+
+def test_kinds_of_sorting_are_those_of_numpy() -> None:
+    for options in ({"kind": "bubble"}, {"kind": "stable", "stable": True}):
+        with pytest.raises(ValueError, match="kind"):
+            mixad.grad(lambda x, options=options: np.sort(x, **options).sum())(X)
 
 
 def test_numbers_that_are_differentiated_are_joined() -> None:

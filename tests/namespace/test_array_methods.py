@@ -11,8 +11,9 @@ import pytest
 from derivatives import parts_of
 
 import mixad
-from mixad.namespace.spellings import NUMPY, STANDARD, TORCH
+from mixad.namespace.spellings import NUMPY, STANDARD
 from mixad.namespace.torch_methods import TORCH_METHODS
+from mixad.namespace.torch_spellings import TORCH
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 RNG = np.random.default_rng(5)

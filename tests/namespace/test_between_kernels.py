@@ -15,6 +15,8 @@ from hypothesis.extra.numpy import array_shapes, basic_indices
 import mixad
 from mixad.tape.constant import is_constant
 
+EXAMPLES = 60
+
 RNG = np.random.default_rng(0)
 W = RNG.uniform(-1, 1, (3, 4))
 X = RNG.uniform(0.5, 2, (2, 3))
@@ -97,7 +99,7 @@ def test_shapes(f: Any) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 def test_basic_indexing(data: Any) -> None:
     shape = data.draw(array_shapes(max_dims=3, max_side=4))
     key = data.draw(basic_indices(shape, allow_newaxis=True, allow_ellipsis=True))

@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 import mixad
 from mixad.errors import KernelTypeError, TracerError
 
+EXAMPLES_OF_OPERATORS = 60
+EXAMPLES_OF_SUMS = 40
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 RNG = np.random.default_rng(5)
@@ -125,7 +128,7 @@ def _as_tuple(found: Any) -> tuple[Any, ...]:
 SHAPES = st.sampled_from(["", "1", "3", "0", "13", "23", "21", "203", "221", "123"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=EXAMPLES_OF_OPERATORS)
 @given(SHAPES, SHAPES, st.sampled_from("+-*/"), st.booleans(), st.integers(0, 99))
 def test_operators_broadcast(one: str, other: str, symbol: str, is_real: bool, seed: int) -> None:
     shapes = [tuple(map(int, s)) for s in (one, other)]
@@ -140,7 +143,7 @@ def test_operators_broadcast(one: str, other: str, symbol: str, is_real: bool, s
     check_complex(lambda xp, x, z: f(x, z) * z, x.real if is_real else x, z, tolerance=1e-4)
 
 
-@settings(max_examples=40)
+@settings(max_examples=EXAMPLES_OF_SUMS)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.data())
 def test_sums_and_products_over_any_axes(shape: list[int], data: Any) -> None:
     axes = data.draw(st.lists(st.sampled_from(range(len(shape))), unique=True).map(tuple))
@@ -255,7 +258,7 @@ def test_a_view_of_the_real_part_does_not_follow_writes() -> None:
         (lambda z: z % 2, "mod of complex numbers"),
         (lambda z: np.clip(z, 0, 1), "maximum of complex numbers"),
         (lambda z: np.hypot(z, 1.0), "hypot of complex numbers"),
-        (lambda z: mixad.broadcast(lambda x: x * x)(z), r"complex128[^$]*x\.real"),
+        (lambda z: mixad.namespace_of(np).special.sinc(z), "sinc of complex numbers"),
         (lambda z: mixad.grad(lambda x: (x * z).sum())(X), "returned a complex number.*abs"),
     ],
 )

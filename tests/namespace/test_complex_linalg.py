@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 import mixad
 from mixad.errors import TracerError
 
+EXAMPLES = 40
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 RNG = np.random.default_rng(11)
@@ -171,7 +173,7 @@ def test_real_eigenvalues_are_real_in_numpy() -> None:
     mixad.check_grads(f, (GROWING,), rtol=1e-5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=EXAMPLES)
 @given(st.integers(1, 4), st.integers(1, 4), st.sampled_from([(), (2,)]), st.integers(0, 99))
 def test_decompositions_of_any_shape(rows: int, columns: int, batch: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)

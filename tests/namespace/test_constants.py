@@ -21,6 +21,8 @@ from mixad.errors import TracerError
 from mixad.namespace.names import FUNCTIONS
 from mixad.tape.constant import is_constant, is_traced
 
+EXAMPLES = 30
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 LIBRARIES = [
@@ -134,7 +136,7 @@ def test_strategies_of_hypothesis_draw_constants(base: Any, xp: Any) -> None:
     strategies = make_strategies_namespace(xp, api_version="2024.12")
     drawn = strategies.arrays(strategies.scalar_dtypes(), strategies.array_shapes())
 
-    @settings(max_examples=30, deadline=None, database=None)
+    @settings(max_examples=EXAMPLES, deadline=None, database=None)
     @given(drawn)
     def draws(x: Any) -> None:
         assert is_constant(x)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 import mixad
 
+EXAMPLES = 80
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 RNG = np.random.default_rng(3)
@@ -41,7 +43,7 @@ def test_transforms_along_one_axis(name: str, n: int | None, norm: str) -> None:
         complex_against_jax(f, x)
 
 
-@settings(max_examples=80)
+@settings(max_examples=EXAMPLES)
 @given(
     st.sampled_from(ALONG_SEVERAL),
     st.lists(st.integers(2, 4), min_size=1, max_size=3),

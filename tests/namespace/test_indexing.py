@@ -16,6 +16,8 @@ from hypothesis.extra.numpy import arrays, basic_indices, integer_array_indices
 import mixad
 from mixad.errors import TracerError
 
+EXAMPLES = 150
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 X = np.random.default_rng(3).normal(size=(3, 4, 2))
@@ -92,7 +94,7 @@ def keys(draw: Any) -> Any:
     return shape, tuple(each)
 
 
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES)
 @given(keys(), st.integers(0, 9))
 def test_any_key(drawn: Any, seed: int) -> None:
     shape, key = drawn

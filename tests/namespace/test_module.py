@@ -47,6 +47,31 @@ NO_FLOATS = set(
 )
 """Functions of the table whose results are plain arrays."""
 
+RULES = set(
+    "abs acos acosh add asarray asin asinh astype atan atan2 atanh broadcast_arrays broadcast_to "
+    "clip concat conj copysign cos cosh cumulative_prod cumulative_sum diff divide exp "
+    "expand_dims expm1 fft.fft fft.fftn fft.fftshift fft.hfft fft.ifft fft.ifftn fft.ifftshift "
+    "fft.ihfft fft.irfft fft.irfftn fft.rfft fft.rfftn flip full full_like hypot imag "
+    "linalg.cholesky linalg.cross linalg.det linalg.diagonal linalg.eig linalg.eigh "
+    "linalg.eigvals linalg.eigvalsh linalg.inv linalg.matmul linalg.matrix_norm "
+    "linalg.matrix_power linalg.matrix_transpose linalg.outer linalg.pinv linalg.qr "
+    "linalg.slogdet linalg.solve linalg.svd linalg.svdvals linalg.tensordot linalg.trace "
+    "linalg.vecdot linalg.vector_norm linspace log log10 log1p log2 logaddexp matmul "
+    "matrix_transpose max maximum mean meshgrid min minimum moveaxis multiply negative nextafter "
+    "permute_dims positive pow prod real reciprocal remainder repeat reshape roll sin sinh sort "
+    "sqrt square squeeze stack std subtract sum take take_along_axis tan tanh tensordot tile tril "
+    "triu unique_all unique_counts unique_inverse unique_values unstack var vecdot where".split()
+)
+"""Functions with a derivative rule that differentiates again: 117 names, 4 of them twice."""
+
+GIVEN_VALUES = set(
+    "all any argmax argmin argsort bitwise_and bitwise_invert bitwise_left_shift bitwise_or "
+    "bitwise_right_shift bitwise_xor can_cast count_nonzero empty_like finfo isdtype isin "
+    "linalg.matrix_rank logical_and logical_not logical_or logical_xor nonzero ones_like "
+    "result_type searchsorted zeros_like".split()
+)
+"""Functions that are given the values of traced arrays: what they give has no derivative."""
+
 
 def of(library: Any) -> Any:
     return mixad.namespace_of(importlib.import_module(library) if library == "torch" else library)
@@ -64,14 +89,23 @@ def test_the_names_are_those_of_the_standard() -> None:
     assert len({name.rpartition(".")[2] for name in FUNCTIONS}) == 171
 
 
-def test_every_function_has_a_rule_or_is_passed_through() -> None:
-    recorded, passed = set(STANDARD.functions), set(STANDARD.constant) | TAKE_NO_ARRAYS
-    assert not recorded & passed
-    assert recorded | passed == FUNCTIONS
-    assert recorded >= ZERO_ALMOST_EVERYWHERE | NO_FLOATS
-    counts = {"rule": len(recorded - ZERO_ALMOST_EVERYWHERE - NO_FLOATS),
-              "zero": len(ZERO_ALMOST_EVERYWHERE), "passed": len(passed | NO_FLOATS)}  # fmt: skip
-    assert sum(counts.values()) == len(FUNCTIONS), counts
+def test_every_function_has_a_rule_or_is_zero_or_is_passed_through() -> None:
+    """The issue counts 109, 7 and 55: more of the 171 names have rules than it asks for."""
+    assert STANDARD.functions.keys() == RULES | ZERO_ALMOST_EVERYWHERE | NO_FLOATS
+    assert STANDARD.constant == GIVEN_VALUES
+    kinds = (RULES, ZERO_ALMOST_EVERYWHERE, NO_FLOATS | GIVEN_VALUES | TAKE_NO_ARRAYS)
+    assert set.union(*kinds) == FUNCTIONS
+    assert sum(map(len, kinds)) == len(FUNCTIONS)  # none is of two kinds
+    names = [{name.rpartition(".")[2] for name in kind} for kind in kinds]
+    assert list(map(len, names)) == [117, 6, 48]
+
+
+@pytest.mark.parametrize("float32", [np.float32, np.dtype("float32"), np.zeros(3, np.float32)])
+def test_types_dtypes_and_arrays_are_cast_alike(float32: Any) -> None:
+    xp = of(np)
+    assert xp.can_cast(float32, np.float64)
+    assert not xp.can_cast(float32, np.float16)
+    assert xp.can_cast(xp.asarray(float32) if isinstance(float32, np.ndarray) else float32, float)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -57,6 +57,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "kron": (lambda x, v: [np.kron(x, v), np.kron(x, x[:2, :2])], X, V),
     "linalg.eigh": (lambda s: np.linalg.eigh(0.5 * (s + s.T), "U")[0], SYMMETRIC),
     "linalg.eigvalsh": (lambda s: np.linalg.eigvalsh(0.5 * (s + s.T), UPLO="L"), SYMMETRIC),
+    "linalg.qr": (lambda t: [np.linalg.qr(t, "r"), *np.linalg.qr(t, mode="reduced"),
+                             np.linalg.qr(t[:, :3], "complete")[1]], T.transpose(0, 2, 1)),
     "linalg.svd": (lambda x: np.linalg.svd(x, compute_uv=False), X),
     "linspace": (lambda v: [np.linspace(v[0], v[1], 4) ** 2, np.linspace(v, 2 * v, 3, axis=1) ** 2,
                             np.linspace(0.0, v[2] ** 2, 3, endpoint=False)], V),
@@ -74,6 +76,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "rollaxis": (lambda t: [np.rollaxis(t, 2) ** 2, np.rollaxis(t, 0, 3), np.rollaxis(t, -2, -1)],
                  T),
     "rot90": (lambda t: [np.rot90(t) ** 2, np.rot90(t, -1, (1, 2))], T),
+    "sort": (lambda x: [np.sort(x, 0, "heapsort") ** 2, np.sort(x, None, stable=True) ** 2], X),
     "select": (lambda x, y: np.select([X > 0.5, X > 0], [x * x, y], x), X, Y),
     "sinc": (lambda x: np.sinc(x) * np.sinc(0 * x), X),
     "split": (lambda x: [p * p for p in np.split(x, 2, axis=1)] + np.split(x, [1], 0), X),
@@ -101,6 +104,59 @@ def test_every_function_has_a_case() -> None:
 def test_values_and_derivatives_are_those_of_numpy(name: str) -> None:
     function, *arrays = CASES[name]
     check(function, *arrays)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dtypes_are_those_of_numpy(name: str) -> None:
+    function, *arrays = CASES[name]
+    arrays = [x.astype("f4") if x.dtype.kind == "f" else x for x in arrays]
+    value, _ = mixad.vjp(function, *arrays)
+    for found, wanted in zip(parts_of(value), parts_of(function(*arrays)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, strict=True)
+
+
+NUMPYS_NUMBERS: dict[str, Any] = {
+    "roll": lambda x: np.roll(x, np.int64(1)),
+    "roll by an array": lambda x: np.roll(x, np.asarray([1, 2]), axis=(0, 1)),
+    "tensordot": lambda x: np.tensordot(x, S, axes=np.int64(1)),
+    "tensordot of arrays": lambda x: np.tensordot(x, S, axes=(np.asarray([1]), np.int64(0))),
+    "broadcast_to": lambda x: np.broadcast_to(x, np.asarray([2, *X.shape])),
+    "tile": lambda x: np.tile(x, np.asarray([2, 1])) + np.tile(x, np.int32(1))[:1],
+    "reshape": lambda x: np.reshape(x, np.asarray(X.shape[::-1])),
+    "sum": lambda x: np.sum(x, axis=np.int64(1)),
+    "linspace": lambda x: np.linspace(x[0], np.float64(5.0), np.int64(4)),
+    "pad": lambda x: np.pad(x, np.int64(1), constant_values=np.float64(2.0)),
+    "gradient": lambda x: np.gradient(x, np.int64(2), axis=np.int64(1)),
+    "diff": lambda x: np.diff(x, prepend=0.0, append=np.float64(1.0)),
+    "diff along the first axis": lambda x: np.diff(x, axis=0, append=x[0, 0]),
+    "inner": lambda x: np.inner(x, 2.0) + np.inner(np.float64(3.0), x),
+    "outer": lambda x: np.outer(2.0, x) + np.outer(x[0, 0], x),
+    "qr": lambda x: np.linalg.qr(x.T @ x + np.eye(X.shape[1]), "r"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", NUMPYS_NUMBERS)
+def test_numbers_are_taken_as_numpy_takes_them(name: str, dtype: str) -> None:
+    function, x = NUMPYS_NUMBERS[name], X.astype(dtype)
+    if dtype == "f8":
+        check(lambda x: function(x * x), x)
+    value, _ = mixad.vjp(function, x)
+    np.testing.assert_allclose(value, function(x), rtol=1e-4, atol=1e-5, strict=True)
+
+
+@pytest.mark.parametrize("name", ["pad", "linspace", "outer"])
+def test_arrays_of_other_libraries_are_not_mixed_with_numpys(name: str) -> None:
+    function = {
+        "pad": lambda x: np.pad(x, 1),
+        "linspace": lambda x: np.linspace(x[0, :], 5.0, 4),
+        "outer": lambda x: np.outer(x[0, :], x[1, :]),
+    }[name]
+    value, pullback = mixad.vjp(function, array_api_strict.asarray(X))
+    wanted, theirs = mixad.vjp(function, X)
+    np.testing.assert_allclose(np.asarray(value), wanted, rtol=1e-13)
+    (found,) = pullback(array_api_strict.asarray(np.cos(wanted)))
+    np.testing.assert_allclose(np.asarray(found), theirs(np.cos(wanted))[0], rtol=1e-13)
 
 
 EINSUMS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import operator
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 
 import mixad
 from mixad.errors import MixadError, TracerError
-from mixad.namespace.spellings import NUMPY, TORCH
+from mixad.namespace.names import FUNCTIONS
+from mixad.namespace.spellings import NUMPY
+from mixad.namespace.torch_spellings import TORCH
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
@@ -21,7 +24,8 @@ needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
 X = np.asarray([[0.3, 0.55, 0.8], [0.9, 0.35, 0.6]])
 ABOVE_ONE = ("acosh", "arccosh")
 NOT_ELEMENTWISE = (
-    "sum mean reshape transpose matrix_transpose permute astype matmul positive".split()
+    "sum mean reshape transpose matrix_transpose permute astype matmul positive "
+    "unique_all unique_counts unique_inverse unique_values".split()
 )
 
 
@@ -36,6 +40,127 @@ def elementwise_names(spelling: Any) -> list[str]:
 
 def points(name: str) -> Any:
     return X + 1.1 if name in ABOVE_ONE else X
+
+
+# -- names of the standard that the libraries have too ---------------------------------------------
+
+ASK_NOBODY = set(
+    "__array_namespace_info__ arange asarray broadcast_shapes empty eye fft.fftfreq fft.rfftfreq "
+    "finfo from_dlpack iinfo isdtype ones zeros".split()
+)
+"""Functions that take no arrays, or make arrays of what they take without asking it."""
+
+OF_NUMBERS_IN_TORCH = set("full linspace".split())
+"""Refused: their dtype is torch's default one, whatever the dtypes of their arguments are."""
+
+
+def lacking(spelling: Any, names_there: Any) -> set[str]:
+    """Return the names of the standard that a library has and its table has not."""
+    known = spelling.functions.keys() | spelling.constant
+    return {
+        name
+        for name in FUNCTIONS - ASK_NOBODY
+        if (there := names_there(name)) is not None and there not in known
+    }
+
+
+def test_numpys_functions_of_the_standard_are_in_its_table() -> None:
+    def there(name: str) -> str | None:
+        function = functools.reduce(lambda m, n: getattr(m, n, None), name.split("."), np)
+        return None if function is None else NUMPY.name_of(function)
+
+    assert lacking(NUMPY, there) == set()
+
+
+@pytest.mark.torch
+@needs_torch
+def test_torchs_functions_of_the_standard_are_in_its_table() -> None:
+    import torch
+
+    def there(name: str) -> str | None:
+        function = functools.reduce(lambda m, n: getattr(m, n, None), name.split("."), torch)
+        return None if function is None else TORCH.name_of(function)
+
+    assert lacking(TORCH, there) == OF_NUMBERS_IN_TORCH | {"can_cast"}  # which takes dtypes only
+
+
+GIVE_NO_FLOATS = {
+    "isin": lambda xp, x: xp.isin(x, x[1:]),
+    "result_type": lambda xp, x: xp.result_type(x, x),
+    "searchsorted": lambda xp, x: xp.searchsorted(x, x[1:]),
+    "linalg.matrix_rank": lambda xp, x: xp.linalg.matrix_rank(x[:, None] * x),
+}
+
+
+@pytest.mark.parametrize("name", GIVE_NO_FLOATS)
+@pytest.mark.parametrize("library", [
+    "numpy", pytest.param("torch", marks=[pytest.mark.torch, needs_torch])
+])  # fmt: skip
+def test_functions_that_give_no_floats_get_the_values(name: str, library: str) -> None:
+    xp, call, found = importlib.import_module(library), GIVE_NO_FLOATS[name], []
+    x = xp.asarray([0.5, 1.5, 2.5])
+
+    def loss(x: Any) -> Any:
+        found.append(call(xp, x))
+        return x.sum()
+
+    mixad.grad(loss)(x)
+    want = call(xp, x)
+    assert type(found[0]) is type(want)
+    np.testing.assert_array_equal(found[0], want)
+
+
+def test_numpys_unique_values_share_the_cotangent() -> None:
+    x = np.asarray([2.0, 1.0, 2.0])
+    functions = (
+        np.unique_values,
+        lambda x: np.unique_all(x).values,
+        lambda x: np.unique_counts(x).values,
+        lambda x: np.unique_inverse(x).values,
+    )
+    for unique in functions:
+        np.testing.assert_array_equal(
+            mixad.grad(lambda x: (np.sort(unique(x)) ** 2).sum())(x), [2.0, 2.0, 2.0]  # noqa: B023
+        )  # fmt: skip
+
+
+def test_unique_all_of_numpy_has_all_its_fields() -> None:
+    x = np.asarray([2.0, 1.0, 2.0])
+
+    def loss(x: Any) -> Any:
+        found, want = np.unique_all(x), np.unique_all(mixad.stop_gradient(x))
+        for field in want._fields:
+            np.testing.assert_array_equal(
+                mixad.stop_gradient(getattr(found, field)), getattr(want, field)
+            )
+        return found.values.sum()
+
+    np.testing.assert_array_equal(mixad.grad(loss)(x), [0.5, 1.0, 0.5])
+
+
+def test_operations_on_bits_are_refused_by_the_library() -> None:
+    for f in (lambda x: np.bitwise_and(x, x), np.invert, lambda x: np.left_shift(x, 1)):
+        with pytest.raises(TypeError, match="not supported for the input types"):
+            mixad.grad(lambda x: (f(x), x.sum())[1])(np.ones(3))  # noqa: B023
+
+
+@pytest.mark.torch
+@needs_torch
+def test_full_like_of_torch() -> None:
+    import torch
+
+    x = torch.asarray([0.5, 1.5, 2.5])
+    found: list[Any] = []
+
+    def loss(x: Any) -> Any:
+        found.append(torch.full_like(x, 3, dtype=torch.float64))
+        return (torch.full_like(x, x[1] ** 2) * torch.full_like(x, 2.0)).sum()
+
+    torch.testing.assert_close(mixad.grad(loss)(x), torch.asarray([0.0, 18.0, 0.0]))
+    torch.testing.assert_close(found[0], torch.full_like(x, 3, dtype=torch.float64))
+
+
+# -- elementwise -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", elementwise_names(NUMPY))
@@ -257,7 +382,7 @@ REFUSED_OF_TORCH = {
     "as_tensor": (lambda t, x, a: t.as_tensor(x), r"DLPack"),
     "from_dlpack": (lambda t, x, a: t.from_dlpack(x), r"DLPack"),
     "convolution": (lambda t, x, a: t.conv1d(x[None], a[None]), r"torch\.conv1d\(\) of"),
-    "special": (lambda t, x, a: t.special.i0e(x), r"special_i0e\(\) of"),
+    "special": (lambda t, x, a: t.special.i0e(x), r"torch\.special\.i0e\(\) of"),
     "of the network": (lambda t, x, a: t.nn.functional.gumbel_softmax(x), r"gumbel_softmax\(\) of"),
 }
 

@@ -12,12 +12,12 @@ from derivatives import parts_of
 import mixad
 from mixad import pytree
 from mixad.errors import MixadError, TracerError
-from mixad.namespace.spellings import TORCH
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
 from mixad.namespace.torch_moves import TORCH_MOVES
 from mixad.namespace.torch_neural import TORCH_NEURAL
 from mixad.namespace.torch_products import TORCH_PRODUCTS
 from mixad.namespace.torch_reductions import TORCH_REDUCTIONS
+from mixad.namespace.torch_spellings import TORCH
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 pytestmark = [pytest.mark.torch,
@@ -36,6 +36,7 @@ if HAS_TORCH:
     X, Y, V, W = normal(3, 4), normal(3, 4), normal(4), normal(4, 4)  # matrices and a vector
     P, Q = X.sigmoid(), Y.sigmoid()  # between 0 and 1
     B, C = normal(2, 3, 4), normal(2, 4, 3)  # stacks of matrices
+    SQUARES, S = 4 * torch.eye(3, dtype=torch.float64) + 0.3 * normal(3, 3, 3), normal(3, 3)
     U = torch.eye(4, dtype=torch.float64) * 4 + 0.3 * W  # a matrix of positive determinant
     I = torch.tensor([[0, 2, 1, 0], [2, 0, 0, 1]])  # noqa: E741  # places along the first axis
     J = torch.tensor([2, 0, 2])
@@ -119,6 +120,11 @@ PRODUCTS: dict[str, Any] = {
     "matrix_power": (lambda w: [t.matrix_power(w, 3), w.matrix_power(2)], "W"),
     "linalg_matrix_power": (lambda w: t.linalg.matrix_power(w, 2), "W"),
     "inverse": (lambda u: [t.inverse(u), u.inverse()], "U"),
+    "linalg_solve": (lambda a, b, u: [t.linalg.solve(a, b), t.linalg.solve(a, b[0]) ** 2,
+                                      t.linalg.solve(a[0], b[0]), t.linalg.solve(a, a @ a),
+                                      t.linalg.solve(A=u, B=u @ u), t.linalg.solve(a[:2], b[:2]),
+                                      t.linalg.solve(a, a[:, :2], left=False)],
+                     "SQUARES", "S", "U"),
     "linalg_pinv": (lambda x: t.linalg.pinv(x), "X"),
     "det": (lambda u: [t.det(u), u.det()], "U"),
     "slogdet": (lambda u: [t.slogdet(u)[1], u.slogdet()[1] ** 2], "U"),
@@ -182,13 +188,17 @@ ELEMENTWISE: dict[str, Any] = {
     "special_gammaln": lambda p, q: t.special.gammaln(p),
     "special_digamma": lambda p, q: t.special.digamma(p),
     "special_psi": lambda p, q: t.special.psi(p),
+    "erfinv": lambda p, q: t.erfinv(0.3 * p),
     "special_erf": lambda p, q: t.special.erf(p),
+    "special_erfcx": lambda p, q: t.special.erfcx(p),
+    "special_erfinv": lambda p, q: t.special.erfinv(0.3 * p),
     "special_erfc": lambda p, q: t.special.erfc(p),
     "special_exp2": lambda p, q: t.special.exp2(p),
     "special_expm1": lambda p, q: t.special.expm1(p),
     "special_log1p": lambda p, q: t.special.log1p(p),
     "special_entr": lambda p, q: t.special.entr(p),
     "special_ndtr": lambda p, q: t.special.ndtr(p),
+    "special_ndtri": lambda p, q: t.special.ndtri(0.3 * p),
     "sgn": lambda p, q: t.sgn(p - 0.5) * p,
     "fix": lambda p, q: t.fix(9 * p) * p,
     "deg2rad": lambda p, q: t.deg2rad(p) ** 2,
@@ -336,6 +346,14 @@ def test_every_function_and_method_has_a_case() -> None:
     tables = (TORCH_ELEMENTWISE, TORCH_REDUCTIONS, TORCH_PRODUCTS, TORCH_MOVES, TORCH_NEURAL)
     functions = {name for table in tables for name in table}
     assert functions | {f"method {name}" for name in TORCH.methods} == CASES.keys()
+
+
+def test_solving_from_the_right_takes_no_vectors_as_in_torch() -> None:
+    for b in (S, S[0]):
+        with pytest.raises(RuntimeError, match="Incompatible shapes"):
+            t.linalg.solve(SQUARES, b, left=False)
+        with pytest.raises(ValueError, match="B is taken for vectors"):
+            mixad.grad(lambda a, b=b: t.linalg.solve(a, b, left=False).sum())(SQUARES)
 
 
 def weighted(function: Any, *tensors: Any) -> Any:

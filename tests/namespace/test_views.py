@@ -73,6 +73,8 @@ def _called(name: str) -> Callable[[Any], Any]:
         return functools.partial(function, axis=0)
     if name in ("concat", "concatenate", "stack", "vstack", "hstack", "dstack", "column_stack"):
         return lambda x: function([x])
+    if name in ("asarray", "asanyarray", "ascontiguousarray"):
+        return lambda x: function(x, like=x)
     return lambda x: function(x, *arguments)
 
 

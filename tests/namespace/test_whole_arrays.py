@@ -16,6 +16,8 @@ from hypothesis.extra.numpy import array_shapes
 import mixad
 from mixad.tape.constant import is_constant
 
+EXAMPLES = 25
+
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(3, 4))
 Y = RNG.normal(size=(3, 4))
@@ -96,6 +98,7 @@ def test_derivatives_agree_with_those_of_jax(name: str) -> None:
     against_jax(*CASES[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("join", [np.concatenate, np.stack])
 def test_joining_takes_as_long_as_there_are_arrays(join: Any) -> None:
     def seconds(count: int) -> float:
@@ -144,7 +147,7 @@ ALONG_AN_AXIS = {
 
 
 @pytest.mark.parametrize("name", ALONG_AN_AXIS)
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(an_array_and_an_axis())
 def test_any_shape_along_any_axis(name: str, drawn: Any) -> None:
     x, axis, keepdims = drawn

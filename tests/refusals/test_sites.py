@@ -17,15 +17,23 @@ STORED = [
     for path in folder.glob("*.txt")
 ]
 REFUSING = {"error", "type_error", "at"}
-ERRORS = ("Kernel", "TracerError", "BackendError")
+ERRORS = ("Kernel", "TracerError", "BackendError", "ConfigurationError")
+PLAIN = ("ValueError", "TypeError", "IndexError")
+OF_PLAIN = {"broadcast.py", "with_respect_to.py", "stages.py", "module.py"}
+"""Modules whose plain errors are of mixad's own interface, and are stored as well.
+
+Elsewhere plain errors are those of the library whose function is called (what NumPy or torch would
+raise of an axis, a shape or an option; `tests/namespace` compares their classes), or guards of
+programs and kernels that users do not make.
+"""
 
 
-def messages(tree: ast.AST) -> Iterator[ast.expr]:
+def messages(tree: ast.AST, errors: tuple[str, ...]) -> Iterator[ast.expr]:
     """Yield the texts of a module that say why something is refused."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and name_of(node.func) in REFUSING:
             yield from [a for a in node.args if is_text(a)][:1]
-        elif isinstance(node, ast.Call) and name_of(node.func).startswith(ERRORS):
+        elif isinstance(node, ast.Call) and name_of(node.func).startswith(errors):
             yield from [a for a in node.args[:1] if is_text(a)]
         elif isinstance(node, ast.Return | ast.Dict | ast.BoolOp | ast.Assign):
             yield from of_pairs(node)
@@ -86,7 +94,8 @@ OF_TOOLS = {"nvrtc.py", "disassembler.py"}
 def sites() -> Iterator[tuple[str, ast.expr]]:
     paths = {path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")}
     for path in sorted(path for path in paths if path.name not in OF_TOOLS):
-        for message in messages(ast.parse(path.read_text())):
+        errors = (*ERRORS, *PLAIN) if path.name in OF_PLAIN else ERRORS
+        for message in messages(ast.parse(path.read_text()), errors):
             is_here = not any(part in ast.unparse(message) for part in ELSEWHERE)
             if words(message) > 1 and is_here:  # others are Python's own messages, or made of one
                 yield f"{path.name}:{message.lineno}", message

@@ -34,7 +34,17 @@ POINTS = 60
 """Random points of each kind, beside the edge points."""
 SEED = 7
 MODERATE = [(0.3, 0.7, 1.1), (1.7, 0.4, -0.6), (2.6, -1.3, 0.2), (-0.45, 2.0, 0.9)]
-NOT_BY_DIFFERENCES = ("where", "convert", "nextafter", "floordiv", "mod", "fmod", "polygamma")
+NOT_BY_DIFFERENCES = (
+    "where",
+    "convert",
+    "nextafter",
+    "floordiv",
+    "mod",
+    "fmod",
+    "polygamma",
+    "ldexp",
+    "ierfcx",
+)
 """Ops whose closed form does not follow mpf arguments that are no floats."""
 NAN, INF, PI = math.nan, math.inf, math.pi
 
@@ -42,7 +52,11 @@ DIFFERENTIABLE = [op.name for op in TABLE if op.partials or op.tangent]
 DEEPEST = 3
 """Derivatives that are there wherever the first is."""
 PUBLIC = [n for n in special.__all__ if n not in BY_NAME or n in DIFFERENTIABLE]
-MADE_OF_OPS = ["sinc", "xlogy", "xlog1py"]
+MADE_OF_OPS = [
+    "sinc", "xlogy", "xlog1py", "sec", "csc", "cot", "sind", "cosd", "tand", "sinpi", "cospi",
+    "tanpi", "log1mexp", "logsubexp", "gelu_tanh", "ndtri",
+    "i0", "i1", "i0e", "i1e", "j0", "j1", "y0", "y1",
+]  # fmt: skip
 """Functions whose derivatives take care, though rules of ops make them."""
 
 # -- ordinary and edge points ----------------------------------------------------------------------
@@ -101,9 +115,9 @@ def test_the_derivative_with_respect_to_an_order_is_refused():
         pushforward(program_of_op("polygamma", np.dtype("f8")), [0])
 
 
-def test_only_orders_of_polygamma_have_no_derivative():
+def test_only_whole_numbers_have_no_derivative():
     without = [(op.name, i) for op in TABLE for i, p in enumerate(op.partials) if p is None]
-    assert without == [("polygamma", 0)]
+    assert without == [("ldexp", 1), ("ierfcx", 0), ("polygamma", 0)]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +154,7 @@ def test_an_error_of_two_ulp_is_seen():
 
 Z = (0.0, 0.0, 0.0, 0.0)
 ZETA_3, ZETA_5 = float(mp.zeta(3)), float(mp.zeta(5))
+DEGREE = PI / 180
 ANY = None
 """In a row: not defined, so anything."""
 
@@ -368,6 +383,9 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
     "copysign": [
         ((2.0, -3.0), -2, (-1, 0), Z),
         ((-2.0, -0.0), -2, (1, 0), Z),
+        ((0.0, -1.0), 0, (-1, 0), Z),  # where x is 0, the sign of y, whatever that of the zero
+        ((-0.0, 1.0), 0, (1, 0), Z),
+        ((-0.0, -0.0), 0, (-1, 0), Z),
         ((INF, -1.0), -INF, (-1, 0), Z),
     ],
     "where": [
@@ -440,6 +458,158 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((0.0, -1.0), 0, (-INF, 0), (0, INF, INF, 0)),
         ((2.0, 0.0), 0, (0, 2), (0, 1, 1, -2)),
         ((0.0, NAN), NAN, (NAN, 0), (0, ANY, ANY, 0)),
+    ],
+    "erfcx": [
+        ((0.0,), 1, (-2 / math.sqrt(PI),), (2,)),
+        ((INF,), 0, (0,), (0,)),
+        ((-INF,), INF, (-INF,), (INF,)),
+        ((-30.0,), INF, (-INF,), (INF,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "ierfcx": [
+        ((1.0, 0.0), 1 / math.sqrt(PI), (-1,), (4 / math.sqrt(PI),)),
+        ((2.0, INF), 0, (0,), (0,)),
+        ((1.0, -INF), INF, (-INF,), (INF,)),
+        ((1.5, 1.0), NAN, (NAN,), (NAN,)),
+        ((0.0, NAN), NAN, (NAN,), (NAN,)),
+    ],
+    "erfinv": [
+        ((0.0,), 0, (math.sqrt(PI) / 2,), (0,)),
+        ((1.0,), INF, (INF,), (INF,)),
+        ((-1.0,), -INF, (INF,), (-INF,)),
+        ((1.5,), NAN, (NAN,), (NAN,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "erfcinv": [
+        ((1.0,), 0, (-math.sqrt(PI) / 2,), (0,)),
+        ((0.0,), INF, (-INF,), (INF,)),
+        ((2.0,), -INF, (-INF,), (-INF,)),
+        ((-0.5,), NAN, (NAN,), (NAN,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "ndtri": [
+        ((0.5,), 0, (math.sqrt(2 * PI),), (0,)),
+        ((0.0,), -INF, (INF,), (-INF,)),
+        ((1.0,), INF, (INF,), (INF,)),
+        ((-1.0,), NAN, (NAN,), (NAN,)),
+    ],
+    "i0": [
+        ((0.0,), 1, (0,), (0.5,)),
+        ((INF,), INF, (INF,), (INF,)),
+        ((-INF,), INF, (-INF,), (INF,)),
+        ((-1000.0,), INF, (-INF,), (INF,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "i1": [
+        ((0.0,), 0, (0.5,), (0,)),
+        ((INF,), INF, (INF,), (INF,)),
+        ((-1000.0,), -INF, (INF,), (-INF,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "i0e": [
+        ((0.0,), 1, (0,), ANY),
+        ((INF,), 0, (0,), (0,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "i1e": [
+        ((0.0,), 0, (0.5,), ANY),
+        ((INF,), 0, (0,), (0,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "j0": [
+        ((0.0,), 1, (0,), (-0.5,)),
+        ((INF,), 0, (0,), (0,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "j1": [
+        ((0.0,), 0, (0.5,), (0,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    **dict.fromkeys(
+        ("y0", "y1"),
+        (
+            ((0.0,), -INF, (INF,), (-INF,)),
+            ((-0.0,), -INF, ANY, ANY),
+            ((-1.0,), NAN, (NAN,), (NAN,)),
+            ((-INF,), NAN, (NAN,), (NAN,)),
+            ((INF,), 0, (0,), (0,)),
+            ((NAN,), NAN, (NAN,), (NAN,)),
+        ),
+    ),
+    "ldexp": [
+        ((1.5, 3.0), 12, (8,), (0,)),
+        ((1.0, 2000.0), INF, (INF,), (0,)),
+        ((INF, -5.0), INF, (1 / 32,), (0,)),
+        ((NAN, 1.0), NAN, (2,), (0,)),
+    ],
+    "sec": [((0.0,), 1, (0,), (1,)), ((INF,), NAN, (NAN,), (NAN,))],
+    "csc": [((0.0,), INF, (-INF,), (INF,)), ((INF,), NAN, (NAN,), (NAN,))],
+    "cot": [((0.0,), INF, (-INF,), ANY), ((INF,), NAN, (NAN,), (NAN,))],
+    "sind": [
+        ((0.0,), 0, (DEGREE,), (0,)),
+        ((90.0,), 1, (0,), (-(DEGREE**2),)),
+        ((-180.0,), 0, (-DEGREE,), (0,)),
+        ((270.0,), -1, (0,), (DEGREE**2,)),
+        ((360.0 * 2**40,), 0, (DEGREE,), (0,)),
+        ((INF,), NAN, (NAN,), (NAN,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "cosd": [
+        ((0.0,), 1, (0,), (-(DEGREE**2),)),
+        ((90.0,), 0, (-DEGREE,), (0,)),
+        ((180.0,), -1, (0,), (DEGREE**2,)),
+        ((-90.0,), 0, (DEGREE,), (0,)),
+        ((INF,), NAN, (NAN,), (NAN,)),
+    ],
+    "tand": [
+        ((180.0,), 0, (DEGREE,), (0,)),
+        ((90.0,), INF, (INF,), ANY),
+        ((270.0,), -INF, (INF,), ANY),
+        ((INF,), NAN, (NAN,), (NAN,)),
+    ],
+    "sinpi": [
+        ((0.5,), 1, (0,), (-(PI**2),)),
+        ((-1.0,), 0, (-PI,), (0,)),
+        ((1.5,), -1, (0,), (PI**2,)),
+        ((1e30,), 0, (PI,), (0,)),
+        ((INF,), NAN, (NAN,), (NAN,)),
+    ],
+    "cospi": [
+        ((0.5,), 0, (-PI,), (0,)),
+        ((1.0,), -1, (0,), (PI**2,)),
+        ((1e30,), 1, (0,), (-(PI**2),)),
+        ((-INF,), NAN, (NAN,), (NAN,)),
+    ],
+    "tanpi": [
+        ((1.0,), 0, (PI,), (0,)),
+        ((0.5,), INF, (INF,), ANY),
+        ((1.5,), -INF, (INF,), ANY),
+        ((INF,), NAN, (NAN,), (NAN,)),
+    ],
+    "log1mexp": [
+        ((0.0,), -INF, (-INF,), (-INF,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((1.0,), NAN, ANY, ANY),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "logsubexp": [
+        ((1.0, 1.0), -INF, (INF, -INF), (-INF, INF, INF, -INF)),
+        ((1.0, -INF), 1, (1, 0), Z),
+        ((INF, 1.0), INF, (1, 0), Z),
+        ((-INF, -INF), -INF, (1, 0), Z),
+        ((0.0, 1.0), NAN, ANY, ANY),
+        ((NAN, 1.0), NAN, (NAN, NAN), (NAN,) * 4),
+    ],
+    "gelu_tanh": [
+        ((0.0,), 0, (0.5,), (math.sqrt(2 / PI),)),
+        ((INF,), INF, (1,), (0,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((-1e30,), 0, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
     ],
     "mul_zeros": [((0.0, INF), 0, (INF, 0), (0, 1, 1, 0)), ((NAN, 0.0), 0, (0, NAN), (0, 1, 1, 0))],
 }

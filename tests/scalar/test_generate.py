@@ -21,6 +21,8 @@ from mixad.scalar.types import ALL_TYPES, F32, F64
 from mixad.scalar.verify import verify
 from mixad.testing import programs, random_arguments
 
+EXAMPLES_WHILE_SHRINKING = 2000
+
 NUMBER_OF_PROGRAMS = 600
 NUMBER_OF_EXAMPLES = 50
 
@@ -120,6 +122,8 @@ def test_hypothesis_shrinks_failing_programs():
     found = find(
         programs(),
         lambda p: any(isinstance(s, While) for s in walk_statements(p.body)),
-        settings=settings(max_examples=2000, suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=EXAMPLES_WHILE_SHRINKING, suppress_health_check=list(HealthCheck)
+        ),
     )
     assert len(list(walk_statements(found.body))) <= 10

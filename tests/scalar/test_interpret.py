@@ -355,6 +355,13 @@ ULPS = {F32: 0.51, F64: 4.0}
 GAMMA_ULPS = 10.0
 """Python's gamma, by Lanczos' formula, is that accurate in double precision."""
 
+
+def _ierfcx(n, x):
+    """The integral from 0 to infinity of sⁿ exp(-s² - 2xs), times 2/(√π n!)."""
+    found = mpmath.quad(lambda s: s**n * mpmath.exp(-s * s - 2 * x * s), [0, 1, 3, mpmath.inf])
+    return 2 * found / (mpmath.sqrt(mpmath.pi) * mpmath.factorial(n))
+
+
 TRUE_VALUES = {
     "exp": mpmath.exp, "exp2": lambda x: mpmath.mpf(2) ** x, "expm1": mpmath.expm1,
     "log": mpmath.log, "log2": lambda x: mpmath.log(x, 2), "log10": mpmath.log10,
@@ -367,6 +374,8 @@ TRUE_VALUES = {
     "erfc": mpmath.erfc, "gamma": mpmath.gamma, "digamma": mpmath.digamma,
     "lgamma": lambda x: mpmath.log(abs(mpmath.gamma(x))),
     "trigamma": lambda x: mpmath.polygamma(1, x),
+    "erfcx": lambda x: mpmath.exp(x * x) * mpmath.erfc(x), "erfinv": mpmath.erfinv,
+    "erfcinv": lambda q: mpmath.erfinv(1 - q), "ierfcx": _ierfcx,
     "polygamma": lambda n, x: mpmath.polygamma(int(n), x), "pow": mpmath.power,
     "atan2": mpmath.atan2, "hypot": mpmath.hypot,
     "logaddexp": lambda x, y: mpmath.log(mpmath.exp(x) + mpmath.exp(y)),
@@ -374,6 +383,10 @@ TRUE_VALUES = {
 POSITIVE = {"log", "log2", "log10", "pow", "gamma", "lgamma", "digamma", "trigamma", "polygamma",
             "atan2"}  # fmt: skip
 DOMAINS = {
+    "erfcx": (-5, 30),
+    "erfinv": (-0.99, 0.99),
+    "erfcinv": (0.01, 1.99),
+    "ierfcx": (0, 4),
     "log1p": (-0.9, 30),
     "asin": (-1, 1),
     "acos": (-1, 1),
@@ -394,7 +407,7 @@ def test_inexact_ops_are_accurate(name, type):
     allowed = GAMMA_ULPS if (name, type) == ("gamma", F64) else ULPS[type]
     rng = np.random.default_rng(5)
     rows = rng.uniform(low, high, (60, BY_NAME[name].arity)).astype(type.dtype)
-    if name == "polygamma":
+    if name in ("polygamma", "ierfcx"):
         rows[:, 0] = np.floor(rows[:, 0])
     for row in rows:
         args = tuple(row)

@@ -21,6 +21,9 @@ from mixad.tape.broadcasting import sum_to
 
 from .conftest import program
 
+EXAMPLES = 60
+EXAMPLES_OF_SECOND_ORDER = 30
+
 
 def _product_plus_sine(b: Builder, x: Any, y: Any) -> Any:
     return b.op("add", b.op("mul", x, y), b.op("sin", x))
@@ -61,7 +64,7 @@ def test_gradient_of_a_hand_built_program() -> None:
 
 
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=4, min_side=0), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 def test_gradients_are_summed_over_broadcast_axes(shapes: Any, data: Any) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     x, y = (rng.uniform(-2, 2, shape) for shape in shapes.input_shapes)
@@ -77,7 +80,7 @@ def test_gradients_are_summed_over_broadcast_axes(shapes: Any, data: Any) -> Non
 
 
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3, min_side=0), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=EXAMPLES_OF_SECOND_ORDER, deadline=None)
 def test_second_derivatives_through_broadcasting(shapes: Any, data: Any) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     x, y = (rng.uniform(-2, 2, shape) for shape in shapes.input_shapes)

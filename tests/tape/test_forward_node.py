@@ -32,6 +32,8 @@ from mixad.testing import Recipe, random_arguments, random_program
 
 from .conftest import program
 
+EXAMPLES = 60
+
 FORWARD = KernelOptions(placement="forward")
 RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(0.5, 2, (2, 4))
@@ -257,7 +259,7 @@ def test_more_than_ten_inputs_take_several_dual_programs(count: int, launches: l
 
 
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=4, min_side=0), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 def test_gradients_are_summed_over_broadcast_axes(shapes: Any, data: Any) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     x, y = (rng.uniform(-1, 1, shape) for shape in shapes.input_shapes)

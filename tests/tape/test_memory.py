@@ -299,15 +299,23 @@ REVERSE = {
 """Calls, and how many arrays of full size they return."""
 
 
+REVERSED = ({}, {"placement": "reverse"}, {"strategy": "reverse"})
+"""Options with which nothing is stored: what costs as much as this kernel is evaluated again."""
+
+
 @linux
+@pytest.mark.parametrize("options", REVERSED, ids=str)
 @pytest.mark.parametrize("what", REVERSE)
-def test_reverse_placement_holds_inputs_and_outputs_and_a_tenth(what: str, tmp_path: Path) -> None:
+def test_reverse_placement_holds_inputs_and_outputs_and_a_tenth(
+    what: str, options: dict[str, str], tmp_path: Path
+) -> None:
     call, outputs = REVERSE[what]
     (peak,) = in_a_process(
         tmp_path,
         _PEAK
         + _CELL
         + f"""
+    cell = cell.with_options(**{options})
     call = {call}
     call(*few)
     print(peak_of(lambda: call(*inputs)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from math import tanh
 from typing import Any
 
 import array_api_strict
@@ -42,6 +43,17 @@ def line(x: float, y: float) -> float:
 @mixad.broadcast
 def cheap(x: float, y: float) -> float:
     return x * y + x
+
+
+@mixad.broadcast
+def wide(a, b, c, d, e, f, g, h, i, j, k, m):  # type: ignore[no-untyped-def]
+    if a > 0.5:
+        return (tanh(a) + tanh(b) + tanh(c) + tanh(d) + tanh(e) + tanh(f)) + (
+            tanh(g) + tanh(h) + tanh(i) + tanh(j) + tanh(k) + tanh(m)
+        )
+    return (tanh(a) * tanh(b) * tanh(c) * tanh(d) * tanh(e) * tanh(f)) * (
+        tanh(g) * tanh(h) * tanh(i) * tanh(j) * tanh(k) * tanh(m)
+    )
 
 
 def gradients_by_hand(x: Any, y: Any) -> tuple[Any, Any, Any]:
@@ -286,3 +298,18 @@ def test_partials_are_not_stored_with_what_depends_on_the_value_they_belong_to()
     step = 1e-6 * np.eye(3)
     slopes = (horner(x + step) - horner(x - step)).diagonal() / 2e-6
     np.testing.assert_allclose(pullback(g)[0], (g + 0.25 * g.sum()) * slopes, rtol=1e-7)
+
+
+@pytest.mark.parametrize(("strategy", "partials"), [("auto", 0), ("forward", 12)])
+def test_wide_partials_are_not_stored_where_reverse_accumulation_makes_them(
+    strategy: Any, partials: int, launches: list[Any]
+) -> None:
+    """Evaluating two passes of dual numbers again would cost more than storing them does."""
+    inputs = RNG.uniform(0.2, 0.8, (12, 64))
+    value, pullback = mixad.vjp(wide.with_options(strategy=strategy), *inputs)
+    [(_, made)] = launches
+    assert len(made) == 1 + partials
+    t, is_sum = np.tanh(inputs), inputs[0] > 0.5
+    np.testing.assert_allclose(value, np.where(is_sum, t.sum(0), t.prod(0)), rtol=1e-13)
+    found = np.asarray(pullback(np.ones(64)))
+    np.testing.assert_allclose(found, np.where(is_sum, 1, t.prod(0) / t) * (1 - t * t), rtol=1e-12)

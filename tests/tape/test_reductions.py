@@ -25,7 +25,10 @@ from mixad.kernel.plan import plan
 from mixad.kernel.tiling import BLOCK
 
 EXAMPLES = 150
+EXAMPLES_OF_LAYOUTS = 60
 DTYPES = [np.float32, np.float64]
+NARROW = ["float16", "bfloat16"]
+"""The latter is a type of ml_dtypes, where that is installed."""
 WIDTHS = [bits for bits in (128, 256, 512) if bits <= detect().vector_bits]
 
 
@@ -163,7 +166,12 @@ def _workers_of_our_own() -> Iterator[None]:
 def of_pattern(pattern: str, dtype: Any) -> tuple[Any, ...]:
     full, own = PATTERNS[pattern]
     rng = np.random.default_rng(0)
-    return tuple(np.asarray(magnitudes(rng, s), dtype) for s in (full, own, full, own))
+    drawn = [magnitudes(rng, s) for s in (full, own, full, own)]
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    elif dtype == "float16":  # whose range is shorter
+        drawn = [np.copysign(abs(a) ** 0.2, a) for a in drawn]
+    return tuple(np.asarray(a, dtype) for a in drawn)
 
 
 def bits_of(arrays: Sequence[Any]) -> list[bytes]:
@@ -177,7 +185,7 @@ def test_numbers_of_many_magnitudes_tell_orders_of_summation_apart() -> None:
 
 
 @pytest.mark.usefixtures("_workers_of_our_own")
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, *NARROW])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_any_number_of_threads_gives_the_same_bits(
     pattern: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
@@ -203,7 +211,7 @@ def at_offset(array: Any, count: int) -> Any:
     return moved
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, *NARROW])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_any_alignment_gives_the_same_bits(pattern: str, dtype: Any) -> None:
     arrays = of_pattern(pattern, dtype)
@@ -245,7 +253,7 @@ def again(call: Any, bits: int) -> list[Any]:
 
 
 @pytest.mark.skipif(len(WIDTHS) < 2, reason="this processor has one vector width")
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, *NARROW])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_any_vector_width_gives_the_same_bits(pattern: str, dtype: Any, calls: list[Any]) -> None:
     gradients(*of_pattern(pattern, dtype))
@@ -256,7 +264,9 @@ def test_any_vector_width_gives_the_same_bits(pattern: str, dtype: Any, calls: l
 
 
 @given(operands((130, 19, 2, 1), 3, magnitudes), st.integers(0, 63))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=EXAMPLES_OF_LAYOUTS, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_no_layout_lets_width_or_alignment_show(
     calls: list[Any], arrays: tuple[Any, ...], count: int
 ) -> None:

@@ -64,6 +64,7 @@ class CpuBackend:
 
     name = "cpu"
     writes_parts = True
+    stores_beside = True
     folds = True
 
     def __init__(self, host: Host | None = None) -> None:

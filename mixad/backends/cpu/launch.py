@@ -111,7 +111,7 @@ def finished(
         memory = _folded(result, memory)
         memory = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
     if axes is not None:
-        memory = memory.transpose(axes)
+        memory = memory.transpose((*axes, *range(len(axes), memory.ndim)))
     return memory if memory.shape == result.final else memory.reshape(result.final)
 
 

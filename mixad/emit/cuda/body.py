@@ -69,6 +69,13 @@ class Body:
         self.names = dict(values)
         self.arrays = arrays
         self.line: Line | None = None
+        self.goes_on = self.flag() if arrays else "true"
+
+    def flag(self) -> str:
+        """Declare whether loops go on: after an index outside, what they wait for may not come."""
+        name = self.text.name("b")
+        self.text.add(f"bool {name} = true;")
+        return name
 
     def value(self, atom: Atom) -> str:
         """Return what an atom is called."""
@@ -121,7 +128,7 @@ class Body:
         """Emit a loop; its carries change together, at the end of a turn."""
         carries = self.declared(s.carries, s.inits)
         self.names.update(zip(s.carries, carries, strict=True))
-        with self.text.braces("while (true)"):
+        with self.text.braces(f"while ({self.goes_on})"):
             (test,) = self.block(s.cond)
             self.text.add(f"if (!{test}) break;")
             following = self.block(s.body)
@@ -141,7 +148,8 @@ class Body:
     def element(self, s: Load) -> str:
         """Emit a read at indices that the program computes; negative ones count from the end.
 
-        One outside is noted in a word of the call, and reads the first element instead.
+        One outside is noted in a word of the call, reads the first element instead, and ends the
+        loops of its thread.
         """
         text, array = self.text, self.arrays[s.array]
         offset, inside = "0ll", "true"
@@ -153,7 +161,9 @@ class Body:
             inside = f"{inside} && ({unsigned}){index} < ({unsigned}){extent}"
             offset = f"{offset} + {index} * {stride}"
         fits = text.let("bool", inside)
-        text.add(f"if (!{fits}) *{array.outside} = {array.number + 1};")
+        with text.braces(f"if (!{fits})"):
+            text.add(f"*{array.outside} = {array.number + 1};")
+            text.add(f"{self.goes_on} = false;")
         at = text.let(I64, f"{fits} ? {offset} : 0ll")
         pointer = f"(const {c_type(array.type)} *)({array.start} + {at})"
         return text.let(s.out.type, from_memory(f"*{pointer}", array.type))

@@ -341,6 +341,7 @@ class _Pass:
         }
         body = Body(self.text, {**values, **self.uniforms}, self.arrays())
         results = body.block(self.program.body)
+        self.text.own_lines()
         for k, output in self.outputs.items():
             value = results[output.source[1]]
             if k in packs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,9 +60,12 @@ class Text:
         self.lines: list[str] = []
         self._depth = 0
         self._names = 0
+        self._origin: str | None = None  # of statements that come from a line of the user's
 
     def add(self, line: str) -> None:
-        """Add a statement."""
+        """Add a statement; one that comes from a line of the user's is said to be there."""
+        if self._origin is not None:
+            self.lines.append(self._origin)
         self.lines.append("  " * self._depth + line)
 
     def paste(self, text: str) -> None:
@@ -90,9 +94,28 @@ class Text:
         self.add("}")
 
     def user_line(self, line: Line) -> None:
-        """Add the user's line that what follows comes from, as a comment.
+        """Add the user's line that what follows comes from, as a comment, and say where it is.
 
         The bar at the end keeps a backslash there from joining the next line to the comment.
         """
+        self._origin = None
         shown = line.shown.encode("ascii", "backslashreplace").decode("ascii")
         self.add(f"// {shown} |")
+        self._origin = f'#line {line.number} "{_quoted(line.filename)}"'
+
+    def own_lines(self) -> None:
+        """Say that what follows is mixad's own."""
+        if self._origin is not None:
+            self._origin = None
+            self.lines.append(f'#line {len(self.lines) + 2} "mixad.cu"')
+
+
+_PLAIN = frozenset(string.ascii_letters + string.digits + "_./-")
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a file for a string of C: what might end it as octal numbers of bytes."""
+    return "".join(
+        chr(byte) if chr(byte) in _PLAIN else f"\\{byte:03o}"
+        for byte in name.encode("utf-8", "surrogatepass")
+    )

@@ -109,17 +109,25 @@ class Writer:
 
     def begin_row(self, place: Place, row: str) -> None:
         """Start a row of a tile."""
-        self.row = element_at(self.text, self.start, place.first, self.type)
+        self.row = self.at(self.start, place.first)
+
+    def at(self, pointer: str, index: str) -> str:
+        """Return the pointer to an element of the array."""
+        return element_at(self.text, pointer, index, self.type)
+
+    def take(self, values: Mapping[int, Value], place: Place, gang: Gang, base: str | None) -> None:
+        """Take the values of one gang, by their place among the output's sources."""
+        self.gang(values[0], place, gang, base)
 
     def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
         """Take the values of one gang; ``base`` is where element 0 of the row seems to be."""
         assert base is not None
-        target = element_at(self.text, base, gang.here, self.type)
+        target = self.at(base, gang.here)
         self.store(self.text.splat(value), target)
 
     def empty_stage(self, here: str, count: str) -> None:
         """Copy the last elements of a row, fewer than a gang, from the stage to the array."""
-        direct = element_at(self.text, self.row, here, self.type)
+        direct = self.at(self.row, here)
         copy_memory(self.text, direct, self.stage, count, self.type)
 
     def end_row(self, place: Place, row: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from mixad.emit.llvm.combine import Gang, Place, Writer, element_at
+from mixad.emit.llvm.combine import Gang, Place, Writer
 from mixad.emit.llvm.operands import Reader
 from mixad.emit.llvm.text import GANG, Text
 
@@ -133,7 +133,7 @@ def _staged_bases(
     for reader in readers:
         reader.fill_stage(at, count)
     back = text.let(f"sub i64 0, {at}")
-    return [element_at(text, stream.stage, back, stream.type) for stream in streams]
+    return [stream.at(stream.stage, back) for stream in streams]
 
 
 def _fits(text: Text, index: str, high: str) -> str:

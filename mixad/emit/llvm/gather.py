@@ -1,7 +1,8 @@
 """Reading elements of an array at indices that the program computes.
 
 Negative indices count from the end, as Python's do.  An index outside is noted in a word of the
-call, for the host to raise an IndexError, and reads an element inside instead.
+call, for the host to raise an IndexError, and reads an element inside instead.  It also asks the
+kernel to stop: a loop that looks for something in the array would otherwise never find it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ class Array:
     ----------
     number : int
         Index of the param.
-    start, outside : str
-        Pointers to the first element, and to the word that an index outside is noted in.
+    start, outside, stop : str
+        Pointers to the first element, to the word that an index outside is noted in, and to that
+        which asks the kernel to stop.
     extents, strides : list of str
         Along each axis, elements and bytes.
     type : ScalarType
@@ -38,6 +40,7 @@ class Array:
     extents: list[str]
     strides: list[str]
     outside: str
+    stop: str
     type: ScalarType
 
 
@@ -100,7 +103,7 @@ def _compare(text: Text, predicate: str, a: Value, b: Value) -> Value:
 
 
 def _note_outside(text: Text, array: Array, inside: Value, mask: Value | None) -> None:
-    """Note that a lane which is switched on reads outside."""
+    """Note that a lane which is switched on reads outside, and have all loops end."""
     wrong = text.opposite(inside)
     if mask is not None:
         wrong = text.both(mask, wrong)
@@ -108,6 +111,7 @@ def _note_outside(text: Text, array: Array, inside: Value, mask: Value | None) -
     text.add(f"br i1 {text.any(wrong)}, label %{note}, label %{go_on}")
     text.begin(note)
     text.add(f"store atomic i32 {array.number + 1}, ptr {array.outside} monotonic, align 4")
+    text.add(f"store atomic i32 1, ptr {array.stop} monotonic, align 4")
     text.add(f"br label %{go_on}")
     text.begin(go_on)
 

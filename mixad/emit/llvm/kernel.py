@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from mixad.emit.llvm.abreast import AbreastWriter
 from mixad.emit.llvm.body import Body
 from mixad.emit.llvm.combine import Place, Writer, writer_for
 from mixad.emit.llvm.folds import ColumnReader, Folded, SegmentSum, StagedReader
@@ -150,6 +151,8 @@ class _Kernel:
 
     def writer(self, output: Output, start: str) -> Writer:
         """Return what writes an output."""
+        if output.beside:
+            return AbreastWriter(self.text, output, start, self.spec.streaming)
         if self.folded is None or not output.within:
             return writer_for(self.text, output, start, self.spec)
         return SegmentSum(self.text, output, start, self.folded)
@@ -163,6 +166,7 @@ class _Kernel:
             extents=[self.argument(self.block.indexed_extent(param, a)) for a in axes],
             strides=[self.argument(self.block.indexed_stride(param, a)) for a in axes],
             outside=self.argument(self.block.OUTSIDE, "ptr"),
+            stop=self.stop,
             type=operand.type,
         )
 
@@ -272,9 +276,11 @@ class _Kernel:
 
     def gangs(self, index: int, program: Program, place: Place) -> None:
         """Emit one pass over a row of a tile: read, compute, combine, gang by gang."""
-        writers = {
-            k: w for k, w in enumerate(self.writers) if self.spec.outputs[k].source[0] == index
+        sources = {
+            k: {at: result for at, (number, result) in enumerate(o.sources) if number == index}
+            for k, o in enumerate(self.spec.outputs)
         }
+        writers = {k: w for k, w in enumerate(self.writers) if sources[k]}
         readers = [r for r in self.readers.values() if r.streams]
         stored = [w for w in writers.values() if w.streams]
         with gang_loop(self.text, place, readers, stored) as (gang, bases):
@@ -285,8 +291,8 @@ class _Kernel:
                     self.fetch_below(k, reader)
             values = self.body(program).block(program.body)
             for k, writer in writers.items():
-                value = values[self.spec.outputs[k].source[1]]
-                writer.gang(self.stored(value, writer), place, gang, bases.get(writer))
+                own = {at: self.stored(values[r], writer) for at, r in sources[k].items()}
+                writer.take(own, place, gang, bases.get(writer))
 
     def fetch_below(self, param: int, reader: Reader) -> None:
         """Ask for the elements below a gang: memory is read ahead along rows only."""

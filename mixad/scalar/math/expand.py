@@ -29,6 +29,7 @@ from mixad.scalar.math import (
     logarithm,
     polygamma,
     power,
+    scaled_error_function,
     simple,
     trigonometric,
 )
@@ -42,12 +43,13 @@ PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
     name: getattr(module, name)
     for module, names in (
         (simple, "isfinite isinf isnan maximum minimum mul_zero mul_zeros nextafter"),
-        (simple, "powi relu sign"),
+        (simple, "ldexp powi relu sign"),
         (exponential, "exp exp2 expm1 logistic_density sigmoid tanh"),
         (logarithm, "log log1p log2 log10 logaddexp"),
         (power, "pow"),
         (trigonometric, "sin cos"),
         (error_function, "erf"),
+        (scaled_error_function, "erfcx ierfcx erfinv erfcinv"),
         (polygamma, "digamma polygamma trigamma"),
     )
     for name in names.split()

@@ -5,9 +5,17 @@ from __future__ import annotations
 from math import inf
 
 from mixad.scalar.expression import Term
-from mixad.scalar.math.floats import copysign, format_of, where, while_
+from mixad.scalar.math.floats import (
+    at_least,
+    at_most,
+    copysign,
+    format_of,
+    rint,
+    where,
+    while_,
+)
 
-__all__ = ["isfinite", "isinf", "isnan", "maximum", "minimum", "mul_zero", "mul_zeros",
+__all__ = ["isfinite", "isinf", "isnan", "ldexp", "maximum", "minimum", "mul_zero", "mul_zeros",
            "nextafter", "powi", "relu", "sign"]  # fmt: skip
 
 
@@ -70,6 +78,23 @@ def nextafter(x: Term, y: Term) -> Term:
     smallest = copysign(2.0 ** (1 - layout.bias - layout.fraction), y)
     moved = where(x == 0, smallest, step)
     return where(x == y, y, where(isnan(x) | isnan(y), x + y, moved))
+
+
+def ldexp(x: Term, n: Term) -> Term:
+    """x·2ⁿ in up to three factors, of which only the last one that counts rounds.
+
+    A small factor leaves so many bits that what comes after it, if anything, rounds to zero.
+    """
+    layout = format_of(x)
+    large, small = layout.bias, layout.fraction + 2 - layout.bias
+    whole = rint(n)
+    for _ in range(2):
+        up, down = whole > large, whole < 1 - layout.bias
+        x = x * where(up, 2.0**large, where(down, 2.0**small, 1, type=x.type))
+        whole = whole - where(up, large, where(down, small, 0, type=x.type))
+    whole = at_most(at_least(whole, 1 - layout.bias), large)
+    biased = whole + (layout.shifter + layout.bias)  # left in the low bits of the sum
+    return where(isnan(n), n, x * layout.value(layout.bits(biased) << layout.fraction))
 
 
 def powi(x: Term, y: Term) -> Term:

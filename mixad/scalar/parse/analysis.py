@@ -149,7 +149,7 @@ class _Backwards:
 
     def read_by(self, s: ast.stmt) -> Names:
         if isinstance(s, ast.AugAssign):
-            return self.reads(s.value) | frozenset(assigned_names([s.target]))
+            return self.reads(s) | frozenset(assigned_names([s.target]))
         if isinstance(s, ast.AnnAssign):
             return self.reads(s.value)
         return self.reads(s)

@@ -3,38 +3,71 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from mixad.errors import KernelError, KernelSyntaxError
+from mixad.scalar.parse.complex_arithmetic import conjugate
+from mixad.scalar.parse.complex_functions import complex_function
+from mixad.scalar.parse.fields import constructed, is_record_class
 from mixad.scalar.parse.frame import Frame, State
-from mixad.scalar.parse.handlers import Arguments, as_numpy_takes, counted
+from mixad.scalar.parse.handlers import Arguments, as_numpy_takes, count_checked, counted
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
+from mixad.scalar.parse.inlining import inline
 from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.intrinsics import intrinsic
+from mixad.scalar.parse.items import items_of, peek
 from mixad.scalar.parse.library import LIBRARY, NUMPY_LIBRARY
 from mixad.scalar.parse.limits import fits, overflow
+from mixad.scalar.parse.names import dotted
+from mixad.scalar.parse.ruled import with_rule
+from mixad.scalar.parse.sharing import holds_shared, share, shared
 from mixad.scalar.parse.snapshot import FunctionSource, read_function
-from mixad.scalar.parse.uncallable import instead, is_transform, refused_transform, uncallable
-from mixad.scalar.parse.values import Bound, Closure, Helper, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.uncallable import (
+    instead,
+    is_of_arrays,
+    is_transform,
+    refused_of_arrays,
+    refused_transform,
+    uncallable,
+)
+from mixad.scalar.parse.values import (
+    Bound,
+    Closure,
+    Helper,
+    Number,
+    Object,
+    Scalar,
+    Tuple,
+    Value,
+    kind_of,
+)
 from mixad.scalar.types import U64
 
-__all__ = ["call", "inline"]
+__all__ = ["call"]
 
 
 def call(frame: Frame, node: ast.Call) -> Value:
     """Return the value of a call."""
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "conjugate":
+        conjugated = _conjugated(frame, node, node.func.value)
+        if conjugated is not None:
+            return conjugated
     function = frame.value(node.func)
     if isinstance(function, Object) and function.value is np.uint64 and len(node.args) == 1:
         known = literal(node.args[0])
         if known is not None:
             return _unsigned(frame, node.args[0], known)
-    arguments = _arguments(frame, node)
+    if isinstance(function, Object):
+        is_record = is_record_class(function.value)
+        arguments = _arguments(frame, node, Frame.value if is_record else items_of)
+        return _of_library(frame, node, function, arguments)
+    arguments = _arguments(frame, node, _lent)
     match function:
         case Closure():
             info = _root(function.frame).inner(function.node)
-            return _inlined(
+            result = _inlined(
                 frame,
                 node,
                 info,
@@ -43,14 +76,39 @@ def call(frame: Frame, node: ast.Call) -> Value:
                 function.frame.index,
                 function.frame,
             )
+            return _given_back(frame, node, result)
         case Helper():
-            return _helper(frame, node, function.index, arguments)
-        case Object():
-            return _of_library(frame, node, function, arguments)
+            result = _helper(frame, node, function.index, arguments)
+            return _given_back(frame, node, result)
     spelled = ast.unparse(node.func)
     raise frame.type_error(
         node.func, f"`{spelled}` is a {kind_of(function)}, not a function", f"{spelled} * (...)"
     )
+
+
+def _conjugated(frame: Frame, node: ast.Call, owner: ast.expr) -> Value | None:
+    """Return what the method of a number gives; None for what belongs to an object from outside."""
+    path = dotted(owner, frame.info.inside)
+    if path is not None and not frame.is_own(path[0]):
+        return None
+    value = frame.value(owner)
+    if not isinstance(value, Number):
+        return None
+    count_checked(frame, node, _arguments(frame, node, Frame.value), (0,))
+    return conjugate(frame, node, value)
+
+
+def _lent(frame: Frame, node: ast.expr) -> Value:
+    """Return an argument of a function: what it is given has a name in the caller."""
+    return shared(peek(frame, node))
+
+
+def _given_back(frame: Frame, node: ast.Call, result: Value) -> Value:
+    """Return a function's result; a list in it may be one that it was given."""
+    if holds_shared(result):
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            share(frame, argument)
+    return result
 
 
 def _unsigned(frame: Frame, node: ast.expr, value: int) -> Value:
@@ -62,6 +120,8 @@ def _unsigned(frame: Frame, node: ast.expr, value: int) -> Value:
 
 def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> Value:
     source = frame.walk.snapshot.sources[index]
+    if is_of_arrays(source.function):
+        raise frame.error(node, *refused_of_arrays(ast.unparse(node.func), source.function))
     if is_transform(source.function):
         raise frame.error(node, *refused_transform(ast.unparse(node.func), source.function))
     defaults = _defaults(frame, node, source, index)
@@ -93,25 +153,27 @@ def _root(frame: Frame) -> FunctionInfo:
     return frame.info
 
 
-def _arguments(frame: Frame, node: ast.Call) -> Arguments:
+def _arguments(
+    frame: Frame, node: ast.Call, value_of: Callable[[Frame, ast.expr], Value]
+) -> Arguments:
     positional: list[Value] = []
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            inner = frame.value(argument.value)
+            inner = items_of(frame, argument.value)
             if not isinstance(inner, Tuple):
                 raise frame.type_error(
                     argument, f"a {kind_of(inner)} cannot be unpacked", "leave the `*` out"
                 )
             positional += inner.items
         else:
-            positional.append(frame.value(argument))
+            positional.append(value_of(frame, argument))
     keywords: dict[str, Value] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
             raise frame.error(
                 keyword.value, "`**` is not supported in a kernel", "write the arguments out"
             )
-        keywords[keyword.arg] = frame.value(keyword.value)
+        keywords[keyword.arg] = value_of(frame, keyword.value)
     return Arguments(positional, keywords)
 
 
@@ -139,27 +201,18 @@ def _inlined(
             node, f"{info.name!r} calls itself: recursion cannot be compiled", "use a loop"
         )
     values = bind(frame, node, info, arguments, defaults)
-    names = {name: Bound(value, node.lineno) for name, value in values.items()}
-    inner = Frame(frame.walk, info, index, parent, State(names), caller=frame)
-    line = frame.builder.line
-    result = inline(inner)
-    frame.builder.line = line
-    return result
 
+    def compiled(values: Mapping[str, Value]) -> Value:
+        names = {name: Bound(value, node.lineno) for name, value in values.items()}
+        inner = Frame(frame.walk, info, index, parent, State(names), caller=frame)
+        line = frame.builder.line
+        result = inline(inner)
+        frame.builder.line = line
+        return result
 
-def inline(frame: Frame) -> Value:
-    """Compile the body of a frame's function and return its result."""
-    frame.walk.active.append((frame.info, frame.index))
-    try:
-        _ = frame.info.liveness  # checks the whole function first
-        if isinstance(frame.info.node, ast.Lambda):
-            frame.builder.line = frame.info.text.line(frame.info.node.body)
-            return frame.value(frame.info.node.body)
-        frame.walk.run(frame, frame.info.node.body)
-    finally:
-        frame.walk.active.pop()
-    assert frame.state.result is not None
-    return frame.state.result.value
+    if parent is None and index in frame.walk.snapshot.rules:
+        return with_rule(frame, node, index, values, compiled)
+    return compiled(values)
 
 
 def bind(
@@ -229,10 +282,13 @@ def _fill(
 
 def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Arguments) -> Value:
     """Return the value of a call of a function that mixad knows."""
-    handler = intrinsic(function.value)
+    handler = complex_function(function.value, arguments) or intrinsic(function.value)
     if handler is not None:
         with frame.at(node):
             return handler(frame, node, arguments)
+    made = constructed(frame, node, function.value, arguments)
+    if made is not None:
+        return made
     name = ast.unparse(node.func)
     known = uncallable(name, function.value)
     if known is not None:

@@ -6,23 +6,33 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program
-from mixad.scalar.parse.argument import Argument
+from mixad.scalar.parse.argument import Argument, Described
 from mixad.scalar.parse.branch import run_block
-from mixad.scalar.parse.calls import inline
+from mixad.scalar.parse.compound import (
+    Leaf,
+    Returned,
+    complex_places,
+    leaves_of,
+    received,
+    returned,
+)
 from mixad.scalar.parse.expressions import EXPRESSIONS
 from mixad.scalar.parse.frame import Capture, Frame, State, Walk
+from mixad.scalar.parse.inlining import inline, last_of
 from mixad.scalar.parse.integers import Step, stepped
 from mixad.scalar.parse.limits import Limit, fits, overflow
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
+from mixad.scalar.parse.ruled import with_rule
 from mixad.scalar.parse.snapshot import FunctionSource, Snapshot
 from mixad.scalar.parse.statements import SIMPLE_STATEMENTS
-from mixad.scalar.parse.values import Bound, Scalar, Tuple, Value
+from mixad.scalar.parse.values import Bound, Complex, Number, Scalar, Tuple, Value
 from mixad.scalar.promotion_rules import NUMPY_RULES, Rules
 from mixad.scalar.simplify import without_dead_code
 
@@ -40,7 +50,8 @@ class Parsed:
     Attributes
     ----------
     program : Program
-        Its params are the function's parameters, in order, then one for each capture.
+        Its params are the numbers of the function's parameters, in order, then one for each
+        capture; of a complex number its two parts.
     captures : tuple of Capture
         What the program takes from outside; `Snapshot.values` has their values.
     single : bool
@@ -52,6 +63,14 @@ class Parsed:
         params'.
     scalars : tuple of int
         Of Python numbers only, the outputs that are NumPy's scalars, as ``np.exp(x)`` is.
+    leaves : tuple of Leaf
+        The arrays and numbers that the parameters are made of.
+    returned : Returned or None
+        How outputs make up the result, if it is neither a number nor a flat tuple of them.
+    complex_values : tuple of int
+        Which of the numbers that parameters are made of are complex, and take two params.
+    complex_outputs : tuple of int
+        Which outputs are the real part of a complex result, whose imaginary part is the next one.
     """
 
     program: Program
@@ -60,6 +79,10 @@ class Parsed:
     limits: tuple[Limit, ...] = ()
     steps: tuple[Step, ...] = ()
     scalars: tuple[int, ...] = ()
+    leaves: tuple[Leaf, ...] = ()
+    returned: Returned | None = None
+    complex_values: tuple[int, ...] = ()
+    complex_outputs: tuple[int, ...] = ()
 
     @cached_property
     def positions(self) -> frozenset[int]:
@@ -70,11 +93,12 @@ class Parsed:
 
 def parse(
     source: FunctionSource,
-    arguments: Sequence[Argument],
+    arguments: Sequence[Described],
     snapshot: Snapshot,
     rules: Rules = NUMPY_RULES,
     *,
     implicit: bool = False,
+    cores: Sequence[tuple[int, ...]] | None = None,
 ) -> Parsed:
     """Compile a function for given argument types.
 
@@ -82,7 +106,7 @@ def parse(
     ----------
     source : FunctionSource
         The function.
-    arguments : sequence of Argument
+    arguments : sequence of Described
         One for each of its parameters.
     snapshot : Snapshot
         What the function reads from outside, as it is now.
@@ -90,6 +114,8 @@ def parse(
         Promotion policy of the base library.
     implicit : bool
         Whether convergence loops are differentiated by the implicit function theorem.
+    cores : sequence of tuple, optional
+        Lengths of the last axes of each result, if the function has a signature.
 
     Returns
     -------
@@ -107,27 +133,50 @@ def parse(
     walk = Walk(builder, rules, snapshot, EXPRESSIONS, _STATEMENTS, run_block, implicit=implicit)
     frame = Frame(walk, source.info, 0)
     source.info.refuse_variadic()
-    names = {}
+    values: dict[str, Value] = {}
     for name, argument in zip(source.parameters, arguments, strict=True):
-        atom = builder.param(name, argument.type, argument.kind)
-        names[name] = Bound(Scalar(atom, argument.weak), source.info.node.lineno)
-    frame.state = State(names)
-    result = inline(frame)
-    outputs = result.items if isinstance(result, Tuple) else (result,)
-    if not outputs:
-        raise frame.type_error(_last(frame), "a kernel without a result", "return a number")
-    numbers = [_number(frame, value) for value in outputs]
+        values[name] = received(builder, name, argument)
+
+    def compiled(values: Mapping[str, Value]) -> Value:
+        frame.state = State({n: Bound(v, source.info.node.lineno) for n, v in values.items()})
+        return inline(frame)
+
+    is_ruled = 0 in snapshot.rules
+    place = last_of(frame.info)
+    result = with_rule(frame, place, 0, values, compiled) if is_ruled else compiled(values)
+    form, results = returned(frame, result, place, cores)
+    numbers = [part for number in results for part in _parts(number)]
     program = without_dead_code(builder.finish([_output(frame, number) for number in numbers]))
     limits, steps = _limits(walk, program)
-    single = not isinstance(result, Tuple)
-    scalars = _scalars(rules, arguments, numbers)
-    return Parsed(program, tuple(walk.captures), single, limits, steps, scalars)
+    return Parsed(
+        program,
+        tuple(walk.captures),
+        single=not isinstance(result, Tuple),
+        limits=limits,
+        steps=steps,
+        scalars=_scalars(rules, arguments, numbers),
+        leaves=leaves_of(source.parameters, arguments),
+        returned=form,
+        complex_values=complex_places(arguments),
+        complex_outputs=_complex_outputs(results),
+    )
+
+
+def _parts(number: Number) -> tuple[Scalar, ...]:
+    return (number.re, number.im) if isinstance(number, Complex) else (number,)
+
+
+def _complex_outputs(results: Sequence[Number]) -> tuple[int, ...]:
+    """Return the places of the real parts of complex results."""
+    places = accumulate((len(_parts(r)) for r in results), initial=0)
+    return tuple(at for at, r in zip(places, results, strict=False) if isinstance(r, Complex))
 
 
 def _scalars(
-    rules: Rules, arguments: Sequence[Argument], outputs: Sequence[Scalar]
+    rules: Rules, arguments: Sequence[Described], outputs: Sequence[Scalar]
 ) -> tuple[int, ...]:
-    if not rules.numpy_scalars or not all(a.weak for a in arguments):
+    leaves = (a for d in arguments for a in ((d,) if isinstance(d, Argument) else d.leaves))
+    if not rules.numpy_scalars or not all(a.weak for a in leaves):
         return ()
     return tuple(i for i, output in enumerate(outputs) if not output.weak)
 
@@ -172,24 +221,6 @@ def _name(parsed: Parsed, place: int) -> str:
     """Return what the user calls an integer."""
     step = place - len(parsed.program.params)
     return parsed.program.params[place].name if step < 0 else parsed.steps[step].text
-
-
-def _last(frame: Frame) -> Any:
-    """Return where a function's result is, for messages."""
-    node = frame.info.node
-    return node.body if isinstance(node, ast.Lambda) else node.body[-1]
-
-
-def _number(frame: Frame, value: Value) -> Scalar:
-    """Return an output as a number."""
-    place = _last(frame)
-    if isinstance(value, Tuple):
-        raise frame.type_error(
-            place,
-            "a kernel returns a number or a flat tuple of numbers, this tuple holds a tuple",
-            "return (a, b, c)",
-        )
-    return frame.as_scalar(value, place)
 
 
 def _output(frame: Frame, scalar: Scalar) -> Atom:

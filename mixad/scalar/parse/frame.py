@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,21 +26,30 @@ from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import (
+    Array,
     Bound,
     Captured,
+    Complex,
     Helper,
+    Named,
+    Number,
     Object,
+    Record,
     Scalar,
     Tuple,
     Value,
+    field_of,
+    instead_of_attribute,
     kind_of,
     kind_of_object,
+    named,
+    shape_of_array,
     way_out,
 )
 from mixad.scalar.promotion_rules import Rules, Typed
-from mixad.scalar.types import BOOL, F64, I64, ScalarType
+from mixad.scalar.types import BOOL, F64, I64, ScalarType, part_of
 
-__all__ = ["Capture", "Exit", "Frame", "State", "Walk"]
+__all__ = ["PARTS", "Capture", "Exit", "Frame", "State", "Walk"]
 
 # A function may be active in itself so often, by way of functions passed as arguments.
 _MOST_NESTED = 4
@@ -61,12 +71,24 @@ class Capture:
         Whether the parameter is an array that the program indexes.
     positions : int
         If not 0, the value is no one's: it is the array of so many positions in a tuple.
+    part : str
+        Of complex numbers, which part it is: `"real"` or `"imag"`.
     """
 
     name: str
     address: Address
     indexed: bool = False
     positions: int = 0
+    part: str = ""
+
+    @property
+    def spelled(self) -> str:
+        """Its name in the program."""
+        return f"{self.name}.{self.part}" if self.part else self.name
+
+
+PARTS = ("real", "imag")
+"""The attributes of numbers."""
 
 
 @dataclass
@@ -103,20 +125,33 @@ class Walk:
     depth: int = 0
     copies: int = 1  # of what is compiled now, by loops that are written out
     implicit: bool = False  # whether convergence loops are differentiated where they end
+    family: Any = None  # of rules that are being compiled around this walk, see `ruled`
 
-    def capture(self, name: str, address: Address, argument: Argument) -> Scalar:
-        """Return a value from outside as a parameter of the program."""
-        key = Capture(name, address)
+    def capture(self, name: str, address: Address, argument: Argument) -> Number:
+        """Return a value from outside as a parameter of the program, a complex one as two."""
+        if not argument.type.is_complex:
+            return self._captured(Capture(name, address), argument.type, argument)
+        part = part_of(argument.type)
+        re, im = (Capture(name, address, part=p) for p in PARTS)
+        return Complex(self._captured(re, part, argument), self._captured(im, part, argument))
+
+    def _captured(self, key: Capture, type_: ScalarType, argument: Argument) -> Scalar:
         if key not in self.captures:
-            self.captures[key] = self.builder.param(name, argument.type, argument.kind)
+            self.captures[key] = self.builder.param(key.spelled, type_, argument.kind)
         return Scalar(self.captures[key], argument.weak)
 
-    def capture_array(self, array: Captured) -> Var:
-        """Return an array from outside as an array parameter."""
-        key = Capture(array.name, array.address, indexed=True)
+    def capture_arrays(self, array: Captured) -> tuple[Var, ...]:
+        """Return an array from outside as an array parameter; of complex numbers, as two."""
+        type_ = array.argument.type
+        if not type_.is_complex:
+            return (self._captured_array(array, type_),)
+        return tuple(self._captured_array(array, part_of(type_), part) for part in PARTS)
+
+    def _captured_array(self, array: Captured, type_: ScalarType, part: str = "") -> Var:
+        key = Capture(array.name, array.address, indexed=True, part=part)
         if key not in self.captures:
-            type_ = ArrayType(array.argument.type, array.argument.rank)
-            self.captures[key] = self.builder.array_param(array.name, type_)
+            kind = ArrayType(type_, array.argument.rank)
+            self.captures[key] = self.builder.array_param(key.spelled, kind)
         return self.captures[key]
 
     def positions(self, name: str, count: int) -> Var:
@@ -180,21 +215,34 @@ class Frame:
         """Return the number that an expression is."""
         return self.as_scalar(self.value(node), node)
 
-    def as_scalar(self, value: Value, node: ast.expr) -> Scalar:
+    def number(self, node: ast.expr) -> Number:
+        """Return the number that an expression is, real or complex."""
+        return self.as_number(self.value(node), node)
+
+    def as_number(self, value: Value, node: ast.expr) -> Number:
         """Return a value as a number; an array from outside is taken element by element."""
-        if isinstance(value, Scalar):
-            return value
         if isinstance(value, Captured):
             return self.walk.capture(value.name, value.address, value.argument)
+        if isinstance(value, Number):
+            return value
         raise self.not_a_number(value, node)
+
+    def as_scalar(self, value: Value, node: ast.expr) -> Scalar:
+        """Return a value as a real number."""
+        number = self.as_number(value, node)
+        if isinstance(number, Scalar):
+            return number
+        raise self.not_a_number(number, node)
 
     def truth(self, node: ast.expr) -> Atom:
         """Return whether an expression is true: a number is where it is not zero."""
-        return self.truth_of(self.scalar(node))
+        return self.truth_of(self.number(node))
 
-    def truth_of(self, scalar: Scalar) -> Atom:
+    def truth_of(self, number: Number) -> Atom:
         """Return whether a number is not zero."""
-        atom = scalar.atom
+        if isinstance(number, Complex):
+            return self.builder.op("or", self.truth_of(number.re), self.truth_of(number.im))
+        atom = number.atom
         return (
             atom
             if atom.type.is_bool
@@ -229,6 +277,12 @@ class Frame:
         type_ = BOOL if isinstance(value, bool) else I64 if isinstance(value, int) else F64
         return Scalar(self.builder.const(value, type_), True)
 
+    def complex_constant(self, value: complex, typed: Typed | None = None) -> Complex:
+        """Return a complex number as a constant, a weak one unless a type of parts is given."""
+        type_, weak = typed or Typed(F64, True)
+        re, im = (Scalar(self.builder.const(v, type_), weak) for v in (value.real, value.imag))
+        return Complex(re, im)
+
     # -- names -----------------------------------------------------------------------------------
 
     def assign(self, name: str, value: Value, node: Located) -> None:
@@ -249,6 +303,15 @@ class Frame:
             frame = frame.parent
         raise AssertionError("a frame chain ends in a free name")
 
+    def is_own(self, name: str) -> bool:
+        """Whether a name is one of this function, or of those around it."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.info.local:
+                return True
+            frame = frame.parent
+        return False
+
     def local(self, path: tuple[str, ...], node: ast.expr, reader: Frame) -> Value:
         """Return the value of a name of this function."""
         bound = self.state.names.get(path[0])
@@ -260,13 +323,48 @@ class Frame:
             found = self._attribute(bound.value, path, node, reader)
             if found is not None:
                 return found
-            raise reader.error(
-                node,
-                f"{path[0]!r} is a {kind_of(bound.value)} here: it has no attribute {path[1]!r}",
-                "use functions and operators of numbers",
-                KernelTypeError,
-            )
+            return reader.fields(bound.value, path, node)
         return bound.value
+
+    def part(self, number: Number, name: str) -> Scalar | None:
+        """Return what an attribute of a number is: its real or its imaginary part."""
+        if name not in PARTS:
+            return None
+        if isinstance(number, Complex):
+            return number.re if name == "real" else number.im
+        zero = Scalar(self.builder.const(0, number.atom.type), number.weak)
+        return number if name == "real" else zero
+
+    def fields(self, value: Value, path: tuple[str, ...], node: ast.expr) -> Value:
+        """Return what attributes of a value stand for; ``path`` begins with how it is spelled."""
+        spelled = path[0]
+        for name in path[1:]:
+            found = self._field(value, name)
+            if found is None:
+                raise self.error(
+                    node,
+                    f"{spelled!r} is a {kind_of(value)} here: it has no attribute {name!r}",
+                    instead_of_attribute(value),
+                    KernelTypeError,
+                )
+            value, spelled = found, f"{spelled}.{name}"
+        return value
+
+    def _field(self, value: Value, name: str) -> Value | None:
+        """Return what one attribute of a value is."""
+        if isinstance(value, Number):
+            return self.part(value, name)
+        if isinstance(value, Array) and name in ("shape", "ndim", "size"):
+            shape = shape_of_array(value)
+            sizes = {"ndim": len(shape), "size": math.prod(shape)}
+            if name == "shape":
+                return Tuple(tuple(map(self.constant, shape)))
+            return self.constant(sizes[name])
+        if isinstance(value, Record) and name in dict(value.static):
+            fixed = dict(value.static)[name]
+            is_number = isinstance(fixed, bool | int | float)
+            return self.constant(fixed) if is_number else Object(fixed, name)
+        return field_of(value, name) if isinstance(value, Named | Record) else None
 
     def _attribute(
         self, value: Value, path: tuple[str, ...], node: ast.expr, reader: Frame
@@ -306,20 +404,26 @@ class Frame:
         if argument is not None:
             # Elements of constant tuples, and constants of modules, are in the snapshot's key.
             if len(address) > 2 or address in self.walk.snapshot.constants:
-                return Scalar(self.builder.const(value, argument.type), argument.weak)
+                return self._known(value, argument)
             captured = self.walk.capture(name, address, argument)
-            if captured.typed == Typed(I64, True):  # of any size in Python
+            if isinstance(captured, Scalar) and captured.typed == Typed(
+                I64, True
+            ):  # of any size in Python
                 place = reader.info.text.locate(node)
                 self.walk.adopted.setdefault((cast("Var", captured.atom), I64), place)
             return captured
         if isinstance(value, tuple):
-            return Tuple(
-                tuple(
-                    self.outside((*address, i), f"{name}[{i}]", node, reader)
-                    for i in range(len(value))
-                )
+            items = tuple(
+                self.outside((*address, i), f"{name}[{i}]", node, reader) for i in range(len(value))
             )
+            return named(items, type(value)) if hasattr(value, "_fields") else Tuple(items)
         return Object(value, name)
+
+    def _known(self, value: Any, argument: Argument) -> Number:
+        if argument.type.is_complex:
+            typed = Typed(part_of(argument.type), argument.weak)
+            return self.complex_constant(complex(value), typed)
+        return Scalar(self.builder.const(value, argument.type), argument.weak)
 
     # -- exits -----------------------------------------------------------------------------------
 
@@ -380,9 +484,10 @@ class Frame:
 
     def not_a_number(self, value: Value, node: ast.expr) -> KernelError:
         """Return the error for something else where a number is needed."""
+        real = "real " if isinstance(value, Complex) else ""
         return self.type_error(
             node,
-            f"`{ast.unparse(node)}` is a {kind_of(value)}, a number is needed here",
+            f"`{ast.unparse(node)}` is a {kind_of(value)}, a {real}number is needed here",
             way_out(value, ast.unparse(node)),
         )
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.values import Captured, Scalar, Value
+from mixad.scalar.parse.values import Captured, Complex, Number, Scalar, Value
 
-__all__ = ["Arguments", "Handler", "as_numpy_takes", "counted", "numbers", "strong"]
+__all__ = ["Arguments", "Handler", "as_numpy_takes", "count_checked", "counted", "numbers",
+           "strong"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,17 @@ _OPTIONS = frozenset({"dtype", "out", "where", "casting", "order", "subok", "axi
 def numbers(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> list[Scalar]:
-    """Return the arguments of a call as numbers; their number must be one of ``counts``."""
+    """Return the arguments of a call as real numbers; as many as one of ``counts`` says."""
+    count_checked(frame, node, arguments, counts)
+    given = arguments.positional
+    nodes = node.args if len(node.args) == len(given) else [node] * len(given)
+    return [frame.as_scalar(v, n) for v, n in zip(given, nodes, strict=True)]
+
+
+def count_checked(
+    frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
+) -> None:
+    """Refuse a call whose arguments are not as many as one of ``counts``, by position."""
     name = ast.unparse(node.func)
     if arguments.keywords:
         options = sorted(f"`{k}`" for k in _OPTIONS.intersection(arguments.keywords))
@@ -50,8 +61,6 @@ def numbers(
             f"`{name}` takes {takes}{counted(counts[-1])}, got {len(given)}",
             f"{name}({', '.join('xyz'[: counts[0]])})",
         )
-    nodes = node.args if len(node.args) == len(given) else [node] * len(given)
-    return [frame.as_scalar(v, n) for v, n in zip(given, nodes, strict=True)]
 
 
 def as_numpy_takes(frame: Frame, node: ast.Call, arguments: Arguments) -> Arguments:
@@ -61,7 +70,7 @@ def as_numpy_takes(frame: Frame, node: ast.Call, arguments: Arguments) -> Argume
     is what ``x`` is.
     """
     values = [*arguments.positional, *arguments.keywords.values()]
-    if not all(_is_weak(v) for v in values if isinstance(v, Scalar | Captured)):
+    if not all(_is_weak(v) for v in values if isinstance(v, Number | Captured)):
         return arguments
     return Arguments(
         [strong(frame, node, v) for v in arguments.positional],
@@ -73,13 +82,16 @@ def strong(frame: Frame, node: ast.Call, value: Value) -> Value:
     """Return a Python number as the scalar that NumPy makes of it, anything else as it is."""
     if not frame.walk.rules.numpy_scalars or not _is_weak(value):
         return value
-    return Scalar(frame.as_scalar(value, node).atom, False)
+    number = frame.as_number(value, node)
+    if isinstance(number, Complex):
+        return Complex(*(Scalar(part.atom, False) for part in (number.re, number.im)))
+    return Scalar(number.atom, False)
 
 
 def _is_weak(value: Value) -> bool:
     if isinstance(value, Captured):
         return value.argument.weak is True
-    return isinstance(value, Scalar) and value.weak is True
+    return isinstance(value, Number) and value.typed.weak is True
 
 
 def counted(count: int) -> str:

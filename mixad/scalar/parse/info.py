@@ -27,7 +27,7 @@ from mixad.scalar.parse.refusals import check_constructs
 from mixad.scalar.parse.text import SourceText
 
 __all__ = ["MISSING", "FunctionInfo", "Missing", "called_by", "function_info", "is_constant",
-           "op_name", "unwrapped"]  # fmt: skip
+           "op_name", "rule_of", "unwrapped"]  # fmt: skip
 
 
 def is_constant(attributes: Path) -> bool:
@@ -182,6 +182,18 @@ def called_by(function: Any) -> Any:
         inside = getattr(function, "__wrapped__", None)
         return inside if any(r is inside for r in gc.get_referents(function)) else None
     return function.__mixad_function__ if "__mixad_function__" in vars(kind) else None
+
+
+def rule_of(function: Any) -> Any:
+    """Return the function that computes the partial derivatives of a callable, None if none does.
+
+    Told by the exact type, as `called_by` does.
+    """
+    while function is not None:
+        if "__mixad_rule__" in vars(type(function)):
+            return function.__mixad_rule__
+        function = called_by(function)
+    return None
 
 
 def _method(kind: type, name: str) -> Any:

@@ -15,16 +15,28 @@ from typing import Any
 
 import numpy as np
 
-from mixad.scalar.ir import Atom, Const
+from mixad.scalar.core_dimensions import MOST_ELEMENTS
+from mixad.scalar.ir import Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse import operators
+from mixad.scalar.parse.complex_arithmetic import arithmetic
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, numbers
+from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, numbers, strong
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classified
-from mixad.scalar.parse.values import Captured, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.stopping import constant
+from mixad.scalar.parse.values import (
+    Array,
+    Captured,
+    List,
+    Object,
+    Scalar,
+    Tuple,
+    Value,
+    kind_of,
+)
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.types import BF16, BOOL, F64, I32, I64, STORED_TYPES
+from mixad.scalar.types import BF16, BOOL, F64, I64, STORED_TYPES, U64
 
 __all__ = ["intrinsic"]
 
@@ -32,10 +44,8 @@ __all__ = ["intrinsic"]
 def intrinsic(function: Any) -> Handler | None:
     """Return what compiles a call of a function, or None if it is not known."""
     name = op_name(function)
-    if name is not None and name in BY_NAME:
-        return partial(_op, name)
     if name is not None:
-        return _MARKED[name]
+        return _MARKED.get(name) or partial(_op, name)
     try:
         return _KNOWN.get(function)
     except TypeError:  # not hashable
@@ -102,9 +112,10 @@ def _fold(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Valu
             f"`{spelled}` takes numbers, or a tuple of them, and nothing else",
             "compare with `if` in a loop over the numbers",
         )
-    result = frame.as_scalar(items[0], node)
-    for item in items[1:]:
-        result = operators.apply(frame, node, name, (result, frame.as_scalar(item, node)))
+    nodes = node.args if len(node.args) == len(items) else [node] * len(items)
+    result, *others = (frame.as_scalar(v, n) for v, n in zip(items, nodes, strict=True))
+    for other in others:
+        result = operators.apply(frame, node, name, (result, other))
     return result
 
 
@@ -141,9 +152,9 @@ def _len(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def _sum(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     given = arguments.positional
     start = arguments.keywords.get("start", given[1] if len(given) > 1 else frame.constant(0))
-    total = frame.as_scalar(start, node)
+    total = frame.as_number(start, node)
     for item in _one_tuple(frame, node, arguments).items:
-        total = operators.apply(frame, node, "add", (total, frame.as_scalar(item, node)))
+        total = arithmetic(frame, node, ast.Add(), total, frame.as_number(item, node))
     return total
 
 
@@ -176,6 +187,75 @@ def _tuples(
     except (TypeError, ValueError) as error:  # what Python says of lengths and of numbers of them
         raise frame.type_error(node, f"{error}", "tuples of one length") from None
     return Tuple(tuple(_row(frame, row) for row in rows))
+
+
+def _list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """The list of a tuple's items."""
+    if not arguments.positional:
+        return List(())
+    return List(_one_tuple(frame, node, arguments).items)
+
+
+def _zeros(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """np.zeros of a constant shape: a small array of float64."""
+    number = strong(frame, node, frame.constant(0.0))
+    shape = [a for given in _shape(arguments) for a in [_length(frame, node, given)]]
+    if not shape or arguments.keywords or len(arguments.positional) > 1:
+        raise frame.error(
+            node,
+            f"`{ast.unparse(node.func)}` takes a constant shape here, and nothing else",
+            f"{ast.unparse(node.func)}(3), or [0.0] * 3, which takes the type of what is added",
+        )
+    return _of_shape(frame, node, number, shape)
+
+
+def _shape(arguments: Arguments) -> Sequence[Value]:
+    given = arguments.positional[0] if arguments.positional else Tuple(())
+    return given.items if isinstance(given, Tuple) else (given,)
+
+
+def _length(frame: Frame, node: ast.Call, value: Value) -> int:
+    atom = value.atom if isinstance(value, Scalar) else None
+    if not isinstance(atom, Const) or not atom.type.is_integer or atom.value < 0:
+        raise frame.error(
+            node, "the shape of an array is known when it is compiled", "a literal, or len(...)"
+        )
+    return int(atom.value)
+
+
+def _of_shape(frame: Frame, node: ast.Call, number: Value, shape: Sequence[int]) -> Value:
+    if math.prod(shape) > MOST_ELEMENTS:
+        raise frame.error(
+            node,
+            f"an array of {math.prod(shape)} elements: in a kernel each is a variable, and "
+            f"{MOST_ELEMENTS} are as many as it takes",
+            "a smaller one, or an array from outside",
+        )
+    item = number if len(shape) == 1 else _of_shape(frame, node, number, shape[1:])
+    return Array((item,) * shape[0], is_shared=False)
+
+
+def _array(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """np.array of numbers: a small array of their common type."""
+    if arguments.keywords or len(arguments.positional) != 1:
+        raise frame.error(
+            node, f"`{ast.unparse(node.func)}` takes one sequence here", "np.array([x, y])"
+        )
+    return _as_array(frame, node, arguments.positional[0])
+
+
+def _as_array(frame: Frame, node: ast.Call, value: Value) -> Value:
+    items = value.items if isinstance(value, Tuple) else ()
+    if not items or any(isinstance(item, Tuple) for item in items):
+        raise frame.type_error(
+            node,
+            f"`{ast.unparse(node.func)}` takes a sequence of numbers here, got {kind_of(value)}",
+            "np.array([x, y])",
+        )
+    scalars = [frame.as_scalar(item, node) for item in items]
+    typed = operators.join(frame, node, scalars)
+    converted = (Scalar(a, typed.weak) for a in operators.converted(frame, node, scalars, typed))
+    return Array(tuple(strong(frame, node, s) for s in converted), is_shared=False)
 
 
 _OPTIONS = {enumerate: "start", zip: "strict"}
@@ -239,18 +319,7 @@ def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         items = arguments.positional[0].items
         return Tuple(tuple(_stop_gradient(frame, node, Arguments([i], {})) for i in items))
     (x,) = numbers(frame, node, arguments, (1,))
-    return Scalar(_constant(frame, x.atom), x.weak)
-
-
-def _constant(frame: Frame, atom: Atom) -> Atom:
-    """Take a float through its bits: the same number, and no derivative follows."""
-    type_ = atom.type
-    if not type_.is_float:
-        return atom
-    wide = frame.builder.convert(atom, type_.arithmetic)
-    bits = frame.builder.op("bitcast", wide, type=I64 if type_.bits == I64.bits else I32)
-    same = frame.builder.op("bitcast", bits, type=wide.type)
-    return frame.builder.convert(same, type_)
+    return Scalar(constant(frame, x.atom), x.weak)
 
 
 def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -260,6 +329,20 @@ def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not base:
         return value
     return operators.divide(frame, node, value, operators.apply(frame, node, "log", base))
+
+
+def _ldexp(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """x · 2ⁿ, of the type of x: that of n, a whole number, says nothing."""
+    x, n = numbers(frame, node, arguments, (2,))
+    if n.atom.type.is_float or n.atom.type == U64:  # as NumPy
+        raise frame.type_error(
+            node,
+            f"the second argument of `{ast.unparse(node.func)}` is a whole number, got {n.typed}",
+            "convert with int(...), or x * 2.0**n",
+        )
+    (x,) = operators.floating(frame, node, "ldexp", (x,))
+    exponent = frame.builder.convert(n.atom, x.atom.type)
+    return operators.apply(frame, node, "ldexp", (x, Scalar(exponent, x.weak)))
 
 
 def _hypot(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -283,7 +366,16 @@ def _as_floats(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return Tuple(operators.floating(frame, node, "as_floats", scalars))
 
 
-_MARKED: dict[str, Handler] = {"stop_gradient": _stop_gradient, "as_floats": _as_floats}
+def _largest(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    (x,) = numbers(frame, node, arguments, (1,))
+    most = np.finfo(x.atom.type.arithmetic.dtype).max
+    return Scalar(frame.builder.const(float(most), x.atom.type), x.weak)
+
+
+_MARKED: dict[str, Handler] = {
+    "stop_gradient": _stop_gradient, "as_floats": _as_floats, "largest": _largest,
+    "ldexp": _ldexp,
+}  # fmt: skip
 """Functions of mixad that are no ops, by their mark."""
 
 _SPELLED = ("inf", "-inf", "nan", "infinity", "-infinity")
@@ -322,7 +414,7 @@ def _table() -> dict[Any, Handler]:
 
 def _is_numpy(function: Any) -> bool:
     """Whether a function is one of NumPy's; types, which convert, are none."""
-    return isinstance(function, np.ufunc) or function is np.round
+    return isinstance(function, np.ufunc) or function in (np.round, np.around)
 
 
 def _numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -334,7 +426,7 @@ def _functions_of_numbers() -> dict[Any, Handler]:
     known: dict[Any, Handler] = {
         getattr(m, n): partial(_rounded, op) for m in (math, np) for n, op in whole.items()
     }
-    known |= {f: partial(_rounded, "rint") for f in (np.round, builtins.round)}
+    known |= {f: partial(_rounded, "rint") for f in (np.round, np.around, builtins.round)}
     known[np.where] = _numpy_where
     known |= {getattr(math, n): partial(classified, n) for n in ("isnan", "isinf", "isfinite")}
     known |= {
@@ -344,6 +436,7 @@ def _functions_of_numbers() -> dict[Any, Handler]:
         np.equal: partial(_compare, ast.Eq()), np.not_equal: partial(_compare, ast.NotEq()),
         np.logical_and: partial(_logical, "and"), np.logical_or: partial(_logical, "or"),
         np.logical_not: partial(_logical, "not"), np.logical_xor: partial(_logical, "xor"),
+        math.ldexp: _ldexp, np.ldexp: _ldexp,
         math.fabs: _fabs, np.fabs: _fabs, math.log: _log, math.hypot: _hypot,
         builtins.abs: partial(_op, "abs"), builtins.pow: _python_power, builtins.divmod: _divmod,
         builtins.int: partial(_convert, Typed(I64, True)),
@@ -360,6 +453,7 @@ def _functions_of_tuples() -> dict[Any, Handler]:
         builtins.any: partial(_quantify, "or"), builtins.all: partial(_quantify, "and"),
         builtins.zip: partial(_tuples, zip), builtins.enumerate: partial(_tuples, enumerate),
         builtins.reversed: partial(_tuples, reversed), builtins.tuple: partial(_tuples, tuple),
+        builtins.list: _list, np.zeros: _zeros, np.array: _array,
     }  # fmt: skip
 
 

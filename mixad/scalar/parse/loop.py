@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mixad.scalar.build import Draft
 from mixad.scalar.implicit import converges
@@ -18,9 +18,11 @@ from mixad.scalar.parse.analysis import breaks, contains_return, may_exit
 from mixad.scalar.parse.branch import is_guarded, run_block, unless
 from mixad.scalar.parse.frame import Frame, State, is_false, is_true
 from mixad.scalar.parse.names import names_assigned_in
+from mixad.scalar.parse.sharing import share_as_in
 from mixad.scalar.parse.unify import (
     Fixed,
     Mismatch,
+    OfComplex,
     Shape,
     atoms_of,
     filler,
@@ -29,7 +31,7 @@ from mixad.scalar.parse.unify import (
     shape_of,
     types_in,
 )
-from mixad.scalar.parse.values import Bound, kind_of
+from mixad.scalar.parse.values import Bound, complex_name, kind_of
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL
 
@@ -136,11 +138,13 @@ def _attempt(frame: Frame, plan: LoopPlan) -> _Attempt | None:
             test = plan.test()
         with builder.writing(body):
             plan.turn()
-            if _widen(frame, plan, _values(frame.state)):
+            turned = frame.state
+            if _widen(frame, plan, _values(turned)):
                 builder.line = line
                 return None
             broken = not is_false(frame.exit("break"))
             ends = _ends(frame, plan, flags)
+    share_as_in(frame, turned)
     builder.line = line
     return _Attempt([*carries, *flag_vars], cond, body, test, ends, flags, broken)
 
@@ -192,9 +196,11 @@ def describe(shape: Shape) -> str:
     """Describe a shape for a message."""
     if isinstance(shape, Typed):
         return str(shape)
+    if isinstance(shape, OfComplex):
+        return complex_name(shape.part)
     if isinstance(shape, Fixed):
         return kind_of(shape.value)
-    return f"tuple of {len(shape)}"
+    return kind_of(replace(shape.whole, items=shape.items))  # type: ignore[arg-type]  # counted
 
 
 def _ends(frame: Frame, plan: LoopPlan, flags: Sequence[str]) -> list[Atom]:

@@ -16,6 +16,7 @@ from mixad.scalar.parse.code import FunctionNode
 __all__ = [
     "Path",
     "assigned_names",
+    "changed_names",
     "dotted",
     "free_paths",
     "local_paths",
@@ -63,10 +64,23 @@ def assigned_names(nodes: list[ast.AST]) -> dict[str, None]:
     return names
 
 
+def changed_names(nodes: list[ast.AST]) -> set[str]:
+    """Return the names whose items statements of one scope assign to."""
+    found = set()
+    for node in walk_scope(nodes):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            root: ast.expr = node
+            while isinstance(root, ast.Subscript):
+                root = root.value
+            if isinstance(root, ast.Name):
+                found.add(root.id)
+    return found
+
+
 @lru_cache(maxsize=4096)
 def names_assigned_in(node: ast.stmt) -> tuple[str, ...]:
-    """Return the names that one statement assigns."""
-    return tuple(assigned_names([node]))
+    """Return the names that one statement gives values, or whose items."""
+    return tuple(dict.fromkeys([*assigned_names([node]), *sorted(changed_names([node]))]))
 
 
 def nested_functions(nodes: list[ast.AST]) -> list[FunctionNode]:

@@ -12,12 +12,14 @@ from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.integers import OPS, Formula, computed, literal, spelled
 from mixad.scalar.parse.limits import fits
+from mixad.scalar.parse.sharing import shared
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values import Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.values import Array, List, Scalar, Tuple, Value, has_operators, kind_of
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, I64, U64, ScalarType
 
-__all__ = ["apply", "binary", "compare", "power", "python_integer", "unary", "whole"]
+__all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "tuples",
+           "unary", "unary_of", "whole"]  # fmt: skip
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -41,17 +43,6 @@ _FLOAT_BITS = 1024  # of the largest integers that are floats
 _MOST_FACTORS = 8
 
 
-def binary(
-    frame: Frame, node: ast.BinOp | ast.AugAssign, op: ast.operator, a: Value, b: Value
-) -> Value:
-    """Return the value of ``a op b``."""
-    if isinstance(a, Tuple) or isinstance(b, Tuple):
-        return _tuples(frame, node, op, a, b)
-    left = node.left if isinstance(node, ast.BinOp) else node.target
-    right = node.right if isinstance(node, ast.BinOp) else node.value
-    return arithmetic(frame, node, op, frame.as_scalar(a, left), frame.as_scalar(b, right))
-
-
 def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Scalar, y: Scalar) -> Scalar:
     """Return the value of ``x op y`` for numbers."""
     kind = type(op)
@@ -66,17 +57,28 @@ def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Scalar, y: Scal
     raise frame.error(node, "`@` works on arrays, a kernel on their elements", "write a * b")
 
 
-def _tuples(frame: Frame, node: ast.expr | ast.stmt, op: ast.operator, a: Value, b: Value) -> Value:
-    """Tuples concatenate; nothing else is done with them."""
-    if isinstance(op, ast.Add) and isinstance(a, Tuple) and isinstance(b, Tuple):
-        return Tuple(a.items + b.items)
-    if isinstance(op, ast.Mult):
-        times, items = (a, b) if isinstance(b, Tuple) else (b, a)
-        if isinstance(times, Scalar) and isinstance(items, Tuple) and _counts(times.atom):
-            return Tuple(items.items * int(times.atom.value))
+def tuples(frame: Frame, node: ast.expr | ast.stmt, op: ast.operator, a: Value, b: Value) -> Value:
+    """Tuples concatenate, and so do lists; nothing else is done with them."""
+    kinds = {List if isinstance(v, List) else Array if isinstance(v, Array) else Tuple
+             for v in (a, b) if isinstance(v, Tuple)}  # fmt: skip
+    kind = kinds.pop()
+    if not kinds and kind is not Array and not (has_operators(a) or has_operators(b)):
+        if isinstance(op, ast.Add) and isinstance(a, Tuple) and isinstance(b, Tuple):
+            return kind(a.items + b.items)
+        if isinstance(op, ast.Mult):
+            times, items = (a, b) if isinstance(b, Tuple) else (b, a)
+            if isinstance(times, Scalar) and isinstance(items, Tuple) and _counts(times.atom):
+                return kind(tuple(map(shared, items.items)) * int(times.atom.value))
+    has_array = isinstance(a, Array) or isinstance(b, Array)
     raise frame.type_error(
-        node, f"a {kind_of(a)} and a {kind_of(b)} have no such operator", "unpack the tuple"
+        node,
+        f"{_a(a)} and {_a(b)} have no such operator",
+        "a loop over the elements" if has_array else "unpack the tuple",
     )
+
+
+def _a(value: Value) -> str:
+    return f"an {kind_of(value)}" if isinstance(value, Array) else f"a {kind_of(value)}"
 
 
 def _counts(atom: Atom) -> TypeGuard[Const]:
@@ -223,12 +225,16 @@ def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
 def unary(frame: Frame, node: ast.UnaryOp) -> Value:
     """Return the value of ``-x``, ``+x``, ``~x`` or ``not x``."""
     if isinstance(node.op, ast.Not):
-        x = frame.scalar(node.operand)
-        return Scalar(frame.builder.op("not", frame.truth_of(x)), x.weak)
+        x = frame.number(node.operand)
+        return Scalar(frame.builder.op("not", frame.truth_of(x)), x.typed.weak)
     known = literal(node)
     if known is not None:
         return whole(frame, node, known)
-    x = frame.scalar(node.operand)
+    return unary_of(frame, node, frame.scalar(node.operand))
+
+
+def unary_of(frame: Frame, node: ast.UnaryOp, x: Scalar) -> Value:
+    """Return the value of ``-x``, ``+x`` or ``~x`` of a number."""
     if isinstance(node.op, ast.Invert):
         return apply(frame, node, "not", (_python_integer_of(frame, x),))
     if isinstance(node.op, ast.USub):

@@ -11,8 +11,9 @@ from mixad.scalar.ir import Atom, Const
 from mixad.scalar.parse.analysis import breaks, contains_return
 from mixad.scalar.parse.branch import levels_left, run_block, unless
 from mixad.scalar.parse.frame import Frame, is_false, is_true
+from mixad.scalar.parse.items import items_of
 from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
-from mixad.scalar.parse.names import dotted, names_assigned_in, walk_scope
+from mixad.scalar.parse.names import changed_names, dotted, names_assigned_in, walk_scope
 from mixad.scalar.parse.statements import assign_target
 from mixad.scalar.parse.values import Bound, Captured, Object, Scalar, Tuple, Value, kind_of
 from mixad.scalar.types import I64, integer_bounds
@@ -30,18 +31,31 @@ def run_for(frame: Frame, s: ast.For) -> None:
     """Compile a `for` statement."""
     bounds = _range_bounds(frame, s.iter)
     if bounds is None:
-        items = frame.value(s.iter)
+        items = items_of(frame, s.iter)
         if not isinstance(items, Tuple):
             raise frame.type_error(
                 s.iter,
                 f"`for` runs over range(...) or a constant tuple, not over a {kind_of(items)}",
                 _instead(items),
             )
+        _check_is_left_alone(frame, s)
         _unroll(frame, s, items.items)
     elif (numbers := _written_out(frame, s, bounds)) is not None:
         _unroll(frame, s, [frame.constant(n) for n in numbers])
     else:
         _run_range(frame, s, bounds)
+
+
+def _check_is_left_alone(frame: Frame, s: ast.For) -> None:
+    """Refuse a loop over a list whose items it assigns to: Python would read the new ones."""
+    changed = changed_names(list(s.body))
+    for node in ast.walk(s.iter):
+        if isinstance(node, ast.Name) and node.id in changed:
+            raise frame.error(
+                s.iter,
+                f"the loop assigns to items of {node.id!r}, over which it runs",
+                f"for i in range(len({node.id}))",
+            )
 
 
 def _instead(items: Value) -> str:
@@ -118,7 +132,7 @@ def _may_be_tuple(frame: Frame, s: ast.For, node: ast.expr) -> bool:
     if path[0] in names_assigned_in(s):
         return True
     try:
-        return isinstance(frame.lookup(node), Tuple)
+        return isinstance(frame.lookup(node), Tuple)  # a list, an array, too
     except KernelError:  # where the loop reads it, it is refused; it may not get there
         return True
 

@@ -35,7 +35,6 @@ REFUSALS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Await: ("coroutines are not supported in a kernel", "wait before the call"),
     ast.Yield: ("generators are not supported in a kernel", "return a tuple"),
     ast.YieldFrom: ("generators are not supported in a kernel", "return a tuple"),
-    ast.List: ("lists are not supported in a kernel", "use a tuple"),
     ast.Dict: ("dictionaries are not supported in a kernel", "use names, or a tuple"),
     ast.Set: ("sets are not supported in a kernel", "use a tuple"),
     ast.ListComp: ("comprehensions are not supported in a kernel", "use a `for` loop"),

@@ -29,12 +29,13 @@ from mixad.scalar.parse.info import (
     function_info,
     is_constant,
     op_name,
+    rule_of,
     unwrapped,
 )
 from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.uncallable import wrapping
-from mixad.scalar.types import BF16, STORED_TYPES
+from mixad.scalar.types import BF16, COMPLEX_TYPES, STORED_TYPES
 
 __all__ = [
     "Address",
@@ -54,10 +55,14 @@ Address = tuple[int, ...]
 
 _SCALARS: dict[type, tuple[str, Argument]] = {
     **{kind: (f"Python {kind.__name__}", a) for kind, a in PYTHON_SCALARS.items()},
-    **{t.dtype.type: (t.name, Argument(t, kind="uniform")) for t in STORED_TYPES if t != BF16},
+    **{
+        t.dtype.type: (t.name, Argument(t, kind="uniform"))
+        for t in (*STORED_TYPES, *COMPLEX_TYPES)
+        if t != BF16
+    },
 }
 """For each type of scalars, what stands for it in keys, and what the parser is told."""
-_NUMBERS = (bool, int, float, np.generic)
+_NUMBERS = (bool, int, float, complex, np.generic)
 _BY_IDENTITY = (
     types.BuiltinFunctionType,
     types.ModuleType,
@@ -87,7 +92,7 @@ def plain_number(value: Any) -> Any:
     return _CONVERSIONS[argument.type.kind](value)
 
 
-_CONVERSIONS = {"bool": bool, "int": int, "uint": int, "float": float}
+_CONVERSIONS = {"bool": bool, "int": int, "uint": int, "float": float, "complex": complex}
 
 
 class Identity:
@@ -120,11 +125,14 @@ class FunctionSource:
         Its syntax tree and names.
     instance : object
         What a bound method is bound to, else `MISSING`.
+    rule : FunctionSource or None
+        What computes its partial derivatives, if it has a rule for them.
     """
 
     function: types.FunctionType
     info: FunctionInfo
     instance: Any = MISSING
+    rule: FunctionSource | None = None
 
     def snapshot(self, describe: Describe | None = None) -> Snapshot:
         """Read the current values of all free names of the function and of its helpers.
@@ -253,7 +261,9 @@ def read_function(function: Any) -> FunctionSource:
         )
         raise KernelSyntaxError(message, hint=hint)
     plain, instance = found
-    return FunctionSource(plain, function_info(plain.__code__, instance is not MISSING), instance)
+    info = function_info(plain.__code__, instance is not MISSING)
+    rule = rule_of(function)
+    return FunctionSource(plain, info, instance, None if rule is None else read_function(rule))
 
 
 @dataclass
@@ -272,6 +282,8 @@ class Snapshot:
         Type information of captured arrays and tracers, by address.
     functions : dict
         Index in ``sources`` of each helper, by its address.
+    rules : dict
+        Index in ``sources`` of the rule of each function that has one, by the function's.
     constants : set
         Addresses of mathematical constants of modules.
     attributes : dict
@@ -284,6 +296,7 @@ class Snapshot:
     key: tuple[Hashable, ...] = ()
     arguments: dict[Address, Argument] = field(default_factory=dict)
     functions: dict[Address, int] = field(default_factory=dict)
+    rules: dict[int, int] = field(default_factory=dict)
     constants: set[Address] = field(default_factory=set)
     attributes: dict[tuple[int, Path], Address] = field(default_factory=dict)
 
@@ -309,7 +322,11 @@ class Snapshot:
 
 
 def _plain(value: Any) -> Any:
-    return tuple(map(_plain, value)) if isinstance(value, tuple) else plain_number(value)
+    if not isinstance(value, tuple):
+        return plain_number(value)
+    items = tuple(map(_plain, value))
+    kind: Any = type(value)
+    return kind._make(items) if hasattr(kind, "_fields") else items
 
 
 @cache
@@ -322,13 +339,13 @@ class _Taker:
     def __init__(self, snapshot: Snapshot, describe: Describe | None) -> None:
         self.snapshot = snapshot
         self.describe = describe
-        self.indices: dict[tuple[int, int], int] = {}
+        self.indices: dict[tuple[int, int, int | None], int] = {}
         self.objects: dict[int, int] = {}
         self.holders: dict[int, tuple[int, Any]] = {}
         self.read: set[Address] = set()
 
     def run(self) -> Snapshot:
-        parts = self.parts_from(0)
+        parts = [self.key_of_rule(self.snapshot.sources[0], 0), *self.parts_from(0)]
         while self.holders:
             known = len(self.snapshot.sources)
             parts += self.attributes()
@@ -420,10 +437,11 @@ class _Taker:
         return (object, self.objects.setdefault(id(value), len(self.objects)))
 
     def key_of_tuple(self, value: tuple[Any, ...], address: Address) -> Hashable:
-        return tuple(
+        items = tuple(
             (type(v), repr(v)) if isinstance(v, _NUMBERS) else self.key_of(v, (*address, k))
             for k, v in enumerate(value)
         )
+        return (type(value), items) if hasattr(value, "_fields") else items
 
     def key_of_function(self, value: Any, address: Address) -> Hashable:
         if op_name(value) is not None:
@@ -432,11 +450,24 @@ class _Taker:
             source = read_function(value)
         except KernelSyntaxError:  # refused, with its reason, where it is called
             return self.key_of_object(value, address)
-        which = (id(source.function), id(source.instance))
+        index = self.snapshot.functions[address] = self.index_of(source)
+        # What a method reads from its object is in the key as everything that functions read is.
+        key = (Identity(source.function.__code__), source.instance is not MISSING, index)
+        return (*key, self.key_of_rule(source, index))
+
+    def index_of(self, source: FunctionSource) -> int:
+        """Return where a function is among the sources; one with another rule is another."""
+        rule = None if source.rule is None else id(source.rule.function)
+        which = (id(source.function), id(source.instance), rule)
         index = self.indices.get(which)
         if index is None:
             index = self.indices[which] = len(self.snapshot.sources)
             self.snapshot.sources.append(source)
-        self.snapshot.functions[address] = index
-        # What a method reads from its object is in the key as everything that functions read is.
-        return (Identity(source.function.__code__), source.instance is not MISSING, index)
+        return index
+
+    def key_of_rule(self, source: FunctionSource, index: int) -> Hashable:
+        """Read the rule of a function beside it; return its part of the key."""
+        if source.rule is None:
+            return None
+        place = self.snapshot.rules[index] = self.index_of(source.rule)
+        return (Identity(source.rule.function.__code__), place)

@@ -8,9 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from mixad.scalar.ir import Const
+from mixad.scalar.parse.complex_arithmetic import binary
 from mixad.scalar.parse.frame import Exit, Frame
-from mixad.scalar.parse.operators import binary
-from mixad.scalar.parse.values import Bound, Closure, Tuple, Value, kind_of
+from mixad.scalar.parse.items import add_to_item, assign_item, items_of, peek
+from mixad.scalar.parse.sharing import shared
+from mixad.scalar.parse.values import Bound, Closure, List, Tuple, Value, kind_of
 from mixad.scalar.types import BOOL
 
 __all__ = ["SIMPLE_STATEMENTS", "assign_target", "closure"]
@@ -24,7 +26,7 @@ def assign_target(frame: Frame, target: ast.expr, value: Value) -> None:
         case ast.Tuple() | ast.List():
             _unpack(frame, target, value)
         case ast.Subscript():
-            raise frame.error(target, "a kernel cannot assign elements", "return the value")
+            assign_item(frame, target, value)
         case ast.Attribute():
             raise frame.error(target, "a kernel cannot assign attributes", "return the value")
         case _:
@@ -63,7 +65,9 @@ def _unpack_all(frame: Frame, targets: Sequence[ast.expr], items: Sequence[Value
 
 
 def _assign(frame: Frame, s: ast.Assign) -> None:
-    value = frame.value(s.value)
+    unpacks = all(isinstance(t, ast.Tuple | ast.List) for t in s.targets)
+    value = items_of(frame, s.value) if unpacks else frame.value(s.value)
+    value = value if len(s.targets) == 1 else shared(value)
     for target in s.targets:
         assign_target(frame, target, value)
 
@@ -74,22 +78,41 @@ def _annotated(frame: Frame, s: ast.AnnAssign) -> None:
 
 
 def _augmented(frame: Frame, s: ast.AugAssign) -> None:
+    if isinstance(s.target, ast.Subscript):
+        add_to_item(frame, s)
+        return
     if not isinstance(s.target, ast.Name):
         raise frame.error(
             s.target, "a kernel cannot assign elements or attributes", "return the value"
         )
     old = frame.local((s.target.id,), s.target, frame)
-    frame.assign(s.target.id, binary(frame, s, s.op, old, frame.value(s.value)), s.target)
+    if isinstance(old, List) and old.is_shared:
+        raise frame.error(
+            s, f"`{s.target.id}` goes by another name too: it cannot be added to", "a new list"
+        )
+    frame.assign(s.target.id, binary(frame, s, s.op, old, items_of(frame, s.value)), s.target)
 
 
 def _return(frame: Frame, s: ast.Return) -> None:
     if s.value is None:
         raise frame.error(s, "`return` without a value", "return a number, or a tuple of numbers")
-    value = frame.value(s.value)
+    value = _given_up(frame, s.value)
     if isinstance(value, Closure) and value.frame is frame:
         raise frame.error(s, "a function defined in a kernel cannot be returned", "call it here")
     frame.state.result = Bound(value, s.lineno)
     _leave(frame, "return", frame.loop_after if frame.walk.implicit else frozenset())
+
+
+def _given_up(frame: Frame, node: ast.expr) -> Value:
+    """Return a value whose lists lose their names here: the function ends."""
+    if isinstance(node, ast.Name) and node.id in frame.info.local:
+        return peek(frame, node)
+    if not isinstance(node, ast.Tuple) or any(isinstance(e, ast.Starred) for e in node.elts):
+        return frame.value(node)
+    names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+    if len(set(names)) < len(names):  # one list may be there twice
+        return frame.value(node)
+    return Tuple(tuple([_given_up(frame, e) for e in node.elts]))
 
 
 def _break(frame: Frame, s: ast.Break) -> None:
@@ -119,19 +142,19 @@ def _expression(frame: Frame, s: ast.Expr) -> None:
 
 
 def closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
-    """Return a nested function, its defaults evaluated here."""
+    """Return a nested function, its defaults evaluated here: all of its calls share them."""
     a = node.args
     positional = [p.arg for p in (*a.posonlyargs, *a.args)]
     defaults = dict(
         zip(
             positional[len(positional) - len(a.defaults) :],
-            map(frame.value, a.defaults),
+            [shared(frame.value(default)) for default in a.defaults],
             strict=True,
         )
     )
     for parameter, default in zip(a.kwonlyargs, a.kw_defaults, strict=True):
         if default is not None:
-            defaults[parameter.arg] = frame.value(default)
+            defaults[parameter.arg] = shared(frame.value(default))
     return Closure(node, frame, defaults)
 
 

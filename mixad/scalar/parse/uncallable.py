@@ -13,7 +13,8 @@ import numpy as np
 
 from mixad.scalar.ops import TABLE
 
-__all__ = ["instead", "is_transform", "refused_transform", "uncallable", "wrapping"]
+__all__ = ["instead", "is_of_arrays", "is_transform", "refused_of_arrays", "refused_transform",
+           "uncallable", "wrapping"]  # fmt: skip
 
 
 def uncallable(name: str, function: Any) -> tuple[str, str] | None:
@@ -32,13 +33,12 @@ def uncallable(name: str, function: Any) -> tuple[str, str] | None:
         return f"`{name}` is a functools.partial", _FILLED
     if function is None:
         return f"`{name}` is None, not a function", "define the function before the call"
+    if isinstance(getattr(function, "__self__", None), complex):
+        return f"`{name}` is a method of a number from outside", "np.conj(z)"
     if _is_complex(function):
-        return f"`{name}`: complex numbers are not supported in a kernel", "two real numbers"
-    if _of_arrays(function):
-        return (
-            f"`{name}` works on whole arrays: a kernel sees one element",
-            "call it before, or on the kernel's results",
-        )
+        return f"`{name}`: its precision is not one of kernels", "np.complex128(z)"
+    if is_of_arrays(function):
+        return refused_of_arrays(name, function)
     return wrapping(f"`{name}`", function)
 
 
@@ -56,15 +56,44 @@ _FILLED = "a function, or a lambda, that fills them in"
 
 
 def _is_complex(function: Any) -> bool:
-    return isinstance(function, type) and issubclass(function, complex | np.complexfloating)
+    return isinstance(function, type) and issubclass(function, np.complexfloating)
 
 
-def _of_arrays(function: Any) -> bool:
+def is_of_arrays(function: Any) -> bool:
     """Whether a function is one of NumPy's, other than those of single elements."""
     if isinstance(getattr(function, "__self__", None), np.ufunc):  # np.add.reduce
         return True
     module = getattr(function, "__module__", None) or ""
     return module.split(".")[0] == "numpy" and not isinstance(function, np.ufunc | type)
+
+
+def refused_of_arrays(name: str, function: Any) -> tuple[str, str]:
+    """Return the message and the hint for a function of NumPy's."""
+    hint = _of_elements(function)
+    if hint is not None:
+        return f"`{name}` is not there in a kernel", hint
+    return (
+        f"`{name}` works on whole arrays: a kernel sees one element",
+        "call it before, or on the kernel's results",
+    )
+
+
+def _of_elements(function: Any) -> str | None:
+    return next((hint for known, hint in _OF_ELEMENTS.items() if known is function), None)
+
+
+_OF_ELEMENTS: Mapping[Any, str] = MappingProxyType(
+    {
+        np.nan_to_num: "0.0 if np.isnan(x) else x, and np.clip for what is infinite",
+        np.i0: "mixad.special.i0(x)",
+        np.ones: "[1.0] * 3",
+        np.full: "[x] * 3",
+        np.empty: "np.zeros(3)",
+        np.eye: "np.zeros((2, 2)), and assignments to its elements",
+        np.identity: "np.zeros((2, 2)), and assignments to its elements",
+    }
+)
+"""Functions of NumPy that nothing stands for, though a kernel may do what they do."""
 
 
 def is_transform(function: Any) -> bool:
@@ -116,7 +145,7 @@ _INSTEAD: Mapping[Any, str] = MappingProxyType({
     map: "a `for` loop over a tuple", filter: "`if` in a `for` loop over a tuple",
     str: "return the number", getattr: "the attribute itself, such as self.rate",
     functools.partial: _FILLED, functools.reduce: "a `for` loop over a tuple",
-    math.ldexp: "x * 2.0**n", math.dist: "math.hypot(a - c, b - d)",
+    math.dist: "math.hypot(a - c, b - d)",
     math.fsum: "sum((x, y, z)), which rounds each sum",
     math.modf: "np.trunc(x), and x - np.trunc(x)", math.prod: "x * y * z",
     math.ulp: "np.nextafter(abs(x), math.inf) - abs(x)", math.gcd: "a `while` loop with %",

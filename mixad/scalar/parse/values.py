@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -16,22 +16,36 @@ from mixad.scalar.parse.code import FunctionNode
 from mixad.scalar.parse.info import called_by
 from mixad.scalar.parse.snapshot import Address
 from mixad.scalar.promotion_rules import Typed, Weak
+from mixad.scalar.types import complex_of
 
 if TYPE_CHECKING:
     from mixad.scalar.parse.frame import Frame
 
 __all__ = [
+    "Array",
     "Bound",
     "Captured",
     "Closure",
+    "Complex",
     "Helper",
+    "List",
+    "Named",
+    "Number",
     "Object",
+    "Record",
     "Scalar",
     "Tuple",
     "Value",
+    "complex_name",
+    "field_names",
+    "field_of",
+    "has_operators",
+    "instead_of_attribute",
     "is_called",
     "kind_of",
     "kind_of_object",
+    "named",
+    "shape_of_array",
     "way_out",
 ]
 
@@ -50,10 +64,67 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
+class Complex:
+    """A complex number: its real and its imaginary part, of one type of floats."""
+
+    re: Scalar
+    im: Scalar
+
+    @property
+    def typed(self) -> Typed:
+        """The type of its parts."""
+        return self.re.typed
+
+
+Number: TypeAlias = Scalar | Complex
+
+
+@dataclass(frozen=True, slots=True)
 class Tuple:
     """A tuple: it exists while the function is compiled, not when it runs."""
 
     items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Array(Tuple):
+    """A small array, of one axis or of rows: a tuple in all but its operators.
+
+    ``is_shared``: whether it may go by another name, too; then it is not assigned to.
+    """
+
+    is_shared: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class List(Tuple):
+    """A list; ``is_shared``: whether it may go by another name, too."""
+
+    is_shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Tuple):
+    """A named tuple: its class, which knows the names."""
+
+    kind: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An instance of a dataclass: its class, fields with their values, and static ones.
+
+    Also a named tuple whose class has its own way to be looped over or indexed: nothing is known of
+    it but its fields.
+
+    Classes of static values tell 1 from 1.0, their texts 0.0 from -0.0.
+    """
+
+    items: tuple[Value, ...]
+    kind: type
+    names: tuple[str, ...]
+    static: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
+    known: tuple[tuple[type, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +161,25 @@ class Object:
     name: str = ""
 
 
-Value: TypeAlias = Scalar | Tuple | Captured | Helper | Closure | Object
+Value: TypeAlias = Scalar | Complex | Tuple | Record | Captured | Helper | Closure | Object
+
+
+_ITEMS = ("__bool__", "__contains__", "__getitem__", "__iter__", "__len__", "__reversed__")
+_OPERATORS = ("__add__", "__mul__", "__radd__", "__rmul__")
+
+
+def named(items: tuple[Value, ...], kind: Any) -> Named | Record:
+    """Return a named tuple."""
+    return Named(items, kind) if _is_as_tuples(kind, _ITEMS) else Record(items, kind, kind._fields)
+
+
+def has_operators(value: Value) -> bool:
+    """Whether a value is a named tuple whose class adds or multiplies in its own way."""
+    return isinstance(value, Named) and not _is_as_tuples(value.kind, _OPERATORS)
+
+
+def _is_as_tuples(kind: Any, methods: Sequence[str]) -> bool:
+    return all(getattr(kind, name, None) == getattr(tuple, name, None) for name in methods)
 
 
 class Bound(NamedTuple):
@@ -105,6 +194,14 @@ def kind_of(value: Value) -> str:
     match value:
         case Scalar():
             return str(value.typed)
+        case Complex():
+            return complex_name(value.typed)
+        case Named() | Record():
+            return value.kind.__name__
+        case Array():
+            return f"array of {len(value.items)}"
+        case List():
+            return f"list of {len(value.items)}"
         case Tuple():
             return f"tuple of {len(value.items)}"
         case Captured():
@@ -118,6 +215,11 @@ def kind_of(value: Value) -> str:
         case Closure():
             return "function"
     return kind_of_object(value.value)
+
+
+def complex_name(part: Typed) -> str:
+    """Describe the type of complex numbers with parts of a type."""
+    return "Python complex" if part.weak else str(complex_of(part.type))
 
 
 def kind_of_object(value: Any) -> str:
@@ -134,20 +236,53 @@ def kind_of_object(value: Any) -> str:
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, np.ufunc, type(np.where))
 
 
+def field_names(value: Named | Record) -> tuple[str, ...]:
+    """Return the names of what a named tuple or a dataclass holds."""
+    if isinstance(value, Named):
+        return tuple(value.kind._fields)
+    return (*value.names, *(name for name, _ in value.static))
+
+
+def shape_of_array(value: Array) -> tuple[int, ...]:
+    """Return the lengths of a small array's axes."""
+    first = value.items[0] if value.items else None
+    return (len(value.items), *(shape_of_array(first) if isinstance(first, Array) else ()))
+
+
+def field_of(value: Named | Record, name: str) -> Value | None:
+    """Return the value of a field that is not static, None if there is none."""
+    names = value.kind._fields if isinstance(value, Named) else value.names
+    return value.items[names.index(name)] if name in names else None
+
+
 def is_called(value: Value) -> bool:
     """Whether a value is there to be called."""
     called = isinstance(value, Object) and callable(value.value)
     return called or isinstance(value, Helper | Closure)
 
 
+def instead_of_attribute(value: Value) -> str:
+    """Return what to write in place of an attribute that a value does not have."""
+    if isinstance(value, Named | Record):
+        return f"its fields are {', '.join(field_names(value))}"
+    if isinstance(value, List):
+        return "a list of its final length, such as [0.0] * 3, and out[i] = ..."
+    return "use functions and operators of numbers"
+
+
 def way_out(value: Value, spelled: str) -> str:
     """Return what to write in place of something that is no number."""
+    if isinstance(value, Complex):
+        inner = spelled if spelled.isidentifier() else f"({spelled})"
+        return f"its size, abs({spelled}), or a part of it, such as {inner}.real"
+    if isinstance(value, Named | Record):
+        return f"one of its fields, such as {spelled}.{next(iter(field_names(value)), 'x')}"
     if isinstance(value, Tuple):
         return "unpack it, or index it with a constant"
     if not isinstance(value, Object):
         return "call it"
-    if isinstance(value.value, complex | np.complexfloating):
-        return f"two real numbers, {spelled}.real and {spelled}.imag"
+    if isinstance(value.value, np.complexfloating):  # of long doubles
+        return f"complex({spelled})"
     for kind, hint in _INSTEAD.items():
         if isinstance(value.value, kind):
             return hint

@@ -58,15 +58,15 @@ def emit(spec: KernelSpec) -> str:
 
     The function takes the number of elements; a pointer for each param, to one value for each
     element, to the one value of a uniform, or to an indexed array in C order; for each param its
-    extents if it is indexed; and a pointer for each output.  It returns 0, or one more than the
-    number of a param that was indexed outside.
+    extents if it is indexed; and a pointer for each output.  It returns 0 or, as soon as a param is
+    indexed outside, one more than its number.
     """
     lines = [f"int64_t {ENTRY}(int64_t count, void **given, int64_t **extents, void **out) {{"]
-    lines += ["int64_t outside = 0;", "for (int64_t i = 0; i < count; i++) {"]
+    lines.append("for (int64_t i = 0; i < count; i++) {")
     for number, program in enumerate(spec.passes):
         stored = [(k, o.source[1]) for k, o in enumerate(spec.outputs) if o.source[0] == number]
         lines += ["{", *_pass(expand(program), stored), "}"]
-    return "\n".join([_HEADER, *_indented([*lines, "}", "return outside;", "}"]), ""])
+    return "\n".join([_HEADER, *_indented([*lines, "}", "return 0;", "}"]), ""])
 
 
 def _indented(lines: Sequence[str]) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _assigned(
 
 
 def _element(s: Load, param: int) -> Iterator[str]:
-    """Read an element, or note that it is outside; negative indices count from the end."""
+    """Read an element, or return if it is outside; negative indices count from the end."""
     out, indices = _name(s.out), []
     for axis, atom in enumerate(s.indices):
         extent, index = f"extents[{param}][{axis}]", f"index{s.out.id}_{axis}"
@@ -150,7 +150,7 @@ def _element(s: Load, param: int) -> Iterator[str]:
         flat = f"({flat}) * {extent} + {index}"
     yield f"{_declared(s.out)} = 0;"
     yield f"if ({inside}) {out} = ((const {_c_type(s.out.type)} *)given[{param}])[{flat}];"
-    yield f"else outside = {param + 1};"
+    yield f"else return {param + 1};"
 
 
 def _expression(s: Equation) -> str:

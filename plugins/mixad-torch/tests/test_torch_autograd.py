@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -631,9 +632,11 @@ def test_shapes_that_do_not_broadcast_are_refused_by_name():
         cell(leaf(3), leaf(4), 1.5)
 
 
-def test_complex_tensors_are_refused():
-    with pytest.raises(KernelTypeError, match="complex"):
-        cell(torch.ones(3, dtype=torch.complex128, requires_grad=True), 1.0, 1.5)
+def test_complex_tensors_of_16_bit_parts_are_refused():
+    with pytest.warns(UserWarning, match="ComplexHalf"):
+        z = torch.zeros(3, dtype=torch.complex32)
+    with pytest.raises(KernelTypeError, match="complex32"):
+        cell(z, 1.0, 1.5)
 
 
 def test_without_the_integration_the_refusal_names_the_plugin():
@@ -662,3 +665,57 @@ def test_the_entry_point_loads_the_integration_when_torch_is_there(tmp_path, ord
 def test_numpy_arrays_are_not_asked_about(monkeypatch):
     monkeypatch.setattr(TorchIntegration, "follows", None)
     np.testing.assert_array_equal(cell(np.ones(3), np.ones(3), 2.0), 2 * np.ones(3))
+
+
+class Motion(NamedTuple):
+    x: Any
+    v: Any
+
+
+@mixad.broadcast(signature="(2,2),(n)->(n)")
+def turned(matrix, vector):
+    out = [0.0] * len(vector)
+    for i in range(2):
+        for j in range(2):
+            out[i] += matrix[i, j] * vector[j]
+    return out
+
+
+def test_vectors_are_followed_as_torch_follows_their_elements():
+    matrix = torch.randn(5, 2, 2, requires_grad=True, dtype=torch.float64)
+    vector = torch.randn(2, requires_grad=True, dtype=torch.float64)
+    weights = torch.randn(5, 2, dtype=torch.float64)
+    (turned(matrix, vector) * weights).sum().backward()
+    want = weights[:, :, None] * vector.detach()
+    torch.testing.assert_close(matrix.grad, want)
+    torch.testing.assert_close(vector.grad, (weights[:, :, None] * matrix.detach()).sum((0, 1)))
+    compiled = torch.compile(lambda m, v: turned(m, v).sum(), fullgraph=True)
+    torch.testing.assert_close(compiled(matrix, vector), turned(matrix, vector).sum())
+
+
+def test_structures_are_followed_leaf_by_leaf():
+    moved = mixad.broadcast(lambda s, h: Motion(s.x + h * s.v, s.v))
+    x, v = torch.randn(2, 3, dtype=torch.float64).unbind()
+    x.requires_grad_()
+    v.requires_grad_()
+    (moved(Motion(x, v), 2.0).x ** 2).sum().backward()
+    torch.testing.assert_close(v.grad, 4.0 * (x + 2.0 * v).detach())
+    compiled = torch.compile(lambda x: moved(Motion(x, x), 2.0).x.sum(), fullgraph=True)
+    torch.testing.assert_close(compiled(x), 3.0 * x.sum())
+
+
+def test_complex_tensors_go_through_kernels_with_torchs_gradients():
+    @mixad.broadcast
+    def kernel(z, w):
+        y = np.exp(z) / w if z.real > w.real else abs(w)
+        return y * z.conjugate()
+
+    torch.manual_seed(0)
+    z = torch.randn(20, dtype=torch.complex128, requires_grad=True)
+    w = torch.randn(20, dtype=torch.complex128)
+    (got,) = torch.autograd.grad(kernel(z, w).abs().square().sum(), z)
+    y = torch.where(z.real > w.real, torch.exp(z) / w, w.abs().to(z.dtype)) * z.conj()
+    (want,) = torch.autograd.grad(y.abs().square().sum(), z)
+    torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+    by_func = torch.func.grad(lambda z: kernel(z, w).abs().square().sum())(z.detach())
+    torch.testing.assert_close(by_func, want, rtol=1e-12, atol=1e-12)

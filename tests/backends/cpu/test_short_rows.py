@@ -24,6 +24,8 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.types import F16, F32, F64, I16, I64, ScalarType
 
+EXAMPLES_OF_WIDTHS = 40
+
 EXAMPLES = 150
 LEAST_FOLDED = 0.3  # of what is drawn, about 0.6 are
 ENDLESS_CACHE = 1 << 60
@@ -119,7 +121,7 @@ def check_values_and_sums(case: Any, cache_bytes: int) -> bool:
     return launch.fold is not None
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES_OF_WIDTHS, suppress_health_check=[HealthCheck.too_slow])
 @given(short_rows(), st.integers(0, 2**16))
 def test_any_vector_width_gives_the_same_bits(case: Any, seed: int) -> None:
     type, arrays, kept = case

@@ -50,6 +50,20 @@ def test_neighbours_have_the_bits_of_numpys(floats):
     np.testing.assert_array_equal(got[keep].view(bits), want[keep].view(bits))
 
 
+def test_powers_of_two_are_applied_with_one_rounding(floats):
+    type, x, _ = floats
+    n = np.random.default_rng(8).integers(-2300, 2300, len(x))
+    n[::2] = n[::2] // 16
+    n[:6] = [0, 1, -1, 10**6, -(10**6), 127]
+    got = native_loop.run(program_of("ldexp", type), x, n.astype(type.dtype))
+    with np.errstate(all="ignore"):
+        want = np.ldexp(x, n)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(
+        np.signbit(got)[~np.isnan(want)], np.signbit(want)[~np.isnan(want)]
+    )
+
+
 @pytest.mark.parametrize("type", [I8, I32, I64, U8, U64], ids=str)
 def test_integer_extremes_and_signs_are_numpys(type):
     limits = np.iinfo(type.dtype)

@@ -196,6 +196,20 @@ def whole_orders(most: int) -> Callable:
     return points
 
 
+def some(of_one: Callable, orders: int = 0, poles: tuple[float, ...] = ()) -> Callable:
+    """Return a part of the points of a function of one argument, for references that take time.
+
+    Before them whole numbers below ``orders``, if there are any; ``poles`` are left out.
+    """
+
+    def points(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        (x,) = of_one(type, count // 2, rng)
+        x = rng.permutation(x[~np.isin(x, poles)])[:count]
+        return (rng.integers(0, orders, len(x)).astype(type.dtype), x) if orders else (x,)
+
+    return points
+
+
 # -- references ----------------------------------------------------------------------------------
 
 
@@ -242,6 +256,26 @@ def _tanh(x: mpf) -> mpf:
     return mp.sign(x) * -e / (2 + e)
 
 
+def _ierfcx(n: mpf, x: mpf) -> mpf:
+    """Forwards, in as many digits as get lost."""
+    with mp.workdps(mp.dps + 20 * (2 + int(n))):
+        before, now = 2 / mp.sqrt(mp.pi), mp.exp(x * x) * mp.erfc(x)
+        for k in range(1, int(n) + 1):
+            before, now = now, (before - 2 * x * now) / (2 * k)
+        return now
+
+
+def _erfcinv(q: mpf) -> mpf:
+    """By Newton's method for the logarithm of erfc."""
+    if q >= 0.5:
+        return mp.erfinv(1 - q)
+    x = mp.sqrt(-mp.log(q))
+    for _ in range(12):
+        found = mp.erfc(x)
+        x += (mp.log(found) - mp.log(q)) * found * mp.sqrt(mp.pi) / 2 * mp.exp(x * x)
+    return x
+
+
 _EXP_EDGES = (88.72283935546875, 87.33654022216797, 103.97208404541016, 709.782712893384,
               708.3964185322641, 745.1332191019411, 0.34657359027997264,
               1.0397207708399179)  # fmt: skip
@@ -270,6 +304,13 @@ CLAIMS: dict[str, Claim] = {
                               "in ulp of its smaller factor, sigmoid(-\\|x\\|)"),
     "erf": Claim(mp.erf, unary(-30, 30, 1.0, 4.0, 6.0, 3.9192059040069580, 5.921587195794507,
                                dense=(0.1, 0.5, 1, 3))),
+    "erfcx": Claim(lambda x: mp.exp(x * x) * mp.erfc(x),
+                   some(unary(-26, 1e8, 3.75, dense=(0.1, 1, 3)))),
+    "ierfcx": Claim(_ierfcx,
+                    some(unary(-10, 1e8, 0.75, dense=(0.1, 1, 3)), orders=3),
+                    None, "orders 0 to 2"),
+    "erfinv": Claim(mp.erfinv, some(unary(-1, 1, 0.5, 0.9990345, dense=(0.1, 0.3)), poles=(-1, 1))),
+    "erfcinv": Claim(_erfcinv, some(unary(0, 2, 0.5, 1, dense=(0.1, 0.3)), poles=(0, 2))),
     "pow": Claim(_power, powers),
     "logaddexp": Claim(_logaddexp, pairs, _logaddexp_scale,
                        "in ulp of the largest of the result, max(x, y) and their difference"),

@@ -69,7 +69,7 @@ def refuse_f_string(x):
 
 
 def refuse_list(x):
-    return [x, x][0]
+    return [x, x] + (x,)
 
 
 def refuse_captured_list(x):
@@ -160,7 +160,7 @@ def refuse_method(x):
 
 
 def refuse_attribute(x):
-    return x.real
+    return x.shape
 
 
 def refuse_method_of_expression(x):
@@ -389,8 +389,8 @@ def refuse_is(x):
     return x if x is ARRAY else 1.0
 
 
-def refuse_complex(x):
-    return x * 1j
+def refuse_complex_order(x):
+    return x * 1j < 2
 
 
 def refuse_large_integer(x):
@@ -467,7 +467,7 @@ def refuse_async(x):
     return x
 
 
-COMPLEX = 1.0 + 2.0j
+COMPLEX = np.clongdouble(1.0 + 2.0j)
 NOTHING = None
 SET = {1.0}
 
@@ -480,7 +480,7 @@ def refuse_captured_none(x):
     return x * NOTHING
 
 
-def refuse_captured_complex(x):
+def refuse_captured_long_complex(x):
     return x * COMPLEX
 
 
@@ -657,7 +657,7 @@ def refuse_broadcast(x):
 
 
 def refuse_ldexp(x):
-    return math.ldexp(x, 2)
+    return math.ldexp(x, 2.5)
 
 
 def refuse_remainder(x):
@@ -684,8 +684,8 @@ def refuse_type(x):
     return type(x)(2)
 
 
-def refuse_complex_function(x):
-    return np.complex128(x) * x
+def refuse_long_complex_function(x):
+    return np.clongdouble(x) * x
 
 
 def refuse_making_array(x):
@@ -866,3 +866,251 @@ SPECIAL = __import__("scipy.special").special
 
 def refuse_function_of_another_library(x):
     return SPECIAL.erfc(x)
+
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Pair(NamedTuple):
+    a: float
+    b: float
+
+
+@dataclass
+class Checked:
+    a: float
+
+    def __post_init__(self):
+        self.a = abs(self.a)
+
+
+def refuse_item_of_a_shared_list(x):
+    a = [x, 1.0]
+    b = a
+    a[0] = 2.0
+    return b[0]
+
+
+def refuse_item_of_a_list_shared_in_a_loop(x):
+    a, b = [x, 1.0], [x, 2.0]
+    while x < 1.0:
+        x += 1.0
+        b = a
+    a[0] = 2.0
+    return b[0]
+
+
+def refuse_item_of_a_list_shared_by_a_choice(x):
+    a = [x, 1.0]
+    b = a if x > 0 else [x, 2.0]
+    a[0] = 2.0
+    return b[0]
+
+
+def refuse_item_of_a_list_in_a_tuple(x):
+    a = [x, 1.0]
+    pair = (a, x)
+    a[0] = 2.0
+    return pair[0][0]
+
+
+def refuse_item_of_a_list_of_the_caller(x):
+    def fill(a):
+        a[0] = 1.0
+        return 0.0
+
+    a = [x, x]
+    fill(a)
+    return a[0]
+
+
+def refuse_item_of_a_list_that_came_back(x):
+    def same(a):
+        return a
+
+    a = [x, x]
+    b = same(a)
+    a[0] = 1.0
+    return b[0]
+
+
+def refuse_item_of_an_outer_list(x):
+    a = [x, x]
+
+    def fill():
+        a[0] = 1.0
+        return 0.0
+
+    fill()
+    return a[0]
+
+
+def refuse_rows_that_are_one_list(x):
+    m = [[0.0] * 2] * 2
+    m[0][0] = x
+    return m[1][0]
+
+
+def refuse_item_of_a_local_tuple(x):
+    t = (x, x)
+    t[0] = 1.0
+    return t[0]
+
+
+def refuse_slice_of_a_list_assigned(x):
+    a = [x, x, x]
+    a[1:] = [1.0, 2.0]
+    return a[0]
+
+
+def refuse_adding_to_a_shared_list(x):
+    a = [x]
+    b = a
+    a += [x]
+    return len(b) * x
+
+
+def refuse_index_outside_a_list(x):
+    a = [x, x]
+    a[2] = 1.0
+    return a[0]
+
+
+def refuse_loop_over_a_list_that_it_changes(x):
+    a = [x, x]
+    t = 0.0
+    for v in a:
+        a[1] = 2.0 * v
+        t += v
+    return t
+
+
+def refuse_view_of_an_array_that_is_changed(x):
+    a = np.zeros(3)
+    b = a[1:]
+    a[1] = x
+    return b[0]
+
+
+def refuse_arithmetic_of_arrays(x):
+    return (np.zeros(2) + 1.0)[0]
+
+
+def refuse_large_array(x):
+    return np.zeros(100)[0]
+
+
+def refuse_array_of_unknown_length(x):
+    return np.zeros(int(x))[0]
+
+
+def refuse_rows_as_an_array(x):
+    return np.array([[x, x], [x, x]])[0]
+
+
+def refuse_append(x):
+    a = [x]
+    a.append(x)
+    return a[1]
+
+
+def refuse_field_that_is_not_there(x):
+    p = Pair(x, x)
+    return p.c
+
+
+def refuse_field_that_is_missing(x):
+    return Pair(x).a
+
+
+def refuse_class_that_checks(x):
+    return Checked(x).a
+
+
+def refuse_field_assignment(x):
+    p = Pair(x, x)
+    p.a = 1.0
+    return p.a
+
+
+def refuse_structure_as_number(x):
+    return 2.0 * Pair(x, x)
+
+
+def refuse_lists_of_two_lengths(x):
+    a = [x, x]
+    if x > 0:
+        a = [x]
+    return a[0]
+
+
+def refuse_result_that_is_an_array(x):
+    a = np.zeros(2)
+    a[0] = x
+    return a
+
+
+def refuse_static_field_computed(x):
+    return Labelled(x, x).a
+
+
+@dataclass
+class Labelled:
+    a: float
+    kind: float = field(metadata={"static": True})
+
+
+def refuse_row_for_a_number(x):
+    a = [x, x]
+    a[0] = [1.0, 2.0]
+    return a[1]
+
+
+def refuse_two_indices_into_a_list(x):
+    m = [[x, x], [x, x]]
+    m[0, 1] = 2.0
+    return m[0][1]
+
+
+def refuse_zeros_of_a_dtype(x):
+    return np.zeros(2, dtype=np.float32)[0] + x
+
+
+def refuse_array_of_several_arguments(x):
+    return np.array((x, x), float)[0]
+
+
+def refuse_row_chosen_at_run_time_and_changed(x):
+    m = [[x, 1.0], [2.0, 3.0]]
+    row = m[int(x)]
+    m[0][0] = 5.0
+    return row[0]
+
+
+def refuse_nan_to_num(x):
+    return np.nan_to_num(x) * 2
+
+
+def refuse_bessel_function(x):
+    return x * np.i0(x)
+
+
+def refuse_array_of_ones(x):
+    a = np.ones(2)
+    a[0] = x
+    return a[1]
+
+
+def refuse_array_by_a_condition(x):
+    a = np.zeros(2)
+    return a[x > 0]
+
+
+def refuse_default_that_is_changed(x):
+    def summed(t, total=[0.0]):
+        total[0] += t
+        return total[0]
+
+    summed(x)
+    return summed(x)

@@ -177,7 +177,7 @@ def logic_of_numbers(x, y):
 
 def rounding(x, y):
     return (
-        math.floor(x) + math.ceil(y) + math.trunc(x) + abs(x) + round(y),
+        math.floor(x) + math.ceil(y) + math.trunc(x) + abs(x) + round(y) + np.around(x),
         int(x) + int(y),
         x // (abs(y) + 1),
         x % (abs(y) + 1),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import parse_refused as refused
+import parse_refused_complex as refused_complex
 import pytest
 from parse_compiled import parsed
 
@@ -19,7 +20,12 @@ from mixad.scalar.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, U64
 
 EXPECTED = Path(__file__).parent / "expected"
 
-CASES = {name: f for name, f in vars(refused).items() if name.startswith("refuse_")}
+CASES = {
+    name: f
+    for module in (refused, refused_complex)
+    for name, f in vars(module).items()
+    if name.startswith("refuse_")
+}
 TYPES = {
     "refuse_adding_booleans": (BOOL, BOOL),
     "refuse_large_literal": (U8, F32),
@@ -29,6 +35,7 @@ TYPES = {
     "refuse_strict_mixture": (I32, F32),
     "refuse_strict_division": (I32, I32),
     "refuse_strict_sine": (I32, I32),
+    "refuse_strict_complex": (F32, I32),
     "refuse_unsigned_literal": (U64,),
     "refuse_too_large_unsigned_literal": (U64,),
     "refuse_reciprocal_of_integers": (I32,),
@@ -45,8 +52,8 @@ def message_of(name, function):
     with pytest.raises(KernelError) as caught:
         parsed(function, *types, rules=STRICT_RULES if "strict" in name else NUMPY_RULES)
     assert isinstance(caught.value, KernelSyntaxError | KernelTypeError | KernelOverflowError)
-    path = str(Path(refused.__file__))
-    return f"{type(caught.value).__name__}: {caught.value}\n".replace(path, "parse_refused.py")
+    path = Path(function.__code__.co_filename)
+    return f"{type(caught.value).__name__}: {caught.value}\n".replace(str(path), path.name)
 
 
 @pytest.mark.parametrize("name", CASES)

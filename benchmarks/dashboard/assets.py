@@ -1,0 +1,132 @@
+"""What asv's pages ask for, beside the pages: files of other servers, and graphs without points."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from benchmarks.peers.report import write_atomically
+
+FOLDER = Path(__file__).parent
+"""Of ``package.json`` and ``package-lock.json``: packages, their versions and digests."""
+
+PACKAGES = FOLDER / "node_modules"
+
+ASSETS: Mapping[str, str] = MappingProxyType({
+    "bootstrap.min.css": "bootstrap/dist/css/bootstrap.min.css",
+    "bootstrap.min.js": "bootstrap/dist/js/bootstrap.min.js",
+    "jquery-3.3.1.min.js": "jquery/dist/jquery.min.js",
+    "jquery.flot.categories.min.js": "flot/jquery.flot.categories.js",
+    "jquery.flot.min.js": "flot/jquery.flot.js",
+    "jquery.flot.orderBars.js": "flot-orderbars/js/jquery.flot.orderBars.js",
+    "jquery.flot.selection.min.js": "flot/jquery.flot.selection.js",
+    "jquery.flot.time.min.js": "flot/jquery.flot.time.js",
+    "md5.min.js": "blueimp-md5/js/md5.min.js",
+    "stupidtable.min.js": "stupid-table-plugin/stupidtable.min.js",
+})  # fmt: skip
+"""Where in the packages the files are that asv's pages ask for."""
+
+_TAG = re.compile(r"<(?:script|link)\b[^>]*>")
+_ELSEWHERE = re.compile(r'(src|href)="(?:https?:)?//[^"]*/([^/"]+)"')
+_OF_ELSEWHERE = re.compile(r'\s+(?:integrity|crossorigin|referrerpolicy)="[^"]*"')
+
+
+def vendored(page: str) -> tuple[str, set[str]]:
+    """Return a page that loads its scripts and styles from ``vendor``, and their names.
+
+    >>> vendored('<script src="https://cdn.example/x/a.js" integrity="sha"></script>')
+    ('<script src="vendor/a.js"></script>', {'a.js'})
+    """
+    names: set[str] = set()
+
+    def beside(tag: re.Match[str]) -> str:
+        found = _ELSEWHERE.search(tag[0])
+        if found is None:
+            return tag[0]
+        names.add(found[2])
+        return _OF_ELSEWHERE.sub("", _ELSEWHERE.sub(r'\1="vendor/\2"', tag[0]))
+
+    return _TAG.sub(beside, page), names
+
+
+def install() -> None:
+    """Have npm install the packages, unless they are there as ``package-lock.json`` has them.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no npm, or it fails.
+    """
+    wanted = json.loads((FOLDER / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    there = PACKAGES / ".package-lock.json"  # npm writes it last
+    if there.is_file():
+        found = json.loads(there.read_text(encoding="utf-8"))["packages"]
+        if all(_digest(found, name) == _digest(wanted, name) for name in wanted if name):
+            return
+    npm = shutil.which("npm")
+    if npm is None:
+        raise RuntimeError("npm is not installed: what asv's pages load comes from its packages")
+    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"npm could not install what asv's pages load:\n{done.stderr}")
+
+
+def _digest(packages: Mapping[str, Mapping[str, str]], name: str) -> str | None:
+    return packages.get(name, {}).get("integrity")
+
+
+def vendor(published: Path) -> None:
+    """Have the page of a folder that asv published load nothing from elsewhere.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it asks for a file that is not among `ASSETS`.
+    RuntimeError
+        If the packages of these cannot be installed.
+    """
+    page = published / "index.html"
+    text, names = vendored(page.read_text(encoding="utf-8"))
+    if missing := sorted(names - ASSETS.keys()):
+        raise FileNotFoundError(
+            f"asv's page loads {', '.join(missing)}: add packages to package.json and the files to "
+            "ASSETS, or install the asv that constraints.txt names"
+        )
+    install()
+    (published / "vendor").mkdir(exist_ok=True)
+    for name in names:
+        shutil.copyfile(PACKAGES / ASSETS[name], published / "vendor" / name)
+    write_atomically(page, text)
+    page.chmod(0o644)
+
+
+def complete(published: Path) -> None:
+    """Have every graph be there that the pages ask for: that one is not is an error to a browser.
+
+    Benchmarks without a single graph are left out; where a machine has none of a benchmark, its
+    graph is without a value.
+    """
+    path_of = importlib.import_module("asv.graph").Graph.get_file_path
+    index = json.loads((published / "index.json").read_text(encoding="utf-8"))
+    known = index["benchmarks"].items()
+    found = {
+        name: about
+        for name, about in known
+        if (published / f"{path_of({'summary': ''}, name)}.json").is_file()
+    }
+    write_atomically(published / "index.json", json.dumps(index | {"benchmarks": found}))
+    (published / "index.json").chmod(0o644)
+    empty = json.dumps([[max(map(int, index["revision_to_hash"])), None]])
+    for name in found:
+        for params in index["graph_param_list"]:
+            path = published / f"{path_of(params, name)}.json"
+            if not path.is_file():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(empty, encoding="utf-8")

@@ -1,0 +1,274 @@
+"""Arguments of a call, taken apart into arrays and numbers, and what a result is made into.
+
+What is needed at every call is found by the types of the arguments; most calls have none of this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Hashable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import own_library
+from mixad.backends.execute import Kernel, kernel_for
+from mixad.errors import KernelTypeError
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.core_dimensions import MOST_ELEMENTS, Core, Signature
+from mixad.scalar.ir import Program
+from mixad.scalar.parse import PYTHON_SCALARS, Returned
+from mixad.scalar.parse.compound import suffixes
+from mixad.tape.core_axes import put_together, taken_apart
+
+__all__ = ["Form", "elements_of", "forms_of", "is_structured", "made", "made_of_wholes",
+           "output_cores", "stored_whole"]  # fmt: skip
+
+_SIMPLE = frozenset({np.ndarray, *PYTHON_SCALARS})
+"""Types of most arguments, which are what they are."""
+
+
+class Form(NamedTuple):
+    """What an argument is made of.
+
+    ``core`` has the lengths of its last axes if it is an array that is taken apart; with a
+    structure of more than a leaf, this stands for such an array.  ``known`` tells equal static
+    fields of different types apart.
+    """
+
+    structure: pytree.Structure
+    core: tuple[int, ...] = ()
+    known: Hashable = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is one array that is taken apart."""
+        return bool(self.core) and self.structure.kind is None
+
+
+_LEAF = Form(pytree.LEAF)
+
+
+def is_structured(values: Sequence[Any]) -> bool:
+    """Whether one of the arguments of a call is a structure."""
+    return not _SIMPLE.issuperset(map(type, values)) and any(map(_is_node, map(type, values)))
+
+
+@cache
+def _is_node(kind: type) -> bool:
+    """Whether a type is that of structures: a tuple is one as part of another only."""
+    is_named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return is_named or dataclasses.is_dataclass(kind)
+
+
+def forms_of(
+    name: str, parameters: Sequence[str], values: Sequence[Any], signature: Signature | None
+) -> tuple[tuple[Any, ...], tuple[Form, ...], dict[str, int]]:
+    """Take arguments apart into arrays and numbers.
+
+    Parameters
+    ----------
+    name : str
+        The function, for messages.
+    parameters : sequence of str
+        Its parameters.
+    values : sequence
+        One for each.
+    signature : Signature or None
+        The function's.
+
+    Returns
+    -------
+    leaves : tuple
+        Arrays, those that are taken apart among them, and numbers.
+    forms : tuple of Form
+        One for each argument.
+    lengths : dict
+        Of the core axes that the signature names.
+
+    Raises
+    ------
+    KernelTypeError
+        If an argument does not fit the signature, or is made of what a function cannot take.
+    """
+    lengths: dict[str, int] = {}
+    leaves: list[Any] = []
+    forms = []
+    inputs = ((),) * len(values) if signature is None else signature.inputs
+    for parameter, value, core in zip(parameters, values, inputs, strict=True):
+        what = f"{name}: argument {parameter!r}"
+        if core:
+            forms.append(_of_core(what, value, core, lengths, leaves))
+        else:
+            forms.append(_of_structure(what, parameter, value, leaves))
+    _check_size(name, parameters, forms)
+    return tuple(leaves), tuple(forms), lengths
+
+
+def _check_size(name: str, parameters: Sequence[str], forms: Sequence[Form]) -> None:
+    cores = {p: f.core for p, f in zip(parameters, forms, strict=True) if f.core}
+    if sum(map(math.prod, cores.values())) > MOST_ELEMENTS:
+        shapes = ", ".join(f"{parameter!r} {core}" for parameter, core in cores.items())
+        raise KernelTypeError(
+            f"{name}: the cores of the arguments have more than {MOST_ELEMENTS} elements: {shapes}",
+            hint="read a long one from outside, by index in a loop",
+        )
+
+
+def _of_core(what: str, value: Any, core: Core, lengths: dict[str, int], leaves: list[Any]) -> Form:
+    """Note an argument that is taken apart; sequences stand for arrays."""
+    if isinstance(value, (list, tuple)):
+        found, structure = pytree.flatten(value)
+        shape = _lengths_of(what, structure, core)
+        leaves += found
+    else:
+        structure = pytree.LEAF
+        shape = tuple(getattr(value, "shape", ()))
+        leaves.append(value)
+    if len(shape) < len(core):
+        raise KernelTypeError(
+            f"{what} has shape {shape}, the signature takes its last "
+            f"{'axis' if len(core) == 1 else f'{len(core)} axes'} as {_spelled(core)}",
+            hint="pass an array with these axes, or a sequence of numbers",
+        )
+    last = shape[len(shape) - len(core) :]
+    for length, given in zip(last, core, strict=True):
+        expected = lengths.setdefault(given, length) if isinstance(given, str) else given
+        if length != expected:
+            named = f", where {given} is {expected}" if isinstance(given, str) else ""
+            raise KernelTypeError(
+                f"{what} has shape {shape}, the signature takes its last "
+                f"{'axis' if len(core) == 1 else f'{len(core)} axes'} as {_spelled(core)}{named}",
+                hint="pass an array whose last axes fit",
+            )
+    return Form(structure, last)
+
+
+def _lengths_of(
+    what: str, structure: pytree.Structure, core: Core, axis: int = 0
+) -> tuple[int, ...]:
+    """Return the shape of nested sequences from an axis on, as deep as the core."""
+    is_axis = axis < len(core)
+    if not is_axis or structure.kind not in (list, tuple):
+        if is_axis or structure.kind is not None:
+            raise KernelTypeError(
+                f"{what}: a sequence stands for an array of the core {_spelled(core)}",
+                hint="pass an array, or one sequence in another for each of its axes",
+            )
+        return ()
+    inner = {_lengths_of(what, child, core, axis + 1) for child in structure.children}
+    if len(inner) != 1:
+        raise KernelTypeError(f"{what}: rows of several lengths", hint="pass rows of one length")
+    return (len(structure.children), *inner.pop())
+
+
+def _spelled(core: Core) -> str:
+    return f"({','.join(map(str, core))})"
+
+
+def _of_structure(what: str, parameter: str, value: Any, leaves: list[Any]) -> Form:
+    kind: Any = type(value)
+    if not _is_node(kind):
+        leaves.append(value)
+        return _LEAF
+    found, structure = pytree.flatten(value)
+    _check_kinds(what, parameter, structure)
+    try:
+        hash(structure)
+    except TypeError as error:
+        raise KernelTypeError(
+            f"{what}: a static field belongs to the compiled function: {error}",
+            hint="a number, text or a tuple in its place",
+        ) from None
+    leaves += found
+    return Form(structure, (), tuple(_known(structure)))
+
+
+def _check_kinds(what: str, spelled: str, structure: pytree.Structure) -> None:
+    kind: Any = structure.kind
+    if kind is None or kind is type(None):
+        return
+    if kind is not tuple and not _is_node(kind):
+        raise KernelTypeError(
+            f"{what} holds a {kind.__name__}, {spelled}: a kernel takes tuples, named tuples and "
+            "dataclasses of arrays and numbers",
+            hint="a named tuple or a dataclass in its place",
+        )
+    for suffix, child in zip(suffixes(structure), structure.children, strict=True):
+        _check_kinds(what, spelled + suffix, child)
+
+
+def _known(structure: pytree.Structure) -> list[Hashable]:
+    """Return what tells static fields apart that are equal."""
+    own: list[Hashable] = []
+    if structure.kind is not None and dataclasses.is_dataclass(structure.kind):
+        own = [(type(value), repr(value)) for _, value in structure.static[1]]
+    return own + [k for child in structure.children for k in _known(child)]
+
+
+def elements_of(leaves: Sequence[Any], forms: Sequence[Form]) -> tuple[Any, ...]:
+    """Return the values of a program's params, given arrays and numbers."""
+    found: list[Any] = []
+    left = iter(leaves)
+    for form in forms:
+        if form.is_whole:
+            found += taken_apart(next(left), form.core)
+        else:
+            found += [next(left) for _ in range(_count(form.structure))]
+    return tuple(found)
+
+
+def _count(structure: pytree.Structure) -> int:
+    if structure.kind is None:
+        return 1
+    return sum(map(_count, structure.children))
+
+
+def output_cores(
+    signature: Signature | None, lengths: dict[str, int]
+) -> tuple[tuple[int, ...], ...] | None:
+    """Return the lengths of the last axes of each result; None without a signature."""
+    if signature is None:
+        return None
+    return tuple(
+        tuple(lengths[d] if isinstance(d, str) else d for d in core) for core in signature.outputs
+    )
+
+
+def stored_whole(program: Program, returned: Returned | None) -> Kernel | None:
+    """Return the kernel that stores the elements of each array of a result side by side.
+
+    None if there are no such arrays: see `OutputRequest.beside`.
+    """
+    if returned is None or not any(returned.cores):
+        return None
+    places = [(0, k) for k in range(len(program.outputs))]
+    taken = [found for _, found in returned.taken(places)]
+    requests = [OutputRequest(0, p[0][1], beside=tuple(p[1:])) for p in taken]
+    return kernel_for((program,), tuple(requests))
+
+
+def made_of_wholes(returned: Returned, arrays: Sequence[Any]) -> Any:
+    """Return what a function returns, given what `stored_whole` gives."""
+    pairs = zip(arrays, returned.cores, strict=True)
+    return pytree.unflatten(returned.structure, [_in_core(a, core) for a, core in pairs])
+
+
+def _in_core(array: Any, core: tuple[int, ...]) -> Any:
+    """Return an array with its last axis as the axes of a core; of one element it has none."""
+    count = math.prod(core)
+    if not core or (len(core) == 1 and count > 1):
+        return array
+    around = array.shape[:-1] if count > 1 else array.shape
+    return own_library(array).xp.reshape(array, (*around, *core))
+
+
+def made(returned: Returned, outputs: Sequence[Any]) -> Any:
+    """Return what a function returns, given the outputs of its program."""
+    return pytree.unflatten(
+        returned.structure,
+        [put_together(o, core) if core else o[0] for core, o in returned.taken(outputs)],
+    )

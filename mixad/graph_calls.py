@@ -1,0 +1,66 @@
+"""Calls that become part of another system's graph, which names a kernel by a number."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any, Protocol
+
+from mixad.errors import TracerError
+from mixad.scalar.parse import Parsed
+
+__all__ = ["call_in_graph", "numbered"]
+
+
+class Kernel(Protocol):
+    """What is called: a decorated function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply the function at every element."""
+
+    def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
+        """Return the program for these arguments and the values of its params."""
+
+
+_NUMBERS = itertools.count()
+_KERNELS: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
+
+
+def numbered(kernel: Kernel) -> int:
+    """Return the number by which graphs name this function for as long as it is there."""
+    number = next(_NUMBERS)
+    _KERNELS[number] = kernel
+    return number
+
+
+def call_in_graph(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make a call that becomes part of a graph, which is run again and again.
+
+    Parameters
+    ----------
+    number : int
+        Of the function, as an integration's ``trace`` was given it.
+    args : tuple
+        Arguments of the call.
+    kwargs : dict
+        Arguments by name.
+
+    Returns
+    -------
+    array or tuple of arrays
+        What the call returns.
+
+    Raises
+    ------
+    TracerError
+        If the function reads a value from outside: the graph would not see that it changes.
+    """
+    kernel = _KERNELS[number]
+    parsed, _ = kernel._parsed(args, kwargs)
+    if parsed.captures:
+        names = ", ".join(dict.fromkeys(repr(c.name) for c in parsed.captures))
+        raise TracerError(
+            f"{parsed.program.name} reads {names} from outside, and a compiled graph would not see "
+            f"other values later: pass {names} as arguments"
+        )
+    return kernel(*args, **kwargs)

@@ -1,0 +1,140 @@
+"""The namespace as torch spells it: imported when there is a traced tensor of torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mixad.namespace.array_methods import METHODS
+from mixad.namespace.common_spellings import (
+    ALONG_ONE,
+    ALONG_SEVERAL,
+    COMMON,
+    INVERSES,
+    SHIFTS,
+    named,
+    unary,
+)
+from mixad.namespace.complex_numbers import conj, imag, real
+from mixad.namespace.creation import full_like, tril, triu
+from mixad.namespace.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
+from mixad.namespace.determinants import det, slogdet
+from mixad.namespace.elementwise import angle, where
+from mixad.namespace.indexing import take, take_along_axis
+from mixad.namespace.joining import broadcast_to, concat, repeat, stack, tile, unstack
+from mixad.namespace.linear_algebra import dot
+from mixad.namespace.manipulation import expand_dims, flip, moveaxis, permute_dims, reshape, roll
+from mixad.namespace.solving import inv
+from mixad.namespace.spelling import Spelling, function_of
+from mixad.namespace.spellings import STANDARD
+from mixad.namespace.statistical import (
+    amax,
+    amin,
+    cumulative_prod,
+    cumulative_sum,
+    mean,
+    prod,
+    total,
+)
+from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
+from mixad.namespace.torch_methods import TORCH_METHODS
+from mixad.namespace.torch_moves import TORCH_MOVES
+from mixad.namespace.torch_neural import TORCH_NEURAL
+from mixad.namespace.torch_products import TORCH_PRODUCTS
+from mixad.namespace.torch_reductions import TORCH_REDUCTIONS, over_all_for_none
+from mixad.namespace.utility import diff
+
+__all__ = ["TORCH"]
+
+
+def _torch_name(function: Any) -> str | None:
+    """Return the table's name of a function; of methods of tensors no module is known."""
+    prefix = _TORCH_MODULES.get(getattr(function, "__module__", None))
+    return None if prefix is None else prefix + function.__name__
+
+
+def _is_torch_method(function: Any) -> bool:
+    return getattr(function, "__module__", None) in (None, "torch._tensor")
+
+
+_TORCH_MODULES: dict[str | None, str] = {
+    **dict.fromkeys((None, "torch", "torch._tensor", "torch.functional"), ""),
+    **dict.fromkeys(("torch._C._linalg", "torch._C._fft", "torch._C._special"), ""),
+    **dict.fromkeys(("torch.nn.functional", "torch._C._nn"), "nn.functional."),
+}
+"""Where functions are from, and what is before their names in the table."""
+
+TORCH = Spelling(
+    "torch",
+    _torch_name,
+    {
+        **{name: function for name, function in COMMON.items() if name != "equal"},
+        **named(
+            f"{INVERSES} absolute=abs sub=subtract mul=multiply div=divide true_divide=divide "
+            "__floordiv__=floor_divide neg=negative lt=less le=less_equal gt=greater "
+            "ge=greater_equal eq=equal ne=not_equal"
+        ),
+        **{op: unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
+        **{f.__name__: function_of(f, "input") for f in (real, imag, conj, angle)},
+        "sum": function_of(over_all_for_none(total), "input dim keepdim dtype"),
+        "mean": function_of(over_all_for_none(mean), "input dim keepdim dtype"),
+        "prod": function_of(prod, "input dim keepdim dtype"),
+        "amax": function_of(over_all_for_none(amax), "input dim keepdim"),
+        "amin": function_of(over_all_for_none(amin), "input dim keepdim"),
+        "cumsum": function_of(cumulative_sum, "input dim dtype"),
+        "cumprod": function_of(cumulative_prod, "input dim dtype"),
+        "diff": function_of(diff, "input n dim prepend append"),
+        "reshape": function_of(reshape, "input shape"),
+        "permute": function_of(permute_dims, "input dims=axes"),
+        "movedim": function_of(moveaxis, "input source destination"),
+        "unsqueeze": function_of(expand_dims, "input dim"),
+        "flip": function_of(flip, "input dims=axis"),
+        "roll": function_of(roll, "input shifts=shift dims=axis"),
+        "repeat_interleave": function_of(repeat, "input repeats dim"),
+        "tile": function_of(tile, "input dims=repetitions"),
+        "broadcast_to": function_of(broadcast_to, "input size=shape"),
+        **dict.fromkeys(("cat", "concat"), function_of(concat, "tensors=arrays dim")),
+        "stack": function_of(stack, "tensors=arrays dim"),
+        "unbind": function_of(unstack, "input dim"),
+        "where": function_of(where, "condition input other"),
+        "index_select": function_of(take, "input dim index=indices"),
+        "take_along_dim": function_of(take_along_axis, "input indices dim"),
+        "dot": function_of(dot, "input=a tensor=b"),
+        **{f"fft_{f.__name__}": function_of(f, "input n dim norm") for f in ALONG_ONE},
+        **{
+            f"fft_{f.__name__}": function_of(f, "input s dim=axes norm") for f in ALONG_SEVERAL
+        },
+        **{f"fft_{f.__name__}": function_of(f, "input dim=axes") for f in SHIFTS},
+        "linalg_inv": function_of(inv, "A=x"),
+        "linalg_det": function_of(det, "A=x"),
+        "linalg_slogdet": function_of(slogdet, "A=x"),
+        "linalg_cholesky": function_of(cholesky, "input upper"),
+        "linalg_qr": function_of(qr, "A=x mode"),
+        "linalg_eig": function_of(eig, "A=x"),
+        "linalg_eigvals": function_of(eigvals, "A=x"),
+        "linalg_eigvalsh": function_of(eigvalsh, "A=x"),
+        "linalg_eigh": function_of(eigh, "A=x"),
+        "linalg_svd": function_of(svd, "A=x full_matrices"),
+        "linalg_svdvals": function_of(svdvals, "A=x"),
+        "tril": function_of(tril, "input diagonal=k"),
+        "triu": function_of(triu, "input diagonal=k"),
+        "full_like": function_of(full_like, "input fill_value"),
+        "astype": STANDARD.functions["astype"],
+        **TORCH_ELEMENTWISE,
+        **TORCH_REDUCTIONS,
+        **TORCH_PRODUCTS,
+        **TORCH_MOVES,
+        **TORCH_NEURAL,
+        **{name: TORCH_METHODS[name] for name in ("clone", "detach")},
+    },
+    {"input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims"},
+    frozenset(
+        "numel zeros_like ones_like empty_like rand_like randn_like isclose allclose "
+        "equal any all argmax argmin argsort count_nonzero nonzero is_floating_point is_complex "
+        "isin searchsorted result_type linalg_matrix_rank "
+        "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "
+        "logical_and logical_or logical_xor logical_not itemsize element_size nbytes is_contiguous "
+        "new_zeros new_ones new_full new_empty new_tensor".split()
+    ),
+    methods={**METHODS, **TORCH_METHODS},
+    is_method=_is_torch_method,
+)  # fmt: skip

@@ -1,0 +1,123 @@
+"""The Jacobian: all partials of a program's outputs as outputs of programs, row by row.
+
+By dual chunks there is one program for each chunk of inputs, in reverse one for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mixad.scalar.adjoint import adjoint_block
+from mixad.scalar.build import Builder
+from mixad.scalar.dual import MAX_PARTIALS, even_chunks
+from mixad.scalar.ir import Atom, Program
+from mixad.scalar.pushforward import push_block
+from mixad.scalar.simplify import without_dead_code
+
+__all__ = ["PartialsPass", "dual_partials", "reverse_partials"]
+
+
+@dataclass(frozen=True)
+class PartialsPass:
+    """One pass of a Jacobian.
+
+    Attributes
+    ----------
+    program : Program
+        Takes the original's params.  Returns the original's outputs, if they were asked for, and
+        for each of them its partials with respect to the inputs of this pass.
+    columns : range
+        Which inputs, by their positions among all that were named.
+    primals : int
+        How many outputs of ``program`` are the original's own.
+    """
+
+    program: Program
+    columns: range
+    primals: int
+
+
+def dual_partials(
+    program: Program,
+    wrt: Sequence[int],
+    *,
+    chunk: int = MAX_PARTIALS,
+    with_primals: bool = False,
+) -> tuple[PartialsPass, ...]:
+    """Return the passes that compute partials by dual chunks.
+
+    Parameters
+    ----------
+    program : Program
+        Any program without effects whose outputs are floats of one type.
+    wrt : sequence of int
+        Indices of the params to differentiate with respect to; floats.
+    chunk : int
+        Most inputs in one pass, from 1 to `MAX_PARTIALS`.
+    with_primals : bool
+        Whether the first pass also returns the program's own outputs.
+
+    Raises
+    ------
+    ValueError
+        If a param in ``wrt`` is no float.
+    KernelGradientError
+        If a derivative is needed that the op table does not have.
+    """
+    passes = []
+    for columns in even_chunks(len(wrt), chunk):
+        builder = Builder(program.name)
+        duals = push_block(builder, program, [wrt[slot] for slot in columns])
+        primals = [d.primal for d in duals] if with_primals and not columns.start else []
+        rows = [d.partials for d in duals]
+        passes.append(_finished(builder, program, columns, primals, rows))
+    return tuple(passes)
+
+
+def reverse_partials(
+    program: Program, wrt: Sequence[int], *, with_primals: bool = False
+) -> PartialsPass:
+    """Return the one pass that computes partials in reverse, one walk back for each output.
+
+    Parameters
+    ----------
+    program : Program
+        As for `dual_partials`, without a loop whose results have partials.
+    wrt : sequence of int
+        Indices of the params to differentiate with respect to; floats.
+    with_primals : bool
+        Whether the pass also returns the program's own outputs.
+
+    Raises
+    ------
+    ValueError
+        If a param in ``wrt`` is no float.
+    KernelGradientError
+        If a derivative is needed that the op table does not have, or a loop is in the way.
+    """
+    builder = Builder(program.name)
+    outputs = range(len(program.outputs))
+    primals, rows = adjoint_block(builder, program, wrt, outputs)
+    own = primals if with_primals else ()
+    return _finished(builder, program, range(len(wrt)), own, [rows[m] for m in outputs])
+
+
+def _finished(
+    builder: Builder,
+    program: Program,
+    columns: range,
+    primals: Sequence[Atom],
+    rows: Sequence[Mapping[Any, Atom]],
+) -> PartialsPass:
+    """Finish a program of partials; those that are statically zero are zeros."""
+    type = program.outputs[0].type
+    zero = builder.const(0.0, type)
+    partials = [
+        builder.convert(row[slot], type) if slot in row else zero
+        for row in rows
+        for slot in range(len(columns))
+    ]
+    found = without_dead_code(builder.finish([*primals, *partials]))
+    return PartialsPass(found, columns, len(primals))

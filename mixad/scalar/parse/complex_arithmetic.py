@@ -1,0 +1,294 @@
+"""Arithmetic and comparisons of complex numbers: what becomes of their parts (record 0016).
+
+Two complex numbers give the bits that NumPy's scalars give.  A real number beside a complex one
+stays real, as Annex G of the C standard and Python 3.14 have it: it has no imaginary part, so no
+zero is multiplied by an infinity, or added to a negative zero.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from types import MappingProxyType
+
+from mixad.errors import KernelError
+from mixad.scalar.ir import Const
+from mixad.scalar.parse import operators
+from mixad.scalar.parse.complex_library import (
+    power_of_complex,
+    power_of_real,
+    power_of_whole,
+    square_root,
+)
+from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.inlining import compiled_here
+from mixad.scalar.parse.integers import literal
+from mixad.scalar.parse.stopping import constant
+from mixad.scalar.parse.text import Located
+from mixad.scalar.parse.unify import parts_type
+from mixad.scalar.parse.values import Complex, Number, Scalar, Tuple, Value, complex_name
+from mixad.scalar.promotion_rules import Typed
+
+__all__ = ["alike", "arithmetic", "as_complex", "binary", "compare", "conjugate", "made",
+           "of_one_type", "unary"]  # fmt: skip
+
+_MOST_FACTORS = 100
+"""``z ** n`` is a product for whole ``n`` below this, as in NumPy."""
+
+
+def binary(
+    frame: Frame, node: ast.BinOp | ast.AugAssign, op: ast.operator, a: Value, b: Value
+) -> Value:
+    """Return the value of ``a op b``, of numbers or of tuples."""
+    if isinstance(a, Tuple) or isinstance(b, Tuple):
+        return operators.tuples(frame, node, op, a, b)
+    left = node.left if isinstance(node, ast.BinOp) else node.target
+    right = node.right if isinstance(node, ast.BinOp) else node.value
+    return arithmetic(frame, node, op, frame.as_number(a, left), frame.as_number(b, right))
+
+
+def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Number, y: Number) -> Number:
+    """Return the value of ``x op y`` for numbers."""
+    if isinstance(x, Scalar) and isinstance(y, Scalar):
+        return operators.arithmetic(frame, node, op, x, y)
+    if isinstance(op, ast.Pow):
+        return _power(frame, node, x, y)
+    compute = _OPERATORS.get(type(op))
+    if compute is None:
+        symbol = _SYMBOLS[type(op)]
+        instead = "abs(z), z.real and z.imag are real numbers"
+        hint = "z / w" if isinstance(op, ast.FloorDiv) else instead
+        raise frame.type_error(node, f"`{symbol}` of complex numbers is not defined", hint)
+    return compute(_Parts(frame, node), *of_one_type(frame, node, (x, y)))
+
+
+def unary(frame: Frame, node: ast.UnaryOp) -> Value:
+    """Return the value of ``-x``, ``+x``, ``~x`` or ``not x``."""
+    if isinstance(node.op, ast.Not) or literal(node) is not None:
+        return operators.unary(frame, node)
+    z = frame.number(node.operand)
+    if isinstance(z, Scalar):
+        return operators.unary_of(frame, node, z)
+    if isinstance(node.op, ast.Invert):
+        raise frame.type_error(
+            node, "`~` of complex numbers is not defined", "z.conjugate() is the conjugate"
+        )
+    return z if isinstance(node.op, ast.UAdd) else negative(_Parts(frame, node), z)
+
+
+def compare(frame: Frame, node: Located, op: ast.cmpop, x: Number, y: Number) -> Scalar:
+    """Return the truth of one comparison."""
+    if isinstance(x, Scalar) and isinstance(y, Scalar):
+        return operators.compare(frame, node, op, x, y)
+    if not isinstance(op, ast.Eq | ast.NotEq):
+        raise _unordered(frame, node, op)
+    a, b = (as_complex(frame, node, v) for v in of_one_type(frame, node, (x, y)))
+    equal = [
+        operators.compare(frame, node, ast.Eq(), s, t) for s, t in ((a.re, b.re), (a.im, b.im))
+    ]
+    both = operators.apply(frame, node, "and", equal)
+    if isinstance(op, ast.Eq):
+        return both
+    return Scalar(frame.builder.op("not", both.atom), both.weak)
+
+
+def _unordered(frame: Frame, node: Located, op: ast.cmpop) -> KernelError:
+    return frame.type_error(
+        node,
+        f"`{_SYMBOLS[type(op)]}` of complex numbers: they have no order",
+        f"compare sizes, abs(z) {_SYMBOLS[type(op)]} abs(w), or a part, such as z.real",
+    )
+
+
+_SYMBOLS: Mapping[type[ast.operator | ast.cmpop], str] = MappingProxyType({
+    ast.FloorDiv: "//", ast.Mod: "%", ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+})  # fmt: skip
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+def of_one_type(frame: Frame, node: Located, numbers: Sequence[Number]) -> list[Number]:
+    """Return numbers, one of which is complex, with parts of one type; real ones stay real."""
+    parts = parts_type(frame.walk.rules, [n.typed for n in numbers])
+    if parts is None:
+        names = [complex_name(n.typed) if isinstance(n, Complex) else str(n.typed) for n in numbers]
+        raise frame.type_error(
+            node, f"{' and '.join(names)} do not mix here", "convert one, such as with float(...)"
+        )
+    return [_converted(frame, node, n, parts) for n in numbers]
+
+
+def alike(frame: Frame, node: Located, numbers: Sequence[Number]) -> list[Number]:
+    """Return numbers in their common type, all complex if one is."""
+    if any(isinstance(n, Complex) for n in numbers):
+        return [as_complex(frame, node, n) for n in of_one_type(frame, node, numbers)]
+    scalars = [n for n in numbers if isinstance(n, Scalar)]
+    typed = operators.join(frame, node, scalars)
+    return [frame.convert(s, typed) for s in scalars]
+
+
+def _converted(frame: Frame, node: Located, number: Number, to: Typed) -> Number:
+    def part(x: Scalar) -> Scalar:
+        return Scalar(frame.adopt(x, to.type, node), to.weak)
+
+    if isinstance(number, Complex):
+        return Complex(part(number.re), part(number.im))
+    return part(number)
+
+
+def as_complex(frame: Frame, node: Located, number: Number) -> Complex:
+    """Return a number as a complex one; the imaginary part of a real number is zero."""
+    if isinstance(number, Complex):
+        return number
+    return made(frame, node, number, frame.constant(0.0))
+
+
+def made(frame: Frame, node: Located, re: Scalar, im: Scalar) -> Complex:
+    """Return the complex number with these parts."""
+    half = frame.constant(0.0)
+    numbers = of_one_type(frame, node, (Complex(half, half), re, im))
+    _, x, y = (n for n in numbers)
+    assert isinstance(x, Scalar)
+    assert isinstance(y, Scalar)
+    return Complex(x, y)
+
+
+# -- operators -------------------------------------------------------------------------------------
+
+
+class _Parts:
+    """Arithmetic of parts, which have one type, at a place of the user's function."""
+
+    def __init__(self, frame: Frame, node: Located) -> None:
+        self.frame = frame
+        self.node = node
+
+    def __call__(self, name: str, *parts: Scalar) -> Scalar:
+        """Return an op of the table of some parts."""
+        return operators.apply(self.frame, self.node, name, parts)
+
+    def constant(self, value: float, like: Scalar) -> Scalar:
+        """Return a number in the type of a part."""
+        return Scalar(self.frame.builder.const(value, like.atom.type), like.weak)
+
+    def held(self, x: Scalar) -> Scalar:
+        """Return a part as a constant of derivatives, to be compared: no result jumps there."""
+        return Scalar(constant(self.frame, x.atom), x.weak)
+
+
+_Operator = Callable[[_Parts, Number, Number], Complex]
+
+
+def _sum(op: _Parts, x: Number, y: Number) -> Complex:
+    if isinstance(x, Complex) and isinstance(y, Complex):
+        return Complex(op("add", x.re, y.re), op("add", x.im, y.im))
+    z, real = (x, y) if isinstance(x, Complex) else (y, x)
+    assert isinstance(z, Complex)
+    assert isinstance(real, Scalar)
+    return Complex(op("add", z.re, real), z.im)
+
+
+def _difference(op: _Parts, x: Number, y: Number) -> Complex:
+    if isinstance(y, Scalar):
+        assert isinstance(x, Complex)
+        return Complex(op("sub", x.re, y), x.im)
+    if isinstance(x, Scalar):
+        return Complex(op("sub", x, y.re), op("neg", y.im))
+    return Complex(op("sub", x.re, y.re), op("sub", x.im, y.im))
+
+
+def negative(op: _Parts, z: Complex) -> Complex:
+    """Return ``-z``."""
+    return Complex(op("neg", z.re), op("neg", z.im))
+
+
+def conjugate(frame: Frame, node: Located, z: Number) -> Number:
+    """Return the conjugate of a number; a real one is its own."""
+    return z if isinstance(z, Scalar) else Complex(z.re, _Parts(frame, node)("neg", z.im))
+
+
+def _product(op: _Parts, x: Number, y: Number) -> Complex:
+    if isinstance(x, Complex) and isinstance(y, Complex):
+        re = op("sub", op("mul", x.re, y.re), op("mul", x.im, y.im))
+        return Complex(re, op("add", op("mul", x.re, y.im), op("mul", x.im, y.re)))
+    z, real = (x, y) if isinstance(x, Complex) else (y, x)
+    assert isinstance(z, Complex)
+    assert isinstance(real, Scalar)
+    return Complex(op("mul", z.re, real), op("mul", z.im, real))
+
+
+def _quotient(op: _Parts, x: Number, y: Number) -> Complex:
+    """Divide as NumPy does: Smith, "Algorithm 116: Complex division" (1962).
+
+    ``p`` is the part of the divisor that is larger in size, ``q`` the other one; ``u`` and ``v``
+    are the dividend's parts in that order.
+    """
+    if isinstance(y, Scalar):
+        assert isinstance(x, Complex)
+        return Complex(op("div", x.re, y), op("div", x.im, y))
+    c, d = (op("abs", op.held(part)) for part in (y.re, y.im))
+    is_first = op("ge", c, d)
+    p, q = op("where", is_first, y.re, y.im), op("where", is_first, y.im, y.re)
+    zero = op.constant(0.0, p)
+    is_zero = op("eq", op("add", c, d), zero)
+
+    def times_ratio(z: Scalar) -> Scalar:
+        return op("where", is_zero, zero, op("mul", z, op("div", q, p)))
+
+    size = op("where", is_zero, zero, op("add", p, op("mul", q, op("div", q, p))))
+    scale = op("div", op.constant(1.0, p), size)
+    if isinstance(x, Scalar):
+        small = times_ratio(x)
+        re = op("mul", op("where", is_first, x, small), scale)
+        return Complex(re, op("neg", op("mul", op("where", is_first, small, x), scale)))
+    u, v = op("where", is_first, x.re, x.im), op("where", is_first, x.im, x.re)
+    re = op("mul", op("add", u, times_ratio(v)), scale)
+    small = times_ratio(u)
+    im = op("where", is_first, op("sub", v, small), op("sub", small, v))
+    return Complex(re, op("mul", im, scale))
+
+
+_OPERATORS: Mapping[type[ast.operator], _Operator] = MappingProxyType({
+    ast.Add: _sum, ast.Sub: _difference, ast.Mult: _product, ast.Div: _quotient,
+})  # fmt: skip
+
+
+# -- powers ----------------------------------------------------------------------------------------
+
+
+def _power(frame: Frame, node: Located, x: Number, y: Number) -> Number:
+    """Return ``x ** y``: products for whole constant ``y``, else by logarithm and exponential."""
+    exponent = y.atom.value if isinstance(y, Scalar) and isinstance(y.atom, Const) else None
+    if exponent is not None and float(exponent).is_integer() and abs(exponent) < _MOST_FACTORS:
+        base, _ = of_one_type(frame, node, (x, y))
+        return _repeated(_Parts(frame, node), as_complex(frame, node, base), int(exponent))
+    base, power = of_one_type(frame, node, (x, y))
+    z = as_complex(frame, node, base)
+    if isinstance(y, Scalar) and y.atom.type.is_integer:
+        return _as_number(compiled_here(frame, node, power_of_whole, (z, y)))
+    if exponent == 0.5:
+        return _as_number(compiled_here(frame, node, square_root, (z,)))
+    if isinstance(power, Scalar):
+        return _as_number(compiled_here(frame, node, power_of_real, (z, power)))
+    return _as_number(compiled_here(frame, node, power_of_complex, (z, power)))
+
+
+def _as_number(value: Value) -> Number:
+    assert isinstance(value, Number)
+    return value
+
+
+def _repeated(op: _Parts, z: Complex, exponent: int) -> Complex:
+    """Return ``z ** exponent`` by squaring, in the order of NumPy."""
+    if exponent == 0:
+        return Complex(op.constant(1.0, z.re), op.constant(0.0, z.re))
+    square, factors = z, []
+    for place, digit in enumerate(reversed(f"{abs(exponent):b}")):
+        square = _product(op, square, square) if place else z
+        factors += [square] if digit == "1" else []
+    found = reduce(partial(_product, op), factors)
+    return found if exponent > 0 else _quotient(op, op.constant(1.0, z.re), found)

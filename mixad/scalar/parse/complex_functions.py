@@ -1,0 +1,298 @@
+"""The functions of Python, `cmath`, NumPy and `mixad.special` that take or make complex numbers."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import cmath
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mixad.scalar.parse import complex_arithmetic as arithmetic
+from mixad.scalar.parse import complex_library as library
+from mixad.scalar.parse import operators
+from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, count_checked
+from mixad.scalar.parse.info import op_name
+from mixad.scalar.parse.inlining import compiled_here
+from mixad.scalar.parse.stopping import constant
+from mixad.scalar.parse.unify import atoms_of, joined, rebuilt, shape_of
+from mixad.scalar.parse.values import Captured, Complex, Number, Scalar, Tuple, Value, kind_of
+from mixad.scalar.promotion_rules import Typed
+from mixad.scalar.types import F32, F64
+
+__all__ = ["complex_function", "selected"]
+
+
+def complex_function(function: Any, arguments: Arguments) -> Handler | None:
+    """Return what compiles a call that takes or makes complex numbers, None for other calls."""
+    try:
+        if function in _ALWAYS:
+            return _ALWAYS[function]
+        if not any(map(_is_complex, [*arguments.positional, *arguments.keywords.values()])):
+            return None
+        name = op_name(function)
+        return _OF_OPS.get(name) if name is not None else _OF_COMPLEX.get(function)
+    except TypeError:  # not hashable
+        return None
+
+
+def _is_complex(value: Value) -> bool:
+    if isinstance(value, Captured):
+        return value.argument.type.is_complex
+    return isinstance(value, Complex)
+
+
+def _numbers(
+    frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
+) -> list[Number]:
+    """Return the arguments of a call as numbers, real or complex."""
+    count_checked(frame, node, arguments, counts)
+    given = arguments.positional
+    nodes = node.args if len(node.args) == len(given) else [node] * len(given)
+    return [frame.as_number(v, n) for v, n in zip(given, nodes, strict=True)]
+
+
+def _one(frame: Frame, node: ast.Call, arguments: Arguments) -> Complex:
+    """Return the argument of a call as a complex number."""
+    (z,) = _numbers(frame, node, arguments, (1,))
+    return arithmetic.as_complex(frame, node, z)
+
+
+# -- functions that are written in Python ----------------------------------------------------------
+
+
+def _written(
+    function: Callable[..., Any], frame: Frame, node: ast.Call, arguments: Arguments
+) -> Value:
+    return compiled_here(frame, node, function, (_one(frame, node, arguments),))
+
+
+def _logarithm(base: float, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """The logarithm to a base that is known."""
+    natural = _written(library.logarithm, frame, node, arguments)
+    assert isinstance(natural, Complex)
+    scale = frame.constant(1 / math.log(base))
+    return arithmetic.arithmetic(frame, node, ast.Mult(), natural, scale)
+
+
+def _logarithm_to_base(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """`cmath.log(z)`, or to a base."""
+    logarithms = [
+        compiled_here(frame, node, library.logarithm, (arithmetic.as_complex(frame, node, z),))
+        for z in _numbers(frame, node, arguments, (1, 2))
+    ]
+    z, *base = (frame.as_number(v, node) for v in logarithms)
+    return arithmetic.arithmetic(frame, node, ast.Div(), z, *base) if base else z
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _part(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    (z,) = _numbers(frame, node, arguments, (1,))
+    found = frame.part(z, name)
+    assert found is not None
+    return found
+
+
+def _conjugate(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    (z,) = _numbers(frame, node, arguments, (1,))
+    return arithmetic.conjugate(frame, node, z)
+
+
+def _size(frame: Frame, node: ast.Call, arguments: Arguments) -> Scalar:
+    z = _one(frame, node, arguments)
+    return operators.apply(frame, node, "hypot", (z.re, z.im))
+
+
+def _angle(frame: Frame, node: ast.Call, arguments: Arguments) -> Scalar:
+    z = _one(frame, node, arguments)
+    return operators.apply(frame, node, "atan2", (z.im, z.re))
+
+
+def _polar(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    return Tuple((_size(frame, node, arguments), _angle(frame, node, arguments)))
+
+
+def _rectangular(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    r, angle = (frame.as_scalar(v, node) for v in _numbers(frame, node, arguments, (2,)))
+    parts = [
+        operators.apply(frame, node, "mul", (r, operators.apply(frame, node, name, (angle,))))
+        for name in ("cos", "sin")
+    ]
+    return arithmetic.made(frame, node, *parts)
+
+
+def _made(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """`complex(x)` and `complex(x, y)`, whose parts keep their type as in functions of `math`."""
+    if not set(arguments.keywords) <= {"real", "imag"}:
+        raise frame.type_error(node, "`complex` has the options `real` and `imag`", "complex(x, y)")
+    given = dict(zip(("real", "imag"), arguments.positional, strict=False)) | arguments.keywords
+    if len(given) != len(arguments.positional) + len(arguments.keywords):
+        raise frame.type_error(node, "`complex` takes a number, or two real ones", "complex(x, y)")
+    zero = frame.constant(0.0)
+    re = frame.as_number(given.get("real", zero), node)
+    im = frame.as_number(given.get("imag", zero), node)
+    if "imag" not in given:
+        return arithmetic.as_complex(frame, node, re)
+    return arithmetic.made(frame, node, frame.as_scalar(re, node), frame.as_scalar(im, node))
+
+
+def _converted(part: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """`np.complex64(z)`, which is strong."""
+    z = _one(frame, node, arguments)
+    return Complex(frame.convert(z.re, part), frame.convert(z.im, part))
+
+
+# -- operators and tests ---------------------------------------------------------------------------
+
+
+def _operator(op: ast.operator, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    x, y = _numbers(frame, node, arguments, (2,))
+    return arithmetic.arithmetic(frame, node, op, x, y)
+
+
+def _compared(op: ast.cmpop, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    x, y = _numbers(frame, node, arguments, (2,))
+    return arithmetic.compare(frame, node, op, x, y)
+
+
+def _negative(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    z = _one(frame, node, arguments)
+    zeros = frame.complex_constant(-0.0 - 0.0j)
+    return arithmetic.arithmetic(frame, node, ast.Sub(), zeros, z)
+
+
+def _reciprocal(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    z = _one(frame, node, arguments)
+    return arithmetic.arithmetic(frame, node, ast.Div(), frame.constant(1.0), z)
+
+
+def _truth(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    z = _one(frame, node, arguments)
+    return Scalar(frame.truth_of(z), z.typed.weak)
+
+
+def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    numbers = _numbers(frame, node, arguments, (1 if name == "not" else 2,))
+    truths = [frame.truth_of(n) for n in numbers]
+    return Scalar(frame.builder.op(name, *truths), all(n.typed.weak for n in numbers))
+
+
+def _classified(name: str, both: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """isnan, isinf, isfinite: of one part or both."""
+    z = _one(frame, node, arguments)
+    tests = [operators.apply(frame, node, name, (part,)) for part in (z.re, z.im)]
+    return operators.apply(frame, node, both, tests)
+
+
+def _where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    condition, x, y = _numbers(frame, node, arguments, (3,))
+    return selected(frame, node, frame.truth_of(condition), x, y)
+
+
+def selected(frame: Frame, node: ast.expr, condition: Any, x: Number, y: Number) -> Number:
+    """Return one of two numbers, one of which is complex: both parts are chosen."""
+    shape = joined(frame.walk.rules, shape_of(x), shape_of(y))
+    pairs = zip(*(atoms_of(frame, v, shape, node) for v in (x, y)), strict=True)
+    parts = (frame.builder.op("where", condition, a, b) for a, b in pairs)
+    return frame.as_number(rebuilt(shape, iter(parts)), node)
+
+
+def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    z = _one(frame, node, arguments)
+    parts = (Scalar(constant(frame, p.atom), p.weak) for p in (z.re, z.im))
+    return Complex(*parts)
+
+
+def _of_reals(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Refuse a function of `math`, as Python does."""
+    name = ast.unparse(node.func)
+    what = next(kind_of(v) for v in arguments.positional if _is_complex(v))
+    raise frame.type_error(
+        node, f"`{name}` takes real numbers, not {what}", _instead(name.rpartition(".")[2])
+    )
+
+
+def _instead(name: str) -> str:
+    return f"cmath.{name}(z)" if name in _NAMES else "abs(z), z.real or z.imag"
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+_NAMES: Mapping[str, Handler] = MappingProxyType({
+    "exp": partial(_written, library.exponential),
+    "log": partial(_written, library.logarithm),
+    "log10": partial(_logarithm, 10.0), "log2": partial(_logarithm, 2.0),
+    "sqrt": partial(_written, library.square_root),
+    "sin": partial(_written, library.sine), "cos": partial(_written, library.cosine),
+    "tan": partial(_written, library.tangent),
+    "sinh": partial(_written, library.hyperbolic_sine),
+    "cosh": partial(_written, library.hyperbolic_cosine),
+    "tanh": partial(_written, library.hyperbolic_tangent),
+    "isnan": partial(_classified, "isnan", "or"), "isinf": partial(_classified, "isinf", "or"),
+    "isfinite": partial(_classified, "isfinite", "and"),
+})  # fmt: skip
+"""Functions that `cmath`, NumPy and the table of ops have under one name."""
+
+_MORE_NAMES: Mapping[str, Handler] = MappingProxyType({
+    **_NAMES,
+    "exp2": partial(_written, library.exponential_of_two),
+    "expm1": partial(_written, library.exponential_less_one),
+    "log1p": partial(_written, library.logarithm_of_one_more),
+})  # fmt: skip
+
+_OF_OPS: Mapping[str, Handler] = MappingProxyType({
+    **_MORE_NAMES, "abs": _size, "where": _where, "stop_gradient": _stop_gradient,
+    "pow": partial(_operator, ast.Pow()), "neg": _negative,
+})  # fmt: skip
+"""By names of functions of `mixad.special`."""
+
+
+def _numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    return handler(frame, node, as_numpy_takes(frame, node, arguments))
+
+
+def _of_complex() -> dict[Any, Handler]:
+    """Return what stands for functions where an argument is complex."""
+    of_numpy: dict[Any, Handler] = {getattr(np, name): h for name, h in _MORE_NAMES.items()}
+    of_numpy |= {
+        np.add: partial(_operator, ast.Add()), np.subtract: partial(_operator, ast.Sub()),
+        np.multiply: partial(_operator, ast.Mult()), np.divide: partial(_operator, ast.Div()),
+        np.power: partial(_operator, ast.Pow()), np.negative: _negative,
+        np.reciprocal: _reciprocal, np.abs: _size,
+        np.equal: partial(_compared, ast.Eq()), np.not_equal: partial(_compared, ast.NotEq()),
+        np.logical_and: partial(_logical, "and"), np.logical_or: partial(_logical, "or"),
+        np.logical_not: partial(_logical, "not"), np.logical_xor: partial(_logical, "xor"),
+    }  # fmt: skip
+    known: dict[Any, Handler] = {f: partial(_numpy, handler) for f, handler in of_numpy.items()}
+    known |= {
+        f: _of_reals for name, f in vars(math).items() if callable(f) and not name.startswith("_")
+    }
+    known |= {np.where: _where, builtins.abs: _size, builtins.bool: _truth}
+    known |= {builtins.pow: partial(_operator, ast.Pow())}
+    return known
+
+
+def _always() -> dict[Any, Handler]:
+    """Return what stands for functions of complex numbers, where arguments are real, too."""
+    known: dict[Any, Handler] = {getattr(cmath, n): h for n, h in _NAMES.items() if n != "log2"}
+    known |= {
+        cmath.log: _logarithm_to_base, cmath.phase: _angle, cmath.polar: _polar,
+        cmath.rect: _rectangular, builtins.complex: _made,
+        np.complex64: partial(_converted, Typed(F32, False)),
+        np.complex128: partial(_converted, Typed(F64, False)),
+        np.real: partial(_part, "real"), np.imag: partial(_part, "imag"),
+        np.conj: partial(_numpy, _conjugate), np.angle: partial(_numpy, _angle),
+    }  # fmt: skip
+    return known
+
+
+_OF_COMPLEX: Mapping[Any, Handler] = MappingProxyType(_of_complex())
+_ALWAYS: Mapping[Any, Handler] = MappingProxyType(_always())

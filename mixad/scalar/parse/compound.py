@@ -1,0 +1,298 @@
+"""Values made of several numbers at the two ends of a program, which knows numbers only.
+
+An argument may be a structure, or an array whose last axes are taken apart: each number becomes a
+param, named as the user would spell it.  A result is put together from outputs again.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from mixad.errors import KernelError
+from mixad.pytree import LEAF, Structure
+from mixad.scalar.build import Builder
+from mixad.scalar.parse.argument import Argument, Described
+from mixad.scalar.parse.complex_arithmetic import alike
+from mixad.scalar.parse.frame import PARTS, Frame
+from mixad.scalar.parse.values import (
+    Array,
+    Complex,
+    List,
+    Named,
+    Number,
+    Object,
+    Record,
+    Scalar,
+    Tuple,
+    Value,
+    kind_of,
+    named,
+)
+from mixad.scalar.types import part_of
+
+__all__ = ["Leaf", "Returned", "complex_places", "leaves_of", "names_in", "received", "returned",
+           "suffixes"]  # fmt: skip
+
+
+class Leaf(NamedTuple):
+    """An array or number among the arguments: its name, its first param, the axes taken apart.
+
+    It has ``size`` params, two for each complex number.
+    """
+
+    name: str
+    first: int
+    core: tuple[int, ...]
+    size: int
+    is_complex: bool
+
+    @property
+    def params(self) -> range:
+        """The params that are its elements."""
+        return range(self.first, self.first + self.size)
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What a function returns, in terms of the outputs of its program.
+
+    Attributes
+    ----------
+    structure : Structure
+        Of tuples, named tuples and dataclasses.
+    cores : tuple
+        For each of its places the last axes of an array that several outputs make up; empty for
+        one output.
+    """
+
+    structure: Structure
+    cores: tuple[tuple[int, ...], ...]
+
+    def taken(self, outputs: Sequence[Any]) -> Iterator[tuple[tuple[int, ...], Sequence[Any]]]:
+        """Yield the core of each place, and what there is for its outputs."""
+        at = 0
+        for core in self.cores:
+            count = math.prod(core)
+            yield core, outputs[at : at + count]
+            at += count
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def received(builder: Builder, name: str, described: Described) -> Value:
+    """Return the value of a parameter, each of whose numbers becomes a param of the program."""
+    if isinstance(described, Argument):
+        return _of_argument(builder, name, described)
+    leaves = iter(described.leaves)
+    return _of_structure(builder, name, described.structure, leaves, bool(described.core))
+
+
+def _of_argument(builder: Builder, name: str, argument: Argument) -> Value:
+    if not argument.core:
+        return _of_number(builder, name, argument)
+    part = replace(argument, core=argument.core[1:])
+    count = argument.core[0]
+    return Array(tuple([_of_argument(builder, f"{name}[{i}]", part) for i in range(count)]))
+
+
+def _of_number(builder: Builder, name: str, argument: Argument) -> Number:
+    """Return a number as a param; a complex one as two."""
+    if not argument.type.is_complex:
+        return Scalar(builder.param(name, argument.type, argument.kind), argument.weak)
+    atoms = (builder.param(f"{name}.{p}", part_of(argument.type), argument.kind) for p in PARTS)
+    return Complex(*(Scalar(atom, argument.weak) for atom in atoms))
+
+
+def _of_structure(
+    builder: Builder,
+    name: str,
+    structure: Structure,
+    leaves: Iterator[Argument],
+    is_array: bool,
+) -> Value:
+    if structure.kind is None:
+        return _of_argument(builder, name, next(leaves))
+    if structure.kind is type(None):
+        return Object(None)
+    items = tuple(
+        [
+            _of_structure(builder, name + suffix, child, leaves, is_array)
+            for suffix, child in zip(suffixes(structure), structure.children, strict=True)
+        ]
+    )
+    return Array(items) if is_array else _whole(structure, items)
+
+
+def suffixes(structure: Structure) -> list[str]:
+    """Return what is written after a value's name to get at each of its parts."""
+    names = _names(structure)
+    return [f"[{i}]" for i in range(len(structure.children))] if names is None else [
+        f".{name}" for name in names
+    ]  # fmt: skip
+
+
+def names_in(name: str, structure: Structure) -> list[str]:
+    """Return what the leaves of a structure are called, that of the whole given."""
+    if structure.kind is None:
+        return [name]
+    pairs = zip(suffixes(structure), structure.children, strict=True)
+    return [found for suffix, child in pairs for found in names_in(name + suffix, child)]
+
+
+def _names(structure: Structure) -> tuple[str, ...] | None:
+    if structure.kind in (None, type(None), tuple, list):
+        return None
+    kind: Any = structure.kind
+    return tuple(structure.static[0] if structure.static else kind._fields)
+
+
+def _whole(structure: Structure, items: tuple[Value, ...]) -> Value:
+    kind = structure.kind
+    assert kind is not None
+    if kind is tuple:
+        return Tuple(items)
+    if issubclass(kind, tuple):
+        return named(items, kind)
+    names, static = structure.static
+    known = tuple((type(value), repr(value)) for _, value in static)
+    return Record(items, kind, names, static, known)
+
+
+def leaves_of(parameters: Sequence[str], arguments: Sequence[Described]) -> tuple[Leaf, ...]:
+    """Return what arrays and numbers the arguments of a function are made of."""
+    found: list[Leaf] = []
+
+    def add(name: str, core: tuple[int, ...], numbers: Sequence[Argument]) -> None:
+        first = found[-1].params.stop if found else 0
+        size = sum(map(_params, numbers))
+        is_complex = any(a.type.is_complex for a in numbers)
+        found.append(Leaf(name, first, core, size, is_complex))
+
+    for name, described in zip(parameters, arguments, strict=True):
+        if isinstance(described, Argument):
+            add(name, described.core, (described,))
+        elif described.core:
+            add(name, described.core, described.leaves)
+        else:
+            names_of_leaves = names_in(name, described.structure)
+            for leaf, argument in zip(names_of_leaves, described.leaves, strict=True):
+                add(leaf, (), (argument,))
+    return tuple(found)
+
+
+def _params(argument: Argument) -> int:
+    """Return how many params an argument has."""
+    return math.prod(argument.core) * (2 if argument.type.is_complex else 1)
+
+
+def complex_places(arguments: Sequence[Described]) -> tuple[int, ...]:
+    """Return which of the numbers that the arguments are made of are complex."""
+    leaves = (a for d in arguments for a in ((d,) if isinstance(d, Argument) else d.leaves))
+    numbers = (a for a in leaves for _ in range(math.prod(a.core)))
+    return tuple(i for i, a in enumerate(numbers) if a.type.is_complex)
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def returned(
+    frame: Frame, value: Value, place: ast.expr, cores: Sequence[tuple[int, ...]] | None
+) -> tuple[Returned | None, list[Number]]:
+    """Return how a result is made up, and its numbers.
+
+    None stands for a number and for a flat tuple of them.  ``cores`` are those of the function's
+    results if it has a signature.
+    """
+    taker = _Results(frame, place, [], [])
+    if cores is None:
+        structure = taker.plain(value)
+    elif len(cores) == 1:
+        structure = taker.of_core(value, cores[0])
+    else:
+        structure = taker.several(value, cores)
+    if not taker.numbers:
+        raise frame.type_error(place, "a kernel without a result", "return a number")
+    is_flat = structure.kind in (None, tuple) and not any(c.children for c in structure.children)
+    if is_flat and not any(taker.cores):
+        return None, taker.numbers
+    return Returned(structure, tuple(taker.cores)), taker.numbers
+
+
+@dataclass
+class _Results:
+    """Takes a result apart: ``cores`` of its places, and its numbers."""
+
+    frame: Frame
+    place: ast.expr
+    cores: list[tuple[int, ...]]
+    numbers: list[Number]
+
+    def plain(self, value: Value) -> Structure:
+        """Return the structure of a result; a tuple in a tuple would be flat in other libraries."""
+        nested = isinstance(value, Tuple) and any(type(v) is Tuple for v in value.items)
+        if type(value) is Tuple and nested:
+            raise self.frame.type_error(
+                self.place,
+                "a kernel returns a number or a flat tuple of numbers, this tuple holds a tuple",
+                "return (a, b, c)",
+            )
+        return self.structure(value)
+
+    def structure(self, value: Value) -> Structure:
+        """Return the structure of a value, whose numbers are noted."""
+        if isinstance(value, Array):
+            raise self.error(
+                f"the result is an {kind_of(value)}, and the kernel has no signature",
+                'return tuple(...), or say mixad.broadcast(signature="(n)->(n)")',
+            )
+        if value == Object(None):
+            return Structure(type(None))
+        if not isinstance(value, Tuple | Record):
+            self.cores.append(())
+            self.numbers.append(self.frame.as_number(value, self.place))
+            return LEAF
+        children = tuple(map(self.structure, value.items))
+        if isinstance(value, Record) and not issubclass(value.kind, tuple):
+            return Structure(value.kind, (value.names, value.static), children)
+        if isinstance(value, Named | Record):
+            return Structure(value.kind, (), children)
+        return Structure(list if isinstance(value, List) else tuple, (), children)
+
+    def several(self, value: Value, cores: Sequence[tuple[int, ...]]) -> Structure:
+        """Return the structure of a tuple of results with cores."""
+        if not isinstance(value, Tuple) or len(value.items) != len(cores):
+            raise self.error(
+                f"the signature has {len(cores)} results, the function returns a {kind_of(value)}",
+                "return a tuple of so many, or change the signature",
+            )
+        items = zip(value.items, cores, strict=True)
+        return Structure(tuple, (), tuple(self.of_core(v, core) for v, core in items))
+
+    def of_core(self, value: Value, core: tuple[int, ...]) -> Structure:
+        """Return the structure of one result with a core."""
+        if not core:
+            return self.structure(value)
+        self.cores.append(core)
+        self.numbers += alike(self.frame, self.place, self.elements(value, core, core))
+        return LEAF
+
+    def elements(self, value: Value, core: tuple[int, ...], whole: tuple[int, ...]) -> list[Number]:
+        """Return the numbers of a small array."""
+        if not core:
+            return [self.frame.as_number(value, self.place)]
+        if not isinstance(value, Tuple) or len(value.items) != core[0]:
+            raise self.error(
+                f"the signature has a result of shape {whole}, the function returns a "
+                f"{kind_of(value)} where {core[0]} are needed",
+                "return so many, or change the signature",
+            )
+        return [e for item in value.items for e in self.elements(item, core[1:], whole)]
+
+    def error(self, message: str, hint: str) -> KernelError:
+        """Return an error at the function's last line."""
+        return self.frame.type_error(self.place, message, hint)

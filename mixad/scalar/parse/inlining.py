@@ -1,0 +1,61 @@
+"""Compiling the body of a function where it is called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from mixad.scalar.parse.frame import Frame, State
+from mixad.scalar.parse.info import FunctionInfo
+from mixad.scalar.parse.snapshot import Snapshot, read_function
+from mixad.scalar.parse.text import Located
+from mixad.scalar.parse.values import Bound, Value
+
+__all__ = ["compiled_here", "inline", "last_of"]
+
+
+def inline(frame: Frame) -> Value:
+    """Compile the body of a frame's function and return its result."""
+    frame.walk.active.append((frame.info, frame.index))
+    try:
+        _ = frame.info.liveness  # checks the whole function first
+        if isinstance(frame.info.node, ast.Lambda):
+            frame.builder.line = frame.info.text.line(frame.info.node.body)
+            return frame.value(frame.info.node.body)
+        frame.walk.run(frame, frame.info.node.body)
+    finally:
+        frame.walk.active.pop()
+    assert frame.state.result is not None
+    return frame.state.result.value
+
+
+def compiled_here(
+    frame: Frame, node: Located, function: Callable[..., Any], values: Sequence[Value]
+) -> Value:
+    """Return what a function of mixad's own, written in Python, gives for some values.
+
+    It reads modules, functions and mathematical constants from outside, nothing that changes.
+    """
+    snapshot = _snapshot(function)
+    source = snapshot.sources[0]
+    walk = replace(frame.walk, snapshot=snapshot)
+    names = zip(source.parameters, values, strict=True)
+    state = State({name: Bound(value, node.lineno) for name, value in names})
+    line = frame.builder.line
+    result = inline(Frame(walk, source.info, 0, None, state, caller=frame))
+    frame.builder.line = line
+    return result
+
+
+@cache
+def _snapshot(function: Callable[..., Any]) -> Snapshot:
+    return read_function(function).snapshot()
+
+
+def last_of(info: FunctionInfo) -> Any:
+    """Return where a function's result is, for messages."""
+    node = info.node
+    return node.body if isinstance(node, ast.Lambda) else node.body[-1]

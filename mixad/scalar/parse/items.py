@@ -1,0 +1,374 @@
+"""Items of tuples, lists and arrays: read, and of lists and small arrays written."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mixad.errors import KernelError
+from mixad.scalar.ir import Atom, Const
+from mixad.scalar.parse.complex_arithmetic import as_complex, binary, compare
+from mixad.scalar.parse.complex_functions import selected
+from mixad.scalar.parse.frame import PARTS, Frame
+from mixad.scalar.parse.names import dotted
+from mixad.scalar.parse.operators import apply
+from mixad.scalar.parse.refusals import refusal
+from mixad.scalar.parse.sharing import holds_own, holds_shared, share, shared
+from mixad.scalar.parse.values import (
+    Array,
+    Captured,
+    Complex,
+    List,
+    Named,
+    Number,
+    Object,
+    Record,
+    Scalar,
+    Tuple,
+    Value,
+    is_called,
+    kind_of,
+    way_out,
+)
+from mixad.scalar.types import I64
+
+__all__ = ["add_to_item", "assign_item", "items_of", "kept", "peek", "subscript"]
+
+
+def peek(frame: Frame, node: ast.expr) -> Value:
+    """Return what an expression stands for, for a look at it that keeps none of its lists."""
+    if isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_path(frame, node)):
+        return frame.lookup(node)
+    if isinstance(node, ast.Attribute):
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "super":
+            raise frame.unsupported(node)
+        base = peek(frame, node.value)
+        if isinstance(base, Array | Named | Record) or (
+            isinstance(base, Number) and node.attr in PARTS
+        ):
+            return frame.fields(base, (ast.unparse(node.value), node.attr), node)
+        raise frame.unsupported(node)
+    return _item_of(frame, node) if isinstance(node, ast.Subscript) else frame.value(node)
+
+
+def _is_path(frame: Frame, node: ast.Attribute) -> bool:
+    return dotted(node, frame.info.inside) is not None
+
+
+def items_of(frame: Frame, node: ast.expr) -> Value:
+    """Return a value whose items are looked at, and kept if they are lists themselves."""
+    value = peek(frame, node)
+    if isinstance(value, Tuple) and any(map(_holds_lists, value.items)):
+        share(frame, node)
+        return replace(value, items=tuple(map(shared, value.items)))
+    return value
+
+
+def kept(frame: Frame, node: ast.expr) -> Value:
+    """Return what a name, an attribute or an item stands for: a list in it has two names now."""
+    value = peek(frame, node)
+    if _holds_lists(value):  # a row chosen at run time is a copy, marked as shared already
+        share(frame, node)
+    return shared(value)
+
+
+def _holds_lists(value: Value) -> bool:
+    return holds_own(value) or holds_shared(value)
+
+
+def subscript(frame: Frame, node: ast.Subscript) -> Value:
+    """Return an item, or several: a slice of a list is a list of its own."""
+    if isinstance(node.slice, ast.Slice):
+        value = items_of(frame, node.value)
+        if isinstance(value, Tuple):
+            return _sliced(frame, node, value, _slice(frame, node.slice))
+    return kept(frame, node)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def _item_of(frame: Frame, node: ast.Subscript) -> Value:
+    value = peek(frame, node.value)
+    if isinstance(value, Captured):
+        return _element(frame, node, value)
+    for index in _indices(node, value):
+        if not isinstance(value, Tuple):
+            raise _not_indexed(frame, node, value)
+        value = _part(frame, node, value, index)
+    return value
+
+
+def _indices(node: ast.Subscript, value: Value) -> list[ast.expr]:
+    """Return the indices one after the other: an array of several axes takes them at once."""
+    is_several = isinstance(value, Array) and isinstance(node.slice, ast.Tuple)
+    return node.slice.elts if is_several else [node.slice]  # type: ignore[attr-defined]
+
+
+def _part(frame: Frame, node: ast.Subscript, value: Tuple, index: ast.expr) -> Value:
+    if isinstance(index, ast.Slice):
+        if isinstance(node.slice, ast.Tuple):
+            raise frame.error(index, *refusal(index))
+        return _sliced(frame, node, value, _slice(frame, index))
+    number = _number_of(frame, index, value)
+    if isinstance(number.atom, Const):
+        return value.items[_place(frame, node, value, int(number.atom.value))]
+    return _chosen(frame, node, value, number)
+
+
+def _sliced(frame: Frame, node: ast.Subscript, value: Tuple, part: slice) -> Value:
+    """Return several items: of an array a view, which shares its elements."""
+    items = value.items[part]
+    if isinstance(value, Array):
+        share(frame, node)
+        return Array(tuple(map(shared, items)))
+    return List(items) if isinstance(value, List) else Tuple(items)
+
+
+def _number_of(frame: Frame, node: ast.expr, indexed: Value) -> Scalar:
+    """Return an index, an integer; a bool is one to Python's sequences, and a mask to arrays."""
+    index, is_array = frame.scalar(node), isinstance(indexed, Array)
+    if index.atom.type.is_float or (is_array and index.atom.type.is_bool):
+        raise frame.type_error(node, f"an index is an integer, not {index.typed}", "use int(...)")
+    return index
+
+
+def _not_indexed(frame: Frame, node: ast.Subscript, value: Value) -> KernelError:
+    spelled = ast.unparse(node.value)
+    what = f"`{spelled}` is a {kind_of(value)}: it cannot be indexed"
+    if isinstance(value, Scalar):
+        hint = "a kernel sees one element of each argument; it indexes arrays from outside"
+    elif isinstance(value, Object):
+        hint = way_out(value, spelled)
+    else:
+        hint = "index what it returns"
+    return frame.type_error(node, what, hint)
+
+
+def _place(frame: Frame, node: ast.Subscript, value: Tuple, index: int) -> int:
+    """Return a constant index counted from the start."""
+    if not -len(value.items) <= index < len(value.items):
+        size = len(value.items)
+        raise frame.type_error(
+            node,
+            f"index {index} is outside {_a(value)}",
+            f"an index from {-size} to {size - 1}" if size else "a tuple that has items",
+        )
+    return index % len(value.items)
+
+
+def _a(value: Tuple) -> str:
+    kind = kind_of(value)
+    return f"an {kind}" if isinstance(value, Array) else f"a {kind}"
+
+
+def _chosen(frame: Frame, node: ast.Subscript, value: Tuple, index: Scalar) -> Value:
+    """Select the item at an index that is known when the kernel runs."""
+    if not value.items:
+        raise frame.type_error(node, "a tuple without items is indexed", "a tuple that has items")
+    position = _position(frame, node, len(value.items), index.atom)
+    result = value.items[0]
+    for i, item in enumerate(value.items[1:], 1):
+        here = compare(frame, node, ast.Eq(), position, frame.constant(i))
+        result = _selected(frame, node, here, item, result)
+    return result
+
+
+def _position(frame: Frame, node: ast.Subscript, size: int, index: Atom) -> Scalar:
+    """Return an index counted from the start.
+
+    Where it may be outside it is read from an array of positions: that raises as arrays do.
+    """
+    index = frame.builder.convert(index, I64) if index.type.is_bool else index
+    low, high = frame.builder.bounds(index)
+    if not (low >= 0 and high < size):
+        with frame.at(node):
+            index = frame.builder.load(frame.walk.positions(ast.unparse(node.value), size), index)
+    return Scalar(frame.builder.convert(index, I64), True)
+
+
+def _selected(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
+    """Return one of two numbers, or of two tuples of one length, item by item."""
+    if isinstance(yes, Tuple | Record) and isinstance(no, Tuple | Record) and _alike(yes, no):
+        pairs = zip(yes.items, no.items, strict=True)
+        items = tuple(_selected(frame, node, cond, a, b) for a, b in pairs)
+        return shared(replace(yes, items=items))
+    if isinstance(yes, Object) and yes == no:
+        return yes
+    if is_called(yes) or is_called(no):
+        raise frame.type_error(
+            node,
+            "which function this is depends on an index that is known at run time only",
+            "call each of them, and index the tuple of their results",
+        )
+    a, b = (frame.as_number(v, node) for v in (yes, no))
+    if isinstance(a, Scalar) and isinstance(b, Scalar):
+        return apply(frame, node, "where", (cond, a, b))
+    return selected(frame, node, cond.atom, a, b)
+
+
+def _alike(a: Tuple | Record, b: Tuple | Record) -> bool:
+    return len(a.items) == len(b.items) and shared(replace(a, items=())) == shared(
+        replace(b, items=())
+    )
+
+
+def _slice(frame: Frame, node: ast.Slice) -> slice:
+    bounds = []
+    for part in (node.lower, node.upper, node.step):
+        atom = None if part is None else frame.scalar(part).atom
+        if atom is not None and not (isinstance(atom, Const) and atom.type.is_integer):
+            assert part is not None
+            raise frame.error(part, *refusal(node))
+        bounds.append(None if atom is None else int(atom.value))
+    return slice(*bounds)
+
+
+def _element(frame: Frame, node: ast.Subscript, array: Captured) -> Value:
+    """Read an element of an array from outside."""
+    nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    for part in nodes:
+        if isinstance(part, ast.Slice):
+            raise frame.error(
+                part,
+                f"a kernel reads single elements: a slice of {array.name!r} is an array",
+                "read one element after another in a loop over range(...)",
+            )
+    if len(nodes) != array.argument.rank or not nodes:
+        raise frame.type_error(
+            node, f"{array.name!r} has {array.argument.rank} axes, it is indexed by {len(nodes)}",
+            "give one integer for each axis",
+        )  # fmt: skip
+    indices = [_index(frame, n) for n in nodes]
+    with frame.at(node):
+        loaded = [frame.builder.load(a, *indices) for a in frame.walk.capture_arrays(array)]
+    parts = [Scalar(atom, array.argument.weak) for atom in loaded]
+    return Complex(*parts) if len(parts) == 2 else parts[0]
+
+
+def _index(frame: Frame, node: ast.expr) -> Atom:
+    index = frame.scalar(node)
+    if not index.atom.type.is_integer:
+        raise frame.type_error(node, f"an index is an integer, not {index.typed}", "use int(...)")
+    if isinstance(index.atom, Const) and index.atom.value < 0:
+        raise frame.error(
+            node, "an index from the end needs the array's size", "count from the start"
+        )
+    return index.atom
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def assign_item(frame: Frame, target: ast.Subscript, value: Value) -> None:
+    """Assign to an item of a list or a small array that one name alone has."""
+    indices, root = _path(target)
+    name = root.id if isinstance(root, ast.Name) else None
+    bound = None if name is None else frame.state.names.get(name)
+    if name is None or bound is None or not isinstance(bound.value, Tuple):
+        raise frame.error(target, "a kernel cannot assign elements", "return the value")
+    frame.assign(name, _replaced(frame, target, bound.value, indices, value), target)
+
+
+def _path(target: ast.Subscript) -> tuple[list[tuple[ast.Subscript, ast.expr]], ast.expr]:
+    """Return the indices from the outermost on, each with its subscript, and what is indexed."""
+    found: list[tuple[ast.Subscript, ast.expr]] = []
+    node: ast.expr = target
+    while isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        found = [*((node, part) for part in parts), *found]
+        node = node.value
+    return found, node
+
+
+def _replaced(
+    frame: Frame,
+    target: ast.Subscript,
+    whole: Value,
+    indices: Sequence[tuple[ast.Subscript, ast.expr]],
+    value: Value,
+) -> Value:
+    """Return a list or array with one item replaced."""
+    if not indices:
+        return _stored(frame, target, whole, value)
+    node, index = indices[0]
+    if not isinstance(whole, List | Array):
+        spelled = f"`{ast.unparse(node.value)}` is a {kind_of(whole)}"
+        raise frame.type_error(target, f"{spelled}: it has no items to assign to", _OWN)
+    if isinstance(whole, List) and isinstance(node.slice, ast.Tuple):
+        raise frame.type_error(target, "a list has one axis", "m[i][j] = ...")
+    _check_own(frame, target, node, whole)
+    if isinstance(index, ast.Slice):
+        raise frame.error(target, "a slice cannot be assigned to", "assign one item after another")
+    number = _number_of(frame, index, whole)
+    items = list(whole.items)
+    if isinstance(number.atom, Const):
+        places = [_place(frame, node, whole, int(number.atom.value))]
+        conds: list[Scalar | None] = [None]
+    else:
+        position = _position(frame, node, len(items), number.atom)
+        places = list(range(len(items)))
+        conds = [compare(frame, node, ast.Eq(), position, frame.constant(i)) for i in places]
+    for i, cond in zip(places, conds, strict=True):
+        new = _replaced(frame, target, items[i], indices[1:], value)
+        items[i] = new if cond is None else _selected(frame, target, cond, new, items[i])
+    return replace(whole, items=tuple(items))
+
+
+_OWN = "a list, [0.0] * 3, or an array, np.zeros(3), that the kernel makes"
+
+
+def _check_own(
+    frame: Frame, target: ast.Subscript, node: ast.Subscript, whole: List | Array
+) -> None:
+    if whole.is_shared:
+        raise frame.error(
+            target,
+            f"`{ast.unparse(node.value)}` is an argument, or goes by another name too: it cannot "
+            "be assigned to",
+            "make a list of your own, [0.0] * 3, and give it one name only",
+        )
+
+
+def _stored(frame: Frame, target: ast.Subscript, old: Value, value: Value) -> Value:
+    """Return what an item becomes: an element of an array keeps its type, as NumPy has it."""
+    if isinstance(old, Scalar) and not old.weak and _is_of_array(frame, target):
+        number = frame.as_scalar(value, target)
+        return frame.convert(number, old.typed)
+    if isinstance(old, Tuple | Record) or isinstance(value, Tuple | Record):
+        return _row(frame, target, old, value)
+    stored = frame.as_number(value, target)
+    if isinstance(old, Complex) and not old.typed.weak and _is_of_array(frame, target):
+        z = as_complex(frame, target, stored)
+        return Complex(*(frame.convert(part, old.typed) for part in (z.re, z.im)))
+    return stored
+
+
+def _is_of_array(frame: Frame, target: ast.Subscript) -> bool:
+    root = _path(target)[1]
+    assert isinstance(root, ast.Name)
+    return isinstance(frame.state.names[root.id].value, Array)
+
+
+def _row(frame: Frame, target: ast.Subscript, old: Value, value: Value) -> Value:
+    if isinstance(old, List) and isinstance(value, List):
+        return value
+    raise frame.type_error(
+        target,
+        f"`{ast.unparse(target)}` is a {kind_of(old)}, and a {kind_of(value)} is assigned to it",
+        "assign number by number",
+    )
+
+
+def add_to_item(frame: Frame, s: ast.AugAssign) -> None:
+    """Carry out ``out[i] += x`` and its kin."""
+    assert isinstance(s.target, ast.Subscript)
+    root = _path(s.target)[1]
+    held = frame.state.names.get(root.id) if isinstance(root, ast.Name) else None
+    if held is None or not isinstance(held.value, Tuple):
+        raise frame.error(
+            s.target, "a kernel cannot assign elements or attributes", "return the value"
+        )
+    old = frame.as_number(_item_of(frame, s.target), s.target)
+    assign_item(frame, s.target, binary(frame, s, s.op, old, frame.value(s.value)))

@@ -1,0 +1,102 @@
+"""Powers, exponentials and logarithms, in forms that neither overflow nor cancel."""
+
+from __future__ import annotations
+
+import math
+
+from mixad.scalar.parse.library import sinc_by
+from mixad.special.calling import Number, documented, of_op
+from mixad.special.table import (
+    exp,
+    expm1,
+    isnan,
+    log,
+    log1p,
+    logaddexp,
+    pow,
+    rint,
+    sin,
+    sqrt,
+    where,
+)
+
+__all__ = ["abs2", "cosm1", "exp10", "log1mexp", "log1pexp", "logit", "logsubexp", "rsqrt",
+           "select", "sinc", "xlog1py", "xlogy"]  # fmt: skip
+
+
+@documented
+def logit(x: Number) -> Number:
+    """Return log(x / (1 - x)), the inverse of sigmoid."""
+    return log(x) - log1p(-x)
+
+
+@documented
+def rsqrt(x: Number) -> Number:
+    """Return 1 / √x."""
+    return 1 / sqrt(x)
+
+
+@documented
+def sinc(x: Number) -> Number:
+    """Return sin(πx) / (πx), 1 at 0: the convention of NumPy."""
+    return sinc_by(x, sin, rint)
+
+
+_mul_zero = of_op("mul_zero")
+
+
+@documented
+def xlogy(x: Number, y: Number) -> Number:
+    """Return x · log(y), 0 where x is 0 unless y is nan; the derivative log(y) stays."""
+    return x * y if isnan(y) else _mul_zero(x, log(y))
+
+
+@documented
+def xlog1py(x: Number, y: Number) -> Number:
+    """Return x · log(1 + y), 0 where x is 0 unless y is nan; the derivative log(1 + y) stays."""
+    return x * y if isnan(y) else _mul_zero(x, log1p(y))
+
+
+@documented
+def cosm1(x: Number) -> Number:
+    """Return cos(x) - 1, without cancellation."""
+    half = sin(0.5 * x)
+    return -2 * half * half
+
+
+@documented
+def exp10(x: Number) -> Number:
+    """Return 10 to the x."""
+    return pow(10.0, x)
+
+
+@documented
+def abs2(x: Number) -> Number:
+    """Return x²."""
+    return x * x
+
+
+@documented
+def select(condition: Number, x: Number, y: Number) -> Number:
+    """Return x where the condition holds, else y: another name of `where`."""
+    return where(condition, x, y)
+
+
+@documented
+def log1pexp(x: Number) -> Number:
+    """Return log(1 + exp(x)) without overflow: another name of `softplus`."""
+    return logaddexp(x, 0.0)
+
+
+@documented
+def log1mexp(x: Number) -> Number:
+    """Return log(1 - exp(x)) for x <= 0, without cancellation at either end."""
+    # Mächler, "Accurately computing log(1 - exp(-|a|))" (2012).  The zero is positive, so that
+    # the derivative at 0 is -inf.
+    return log(0.0 - expm1(x)) if x > -math.log(2) else log1p(-exp(x))
+
+
+@documented
+def logsubexp(x: Number, y: Number) -> Number:
+    """Return log(exp(x) - exp(y)) for x >= y, without overflow."""
+    return x if y == -math.inf else x + log1mexp(y - x)

@@ -1,0 +1,131 @@
+"""Complex numbers taken apart for kernels, which compute with real ones, and put together again.
+
+Neither computes anything: ``re + 1j * im`` would make nan of infinities and lose signs of zeros.
+The cotangent of z = x + iy is ∂x + i∂y of a real loss, so each is the other's adjoint.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import Array, is_number, own_library
+from mixad.scalar.types import ScalarType, complex_of, type_of_dtype
+from mixad.tape.cell import Cell
+from mixad.tape.constant import constant, is_constant, unwrapped
+from mixad.tape.node import library_beside
+from mixad.tape.tracer import Tracer, check_mode, plain
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
+
+__all__ = ["joined", "parts"]
+
+
+def parts(z: Any) -> tuple[Any, Any]:
+    """Return the real and the imaginary part of a complex number, an array or a tracer.
+
+    Parameters
+    ----------
+    z : complex, array or Tracer
+        Of complex numbers.
+
+    Returns
+    -------
+    tuple
+        Two of the same kind; of an array, views of it where its library gives any.
+    """
+    if is_constant(z):
+        re, im = parts(unwrapped(z))
+        return constant(re), constant(im)
+    if isinstance(z, Tracer):
+        re, im = apply_values_rule(_PARTS, z)
+        return (_weak(re), _weak(im)) if z.cell.weak else (re, im)
+    if is_number(z) or isinstance(z, np.generic | np.ndarray):
+        return z.real, z.imag
+    return _split(own_library(z).xp, z)
+
+
+def joined(re: Any, im: Any) -> Any:
+    """Return the complex number, array or tracer with these parts.
+
+    Parameters
+    ----------
+    re, im : float, array or Tracer
+        Of one type of floats and one shape.
+
+    Returns
+    -------
+    complex, array or Tracer
+        Of the same kind.
+    """
+    if is_constant(re):
+        return constant(joined(unwrapped(re), unwrapped(im)))
+    if isinstance(re, Tracer) or isinstance(im, Tracer):
+        (z,) = apply_values_rule(_JOINED, re, im)
+        is_weak = all(isinstance(x, Tracer) and x.cell.weak for x in (re, im))
+        return _weak(z) if is_weak else z
+    if is_number(re):
+        return complex(re, im)
+    if isinstance(re, np.generic):
+        return _numpy_joined(np.asarray(re), np.asarray(im))[()]
+    return _array_joined(re, im)
+
+
+def _weak(x: Tracer) -> Tracer:
+    """Return what came of a Python number as such a number: it adapts to arrays beside it."""
+    cell = Cell.of(x.cell.array, check_mode(x.origin.levels), weak=True)
+    return type(x)(cell, x.origin)
+
+
+def _split(xp: Any, z: Array) -> tuple[Array, Array]:
+    return xp.real(z), xp.imag(z)
+
+
+def _numpy_joined(re: Any, im: Any) -> Any:
+    z = np.empty(np.broadcast_shapes(re.shape, im.shape), complex_of(_type(re)).dtype)
+    z.real, z.imag = re, im
+    return z
+
+
+def _type(part: Any) -> ScalarType:
+    found = type_of_dtype(part.dtype)
+    assert found is not None
+    return found
+
+
+def _array_joined(re: Array, im: Array) -> Array:
+    library = own_library(re)
+    if library.name == "torch":
+        return sys.modules["torch"].complex(re, im)
+    if library.name == "jax":
+        return sys.modules["jax"].lax.complex(re, im)
+    if type(re) is np.ndarray:
+        return _numpy_joined(re, im)
+    if library.name == "cupy":
+        z = library.xp.empty(re.shape, dtype=re.dtype.char.upper())
+        z.real, z.imag = re, im
+        return z
+    dtype = library.xp.complex64 if re.dtype == library.xp.float32 else library.xp.complex128
+    return library.computed(_numpy_joined, tuple(re.shape), dtype, re, im)
+
+
+def _cotangent_of_whole(gs: Any, values: Any, z: Any) -> Any:
+    re, im = (_zeros(v) if g is None else g for g, v in zip(gs, values, strict=True))
+    return joined(re, im)
+
+
+def _zeros(value: Any) -> Any:
+    return library_beside(value).xp.zeros_like(plain(value))
+
+
+_PARTS = ValuesRule("taking complex numbers apart", _split, (_cotangent_of_whole,), fresh=True)
+
+_JOINED = ValuesRule(
+    "putting complex numbers together",
+    lambda xp, re, im: (_array_joined(re, im),),
+    (
+        lambda gs, values, re, im: parts(gs[0])[0],
+        lambda gs, values, re, im: parts(gs[0])[1],
+    ),
+)

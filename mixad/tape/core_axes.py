@@ -1,0 +1,118 @@
+"""Arrays taken apart along their last axes, element by element, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import element_type_of, is_number, own_library
+from mixad.backends.execute import Kernel, kernel_for, stores_beside
+from mixad.backends.integrations import LOADED
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import Program
+from mixad.scalar.types import ScalarType
+from mixad.tape.constant import constant, is_constant, unwrapped
+from mixad.tape.node import Rule, apply_rule
+from mixad.tape.tracer import Tracer, plain
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
+
+__all__ = ["put_together", "taken_apart"]
+
+Core = tuple[int, ...]
+
+
+def taken_apart(x: Any, core: Core) -> list[Any]:
+    """Return the elements that an array has along its last axes, each over the axes before.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Its last axes have the lengths ``core``.
+    core : tuple of int
+        Not empty.
+
+    Returns
+    -------
+    list of (array or Tracer)
+        Views, the last index running first.
+    """
+    if is_constant(x):
+        return list(map(constant, _views(None, unwrapped(x), core)))
+    if not isinstance(x, Tracer):
+        return list(_views(None, x, core))
+    return list(apply_values_rule(_ELEMENTS, x, core=core))
+
+
+def put_together(elements: Sequence[Any], core: Core) -> Any:
+    """Return an array of elements along new last axes: see `taken_apart`.
+
+    Parameters
+    ----------
+    elements : sequence of (array or Tracer), or of numbers
+        Of one dtype and shape.
+    core : tuple of int
+        Lengths of the new axes, as many in all as there are elements.
+
+    Returns
+    -------
+    array or Tracer
+        Of NumPy for numbers.
+    """
+    if any(map(is_constant, elements)):
+        return constant(put_together(list(map(unwrapped, elements)), core))
+    if any(isinstance(e, Tracer) for e in elements):
+        return apply_rule(_ASSEMBLED, *elements, core=core)
+    if all(map(is_number, elements)):
+        return np.asarray(elements).reshape(core)
+    return _side_by_side(own_library(elements[0]).xp, *elements, core=core)
+
+
+def _views(xp: Any, x: Any, core: Core) -> tuple[Any, ...]:
+    return tuple([x[(..., *at)] for at in np.ndindex(core)])
+
+
+def _side_by_side(xp: Any, *elements: Any, core: Core) -> Any:
+    kernel = _kernel_for(elements)
+    whole = xp.stack(elements, axis=-1) if kernel is None else kernel(elements, None)[0]
+    return whole if len(core) == 1 else xp.reshape(whole, (*whole.shape[:-1], *core))
+
+
+def _kernel_for(elements: Sequence[Any]) -> Kernel | None:
+    """Return a kernel that stores arrays side by side, with all threads; None where none does."""
+    type = element_type_of(elements[0].dtype)
+    if len(elements) == 1 or type.is_complex or any(i.follows(elements) for i in LOADED):
+        return None
+    program = _identity(type, len(elements))
+    return _storing(program) if stores_beside(program, elements[0]) else None
+
+
+@cache
+def _identity(type: ScalarType, count: int) -> Program:
+    """Return the program that returns its numbers."""
+    builder = Builder("putting an array together")
+    return builder.finish([builder.param(f"x{k}", type, "lane") for k in range(count)])
+
+
+@cache
+def _storing(program: Program) -> Kernel:
+    beside = tuple([(0, k) for k in range(1, len(program.outputs))])
+    return kernel_for((program,), (OutputRequest(0, 0, beside=beside),))
+
+
+def _of_whole(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, core: Core) -> Any:
+    """Return the cotangent of an array, given those of its elements."""
+    zero = own_library(plain(values[0])).xp.zeros_like(plain(values[0]))
+    return put_together([zero if g is None else g for g in gs], core)
+
+
+def _of_elements(g: Any, wanted: Sequence[bool], *elements: Any, core: Core) -> list[Any]:
+    found = zip(taken_apart(g, core), wanted, strict=True)
+    return [part if is_wanted else None for part, is_wanted in found]
+
+
+_ELEMENTS = ValuesRule("taking an array apart", _views, (_of_whole,), fresh=True)
+_ASSEMBLED = Rule("putting an array together", _side_by_side, _of_elements, linear="all")

@@ -1,0 +1,89 @@
+"""Which arrays and numbers of a call are differentiated with respect to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+from mixad.errors import KernelGradientError
+from mixad.scalar.ir import ArrayType
+from mixad.scalar.parse import Leaf, Parsed
+from mixad.scalar.types import ScalarType
+
+__all__ = ["Names", "leaves_of"]
+
+Names: TypeAlias = Sequence[str] | str | None
+"""Parameters of a function; one name stands for itself."""
+
+
+def leaves_of(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]:
+    """Return the arrays and numbers that ``wrt`` names; by default all that are arrays of floats.
+
+    Parameters
+    ----------
+    parsed : Parsed
+        The function.
+    values : sequence
+        One for each param of its program.
+    wrt : sequence of str or str, optional
+        Names of parameters, of fields of structures (``"state.x"``), of elements (``"w[0]"``), of
+        parts of complex numbers (``"z.real"``) and
+        of values from outside; a structure stands for all that it holds.
+
+    Raises
+    ------
+    KernelGradientError
+        If a name stands for no floats.
+    """
+    params = parsed.program.params
+    own = [leaf for leaf in parsed.leaves if _is_of_floats(parsed, values, leaf)]
+    if wrt is None:
+        arrays = [leaf for leaf in own if any(params[i].kind == "lane" for i in leaf.params)]
+        return arrays or own
+    single = (Leaf(p.name, i, (), 1, is_complex=False) for i, p in enumerate(params))
+    known = {leaf.name: leaf for leaf in single if _is_of_floats(parsed, values, leaf)}
+    known |= {leaf.name: leaf for leaf in own}
+    names = _listed(wrt)
+    found = [_named(name, known, own) for name in names]
+    unknown = [name for name, leaves in zip(names, found, strict=True) if not leaves]
+    if unknown:
+        shown = dict.fromkeys([*(leaf.name for leaf in own), *_outside(parsed, known)])
+        raise KernelGradientError(
+            f"{parsed.program.name}: wrt names {', '.join(map(repr, unknown))}, not among the "
+            "floats of this call",
+            hint=f"name some of {', '.join(map(repr, shown))}" if shown else "pass floats",
+        )
+    return list(dict.fromkeys(leaf for leaves in found for leaf in leaves))
+
+
+def _outside(parsed: Parsed, known: dict[str, Leaf]) -> list[str]:
+    """Return the names among those known that are no arguments'."""
+    first = parsed.leaves[-1].params.stop if parsed.leaves else 0
+    return [name for name, leaf in known.items() if leaf.first >= first]
+
+
+def _named(name: str, known: dict[str, Leaf], own: Sequence[Leaf]) -> list[Leaf]:
+    """Return what a name stands for: itself, or what a structure of that name holds."""
+    if name in known:
+        return [known[name]]
+    return [leaf for leaf in own if leaf.name.startswith((f"{name}.", f"{name}["))]
+
+
+def _is_of_floats(parsed: Parsed, values: Sequence[Any], leaf: Leaf) -> bool:
+    params = parsed.program.params
+    return all(_is_float(params[i].var.type, values[i]) for i in leaf.params)
+
+
+def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:
+    """Whether a param can be active: it is of floats, and no whole number taken as one."""
+    return isinstance(kind, ScalarType) and kind.is_float and type(value) is not int
+
+
+def _listed(wrt: Any) -> list[str]:
+    """Return the names in ``wrt``; one stands for itself."""
+    names = [wrt] if isinstance(wrt, str) or not isinstance(wrt, Iterable) else list(wrt)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            f"wrt must be the name of a parameter or a sequence of names, not {wrt!r}: pass names"
+        )
+    return names

@@ -1,0 +1,247 @@
+"""Named tuples and dataclasses of arrays as arguments and results of kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import KernelGradientError, KernelSyntaxError, KernelTypeError
+
+RNG = np.random.default_rng(1)
+
+
+class State(NamedTuple):
+    x: Any
+    v: Any
+
+
+@dataclass(frozen=True)
+class Spring:
+    stiffness: Any
+    damping: Any = 0.1
+
+
+@dataclass
+class System:
+    state: State
+    spring: Spring
+    order: int = field(default=1, metadata={"static": True})
+
+
+@mixad.broadcast
+def stepped(system, h):
+    s, spring = system.state, system.spring
+    force = -spring.stiffness * s.x - spring.damping * s.v
+    if system.order == 2:
+        v = s.v + h * force
+        return System(State(s.x + h * v, v), spring, 2)
+    return System(State(x=s.x + h * s.v, v=s.v + h * force), spring)
+
+
+def by_hand(x, v, k, c, h, order=1):
+    force = -k * x - c * v
+    after = v + h * force
+    return x + h * (after if order == 2 else v), after
+
+
+def system(shape=(5,), order=1):
+    return System(State(*RNG.normal(size=(2, *shape))), Spring(2.0, RNG.random((3, 1))), order)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_structures_go_in_and_come_out(order):
+    before = system(order=order)
+    after = stepped(before, 0.1)
+    x, v = by_hand(*before.state, 2.0, before.spring.damping, 0.1, order)
+    assert isinstance(after, System)
+    assert after.order == order
+    np.testing.assert_allclose(after.state.x, np.broadcast_to(x, (3, 5)), rtol=1e-14)
+    np.testing.assert_allclose(after.state.v, np.broadcast_to(v, (3, 5)), rtol=1e-14)
+    np.testing.assert_array_equal(after.spring.stiffness, np.full((3, 5), 2.0))
+
+
+def test_gradient_has_the_structure_of_the_argument():
+    before, w = system(), RNG.normal(size=(2, 3, 5))
+
+    def loss(system, h):
+        s = stepped(system, h).state
+        return (w[0] * s.x + w[1] * s.v).sum()
+
+    got, of_h = mixad.grad(loss, (0, 1))(before, 0.1)
+    (x, v), k, c = before.state, 2.0, before.spring.damping
+    assert isinstance(got, System)
+    np.testing.assert_allclose(got.state.x, (w[0] - 0.1 * k * w[1]).sum(0), rtol=1e-12)
+    np.testing.assert_allclose(got.state.v, (0.1 * w[0] + (1 - 0.1 * c) * w[1]).sum(0), rtol=1e-12)
+    assert got.spring.stiffness == pytest.approx((-0.1 * x * w[1]).sum())
+    damping = (-0.1 * v * w[1]).sum(1, keepdims=True)
+    np.testing.assert_allclose(got.spring.damping, damping, rtol=1e-12)
+    assert of_h == pytest.approx((w[0] * v + w[1] * (-k * x - c * v)).sum())
+
+
+def test_numbers_give_numbers():
+    after = stepped(System(State(1.0, 0.0), Spring(2.0)), 0.5)
+    assert after == System(State(1.0, -1.0), Spring(2.0, 0.1))
+    assert type(after.state.x) is float
+
+
+def test_static_fields_of_equal_values_and_different_types_are_different_functions():
+    @dataclass
+    class Power:
+        base: Any
+        exponent: Any = field(metadata={"static": True})
+
+    power = mixad.broadcast(lambda p: p.base * p.exponent)
+    assert power(Power(np.array([2]), 1)).dtype == np.int64
+    assert power(Power(np.array([2]), 1.0)).dtype == np.float64
+    assert power(Power(np.array([2]), True)).dtype == np.int64
+
+
+def test_partials_go_by_dotted_names():
+    before = system()
+    after = stepped.duals(before, 0.1, wrt=("system.state", "h"))
+    partials = after.state.v.partials
+    assert list(partials) == ["system.state.x", "system.state.v", "h"]
+    np.testing.assert_allclose(partials["system.state.x"], np.full((3, 5), -0.2), rtol=1e-14)
+    one = stepped.duals(before, 0.1, wrt="system.spring.damping").state.v
+    want = np.broadcast_to(-0.1 * before.state.v, (3, 5))
+    np.testing.assert_allclose(one.partials["system.spring.damping"], want, rtol=1e-14)
+    with pytest.raises(KernelGradientError, match=r"'system\.mass', not among"):
+        stepped.duals(before, 0.1, wrt="system.mass")
+
+
+def test_a_program_is_shared_by_calls_of_one_structure():
+    before = system()
+    text = stepped.source(before, 0.1)
+    assert "%0 system.state.x: f64 lane" in text
+    assert "%2 system.spring.stiffness: f64 uniform" in text
+    assert stepped.source(system((7,)), 0.1) == text
+
+
+def test_structures_beside_vectors():
+    @mixad.broadcast(signature="(),(2)->(),(2)")
+    def pushed(state, force):
+        return State(state.x, state.v + force[0]), [state.x * force[1], state.v]
+
+    state, force = State(*RNG.normal(size=(2, 4))), RNG.normal(size=(4, 2))
+    after, pair = pushed(state, force)
+    np.testing.assert_array_equal(after.v, state.v + force[:, 0])
+    np.testing.assert_array_equal(pair, np.stack([state.x * force[:, 1], state.v], -1))
+
+
+def test_tuples_and_none_in_structures():
+    @mixad.broadcast
+    def of(s):
+        if s.v is None:
+            return State(s.x[0] - s.x[1], None)
+        return State(s.x[0], s.v)
+
+    assert of(State((3.0, 2.0), None)) == State(1.0, None)
+    assert of(State((3.0, 2.0), 4.0)) == State(3.0, 4.0)
+
+
+def test_named_tuples_from_outside_keep_their_names():
+    spring = State(2.0, 3.0)
+
+    def of(s):
+        return s.x * s.v
+
+    kernel = mixad.broadcast(lambda y: of(spring) * y)
+    np.testing.assert_array_equal(kernel(np.ones(2)), [6.0, 6.0])
+
+
+class Point(NamedTuple):
+    """One that adds as points do, where tuples are joined."""
+
+    x: Any
+    y: Any
+
+    def __add__(self, other):
+        return Point(self.x + other.x, self.y + other.y)
+
+
+class Ring(NamedTuple):
+    """One whose length is not that of its fields."""
+
+    x: Any
+    y: Any
+
+    def __len__(self):
+        return 7
+
+    def __getitem__(self, k):
+        return self.x * k
+
+
+def test_classes_with_operators_of_their_own_are_structures():
+    p, ring = Point(np.ones(2), np.arange(2.0)), Ring(np.ones(2), np.arange(2.0))
+
+    def swapped(p):
+        x, y = p
+        return Point(y, x)
+
+    got = mixad.broadcast(swapped)(p)
+    assert type(got) is Point
+    np.testing.assert_array_equal(got, (p.y, p.x))
+    turned = mixad.broadcast(lambda r: Ring(r.y, r.x))(ring)
+    assert type(turned) is Ring
+    np.testing.assert_array_equal(turned.x, ring.y)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda s: (s + s)[0], Point),
+        (lambda s: (s * 2)[0], Point),
+        (lambda s: len(s) * s.x, Ring),
+        (lambda s: s[1], Ring),
+        (lambda s: sum(s), Ring),
+        (lambda s: Ring(s.x, s.y)[1], Point),
+    ],
+)
+def test_operators_of_a_class_are_refused_not_taken_for_those_of_tuples(function, kind):
+    with pytest.raises(KernelTypeError, match=r"Point|Ring"):
+        mixad.broadcast(function)(kind(np.ones(2), np.ones(2)))
+
+
+def test_operators_of_values_from_outside_are_refused():
+    ring = Ring(2.0, 3.0)
+    with pytest.raises(KernelTypeError, match="Ring"):
+        mixad.broadcast(lambda x: ring[1] * x)(np.ones(2))
+    np.testing.assert_array_equal(mixad.broadcast(lambda x: ring.y * x)(np.ones(2)), [3.0, 3.0])
+
+
+def test_second_derivatives():
+    state = State(*RNG.normal(size=(2, 3)))
+    energy = mixad.broadcast(lambda s: s.x**2 * s.v)
+    hessian = mixad.jacobian(mixad.grad(lambda x: energy(State(x, state.v)).sum()))(state.x)
+    np.testing.assert_allclose(hessian, np.diag(2.0 * state.v), rtol=1e-14)
+
+
+@dataclass
+class Unhashable:
+    x: Any
+    names: Any = field(default=(), metadata={"static": True})
+
+
+def test_structures_that_are_refused():
+    with pytest.raises(KernelTypeError, match=r"holds a list, s\.x: a kernel takes tuples, named"):
+        mixad.broadcast(lambda s: s.x)(State([1.0], 2.0))
+    with pytest.raises(KernelTypeError, match=r"argument 's\.x' is a str"):
+        mixad.broadcast(lambda s: s.v)(State("text", 2.0))
+    with pytest.raises(KernelTypeError, match="a static field belongs to the compiled function"):
+        mixad.broadcast(lambda s: s.x)(Unhashable(1.0, [1]))
+    with pytest.raises(KernelTypeError, match="'s' is a State here: it has no attribute 'mass'"):
+        mixad.broadcast(lambda s: s.mass)(State(1.0, 2.0))
+    with pytest.raises(KernelTypeError, match="argument 's' is a dict"):
+        mixad.broadcast(lambda s: s)({"x": 1.0})
+    with pytest.raises(KernelSyntaxError, match="a kernel cannot assign attributes"):
+        mixad.broadcast(_in_place)(Spring(1.0))
+
+
+def _in_place(spring):
+    spring.stiffness = 2.0
+    return spring.stiffness
