@@ -134,7 +134,11 @@ def test_functions_and_methods_have_the_signatures_of_the_library() -> None:
 def test_strategies_of_hypothesis_draw_constants(base: Any, xp: Any) -> None:
     """The standard's own suite draws its arrays from these."""
     strategies = make_strategies_namespace(xp, api_version="2024.12")
-    drawn = strategies.arrays(strategies.scalar_dtypes(), strategies.array_shapes())
+    dtypes = strategies.scalar_dtypes()
+    if base.__name__ == "array_api_compat.torch":
+        # Strategies take int() of what they draw, which torch's tensors refuse from 2**63 on.
+        dtypes = dtypes.filter(lambda dtype: dtype != base.uint64)
+    drawn = strategies.arrays(dtypes, strategies.array_shapes())
 
     @settings(max_examples=EXAMPLES, deadline=None, database=None)
     @given(drawn)
