@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -69,6 +68,8 @@ class Tape:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        import html  # in notebooks only
+
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_dot(self) -> str:

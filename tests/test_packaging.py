@@ -135,6 +135,8 @@ def test_importing_mixad_imports_no_part_that_an_ordinary_first_call_does_not_ne
         "mixad.cli",
         "mixad.emit.array_run",
         "mixad.emit.arrays",
+        "mixad.emit.llvm.kernel",
+        "mixad.kernel.lower",
         "mixad.scalar.as_python",
         "mixad.scalar.generate",
         "mixad.testing",

@@ -19,7 +19,7 @@ from mixad.kernel.spec import Launch, Output
 from mixad.scalar.types import F64, ScalarType
 
 __all__ = ["BLOCK", "FEW_PARTIALS", "GANG", "Combine", "accumulator", "combine_of",
-           "is_left_whole", "partial_shape",
+           "is_left_whole", "padded_columns", "partial_shape",
            "tile_blocks", "tile_count", "tile_rows", "tile_runs"]  # fmt: skip
 
 GANG = 16
@@ -120,3 +120,14 @@ def _blocks(extents: Sequence[int]) -> int:
 
 def _runs(extents: Sequence[int], rows: int) -> int:
     return -(-extents[-2] // rows) if len(extents) > 1 else 1
+
+
+def padded_columns(extent: int) -> int:
+    """Return how many partial sums a row of them has where columns are summed: whole gangs.
+
+    Examples
+    --------
+    >>> padded_columns(16), padded_columns(17)
+    (16, 32)
+    """
+    return -(-extent // GANG) * GANG

@@ -9,7 +9,6 @@ order, no stack and no global state, and perturbations cannot be confused.
 
 from __future__ import annotations
 
-import html
 import threading
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
@@ -166,6 +165,8 @@ class Tracer:
         return f"Tracer({self.cell.array!r}, inside={names})"
 
     def _repr_html_(self) -> str:
+        import html  # in notebooks only: the import of mixad does not wait for it
+
         return f"<pre>{html.escape(repr(self))}</pre>"
 
     def __format__(self, spec: str) -> str:

@@ -14,7 +14,8 @@ from mixad.backends.cpu import compiler
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.cpu.host import LLVM_LOCK, detect
 from mixad.backends.cpu.symbols import KERNEL_SYMBOLS, read_symbols
-from mixad.emit.llvm import Dialect, emit_kernel
+from mixad.emit.llvm.kernel import emit_kernel
+from mixad.emit.llvm.text import Dialect
 from mixad.kernel.lower import lowered
 from mixad.scalar.build import Builder
 from mixad.scalar.types import BF16, F16, F32, F64, U16

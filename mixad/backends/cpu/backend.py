@@ -15,9 +15,8 @@ from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
 from mixad.backends.cpu.launch import allocated, filled, finished
 from mixad.backends.object_cache import default
-from mixad.emit.llvm import ENTRY, GANG, Dialect, emit_kernel
+from mixad.emit.llvm.text import ENTRY, GANG, Dialect
 from mixad.kernel.binding import Binding, bind
-from mixad.kernel.lower import lowered
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import accumulator
 from mixad.scalar.ir import Program, While, walk_statements
@@ -91,6 +90,10 @@ class CpuBackend:
 
     def emit(self, spec: KernelSpec) -> str:
         """Return the LLVM IR of a kernel."""
+        # Not imported for kernels that are on the disk.
+        from mixad.emit.llvm.kernel import emit_kernel
+        from mixad.kernel.lower import lowered
+
         return emit_kernel(lowered(spec), self.dialect)
 
     def assembly(self, spec: KernelSpec) -> str:

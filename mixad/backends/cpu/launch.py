@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.cpu import buffers
-from mixad.emit.llvm.combine import padded_columns
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.boxes import Box, without
+from mixad.kernel.tiling import padded_columns
 from mixad.scalar.narrow import to_memory
 from mixad.scalar.types import ScalarType
 

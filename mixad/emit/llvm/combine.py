@@ -15,7 +15,7 @@ from mixad.kernel.spec import KernelSpec, Output
 from mixad.kernel.tiling import Combine, accumulator, combine_of
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "element_at", "padded_columns",
+__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "element_at",
            "writer_for"]  # fmt: skip
 
 LINE = 64
@@ -313,17 +313,6 @@ class SplitColumnSum(ColumnSum):
 
     def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
         self.add_within(self.column(gang.here), self.widened(value), gang)
-
-
-def padded_columns(extent: int) -> int:
-    """Return how many sums a row of `ColumnSum` has: whole gangs.
-
-    Examples
-    --------
-    >>> padded_columns(16), padded_columns(17)
-    (16, 32)
-    """
-    return -(-extent // GANG) * GANG
 
 
 _SUMS: Mapping[Combine, Callable[..., Writer]] = MappingProxyType(

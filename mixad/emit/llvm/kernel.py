@@ -21,7 +21,7 @@ from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
 from mixad.emit.llvm.instructions import emit_op
 from mixad.emit.llvm.operands import Reader, scalar_at
-from mixad.emit.llvm.text import Dialect, Text, Value
+from mixad.emit.llvm.text import ENTRY, Dialect, Text, Value
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
 from mixad.kernel.folding import FOLDED
@@ -30,10 +30,7 @@ from mixad.kernel.tiling import BLOCK, combine_of
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program
 
-__all__ = ["ENTRY", "emit_kernel"]
-
-ENTRY = "mixad_kernel"
-"""Symbol of every kernel."""
+__all__ = ["emit_kernel"]
 
 
 def emit_kernel(spec: KernelSpec, dialect: Dialect, entry: str = ENTRY) -> str:

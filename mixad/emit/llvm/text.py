@@ -11,7 +11,10 @@ from mixad.kernel.tiling import GANG
 from mixad.scalar.ir import Const
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["GANG", "Dialect", "Text", "Value", "literal", "llvm_type", "memory_type"]
+__all__ = ["ENTRY", "GANG", "Dialect", "Text", "Value", "literal", "llvm_type", "memory_type"]
+
+ENTRY = "mixad_kernel"
+"""Symbol of every kernel."""
 
 
 @dataclass(frozen=True)
