@@ -9,19 +9,23 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pluggy
 
 from mixad import config
 from mixad.backends import hookspecs
+from mixad.backends.entry_points import entry_points
 from mixad.backends.hookspecs import (
     API_VERSION,
     ENTRY_POINT_GROUP,
     BackendSpec,
     IntegrationSpec,
 )
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "Announced",
@@ -38,7 +42,7 @@ __all__ = [
 _BUILT_IN = {
     name: importlib.import_module(f"mixad.backends.{name}") for name in ("cpu", "dask", "reference")
 }
-_ENTRY_POINTS = tuple(metadata.entry_points(group=ENTRY_POINT_GROUP))
+_ENTRY_POINTS = entry_points(ENTRY_POINT_GROUP)
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ def _built_in(name: str, module: ModuleType) -> PluginSource:
     return PluginSource(name, "mixad", lambda: module)
 
 
-def _of_distribution(entry_point: metadata.EntryPoint) -> PluginSource:
+def _of_distribution(entry_point: EntryPoint) -> PluginSource:
     def origin() -> str:
         dist = entry_point.dist
         return f"{dist.name} {dist.version}" if dist is not None else entry_point.value

@@ -1,0 +1,72 @@
+"""Which installed distributions announce plugins.
+
+Where none does, as with most users, `importlib.metadata` is not imported: that takes a tenth of
+what the rest of mixad does, most of it for the parser of e-mail headers that it reads metadata by.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["entry_points"]
+
+_METADATA = (".dist-info", ".egg-info")
+
+
+def entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """Return what installed distributions announce under a name, as `importlib.metadata` does.
+
+    Parameters
+    ----------
+    group : str
+        The name of the group.
+
+    Returns
+    -------
+    tuple of EntryPoint
+        In the order in which they are found.
+    """
+    if not any(_may_announce(group, folder) for folder in sys.path) and not _are_found_otherwise():
+        return ()
+    from importlib import metadata
+
+    return tuple(metadata.entry_points(group=group))
+
+
+def _may_announce(group: str, folder: str) -> bool:
+    """Whether a folder for imports has a file of entry points that names the group.
+
+    True of what is no folder, such as a zip file, and of eggs: their insides are not looked at.
+    """
+    try:
+        names = os.listdir(folder or os.curdir)
+    except NotADirectoryError:
+        return True
+    except OSError:  # nothing is imported from there either
+        return False
+    return any(
+        name.endswith(".egg") or (name.endswith(_METADATA) and _names(group, folder, name))
+        for name in names
+    )
+
+
+def _names(group: str, folder: str, metadata: str) -> bool:
+    try:
+        with open(os.path.join(folder, metadata, "entry_points.txt"), "rb") as file:
+            return f"[{group}]".encode() in file.read()
+    except OSError:  # most have none
+        return False
+
+
+def _are_found_otherwise() -> bool:
+    """Whether something else than folders for imports may know distributions."""
+    return any(
+        finder is not PathFinder and hasattr(finder, "find_distributions")
+        for finder in sys.meta_path
+    )
