@@ -14,10 +14,9 @@ from mixad.backends.execute import broadcast_shape, kernel_for, stores_beside
 from mixad.errors import KernelGradientError
 from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest
-from mixad.kernel.strategy import may_reverse, reverse_pays
+from mixad.kernel.strategy import taken_passes
 from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import reshape
-from mixad.scalar.adjoint import active_loop
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Program
 from mixad.scalar.jacobian import PartialsPass, dual_partials, reverse_partials
@@ -133,7 +132,15 @@ def _plan(
     program: Program, origin: str, wrt: tuple[int, ...], mode: Mode, with_primals: bool
 ) -> _Plan:
     """Return the programs; of equal ones, each has errors of its own, told by the origin."""
-    passes = _chosen(program, wrt, mode, with_primals)
+
+    def forward() -> tuple[PartialsPass, ...]:
+        chunk = mode.chunk or MAX_PARTIALS
+        return dual_partials(program, wrt, chunk=chunk, with_primals=with_primals)
+
+    def reverse() -> tuple[PartialsPass, ...]:
+        return (reverse_partials(program, wrt, with_primals=with_primals),)
+
+    _, passes = taken_passes(program, wrt, mode, forward, reverse)
     places = {}
     for at, found in enumerate(passes):
         width = len(found.columns)
@@ -145,26 +152,3 @@ def _plan(
         tuple((at, k) for at, found in enumerate(passes) for k in range(found.primals)),
         tuple(places[place] for place in sorted(places)),
     )
-
-
-def _chosen(
-    program: Program, wrt: tuple[int, ...], mode: Mode, with_primals: bool
-) -> tuple[PartialsPass, ...]:
-    """Return the passes by dual chunks, or the one in reverse: as for gradients."""
-
-    def forward() -> tuple[PartialsPass, ...]:
-        chunk = mode.chunk or MAX_PARTIALS
-        return dual_partials(program, wrt, chunk=chunk, with_primals=with_primals)
-
-    def reverse() -> tuple[PartialsPass, ...]:
-        return (reverse_partials(program, wrt, with_primals=with_primals),)
-
-    if mode.strategy == "forward":
-        return forward()
-    if mode.strategy == "reverse":
-        return reverse()
-    if not may_reverse(len(wrt)) or active_loop(program, wrt) is not None:
-        return forward()
-    duals, adjoints = forward(), reverse()
-    pays = reverse_pays([p.program for p in duals], [p.program for p in adjoints])
-    return adjoints if pays else duals

@@ -33,7 +33,13 @@ from mixad.backends.numbers import Numbers, are_numbers, numbers_for
 from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
 from mixad.config import AUDIT
-from mixad.errors import KernelIndexError, KernelShapeError, KernelTypeError, TracerError
+from mixad.errors import (
+    BackendError,
+    KernelIndexError,
+    KernelShapeError,
+    KernelTypeError,
+    TracerError,
+)
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
@@ -200,6 +206,7 @@ class Kernel:
             if backend
             else registry.resolve(library.name, device, self._dtypes)
         )
+        _check_writes(chosen, self.requests)
         if backend is None and not registry.compiles(chosen.name):
             warn_if_large(math.prod(shape), library.name, device)
         cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
@@ -236,14 +243,12 @@ def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]
 
 def writes_parts(program: Program, array: Any, backend: str | None = None) -> bool:
     """Whether the kernels of `backend_beside` write results into parts of larger arrays."""
-    chosen = backend_beside(program, array, backend)
-    return isinstance(chosen, PartWriting) and chosen.writes_parts
+    return _declares_parts(backend_beside(program, array, backend))
 
 
 def stores_beside(program: Program, array: Any, backend: str | None = None) -> bool:
     """Whether the kernels of `backend_beside` store several results of an element side by side."""
-    chosen = backend_beside(program, array, backend)
-    return isinstance(chosen, StoringBeside) and chosen.stores_beside
+    return _declares_beside(backend_beside(program, array, backend))
 
 
 def backend_beside(program: Program, array: Any, backend: str | None = None) -> Backend:
@@ -260,12 +265,11 @@ def backend_beside(program: Program, array: Any, backend: str | None = None) -> 
     """
     if backend is not None:
         return registry.backend(backend)
-    types = [p.var.type for p in program.params] + [a.type for a in program.outputs]
-    dtypes = frozenset(type.dtype.name for type in types)
+    dtypes = _dtypes((program,), [OutputRequest(0, k) for k in range(len(program.outputs))])
     return registry.resolve(library_of(array).name, device_name(array), dtypes)
 
 
-def _dtypes(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> frozenset[str]:
+def _dtypes(passes: tuple[Program, ...], requests: Sequence[OutputRequest]) -> frozenset[str]:
     """Return the names of the dtypes that a backend must have: of all arguments and results."""
     arguments = [p.var.type for p in passes[0].params]
     results = [passes[r.pass_index].outputs[r.result].type for r in requests]
@@ -290,6 +294,22 @@ def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
                 f"{program.name}: {param.name!r} is compiled for {param.var.type.dtype_name}, "
                 f"the array is {layout.type.dtype_name}"
             )
+
+
+def _check_writes(backend: Backend, requests: Sequence[OutputRequest]) -> None:
+    """Refuse outputs that a backend's kernels do not know of: they would write something else."""
+    if any(r.part is not None for r in requests) and not _declares_parts(backend):
+        raise BackendError(f"the backend {backend.name!r} does not write parts of larger arrays")
+    if any(r.beside for r in requests) and not _declares_beside(backend):
+        raise BackendError(f"the backend {backend.name!r} does not store results side by side")
+
+
+def _declares_parts(backend: Backend) -> bool:
+    return isinstance(backend, PartWriting) and backend.writes_parts
+
+
+def _declares_beside(backend: Backend) -> bool:
+    return isinstance(backend, StoringBeside) and backend.stores_beside
 
 
 def _one_place(arrays: Sequence[Any]) -> tuple[Library, str]:

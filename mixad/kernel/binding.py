@@ -148,17 +148,7 @@ def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Bin
     spec, block = launch.spec, ArgumentBlock(launch.spec)
     program = spec.passes[0]
     words = array("q", bytes(8 * block.words))
-    loops = launch.loops
-    words[block.EXTENT] = loops[-1]
-    words[block.BLOCKS] = tile_blocks(launch)
-    words[block.ROWS] = launch.rows
-    words[block.RUNS] = tile_runs(launch)
-    for axis, extent in enumerate(loops[:-1]):
-        words[block.OUTER_EXTENTS + axis] = extent
-    if launch.fold is not None:
-        words[block.length] = launch.fold.length
-        for axis, extent in enumerate(launch.fold.axes):
-            words[block.folded_extents + axis] = extent
+    _fill_loops(words, block, launch)
     arrays, uniforms = [], []
     for k, operand in enumerate(spec.operands):
         if operand is None:
@@ -227,6 +217,20 @@ def _left(
     return *left_of(fold, index, launch.rows), columns
 
 
+def _fill_loops(words: array[int], block: ArgumentBlock, launch: Launch) -> None:
+    loops, fold = launch.loops, launch.fold
+    words[block.EXTENT] = loops[-1]
+    words[block.BLOCKS] = tile_blocks(launch)
+    words[block.ROWS] = launch.rows
+    words[block.RUNS] = tile_runs(launch)
+    for axis, extent in enumerate(loops[:-1]):
+        words[block.OUTER_EXTENTS + axis] = extent
+    if fold is not None:
+        words[block.length] = fold.length
+        for axis, extent in enumerate(fold.axes):
+            words[block.folded_extents + axis] = extent
+
+
 def _fill_strides(
     words: array[int], block: ArgumentBlock, launch: Launch, k: int, operand: Operand
 ) -> None:
@@ -237,7 +241,7 @@ def _fill_strides(
         words[block.outer_stride(k, axis)] = stride
     if operand.step == "any":
         words[block.inner_stride(k)] = strides[-1]
-    for axis, stride in enumerate((fold and fold.within[k]) or ()):
+    for axis, stride in enumerate((fold and fold.copy_strides[k]) or ()):
         words[block.inner_stride(k) + axis] = stride
 
 

@@ -64,12 +64,12 @@ def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[
 
 def copy_step(fold: Fold, param: int) -> Step | None:
     """Return how a param is copied before it is read; None if it is not."""
-    strides, within = fold.strides[param], fold.within[param]
-    if strides is None or within is None:
+    strides, copied = fold.strides[param], fold.copy_strides[param]
+    if strides is None or copied is None:
         return None
     if not any(strides[-2:-1]):
         return "tile"
-    return "row" if any(within[1:]) else "column"
+    return "row" if any(copied[1:]) else "column"
 
 
 def fold_of(nest: Nest, passes: Sequence[Program], longest: int) -> Fold | None:
@@ -117,13 +117,13 @@ def _folded(nest: Nest, count: int, longest: int) -> Fold:
     rows = min(own[0], _rows(inner)) if is_split else own[0]
 
     def walked(strides: tuple[int, ...]) -> tuple[int, ...]:
-        within = strides[-count:]
-        from_row_to_row = (within[0] * rows,) if is_split else ()
-        return (*strides[:-count], *from_row_to_row, within[-1] if _is_one_run(within, own) else 0)
+        inside = strides[-count:]
+        from_row_to_row = (inside[0] * rows,) if is_split else ()
+        return (*strides[:-count], *from_row_to_row, inside[-1] if _is_one_run(inside, own) else 0)
 
     def summed(flags: tuple[bool, ...]) -> tuple[bool, ...]:
-        first, *_ = within = flags[-count:]
-        return (*flags[:-count], *((first,) if is_split else ()), all(within))
+        first, *_ = inside = flags[-count:]
+        return (*flags[:-count], *((first,) if is_split else ()), all(inside))
 
     sums = tuple(map(summed, nest.summed))
     some = [f[-count:] if any(f[-count:]) and not all(f[-count:]) else () for f in nest.summed]
@@ -134,7 +134,7 @@ def _folded(nest: Nest, count: int, longest: int) -> Fold:
         is_split=is_split,
         extents=(*outer, *((-(-own[0] // rows),) if is_split else ()), rows * inner),
         strides=tuple(None if s is None else walked(s) for s in nest.strides),
-        within=tuple(
+        copy_strides=tuple(
             None if s is None or _is_one_run(s[-count:], own) else s[-count:] for s in nest.strides
         ),
         summed=sums,

@@ -97,7 +97,7 @@ class Output:
         For each axis of the loop nest, whether the result is summed over it.
     is_part : bool
         Whether it is written into a part of a larger array.
-    within : tuple of bool
+    segments : tuple of bool
         For each of the axes that a folded row is made of, whether the result is summed over it in
         every row; empty if it is not summed there, or over all of them.
     beside : tuple of (int, int)
@@ -108,7 +108,7 @@ class Output:
     source: tuple[int, int]
     reduced: tuple[bool, ...]
     is_part: bool = False
-    within: tuple[bool, ...] = ()
+    segments: tuple[bool, ...] = ()
     beside: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -119,7 +119,7 @@ class Output:
     @property
     def is_stored(self) -> bool:
         """Whether it has a value for each element."""
-        return not any(self.reduced) and not self.within
+        return not any(self.reduced) and not self.segments
 
 
 @dataclass(frozen=True)
@@ -201,9 +201,9 @@ class Fold:
         Of the loop nest that is left, outermost first; the last one is a row's.
     strides : tuple
         For each lane param, bytes between neighbours along these; else None.
-    within : tuple
-        For each lane param that does not lie in memory as a row does, bytes between neighbours
-        along ``axes``; else None.
+    copy_strides : tuple
+        For each lane param that does not lie in memory as a row does, and so is copied, bytes
+        between neighbours along ``axes``; else None.
     summed : tuple of (tuple of bool)
         For each output, which axes of the nest it sums; the last one if it sums all of ``axes``.
     segments, columns : tuple of (tuple of bool)
@@ -218,7 +218,7 @@ class Fold:
     is_split: bool
     extents: tuple[int, ...]
     strides: tuple[tuple[int, ...] | None, ...]
-    within: tuple[tuple[int, ...] | None, ...]
+    copy_strides: tuple[tuple[int, ...] | None, ...]
     summed: tuple[tuple[bool, ...], ...]
     segments: tuple[tuple[bool, ...], ...]
     columns: tuple[tuple[bool, ...], ...]

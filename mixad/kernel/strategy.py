@@ -8,27 +8,66 @@ either way (record 0014), so that dual numbers, which go through loops as well, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Literal, Protocol, TypeVar
 
 from mixad.kernel.cost import block_cost, statement_cost
+from mixad.kernel.options import Mode
+from mixad.scalar.adjoint import active_loop
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Equation, Program, Statement, walk_statements
 from mixad.scalar.math import expand, program_of
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
 
-__all__ = ["cost_of_passes", "may_reverse", "reverse_pays"]
+__all__ = ["cost_of_passes", "may_reverse", "taken_passes"]
+
+
+class _Pass(Protocol):
+    @property
+    def program(self) -> Program:
+        """What it runs."""
+        ...
+
+
+_P = TypeVar("_P", bound=_Pass)
+
+
+def taken_passes(
+    program: Program,
+    wrt: Sequence[int],
+    mode: Mode,
+    forward: Callable[[], tuple[_P, ...]],
+    reverse: Callable[[], tuple[_P, ...]],
+) -> tuple[Literal["forward", "reverse"], tuple[_P, ...]]:
+    """Return the strategy that a mode takes for a program, and its passes.
+
+    Parameters
+    ----------
+    program : Program
+        What is differentiated.
+    wrt : sequence of int
+        Params to differentiate with respect to.
+    mode : Mode
+        By dual chunks, in reverse, or the cheaper of both.
+    forward, reverse : callable
+        Return the passes of a strategy; called if they may be taken.
+    """
+    if not wrt or mode.strategy == "forward":
+        return "forward", forward()
+    if mode.strategy == "reverse":
+        return "reverse", reverse()
+    if not may_reverse(len(wrt)) or active_loop(program, wrt) is not None:
+        return "forward", forward()
+    duals, adjoints = forward(), reverse()
+    costs = [cost_of_passes([p.program for p in passes]) for passes in (duals, adjoints)]
+    return ("reverse", adjoints) if costs[1] < costs[0] else ("forward", duals)
 
 
 def may_reverse(inputs: int) -> bool:
     """Whether dual numbers would take several passes for so many inputs."""
     return inputs > MAX_PARTIALS
-
-
-def reverse_pays(forward: Sequence[Program], reverse: Sequence[Program]) -> bool:
-    """Whether the programs of reverse accumulation cost less than those on dual numbers."""
-    return cost_of_passes(reverse) < cost_of_passes(forward)
 
 
 def cost_of_passes(programs: Sequence[Program]) -> int:

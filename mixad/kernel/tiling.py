@@ -62,7 +62,7 @@ def accumulator(type: ScalarType) -> ScalarType:
 
 def is_left_whole(output: Output) -> bool:
     """Whether what a kernel leaves of an output that it sums in every row is the output itself."""
-    return bool(output.within) and not any(output.reduced) and not output.type.is_narrow
+    return bool(output.segments) and not any(output.reduced) and not output.type.is_narrow
 
 
 def tile_rows(extents: Sequence[int], reduced: Sequence[Sequence[bool]]) -> int:

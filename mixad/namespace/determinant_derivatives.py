@@ -82,7 +82,7 @@ def _of_diagonal(xp: Any, s: Array, directions: Sequence[Array]) -> Array:
         summed = tuple(axis - count for axis in range(count) if axis not in (0, order[0]))
         term = xp.sum(term, axis=summed) if summed else term
         own, beside = (own, beside + term) if order[0] else (own + term, beside)
-    is_own = xp.eye(s.shape[-1], dtype=xp.float64, device=device(s)) != 0
+    is_own = xp.eye(s.shape[-1], dtype=s.dtype, device=device(s)) != 0
     return xp.where(is_own, own[..., None], beside)
 
 

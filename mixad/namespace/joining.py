@@ -15,8 +15,7 @@ from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape, 
 from mixad.tape import broadcasting
 from mixad.tape.memory import gives_read_only_views, gives_views, share, unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.tracer import plain
-from mixad.tape.values_rule import ValuesRule, apply_values_rule
+from mixad.tape.values_rule import ValuesRule, apply_values_rule, with_zeros
 
 __all__ = ["broadcast_arrays", "broadcast_to", "concat", "meshgrid", "repeat", "stack", "tile",
            "unstack"]  # fmt: skip
@@ -112,8 +111,7 @@ def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def _stacked(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: int) -> Any:
-    zero = library_beside(values[0]).xp.zeros_like(plain(values[0]))
-    return stack([zero if g is None else g for g in gs], axis=axis)
+    return stack(with_zeros(gs, values), axis=axis)
 
 
 _UNSTACK = ValuesRule(

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from array_api_compat import device
 
-from mixad.backends.arrays import Array, library_of
+from mixad.backends.arrays import Array, element_type_of, library_of
+from mixad.namespace.elementwise import convert
 from mixad.namespace.indexing import gather, scatter_add
 from mixad.tape.node import Rule, apply_rule
 from mixad.tape.tracer import plain
@@ -47,9 +48,8 @@ def unique_counts(x: Any) -> UniqueCounts:
     """Return each value once, with how often it occurs."""
     xp = library_of(plain(x)).xp
     values, inverse = unique_inverse(x)
-    ones = xp.ones(inverse.shape, dtype=xp.float64, device=device(x))
-    counts = scatter_add(ones, tuple(values.shape), inverse)
-    return UniqueCounts(values, xp.astype(counts, inverse.dtype))
+    ones = xp.ones(inverse.shape, dtype=inverse.dtype, device=device(x))
+    return UniqueCounts(values, scatter_add(ones, tuple(values.shape), inverse))
 
 
 def unique_inverse(x: Any) -> UniqueInverse:
@@ -68,6 +68,10 @@ def _traced(x: Any, values: Array, inverse: Array) -> Any:
 
 
 def _shared(g: Any, x: Any, values: Array, inverse: Array) -> Any:
+    type = element_type_of(values.dtype)
+    if type.is_narrow:  # 16 bits do not count many equal elements
+        wide = type.arithmetic
+        return convert(_shared(convert(g, wide), x, convert(values, wide), inverse), type)
     xp = library_of(values).xp
     ones = xp.ones(inverse.shape, dtype=values.dtype, device=device(values))
     return gather(g / scatter_add(ones, tuple(values.shape), inverse), inverse)

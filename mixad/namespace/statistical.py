@@ -175,6 +175,15 @@ def _without(x: Any, axes: Sequence[int]) -> Any:
     return reshape(x, [n for i, n in enumerate(x.shape) if i not in axes])
 
 
+def _of_extreme(g: Any, x: Array, name: str, axis: tuple[int, ...]) -> Any:
+    """Return the cotangent of elements; those of 16 bits do not count many ties."""
+    type = element_type_of(x.dtype)
+    if type.is_narrow:
+        wide = type.arithmetic
+        return convert(_of_extreme(convert(g, wide), convert(x, wide), name, axis), type)
+    return g * _shares(x, getattr(library_of(x).xp, name), axis)
+
+
 def _shares(x: Array, of: Callable[..., Array], axis: tuple[int, ...]) -> Array:
     """Return what part of its cotangent each element gets; where one is nan, the nans."""
     xp = library_of(x).xp
@@ -185,14 +194,14 @@ def _shares(x: Array, of: Callable[..., Array], axis: tuple[int, ...]) -> Array:
 _MAX = Rule(
     "max",
     lambda xp, x, axis: xp.max(x, axis=axis, keepdims=True),
-    (lambda g, x, axis: g * _shares(plain(x), library_beside(x).xp.max, axis),),
+    (lambda g, x, axis: _of_extreme(g, plain(x), "max", axis),),
     reads=((0,),),
     fresh=True,
 )
 _MIN = Rule(
     "min",
     lambda xp, x, axis: xp.min(x, axis=axis, keepdims=True),
-    (lambda g, x, axis: g * _shares(plain(x), library_beside(x).xp.min, axis),),
+    (lambda g, x, axis: _of_extreme(g, plain(x), "min", axis),),
     reads=((0,),),
     fresh=True,
 )

@@ -21,11 +21,12 @@ Griewank, Walther: "Evaluating Derivatives" (2008), chapters 3 and 9 (preaccumul
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mixad.errors import KernelGradientError
 from mixad.scalar.activity import SINGULAR, Activity, active_arguments, activity
@@ -53,7 +54,15 @@ from mixad.scalar.types import F32, ScalarType
 
 __all__ = ["active_loop", "adjoint_block"]
 
-_NO_VARS: frozenset[Var] = frozenset()
+
+class _Reach(NamedTuple):
+    """The inputs of a program that reach a variable along one path, and along several."""
+
+    once: frozenset[Var] = frozenset()
+    often: frozenset[Var] = frozenset()
+
+
+_NOTHING = _Reach()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +181,7 @@ def adjoint_block(
     names: dict[Var, Atom] = dict(builder.copy_params(program.params).items())
     inputs = [program.params[index].var for index in wrt]
     walks = _Walks(builder, names, active)
-    walks.once.update({var: frozenset({var}) for var in inputs})
+    walks.reach.update({var: _Reach(frozenset({var})) for var in inputs})
     primals = walks.block(program.body)
     slots = {var: slot for slot, var in enumerate(inputs)}
     rows = {m: walks.row(program.outputs[m]) for m in outputs}
@@ -212,10 +221,8 @@ class _Walks:
         self.names = names
         self.active = active
         self.around = around
-        self.once: dict[Var, frozenset[Var]] = dict(around.once) if around else {}
-        """By variable, the inputs of the program that reach it along one path."""
-        self.often: dict[Var, frozenset[Var]] = dict(around.often) if around else {}
-        """By variable, those that reach it along several."""
+        self.reach: dict[Var, _Reach] = dict(around.reach) if around else {}
+        """By variable that has partials, the inputs of the program that it depends on."""
         self.edges: dict[Var, Sequence[_Edge]] = {}
         """By result, in the order of the block."""
         self.rows: dict[Var, _Row] = {}
@@ -231,7 +238,10 @@ class _Walks:
         return self.names[atom] if isinstance(atom, Var) else atom
 
     def is_active(self, atom: Atom) -> bool:
-        return isinstance(atom, Var) and atom in self.once
+        return isinstance(atom, Var) and atom in self.reach
+
+    def is_joint(self, var: Var) -> bool:
+        return bool(self.reach.get(var, _NOTHING).often)
 
     def statement(self, s: Statement) -> None:
         match s:
@@ -254,15 +264,11 @@ class _Walks:
         if not edges:
             return
         self.edges[out] = edges
-        reached = [self.once.get(e.source, _NO_VARS) for e in edges]
-        often = _NO_VARS.union(*(self.often.get(e.source, _NO_VARS) for e in edges))
-        once = _NO_VARS.union(*reached)
-        often |= {v for v in once if sum(v in r for r in reached) > 1}
-        self.once[out], self.often[out] = once - often, often
+        self.reach[out] = _joined([self.reach.get(e.source, _NOTHING) for e in edges])
         if self.around is None:
             for edge in edges:
                 source = edge.source
-                if _may_be_infinite(edge) and self.often.get(source) and source not in self.rows:
+                if _may_be_infinite(edge) and self.is_joint(source) and source not in self.rows:
                     self.rows[source] = self.row(source)
 
     # -- edges -----------------------------------------------------------------------------------
@@ -397,7 +403,7 @@ class _Walks:
 
     def stops(self, var: Var, adjoint: _Partial) -> bool:
         """Whether a variable is a joint that a walk ends at, to go on in the block around."""
-        return self.around is not None and adjoint.infinite and bool(self.often.get(var))
+        return self.around is not None and adjoint.infinite and self.is_joint(var)
 
     def pulled(self, var: Var, adjoint: _Partial) -> Iterable[tuple[Var, _Partial]]:
         """Return what the adjoint of a variable gives to others."""
@@ -425,6 +431,13 @@ class _Walks:
                 before.selected or partial.selected,
             )
         adjoints[var] = partial
+
+
+def _joined(sources: Sequence[_Reach]) -> _Reach:
+    """Return what reaches a variable that is made of others."""
+    paths = Counter(v for source in sources for v in source.once)
+    often = {v for v, count in paths.items() if count > 1}.union(*(s.often for s in sources))
+    return _Reach(frozenset(paths) - often, frozenset(often))
 
 
 def _product(builder: Builder, adjoint: _Partial, local: _Partial, source: ScalarType) -> _Partial:

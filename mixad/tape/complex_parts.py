@@ -15,9 +15,8 @@ from mixad.backends.arrays import Array, is_number, own_library
 from mixad.scalar.types import ScalarType, complex_of, type_of_dtype
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, unwrapped
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, check_mode, plain
-from mixad.tape.values_rule import ValuesRule, apply_values_rule
+from mixad.tape.tracer import Tracer, check_mode
+from mixad.tape.values_rule import ValuesRule, apply_values_rule, with_zeros
 
 __all__ = ["joined", "parts"]
 
@@ -111,12 +110,7 @@ def _array_joined(re: Array, im: Array) -> Array:
 
 
 def _cotangent_of_whole(gs: Any, values: Any, z: Any) -> Any:
-    re, im = (_zeros(v) if g is None else g for g, v in zip(gs, values, strict=True))
-    return joined(re, im)
-
-
-def _zeros(value: Any) -> Any:
-    return library_beside(value).xp.zeros_like(plain(value))
+    return joined(*with_zeros(gs, values))
 
 
 _PARTS = ValuesRule("taking complex numbers apart", _split, (_cotangent_of_whole,), fresh=True)

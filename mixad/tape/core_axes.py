@@ -17,8 +17,8 @@ from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 from mixad.tape.constant import constant, is_constant, unwrapped
 from mixad.tape.node import Rule, apply_rule
-from mixad.tape.tracer import Tracer, plain
-from mixad.tape.values_rule import ValuesRule, apply_values_rule
+from mixad.tape.tracer import Tracer
+from mixad.tape.values_rule import ValuesRule, apply_values_rule, with_zeros
 
 __all__ = ["put_together", "taken_apart"]
 
@@ -105,8 +105,7 @@ def _storing(program: Program) -> Kernel:
 
 def _of_whole(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, core: Core) -> Any:
     """Return the cotangent of an array, given those of its elements."""
-    zero = own_library(plain(values[0])).xp.zeros_like(plain(values[0]))
-    return put_together([zero if g is None else g for g in gs], core)
+    return put_together(with_zeros(gs, values), core)
 
 
 def _of_elements(g: Any, wanted: Sequence[bool], *elements: Any, core: Core) -> list[Any]:

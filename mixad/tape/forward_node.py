@@ -15,7 +15,7 @@ from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.cell import Cell
 from mixad.tape.forward_plan import ForwardPlan, Stored, plan_contraction, plan_forward
-from mixad.tape.gradient_plan import GradientPlan, planned
+from mixad.tape.gradient_plan import GradientPlan, plan_of_pullback
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.memory import unshared
@@ -91,7 +91,8 @@ def _contraction(
     cotangents: tuple[int, ...],
     shapes: tuple[Shape | None, ...],
 ) -> GradientPlan:
-    return planned(plan.program, plan_contraction(plan, wrt, cotangents), (), shapes, copies=True)
+    pullback = plan_contraction(plan, wrt, cotangents)
+    return plan_of_pullback(plan.program, pullback, (), shapes, copies=True)
 
 
 def record_forward(

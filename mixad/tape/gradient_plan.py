@@ -18,7 +18,15 @@ from mixad.tape.kernel_node import record
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Tracer
 
-__all__ = ["MADE", "Asked", "GradientPlan", "in_shape", "plan_gradients", "planned", "pulled"]
+__all__ = [
+    "MADE",
+    "Asked",
+    "GradientPlan",
+    "in_shape",
+    "plan_gradients",
+    "plan_of_pullback",
+    "pulled",
+]
 
 GradientPlace: TypeAlias = tuple[Literal["array", "shared", "cotangent", "zero"], int]
 """Where a gradient is: an ``"array"`` that the kernel makes, one ``"shared"`` by several gradients,
@@ -134,7 +142,7 @@ def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
     GradientPlan
         The same object for equal arguments.
     """
-    return planned(fused.program, pulled(fused, asked), asked.primals, asked.shapes)
+    return plan_of_pullback(fused.program, pulled(fused, asked), asked.primals, asked.shapes)
 
 
 def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
@@ -156,7 +164,7 @@ def _pullback(
     return plan_pullback(fused.program, wrt, cotangents, mode, with_primals=with_primals)
 
 
-def planned(
+def plan_of_pullback(
     program: Program,
     pullback: PullbackPlan,
     primals: Sequence[tuple[int, Shape | None]],

@@ -69,7 +69,7 @@ def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> Kern
     if wholes and not _writes_parts(group, fusion, found[numbers[given[0][0]]]):
         wholes = {}
     asked, moved = _moved(group, fusion, asked, wholes)
-    plan, waiting = _chosen(fusion, asked)
+    plan, waiting = _plan_and_waiting(fusion, asked)
     leaves = [(numbers[member], index) for member, index in fusion.places]
     targets = {i: p for i, p in zip(asked.wrt, plan.places, strict=True) if p[0] != "zero"}
 
@@ -183,7 +183,7 @@ def _moved(
     return asked, moved
 
 
-def _chosen(fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
+def _plan_and_waiting(fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
     """Return the kernel of the gradients, and the leaves that the results it leaves out wait for.
 
     It makes results too unless there are no gradients to make; or unless they read what is pending

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from mixad.kernel.options import Mode
-from mixad.kernel.strategy import may_reverse, reverse_pays
-from mixad.scalar.adjoint import active_loop
+from mixad.kernel.strategy import taken_passes
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Program
 from mixad.scalar.pullback import ChunkPass, pullback, reverse_pullback
@@ -69,7 +68,16 @@ def plan_pullback(
     PullbackPlan
         Made of this very program, with its names and lines.
     """
-    strategy, chunks = _chosen(program, wrt, cotangents, mode, with_primals)
+
+    def forward() -> tuple[ChunkPass, ...]:
+        chunk = mode.chunk or MAX_PARTIALS
+        found = pullback(program, wrt, cotangents, chunk=chunk, with_primals=with_primals)
+        return tuple(map(_trimmed, found))
+
+    def reverse() -> tuple[ChunkPass, ...]:
+        return (_trimmed(reverse_pullback(program, wrt, cotangents, with_primals=with_primals)),)
+
+    strategy, chunks = taken_passes(program, wrt, mode, forward, reverse)
     passes: list[Program] = []
     gradients: list[tuple[int, int] | None] = []
     primals: tuple[tuple[int, int], ...] = ()
@@ -84,38 +92,5 @@ def plan_pullback(
     return PullbackPlan(strategy, tuple(trimmed), kept, tuple(gradients), primals)
 
 
-def _chosen(
-    program: Program,
-    wrt: tuple[int, ...],
-    cotangents: tuple[int, ...],
-    mode: Mode,
-    with_primals: bool,
-) -> tuple[Literal["forward", "reverse"], tuple[ChunkPass, ...]]:
-    """Return which strategy is taken, and its passes without dead code."""
-
-    def forward() -> tuple[ChunkPass, ...]:
-        chunk = mode.chunk or MAX_PARTIALS
-        found = pullback(program, wrt, cotangents, chunk=chunk, with_primals=with_primals)
-        return tuple(map(_trimmed, found))
-
-    def reverse() -> tuple[ChunkPass, ...]:
-        return (_trimmed(reverse_pullback(program, wrt, cotangents, with_primals=with_primals)),)
-
-    if not wrt or mode.strategy == "forward":
-        return "forward", forward()
-    if mode.strategy == "reverse":
-        return "reverse", reverse()
-    if not may_reverse(len(wrt)) or active_loop(program, wrt) is not None:
-        return "forward", forward()
-    duals, adjoints = forward(), reverse()
-    if reverse_pays(_programs(duals), _programs(adjoints)):
-        return "reverse", adjoints
-    return "forward", duals
-
-
 def _trimmed(found: ChunkPass) -> ChunkPass:
     return replace(found, program=without_dead_code(found.program))
-
-
-def _programs(passes: tuple[ChunkPass, ...]) -> tuple[Program, ...]:
-    return tuple(p.program for p in passes)

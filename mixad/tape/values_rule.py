@@ -6,17 +6,25 @@ derivative would cost as much as the operation itself, so the node keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mixad.backends.arrays import Array
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
-from mixad.tape.node import Cotangents, Result, Shaped, common_library
+from mixad.tape.node import Cotangents, Result, Shaped, common_library, library_beside
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, plain, stripped
 
-__all__ = ["ValuesRule", "apply_values_rule"]
+__all__ = ["ValuesRule", "apply_values_rule", "with_zeros"]
+
+
+def with_zeros(gs: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """Return the cotangents of values, arrays of zeros in place of None."""
+    return [
+        library_beside(value).xp.zeros_like(plain(value)) if g is None else g
+        for g, value in zip(gs, values, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)

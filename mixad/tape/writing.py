@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixad.backends.arrays import Array
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.buffer import Buffer, copied, written_array
 from mixad.tape.memory import check_writable, retire_others, unshared
@@ -149,7 +148,7 @@ def pushed_write(node: WriteNode, tangents: Sequence[Any], *, is_last: bool) -> 
     old, new = tangents
     if old is None and new is None:
         return None
-    tangent = _zeros(node.results[0], type(new)) if old is None else old
+    tangent = _writable_zeros(node.results[0], type(new)) if old is None else old
     if not is_last:
         tangent = unshared(tangent)
     if new is None:
@@ -159,10 +158,7 @@ def pushed_write(node: WriteNode, tangents: Sequence[Any], *, is_last: bool) -> 
     return tangent
 
 
-def _zeros(result: Result, tracer_type: type[Tracer]) -> Tracer:
+def _writable_zeros(result: Result, tracer_type: type[Tracer]) -> Tracer:
     """Return zeros as a tracer of no level, which may be written to."""
-    library = result.kind.library
-    dtype = library.dtype_of(result.kind.type)
-    array: Array = library.xp.zeros(result.shape, dtype=dtype, device=result.device)
-    cell = Buffer(array, "off").wait(result.kind, result.device)
+    cell = Buffer(result.zeros(), "off").wait(result.kind, result.device)
     return tracer_type(cell, Origin(ConstantNode(), 0, frozenset()))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import operator
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
-from derivatives import OTHERS, in_double
+from derivatives import HAS_JAX, OTHERS, in_double
 
 import mixad
 
@@ -162,3 +163,12 @@ def test_empty_matrices_have_two_derivatives() -> None:
     x = np.zeros((2, 0, 0))
     gradient, tangent = mixad.jvp(mixad.grad(lambda x: np.linalg.det(x).sum()), (x,), (x,))
     assert gradient.shape == tangent.shape == x.shape
+
+
+@pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
+def test_jax_without_types_of_64_bits_has_two_derivatives() -> None:
+    """JAX warns where it is asked for types that it lacks."""
+    jnp = importlib.import_module("jax.numpy")
+    hessian = mixad.hessian(mixad.namespace_of(jnp).linalg.det)(jnp.asarray([[2.0, 1], [3, 4]]))
+    assert hessian.dtype == jnp.float32
+    np.testing.assert_array_equal(np.reshape(hessian, (4, 4)), np.diag([1.0, -1, -1, 1])[::-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import time
 from typing import Any
 
@@ -198,6 +199,20 @@ def test_ties_split_evenly() -> None:
     np.testing.assert_array_equal(gradient(lambda xp, x: xp.clip(x, 1.0, 2.0).sum(), [1.0]), [0.5])
 
 
+def test_many_ties_of_16_bits_split_evenly() -> None:
+    """More than the largest float16, which is 65504."""
+    x = np.zeros(70_000, np.float16)
+    functions = [
+        lambda xp, x: xp.max(x),
+        lambda xp, x: xp.min(x),
+        lambda xp, x: xp.sum(xp.unique_values(x)),
+    ]
+    for f in functions:
+        found = gradient(lambda xp, x, f=f: 3e4 * f(xp, x), x)
+        assert found.dtype == np.float16
+        np.testing.assert_array_equal(found, np.float16(3e4 / 70_000))
+
+
 def test_unique_values() -> None:
     check(lambda xp, x: xp.sort(xp.unique_values(x)) ** 3, X)  # JAX has no gradient of these
 
@@ -216,6 +231,21 @@ def test_equal_values_share_the_cotangent_of_one() -> None:
         return (values**2 * np.asarray([1.0, 10.0, 100.0])).sum()
 
     np.testing.assert_allclose(mixad.grad(loss)(x), [[20.0, 2.0], [20.0, 1000.0]])
+
+
+@pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
+def test_equal_values_are_counted_by_jax_without_types_of_64_bits() -> None:
+    """JAX warns where it is asked for types that it lacks."""
+    jnp = importlib.import_module("jax.numpy")
+
+    def loss(x: Any) -> Any:
+        values, counts = x.__array_namespace__().unique_counts(x)
+        assert counts.dtype == jnp.int32
+        np.testing.assert_array_equal(counts, [1, 2, 1])
+        return (values * values).sum()
+
+    found = mixad.grad(loss)(jnp.asarray([2.0, 1, 2, 5]))
+    np.testing.assert_array_equal(found, [2.0, 2, 2, 10])
 
 
 def test_a_nan_gets_the_whole_cotangent() -> None:

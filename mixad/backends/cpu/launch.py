@@ -108,14 +108,14 @@ def finished(
         for axis in result.summed:
             if memory.shape[axis] > 1:
                 memory = tree_sum(memory, axis)
-        memory = _folded(result, memory)
+        memory = _summed_columns(result, memory)
         memory = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
     if axes is not None:
         memory = memory.transpose((*axes, *range(len(axes), memory.ndim)))
     return memory if memory.shape == result.final else memory.reshape(result.final)
 
 
-def _folded(result: Result, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _summed_columns(result: Result, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return what is left once the axes are summed that are within the last one of the memory."""
     if not result.columns:
         return memory

@@ -1,7 +1,7 @@
 """What becomes of a kernel's results: stored, or summed within a tile in a fixed order.
 
 A sum is taken in `mixad.kernel.tiling.accumulator`'s type.  Lanes add up their own elements; at the
-end of a row or a tile the lanes are folded in halves, so the order depends on the loop nest alone.
+end of a row or a tile the lanes are added up by halves: the order depends on the loop nest alone.
 """
 
 from __future__ import annotations
@@ -178,13 +178,13 @@ class Writer:
         old = self.text.value(f"load {value.llvm}, ptr {pointer}, align {align}", value.type, True)
         self.text.add(f"store {self.plus(old, value)}, ptr {pointer}, align {align}")
 
-    def add_within(self, pointer: str, value: Value, gang: Gang) -> None:
+    def add_masked(self, pointer: str, value: Value, gang: Gang) -> None:
         """Add the lanes of a gang that have an element to what a pointer points to."""
         is_full = gang.is_full()
         with self.text.when(is_full, True):
             self.add_to(pointer, value)
         with self.text.when(is_full, False):
-            self.add_to(pointer, self.within(value, gang))
+            self.add_to(pointer, self.masked(value, gang))
 
     def clear(self, pointer: str) -> None:
         """Set one gang of sums to zero."""
@@ -192,7 +192,7 @@ class Writer:
         align = self.sum_type.itemsize
         self.text.add(f"store {vector} zeroinitializer, ptr {pointer}, align {align}")
 
-    def folded(self, pointer: str) -> Value:
+    def lane_sum(self, pointer: str) -> Value:
         """Add up the lanes of one gang of sums: the halves, then the halves of that."""
         text, type = self.text, self.sum_type
         vector = llvm_type(type, True)
@@ -211,7 +211,7 @@ class Writer:
         target = self.text.let(f"getelementptr {element}, ptr {self.start}, i64 {index}")
         self.text.add(f"store {value}, ptr {target}, align {self.sum_type.itemsize}")
 
-    def within(self, value: Value, gang: Gang) -> Value:
+    def masked(self, value: Value, gang: Gang) -> Value:
         """Return a gang's values with zeros in the lanes beyond its end."""
         text = self.text
         lanes = ", ".join(f"i64 {k}" for k in range(GANG))
@@ -248,11 +248,11 @@ class RowSum(Writer):
         self.clear(self.lanes)
 
     def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
-        self.add_within(self.lanes, self.widened(value), gang)
+        self.add_masked(self.lanes, self.widened(value), gang)
 
     def end_row(self, place: Place, row: str) -> None:
         first = self.text.let(f"mul i64 {row}, {place.blocks}")
-        self.store_sum(self.folded(self.lanes), self.text.let(f"add i64 {first}, {place.block}"))
+        self.store_sum(self.lane_sum(self.lanes), self.text.let(f"add i64 {first}, {place.block}"))
 
 
 class TileSum(RowSum):
@@ -273,7 +273,7 @@ class TileSum(RowSum):
         self.add_to(self.total, lanes)
 
     def end_tile(self, place: Place) -> None:
-        self.store_sum(self.folded(self.total), place.tile)
+        self.store_sum(self.lane_sum(self.total), place.tile)
 
 
 class ColumnSum(Writer):
@@ -312,7 +312,7 @@ class SplitColumnSum(ColumnSum):
     """The same, where the last row may be shorter."""
 
     def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
-        self.add_within(self.column(gang.here), self.widened(value), gang)
+        self.add_masked(self.column(gang.here), self.widened(value), gang)
 
 
 _SUMS: Mapping[Combine, Callable[..., Writer]] = MappingProxyType(

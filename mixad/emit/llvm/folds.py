@@ -142,7 +142,7 @@ class SegmentSum(Writer):
     def __init__(self, text: Text, output: Output, start: str, axes: Folded) -> None:
         self.axes = axes
         super().__init__(text, output, start, streaming=False)
-        self.is_summed = output.within
+        self.is_summed = output.segments
         self.held = output.type if is_left_whole(output) else accumulator(output.type)
 
     def prepare(self) -> None:

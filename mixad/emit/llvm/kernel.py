@@ -150,7 +150,7 @@ class _Kernel:
         """Return what writes an output."""
         if output.beside:
             return AbreastWriter(self.text, output, start, self.spec.streaming)
-        if self.folded is None or not output.within:
+        if self.folded is None or not output.segments:
             return writer_for(self.text, output, start, self.spec)
         return SegmentSum(self.text, output, start, self.folded)
 

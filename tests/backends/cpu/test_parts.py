@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixad.backends.execute import Kernel, writes_parts
+from mixad.backends import registry
+from mixad.backends.execute import Kernel, stores_beside, writes_parts
+from mixad.errors import BackendError
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
-from mixad.scalar.types import BOOL, F32, F64, I16
+from mixad.scalar.types import BF16, BOOL, F16, F32, F64, I16
 
 EXAMPLES = 100
 
@@ -82,3 +84,23 @@ def test_backends_say_whether_they_write_parts():
     program, x = sum_and_product(F32), np.ones(3, "f4")
     assert writes_parts(program, x)
     assert not writes_parts(program, x, "reference")
+
+
+def test_backends_that_write_no_parts_are_given_none():
+    requests = [OutputRequest(0, 0, part=Part((5,), (1,))), OutputRequest(0, 0, beside=((0, 1),))]
+    x = np.ones(3, "f4")
+    for request in requests:
+        kernel = Kernel((sum_and_product(F32),), (request,))
+        with pytest.raises(BackendError, match="'reference' does not"):
+            kernel((x, x), "reference")
+
+
+@pytest.mark.parametrize("type", [BF16, F16, F32])
+def test_the_backend_that_is_asked_is_that_of_the_types(type, monkeypatch):
+    """Memory of bfloat16 looks like that of uint16 to NumPy, for which there may be another."""
+    asked = []
+    resolve = registry.resolve
+    monkeypatch.setattr(registry, "resolve", lambda *args: asked.append(args) or resolve(*args))
+    assert writes_parts(sum_and_product(type), np.ones(3, "f4"))
+    assert stores_beside(sum_and_product(type), np.ones(3, "f4"))
+    assert {dtypes for _, _, dtypes in asked} == {frozenset({type.dtype_name})}
