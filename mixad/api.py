@@ -19,7 +19,6 @@ from mixad.lifting import called, check_scalar, lifted, warn_if_constant
 from mixad.returning import returned_aux
 from mixad.signature import Argnums, Function, argument_positions, check_callable, check_sequence
 from mixad.tape.backward import backward
-from mixad.tape.constant import is_traced
 from mixad.tape.tracer import Level, plain
 
 __all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
@@ -222,9 +221,7 @@ def stop_gradient(tree: Any) -> Any:
     Returns
     -------
     array or pytree
-        Plain arrays, with the elements of now: of arrays that are not traced copies, so that a
-        function gives the same inside of a transform, where traced arrays that are written to
-        are new ones, and outside.
+        Plain arrays, with the elements of now: copies, which may be written to.
 
     Examples
     --------
@@ -236,9 +233,7 @@ def stop_gradient(tree: Any) -> Any:
 
 
 def _stopped(leaf: Any) -> Any:
-    """Return the elements of now: a traced array gets a new one when it is written to."""
-    if is_traced(leaf):
-        return plain(leaf)
+    """Return the elements of now: what is recorded reads those of a traced array later."""
     array = plain(leaf)
     if isinstance(array, np.ndarray):
         return array.copy()

@@ -23,7 +23,16 @@ from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.node import Cotangents, Result
-from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, stripped
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_mode,
+    kept,
+    leaked,
+    levels_of,
+    stripped,
+)
 
 __all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call", "value_of"]
 
@@ -145,9 +154,19 @@ class CallNode:
             for g, like in zip(given, self.results, strict=True)
         ]
         found: list[Any] = [None] * len(self.parents)
-        for i, gradient in zip(self.wrt(level), self.rule.pulled(self, level, gs), strict=True):
+        for i, gradient in zip(self.wrt(level), self._pulled(level, gs), strict=True):
             found[i] = owned(self.leaves[i].cell, None) if gradient is None else gradient
         return found
+
+    def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
+        """Let the rule run the user's function: NumPy hides refusals in it behind its own error."""
+        try:
+            return self.rule.pulled(self, level, gs)
+        except ValueError as error:
+            refusal = leaked(error)
+            if refusal is None:
+                raise
+            raise refusal from error
 
 
 def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = CallNode) -> Any:
@@ -170,7 +189,7 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
     leaves, tree = pytree.flatten(arguments)
     levels = levels_of([leaf for leaf in leaves if isinstance(leaf, Tracer)])
     given = list(map(without_derivative, leaves))
-    result, residuals = rule.run(pytree.unflatten(tree, given))
+    result, residuals = _run(rule, tree, leaves, given)
     value = value_of(rule.name, result, levels)
     parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in leaves])
     held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(leaves)])
@@ -188,6 +207,28 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
             for leaf, cell in zip(value.leaves, value.cells, strict=True)
         ],
     )
+
+
+def _run(
+    rule: CallRule, tree: pytree.Structure, leaves: Sequence[Any], given: Sequence[Any]
+) -> tuple[Any, Any]:
+    """Run a rule on arrays that it cannot write to where a leaf is traced: others read them, too.
+
+    What is handed on as it is comes back as the array that was given.
+    """
+    pairs = zip(leaves, given, strict=True)
+    shown = [_shielded(array) if is_traced(leaf) else array for leaf, array in pairs]
+    arrays = {id(view): array for view, array in zip(shown, given, strict=True)}
+    try:
+        result, residuals = rule.run(pytree.unflatten(tree, shown))
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise TracerError(
+            f"{error}: {rule.name} changes one of its arguments in place, or an array that a "
+            "transform has yet to read: change a copy of it (x = x * 1)"
+        ) from error
+    return pytree.tree_map(lambda leaf: arrays.get(id(leaf), leaf), result), residuals
 
 
 def value_of(name: str, result: Any, levels: frozenset[Level]) -> Value:
@@ -226,11 +267,11 @@ def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
         raise error.about(f"the value of {name}") from None
 
 
-def _shielded(g: Any) -> Any:
-    """Return a cotangent that the user's rule cannot change for others who read it."""
-    if type(g) is not np.ndarray:
-        return g
-    view = g.view()
+def _shielded(array: Any) -> Any:
+    """Return an array that the user's function cannot change for others who read it."""
+    if type(array) is not np.ndarray:
+        return array
+    view = array.view()
     view.flags.writeable = False
     return view
 

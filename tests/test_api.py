@@ -352,6 +352,20 @@ def test_stop_gradient() -> None:
     assert mixad.stop_gradient({"a": 1.0}) == {"a": 1.0}
 
 
+@pytest.mark.parametrize("made", [np.sort, lambda x: x, lambda x: 1.0 * x])
+def test_what_stop_gradient_gives_may_be_written_to(made: Any) -> None:
+    def f(x: Any) -> Any:
+        y = made(x)
+        mixad.stop_gradient(y)[1] = 1e6
+        return (y * y).sum()
+
+    x = np.arange(1000.0)
+    value, gradient = mixad.value_and_grad(f)(x)
+    np.testing.assert_allclose(value, (np.arange(1000.0) ** 2).sum(), rtol=1e-14)
+    np.testing.assert_array_equal(gradient, 2.0 * np.arange(1000.0))
+    np.testing.assert_array_equal(x, np.arange(1000.0))
+
+
 # -- refusals ------------------------------------------------------------------------------------
 
 

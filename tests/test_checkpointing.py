@@ -373,3 +373,43 @@ def test_a_leaked_value_is_refused() -> None:
     mixad.grad(lambda x: mixad.checkpoint(f)(x).sum())(X)
     with pytest.raises(TracerError, match=r"inside mixad\.checkpoint is used"):
         kept[1] + 1.0
+
+
+# -- arrays that the function changes --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [1, slice(None)])
+def test_a_write_to_an_argument_is_refused_and_the_caller_keeps_its_elements(place: Any) -> None:
+    def cut(x: Any) -> Any:
+        x[place] = 0.0
+        return x * x
+
+    def f(x: Any) -> Any:
+        y = np.sort(x)  # an array of its own, of more elements than are compared one by one
+        square = y * y  # is computed later
+        return mixad.checkpoint(cut)(y).sum() + square.sum()
+
+    given = np.arange(1.0, 1001.0)
+    for loss in (f, lambda x: mixad.checkpoint(cut)(x).sum()):
+        with pytest.raises(TracerError, match="cut changes one of its arguments in place"):
+            mixad.grad(loss)(given)
+        np.testing.assert_array_equal(given, np.arange(1.0, 1001.0))
+
+
+def test_an_argument_that_is_handed_on_may_be_written_to_by_the_caller() -> None:
+    x = np.ones(3)
+    value, _ = mixad.vjp(mixad.checkpoint(lambda x: x), x)
+    value[0] = 2.0  # as of the function itself, which returns the array
+    assert value[0] == 2.0
+
+
+def test_a_write_of_a_traced_value_in_the_second_run_is_refused_by_name() -> None:
+    x = np.ones(3)
+
+    def f(w: Any) -> Any:
+        y = 2.0 * x
+        y[0] = w[0]
+        return y
+
+    with pytest.raises(TracerError, match="writing it into one"):
+        mixad.grad(lambda w: mixad.checkpoint(f)(w).sum())(np.ones(3))

@@ -1182,3 +1182,11 @@ def refuse_index_outside_after_very_many_turns():
         return heights[i] - limit
 
     above(X)
+
+
+def refuse_checkpoint_that_writes_to_its_argument():
+    def cut(x):
+        x[0] = 0.0
+        return x * x
+
+    mixad.grad(lambda x: mixad.checkpoint(cut)(2.0 * x).sum())(X)
