@@ -270,7 +270,8 @@ def _scalar_vjp(
     if not value:
         outputs.leaves.clear()  # then no kernel computes the value
     inputs.arguments.clear()
-    gradients = inputs.gradients(backward(level, seeds, inputs.nodes), around)
+    unit = seeds[0][1] if seeds else None
+    gradients = inputs.gradients(backward(level, seeds, inputs.nodes, unit), around)
     chosen = tuple(gradients) if isinstance(argnums, Sequence) else gradients[0]
     if has_aux:
         aux = returned_aux(aux, level)

@@ -8,7 +8,7 @@ where a partial is zero it is so whatever the cotangent is, which may come from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ def pullback(
     *,
     chunk: int = MAX_PARTIALS,
     with_primals: bool = False,
+    units: Collection[int] = (),
 ) -> tuple[ChunkPass, ...]:
     """Return the passes that compute the gradients of a program's inputs.
 
@@ -64,6 +65,8 @@ def pullback(
         Most inputs in one pass, from 1 to `MAX_PARTIALS`.
     with_primals : bool
         Whether the first pass also returns the program's own outputs.
+    units : collection of int
+        Positions in ``cotangents`` of those that are known to be 1: they are taken but not read.
 
     Returns
     -------
@@ -82,7 +85,11 @@ def pullback(
     chunks = even_chunks(len(wrt), chunk)
     return tuple(
         _chunk_pass(
-            program, [wrt[slot] for slot in slots], cotangents, with_primals and slots.start == 0
+            program,
+            [wrt[slot] for slot in slots],
+            cotangents,
+            with_primals and slots.start == 0,
+            units,
         )
         for slots in chunks
     )
@@ -94,6 +101,7 @@ def reverse_pullback(
     cotangents: Sequence[int],
     *,
     with_primals: bool = False,
+    units: Collection[int] = (),
 ) -> ChunkPass:
     """Return the one pass that computes the gradients of a program's inputs in reverse.
 
@@ -107,6 +115,8 @@ def reverse_pullback(
         Indices of the outputs that have a cotangent; the others' is zero.
     with_primals : bool
         Whether the pass also returns the program's own outputs.
+    units : collection of int
+        As for `pullback`.
 
     Returns
     -------
@@ -123,17 +133,22 @@ def reverse_pullback(
     builder = Builder(program.name)
     primals, rows = adjoint_block(builder, program, wrt, cotangents)
     partials = [rows[m] for m in cotangents]
-    return _contracted(builder, program, wrt, cotangents, partials, primals if with_primals else ())
+    own = primals if with_primals else ()
+    return _contracted(builder, program, wrt, cotangents, partials, own, units)
 
 
 def _chunk_pass(
-    program: Program, wrt: Sequence[int], cotangents: Sequence[int], with_primals: bool
+    program: Program,
+    wrt: Sequence[int],
+    cotangents: Sequence[int],
+    with_primals: bool,
+    units: Collection[int],
 ) -> ChunkPass:
     builder = Builder(program.name)
     duals = push_block(builder, program, wrt)
     partials = [duals[m].partials for m in cotangents]
     primals = [d.primal for d in duals] if with_primals else []
-    return _contracted(builder, program, wrt, cotangents, partials, primals)
+    return _contracted(builder, program, wrt, cotangents, partials, primals, units)
 
 
 def _contracted(
@@ -143,9 +158,14 @@ def _contracted(
     cotangents: Sequence[int],
     partials: Sequence[Mapping[Any, Atom]],
     primals: Sequence[Atom],
+    units: Collection[int],
 ) -> ChunkPass:
     """Finish a program of partials by their contraction with cotangents."""
-    seeds = [builder.param(f"cotangent {m}", program.outputs[m].type) for m in cotangents]
+    seeds: list[Atom] = []
+    for at, m in enumerate(cotangents):
+        type = program.outputs[m].type
+        given = builder.param(f"cotangent {m}", type)
+        seeds.append(builder.const(1, type) if at in units else given)
     gradients = [
         contraction(builder, slot, program.params[index].var.type, seeds, partials)
         for slot, index in enumerate(wrt)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest, Part
-from mixad.scalar.ir import Program
+from mixad.scalar.ir import Const, Program
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import FusedProgram
 from mixad.tape.kernel_call import KernelCall, Shape
@@ -117,6 +117,8 @@ class Asked(NamedTuple):
         that it is to be; None: nothing is summed.
     mode : Mode
         How it is differentiated.
+    units : tuple of int
+        Positions in ``cotangents`` of those that are known to be 1.
     """
 
     wrt: tuple[int, ...]
@@ -124,6 +126,7 @@ class Asked(NamedTuple):
     primals: tuple[tuple[int, Shape | None], ...]
     shapes: tuple[Shape | Part | None, ...]
     mode: Mode
+    units: tuple[int, ...] = ()
 
 
 @lru_cache(maxsize=2048)
@@ -148,7 +151,18 @@ def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
 def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
     """Return the programs of `plan_gradients`, whatever the shapes are."""
     with_primals = bool(asked.primals)
-    return _pullback(fused, asked.wrt, asked.cotangents, asked.mode, with_primals=with_primals)
+    given = (fused, asked.wrt, asked.cotangents, asked.mode)
+    if asked.units:
+        plan = _pullback(*given, with_primals=with_primals, units=asked.units)
+        if not _makes_constants(plan):
+            return plan
+    return _pullback(*given, with_primals=with_primals, units=())
+
+
+def _makes_constants(plan: PullbackPlan) -> bool:
+    """Whether a gradient is a number: as a multiple of its cotangent it may need no kernel."""
+    made = [plan.passes[at].outputs[result] for at, result in filter(None, plan.gradients)]
+    return any(isinstance(atom, Const) for atom in made)
 
 
 @lru_cache(maxsize=2048)
@@ -159,9 +173,12 @@ def _pullback(
     mode: Mode,
     *,
     with_primals: bool,
+    units: tuple[int, ...],
 ) -> PullbackPlan:
     """Differentiate a fused program once, whatever the shapes are."""
-    return plan_pullback(fused.program, wrt, cotangents, mode, with_primals=with_primals)
+    return plan_pullback(
+        fused.program, wrt, cotangents, mode, with_primals=with_primals, units=units
+    )
 
 
 def plan_of_pullback(

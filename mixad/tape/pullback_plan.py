@@ -47,6 +47,7 @@ def plan_pullback(
     mode: Mode,
     *,
     with_primals: bool = False,
+    units: tuple[int, ...] = (),
 ) -> PullbackPlan:
     """Return how the gradients of a program's params are computed.
 
@@ -62,6 +63,8 @@ def plan_pullback(
         By dual chunks, in reverse, or the cheaper of both.
     with_primals : bool
         Whether the outputs of the broadcast are wanted too.
+    units : tuple of int
+        Positions in ``cotangents`` of those that are known to be 1: no pass reads them.
 
     Returns
     -------
@@ -71,11 +74,14 @@ def plan_pullback(
 
     def forward() -> tuple[ChunkPass, ...]:
         chunk = mode.chunk or MAX_PARTIALS
-        found = pullback(program, wrt, cotangents, chunk=chunk, with_primals=with_primals)
+        found = pullback(
+            program, wrt, cotangents, chunk=chunk, with_primals=with_primals, units=units
+        )
         return tuple(map(_trimmed, found))
 
     def reverse() -> tuple[ChunkPass, ...]:
-        return (_trimmed(reverse_pullback(program, wrt, cotangents, with_primals=with_primals)),)
+        found = reverse_pullback(program, wrt, cotangents, with_primals=with_primals, units=units)
+        return (_trimmed(found),)
 
     strategy, chunks = taken_passes(program, wrt, mode, forward, reverse)
     passes: list[Program] = []

@@ -30,6 +30,8 @@ class Trace:
         The transform's; only edges that carry it are followed.
     outputs : sequence of (Origin, array)
         Where the backward pass begins and with which cotangents.
+    unit : array, optional
+        One of these cotangents, if it is known to be the number 1.
 
     Attributes
     ----------
@@ -47,14 +49,17 @@ class Trace:
         then they are planned every time.
     """
 
-    __slots__ = ("consumers", "is_inner", "key", "nodes", "numbers")
+    __slots__ = ("consumers", "is_inner", "key", "nodes", "numbers", "unit")
 
-    def __init__(self, level: Level, outputs: Sequence[tuple[Origin, Any]]) -> None:
+    def __init__(
+        self, level: Level, outputs: Sequence[tuple[Origin, Any]], unit: Any = None
+    ) -> None:
+        self.unit = unit
         self.nodes: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.consumers: list[int] = []
         self.is_inner = any(isinstance(value, Tracer) for _, value in outputs)
-        key: list[object] = []
+        key: list[object] = [unit is not None]
         is_alone = not self.is_inner
         held: dict[object, int] = {}
         alone = None  # the set of this level alone: one object for most values

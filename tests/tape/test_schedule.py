@@ -268,3 +268,31 @@ def test_few_traces_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
         np.testing.assert_array_equal(mixad.grad(f)(X), [count] * 3)
     assert 0 < len(memory) < 11  # of eleven, which have 3 to 13 nodes
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x: product(x, Y).sum(),
+        lambda x: (np.sin(x) * x).sum() + x.sum(),
+        lambda x: x.sum(),
+        lambda x: (x * 3.0).sum() - 2.0 * (x * Y).sum(),
+        lambda x: (lambda s: s * s + s)((x * x).sum()),
+        lambda x: np.mean(x * Y),
+        lambda x: sum(value.sum() for value in both(x, Y * x)),
+    ],
+)
+def test_gradients_are_those_of_a_cotangent_that_happens_to_be_one(loss: Any) -> None:
+    (want,) = mixad.vjp(loss, X)[1](np.asarray(1.0))
+    for found in planned_and_remembered(lambda: mixad.grad(loss)(X)):
+        np.testing.assert_allclose(found, want, rtol=1e-15)
+
+
+def test_kernels_do_not_read_a_cotangent_that_is_known_to_be_one(launches: list[Any]) -> None:
+    mixad.value_and_grad(lambda x: product(x, Y).sum())(X)
+    _, pullback = mixad.vjp(lambda x: product(x, Y).sum(), X)
+    pullback(np.asarray(1.0))
+    names = [[param.name for param in passes[0].params] for passes, _ in launches]
+    reads = [any("cotangent" in name for name in each) for each in names]
+    assert reads[0] is False
+    assert reads[-1] is True
