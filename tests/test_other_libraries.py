@@ -219,6 +219,7 @@ def test_jaxs_functions_are_refused_with_the_name_of_ours() -> None:
         (jax.scipy.special.gammaln, "mixad.special.lgamma"),
         (jax.scipy.special.erf, "mixad.special.erf"),
         (jax.lax.exp, "mixad.special.exp"),
+        (jax.nn.relu, "mixad.special.relu"),
     ):
         message = refused(function)
         assert "takes tensors: a kernel sees one element" in message, function

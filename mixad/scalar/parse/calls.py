@@ -34,10 +34,8 @@ from mixad.scalar.parse.snapshot import FunctionSource, read_function
 from mixad.scalar.parse.uncallable import (
     instead,
     is_of_arrays,
-    is_of_tensors,
     is_transform,
     refused_of_arrays,
-    refused_of_tensors,
     refused_transform,
     uncallable,
 )
@@ -131,9 +129,6 @@ def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> V
     source = frame.walk.snapshot.sources[index]
     if is_of_arrays(source.function):
         raise frame.error(node, *refused_of_arrays(ast.unparse(node.func), source.function))
-    if is_of_tensors(source.function):
-        spelled = ast.unparse(node.func)
-        raise frame.error(node, *refused_of_tensors(spelled, source.function))
     if is_transform(source.function):
         raise frame.error(node, *refused_transform(ast.unparse(node.func), source.function))
     defaults = _defaults(frame, node, source, index)

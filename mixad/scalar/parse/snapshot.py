@@ -34,7 +34,7 @@ from mixad.scalar.parse.info import (
 )
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
-from mixad.scalar.parse.uncallable import wrapping
+from mixad.scalar.parse.uncallable import is_of_tensors, wrapping
 from mixad.scalar.types import BF16, COMPLEX_TYPES, STORED_TYPES
 
 __all__ = [
@@ -456,6 +456,8 @@ class _Taker:
     def key_of_function(self, value: Any, address: Address) -> Hashable:
         if op_name(value) is not None:
             return Identity(value)
+        if is_of_tensors(value):  # refused where it is called: it reads what is no concern of ours
+            return self.key_of_object(value, address)
         try:
             source = read_function(value)
         except KernelSyntaxError:  # refused, with its reason, where it is called

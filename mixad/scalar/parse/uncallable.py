@@ -14,7 +14,7 @@ import numpy as np
 from mixad.scalar.parse.other_libraries import name_of_ours
 
 __all__ = ["instead", "is_of_arrays", "is_of_tensors", "is_transform", "refused_of_arrays",
-           "refused_of_tensors", "refused_transform", "uncallable", "wrapping"]  # fmt: skip
+           "refused_transform", "uncallable", "wrapping"]  # fmt: skip
 
 
 def uncallable(name: str, function: Any) -> tuple[str, str] | None:
@@ -40,7 +40,7 @@ def uncallable(name: str, function: Any) -> tuple[str, str] | None:
     if is_of_arrays(function):
         return refused_of_arrays(name, function)
     if is_of_tensors(function):
-        return refused_of_tensors(name, function)
+        return _refused_of_tensors(name, function)
     return wrapping(f"`{name}`", function)
 
 
@@ -76,7 +76,7 @@ def is_of_tensors(function: Any) -> bool:
     return module.split(".")[0] in _OF_TENSORS
 
 
-def refused_of_tensors(name: str, function: Any) -> tuple[str, str]:
+def _refused_of_tensors(name: str, function: Any) -> tuple[str, str]:
     """Return the message and the hint for a function of torch or JAX."""
     hint = _IN_PYTHON.get(getattr(function, "__name__", "")) or instead(function)
     return f"`{name}` takes tensors: a kernel sees one element of each", hint
