@@ -394,7 +394,11 @@ class BroadcastFunction:
         """
         from mixad.kinks import kink_report
 
-        return kink_report(*self._differentiated(args, kwargs, wrt), self._options, tolerance)
+        info = self._source.info
+        first = info.text.line(info.node)
+        return kink_report(
+            *self._differentiated(args, kwargs, wrt), self._options, tolerance, first
+        )
 
     def source(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mixad import special
 from mixad.backends.arrays import is_array
 from mixad.errors import TracerError
 from mixad.namespace.arrangements import (
@@ -224,6 +225,7 @@ _ELEMENTWISE = ("degrees rad2deg radians deg2rad logaddexp2 heaviside sinc fix f
 
 NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     **{name: of_scalars(name, NUMPY_LIBRARY[getattr(np, name)]) for name in _ELEMENTWISE},
+    "i0": of_scalars("i0", special.i0),
     "ravel": function_of(ravel, "a order"),
     "swapaxes": function_of(swapaxes, "a axis1 axis2"),
     "rollaxis": function_of(rollaxis, "a axis start"),

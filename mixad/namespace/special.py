@@ -15,6 +15,7 @@ from mixad import special
 from mixad.namespace.complex_numbers import is_complex
 from mixad.namespace.elementwise import elementwise, is_operand, operand
 from mixad.namespace.spelling import OfOperands, SpelledFunction
+from mixad.scalar.parse.other_libraries import NAMES
 from mixad.specialise import Specialiser
 from mixad.tape.apply import apply_call
 from mixad.tape.tracer import Tracer
@@ -58,11 +59,7 @@ def of_scalars(name: str, scalar: _Scalar) -> SpelledFunction:
     return OfOperands(evaluate, tuple(inspect.signature(scalar).parameters))
 
 
-_RENAMED = {
-    "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid", "log_expit": "log_sigmoid",
-    "sindg": "sind", "cosdg": "cosd", "tandg": "tand", "cotdg": "cotd",
-}  # fmt: skip
-"""SciPy's names of functions that have others here."""
+_RENAMED = "cosdg cotdg expit gammaln log_expit psi sindg tandg".split()
 
 _SAME = (
     "cbrt cosm1 digamma entr erf erfc erfcinv erfcx erfinv exp10 exp2 expm1 gamma huber "
@@ -71,7 +68,7 @@ _SAME = (
 ).split()
 
 SPECIAL = {
-    name: of_scalars(name, getattr(special, _RENAMED.get(name, name)))
+    name: of_scalars(name, getattr(special, NAMES.get(name, name)))
     for name in sorted((*_RENAMED, *_SAME))
 }
 """By SciPy's names."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 
+from mixad.scalar.parse.other_libraries import provide
 from mixad.special.activations import *  # noqa: F403
 from mixad.special.angles import *  # noqa: F403
 from mixad.special.bessel import *  # noqa: F403
@@ -21,3 +22,5 @@ __all__ = sorted(
     for name, value in vars().copy().items()
     if inspect.isfunction(value) and value.__module__ == __name__ and not name.startswith("_")
 )
+
+provide({name: globals()[name] for name in __all__})

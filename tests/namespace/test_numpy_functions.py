@@ -53,6 +53,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "heaviside": (lambda x: np.heaviside(x, 0.5) * x, X),
     "hsplit": (lambda x, v: [p * p for p in (*np.hsplit(x, 2), *np.hsplit(v, [2]))], X, V),
     "hstack": (lambda x, v: [np.hstack([x, x * x]), np.hstack([v, 2.0])], X, V),
+    "i0": (lambda x: np.i0(x) * np.i0(9 * x), X),
     "inner": (lambda x, y, v: [np.inner(x, y), np.inner(v, v), np.inner(v, 2.0)], X, Y, V),
     "kron": (lambda x, v: [np.kron(x, v), np.kron(x, x[:2, :2])], X, V),
     "linalg.eigh": (lambda s: np.linalg.eigh(0.5 * (s + s.T), "U")[0], SYMMETRIC),

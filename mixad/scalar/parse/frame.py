@@ -22,6 +22,7 @@ from mixad.scalar.parse.info import MISSING, FunctionInfo
 from mixad.scalar.parse.integers import Formula
 from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
+from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
 from mixad.scalar.parse.text import Located
@@ -182,6 +183,11 @@ class Frame:
     loop_after: frozenset[str] = frozenset()
     hints: dict[int, dict[str, Any]] = field(default_factory=dict)
     caller: Frame | None = None
+
+    @property
+    def implicit(self) -> bool:
+        """Whether loops that converge are differentiated where they end; series of ours are not."""
+        return self.walk.implicit and not is_ours(self.info.text.filename)
 
     def runs_in(self, info: FunctionInfo, index: int) -> bool:
         """Whether a function is being compiled around this frame, so that calling it recurs.

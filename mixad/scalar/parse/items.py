@@ -189,11 +189,21 @@ def _position(frame: Frame, node: ast.Subscript, size: int, index: Atom) -> Scal
 
 
 def _selected(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
-    """Return one of two numbers, or of two tuples of one length, item by item."""
+    """Return one of two numbers, or of two tuples of one length, item by item.
+
+    Lists are copies of one that stays where it is, so they are marked as shared.
+    """
+    return shared(_written(frame, node, cond, yes, no))
+
+
+def _written(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
+    """Return what is in a place, written to or not: lists have the names that they had."""
     if isinstance(yes, Tuple | Record) and isinstance(no, Tuple | Record) and _alike(yes, no):
         pairs = zip(yes.items, no.items, strict=True)
-        items = tuple(_selected(frame, node, cond, a, b) for a, b in pairs)
-        return shared(replace(yes, items=items))
+        made = replace(yes, items=tuple(_written(frame, node, cond, a, b) for a, b in pairs))
+        if isinstance(made, Array | List) and isinstance(no, Array | List):
+            return replace(made, is_shared=made.is_shared or no.is_shared)
+        return made
     if isinstance(yes, Object) and yes == no:
         return yes
     if is_called(yes) or is_called(no):
@@ -312,7 +322,7 @@ def _replaced(
         conds = [compare(frame, node, ast.Eq(), position, frame.constant(i)) for i in places]
     for i, cond in zip(places, conds, strict=True):
         new = _replaced(frame, target, items[i], indices[1:], value)
-        items[i] = new if cond is None else _selected(frame, target, cond, new, items[i])
+        items[i] = new if cond is None else _written(frame, target, cond, new, items[i])
     return replace(whole, items=tuple(items))
 
 

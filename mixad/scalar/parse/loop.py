@@ -90,7 +90,7 @@ def run_loop(frame: Frame, plan: LoopPlan) -> None:
     _widen(frame, plan, {n: start[n] for n in plan.names if n in start})
     outer = frame.loop_head, frame.loop_after
     # A loop that is differentiated where it ends needs there what a turn starts with.
-    kept = live.head if frame.walk.implicit else frozenset()
+    kept = live.head if frame.implicit else frozenset()
     frame.loop_head, frame.loop_after = live.head, live.after | kept
     try:
         attempt = _attempt(frame, plan)
@@ -235,7 +235,7 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         turn,
         builder.line,
         (*_spelled(plan), *("" for _ in attempt.flags)),
-        implicit=frame.walk.implicit and converges(attempt.carries, tested, turn),
+        implicit=frame.implicit and converges(attempt.carries, tested, turn),
     )
     _leave(frame, plan, outs)
     flags = dict(zip(attempt.flags, outs[len(outs) - len(attempt.flags) :], strict=True))

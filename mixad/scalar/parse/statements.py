@@ -100,7 +100,7 @@ def _return(frame: Frame, s: ast.Return) -> None:
     if isinstance(value, Closure) and value.frame is frame:
         raise frame.error(s, "a function defined in a kernel cannot be returned", "call it here")
     frame.state.result = Bound(value, s.lineno)
-    _leave(frame, "return", frame.loop_after if frame.walk.implicit else frozenset())
+    _leave(frame, "return", frame.loop_after if frame.implicit else frozenset())
 
 
 def _given_up(frame: Frame, node: ast.expr) -> Value:

@@ -865,7 +865,7 @@ SPECIAL = __import__("scipy.special").special
 
 
 def refuse_function_of_another_library(x):
-    return SPECIAL.erfc(x)
+    return SPECIAL.dawsn(x)
 
 
 from dataclasses import dataclass, field
@@ -1093,7 +1093,7 @@ def refuse_nan_to_num(x):
 
 
 def refuse_bessel_function(x):
-    return x * np.i0(x)
+    return x * SPECIAL.k0(x)
 
 
 def refuse_array_of_ones(x):
