@@ -62,13 +62,23 @@ def of_scalars(name: str, scalar: _Scalar) -> SpelledFunction:
 _RENAMED = "cosdg cotdg expit gammaln log_expit psi sindg tandg".split()
 
 _SAME = (
-    "cbrt cosm1 digamma entr erf erfc erfcinv erfcx erfinv exp10 exp2 expm1 gamma huber "
-    "i0 i0e i1 i1e j0 j1 kl_div log1p logit ndtr ndtri polygamma pseudo_huber rel_entr sinc "
-    "softplus xlog1py xlogy y0 y1"
+    "beta betaln cbrt cosm1 digamma ellipe ellipk ellipkm1 entr erf erfc erfcinv erfcx erfinv exp1 "
+    "exp10 exp2 expi expm1 expn gamma gammainc gammaincc huber i0 i0e i1 i1e j0 j1 kl_div log1p "
+    "logit ndtr ndtri polygamma pseudo_huber rel_entr sinc softplus xlog1py xlogy y0 y1"
 ).split()
+
+
+def _riemann(x: Any) -> Any:
+    return special.zeta(x)
+
+
+def _zeta(x: Any, q: Any = None) -> Any:
+    """Return Riemann's zeta function, or with q Hurwitz's."""
+    return _broadcast(_riemann, (x,)) if q is None else _broadcast(special.zeta, (x, q))
+
 
 SPECIAL = {
     name: of_scalars(name, getattr(special, NAMES.get(name, name)))
     for name in sorted((*_RENAMED, *_SAME))
-}
+} | {"zeta": OfOperands(_zeta, ("x", "q"))}
 """By SciPy's names."""

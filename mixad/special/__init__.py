@@ -13,9 +13,14 @@ from mixad.scalar.parse.other_libraries import provide
 from mixad.special.activations import *  # noqa: F403
 from mixad.special.angles import *  # noqa: F403
 from mixad.special.bessel import *  # noqa: F403
+from mixad.special.beta_function import *  # noqa: F403
+from mixad.special.elliptic import *  # noqa: F403
+from mixad.special.exponential_integrals import *  # noqa: F403
+from mixad.special.incomplete_gamma import *  # noqa: F403
 from mixad.special.logarithms import *  # noqa: F403
 from mixad.special.statistics import *  # noqa: F403
 from mixad.special.table import *  # noqa: F403
+from mixad.special.zeta_function import *  # noqa: F403
 
 __all__ = sorted(
     name
