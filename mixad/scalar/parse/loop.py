@@ -235,7 +235,7 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         turn,
         builder.line,
         (*_spelled(plan), *("" for _ in attempt.flags)),
-        implicit=_may_be_implicit(frame) and converges(attempt.carries, tested, turn),
+        implicit=frame.implicit and converges(attempt.carries, tested, turn),
     )
     _leave(frame, plan, outs)
     flags = dict(zip(attempt.flags, outs[len(outs) - len(attempt.flags) :], strict=True))
@@ -251,12 +251,6 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         frame.state.ended = is_true(returned)
     if plan.node.orelse and not endless:
         run_else(frame, plan.node, builder.op("not", ended), broken=attempt.broken)
-
-
-def _may_be_implicit(frame: Frame) -> bool:
-    """Whether loops that converge are solutions of equations: those of `mixad.special` are sums."""
-    module = frame.walk.snapshot.sources[frame.index].function.__module__
-    return frame.walk.implicit and not module.startswith("mixad.special.")
 
 
 def _spelled(plan: LoopPlan) -> Iterator[str]:
