@@ -157,6 +157,8 @@ def test_a_function_of_that_name_from_elsewhere_is_not_taken_for_scipys() -> Non
         (lambda x: scipy_special.ndtr(x, out=x), r"no parameter 'out'"),
         (lambda x: scipy_special.k0(x), r"`scipy_special\.k0` is not supported"),
         (lambda x: scipy_special.huber(x), r"needs an argument for 'r'"),
+        (lambda x: scipy_special.softmax(x), r"`scipy_special\.softmax` is not supported"),
+        (lambda x: scipy_special.comb(x, 2), r"`scipy_special\.comb` is not supported"),
     ],
 )
 def test_what_is_refused_names_scipys_function(call: Any, message: str) -> None:
@@ -224,3 +226,9 @@ def test_jaxs_functions_are_refused_with_the_name_of_ours() -> None:
         message = refused(function)
         assert "takes tensors: a kernel sees one element" in message, function
         assert f"Instead: {hint}" in message, function
+
+
+@pytest.mark.parametrize("function", [np.i0, np.sinc, np.exp, scipy_special.ndtr])
+def test_a_function_of_a_library_is_no_kernel_by_itself(function: Any) -> None:
+    with pytest.raises(KernelSyntaxError, match=r"wrap the call in a function of your own"):
+        mixad.broadcast(function)

@@ -48,7 +48,7 @@ from mixad.scalar.parse.values import (
     Scalar,
     Tuple,
     Value,
-    kind_of,
+    a_kind_of,
 )
 from mixad.scalar.types import U64
 
@@ -89,7 +89,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
             return _given_back(frame, node, result)
     spelled = ast.unparse(node.func)
     raise frame.type_error(
-        node.func, f"`{spelled}` is a {kind_of(function)}, not a function", f"{spelled} * (...)"
+        node.func, f"`{spelled}` is {a_kind_of(function)}, not a function", f"{spelled} * (...)"
     )
 
 
@@ -175,7 +175,7 @@ def _arguments(
             inner = items_of(frame, argument.value)
             if not isinstance(inner, Tuple):
                 raise frame.type_error(
-                    argument, f"a {kind_of(inner)} cannot be unpacked", "leave the `*` out"
+                    argument, f"{a_kind_of(inner)} cannot be unpacked", "leave the `*` out"
                 )
             positional += inner.items
         else:

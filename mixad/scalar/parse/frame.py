@@ -39,9 +39,9 @@ from mixad.scalar.parse.values import (
     Scalar,
     Tuple,
     Value,
+    a_kind_of,
     field_of,
     instead_of_attribute,
-    kind_of,
     kind_of_object,
     named,
     shape_of_array,
@@ -349,7 +349,7 @@ class Frame:
             if found is None:
                 raise self.error(
                     node,
-                    f"{spelled!r} is a {kind_of(value)} here: it has no attribute {name!r}",
+                    f"{spelled!r} is {a_kind_of(value)} here: it has no attribute {name!r}",
                     instead_of_attribute(value),
                     KernelTypeError,
                 )
@@ -493,7 +493,7 @@ class Frame:
         real = "real " if isinstance(value, Complex) else ""
         return self.type_error(
             node,
-            f"`{ast.unparse(node)}` is a {kind_of(value)}, a {real}number is needed here",
+            f"`{ast.unparse(node)}` is {a_kind_of(value)}, a {real}number is needed here",
             way_out(value, ast.unparse(node)),
         )
 

@@ -27,8 +27,8 @@ from mixad.scalar.parse.values import (
     Scalar,
     Tuple,
     Value,
+    a_kind_of,
     is_called,
-    kind_of,
     way_out,
 )
 from mixad.scalar.types import I64
@@ -136,7 +136,7 @@ def _number_of(frame: Frame, node: ast.expr, indexed: Value) -> Scalar:
 
 def _not_indexed(frame: Frame, node: ast.Subscript, value: Value) -> KernelError:
     spelled = ast.unparse(node.value)
-    what = f"`{spelled}` is a {kind_of(value)}: it cannot be indexed"
+    what = f"`{spelled}` is {a_kind_of(value)}: it cannot be indexed"
     if isinstance(value, Scalar):
         hint = "a kernel sees one element of each argument; it indexes arrays from outside"
     elif isinstance(value, Object):
@@ -152,15 +152,10 @@ def _place(frame: Frame, node: ast.Subscript, value: Tuple, index: int) -> int:
         size = len(value.items)
         raise frame.type_error(
             node,
-            f"index {index} is outside {_a(value)}",
+            f"index {index} is outside {a_kind_of(value)}",
             f"an index from {-size} to {size - 1}" if size else "a tuple that has items",
         )
     return index % len(value.items)
-
-
-def _a(value: Tuple) -> str:
-    kind = kind_of(value)
-    return f"an {kind}" if isinstance(value, Array) else f"a {kind}"
 
 
 def _chosen(frame: Frame, node: ast.Subscript, value: Tuple, index: Scalar) -> Value:
@@ -304,7 +299,7 @@ def _replaced(
         return _stored(frame, target, whole, value)
     node, index = indices[0]
     if not isinstance(whole, List | Array):
-        spelled = f"`{ast.unparse(node.value)}` is a {kind_of(whole)}"
+        spelled = f"`{ast.unparse(node.value)}` is {a_kind_of(whole)}"
         raise frame.type_error(target, f"{spelled}: it has no items to assign to", _OWN)
     if isinstance(whole, List) and isinstance(node.slice, ast.Tuple):
         raise frame.type_error(target, "a list has one axis", "m[i][j] = ...")
@@ -366,7 +361,7 @@ def _row(frame: Frame, target: ast.Subscript, old: Value, value: Value) -> Value
         return value
     raise frame.type_error(
         target,
-        f"`{ast.unparse(target)}` is a {kind_of(old)}, and a {kind_of(value)} is assigned to it",
+        f"`{ast.unparse(target)}` is {a_kind_of(old)}, and {a_kind_of(value)} is assigned to it",
         "assign number by number",
     )
 

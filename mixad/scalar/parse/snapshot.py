@@ -34,7 +34,7 @@ from mixad.scalar.parse.info import (
 )
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
-from mixad.scalar.parse.uncallable import is_of_tensors, wrapping
+from mixad.scalar.parse.uncallable import is_foreign, wrapping
 from mixad.scalar.types import BF16, COMPLEX_TYPES, STORED_TYPES
 
 __all__ = [
@@ -256,7 +256,8 @@ def read_function(function: Any) -> FunctionSource:
     """
     found = unwrapped(function)
     if found is None:
-        message, hint = wrapping(repr(function), function) or (
+        is_wrapper = stand_in(function) is None  # NumPy's own say that they wrap one
+        message, hint = (wrapping(repr(function), function) if is_wrapper else None) or (
             f"{function!r} is not a Python function, so it has no source to compile",
             "wrap the call in a function of your own",
         )
@@ -456,7 +457,7 @@ class _Taker:
     def key_of_function(self, value: Any, address: Address) -> Hashable:
         if op_name(value) is not None:
             return Identity(value)
-        if is_of_tensors(value):  # refused where it is called: it reads what is no concern of ours
+        if is_foreign(value):  # refused where it is called: it reads what is no concern of ours
             return self.key_of_object(value, address)
         try:
             source = read_function(value)

@@ -13,7 +13,7 @@ import numpy as np
 
 from mixad.scalar.parse.other_libraries import name_of_ours
 
-__all__ = ["instead", "is_of_arrays", "is_of_tensors", "is_transform", "refused_of_arrays",
+__all__ = ["instead", "is_foreign", "is_of_arrays", "is_transform", "refused_of_arrays",
            "refused_transform", "uncallable", "wrapping"]  # fmt: skip
 
 
@@ -39,8 +39,8 @@ def uncallable(name: str, function: Any) -> tuple[str, str] | None:
         return f"`{name}`: its precision is not one of kernels", "np.complex128(z)"
     if is_of_arrays(function):
         return refused_of_arrays(name, function)
-    if is_of_tensors(function):
-        return _refused_of_tensors(name, function)
+    if is_foreign(function):
+        return _refused_foreign(name, function)
     return wrapping(f"`{name}`", function)
 
 
@@ -69,15 +69,21 @@ def is_of_arrays(function: Any) -> bool:
     return module.split(".")[0] == "numpy" and not isinstance(function, np.ufunc | type)
 
 
-def is_of_tensors(function: Any) -> bool:
-    """Whether a function is one of a library whose functions take no numbers."""
+def is_foreign(function: Any) -> bool:
+    """Whether a function is one of a library whose functions are not read as the user's are."""
+    return _library_of(function) in ("scipy", *_OF_TENSORS)
+
+
+def _library_of(function: Any) -> str:
     owner = getattr(function, "__self__", None)  # those of torch are methods of a class
     module = getattr(function, "__module__", None) or getattr(owner, "__module__", None) or ""
-    return module.split(".")[0] in _OF_TENSORS
+    return str(module).partition(".")[0]
 
 
-def _refused_of_tensors(name: str, function: Any) -> tuple[str, str]:
-    """Return the message and the hint for a function of torch or JAX."""
+def _refused_foreign(name: str, function: Any) -> tuple[str, str]:
+    """Return the message and the hint for a function of torch, JAX or SciPy."""
+    if _library_of(function) not in _OF_TENSORS:
+        return f"`{name}` is not supported in a kernel", instead(function)
     hint = _IN_PYTHON.get(getattr(function, "__name__", "")) or instead(function)
     return f"`{name}` takes tensors: a kernel sees one element of each", hint
 

@@ -1114,3 +1114,17 @@ def refuse_default_that_is_changed(x):
 
     summed(x)
     return summed(x)
+
+
+def refuse_array_that_becomes_a_list(x):
+    w = np.zeros(2)
+    while w[0] < x:
+        w = [w[1] + 1.0, w[0]]
+    return w[0]
+
+
+def refuse_array_or_list(x):
+    w = np.zeros(2)
+    if x > 0:
+        w = [x, x]
+    return w[0]
