@@ -700,3 +700,20 @@ def test_a_view_of_a_tensor_is_not_used_after_a_write() -> None:
         assert view(X).data_ptr() == X.data_ptr()
         with pytest.raises(MixadError):
             mixad.grad(loss)(X)
+
+
+@pytest.mark.parametrize("function", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("count", [300, 70_000])
+def test_many_16_bit_floats_are_added_up_in_32_bits(function: str, dtype: str, count: int) -> None:
+    """70,000 are more than the largest float16, and a bfloat16 counts to 256."""
+    x = (torch.arange(count) % 3).to(getattr(torch, dtype))
+    g = (torch.arange(count) % 2).to(x.dtype)
+    value, pullback = mixad.vjp(lambda x: getattr(F, function)(x, 0), x)
+    exact = x.double().requires_grad_()
+    want = getattr(F, function)(exact, 0)
+    (slope,) = torch.autograd.grad(want, exact, g.double())
+    eps = float(torch.finfo(x.dtype).eps)
+    for found, number in ((value, want.detach()), (pullback(g)[0], slope)):
+        assert found.dtype == x.dtype
+        torch.testing.assert_close(found.double(), number, rtol=eps, atol=1e-7)
