@@ -14,7 +14,7 @@ from mixad.arguments import made
 from mixad.backends.integrations import LOADED, load_integrations
 from mixad.duals import dual_chunks
 from mixad.errors import KernelGradientError, KernelSyntaxError
-from mixad.graph_calls import numbered
+from mixad.graph_calls import numbered, numbered_bound
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Loops, Placement, Strategy
 from mixad.results import applied, as_numbers, as_returned, made_whole, stores_whole, with_complex
 from mixad.scalar.dual import MAX_PARTIALS
@@ -82,7 +82,9 @@ class BroadcastFunction:
         """Bind to an instance, as functions do: a decorated method sees its ``self``."""
         if instance is None:
             return self
-        return BroadcastFunction(self._function.__get__(instance, owner), self._options)
+        bound = BroadcastFunction(self._function.__get__(instance, owner), self._options)
+        bound._number = numbered_bound(bound, self._number, instance)
+        return bound
 
     @property
     def __mixad_function__(self) -> Callable[..., Any]:
@@ -392,7 +394,11 @@ class BroadcastFunction:
         """
         from mixad.kinks import kink_report
 
-        return kink_report(*self._differentiated(args, kwargs, wrt), self._options, tolerance)
+        info = self._source.info
+        first = info.text.line(info.node)
+        return kink_report(
+            *self._differentiated(args, kwargs, wrt), self._options, tolerance, first
+        )
 
     def source(
         self,

@@ -188,7 +188,7 @@ class Recorded(NamedTuple):
             )
         given: list[Any] = []
         for at, (tangent, structure) in enumerate(zip(tangents, structures, strict=True)):
-            found, own_structure = pytree.flatten(tangent)
+            found, own_structure = pytree.flatten_as(structure, tangent)
             if own_structure != structure:
                 raise TracerError(
                     f"mixad.{name}: tangent {at} has the structure {own_structure}, the argument "

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from mixad.errors import TracerError
 from mixad.scalar.parse import Parsed
 
-__all__ = ["call_in_graph", "numbered"]
+__all__ = ["call_in_graph", "numbered", "numbered_bound"]
 
 
 class Kernel(Protocol):
@@ -26,9 +26,40 @@ _NUMBERS = itertools.count()
 _KERNELS: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
 
 
+_BOUND: dict[tuple[int, int], int] = {}
+"""By the number of a function and the id of an object: the number of the function bound to it."""
+
+
 def numbered(kernel: Kernel) -> int:
     """Return the number by which graphs name this function for as long as it is there."""
     number = next(_NUMBERS)
+    _KERNELS[number] = kernel
+    return number
+
+
+def numbered_bound(kernel: Kernel, unbound: int, instance: object) -> int:
+    """Return the number of a function that was bound to an object: always the same.
+
+    Python binds a method anew at each call, and a graph that was compiled once is to find it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The bound function.
+    unbound : int
+        Number of the function that it was made of.
+    instance : object
+        What it is bound to.
+    """
+    key = unbound, id(instance)
+    number = _BOUND.get(key)
+    if number is None:
+        number = next(_NUMBERS)
+        try:
+            weakref.finalize(instance, _BOUND.pop, key, None).atexit = False
+            _BOUND[key] = number
+        except TypeError:  # nobody tells when the id is another object's
+            pass
     _KERNELS[number] = kernel
     return number
 

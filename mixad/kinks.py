@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,11 +16,18 @@ from mixad.errors import ConfigurationError, KernelTypeError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Line, Program
 from mixad.scalar.margins import KinkKind, Place, margins
-from mixad.scalar.parse import library
+from mixad.scalar.parse import library, sinc
 from mixad.scalar.types import ScalarType
+from mixad.special import activations, statistics
 from mixad.tape.kernel_call import KernelCall, kernel_values
 
 __all__ = ["Kink", "KinkReport", "kink_report"]
+
+_SPECIAL = {str(m.__file__) for n, m in sys.modules.items() if n.startswith("mixad.special.")}
+_OURS = frozenset({library.__file__, sinc.__file__, *_SPECIAL})
+"""Files of functions that are compiled with the user's."""
+_SMOOTH = _OURS - {library.__file__, activations.__file__, statistics.__file__}
+"""Those of smooth functions: what they compare chooses between methods."""
 
 _SHOWN = 3
 """Elements of a line that are shown to a reader."""
@@ -109,6 +117,7 @@ def kink_report(
     wrt: Sequence[int],
     options: KernelOptions,
     tolerance: float | None,
+    first: Line,
 ) -> KinkReport:
     """Report which elements of a call come near a kink.
 
@@ -124,10 +133,12 @@ def kink_report(
         The function's overrides.
     tolerance : float or None
         What counts as near; None: the square root of the precision of what is compared.
+    first : Line
+        The first line of the function.
     """
     _check(tolerance)
     _check_has_elements(program, values)
-    derived, places = margins(program, wrt, library.__file__)
+    derived, places = margins(program, wrt, first, _OURS, _SMOOTH)
     found = KernelCall.storing(derived).kernel(kernel_values(derived, values), options.backend)
     limits = [_default(p.type) if tolerance is None else float(tolerance) for p in places]
     near = [least <= limit for least, limit in zip(found, limits, strict=True)]

@@ -95,7 +95,7 @@ class Outputs(NamedTuple):
 
     def seeds(self, cotangent: Any, level: Level) -> list[tuple[Origin, Any]]:
         """Return where the backward pass begins, with which cotangents."""
-        found, structure = pytree.flatten(cotangent)
+        found, structure = pytree.flatten_as(self.structure, cotangent)
         if structure is not self.structure and structure != self.structure:
             raise TracerError(
                 f"mixad.{level.name}: the cotangent has the structure {structure}, the value of "

@@ -13,7 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Structure", "flatten", "leaves", "leaves_or_none", "register", "tree_map", "unflatten"]
+__all__ = ["Structure", "flatten", "flatten_as", "leaves", "leaves_or_none", "register", "tree_map",
+           "unflatten"]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -139,6 +140,36 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
         ) from None
 
 
+def flatten_as(structure: Structure, tree: Any) -> tuple[list[Any], Structure]:
+    """Return the leaves of a tree that stands beside one of a structure, and its own structure.
+
+    Parameters
+    ----------
+    structure : Structure
+        Of the other tree: dictionaries with its keys are taken apart in its order.
+    tree : object
+        Nested containers.
+
+    Returns
+    -------
+    leaves : list
+        In the order of the structure, if the tree has the same one but for the order of keys.
+    structure : Structure
+        That of the tree; equal to the other then.
+
+    Examples
+    --------
+    >>> _, structure = flatten({"w": 1.0, "b": 2.0})
+    >>> found, own = flatten_as(structure, {"b": 20.0, "w": 10.0})
+    >>> found, own == structure
+    ([10.0, 20.0], True)
+    """
+    found, own = flatten(tree)
+    if own is structure or own == structure:
+        return found, own
+    return flatten(_reordered(structure, tree))
+
+
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     """Return the tree of a structure with these leaves: see `flatten`.
 
@@ -232,6 +263,7 @@ def leaves_or_none(structure: Structure, tree: Any) -> list[Any]:
     >>> leaves_or_none(flatten({"a": (1, 2), "b": 3})[1], {"a": None, "b": 4})
     [None, None, 4]
     """
+    tree = _with_keys_of(structure, tree)
     kind = _kind_of(type(tree))
     children: Sequence[Any]
     if tree is None:
@@ -252,13 +284,31 @@ def leaves_or_none(structure: Structure, tree: Any) -> list[Any]:
 
 def _leaves_of(structure: Structure, tree: Any, at: int) -> list[Any]:
     """Return the leaves of a further tree of `tree_map`."""
-    found, own = flatten(tree)
+    found, own = flatten_as(structure, tree)
     if own != structure:
         raise ValueError(
             f"tree_map: tree {at} has the structure {own}, tree 0 has {structure}: they must be "
-            "the same, with the same keys in the same order"
+            "the same, with the same keys"
         )
     return found
+
+
+def _reordered(structure: Structure, tree: Any) -> Any:
+    """Return a tree whose dictionaries have the order of those in a structure."""
+    kind = _kind_of(type(tree))
+    if kind is None or type(tree) is not structure.kind:
+        return tree
+    children, static = kind.children(_with_keys_of(structure, tree))
+    pairs = zip(structure.children, children, strict=False)
+    ordered = [_reordered(child, part) for child, part in pairs]
+    return kind.rebuilt(type(tree), static, [*ordered, *children[len(ordered) :]])
+
+
+def _with_keys_of(structure: Structure, tree: Any) -> Any:
+    """Return a dictionary in the order of the keys of a structure, if it has the same ones."""
+    if type(tree) is not dict or structure.kind is not dict or tree.keys() != {*structure.static}:
+        return tree
+    return {key: tree[key] for key in structure.static}
 
 
 def _flattened(tree: Any, found: list[Any]) -> Structure:

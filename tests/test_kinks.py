@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad import special
 from mixad.errors import KernelGradientError
 
 
@@ -208,3 +209,28 @@ def test_methods_see_their_instance():
 
     assert Gate().passed.kinks(np.asarray([2.0, 3.0])).count == 1
     assert Gate.passed.kinks(Gate(), np.asarray([2.0, 3.0])).count == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "point"),
+    [
+        (special.j0, 8.0), (special.i1, 8.0), (special.i0e, -8.0), (special.y0, 8.0),
+        (special.sind, 45.0), (special.cospi, 0.25), (special.sinc, 0.5), (np.sinc, 1.5),
+        (special.log1mexp, -math.log(2)),
+    ],
+)  # fmt: skip
+def test_where_smooth_functions_change_the_method_is_no_kink(function, point):
+    assert not mixad.broadcast(lambda x: function(x) * 2).kinks(np.asarray([point, point + 1e-12]))
+
+
+@pytest.mark.parametrize(
+    ("function", "point"),
+    [(special.huber, 1.0), (special.hardtanh, 1.0), (special.leaky_relu, 0.0)],
+)
+def test_kinks_of_special_functions_are_on_the_users_line(function, point):
+    kernel = mixad.broadcast(
+        (lambda x: function(1.0, x)) if function is special.huber else (lambda x: function(x))
+    )
+    kinks = kernel.kinks(np.asarray([point, 5.0])).kinks
+    assert {k.line.filename for k in kinks} == {__file__}
+    assert sum(k.count for k in kinks) >= 1

@@ -140,3 +140,29 @@ def test_a_container_that_contains_itself_is_refused() -> None:
         pytree.flatten(values)
     with pytest.raises(ValueError, match="a dict contains itself"):
         mixad.grad(lambda tree: tree["a"][0])({"a": values})
+
+
+def test_dictionaries_of_equal_keys_are_alike_in_any_order() -> None:
+    assert pytree.tree_map(lambda x, y: x - y, {"w": 5, "b": (1, 2)}, {"b": (1, 1), "w": 1}) == {
+        "w": 4,
+        "b": (0, 1),
+    }
+    _, structure = pytree.flatten([{"w": {"x": 1, "y": 2}, "b": 3}])
+    assert pytree.leaves_or_none(structure, [{"b": 30, "w": {"y": 20, "x": 10}}]) == [10, 20, 30]
+    with pytest.raises(ValueError, match="the same keys"):
+        pytree.tree_map(lambda x, y: x, {"w": 1, "b": 2}, {"w": 1, "c": 2})
+
+
+def test_cotangents_and_tangents_may_have_their_keys_in_any_order() -> None:
+    def f(p: Any) -> Any:
+        return {"sum": 2.0 * p["x"] + p["y"], "product": p["x"] * p["y"]}
+
+    p, dp = {"x": 3.0, "y": 5.0}, {"y": 10.0, "x": 1.0}
+    _, pullback = mixad.vjp(f, p)
+    assert pullback({"product": 1.0, "sum": 100.0}) == ({"x": 205.0, "y": 103.0},)
+    tangent = {"sum": 12.0, "product": 35.0}
+    assert mixad.jvp(f, (p,), (dp,))[1] == tangent
+    assert mixad.linearize(f, p)[1](dp) == tangent
+    own = mixad.custom_vjp(lambda p: p["x"] * p["y"] ** 2)
+    own.defvjp(lambda p: (own(p), p), lambda p, g: ({"y": g * 2 * p["x"] * p["y"], "x": g * 25.0},))
+    assert mixad.grad(own)(p) == {"x": 25.0, "y": 30.0}

@@ -52,6 +52,13 @@ DERIVED = {
     "i1e": lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(1, x),
     "j0": mpmath.j0, "j1": mpmath.j1,
     "y0": lambda x: mpmath.bessely(0, x), "y1": lambda x: mpmath.bessely(1, x),
+    "ellipk": mpmath.ellipk, "ellipe": mpmath.ellipe,
+    "ellipkm1": lambda p: mpmath.ellipk(1 - p),
+    "beta": mpmath.beta, "betaln": lambda a, b: mpmath.log(abs(mpmath.beta(a, b))),
+    "exp1": mpmath.e1, "expi": mpmath.ei, "expn": mpmath.expint,
+    "zeta": mpmath.zeta,
+    "gammainc": lambda a, x: mpmath.gammainc(a, 0, x, regularized=True),
+    "gammaincc": lambda a, x: mpmath.gammainc(a, x, regularized=True),
     "abs2": lambda x: x * x,
     "select": lambda c, x, y: x if c else y,
     "log1pexp": lambda x: mpmath.log1p(mpmath.exp(x)),
@@ -87,6 +94,14 @@ DOMAINS = {
     "rsqrt": (0.25, 3.0),
     "y0": (5e-324, 0.25, 1.0, 7.5, 30.0),
     "y1": (1e-300, 0.25, 1.0, 7.5, 30.0),
+    **dict.fromkeys(("ellipk", "ellipe"), (-1e300, -30.0, -6.5, -0.5, 0.0, 0.25, 0.875, 0.9999999)),
+    "ellipkm1": (1e-20, 0.125, 0.75, 1.0, 8.0, 30.0),
+    **dict.fromkeys(("beta", "betaln"), (-30.3, -2.5, -0.5, 1e-20, 0.25, 1.0, 3.0, 30.0, 3e5)),
+    "exp1": (1e-300, 0.25, 1.0, 3.0, 30.0),
+    "expi": (-30.0, -2.5, -0.5, 1e-300, 0.25, 0.75, 3.0, 30.0, 50.0, 713.0),
+    "expn": (0.0, 1.0, 2.0, 7.0, 30.0),
+    "zeta": (-21.5, -4.0, -0.5, 0.0, 1e-20, 0.25, 0.75, 1.5, 3.0, 30.0, 120.0),
+    **dict.fromkeys(("gammainc", "gammaincc"), (1e-20, 0.25, 0.75, 1.0, 3.0, 30.0)),
     "xlogy": (0.0, 0.25),
     "xlog1py": (0.0, 3.0),
     **dict.fromkeys(("entr", "rel_entr", "kl_div", "huber", "pseudo_huber"), (0.0, 0.25, 0.7, 3.0)),
@@ -201,3 +216,26 @@ def test_a_function_that_wraps_one_is_compiled_as_what_it_is():
 
     np.testing.assert_allclose(mixad.broadcast(exp_up_to_one)(np.asarray([0.5, 3.0])),
                                np.exp([0.5, 1.0]))  # fmt: skip
+
+
+WHOLE = {
+    "beta": (3, 12), "betaln": (2, 5), "gammainc": (9, 300), "gammaincc": (9, 400), "zeta": (3, 2),
+    "expn": (3, 2), "exp1": (2,), "expi": (3,), "ellipk": (0,), "ellipe": (-2,), "ellipkm1": (1,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_numbers_are_taken_as_floats(name):
+    function, values = getattr(special, name), WHOLE[name]
+    floats = function(*map(float, values))
+    assert function(*values) == floats
+    assert mixad.broadcast(function)(*map(np.asarray, values)) == pytest.approx(floats, rel=1e-14)
+
+
+def test_series_are_no_equations_in_kernels_with_implicit_loops():
+    kernel = mixad.broadcast(
+        lambda a, x: special.gammainc(a, x) + special.exp1(x), loops="implicit"
+    )
+    a, x = np.array([2.0, 2.0]), np.array([1.5, 9.0])
+    dx = mixad.grad(lambda x: kernel(a, x).sum())(x)
+    np.testing.assert_allclose(dx, x * np.exp(-x) - np.exp(-x) / x, rtol=1e-13)

@@ -359,3 +359,51 @@ def test_arguments_that_do_not_fit_the_signature():
 def test_duals_with_respect_to_what_is_not_there():
     with pytest.raises(KernelGradientError, match=r"wrt names 'b'(.|\n)*name some of 'a', 'v'"):
         product.duals(np.ones((2, 2)), np.ones(2), wrt="b")
+
+
+def pivot(m, k):
+    """Return the row with the largest element of a column, from the diagonal down."""
+    p = k
+    for i in range(k + 1, 3):
+        if abs(m[i][k]) > abs(m[p][k]):
+            p = i
+    return p
+
+
+@mixad.broadcast(signature="(3,3),(3)->(3)")
+def solved(a, b):
+    """Solve a linear system by elimination with pivots."""
+    m, x = np.zeros((3, 4)), np.zeros(3)
+    for i in range(3):
+        m[i, 3] = b[i]
+        for j in range(3):
+            m[i, j] = a[i, j]
+    for k in range(3):
+        p = pivot(m, k)
+        for j in range(4):
+            t = m[k, j]
+            m[k, j] = m[p, j]
+            m[p, j] = t
+        for i in range(k + 1, 3):
+            factor = m[i, k] / m[k, k]
+            for j in range(4):
+                m[i, j] -= factor * m[k, j]
+    for i in range(2, -1, -1):
+        x[i] = m[i, 3]
+        for j in range(i + 1, 3):
+            x[i] -= m[i, j] * x[j]
+        x[i] /= m[i, i]
+    return x
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_rows_are_exchanged_at_indices_known_at_run_time(backend):
+    rng = np.random.default_rng(5)
+    a, b, weights = rng.normal(size=(6, 3, 3)), rng.normal(size=(6, 3)), rng.normal(size=(6, 3))
+    kernel = solved.with_options(backend=backend)
+    found = kernel(a, b)
+    np.testing.assert_allclose(found, np.linalg.solve(a, b[..., None])[..., 0], rtol=1e-11)
+    da, db = mixad.grad(lambda a, b: (kernel(a, b) * weights).sum(), argnums=(0, 1))(a, b)
+    adjoint = np.linalg.solve(np.swapaxes(a, 1, 2), weights[..., None])
+    np.testing.assert_allclose(db, adjoint[..., 0], rtol=1e-10)
+    np.testing.assert_allclose(da, -adjoint * found[:, None, :], rtol=1e-10)

@@ -556,6 +556,64 @@ def _scaled_bessel(bessel: Callable[[mpf], Any]) -> Callable[[mpf], Any]:
     return jet
 
 
+def _ellipk(m: mpf) -> tuple[Any, Any, Any]:
+    """DLMF 19.4.1 and 19.4.8 in terms of m."""
+    k, e = mp.ellipk(m), mp.ellipe(m)
+    first = (e - (1 - m) * k) / (2 * m * (1 - m))
+    return k, first, (k / 4 - (1 - 2 * m) * first) / (m * (1 - m))
+
+
+def _ellipkm1(p: mpf) -> tuple[Any, Any, Any]:
+    value, first, second = _ellipk(1 - p)
+    return value, -first, second
+
+
+def _ellipe(m: mpf) -> tuple[Any, Any, Any]:
+    """DLMF 19.4.2 and 19.4.9 in terms of m."""
+    k, e = mp.ellipk(m), mp.ellipe(m)
+    first = (e - k) / (2 * m)
+    return e, first, -(e + 4 * (1 - m) * first) / (4 * m * (1 - m))
+
+
+def _betaln(a: mpf, b: mpf) -> Jet:
+    value = mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b)
+    first = tuple(mp.psi(0, x) - mp.psi(0, a + b) for x in (a, b))
+    joint = mp.psi(1, a + b)
+    return value, first, (mp.psi(1, a) - joint, -joint, mp.psi(1, b) - joint)
+
+
+def _betaln_scale(a: mpf, b: mpf) -> Jet:
+    return max(1, abs(mp.loggamma(min(a, b)))), (0, 0), (0, 0, 0)
+
+
+def _beta(a: mpf, b: mpf) -> Jet:
+    value, (da, db), (daa, dab, dbb) = _betaln(a, b)
+    value = mp.exp(value)
+    second = (da * da + daa, da * db + dab, db * db + dbb)
+    return value, (value * da, value * db), tuple(value * s for s in second)
+
+
+def _beta_scale(a: mpf, b: mpf) -> Jet:
+    log, (da, db), (daa, dab, dbb) = _betaln(a, b)
+    scale = mp.exp(log) * (1 + abs(log))
+    second = (da * da + daa, da * db - dab, db * db + dbb)
+    return scale, (scale * da, scale * db), tuple(scale * s for s in second)
+
+
+def _expi(x: mpf) -> tuple[Any, Any, Any]:
+    first = mp.exp(x) / x
+    return mp.ei(x), first, first * (1 - 1 / x)
+
+
+def _exp1(x: mpf) -> tuple[Any, Any, Any]:
+    first = -mp.exp(-x) / x
+    return mp.e1(x), first, -first * (1 + 1 / x)
+
+
+def _expi_scale(x: mpf) -> Jet:
+    return mpf(0 < x < 1), (0,), (mp.exp(x) / x,)
+
+
 def _ldexp(x: mpf, n: mpf) -> Jet:
     power = mpf(2) ** n
     return x * power, (power,), (0,)
@@ -680,6 +738,10 @@ _BESSEL_Y = either(between(0, 20), magnitudes(1e-8, 1e4, signed=False),
                    near(8, 0.8935769662791675, 2.197141326031017))  # fmt: skip
 _BESSEL_I = either(between(-12, 12), magnitudes(1e-12, 80), near(8))
 _BESSEL_IE = either(between(-12, 12), magnitudes(1e-12, 1e4), near(8))
+_PARAMETERS = either(between(-9, 1), near(0, 1, 0.875, -7), magnitudes(1e-6, 1e12))
+_COMPLEMENTS = either(between(0, 9), near(1, 0.125, 8), magnitudes(1e-30, 1e30, signed=False))
+_SHAPES = either(between(0, 30), near(10, 1), magnitudes(1e-6, 1e6, signed=False))
+_DECAYS = either(between(0, 60), near(1), magnitudes(1e-30, 1, signed=False))
 _JUMPS = either(_AROUND, near(0.5, 1, 1.5, -0.5, -1, -1.5))
 
 _MODULUS = "√(J² + Y²), and so of derivatives; J for |x| < 1: itself"
@@ -705,6 +767,10 @@ def _shifts(rng: np.random.Generator, dtype: np.dtype[Any], count: int) -> np.nd
 
 def _no_pole(x: mpf) -> bool:
     return x > 0 or x != mp.floor(x)
+
+
+def _below_one(m: mpf) -> bool:
+    return m < 1 and m != 0
 
 
 def _inside(x: mpf) -> bool:
@@ -846,6 +912,17 @@ CASES: Mapping[str, Case] = MappingProxyType({
                 why=_MODULUS),
     "y1": _case(_unary(_Y1), _BESSEL_Y, f32=(8, 12, 20), scale=_modulus(_J1, _Y1, 0),
                 why=_MODULUS),
+    "ellipk": _case(_unary(_ellipk), _PARAMETERS, f32=(8, 12, 20), domain=_below_one),
+    "ellipkm1": _case(_unary(_ellipkm1), _COMPLEMENTS, f32=(8, 12, 20), domain=lambda p: p != 1),
+    "ellipe": _case(_unary(_ellipe), _PARAMETERS, f32=(8, 12, 40), domain=_below_one),
+    "betaln": _case(_betaln, _SHAPES, _SHAPES, f32=(20, 20, 40), scale=_betaln_scale,
+                    why="value: the larger of 1 and log Γ of the smaller argument"),
+    "beta": _case(_beta, _SHAPES, _SHAPES, f32=(20, 20, 40), scale=_beta_scale,
+                  why="its terms, times 1 + |log B|"),
+    "exp1": _case(_unary(_exp1), _DECAYS, f32=(10, 10, 12), f64=(16, 10, 12)),
+    "expi": _case(_unary(_expi), either(_EXPONENTS, near(1, 40)), f32=(20, 16, 16),
+                  domain=lambda x: x != 0, scale=_expi_scale,
+                  why="value for 0 < x < 1: 1; second: first"),
     "xlogy": _case(_xlogy, _THIRD, either(spread(0.3, signed=False), near(1)),
                    f32=(2, 2, 3)),
     "xlog1py": _case(_xlog1py, _THIRD,

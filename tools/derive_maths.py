@@ -15,9 +15,11 @@ make up for what rounding an earlier one lost (Muller, *Elementary Functions*, 3
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -369,6 +371,30 @@ def two_over_pi_words(bits: int, words: int) -> tuple[int, ...]:
     return tuple((digits >> (bits * (words - 1 - i))) & ((1 << bits) - 1) for i in range(words))
 
 
+def special_constants() -> dict[str, tuple[str, tuple[float, ...]]]:
+    """Return tables of `mixad.special` that are known exactly, highest power first."""
+    terms = [(-1) ** k * (mp.zeta(k) - 1) / k for k in range(2, 28)]
+    return {
+        "LGAMMA1P": ("(log Γ(1 + a) + log(1 + a))/a over a, |a| <= 1/2; A&S 6.1.33",
+                     tuple(map(float, reversed([1 - mp.euler, *terms])))),
+    }  # fmt: skip
+
+
+def temme(count: int, terms: int) -> tuple[tuple[float, ...], ...]:
+    """Return the power series of c_k(η) of DLMF 8.12.9, the last k and the highest power first."""
+    alpha = [Fraction(0), Fraction(1)]  # DLMF 8.12.11 and 12, in rational numbers
+    for n in range(2, terms + 2 * count + 2):
+        products = sum((j * alpha[j] * alpha[n - j + 1] for j in range(2, n)), Fraction(0))
+        alpha.append((alpha[n - 1] - products) / (n + 1))
+    first = [Fraction(-1, 3), *((n + 2) * alpha[n + 2] for n in range(1, terms + 2 * count - 1))]
+    rows = [first]
+    for k in range(1, count):
+        gamma = (-1) ** k * math.prod(range(1, 2 * k + 2, 2)) * alpha[2 * k + 1]
+        row = rows[-1]
+        rows.append([gamma * first[n] + (n + 2) * row[n + 2] for n in range(len(row) - 2)])
+    return tuple(tuple(map(float, reversed(row[:terms]))) for row in reversed(rows))
+
+
 # -- the table -----------------------------------------------------------------------------------
 
 HEADER = '''"""Coefficients of polynomials and split constants; written by `tools/derive_maths.py`.
@@ -418,6 +444,13 @@ def render_special() -> str:
         error = mpmath.nstr(mp.log(weighted_error(fit, found, FEWER_POINTS), 2), 3)
         body = "".join(f"    {v!r},\n" for v in reversed(found))
         parts.append(f"# {fit.doc}; error 2^{error}\n{fit.name} = (\n{body})\n")
+    for name, (doc, values) in special_constants().items():
+        body = "".join(f"    {v!r},\n" for v in values)
+        parts.append(f"# {doc}\n{name} = (\n{body})\n")
+    rows = "".join(
+        "    (\n" + "".join(f"        {v!r},\n" for v in row) + "    ),\n" for row in temme(5, 18)
+    )
+    parts.append(f"# c_k(η) of DLMF 8.12.9, from the last k on\nTEMME = (\n{rows})\n")
     return "\n".join(parts)
 
 

@@ -78,7 +78,7 @@ def program_of_op(name: str, dtype: np.dtype[Any]) -> Program:
 def differentiable(name: str, count: int) -> list[int]:
     """Return which of a function's arguments have derivatives."""
     partials = BY_NAME[name].partials if name in BY_NAME else ()
-    without = {0} if name == "where" else {i for i, p in enumerate(partials) if p is None}
+    without = {0} if name in ("where", "expn") else {i for i, p in enumerate(partials) if p is None}
     return [i for i in range(count) if i not in without]
 
 

@@ -135,11 +135,12 @@ def norm(x: Any, ord: Order = None, axis: Axis = None, keepdims: bool = False) -
         return vector_norm(x, axis=axis, keepdims=keepdims)
     if len(axes) == 1 and not isinstance(ord, str):
         return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
-    if len(axes) != 2 or keepdims:
+    if len(axes) != 2:
         raise TracerError(
-            f"norm(ord={ord!r}, axis={axis!r}, keepdims={keepdims}) of an array of shape "
-            f"{tuple(x.shape)} that is being differentiated is not available: use vector_norm() "
-            "or matrix_norm()"
+            f"norm(ord={ord!r}, axis={axis!r}) of an array of shape {tuple(x.shape)} that is being "
+            "differentiated is not available: use vector_norm() or matrix_norm()"
         )
     rest = [i for i in range(x.ndim) if i not in axes]
-    return matrix_norm(permute_dims(x, (*rest, *axes)), ord=ord)
+    found = matrix_norm(permute_dims(x, (*rest, *axes)), ord=ord)
+    shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
+    return reshape(found, shape) if keepdims else found

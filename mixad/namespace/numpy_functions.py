@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mixad import special
 from mixad.backends.arrays import is_array
 from mixad.errors import TracerError
 from mixad.namespace.arrangements import (
@@ -39,11 +40,12 @@ from mixad.namespace.elementwise import array_beside, as_numpy_gives, elementwis
 from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
-from mixad.namespace.linear_algebra import cross, diagonal, inner, outer, trace
+from mixad.namespace.linear_algebra import cross, diagonal, inner, outer, trace, vecdot
 from mixad.namespace.manipulation import matrix_transpose, moveaxis, normalized_axes, reshape
 from mixad.namespace.sorting import sort
 from mixad.namespace.special import of_scalars
 from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
+from mixad.namespace.statistical import amax, amin
 from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.tape.memory import gives_arrays, gives_read_only_views
 from mixad.tape.node import library_beside
@@ -78,6 +80,17 @@ def _arrays(x: Any, y: Any) -> tuple[Any, Any]:
 
 def _inner(x: Any, y: Any) -> Any:
     return inner(*_arrays(x, y))
+
+
+def _vdot(x: Any, y: Any) -> Any:
+    """Return the sum of products of all elements, those of the first conjugated."""
+    return vecdot(*(reshape(v, -1) for v in _arrays(x, y)))
+
+
+def _ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Return how far the largest and the smallest element are apart."""
+    ends = [function(x, axis, keepdims=keepdims) for function in (amax, amin)]
+    return elementwise("sub", *ends)
 
 
 def kron(x: Any, y: Any) -> Any:
@@ -224,6 +237,7 @@ _ELEMENTWISE = ("degrees rad2deg radians deg2rad logaddexp2 heaviside sinc fix f
 
 NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     **{name: of_scalars(name, NUMPY_LIBRARY[getattr(np, name)]) for name in _ELEMENTWISE},
+    "i0": of_scalars("i0", special.i0),
     "ravel": function_of(ravel, "a order"),
     "swapaxes": function_of(swapaxes, "a axis1 axis2"),
     "rollaxis": function_of(rollaxis, "a axis start"),
@@ -254,6 +268,8 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "outer": function_of(_outer, "a=x b=y out"),
     "inner": function_of(_inner, "a=x b=y"),
     "kron": function_of(kron, "a=x b=y"),
+    "vdot": function_of(_vdot, "a=x b=y"),
+    "ptp": function_of(_ptp, "a axis out keepdims"),
     "einsum": Variadic(einsum, ()),
     "sort": function_of(_sort, "a axis kind order stable"),
     "gradient": Variadic(_gradient, ()),

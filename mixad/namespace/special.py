@@ -15,6 +15,7 @@ from mixad import special
 from mixad.namespace.complex_numbers import is_complex
 from mixad.namespace.elementwise import elementwise, is_operand, operand
 from mixad.namespace.spelling import OfOperands, SpelledFunction
+from mixad.scalar.parse.other_libraries import NAMES
 from mixad.specialise import Specialiser
 from mixad.tape.apply import apply_call
 from mixad.tape.tracer import Tracer
@@ -58,20 +59,26 @@ def of_scalars(name: str, scalar: _Scalar) -> SpelledFunction:
     return OfOperands(evaluate, tuple(inspect.signature(scalar).parameters))
 
 
-_RENAMED = {
-    "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid", "log_expit": "log_sigmoid",
-    "sindg": "sind", "cosdg": "cosd", "tandg": "tand", "cotdg": "cotd",
-}  # fmt: skip
-"""SciPy's names of functions that have others here."""
+_RENAMED = "cosdg cotdg expit gammaln log_expit psi sindg tandg".split()
 
 _SAME = (
-    "cbrt cosm1 digamma entr erf erfc erfcinv erfcx erfinv exp10 exp2 expm1 gamma huber "
-    "i0 i0e i1 i1e j0 j1 kl_div log1p logit ndtr ndtri polygamma pseudo_huber rel_entr sinc "
-    "softplus xlog1py xlogy y0 y1"
+    "beta betaln cbrt cosm1 digamma ellipe ellipk ellipkm1 entr erf erfc erfcinv erfcx erfinv exp1 "
+    "exp10 exp2 expi expm1 expn gamma gammainc gammaincc huber i0 i0e i1 i1e j0 j1 kl_div log1p "
+    "logit ndtr ndtri polygamma pseudo_huber rel_entr sinc softplus xlog1py xlogy y0 y1"
 ).split()
 
+
+def _riemann(x: Any) -> Any:
+    return special.zeta(x)
+
+
+def _zeta(x: Any, q: Any = None) -> Any:
+    """Return Riemann's zeta function, or with q Hurwitz's."""
+    return _broadcast(_riemann, (x,)) if q is None else _broadcast(special.zeta, (x, q))
+
+
 SPECIAL = {
-    name: of_scalars(name, getattr(special, _RENAMED.get(name, name)))
+    name: of_scalars(name, getattr(special, NAMES.get(name, name)))
     for name in sorted((*_RENAMED, *_SAME))
-}
+} | {"zeta": OfOperands(_zeta, ("x", "q"))}
 """By SciPy's names."""

@@ -22,8 +22,8 @@ from mixad.tape.memory import unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import plain
 
-__all__ = ["amax", "amin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "mean", "prod",
-           "std", "total", "var"]  # fmt: skip
+__all__ = ["amax", "amin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "in_float32",
+           "mean", "prod", "std", "total", "var"]  # fmt: skip
 
 Axis = int | Sequence[int] | None
 
@@ -85,13 +85,13 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
                 "dtype out"
             )
     if element_type_of(x.dtype).is_narrow:
-        return _in_float32(mean, x, axis, keepdims=keepdims)
+        return in_float32(mean, x, axis, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     return total(x, axis, keepdims=keepdims) / count
 
 
-def _in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any) -> Any:
-    """Compute what is made of a sum in float32: the sum may be beyond what 16 bits hold."""
+def in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any) -> Any:
+    """Compute in float32 what is made of a sum: it may be beyond what 16 bits hold."""
     type = element_type_of(x.dtype)
     return convert(function(convert(x, type.arithmetic), axis, **options), type)
 
@@ -118,7 +118,7 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     if is_complex(x):
         _check_variance(x)
     if element_type_of(x.dtype).is_narrow:
-        return _in_float32(var, x, axis, correction=correction, keepdims=keepdims)
+        return in_float32(var, x, axis, correction=correction, keepdims=keepdims)
     count = math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
     distances = elementwise("sub", x, mean(x, axis, keepdims=True))
     return total(_abs2(distances), axis, keepdims=keepdims) / max(count - correction, 0)
@@ -138,7 +138,7 @@ def _abs2(x: Any) -> Any:
 def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
     """Return the square root of the variance over axes: see `var`; it has corners at 0."""
     if element_type_of(x.dtype).is_narrow:
-        return _in_float32(std, x, axis, correction=correction, keepdims=keepdims)
+        return in_float32(std, x, axis, correction=correction, keepdims=keepdims)
     axes = normalized_axes(axis, x.ndim)
     found = elementwise("sqrt", var(x, axes, correction=correction, keepdims=True))
     if any(x.shape[a] != 1 for a in axes):  # of one element it is 0 whatever that is

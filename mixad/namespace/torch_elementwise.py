@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from mixad.namespace.numpy_functions import nan_to_num
 from mixad.namespace.special import SPECIAL, of_scalars
 from mixad.namespace.spelling import OfOperands, SpelledFunction, function_of
 from mixad.scalar.parse.library import NUMPY_LIBRARY
+from mixad.scalar.parse.other_libraries import NAMES
 from mixad.special import log, log1p
 from mixad.tape.node import library_beside
 
@@ -91,15 +92,20 @@ def _clamp(x: Any, min: Any = None, max: Any = None) -> Any:
     return x if max is None else _clamp_max(x, max)
 
 
-_OF_ONE = {
-    "rsqrt": "rsqrt", "special_expit": "sigmoid", "special_gammaln": "lgamma",
-    "special_digamma": "digamma", "special_psi": "digamma", "special_erf": "erf",
-    "special_erfc": "erfc", "special_exp2": "exp2", "special_expm1": "expm1",
-    "special_log1p": "log1p", "special_entr": "entr", "special_ndtr": "ndtr",
-    "special_erfinv": "erfinv", "erfinv": "erfinv", "special_erfcx": "erfcx",
-    "special_ndtri": "ndtri", "sgn": "sign", "fix": "trunc",
-}  # fmt: skip
-_OF_TWO = {"xlogy": "xlogy", "special_xlogy": "xlogy", "special_xlog1py": "xlog1py"}
+_SPECIAL_OF_ONE = (
+    "bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma entr erf erfc erfcx erfinv exp2 expit expm1 "
+    "gammaln i0 i0e i1 i1e log1p modified_bessel_i0 modified_bessel_i1 ndtr ndtri psi"
+).split()
+_SPECIAL_OF_TWO = "gammainc gammaincc xlog1py xlogy zeta".split()
+_OF_ONE = "erfinv fix i0 rsqrt sgn".split()
+
+
+def _ours(names: Iterable[str], prefix: str = "") -> dict[str, Callable[..., Any]]:
+    """Return functions of scalars by torch's names, as far as `mixad.special` has them."""
+    pairs = ((prefix + name, NAMES.get(name, name)) for name in names)
+    return {theirs: getattr(special, own) for theirs, own in pairs if own in special.__all__}
+
+
 _NUMPYS_OF_ONE = {
     "sinc": np.sinc, "special_sinc": np.sinc, "deg2rad": np.deg2rad, "rad2deg": np.rad2deg
 }  # fmt: skip
@@ -111,8 +117,10 @@ def _kernel(name: str, scalar: Callable[..., Any], parameters: str) -> SpelledFu
 
 
 TORCH_ELEMENTWISE: Mapping[str, SpelledFunction] = {
-    **{n: _kernel(n, getattr(special, own), "input") for n, own in _OF_ONE.items()},
-    **{n: _kernel(n, getattr(special, own), "input other") for n, own in _OF_TWO.items()},
+    **{n: _kernel(n, f, "input") for n, f in _ours(_OF_ONE).items()},
+    **{n: _kernel(n, f, "input") for n, f in _ours(_SPECIAL_OF_ONE, "special_").items()},
+    **{n: _kernel(n, f, "input other") for n, f in _ours(_SPECIAL_OF_TWO, "special_").items()},
+    "xlogy": _kernel("xlogy", special.xlogy, "input other"),
     **{n: _kernel(n, NUMPY_LIBRARY[own], "input") for n, own in _NUMPYS_OF_ONE.items()},
     "heaviside": _kernel("heaviside", NUMPY_LIBRARY[np.heaviside], "input values"),
     "logaddexp2": _kernel("logaddexp2", NUMPY_LIBRARY[np.logaddexp2], "input other"),

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
+from mixad.backends.arrays import element_type_of
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import take_along_axis
 from mixad.namespace.manipulation import expand_dims, moveaxis, normalized_axes, squeeze
 from mixad.namespace.norms import matrix_norm, norm, vector_norm
 from mixad.namespace.spelling import SpelledFunction, function_of
-from mixad.namespace.statistical import amax, amin, mean, std, total, var
+from mixad.namespace.statistical import amax, amin, in_float32, mean, std, total, var
 from mixad.tape.memory import unshared
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
@@ -139,6 +140,8 @@ def _one_axis(x: Any, axis: int) -> tuple[int, ...]:
 def softmax(x: Any, axis: int, dtype: Any = None) -> Any:
     """Return exp x over its sum along an axis."""
     x = x if dtype is None else astype(x, dtype)
+    if element_type_of(x.dtype).is_narrow:
+        return in_float32(softmax, x, axis)
     axes = _one_axis(x, axis)
     powers = elementwise("exp", elementwise("sub", x, largest(x, axes)))
     return elementwise("div", powers, total(powers, axes, keepdims=True))
@@ -147,6 +150,8 @@ def softmax(x: Any, axis: int, dtype: Any = None) -> Any:
 def log_softmax(x: Any, axis: int, dtype: Any = None) -> Any:
     """Return the logarithm of `softmax`, computed without it."""
     x = x if dtype is None else astype(x, dtype)
+    if element_type_of(x.dtype).is_narrow:
+        return in_float32(log_softmax, x, axis)
     axes = _one_axis(x, axis)
     above = elementwise("sub", x, largest(x, axes))
     scale = total(elementwise("exp", above), axes, keepdims=True)

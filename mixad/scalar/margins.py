@@ -9,7 +9,7 @@ from the constant 0 are absolute, others are relative to the larger number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -62,7 +62,11 @@ class Place:
 
 
 def margins(
-    program: Program, wrt: Sequence[int], passed_over: str = ""
+    program: Program,
+    wrt: Sequence[int],
+    first: Line,
+    passed_over: Container[str],
+    smooth: Container[str],
 ) -> tuple[Program, tuple[Place, ...]]:
     """Return a program that computes margins, and what they are the margins of.
 
@@ -72,9 +76,12 @@ def margins(
         Any program without effects.
     wrt : sequence of int
         Params that may move: a place counts if what is compared depends on one of them.
-    passed_over : str
-        File whose lines are not the user's: kinks in it belong to the user's line before, or to the
-        first one.
+    first : Line
+        The first line of the function.
+    passed_over : container of str
+        Files whose lines are not the user's: kinks in them belong to the user's line before.
+    smooth : container of str
+        Files of smooth functions: what is compared there chooses between methods, and is no kink.
 
     Returns
     -------
@@ -84,7 +91,7 @@ def margins(
         In the order of the outputs, that of the lines.
     """
     builder = Builder(program.name)
-    walk = _Walk(builder, _sites(program, wrt, passed_over))
+    walk = _Walk(builder, _sites(program, wrt, first, passed_over, smooth))
     names = dict(builder.copy_params(program.params).items())
     places = sorted(set(walk.sites.values()), key=lambda p: (p.line.number, p.kind, p.type.name))
     walk.names.update(names)
@@ -99,18 +106,25 @@ def margins(
 _Distance = Callable[[Sequence[Term]], Term]
 
 
-def _sites(program: Program, wrt: Sequence[int], passed_over: str) -> dict[Var, Place]:
+def _sites(
+    program: Program,
+    wrt: Sequence[int],
+    first: Line,
+    passed_over: Container[str],
+    smooth: Container[str],
+) -> dict[Var, Place]:
     """Return the places of a program, by the variable of the equation that is one."""
     moving = _moving(program, wrt)
     flowing = _flowing(program)
     turns = _deciding_turns(program.body)
     sites: dict[Var, Place] = {}
-    own = (line for line in source_lines(program) if line.filename != passed_over)
-    line = next(own, None) or Line("", 0, "")
+    own = (line for line in source_lines(program) if line.filename not in passed_over)
+    line = next(own, first)
+    here = line
     for s in walk_statements(program.body):
-        if s.line is not None and s.line.filename != passed_over:
-            line = s.line
-        if not isinstance(s, Equation):
+        here = s.line or here
+        line = line if here.filename in passed_over else here
+        if not isinstance(s, Equation) or here.filename in smooth:
             continue
         kind = _kind(s, flowing, turns)
         moves = any(moving.get(a, frozenset()) - {SINGULAR} for a in s.args if isinstance(a, Var))

@@ -26,6 +26,7 @@ from mixad.special.coefficients import (
     Y1_NEAR,
 )
 from mixad.special.polynomials import polynomial
+from mixad.special.scaling import unscaled
 from mixad.special.table import cos, exp, fma, isinf, log, sin, sqrt
 
 __all__ = ["i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1"]
@@ -41,7 +42,7 @@ def i0(x: Number) -> Number:
     """Return the modified Bessel function of the first kind, of order 0: inf at ±inf."""
     if abs(x) < 8:
         return polynomial(0.25 * x * x, _I0_SERIES)
-    return _unscaled(abs(x), _far(abs(x), I0E_FAR))
+    return unscaled(abs(x), _far(abs(x), I0E_FAR))
 
 
 @documented
@@ -49,7 +50,7 @@ def i1(x: Number) -> Number:
     """Return the modified Bessel function of the first kind, of order 1: ±inf at ±inf."""
     if abs(x) < 8:
         return x * polynomial(0.25 * x * x, _I1_SERIES)
-    size = _unscaled(abs(x), _far(abs(x), I1E_FAR))
+    size = unscaled(abs(x), _far(abs(x), I1E_FAR))
     return -size if x < 0 else size
 
 
@@ -140,13 +141,6 @@ def _centred(x: Number) -> Number:
 def _far(x: Number, coefficients: tuple[float, ...]) -> Number:
     """Return exp(-x) I(x) for x >= 8: a polynomial of 1/x, divided by √x."""
     return polynomial(16 / x - 1, coefficients) / sqrt(x)
-
-
-def _unscaled(x: Number, scaled: Number) -> Number:
-    """Return exp(x) times a number below 1, in halves, of which the first does not overflow."""
-    half = exp(0.5 * x)
-    whole = half * scaled * half
-    return whole if whole < math.inf else exp(x)  # inf, as all derivatives are
 
 
 def _modulation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mixad.scalar.parse.library import sinc_by
+from mixad.scalar.parse.sinc import sinc_by
 from mixad.special.calling import Number, documented, of_op
 from mixad.special.table import (
     exp,

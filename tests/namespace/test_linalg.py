@@ -369,6 +369,8 @@ def test_numpys_functions_of_linear_algebra() -> None:
         parts = [np.linalg.solve(x, V), np.linalg.norm(x), np.linalg.norm(x, axis=0)]
         parts += [np.linalg.norm(x, 1), np.linalg.norm(x, np.inf, axis=(1, 0)), np.dot(x, V)]
         parts += [np.linalg.norm(x[0], 3), x.dot(A) @ x, np.dot(2.0, x), np.linalg.inv(x)]
+        parts += [np.linalg.norm(x, p, (1, 0), keepdims=True) for p in ("fro", "nuc", 1, -np.inf)]
+        parts += [np.linalg.norm(x[None] * B[:, :3, :3], 2, (0, 2), keepdims=True)]
         return [*parts, np.tensordot(x, A, 1), np.linalg.norm(x[0, :], 2, keepdims=True)]
 
     found: list[Any] = []
@@ -377,7 +379,7 @@ def test_numpys_functions_of_linear_algebra() -> None:
     step = 1e-6 * np.cos(np.arange(9.0)).reshape(3, 3)
     above, below = (sum((p**2).sum() for p in f(np, A + s * step)) for s in (1, -1))
     np.testing.assert_allclose(np.vdot(slope, step), (above - below) / 2, rtol=1e-6)
-    for norm in (lambda x: np.linalg.norm(x, 3), lambda x: np.linalg.norm(x, 1, keepdims=True)):
+    for norm in (lambda x: np.linalg.norm(x, 3), lambda x: np.linalg.norm(x[None], 1)):
         with pytest.raises((ValueError, TracerError), match="norm"):
             mixad.grad(lambda x, norm=norm: norm(x).sum())(A)
 

@@ -53,6 +53,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "heaviside": (lambda x: np.heaviside(x, 0.5) * x, X),
     "hsplit": (lambda x, v: [p * p for p in (*np.hsplit(x, 2), *np.hsplit(v, [2]))], X, V),
     "hstack": (lambda x, v: [np.hstack([x, x * x]), np.hstack([v, 2.0])], X, V),
+    "i0": (lambda x: np.i0(x) * np.i0(9 * x), X),
     "inner": (lambda x, y, v: [np.inner(x, y), np.inner(v, v), np.inner(v, 2.0)], X, Y, V),
     "kron": (lambda x, v: [np.kron(x, v), np.kron(x, x[:2, :2])], X, V),
     "linalg.eigh": (lambda s: np.linalg.eigh(0.5 * (s + s.T), "U")[0], SYMMETRIC),
@@ -69,6 +70,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "pad": (lambda x: [np.pad(x, 1) ** 2, np.pad(x, ((0, 1), (2, 0)), "wrap") ** 2,
                        np.pad(x, 1, "constant", constant_values=2.0) ** 2], X),
     "partition": (lambda x: np.partition(x, 1) ** 2, X),
+    "ptp": (lambda x, t: [np.ptp(x) ** 2, np.ptp(t, (0, 2)), np.ptp(t, -1, keepdims=True)], X, T),
     "rad2deg": (lambda x: np.rad2deg(x) * x, X),
     "radians": (lambda x: np.radians(x) * x, X),
     "ravel": (lambda x: np.ravel(x) ** 2, X),
@@ -83,6 +85,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "swapaxes": (lambda t: [np.swapaxes(t, 0, -1) ** 2, np.swapaxes(t, 1, 1)], T),
     "trace": (lambda x, t: [np.trace(x) ** 2, np.trace(t, 1, 1, 2), np.trace(t, axis1=2, axis2=0)],
               X, T),
+    "vdot": (lambda x, y, v: [np.vdot(x, y) ** 2, np.vdot(v, v), np.vdot(2.0, v[0])], X, Y, V),
     "vsplit": (lambda x: [p * p for p in np.vsplit(x, [1, 2])], X),
     "vstack": (lambda x, v: [np.vstack([x, x * x]), np.vstack((v, v))], X, V),
 }  # fmt: skip

@@ -199,6 +199,11 @@ ELEMENTWISE: dict[str, Any] = {
     "special_entr": lambda p, q: t.special.entr(p),
     "special_ndtr": lambda p, q: t.special.ndtr(p),
     "special_ndtri": lambda p, q: t.special.ndtri(0.3 * p),
+    "i0": lambda p, q: [t.i0(p), (20 * q).i0()],
+    "special_i0": lambda p, q: [t.special.i0(p), t.special.i0(20 * q)],
+    "special_i0e": lambda p, q: [t.special.i0e(p), t.special.i0e(-20 * q)],
+    "special_i1": lambda p, q: [t.special.i1(p), t.special.i1(20 * q)],
+    "special_i1e": lambda p, q: [t.special.i1e(p), t.special.i1e(-20 * q)],
     "sgn": lambda p, q: t.sgn(p - 0.5) * p,
     "fix": lambda p, q: t.fix(9 * p) * p,
     "deg2rad": lambda p, q: t.deg2rad(p) ** 2,
@@ -230,6 +235,24 @@ ELEMENTWISE: dict[str, Any] = {
     "clamp_max": lambda p, q: [t.clamp_max(p, 0.5) ** 2, p.clamp_max(max=0.4) ** 2],
     "reciprocal": lambda p, q: [t.reciprocal(p), q.reciprocal()],
 }  # fmt: skip
+
+WITHOUT: dict[str, Any] = {
+    "bessel_j0": (t.special.bessel_j0, lambda x: -t.special.bessel_j1(x)),
+    "bessel_j1": (t.special.bessel_j1, lambda x: t.special.bessel_j0(x)
+                  - t.special.bessel_j1(x) / x),
+    "bessel_y0": (t.special.bessel_y0, lambda x: -t.special.bessel_y1(x)),
+    "bessel_y1": (t.special.bessel_y1, lambda x: t.special.bessel_y0(x)
+                  - t.special.bessel_y1(x) / x),
+    "modified_bessel_i0": (t.special.modified_bessel_i0, t.special.modified_bessel_i1),
+    "modified_bessel_i1": (t.special.modified_bessel_i1, lambda x: t.special.modified_bessel_i0(x)
+                           - t.special.modified_bessel_i1(x) / x),
+    "gammainc": (lambda x: t.special.gammainc(1.4 + 0 * P, x),
+                 lambda x: x**0.4 * t.exp(-x) / math.gamma(1.4)),
+    "gammaincc": (lambda x: t.special.gammaincc(1.4 + 0 * P, x),
+                  lambda x: -(x**0.4) * t.exp(-x) / math.gamma(1.4)),
+    "zeta": (lambda x: t.special.zeta(2.4, x), lambda x: -2.4 * t.special.zeta(3.4, x)),
+} if HAS_TORCH else {}  # fmt: skip
+"""Functions that torch does not differentiate, of one number, and their derivatives."""
 
 NEURAL: dict[str, Any] = {
     "nn.functional.relu": lambda x, y: F.relu(x) * y,
@@ -345,7 +368,21 @@ CASES = cases()
 def test_every_function_and_method_has_a_case() -> None:
     tables = (TORCH_ELEMENTWISE, TORCH_REDUCTIONS, TORCH_PRODUCTS, TORCH_MOVES, TORCH_NEURAL)
     functions = {name for table in tables for name in table}
+    functions -= {f"special_{name}" for name in WITHOUT}
     assert functions | {f"method {name}" for name in TORCH.methods} == CASES.keys()
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_what_torch_does_not_differentiate_has_the_known_derivative(name: str) -> None:
+    if f"special_{name}" not in TORCH_ELEMENTWISE:
+        pytest.skip(f"mixad.special has no function for {name}")
+    function, derivative = WITHOUT[name]
+    # Beyond 5, torch's J and Y have some nine digits.
+    for x, tolerance in ((P, 1e-12), (9 + P, 1e-8)):
+        value, pull = mixad.vjp(function, x)
+        torch.testing.assert_close(value, function(x), rtol=tolerance, atol=tolerance)
+        (found,) = pull(torch.ones_like(x))
+        torch.testing.assert_close(found, derivative(x), rtol=tolerance, atol=tolerance)
 
 
 def test_solving_from_the_right_takes_no_vectors_as_in_torch() -> None:
@@ -663,3 +700,20 @@ def test_a_view_of_a_tensor_is_not_used_after_a_write() -> None:
         assert view(X).data_ptr() == X.data_ptr()
         with pytest.raises(MixadError):
             mixad.grad(loss)(X)
+
+
+@pytest.mark.parametrize("function", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("count", [300, 70_000])
+def test_many_16_bit_floats_are_added_up_in_32_bits(function: str, dtype: str, count: int) -> None:
+    """70,000 are more than the largest float16, and a bfloat16 counts to 256."""
+    x = (torch.arange(count) % 3).to(getattr(torch, dtype))
+    g = (torch.arange(count) % 2).to(x.dtype)
+    value, pullback = mixad.vjp(lambda x: getattr(F, function)(x, 0), x)
+    exact = x.double().requires_grad_()
+    want = getattr(F, function)(exact, 0)
+    (slope,) = torch.autograd.grad(want, exact, g.double())
+    eps = float(torch.finfo(x.dtype).eps)
+    for found, number in ((value, want.detach()), (pullback(g)[0], slope)):
+        assert found.dtype == x.dtype
+        torch.testing.assert_close(found.double(), number, rtol=eps, atol=1e-7)

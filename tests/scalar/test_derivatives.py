@@ -56,6 +56,7 @@ MADE_OF_OPS = [
     "sinc", "xlogy", "xlog1py", "sec", "csc", "cot", "sind", "cosd", "tand", "sinpi", "cospi",
     "tanpi", "log1mexp", "logsubexp", "gelu_tanh", "ndtri",
     "i0", "i1", "i0e", "i1e", "j0", "j1", "y0", "y1",
+    "ellipk", "ellipkm1", "ellipe", "betaln", "beta", "exp1", "expi",
 ]  # fmt: skip
 """Functions whose derivatives take care, though rules of ops make them."""
 
@@ -540,6 +541,60 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
             ((NAN,), NAN, (NAN,), (NAN,)),
         ),
     ),
+    "ellipk": [
+        ((0.0,), PI / 2, (PI / 8,), (9 * PI / 64,)),
+        ((1.0,), INF, (INF,), (INF,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((1.5,), NAN, (NAN,), (NAN,)),
+        ((INF,), NAN, (NAN,), (NAN,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "ellipkm1": [
+        ((1.0,), PI / 2, (-PI / 8,), (9 * PI / 64,)),
+        ((0.0,), INF, (-INF,), (INF,)),
+        ((INF,), 0, (0,), (0,)),
+        ((-0.5,), NAN, (NAN,), (NAN,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "ellipe": [
+        ((0.0,), PI / 2, (-PI / 8,), (-3 * PI / 64,)),
+        ((1.0,), 1, (-INF,), (-INF,)),
+        ((-INF,), INF, (0,), (0,)),
+        ((1.5,), NAN, (NAN,), (NAN,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "betaln": [
+        ((1.0, 1.0), ANY, (-1, -1), (1, 1 - PI**2 / 6, 1 - PI**2 / 6, 1)),
+        ((0.0, 2.0), INF, (-INF, 0), (INF, ANY, ANY, 0)),
+        ((INF, 2.0), -INF, ANY, ANY),
+        ((-1.0, 1.5), INF, ANY, ANY),
+        ((-2.0, 1.0), NAN, ANY, ANY),
+        ((NAN, 1.0), NAN, (NAN, NAN), ANY),
+        ((1.0, NAN), NAN, (NAN, NAN), ANY),
+    ],
+    "beta": [
+        ((1.0, 1.0), 1, (-1, -1), ANY),
+        ((0.0, 2.0), INF, (-INF, ANY), ANY),
+        ((INF, 2.0), 0, ANY, ANY),
+        ((-0.5, 0.5), 0, ANY, ANY),
+        ((-1.0, 1.5), INF, ANY, ANY),
+        ((-2.0, 1.0), NAN, ANY, ANY),
+        ((NAN, 1.0), NAN, (NAN, NAN), ANY),
+        ((-NAN, -1.5), NAN, (NAN, NAN), ANY),
+    ],
+    "exp1": [
+        ((0.0,), INF, (-INF,), (INF,)),
+        ((INF,), 0, (0,), (0,)),
+        ((-1.0,), NAN, ANY, ANY),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
+    "expi": [
+        ((0.0,), -INF, (INF,), (-INF,)),
+        ((INF,), INF, (INF,), (INF,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((1000.0,), INF, (INF,), (INF,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
+    ],
     "ldexp": [
         ((1.5, 3.0), 12, (8,), (0,)),
         ((1.0, 2000.0), INF, (INF,), (0,)),

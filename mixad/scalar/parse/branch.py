@@ -14,7 +14,15 @@ from mixad.scalar.parse.analysis import exits_always, may_exit
 from mixad.scalar.parse.frame import Frame, State, is_false
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt, shape_of, types_in
-from mixad.scalar.parse.values import Bound, Scalar, Value, is_called, kind_of
+from mixad.scalar.parse.values import (
+    Bound,
+    Scalar,
+    Value,
+    a_kind_of,
+    instead_of_two_kinds,
+    is_called,
+    kind_of,
+)
 from mixad.scalar.types import BOOL
 
 __all__ = ["Path", "is_guarded", "levels_left", "one_kind", "run_block", "select", "unless"]
@@ -199,8 +207,8 @@ def _shape(
         what = "the result" if name is None else repr(name)
         raise frame.type_error(
             node,
-            f"{what} is a {kind_of(a.value)} on one path (line {a.line}) "
-            f"and a {kind_of(b.value)} on the other (line {b.line})",
+            f"{what} is {a_kind_of(a.value)} on one path (line {a.line}) "
+            f"and {a_kind_of(b.value)} on the other (line {b.line})",
             one_kind(a.value, b.value, "give both paths values of one type"),
         ) from None
 
@@ -209,7 +217,7 @@ def one_kind(a: Value, b: Value, otherwise: str) -> str:
     """Return what to write instead of values that have no common type."""
     if is_called(a) or is_called(b):
         return "call the function in each case, and choose between the results"
-    return otherwise
+    return instead_of_two_kinds(kind_of(a), kind_of(b), otherwise)
 
 
 def select(frame: Frame, cond: Atom, yes: Path, no: Path, line: Line | None) -> list[Atom]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +13,21 @@ from mixad.scalar.parse.complex_arithmetic import conjugate
 from mixad.scalar.parse.complex_functions import complex_function
 from mixad.scalar.parse.fields import constructed, is_record_class
 from mixad.scalar.parse.frame import Frame, State
-from mixad.scalar.parse.handlers import Arguments, as_numpy_takes, count_checked, counted
+from mixad.scalar.parse.handlers import (
+    Arguments,
+    as_numpy_takes,
+    as_scipy_takes,
+    count_checked,
+    counted,
+)
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
 from mixad.scalar.parse.inlining import inline
 from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.intrinsics import intrinsic
 from mixad.scalar.parse.items import items_of, peek
-from mixad.scalar.parse.library import LIBRARY, NUMPY_LIBRARY
 from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
+from mixad.scalar.parse.other_libraries import StandIn, stand_in
 from mixad.scalar.parse.ruled import with_rule
 from mixad.scalar.parse.sharing import holds_shared, share, shared
 from mixad.scalar.parse.snapshot import FunctionSource, read_function
@@ -41,7 +48,7 @@ from mixad.scalar.parse.values import (
     Scalar,
     Tuple,
     Value,
-    kind_of,
+    a_kind_of,
 )
 from mixad.scalar.types import U64
 
@@ -82,7 +89,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
             return _given_back(frame, node, result)
     spelled = ast.unparse(node.func)
     raise frame.type_error(
-        node.func, f"`{spelled}` is a {kind_of(function)}, not a function", f"{spelled} * (...)"
+        node.func, f"`{spelled}` is {a_kind_of(function)}, not a function", f"{spelled} * (...)"
     )
 
 
@@ -125,12 +132,12 @@ def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> V
     if is_transform(source.function):
         raise frame.error(node, *refused_transform(ast.unparse(node.func), source.function))
     defaults = _defaults(frame, node, source, index)
-    if source.function in _OF_NUMPY:
-        arguments = as_numpy_takes(frame, node, arguments)
+    if source.standing is not None:
+        arguments = _as_theirs(frame, node, source.standing, arguments)
     try:
         return _inlined(frame, node, source.info, arguments, defaults, index, None)
     except KernelError as error:
-        if source.function not in _OF_LIBRARIES:
+        if source.standing is None:
             raise
         # The reader knows the library's function, not the one that stands for it here.
         name = ast.unparse(node.func)
@@ -143,8 +150,14 @@ def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> V
         raise frame.error(node, message, hint, type(error)) from None
 
 
-_OF_LIBRARIES = frozenset(LIBRARY.values())
-_OF_NUMPY = frozenset(NUMPY_LIBRARY.values())
+def _as_theirs(frame: Frame, node: ast.Call, standing: StandIn, arguments: Arguments) -> Arguments:
+    """Return the arguments of a library's function as the library takes them."""
+    if standing.library == "math":
+        return arguments
+    taken = as_numpy_takes(frame, node, arguments)
+    if standing.library == "numpy":
+        return taken
+    return as_scipy_takes(frame, node, standing.theirs, taken)
 
 
 def _root(frame: Frame) -> FunctionInfo:
@@ -162,7 +175,7 @@ def _arguments(
             inner = items_of(frame, argument.value)
             if not isinstance(inner, Tuple):
                 raise frame.type_error(
-                    argument, f"a {kind_of(inner)} cannot be unpacked", "leave the `*` out"
+                    argument, f"{a_kind_of(inner)} cannot be unpacked", "leave the `*` out"
                 )
             positional += inner.items
         else:
@@ -282,7 +295,12 @@ def _fill(
 
 def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Arguments) -> Value:
     """Return the value of a call of a function that mixad knows."""
-    handler = complex_function(function.value, arguments) or intrinsic(function.value)
+    called: Any = function.value
+    standing = stand_in(called)  # an op: others are read with the function that calls them
+    if standing is not None:
+        called = standing.function
+        arguments = _as_theirs(frame, node, standing, arguments)
+    handler = complex_function(called, arguments) or intrinsic(called)
     if handler is not None:
         with frame.at(node):
             return handler(frame, node, arguments)

@@ -29,6 +29,7 @@ from mixad.scalar.parse.values import (
     Scalar,
     Tuple,
     Value,
+    a_kind_of,
     kind_of,
     named,
 )
@@ -267,7 +268,7 @@ class _Results:
         """Return the structure of a tuple of results with cores."""
         if not isinstance(value, Tuple) or len(value.items) != len(cores):
             raise self.error(
-                f"the signature has {len(cores)} results, the function returns a {kind_of(value)}",
+                f"the signature has {len(cores)} results, the function returns {a_kind_of(value)}",
                 "return a tuple of so many, or change the signature",
             )
         items = zip(value.items, cores, strict=True)

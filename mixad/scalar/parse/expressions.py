@@ -27,6 +27,7 @@ from mixad.scalar.parse.values import (
     Scalar,
     Tuple,
     Value,
+    a_kind_of,
     kind_of,
 )
 from mixad.scalar.types import BOOL
@@ -108,7 +109,7 @@ def _membership(
     if not isinstance(right, Tuple):
         raise frame.type_error(
             node,
-            f"`in` works on constant tuples, not on a {kind_of(right)}",
+            f"`in` works on constant tuples, not on {a_kind_of(right)}",
             "make it a tuple, or compare with == and `or`",
         )
     found: Atom = frame.builder.const(False, BOOL)
@@ -203,7 +204,7 @@ def _elements(frame: Frame, node: ast.Tuple | ast.List) -> tuple[Value, ...]:
             inner = items_of(frame, element.value)
             if not isinstance(inner, Tuple):
                 raise frame.type_error(
-                    element, f"a {kind_of(inner)} cannot be unpacked", "leave the `*` out"
+                    element, f"{a_kind_of(inner)} cannot be unpacked", "leave the `*` out"
                 )
             items += inner.items
         else:

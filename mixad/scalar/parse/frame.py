@@ -22,6 +22,7 @@ from mixad.scalar.parse.info import MISSING, FunctionInfo
 from mixad.scalar.parse.integers import Formula
 from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
+from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
 from mixad.scalar.parse.text import Located
@@ -38,9 +39,9 @@ from mixad.scalar.parse.values import (
     Scalar,
     Tuple,
     Value,
+    a_kind_of,
     field_of,
     instead_of_attribute,
-    kind_of,
     kind_of_object,
     named,
     shape_of_array,
@@ -182,6 +183,11 @@ class Frame:
     loop_after: frozenset[str] = frozenset()
     hints: dict[int, dict[str, Any]] = field(default_factory=dict)
     caller: Frame | None = None
+
+    @property
+    def implicit(self) -> bool:
+        """Whether loops that converge are differentiated where they end; series of ours are not."""
+        return self.walk.implicit and not is_ours(self.info.text.filename)
 
     def runs_in(self, info: FunctionInfo, index: int) -> bool:
         """Whether a function is being compiled around this frame, so that calling it recurs.
@@ -343,7 +349,7 @@ class Frame:
             if found is None:
                 raise self.error(
                     node,
-                    f"{spelled!r} is a {kind_of(value)} here: it has no attribute {name!r}",
+                    f"{spelled!r} is {a_kind_of(value)} here: it has no attribute {name!r}",
                     instead_of_attribute(value),
                     KernelTypeError,
                 )
@@ -487,7 +493,7 @@ class Frame:
         real = "real " if isinstance(value, Complex) else ""
         return self.type_error(
             node,
-            f"`{ast.unparse(node)}` is a {kind_of(value)}, a {real}number is needed here",
+            f"`{ast.unparse(node)}` is {a_kind_of(value)}, a {real}number is needed here",
             way_out(value, ast.unparse(node)),
         )
 

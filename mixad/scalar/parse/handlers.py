@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.values import Captured, Complex, Number, Scalar, Value
+from mixad.scalar.promotion_rules import Typed
+from mixad.scalar.types import type_of_dtype
 
-__all__ = ["Arguments", "Handler", "as_numpy_takes", "count_checked", "counted", "numbers",
-           "strong"]  # fmt: skip
+__all__ = ["Arguments", "Handler", "as_numpy_takes", "as_scipy_takes", "count_checked", "counted",
+           "numbers", "strong"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,32 @@ def as_numpy_takes(frame: Frame, node: ast.Call, arguments: Arguments) -> Argume
         [strong(frame, node, v) for v in arguments.positional],
         {name: strong(frame, node, v) for name, v in arguments.keywords.items()},
     )
+
+
+def as_scipy_takes(frame: Frame, node: ast.Call, function: Any, arguments: Arguments) -> Arguments:
+    """Return numbers in the precision in which a function of SciPy's computes: its first that fits.
+
+    Most have ``d->d`` before ``f->f``, so that a float32 beside a literal is computed in double.
+    """
+    ufunc = getattr(function, "__wrapped__", function)  # with SCIPY_ARRAY_API
+    given = arguments.positional
+    if not frame.walk.rules.numpy_scalars or not isinstance(ufunc, np.ufunc):
+        return arguments
+    values = [frame.as_number(v, node) if isinstance(v, Captured) else v for v in given]
+    if len(values) != ufunc.nin or not all(isinstance(v, Scalar) for v in values):
+        return arguments
+    dtypes = [_resolved(v.typed) for v in values if isinstance(v, Scalar)]
+    result = type_of_dtype(ufunc.resolve_dtypes((*dtypes, None))[-1])
+    assert result is not None
+    taken = [frame.convert(v, Typed(result, False)) for v in values if isinstance(v, Scalar)]
+    return Arguments(taken, arguments.keywords)
+
+
+def _resolved(typed: Typed) -> Any:
+    """Return what NumPy takes for a type when it looks for the one in which a ufunc computes."""
+    if typed.weak is True:
+        return {"float": float, "int": int}.get(typed.type.kind, np.dtype(bool))
+    return np.dtype(np.float16) if typed.type.is_narrow else typed.type.dtype
 
 
 def strong(frame: Frame, node: ast.Call, value: Value) -> Value:

@@ -27,8 +27,8 @@ from mixad.scalar.parse.values import (
     Scalar,
     Tuple,
     Value,
+    a_kind_of,
     is_called,
-    kind_of,
     way_out,
 )
 from mixad.scalar.types import I64
@@ -136,7 +136,7 @@ def _number_of(frame: Frame, node: ast.expr, indexed: Value) -> Scalar:
 
 def _not_indexed(frame: Frame, node: ast.Subscript, value: Value) -> KernelError:
     spelled = ast.unparse(node.value)
-    what = f"`{spelled}` is a {kind_of(value)}: it cannot be indexed"
+    what = f"`{spelled}` is {a_kind_of(value)}: it cannot be indexed"
     if isinstance(value, Scalar):
         hint = "a kernel sees one element of each argument; it indexes arrays from outside"
     elif isinstance(value, Object):
@@ -152,15 +152,10 @@ def _place(frame: Frame, node: ast.Subscript, value: Tuple, index: int) -> int:
         size = len(value.items)
         raise frame.type_error(
             node,
-            f"index {index} is outside {_a(value)}",
+            f"index {index} is outside {a_kind_of(value)}",
             f"an index from {-size} to {size - 1}" if size else "a tuple that has items",
         )
     return index % len(value.items)
-
-
-def _a(value: Tuple) -> str:
-    kind = kind_of(value)
-    return f"an {kind}" if isinstance(value, Array) else f"a {kind}"
 
 
 def _chosen(frame: Frame, node: ast.Subscript, value: Tuple, index: Scalar) -> Value:
@@ -189,11 +184,21 @@ def _position(frame: Frame, node: ast.Subscript, size: int, index: Atom) -> Scal
 
 
 def _selected(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
-    """Return one of two numbers, or of two tuples of one length, item by item."""
+    """Return one of two numbers, or of two tuples of one length, item by item.
+
+    Lists are copies of one that stays where it is, so they are marked as shared.
+    """
+    return shared(_written(frame, node, cond, yes, no))
+
+
+def _written(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
+    """Return what is in a place, written to or not: lists have the names that they had."""
     if isinstance(yes, Tuple | Record) and isinstance(no, Tuple | Record) and _alike(yes, no):
         pairs = zip(yes.items, no.items, strict=True)
-        items = tuple(_selected(frame, node, cond, a, b) for a, b in pairs)
-        return shared(replace(yes, items=items))
+        made = replace(yes, items=tuple(_written(frame, node, cond, a, b) for a, b in pairs))
+        if isinstance(made, Array | List) and isinstance(no, Array | List):
+            return replace(made, is_shared=made.is_shared or no.is_shared)
+        return made
     if isinstance(yes, Object) and yes == no:
         return yes
     if is_called(yes) or is_called(no):
@@ -294,7 +299,7 @@ def _replaced(
         return _stored(frame, target, whole, value)
     node, index = indices[0]
     if not isinstance(whole, List | Array):
-        spelled = f"`{ast.unparse(node.value)}` is a {kind_of(whole)}"
+        spelled = f"`{ast.unparse(node.value)}` is {a_kind_of(whole)}"
         raise frame.type_error(target, f"{spelled}: it has no items to assign to", _OWN)
     if isinstance(whole, List) and isinstance(node.slice, ast.Tuple):
         raise frame.type_error(target, "a list has one axis", "m[i][j] = ...")
@@ -312,7 +317,7 @@ def _replaced(
         conds = [compare(frame, node, ast.Eq(), position, frame.constant(i)) for i in places]
     for i, cond in zip(places, conds, strict=True):
         new = _replaced(frame, target, items[i], indices[1:], value)
-        items[i] = new if cond is None else _selected(frame, target, cond, new, items[i])
+        items[i] = new if cond is None else _written(frame, target, cond, new, items[i])
     return replace(whole, items=tuple(items))
 
 
@@ -356,7 +361,7 @@ def _row(frame: Frame, target: ast.Subscript, old: Value, value: Value) -> Value
         return value
     raise frame.type_error(
         target,
-        f"`{ast.unparse(target)}` is a {kind_of(old)}, and a {kind_of(value)} is assigned to it",
+        f"`{ast.unparse(target)}` is {a_kind_of(old)}, and {a_kind_of(value)} is assigned to it",
         "assign number by number",
     )
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LIBRARY", "NUMPY_LIBRARY", "as_floats", "sinc_by"]
+from mixad.scalar.parse.sinc import sinc_by
+
+__all__ = ["LIBRARY", "NUMPY_LIBRARY", "as_floats"]
 
 
 def as_floats(*numbers: Any) -> Any:
@@ -62,27 +64,6 @@ def _logaddexp2(x: Any, y: Any) -> Any:
 def _heaviside(x: Any, y: Any) -> Any:
     s, t = as_floats(x, y)
     return s if s != s else t if s == 0 else 1.0 if s > 0 else 0.0
-
-
-def sinc_by(x: Any, sin: Callable[[Any], Any], rint: Callable[[Any], Any]) -> Any:
-    """Return sin(πx) / (πx) such that derivatives keep their digits, too.
-
-    Near 0 terms of the derivatives of the quotient cancel, those of the power series do not.
-    Elsewhere the distance from a whole number is exact, which πx is not.
-    """
-    t = math.pi * x
-    if abs(x) < 0.5:
-        series = 0.0
-        for coefficient in _SINC:
-            series = series * (t * t) + coefficient
-        return series
-    k = rint(x)
-    odd = k - 2 * rint(k / 2)  # 0 or ±1
-    return (1 - 2 * odd * odd) * sin(math.pi * (x - k)) / t
-
-
-_SINC = tuple((-1) ** n / math.factorial(2 * n + 1) for n in reversed(range(13)))
-"""Of sin(t)/t in t², highest power first: the third derivative is exact to 1e-17 at t = π/2."""
 
 
 def _sinc(x: Any) -> Any:

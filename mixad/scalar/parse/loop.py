@@ -31,7 +31,13 @@ from mixad.scalar.parse.unify import (
     shape_of,
     types_in,
 )
-from mixad.scalar.parse.values import Bound, complex_name, kind_of
+from mixad.scalar.parse.values import (
+    Bound,
+    complex_name,
+    instead_of_two_kinds,
+    kind_of,
+    with_article,
+)
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL
 
@@ -90,7 +96,7 @@ def run_loop(frame: Frame, plan: LoopPlan) -> None:
     _widen(frame, plan, {n: start[n] for n in plan.names if n in start})
     outer = frame.loop_head, frame.loop_after
     # A loop that is differentiated where it ends needs there what a turn starts with.
-    kept = live.head if frame.walk.implicit else frozenset()
+    kept = live.head if frame.implicit else frozenset()
     frame.loop_head, frame.loop_after = live.head, live.after | kept
     try:
         attempt = _attempt(frame, plan)
@@ -184,11 +190,12 @@ def _wider(frame: Frame, plan: LoopPlan, name: str, shape: Shape, line: int) -> 
         return joined(frame.walk.rules, plan.shapes[name], shape)
     except Mismatch:
         spelled = "the result" if name == _RESULT else repr(name)
+        start, after = describe(plan.shapes[name]), describe(shape)
         raise frame.type_error(
             plan.node,
-            f"{spelled} is a {describe(plan.shapes[name])} when the loop starts "
-            f"and a {describe(shape)} after a turn (line {line})",
-            "give it one type before and in the loop",
+            f"{spelled} is {with_article(start)} when the loop starts "
+            f"and {with_article(after)} after a turn (line {line})",
+            instead_of_two_kinds(start, after, "give it one type before and in the loop"),
         ) from None
 
 
@@ -235,7 +242,7 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         turn,
         builder.line,
         (*_spelled(plan), *("" for _ in attempt.flags)),
-        implicit=frame.walk.implicit and converges(attempt.carries, tested, turn),
+        implicit=frame.implicit and converges(attempt.carries, tested, turn),
     )
     _leave(frame, plan, outs)
     flags = dict(zip(attempt.flags, outs[len(outs) - len(attempt.flags) :], strict=True))

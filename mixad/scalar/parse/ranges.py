@@ -15,7 +15,7 @@ from mixad.scalar.parse.items import items_of
 from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
 from mixad.scalar.parse.names import changed_names, dotted, names_assigned_in, walk_scope
 from mixad.scalar.parse.statements import assign_target
-from mixad.scalar.parse.values import Bound, Captured, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.values import Bound, Captured, Object, Scalar, Tuple, Value, a_kind_of
 from mixad.scalar.types import I64, integer_bounds
 
 __all__ = ["run_for"]
@@ -35,7 +35,7 @@ def run_for(frame: Frame, s: ast.For) -> None:
         if not isinstance(items, Tuple):
             raise frame.type_error(
                 s.iter,
-                f"`for` runs over range(...) or a constant tuple, not over a {kind_of(items)}",
+                f"`for` runs over range(...) or a constant tuple, not over {a_kind_of(items)}",
                 _instead(items),
             )
         _check_is_left_alone(frame, s)

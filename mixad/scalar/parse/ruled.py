@@ -21,7 +21,7 @@ from mixad.scalar.parse.inlining import inline, last_of
 from mixad.scalar.parse.snapshot import FunctionSource, Identity, scalar_argument
 from mixad.scalar.parse.stopping import constant
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values import Bound, Complex, Object, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.values import Bound, Complex, Object, Scalar, Tuple, Value, a_kind_of
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.rules import Rule, add_rule, announce_rule, fresh_name
 from mixad.scalar.simplify import without_dead_code
@@ -87,7 +87,7 @@ def with_rule(
     if not isinstance(result, Scalar):
         raise frame.type_error(
             node,
-            f"{source.name!r} has a rule, and returns a {kind_of(result)}: it must be a number",
+            f"{source.name!r} has a rule, and returns {a_kind_of(result)}: it must be a number",
             "one function with a rule for each number",
         )
     if not result.atom.type.is_float:
@@ -102,7 +102,7 @@ def _number(frame: Frame, node: Located, source: FunctionSource, name: str, v: V
     if isinstance(v, Object | Tuple) or (not hasattr(v, "atom") and not hasattr(v, "argument")):
         raise frame.type_error(
             node,
-            f"{source.name!r} has a rule: its parameters are numbers, {name!r} is a {kind_of(v)}",
+            f"{source.name!r} has a rule: its parameters are numbers, {name!r} is {a_kind_of(v)}",
             "read it from outside, or write a function for each",
         )
     place = node if isinstance(node, ast.expr) else ast.Name(name)

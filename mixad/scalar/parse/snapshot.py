@@ -32,9 +32,9 @@ from mixad.scalar.parse.info import (
     rule_of,
     unwrapped,
 )
-from mixad.scalar.parse.library import LIBRARY
 from mixad.scalar.parse.names import Path
-from mixad.scalar.parse.uncallable import wrapping
+from mixad.scalar.parse.other_libraries import StandIn, stand_in
+from mixad.scalar.parse.uncallable import is_foreign, wrapping
 from mixad.scalar.types import BF16, COMPLEX_TYPES, STORED_TYPES
 
 __all__ = [
@@ -65,17 +65,15 @@ _SCALARS: dict[type, tuple[str, Argument]] = {
 _NUMBERS = (bool, int, float, complex, np.generic)
 _BY_IDENTITY = (
     types.BuiltinFunctionType,
-    types.ModuleType,
     np.ufunc,
     type(np.where),  # NumPy's functions that are no ufuncs
-    type,
     type(None),
     Missing,
 )
 _BY_VALUE = (str, Enum)
 """Types of objects that are compared when a function is compiled."""
 _HOLDERS = (types.ModuleType, type)
-"""Types of what functions read attributes of that is compared by identity."""
+"""Types of what functions read attributes of; it is compared by identity."""
 
 
 def scalar_argument(value: object) -> Argument | None:
@@ -127,12 +125,15 @@ class FunctionSource:
         What a bound method is bound to, else `MISSING`.
     rule : FunctionSource or None
         What computes its partial derivatives, if it has a rule for them.
+    standing : StandIn or None
+        Which function of a library it is compiled for, if it stands for one.
     """
 
     function: types.FunctionType
     info: FunctionInfo
     instance: Any = MISSING
     rule: FunctionSource | None = None
+    standing: StandIn | None = None
 
     def snapshot(self, describe: Describe | None = None) -> Snapshot:
         """Read the current values of all free names of the function and of its helpers.
@@ -255,7 +256,8 @@ def read_function(function: Any) -> FunctionSource:
     """
     found = unwrapped(function)
     if found is None:
-        message, hint = wrapping(repr(function), function) or (
+        is_wrapper = stand_in(function) is None  # NumPy's own say that they wrap one
+        message, hint = (wrapping(repr(function), function) if is_wrapper else None) or (
             f"{function!r} is not a Python function, so it has no source to compile",
             "wrap the call in a function of your own",
         )
@@ -339,7 +341,7 @@ class _Taker:
     def __init__(self, snapshot: Snapshot, describe: Describe | None) -> None:
         self.snapshot = snapshot
         self.describe = describe
-        self.indices: dict[tuple[int, int, int | None], int] = {}
+        self.indices: dict[tuple[int, int, int | None, int | None], int] = {}
         self.objects: dict[int, int] = {}
         self.holders: dict[int, tuple[int, Any]] = {}
         self.read: set[Address] = set()
@@ -410,11 +412,13 @@ class _Taker:
             return self.key_of_tuple(value, address)
         if kind is str:
             return (str, value)
+        if kind in _HOLDERS:
+            self.hold(value, address)
+            return cast(Hashable, value)
+        standing = stand_in(value)
+        if standing is not None:
+            return self.key_of_stand_in(value, standing, address)
         if kind in _BY_IDENTITY:
-            if value in LIBRARY:
-                return self.key_of_function(LIBRARY[value], address)
-            if kind in _HOLDERS:
-                self.hold(value, address)
             return cast(Hashable, value)
         if kind is types.FunctionType:
             return self.key_of_function(value, address)
@@ -443,13 +447,25 @@ class _Taker:
         )
         return (type(value), items) if hasattr(value, "_fields") else items
 
+    def key_of_stand_in(self, value: Any, standing: StandIn, address: Address) -> Hashable:
+        """Read what is compiled for a library's function; an op is found where it is called."""
+        if op_name(standing.function) is not None:
+            return Identity(value)
+        source = replace(read_function(standing.function), standing=standing)
+        return (Identity(value), self.key_of_source(source, address))
+
     def key_of_function(self, value: Any, address: Address) -> Hashable:
         if op_name(value) is not None:
             return Identity(value)
+        if is_foreign(value):  # refused where it is called: it reads what is no concern of ours
+            return self.key_of_object(value, address)
         try:
             source = read_function(value)
         except KernelSyntaxError:  # refused, with its reason, where it is called
             return self.key_of_object(value, address)
+        return self.key_of_source(source, address)
+
+    def key_of_source(self, source: FunctionSource, address: Address) -> Hashable:
         index = self.snapshot.functions[address] = self.index_of(source)
         # What a method reads from its object is in the key as everything that functions read is.
         key = (Identity(source.function.__code__), source.instance is not MISSING, index)
@@ -458,7 +474,8 @@ class _Taker:
     def index_of(self, source: FunctionSource) -> int:
         """Return where a function is among the sources; one with another rule is another."""
         rule = None if source.rule is None else id(source.rule.function)
-        which = (id(source.function), id(source.instance), rule)
+        theirs = None if source.standing is None else id(source.standing.theirs)
+        which = (id(source.function), id(source.instance), rule, theirs)
         index = self.indices.get(which)
         if index is None:
             index = self.indices[which] = len(self.snapshot.sources)

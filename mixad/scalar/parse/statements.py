@@ -66,7 +66,9 @@ def _unpack_all(frame: Frame, targets: Sequence[ast.expr], items: Sequence[Value
 
 def _assign(frame: Frame, s: ast.Assign) -> None:
     unpacks = all(isinstance(t, ast.Tuple | ast.List) for t in s.targets)
-    value = items_of(frame, s.value) if unpacks else frame.value(s.value)
+    # Lists that stand in `a, b = [0.0] * 3, [x, y]` have no name but a and b.
+    is_display = isinstance(s.value, ast.Tuple | ast.List)
+    value = items_of(frame, s.value) if unpacks and not is_display else frame.value(s.value)
     value = value if len(s.targets) == 1 else shared(value)
     for target in s.targets:
         assign_target(frame, target, value)
@@ -100,7 +102,7 @@ def _return(frame: Frame, s: ast.Return) -> None:
     if isinstance(value, Closure) and value.frame is frame:
         raise frame.error(s, "a function defined in a kernel cannot be returned", "call it here")
     frame.state.result = Bound(value, s.lineno)
-    _leave(frame, "return", frame.loop_after if frame.walk.implicit else frozenset())
+    _leave(frame, "return", frame.loop_after if frame.implicit else frozenset())
 
 
 def _given_up(frame: Frame, node: ast.expr) -> Value:

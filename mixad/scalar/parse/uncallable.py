@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from mixad.scalar.ops import TABLE
+from mixad.scalar.parse.other_libraries import name_of_ours
 
-__all__ = ["instead", "is_of_arrays", "is_transform", "refused_of_arrays", "refused_transform",
-           "uncallable", "wrapping"]  # fmt: skip
+__all__ = ["instead", "is_foreign", "is_of_arrays", "is_transform", "refused_of_arrays",
+           "refused_transform", "uncallable", "wrapping"]  # fmt: skip
 
 
 def uncallable(name: str, function: Any) -> tuple[str, str] | None:
@@ -39,6 +39,8 @@ def uncallable(name: str, function: Any) -> tuple[str, str] | None:
         return f"`{name}`: its precision is not one of kernels", "np.complex128(z)"
     if is_of_arrays(function):
         return refused_of_arrays(name, function)
+    if is_foreign(function):
+        return _refused_foreign(name, function)
     return wrapping(f"`{name}`", function)
 
 
@@ -67,6 +69,33 @@ def is_of_arrays(function: Any) -> bool:
     return module.split(".")[0] == "numpy" and not isinstance(function, np.ufunc | type)
 
 
+def is_foreign(function: Any) -> bool:
+    """Whether a function is one of a library whose functions are not read as the user's are."""
+    return _library_of(function) in ("scipy", *_OF_TENSORS)
+
+
+def _library_of(function: Any) -> str:
+    owner = getattr(function, "__self__", None)  # those of torch are methods of a class
+    module = getattr(function, "__module__", None) or getattr(owner, "__module__", None) or ""
+    return str(module).partition(".")[0]
+
+
+def _refused_foreign(name: str, function: Any) -> tuple[str, str]:
+    """Return the message and the hint for a function of torch, JAX or SciPy."""
+    if _library_of(function) not in _OF_TENSORS:
+        return f"`{name}` is not supported in a kernel", instead(function)
+    hint = _IN_PYTHON.get(getattr(function, "__name__", "")) or instead(function)
+    return f"`{name}` takes tensors: a kernel sees one element of each", hint
+
+
+_OF_TENSORS = ("torch", "jax")
+_IN_PYTHON: Mapping[str, str] = MappingProxyType({
+    "abs": "abs(x)", "absolute": "abs(x)", "square": "x * x", "reciprocal": "1 / x",
+    "clamp": "min(max(x, low), high)", "clip": "min(max(x, low), high)", "round": "round(x)",
+})  # fmt: skip
+"""Functions of torch and JAX that Python has."""
+
+
 def refused_of_arrays(name: str, function: Any) -> tuple[str, str]:
     """Return the message and the hint for a function of NumPy's."""
     hint = _of_elements(function)
@@ -85,7 +114,6 @@ def _of_elements(function: Any) -> str | None:
 _OF_ELEMENTS: Mapping[Any, str] = MappingProxyType(
     {
         np.nan_to_num: "0.0 if np.isnan(x) else x, and np.clip for what is infinite",
-        np.i0: "mixad.special.i0(x)",
         np.ones: "[1.0] * 3",
         np.full: "[x] * 3",
         np.empty: "np.zeros(3)",
@@ -128,14 +156,10 @@ def instead(function: Any) -> str:
         found = _INSTEAD.get(function)
     except TypeError:  # not hashable
         found = None
-    if found is None and (name := getattr(function, "__name__", None)) in _OPS:
-        return f"mixad.special.{name}"
+    if found is None and (ours := name_of_ours(function)) is not None:
+        return f"mixad.special.{ours}"
     return found or "its formula, written with operators; or its value, computed before the call"
 
-
-_INSIDE = ("div", "logistic_density", "mul_zero", "mul_zeros")
-_OPS = frozenset(op.name for op in TABLE if op.domain == "float" and op.name not in _INSIDE)
-"""Functions of floats that other libraries have under the names that ours go by."""
 
 _TYPES = "leave it out: a kernel is compiled for each combination of types"
 _INSTEAD: Mapping[Any, str] = MappingProxyType({

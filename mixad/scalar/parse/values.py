@@ -36,17 +36,20 @@ __all__ = [
     "Scalar",
     "Tuple",
     "Value",
+    "a_kind_of",
     "complex_name",
     "field_names",
     "field_of",
     "has_operators",
     "instead_of_attribute",
+    "instead_of_two_kinds",
     "is_called",
     "kind_of",
     "kind_of_object",
     "named",
     "shape_of_array",
     "way_out",
+    "with_article",
 ]
 
 
@@ -215,6 +218,23 @@ def kind_of(value: Value) -> str:
         case Closure():
             return "function"
     return kind_of_object(value.value)
+
+
+def a_kind_of(value: Value) -> str:
+    """Describe a value's type for a message, with the article."""
+    return with_article(kind_of(value))
+
+
+def with_article(kind: str) -> str:
+    """Return the description of a type with its article."""
+    return f"an {kind}" if kind.startswith("array") else f"a {kind}"
+
+
+def instead_of_two_kinds(one: str, other: str, otherwise: str) -> str:
+    """Return what to write where a name is of two types, by their descriptions."""
+    if {one.partition(" ")[0], other.partition(" ")[0]} == {"array", "list"}:
+        return "a list in both cases, such as list(w), or an array, such as np.array([x, y])"
+    return otherwise
 
 
 def complex_name(part: Typed) -> str:

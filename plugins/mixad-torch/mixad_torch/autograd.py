@@ -19,6 +19,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 
 from mixad.backends.arrays import own_library
+from mixad.broadcast import BroadcastFunction
 from mixad.errors import KernelTypeError, TracerError
 from mixad.graph_calls import call_in_graph
 from mixad.kernel.options import KernelOptions
@@ -27,6 +28,9 @@ from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.named_call import NamedCall, Pulled, name_call, named_call
 
 __all__ = ["KERNEL", "TorchIntegration"]
+
+# Dynamo would follow how a method is bound, through the parser, and not find back.
+BroadcastFunction.__get__ = torch.compiler.disable(BroadcastFunction.__get__)
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _FOLLOWED = (FakeTensor, FunctionalTensor)
@@ -69,7 +73,7 @@ class TorchIntegration:
 @torch.compiler.allow_in_graph
 def _in_graph(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     known = {name: _known(value) for name, value in kwargs.items()}
-    return call_in_graph(number, tuple(map(_known, args)), known)
+    return call_in_graph(_known(number), tuple(map(_known, args)), known)
 
 
 def _known(value: Any) -> Any:

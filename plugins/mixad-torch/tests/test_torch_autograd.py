@@ -507,6 +507,47 @@ def test_compiled_without_gradients_and_with_changing_numbers():
         torch.testing.assert_close(compiled(x, scale), cell_in_torch(x, x, scale))
 
 
+class Scaled(torch.nn.Module):
+    """A layer whose activation is a method: Python binds it anew at each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(-1.0, 1.0, 4, dtype=torch.float64))
+
+    @mixad.broadcast
+    def activation(self, w, x):
+        return w * x * x
+
+    def forward(self, x):
+        return self.activation(self.weight, x).sum()
+
+
+@pytest.mark.slow
+def test_kernels_that_are_methods_are_compiled_once():
+    seen = []
+
+    def backend(graph, inputs):
+        seen.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    layer, x = Scaled(), leaf(4).detach()
+    compiled = torch.compile(layer, backend=backend)
+    for k in range(1, 13):  # more than torch compiles one function anew
+        layer.weight.grad = None
+        compiled(k * x).backward()
+        torch.testing.assert_close(layer.weight.grad, k * k * x * x)
+    assert len(seen) == 1
+
+
+@pytest.mark.slow
+def test_kernels_made_anew_are_compiled():
+    compiled = torch.compile(lambda x: cell.with_options(chunk=1)(x, x, 1.5), backend="eager")
+    x = leaf(4).detach()
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), cell_in_torch(x, x, 1.5))
+
+
 @pytest.mark.slow
 def test_values_from_outside_are_refused_by_the_compiler():
     kernel = mixad.broadcast(lambda x: x * OFFSET)

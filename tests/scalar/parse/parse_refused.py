@@ -865,7 +865,7 @@ SPECIAL = __import__("scipy.special").special
 
 
 def refuse_function_of_another_library(x):
-    return SPECIAL.erfc(x)
+    return SPECIAL.dawsn(x)
 
 
 from dataclasses import dataclass, field
@@ -1093,7 +1093,7 @@ def refuse_nan_to_num(x):
 
 
 def refuse_bessel_function(x):
-    return x * np.i0(x)
+    return x * SPECIAL.k0(x)
 
 
 def refuse_array_of_ones(x):
@@ -1114,3 +1114,17 @@ def refuse_default_that_is_changed(x):
 
     summed(x)
     return summed(x)
+
+
+def refuse_array_that_becomes_a_list(x):
+    w = np.zeros(2)
+    while w[0] < x:
+        w = [w[1] + 1.0, w[0]]
+    return w[0]
+
+
+def refuse_array_or_list(x):
+    w = np.zeros(2)
+    if x > 0:
+        w = [x, x]
+    return w[0]

@@ -341,3 +341,20 @@ def test_lists_are_shared_as_in_python_or_refused(lines, values):
 
 def test_many_of_these_programs_are_compiled():
     assert accepted[True] > 0.1 * sum(accepted.values()) > 0
+
+
+def test_lists_of_one_assignment_to_several_names_have_one_name_each():
+    def f(x):
+        a, (b, c) = [x, 1.0], ([[x, 2.0], [0.0, 0.0]], 3.0)
+        a[0] += c
+        b[1][int(c) - 2] = a[0]
+        return a[0] + b[1][1] + b[0][0]
+
+    assert run(f, 0.5) == f(0.5)
+
+
+@pytest.mark.parametrize("text", ["a, b = p, 1.0", "a, b = c, d = [x, 1.0], 1.0"])
+def test_lists_with_another_name_are_not_assigned_to(text):
+    f = from_source(f"def f(x):\n    p = [x, 2.0]\n    {text}\n    a[0] = 5.0\n    return p[0]\n")
+    with pytest.raises(KernelError, match="goes by another name"):
+        run(f, 0.5)
