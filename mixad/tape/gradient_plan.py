@@ -154,15 +154,16 @@ def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
     given = (fused, asked.wrt, asked.cotangents, asked.mode)
     if asked.units:
         plan = _pullback(*given, with_primals=with_primals, units=asked.units)
-        if not _makes_constants(plan):
+        if _varies(plan):
             return plan
     return _pullback(*given, with_primals=with_primals, units=())
 
 
-def _makes_constants(plan: PullbackPlan) -> bool:
-    """Whether a gradient is a number: as a multiple of its cotangent it may need no kernel."""
+def _varies(plan: PullbackPlan) -> bool:
+    """Whether a kernel is needed: multiples of a cotangent by numbers may come without one."""
     made = [plan.passes[at].outputs[result] for at, result in filter(None, plan.gradients)]
-    return any(isinstance(atom, Const) for atom in made)
+    lanes = [param for found in plan.passes for param in found.params if param.kind == "lane"]
+    return bool(lanes) and not any(isinstance(atom, Const) for atom in made)
 
 
 @lru_cache(maxsize=2048)

@@ -276,6 +276,7 @@ def test_few_traces_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda x: product(x, Y).sum(),
         lambda x: (np.sin(x) * x).sum() + x.sum(),
         lambda x: x.sum(),
+        lambda x: (x * 3.0).sum(),
         lambda x: (x * 3.0).sum() - 2.0 * (x * Y).sum(),
         lambda x: (lambda s: s * s + s)((x * x).sum()),
         lambda x: np.mean(x * Y),
