@@ -78,7 +78,9 @@ EDGES = np.array([-math.inf, -2.5, -2.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.5, 1e
 
 
 def test_values_of_hurwitz_zeta_at_edges_are_those_of_scipy() -> None:
-    x, q = (g.ravel() for g in np.meshgrid(EDGES[~(EDGES >= 1e300)], EDGES))  # beyond, SciPy's is nan
+    x, q = (
+        g.ravel() for g in np.meshgrid(EDGES[~(EDGES >= 1e300)], EDGES)
+    )  # beyond, SciPy's is nan
     found, wanted = mixad.broadcast(special.zeta)(x, q), scipy_special.zeta(x, q)
     rows = zip(x, q, found, wanted, strict=True)
     differing = [r for r in rows if r[2] != pytest.approx(r[3], rel=1e-14, nan_ok=True)]
