@@ -16,10 +16,11 @@ from array_api_compat import is_dask_array, is_jax_array
 from mixad import pytree
 from mixad.backends.arrays import is_array, library_of
 from mixad.lifting import called, check_scalar, lifted, warn_if_constant
-from mixad.returning import returned_aux
+from mixad.returning import returned_aux, without_derivative
 from mixad.signature import Argnums, Function, argument_positions, check_callable, check_sequence
 from mixad.tape.backward import backward
-from mixad.tape.tracer import Level, plain
+from mixad.tape.memory import is_number
+from mixad.tape.tracer import Level, Tracer, plain
 
 __all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
 
@@ -221,7 +222,8 @@ def stop_gradient(tree: Any) -> Any:
     Returns
     -------
     array or pytree
-        Plain arrays, with the elements of now: copies, which may be written to.
+        Plain arrays, with the elements of now: copies, which may be written to.  Numbers of Python
+        and of NumPy stay such.
 
     Examples
     --------
@@ -234,7 +236,9 @@ def stop_gradient(tree: Any) -> Any:
 
 def _stopped(leaf: Any) -> Any:
     """Return the elements of now: what is recorded reads those of a traced array later."""
-    array = plain(leaf)
+    array = (
+        without_derivative(leaf) if isinstance(leaf, Tracer) and is_number(leaf) else plain(leaf)
+    )
     if isinstance(array, np.ndarray):
         return array.copy()
     if not is_array(array) or isinstance(array, np.generic):

@@ -352,6 +352,25 @@ def test_stop_gradient() -> None:
     assert mixad.stop_gradient({"a": 1.0}) == {"a": 1.0}
 
 
+@pytest.mark.parametrize("x", [3.0, 1.0 + 2.0j, np.float32(3.0), np.asarray(3.0), np.ones(2)])
+def test_what_stop_gradient_gives_is_inside_what_it_is_outside(x: Any) -> None:
+    found = []
+    mixad.vjp(lambda x: (found.append(mixad.stop_gradient(x)), x)[1], x)
+    assert type(found[0]) is type(mixad.stop_gradient(x))
+    assert np.asarray(found[0]).dtype == np.asarray(x).dtype
+    assert np.shape(found[0]) == np.shape(x)
+
+
+def test_a_stopped_number_is_printed_and_promoted_as_a_number() -> None:
+    def f(t: Any) -> Any:
+        scaled = np.ones(2, "f4") * mixad.stop_gradient(t)
+        assert scaled.dtype == np.float32
+        assert f"{mixad.stop_gradient(np.ones(2) @ (t * np.ones(2))):.1f}" == "6.0"
+        return (t * scaled).sum()
+
+    assert mixad.grad(f)(3.0) == 6.0
+
+
 @pytest.mark.parametrize("made", [np.sort, lambda x: x, lambda x: 1.0 * x])
 def test_what_stop_gradient_gives_may_be_written_to(made: Any) -> None:
     def f(x: Any) -> Any:

@@ -448,7 +448,7 @@ def render_special() -> str:
         body = "".join(f"    {v!r},\n" for v in values)
         parts.append(f"# {doc}\n{name} = (\n{body})\n")
     rows = "".join(
-        "    (\n" + "".join(f"        {v!r},\n" for v in row) + "    ),\n" for row in temme(5, 18)
+        "    (\n" + "".join(f"        {v!r},\n" for v in row) + "    ),\n" for row in temme(8, 18)
     )
     parts.append(f"# c_k(η) of DLMF 8.12.9, from the last k on\nTEMME = (\n{rows})\n")
     return "\n".join(parts)

@@ -132,6 +132,8 @@ def numbers_for(passes: Sequence[Program], requests: Sequence[OutputRequest]) ->
         return None
     if not all(map(_is_taken, passes[0].params)) or any(map(_has_axes, requests)):
         return None
+    if any(passes[0].outputs[r.result].type.is_narrow for r in requests):
+        return None  # an expanded program leaves it to memory to round them
     if all(p.kind == "uniform" for p in passes[0].params):
         return None  # no array says which library the results are of
     program = expand(passes[0])

@@ -9,11 +9,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from mixad.backends.arrays import element_type_of
 from mixad.errors import TracerError
 from mixad.namespace.corners import cornered
 from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import svdvals
-from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.elementwise import convert, elementwise, where
 from mixad.namespace.manipulation import normalized_axes, permute_dims, reshape
 from mixad.namespace.statistical import amax, amin, total
 from mixad.tape.tracer import plain
@@ -44,6 +45,10 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: float
     array or Tracer
         The norms.
     """
+    type = element_type_of(x.dtype)
+    if type.is_narrow and ord not in (2, *_OF_MAGNITUDES):  # powers are beyond what 16 bits hold
+        wide = convert(x, type.arithmetic)
+        return convert(vector_norm(wide, axis=axis, keepdims=keepdims, ord=ord), type)
     axes = normalized_axes(axis, x.ndim)
     found = apply_values_rule(_EUCLIDEAN, x, axis=axes)[0] if ord == 2 else _norm(x, axes, ord)
     if ord not in _OF_MAGNITUDES:

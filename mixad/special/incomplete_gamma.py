@@ -1,9 +1,8 @@
 """The regularized incomplete gamma functions P and Q, differentiable in both arguments.
 
-For x < a + 1, P by its power series (DLMF 8.11.4); above, Q by a continued fraction.  Both have
-positive terms, or terms that fall fast, and need turns in proportion to √a where x is near a.  From
-a = 1000 on, Temme's expansion is taken there, uniform in x (8.12).  Q of small a and x, which is
-small, has a form of its own (8.7.3).
+For x < a + 1, P by its power series (DLMF 8.11.4); above, Q by a continued fraction.  Where x is
+near a, both need turns in proportion to √a: from a = 60 on, Temme's expansion is taken there, which
+is uniform in x (8.12).  Q of small a and x, which is small, has a form of its own (8.7.3).
 """
 
 from __future__ import annotations
@@ -33,6 +32,10 @@ def gammainc(a: Number, x: Number) -> Number:
     if _is_near(a, x):
         z, rest = _uniform(a, x)
         return 0.5 * erfc(-z) - rest
+    if a < 0.5 and 0 < x < 1:
+        upper = _upper_of_small(a, x)
+        if upper < 0.5:
+            return 1 - upper  # whose derivative with respect to x is as small as a
     is_lower, part = _part(a, x)
     return part if is_lower else 1 - part
 
@@ -58,8 +61,8 @@ def _is_outside(a: Number, x: Number) -> Number:
 
 
 def _is_near(a: Number, x: Number) -> Number:
-    """Return whether series and fraction would need many turns."""
-    return a >= 1000 and abs(x - a) <= 0.3 * a
+    """Return whether series and fraction need many turns, and derivatives of the latter cancel."""
+    return a >= 60 and abs(x - a) <= 0.3 * a
 
 
 def _part(a: Number, x: Number) -> tuple[bool, Number]:

@@ -19,7 +19,7 @@ from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
 from mixad.scalar.interpret import interpret
 from mixad.scalar.ir import Program
-from mixad.scalar.types import BF16, BOOL, F32, F64, I64, ScalarType
+from mixad.scalar.types import BF16, BOOL, F16, F32, F64, I64, ScalarType
 
 EXAMPLES = 150
 
@@ -90,6 +90,9 @@ def test_only_short_exact_programs_on_floats_are_taken() -> None:
     assert numbers_for((half(kind="uniform"),), one) is None
     assert numbers_for((half(BF16),), one) is None
     assert numbers_for((half(I64, op="floordiv"),), one) is None
+    for narrow in (F16, BF16):
+        b = Builder("narrowed")
+        assert numbers_for((b.finish([b.convert(b.param("x", F32), narrow)]),), one) is None
     b = Builder("of_a_condition")
     assert numbers_for((b.finish([b.param("x", BOOL)]),), one) is None
     for name in ("exp", "sin", "erf", "cbrt", "tanh"):
@@ -126,6 +129,24 @@ def test_a_mean_launches_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert value.dtype == gradient.dtype == np.float32
     assert value == np.float32(17.5)
     np.testing.assert_array_equal(gradient, x / np.float32(4))
+
+
+def test_a_number_of_16_bits_is_rounded() -> None:
+    x = np.asarray([1.1, 2.3, 0.7], np.float16)
+    functions = [
+        lambda x: x.mean(),
+        lambda x: x.std(),
+        lambda x: x.astype(np.float32).sum().astype(np.float16),
+    ]
+    for f in functions:
+        want = np.float16(f(x.astype(float)))
+        for value in (
+            mixad.value_and_grad(f)(x)[0],
+            mixad.vjp(f, x)[0],
+            mixad.jvp(f, (x,), (x,))[0],
+        ):
+            assert value.dtype == np.float16
+            assert value == want
 
 
 def test_numbers_are_computed_to_all_orders_in_both_modes() -> None:

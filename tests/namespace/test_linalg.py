@@ -288,6 +288,15 @@ def test_a_second_derivative_at_repeated_eigenvalues_is_refused() -> None:
         mixad.grad(slope)(np.eye(3))
 
 
+def test_powers_of_16_bit_floats_do_not_overflow_in_norms() -> None:
+    x = np.asarray([30.0, -50.0, 40.0], np.float16)
+    xp = mixad.namespace_of(np)
+    found, slope = mixad.value_and_grad(lambda x: xp.linalg.vector_norm(x, ord=3))(x)
+    exact = np.sum(np.abs(x.astype(float)) ** 3) ** (1 / 3)
+    assert found == np.float16(exact)
+    np.testing.assert_array_equal(slope, (np.sign(x) * (x / exact) ** 2.0).astype(np.float16))
+
+
 def test_norms_at_zero_have_derivative_zero() -> None:
     for order in (1, 2, 3, math.inf):
         found = gradient(lambda xp, x, p=order: xp.linalg.vector_norm(x, ord=p), np.zeros(3))
