@@ -1182,3 +1182,9 @@ def refuse_index_outside_after_very_many_turns():
         return heights[i] - limit
 
     above(X)
+
+
+def refuse_torch_function_in_a_kernel():
+    import torch
+
+    mixad.broadcast(lambda x: torch.special.expit(x))(X)
