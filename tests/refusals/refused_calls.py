@@ -1190,3 +1190,9 @@ def refuse_checkpoint_that_writes_to_its_argument():
         return x * x
 
     mixad.grad(lambda x: mixad.checkpoint(cut)(2.0 * x).sum())(X)
+
+
+def refuse_torch_function_in_a_kernel():
+    import torch
+
+    mixad.broadcast(lambda x: torch.special.expit(x))(X)
