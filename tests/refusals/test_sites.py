@@ -79,6 +79,8 @@ FOLDERS = (".", "scalar", "scalar/parse", "tape", "namespace", "backends", "back
 ELSEWHERE = {
     "a program with accumulation cannot": "nothing makes one of an array whose gradient is refused",
     "is compiled for": "a guard of kernels that plugins call",
+    "does not write parts of larger arrays": "a guard of requests: no such backend is asked",
+    "does not store results side by side": "the same",
     "an index is outside an array": "what is said where the interpreter finds another element",
     "stands for a tensor that is not there yet": "needs the plugin mixad-torch",
     "would be silently detached: pass plain arrays": "tests/test_libraries.py, with JAX, autograd",
