@@ -375,7 +375,7 @@ def special_constants() -> dict[str, tuple[str, tuple[float, ...]]]:
     """Return tables of `mixad.special` that are known exactly, highest power first."""
     terms = [(-1) ** k * (mp.zeta(k) - 1) / k for k in range(2, 28)]
     return {
-        "LGAMMA1P": ("(log Γ(1 + a) + log(1 + a))/a over a, |a| <= 1/2; A&S 6.1.33",
+        "LGAMMA1P": ("(log Γ(1 + a) + log(1 + a))/a by powers of a, |a| <= 1/2; A&S 6.1.33",
                      tuple(map(float, reversed([1 - mp.euler, *terms])))),
     }  # fmt: skip
 

@@ -25,7 +25,7 @@ def test_a_chain_is_one_launch_that_moves_the_input_and_the_gradient():
     case = case_of(lambda x: (x * x + x).sum(), np.ones(1000))
     launches = figures.launches_of(case)
     assert len(launches) == 1
-    assert figures.bytes_moved(launches) == 2 * 8000 + 8  # and the cotangent of the sum
+    assert figures.bytes_moved(launches) == 2 * 8000  # the cotangent of the sum is 1
     assert figures.tape_nodes(case) == 2  # the input, one kernel
 
 
@@ -40,8 +40,8 @@ def test_each_side_of_a_product_of_matrices_is_launched_on_its_own():
 def test_what_is_broadcast_is_moved_once():
     row = np.broadcast_to(np.ones(5, np.float32), (1000, 5))
     case = case_of(lambda x: (x * row).sum(), np.ones((1000, 5), np.float32))
-    read, written = 4 * 5, 4 * 5000  # and the cotangent of the sum
-    assert figures.bytes_moved(figures.launches_of(case)) == read + written + 4
+    read, written = 4 * 5, 4 * 5000
+    assert figures.bytes_moved(figures.launches_of(case)) == read + written
 
 
 def test_statements_inside_conditions_count():

@@ -24,7 +24,7 @@ SHARES = "shares memory with another one"
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys((
         "append cross dot inner kron outer linspace tensordot linalg.cross linalg.matmul "
-        "linalg.solve linalg.tensordot linalg.vecdot"
+        "linalg.solve linalg.tensordot linalg.vecdot vdot"
     ).split(), (X,)),
     "array_split": (2,), "astype": (np.float64,), "broadcast_to": ((2, 3, 3),),
     "cumulative_prod": (), "cumulative_sum": (), "expand_dims": (0,),
