@@ -116,10 +116,16 @@ CALLS = {
         special.softmax(x, axis=1)
     """,
     "stats": """
+        stats.alexandergovern(v, w).statistic
+        stats.bartlett(x, y, axis=1).pvalue
         stats.boxcox_llf(0.3, p, axis=1)
+        stats.chisquare(p, axis=1).pvalue
+        stats.chisquare(p, axis=1).statistic
         stats.circmean(x, axis=1)
         stats.circstd(x, axis=1)
         stats.circvar(x, axis=1)
+        stats.combine_pvalues(u, axis=1).pvalue
+        stats.combine_pvalues(u, axis=1, method="pearson").statistic
         stats.combine_pvalues(u, axis=1, method="stouffer").statistic
         stats.describe(x, axis=1).skewness
         stats.differential_entropy(x, axis=1)
@@ -129,12 +135,15 @@ CALLS = {
         stats.directional_stats(n3).mean_resultant_length
         stats.entropy(p, axis=1)
         stats.entropy(p, q, axis=1)
+        stats.epps_singleton_2samp(x, y, axis=1).statistic
         stats.false_discovery_control(u, axis=1)
         stats.gmean(p, axis=0, weights=q)
         stats.gstd(p, axis=1)
         stats.gzscore(p, axis=1)
         stats.hmean(p, weights=q)
         stats.iqr(x, axis=1)
+        stats.jarque_bera(x, axis=1).pvalue
+        stats.jarque_bera(x, axis=1).statistic
         stats.kstat(v, 4)
         stats.kstatvar(v, 2)
         stats.kurtosis(x, axis=1)
@@ -144,7 +153,10 @@ CALLS = {
         stats.lmoment(x, order=3, axis=1)
         stats.median_abs_deviation(x, axis=1)
         stats.moment(x, order=3, axis=1, center=0.3)
+        stats.normaltest(x, axis=1).pvalue
+        stats.normaltest(x, axis=1).statistic
         stats.pmean(p, -1.5, weights=q)
+        stats.power_divergence(p, axis=1, lambda_="log-likelihood").statistic
         stats.quantile(x, 0.3, axis=1)
         stats.quantile(x, 0.3, axis=1, method="median_unbiased")
         stats.sem(x, axis=1)
@@ -167,25 +179,13 @@ CALLS = {
         stats.zscore(x, axis=1)
     """,
     "stats, by special functions that SciPy computes": """
-        stats.alexandergovern(v, w).statistic
-        stats.bartlett(x, y, axis=1).pvalue
-        stats.chisquare(p, axis=1).pvalue
-        stats.chisquare(p, axis=1).statistic
-        stats.combine_pvalues(u, axis=1).pvalue
         stats.combine_pvalues(u, axis=1, method="mudholkar_george").statistic
-        stats.combine_pvalues(u, axis=1, method="pearson").statistic
         stats.combine_pvalues(u, axis=1, method="tippett").statistic
-        stats.epps_singleton_2samp(x, y, axis=1).statistic
         stats.f_oneway(x, y, axis=1).pvalue
         stats.f_oneway(x, y, axis=1).statistic
-        stats.jarque_bera(x, axis=1).pvalue
-        stats.jarque_bera(x, axis=1).statistic
         stats.levene(x, y, axis=1).statistic
-        stats.normaltest(x, axis=1).pvalue
-        stats.normaltest(x, axis=1).statistic
         stats.pearsonr(x, y, axis=1).pvalue
         stats.pearsonr(x, y, axis=1).statistic
-        stats.power_divergence(p, axis=1, lambda_="log-likelihood").statistic
         stats.ttest_1samp(x, 0.2, axis=1).pvalue
         stats.ttest_1samp(x, 0.2, axis=1).statistic
         stats.ttest_ind(x, y, axis=1).pvalue
@@ -274,6 +274,9 @@ NUMPY_ONLY = (
     CALLS["special, computed by SciPy"] + CALLS["stats, by special functions that SciPy computes"]
 )
 """What SciPy computes of NumPy arrays alone is refused for others."""
+
+NOT_OF_TENSORS = ("special.chdtr(3, p)", "special.chdtrc(3, p)")
+"""Where SciPy hands a number to functions of torch that take tensors only, traced or not."""
 
 _RANDOM = np.random.default_rng(0)
 

@@ -169,6 +169,7 @@ def test_empty_matrices_have_two_derivatives() -> None:
 def test_jax_without_types_of_64_bits_has_two_derivatives() -> None:
     """JAX warns where it is asked for types that it lacks."""
     jnp = importlib.import_module("jax.numpy")
-    hessian = mixad.hessian(mixad.namespace_of(jnp).linalg.det)(jnp.asarray([[2.0, 1], [3, 4]]))
+    x = jnp.asarray([[2.0, 1], [3, 4]], dtype=jnp.float32)
+    hessian = mixad.hessian(mixad.namespace_of(jnp).linalg.det)(x)
     assert hessian.dtype == jnp.float32
     np.testing.assert_array_equal(np.reshape(hessian, (4, 4)), np.diag([1.0, -1, -1, 1])[::-1])

@@ -382,7 +382,7 @@ REFUSED_OF_TORCH = {
     "as_tensor": (lambda t, x, a: t.as_tensor(x), r"DLPack"),
     "from_dlpack": (lambda t, x, a: t.from_dlpack(x), r"DLPack"),
     "convolution": (lambda t, x, a: t.conv1d(x[None], a[None]), r"torch\.conv1d\(\) of"),
-    "special": (lambda t, x, a: t.special.i0e(x), r"torch\.special\.i0e\(\) of"),
+    "special": (lambda t, x, a: t.special.airy_ai(x), r"torch\.special\.airy_ai\(\) of"),
     "of the network": (lambda t, x, a: t.nn.functional.gumbel_softmax(x), r"gumbel_softmax\(\) of"),
 }
 
