@@ -274,8 +274,8 @@ def _scalar_vjp(
     if not value:
         outputs.leaves.clear()  # then no kernel computes the value
     inputs.arguments.clear()
-    unit = seeds[0][1] if seeds else None
-    gradients = inputs.gradients(backward(level, seeds, inputs.nodes, unit), around)
+    cotangents = backward(level, seeds, inputs.nodes, of_number=True)
+    gradients = inputs.gradients(cotangents, around)
     chosen = tuple(gradients) if isinstance(argnums, Sequence) else gradients[0]
     if has_aux:
         aux = returned_aux(aux, level)

@@ -440,3 +440,18 @@ def test_a_rule_is_transposed_beside_infinite_and_missing_tangents() -> None:
     with np.errstate(divide="ignore"):
         found = mixad.grad(lambda x: sum(f(x)).sum())(x)
     np.testing.assert_array_equal(found, [np.inf, 0.25])
+
+
+@pytest.mark.parametrize("library", [np, array_api_strict])
+def test_a_rule_may_hand_its_cotangent_on_in_one_call_and_change_it_in_the_next(
+    library: Any,
+) -> None:
+    @mixad.custom_vjp
+    def doubled_below_zero(x: Any) -> Any:
+        return x
+
+    doubled_below_zero.defvjp(lambda x: (x, x), lambda x, g: (g if float(x) > 0 else 2.0 * g,))
+    gradient = mixad.grad(lambda x: doubled_below_zero((x * x * x).sum()))
+    for x, want in [(1.0, 3.0), (-1.0, 6.0), (1.0, 3.0)]:
+        found = gradient(library.asarray([x, x]))
+        np.testing.assert_array_equal(np.from_dlpack(found), [want, want])

@@ -33,7 +33,8 @@ def backward(
     level: Level,
     outputs: list[tuple[Origin, Any]],
     inputs: Sequence[InputNode],
-    unit: Any = None,
+    *,
+    of_number: bool = False,
 ) -> list[Cotangent | None]:
     """Carry cotangents from the outputs of a transform to its inputs.
 
@@ -48,15 +49,15 @@ def backward(
         Where to begin and with which cotangents; emptied, so that nodes can be freed on the way.
     inputs : sequence of InputNode
         Where to end.
-    unit : array, optional
-        One of the cotangents, if it is known to be the number 1: kernels need not read it.
+    of_number : bool
+        Whether the output is one number, with the cotangent 1, which kernels need not read.
 
     Returns
     -------
     list of (Cotangent or None)
         One for each input, broadcasting to its shape; None where it is zero.
     """
-    trace = Trace(level, outputs, unit)
+    trace = Trace(level, outputs, of_number=of_number)
     under_way = Pass(level, trace)
     steps = _steps(level, trace, [origin for origin, _ in outputs], under_way)
     while outputs:

@@ -68,11 +68,9 @@ def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> Kern
     wholes = {} if trace.is_inner else _wholes(group, fusion, asked, part_of, found)
     if wholes and not _writes_parts(group, fusion, found[numbers[given[0][0]]]):
         wholes = {}
-    if trace.unit is not None and not wholes:
-        values = [found[numbers[at]][output].value for at, output in given]
-        asked = asked._replace(
-            units=tuple([at for at, value in enumerate(values) if value is trace.unit])
-        )
+    if not wholes:
+        places = [(numbers[at], output) for at, output in given]
+        asked = asked._replace(units=tuple([i for i, p in enumerate(places) if p == trace.unit]))
     asked, moved = _moved(group, fusion, asked, wholes)
     plan, waiting = _plan_and_waiting(fusion, asked)
     leaves = [(numbers[member], index) for member, index in fusion.places]

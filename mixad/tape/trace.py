@@ -30,8 +30,8 @@ class Trace:
         The transform's; only edges that carry it are followed.
     outputs : sequence of (Origin, array)
         Where the backward pass begins and with which cotangents.
-    unit : array, optional
-        One of these cotangents, if it is known to be the number 1.
+    of_number : bool
+        Whether the output is one number, with the cotangent 1.
 
     Attributes
     ----------
@@ -44,6 +44,9 @@ class Trace:
         How often each node will be given a cotangent.
     is_inner : bool
         Whether a running transform around this one follows a node or a cotangent.
+    unit : tuple of int or None
+        The place whose cotangent is 1 in every trace with the same key: what rules of the user's
+        hand on may be another number next time.
     key : tuple or None
         What the steps of the backward pass depend on; None where other transforms are involved:
         then they are planned every time.
@@ -52,14 +55,13 @@ class Trace:
     __slots__ = ("consumers", "is_inner", "key", "nodes", "numbers", "unit")
 
     def __init__(
-        self, level: Level, outputs: Sequence[tuple[Origin, Any]], unit: Any = None
+        self, level: Level, outputs: Sequence[tuple[Origin, Any]], *, of_number: bool = False
     ) -> None:
-        self.unit = unit
         self.nodes: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.consumers: list[int] = []
         self.is_inner = any(isinstance(value, Tracer) for _, value in outputs)
-        key: list[object] = [unit is not None]
+        key: list[object] = [of_number]
         is_alone = not self.is_inner
         held: dict[object, int] = {}
         alone = None  # the set of this level alone: one object for most values
@@ -89,6 +91,7 @@ class Trace:
                             continue
                 key += (self._reach(parent.node), parent.output)
         self.key = tuple(key) if is_alone else None
+        self.unit = self.place(outputs[0][0]) if of_number and outputs else None
 
     def has(self, node: Node) -> bool:
         """Whether a node is one of these, and has not been visited."""
