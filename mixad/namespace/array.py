@@ -266,7 +266,8 @@ class ArrayTracer(Tracer):
 
 _CHANGED = (
     "writing a value that is being differentiated into an array (+=, out=, a[i] = x, methods that "
-    "end in _) would lose its derivative: make a new array, total = total + x instead of total += x"
+    "end in _) would lose its derivative: make the array with zeros_like(x), which takes such "
+    "values, or a new one, total = total + x instead of total += x"
 )
 
 

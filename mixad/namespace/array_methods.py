@@ -16,7 +16,7 @@ from mixad.namespace.manipulation import reshape
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.tape.memory import array_as, unshared
 
-__all__ = ["METHODS", "NUMPY_METHODS", "to_device"]
+__all__ = ["METHODS", "NUMPY_METHODS", "copied", "to_device"]
 
 
 def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
@@ -35,7 +35,7 @@ def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
     return x
 
 
-def _copy(x: Any, *, order: str = "C") -> Any:
+def copied(x: Any, *, order: str = "C") -> Any:
     """Return a copy: elements are the same in every order."""
     return array_as(unshared(x), x)
 
@@ -58,7 +58,7 @@ NUMPY_METHODS: Mapping[str, SpelledFunction] = {
     "clip": function_of(clip, "x min max out"),
     "conj": function_of(conj, "x out"),
     "conjugate": function_of(conj, "x out"),
-    "copy": function_of(_copy, "x order"),
+    "copy": function_of(copied, "x order"),
     "fill": function_of(_fill, "x value"),
     "flatten": function_of(_flatten, "x order"),
 }
