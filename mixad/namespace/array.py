@@ -27,7 +27,7 @@ from mixad.namespace.spelling import Spelling
 from mixad.namespace.spellings import NUMPY, spelling_of, spelling_of_ufunc, torch_spelling
 from mixad.namespace.statistical import total
 from mixad.tape.constant import constants, unwrapped
-from mixad.tape.memory import array_as, is_number, share, unshared
+from mixad.tape.memory import array_as, is_numpy_number, share, unshared
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["ArrayTracer"]
@@ -83,7 +83,7 @@ def _in_place(symbol: str, compute: _Method) -> _Method:
 
     def method(self: Any, other: Any) -> Any:
         result = compute(self, other)
-        if is_number(self) or not hasattr(_array_class(self.cell.library), name):
+        if is_numpy_number(self) or not hasattr(_array_class(self.cell.library), name):
             return result
         return replace(self, symbol, result)
 
