@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mixad.errors import TracerError
+from mixad.namespace.arrangements import compress
 from mixad.namespace.assignment import setitem
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.elementwise import clip
@@ -45,6 +46,11 @@ def _flatten(x: Any, *, order: str = "C") -> Any:
     return unshared(reshape(x, -1, order=order))
 
 
+def _compress(x: Any, condition: Any, axis: int | None = None) -> Any:
+    """Return the parts that a condition selects."""
+    return compress(condition, x, axis)
+
+
 def _fill(x: Any, value: Any) -> None:
     """Write a number to all elements."""
     setitem(x, ..., value)
@@ -56,6 +62,7 @@ METHODS: Mapping[str, SpelledFunction] = {"to_device": function_of(to_device)}
 NUMPY_METHODS: Mapping[str, SpelledFunction] = {
     **METHODS,
     "clip": function_of(clip, "x min max out"),
+    "compress": function_of(_compress, "x condition axis out"),
     "conj": function_of(conj, "x out"),
     "conjugate": function_of(conj, "x out"),
     "copy": function_of(copied, "x order"),

@@ -63,6 +63,13 @@ from mixad.namespace.manipulation import (
     roll,
     squeeze,
 )
+from mixad.namespace.masked_reductions import (
+    masked_max,
+    masked_mean,
+    masked_min,
+    masked_prod,
+    masked_total,
+)
 from mixad.namespace.names import FUNCTIONS
 from mixad.namespace.norms import norm
 from mixad.namespace.numpy_functions import NUMPY_FUNCTIONS
@@ -146,7 +153,9 @@ _ARRAY_API = {
     "linalg.eigvals": function_of(complex_eigvals),
 }
 
-_IN_PLACE = frozenset(("partition", "sort"))
+_IN_PLACE = frozenset(("partition", "resize", "sort"))
+_EXTREME = "a axis out keepdims initial where"
+_REDUCTION = "a axis dtype out keepdims initial where"
 
 STANDARD = Spelling(
     "xp",
@@ -185,11 +194,11 @@ NUMPY = Spelling(
         "angle": function_of(angle, "z=x deg"),
         **dict.fromkeys(("conj", "conjugate"), function_of(conj)),
         "reciprocal": _RECIPROCAL,
-        "sum": function_of(total, "a axis dtype out keepdims initial where"),
-        "mean": function_of(mean, "a axis dtype out keepdims where"),
-        "prod": function_of(prod, "a axis dtype out keepdims initial where"),
-        **dict.fromkeys(("max", "amax"), function_of(amax, "a axis out keepdims initial where")),
-        **dict.fromkeys(("min", "amin"), function_of(amin, "a axis out keepdims initial where")),
+        "sum": function_of(masked_total, _REDUCTION),
+        "mean": function_of(masked_mean, "a axis dtype out keepdims where"),
+        "prod": function_of(masked_prod, _REDUCTION),
+        **dict.fromkeys(("max", "amax"), function_of(masked_max, _EXTREME)),
+        **dict.fromkeys(("min", "amin"), function_of(masked_min, _EXTREME)),
         "std": function_of(std, "a axis dtype out ddof=correction keepdims where mean"),
         "var": function_of(var, "a axis dtype out ddof=correction keepdims where mean"),
         "cumsum": function_of(cumsum, "a axis dtype out"),
