@@ -458,10 +458,36 @@ def bisected(a):
     return low
 
 
+def made_of_a_counter(a):
+    y, n = 0.0, 0
+    while y < 50.0:
+        n += 1
+        y = a * n
+    return y
+
+
+def made_of_a_clock(a):
+    y, t = 0.0, 0.0
+    while y < 50.0:
+        t = t + 0.5
+        y = a * t * t
+    return y
+
+
+def made_of_a_flag(a):
+    y, odd, total = 0.0, False, 0.0
+    while total < 50.0 + y:
+        odd = not odd
+        y = a if odd else a * a
+        total = total + 7.5
+    return y
+
+
 @pytest.mark.parametrize(
     "function",
-    [escaping, product, mean_of_means, exhausted, exhausted_in_the_test, bisected],
-)
+    [escaping, product, mean_of_means, exhausted, exhausted_in_the_test, bisected,
+     made_of_a_counter, made_of_a_clock, made_of_a_flag],
+)  # fmt: skip
 def test_what_comes_to_no_fixed_point_has_no_derivative(function):
     """Not a number, rather than a number that is no derivative."""
     a = np.asarray([2.0, 3.0, 9.0])
