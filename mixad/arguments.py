@@ -59,8 +59,10 @@ def is_structured(values: Sequence[Any]) -> bool:
     return not _SIMPLE.issuperset(map(type, values)) and any(map(_is_node, map(type, values)))
 
 
-_is_node = cache(is_record_class)
-"""Whether a type is that of structures: a tuple is one as part of another only."""
+@cache
+def _is_node(kind: type) -> bool:
+    """Whether a type is that of structures: a tuple is one as part of another only."""
+    return kind is type(None) or is_record_class(kind)
 
 
 def forms_of(

@@ -339,6 +339,36 @@ def test_static_numbers_of_numpy_are_plain_beside_tensors():
     assert powers_of(Polynomial(torch.ones(2), (1,), x)).x.dtype == torch.float32
 
 
+def test_an_argument_may_be_none():
+    def scaled(x, by=None):
+        return x if by is None else x * by
+
+    kernel, x = mixad.broadcast(scaled), np.asarray([1.0, 2.0])
+    np.testing.assert_array_equal(kernel(x), x)
+    np.testing.assert_array_equal(kernel(x, 3.0), 3.0 * x)
+    np.testing.assert_array_equal(kernel(x, None), x)
+    got = mixad.grad(lambda x: kernel(x).sum() + kernel(x, 3.0).sum())(x)
+    np.testing.assert_array_equal(got, [4.0, 4.0])
+    assert kernel.duals(x).partials["x"].tolist() == [1.0, 1.0]
+    assert kernel.jacobian(x, None).shape == (2, 1)
+
+
+class Scaled(NamedTuple):
+    x: Any
+    by: Any = np.float32(2.0)
+    order: Any = (1, 2)
+
+
+def test_defaults_may_be_numbers_of_numpy_and_tuples():
+    def powers(x):
+        s = Scaled(x)
+        return s.by * x ** s.order[1]
+
+    x = np.asarray([1.0, 3.0], "f4")
+    assert mixad.broadcast(powers)(x).dtype == np.float32
+    np.testing.assert_array_equal(mixad.broadcast(powers)(x), [2.0, 18.0])
+
+
 def test_second_derivatives():
     state = State(*RNG.normal(size=(2, 3)))
     energy = mixad.broadcast(lambda s: s.x**2 * s.v)

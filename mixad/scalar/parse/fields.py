@@ -8,7 +8,6 @@ import inspect
 from typing import Any
 
 from mixad.scalar.ir import Const
-from mixad.scalar.parse.argument import PYTHON_SCALARS
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import Arguments
 from mixad.scalar.parse.values import (
@@ -128,17 +127,9 @@ def _bound(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> dic
     given = bound.arguments
     bound.apply_defaults()
     return {
-        name: value if name in given and isinstance(value, _VALUES) else _constant(frame, value)
+        name: value if name in given else frame.static(value, name)
         for name, value in bound.arguments.items()
     }
-
-
-_VALUES = Value.__args__
-
-
-def _constant(frame: Frame, value: Any) -> Value:
-    """Return a default value."""
-    return frame.constant(value) if type(value) in PYTHON_SCALARS else Object(value)
 
 
 def _is_plain(kind: Any) -> bool:

@@ -371,7 +371,7 @@ class Frame:
         return field_of(value, name) if isinstance(value, Named | Record) else None
 
     def static(self, value: Any, name: str) -> Value:
-        """Return what a static field is, which is known now: numbers, alone and in tuples."""
+        """Return what a static field or a default is; numbers, alone or in tuples, are known."""
         if not self.walk.rules.numpy_scalars:
             value = plain_number(value)
         argument = scalar_argument(value)

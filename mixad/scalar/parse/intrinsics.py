@@ -172,7 +172,7 @@ def _quantify(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> 
     """`any` and `all` of a tuple."""
     found = Scalar(frame.builder.const(name == "and", BOOL), True)
     for item in _one_tuple(frame, node, arguments).items:
-        truth = frame.truth_of(frame.as_scalar(item, node))
+        truth = frame.truth_of(frame.as_number(item, node))
         found = Scalar(frame.builder.op(name, found.atom, truth), True)
     return found
 
