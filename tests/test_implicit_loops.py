@@ -474,6 +474,14 @@ def made_of_a_clock(a):
     return y
 
 
+def infinite(a):
+    y, n = 0.0, 0
+    while y < 50.0:
+        n += 1
+        y = a / (3 - n)
+    return y
+
+
 def made_of_a_flag(a):
     y, odd, total = 0.0, False, 0.0
     while total < 50.0 + y:
@@ -526,6 +534,12 @@ def cooled_from_infinity(T, r):
         T = T - r * min(T, bound)
         bound = 2.0 * T
     return T
+
+
+def test_an_infinity_is_no_fixed_point():
+    a = np.asarray([2.0, 3.0])
+    np.testing.assert_array_equal(mixad.broadcast(infinite)(a), [math.inf, math.inf])
+    assert np.isnan(mixad.broadcast(loops="implicit")(infinite).duals(a).partials["a"]).all()
 
 
 @pytest.mark.parametrize("function", [cooled, relaxed, cooled_beside, cooled_from_infinity])

@@ -179,7 +179,8 @@ class _System:
     ) -> Term:
         """Return whether some carries' steps are short beside them, or nothing beside all.
 
-        All are the point and where it began.  Of carries that are set aside, nothing counts.
+        All are the point and where it began.  Of carries that are set aside, nothing counts.  No
+        step is short beside an infinity.
         """
 
         def length(terms: Mapping[int, Term]) -> Term:
@@ -196,8 +197,9 @@ class _System:
             length({i: self.term(atoms[i]) for i in steps})
             for atoms in (self.at.point, self.at.inits)
         )
-        scale = point + start
-        return (step <= size * NEAR) | ((scale < float("inf")) & (step <= scale * NOTHING))
+        scale, infinity = point + start, float("inf")
+        is_short = (size < infinity) & (step <= size * NEAR)
+        return is_short | ((scale < infinity) & (step <= scale * NOTHING))
 
     def may_stay(self, i: int) -> bool:
         """Whether a carry may be one end of a bracket."""
