@@ -78,7 +78,7 @@ def _with_changes(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not isinstance(whole, Record) or issubclass(whole.kind, tuple):
         raise frame.type_error(
             node,
-            f"`{ast.unparse(node.func)}` takes a dataclass, and fields by their names",
+            f"`{ast.unparse(node.func)}` takes a dataclass that is an argument or made here, and fields by name",
             f"{ast.unparse(node.func)}(state, x=...)",
         )
     _check_is_plain(frame, node, whole.kind)
