@@ -76,10 +76,11 @@ def _with_changes(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     given = arguments.positional
     whole = given[0] if len(given) == 1 else None
     if not isinstance(whole, Record) or issubclass(whole.kind, tuple):
+        name = ast.unparse(node.func)
         raise frame.type_error(
             node,
-            f"`{ast.unparse(node.func)}` takes a dataclass that is an argument or made here, and fields by name",
-            f"{ast.unparse(node.func)}(state, x=...)",
+            f"`{name}` takes a dataclass that is an argument or made here, and fields by name",
+            f"{name}(state, x=...)",
         )
     _check_is_plain(frame, node, whole.kind)
     values = dict(zip(whole.names, whole.items, strict=True))
