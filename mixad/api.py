@@ -212,7 +212,8 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
 def stop_gradient(tree: Any) -> Any:
     """Return the values of a pytree without their derivatives, for every transform around.
 
-    Inside a kernel, its argument is a number or a tuple of them.
+    Inside a kernel, its argument is a number, or a tuple, list, small array, named tuple or
+    dataclass of them.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -319,6 +320,26 @@ def test_kernels_are_the_same_in_every_graph_and_pickle(da: Any) -> None:
     assert one.name == other.name
     again = pickle.loads(pickle.dumps(one))
     np.testing.assert_array_equal(again.compute(scheduler="synchronous"), one.compute())
+
+
+@mixad.scalar_rule(lambda x: 3.0 * cubed(x) / x)
+def cubed(x: Any) -> Any:
+    return x * x * x
+
+
+def test_kernels_with_rules_are_computed_by_processes_that_know_no_rules(
+    da: Any, tmp_path: Path
+) -> None:
+    found = mixad.grad(lambda x: cubed(x).sum())(da.from_array(X, chunks=4))
+    path = tmp_path / "graph"
+    path.write_bytes(pickle.dumps(found))
+    program = (
+        "import pickle, sys; found = pickle.load(open(sys.argv[1], 'rb'));"
+        "print(*found.compute(scheduler='synchronous').tolist())"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    np.testing.assert_allclose([*map(float, done.stdout.split())], 3.0 * X**2, rtol=1e-14)
 
 
 def test_the_factor_of_cholesky_is_the_lower_one(da: Any, xp: Any) -> None:

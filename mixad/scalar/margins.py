@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from types import MappingProxyType
 from typing import Literal
 
@@ -93,7 +94,8 @@ def margins(
     builder = Builder(program.name)
     walk = _Walk(builder, _sites(program, wrt, first, passed_over, smooth))
     names = dict(builder.copy_params(program.params).items())
-    places = sorted(set(walk.sites.values()), key=lambda p: (p.line.number, p.kind, p.type.name))
+    found = {site.place for site in walk.sites.values()}
+    places = sorted(found, key=lambda p: (p.line.number, p.kind, p.type.name))
     walk.names.update(names)
     walk.least = {place: builder.const(float("inf"), place.type) for place in places}
     walk.block(program.body)
@@ -106,18 +108,26 @@ def margins(
 _Distance = Callable[[Sequence[Term]], Term]
 
 
+@dataclass(frozen=True)
+class _Site:
+    """An equation that is a kink: where, and how far its arguments are from it."""
+
+    place: Place
+    distance: _Distance
+
+
 def _sites(
     program: Program,
     wrt: Sequence[int],
     first: Line,
     passed_over: Container[str],
     smooth: Container[str],
-) -> dict[Var, Place]:
-    """Return the places of a program, by the variable of the equation that is one."""
+) -> dict[Var, _Site]:
+    """Return the kinks of a program, by the variable of the equation that is one."""
     moving = _moving(program, wrt)
     flowing = _flowing(program)
     turns = _deciding_turns(program.body)
-    sites: dict[Var, Place] = {}
+    sites: dict[Var, _Site] = {}
     own = (line for line in source_lines(program) if line.filename not in passed_over)
     line = next(own, first)
     here = line
@@ -126,12 +136,16 @@ def _sites(
         line = line if here.filename in passed_over else here
         if not isinstance(s, Equation) or here.filename in smooth:
             continue
-        kind = _kind(s, flowing, turns)
-        moves = any(moving.get(a, frozenset()) - {SINGULAR} for a in s.args if isinstance(a, Var))
-        if kind is not None and moves:
+        movable = [i for i, a in enumerate(s.args) if isinstance(a, Var) and _moves(a, moving)]
+        kind = _kind(s, movable, flowing, turns)
+        if kind is not None and movable:
             whole = Line(line.filename, line.number, line.text)
-            sites[s.out] = Place(whole, kind, s.args[-1].type)
+            sites[s.out] = _Site(Place(whole, kind, s.args[-1].type), _distance(s, movable))
     return sites
+
+
+def _moves(var: Var, moving: Activity) -> bool:
+    return bool(moving.get(var, frozenset()) - {SINGULAR})
 
 
 def _moving(program: Program, wrt: Sequence[int]) -> Activity:
@@ -143,12 +157,15 @@ def _moving(program: Program, wrt: Sequence[int]) -> Activity:
     return moving
 
 
-def _kind(s: Equation, flowing: set[Var], turns: set[Var]) -> KinkKind | None:
+def _kind(
+    s: Equation, movable: Sequence[int], flowing: set[Var], turns: set[Var]
+) -> KinkKind | None:
     if s.op in _COMPARISONS or _is_truth(s):
         return None if len(set(s.args)) < len(s.args) else _decided(s.out in turns)
-    if s.op in _TIES:
+    if s.op in _TIES or (s.op == "copysign" and 1 not in movable):
         return "tie" if s.out in flowing else None
-    return "jump" if s.op in _JUMPS or _is_truncation(s) else None
+    jumps = s.op in _JUMPS or s.op == "copysign" or _is_truncation(s)
+    return "jump" if jumps else None
 
 
 def _decided(turns: bool) -> KinkKind:
@@ -245,6 +262,10 @@ def _from_zero(args: Sequence[Term]) -> Term:
     return abs(args[-1])
 
 
+def _from_origin(args: Sequence[Term]) -> Term:
+    return call("hypot", *args)
+
+
 def _from_whole(x: Term) -> Term:
     return abs(x - call("rint", x))
 
@@ -260,6 +281,7 @@ _TIES: Mapping[str, _Distance] = MappingProxyType(
     {
         "abs": _from_zero,
         "relu": _from_zero,
+        "hypot": _from_origin,
         "minimum": _apart,
         "maximum": _apart,
     }
@@ -267,7 +289,6 @@ _TIES: Mapping[str, _Distance] = MappingProxyType(
 _JUMPS: Mapping[str, _Distance] = MappingProxyType(
     {
         "sign": _from_zero,
-        "copysign": _from_zero,
         "signbit": _from_zero,
         "floor": lambda args: _from_whole(args[0]),
         "ceil": lambda args: _from_whole(args[0]),
@@ -280,18 +301,25 @@ _JUMPS: Mapping[str, _Distance] = MappingProxyType(
 )
 
 
-def _margin(s: Equation, args: Sequence[Term]) -> Term:
+def _distance(s: Equation, movable: Sequence[int]) -> _Distance:
+    """Return how the distance of an equation's arguments from its kink is computed."""
     if s.op in _COMPARISONS:
-        return _apart(args)
+        return _apart
     if s.op == "convert":
-        return _from_zero(args) if s.out.type.is_bool else _from_truncated(args)
-    return (_TIES.get(s.op) or _JUMPS[s.op])(args)
+        return _from_zero if s.out.type.is_bool else _from_truncated
+    if s.op == "copysign":
+        return lambda args: reduce(_smaller, [abs(args[i]) for i in movable])
+    return _TIES.get(s.op) or _JUMPS[s.op]
+
+
+def _smaller(x: Term, y: Term) -> Term:
+    return call("where", x < y, x, y)
 
 
 class _Walk:
     """Copies a program with the least margins beside: ``least`` has them, by place."""
 
-    def __init__(self, builder: Builder, sites: Mapping[Var, Place]) -> None:
+    def __init__(self, builder: Builder, sites: Mapping[Var, _Site]) -> None:
         self.builder = builder
         self.sites = sites
         self.names: dict[Var, Atom] = {}
@@ -323,17 +351,17 @@ class _Walk:
     def equation(self, s: Equation) -> None:
         args = self.values(s.args)
         self.names[s.out] = self.builder.op(s.op, *args, type=s.out.type)
-        place = self.sites.get(s.out)
-        if place is not None:
-            margin = _margin(s, [Term(self.builder, a) for a in args])
-            least = Term(self.builder, self.least[place])
-            self.least[place] = call("where", margin < least, margin, least).atom
+        site = self.sites.get(s.out)
+        if site is not None:
+            margin = site.distance([Term(self.builder, a) for a in args])
+            least = Term(self.builder, self.least[site.place])
+            self.least[site.place] = _smaller(margin, least).atom
 
     def inside(self, s: If | While) -> list[Place]:
         """Return the places in the blocks of a statement."""
         within = (t for block in nested_blocks(s) for t in walk_statements(block))
         found = (self.sites.get(v) for t in within for v in written_vars(t))
-        return list(dict.fromkeys(place for place in found if place is not None))
+        return list(dict.fromkeys(site.place for site in found if site is not None))
 
     def branch(self, s: If) -> None:
         places, before = self.inside(s), dict(self.least)

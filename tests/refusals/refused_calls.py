@@ -1212,3 +1212,23 @@ def refuse_period_that_is_differentiated():
 
 def refuse_method_of_a_constant():
     inside(lambda x: np.ones(3, like=x).choose([x, x]).sum())
+
+
+import dataclasses  # noqa: E402  (lines above are part of expected texts)
+
+
+def refuse_field_that_is_not_there_to_be_replaced():
+    mixad.broadcast(lambda m: m._replace(mass=1.0))(Motion(X, X))
+
+
+def refuse_replacing_fields_of_what_is_no_dataclass():
+    mixad.broadcast(lambda m: dataclasses.replace(m, x=1.0))(Motion(X, X))
+
+
+class Moved(Motion):
+    def _replace(self, **changes):
+        return Moved(2 * self[0], **changes)
+
+
+def refuse_replacing_fields_by_a_method_of_the_class():
+    mixad.broadcast(lambda m: m._replace(x=1.0))(Moved(X, X))

@@ -24,7 +24,7 @@ from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal
-from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
+from mixad.scalar.parse.snapshot import Address, Snapshot, plain_number, scalar_argument
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import (
     Array,
@@ -367,10 +367,22 @@ class Frame:
                 return Tuple(tuple(map(self.constant, shape)))
             return self.constant(sizes[name])
         if isinstance(value, Record) and name in dict(value.static):
-            fixed = dict(value.static)[name]
-            is_number = isinstance(fixed, bool | int | float)
-            return self.constant(fixed) if is_number else Object(fixed, name)
+            return self.static(dict(value.static)[name], name)
         return field_of(value, name) if isinstance(value, Named | Record) else None
+
+    def static(self, value: Any, name: str) -> Value:
+        """Return what a static field or a default is; numbers, alone or in tuples, are known."""
+        if not self.walk.rules.numpy_scalars:
+            value = plain_number(value)
+        argument = scalar_argument(value)
+        if argument is not None:
+            return self._known(value, argument)
+        if isinstance(value, int):  # a member of an enumeration
+            return self.constant(value)
+        if isinstance(value, tuple):
+            items = tuple([self.static(v, f"{name}[{i}]") for i, v in enumerate(value)])
+            return named(items, type(value)) if hasattr(value, "_fields") else Tuple(items)
+        return Object(value, name)
 
     def _attribute(
         self, value: Value, path: tuple[str, ...], node: ast.expr, reader: Frame
