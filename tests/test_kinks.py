@@ -234,3 +234,10 @@ def test_kinks_of_special_functions_are_on_the_users_line(function, point):
     kinks = kernel.kinks(np.asarray([point, 5.0])).kinks
     assert {k.line.filename for k in kinks} == {__file__}
     assert sum(k.count for k in kinks) >= 1
+
+
+def test_a_report_of_few_elements_is_shown_over_any_library():
+    """array-api-strict refuses a slice that ends outside of its array."""
+    strict = pytest.importorskip("array_api_strict")
+    report = bent.kinks(strict.asarray([1.0, 1.2]), 5.0, wrt="x")
+    assert "branch: 1 at [0], nearest" in str(report)

@@ -1196,3 +1196,14 @@ def refuse_torch_function_in_a_kernel():
     import torch
 
     mixad.broadcast(lambda x: torch.special.expit(x))(X)
+
+
+class Spring(NamedTuple):
+    stiffness: Any
+
+    def force(self, x):
+        return -self.stiffness * x
+
+
+def refuse_method_of_a_structure():
+    mixad.broadcast(lambda spring, x: spring.force(x))(Spring(X), X)
