@@ -1207,3 +1207,7 @@ class Spring(NamedTuple):
 
 def refuse_method_of_a_structure():
     mixad.broadcast(lambda spring, x: spring.force(x))(Spring(X), X)
+
+
+def refuse_comparison_of_tuples():
+    mixad.broadcast(lambda x, y: x if (x, y) == (1.0, 2.0) else y)(X, X)

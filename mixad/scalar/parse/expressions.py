@@ -68,15 +68,14 @@ def _chain(frame: Frame, node: ast.Compare, left: Value, first: int) -> Number:
     ``a < b < c`` is ``a < b and b < c`` with ``b`` computed once.
     """
     right = items_of(frame, node.comparators[first])
-    one = _one_comparison(frame, node, node.ops[first], left, right)
+    one = _one_comparison(frame, node, first, left, right)
     if first + 1 == len(node.ops):
         return one
     return _and_or(frame, node, "and", one, lambda: _chain(frame, node, right, first + 1))
 
 
-def _one_comparison(
-    frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value
-) -> Scalar:
+def _one_comparison(frame: Frame, node: ast.Compare, at: int, left: Value, right: Value) -> Scalar:
+    op = node.ops[at]
     if isinstance(op, ast.In | ast.NotIn):
         return _membership(frame, node, op, left, right)
     known = _of_objects(op, left, right)
@@ -84,7 +83,9 @@ def _one_comparison(
         return frame.constant(known)
     if isinstance(op, ast.Is | ast.IsNot):
         raise frame.error(node, "`is` has no meaning for numbers", "use ==")
-    return compare(frame, node, op, frame.as_number(left, node), frame.as_number(right, node))
+    operands = (node.left, *node.comparators)[at : at + 2]
+    x, y = map(frame.as_number, (left, right), operands)
+    return compare(frame, node, op, x, y)
 
 
 def _of_objects(op: ast.cmpop, left: Value, right: Value) -> bool | None:
