@@ -1211,3 +1211,7 @@ def refuse_method_of_a_structure():
 
 def refuse_comparison_of_tuples():
     mixad.broadcast(lambda x, y: x if (x, y) == (1.0, 2.0) else y)(X, X)
+
+
+def refuse_rule_of_a_complex_number():
+    squared(lambda z: 2.0 * z)(1j * X)
