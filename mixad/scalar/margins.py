@@ -4,7 +4,8 @@ A *kink* is where a function is not smooth: the boundary of a branch, a tie of `
 jump of `floor`, a change of how many turns a loop makes.  Each is a place in the program where a
 number that depends on the inputs is compared with another one; its margin is their distance, the
 least one of all turns of the loops around, and infinite where the place is not passed.  Distances
-from the constant 0 are absolute, others are relative to the larger number.
+from 0 are absolute if it is a constant or what does not move, others are relative to the larger
+number.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def margins(
         In the order of the outputs, that of the lines.
     """
     builder = Builder(program.name)
-    walk = _Walk(builder, _sites(program, wrt, first, passed_over, smooth))
+    moving = _moving(program, wrt)
+    walk = _Walk(builder, _sites(program, moving, first, passed_over, smooth), moving)
     names = dict(builder.copy_params(program.params).items())
     places = sorted(set(walk.sites.values()), key=lambda p: (p.line.number, p.kind, p.type.name))
     walk.names.update(names)
@@ -108,13 +110,12 @@ _Distance = Callable[[Sequence[Term]], Term]
 
 def _sites(
     program: Program,
-    wrt: Sequence[int],
+    moving: Activity,
     first: Line,
     passed_over: Container[str],
     smooth: Container[str],
 ) -> dict[Var, Place]:
     """Return the places of a program, by the variable of the equation that is one."""
-    moving = _moving(program, wrt)
     flowing = _flowing(program)
     turns = _deciding_turns(program.body)
     sites: dict[Var, Place] = {}
@@ -127,8 +128,7 @@ def _sites(
         if not isinstance(s, Equation) or here.filename in smooth:
             continue
         kind = _kind(s, flowing, turns)
-        moves = any(moving.get(a, frozenset()) - {SINGULAR} for a in s.args if isinstance(a, Var))
-        if kind is not None and moves:
+        if kind is not None and any(_moves(a, moving) for a in s.args):
             whole = Line(line.filename, line.number, line.text)
             sites[s.out] = Place(whole, kind, s.args[-1].type)
     return sites
@@ -141,6 +141,10 @@ def _moving(program: Program, wrt: Sequence[int]) -> Activity:
         if isinstance(s, While):
             moving = spread(s.cond, moving)
     return moving
+
+
+def _moves(atom: Atom, moving: Activity) -> bool:
+    return isinstance(atom, Var) and bool(moving.get(atom, frozenset()) - {SINGULAR})
 
 
 def _kind(s: Equation, flowing: set[Var], turns: set[Var]) -> KinkKind | None:
@@ -232,13 +236,16 @@ def _decide(atoms: Sequence[Atom], made: Mapping[Var, Statement], found: set[Var
 # -- how far ---------------------------------------------------------------------------------------
 
 
-def _apart(args: Sequence[Term]) -> Term:
-    """Return the distance of two numbers: relative, unless one of them is the constant 0."""
+def _apart(args: Sequence[Term], still: Sequence[Term]) -> Term:
+    """Return the distance of two numbers: relative, unless one of them stays at 0."""
     x, y = args
     if any(isinstance(t.atom, Const) and t.atom.value == 0 for t in args):
         return abs(x - y)
     larger = call("where", abs(x) > abs(y), abs(x), abs(y))
-    return call("where", x == y, 0.0, abs(x - y) / larger)
+    apart = call("where", x == y, 0.0, abs(x - y) / larger)
+    for fixed in still:
+        apart = call("where", fixed == 0.0, abs(x - y), apart)
+    return apart
 
 
 def _from_zero(args: Sequence[Term]) -> Term:
@@ -256,14 +263,7 @@ def _from_truncated(args: Sequence[Term]) -> Term:
 
 
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
-_TIES: Mapping[str, _Distance] = MappingProxyType(
-    {
-        "abs": _from_zero,
-        "relu": _from_zero,
-        "minimum": _apart,
-        "maximum": _apart,
-    }
-)
+_TIES = frozenset({"abs", "relu", "minimum", "maximum"})
 _JUMPS: Mapping[str, _Distance] = MappingProxyType(
     {
         "sign": _from_zero,
@@ -280,20 +280,21 @@ _JUMPS: Mapping[str, _Distance] = MappingProxyType(
 )
 
 
-def _margin(s: Equation, args: Sequence[Term]) -> Term:
-    if s.op in _COMPARISONS:
-        return _apart(args)
+def _margin(s: Equation, args: Sequence[Term], still: Sequence[Term]) -> Term:
+    if s.op in _COMPARISONS or s.op in ("minimum", "maximum"):
+        return _apart(args, still)
     if s.op == "convert":
         return _from_zero(args) if s.out.type.is_bool else _from_truncated(args)
-    return (_TIES.get(s.op) or _JUMPS[s.op])(args)
+    return _from_zero(args) if s.op in _TIES else _JUMPS[s.op](args)
 
 
 class _Walk:
     """Copies a program with the least margins beside: ``least`` has them, by place."""
 
-    def __init__(self, builder: Builder, sites: Mapping[Var, Place]) -> None:
+    def __init__(self, builder: Builder, sites: Mapping[Var, Place], moving: Activity) -> None:
         self.builder = builder
         self.sites = sites
+        self.moving = moving
         self.names: dict[Var, Atom] = {}
         self.least: dict[Place, Atom] = {}
 
@@ -325,7 +326,10 @@ class _Walk:
         self.names[s.out] = self.builder.op(s.op, *args, type=s.out.type)
         place = self.sites.get(s.out)
         if place is not None:
-            margin = _margin(s, [Term(self.builder, a) for a in args])
+            terms = [Term(self.builder, a) for a in args]
+            pairs = zip(s.args, terms, strict=True)
+            still = [t for a, t in pairs if isinstance(a, Var) and not _moves(a, self.moving)]
+            margin = _margin(s, terms, still)
             least = Term(self.builder, self.least[place])
             self.least[place] = call("where", margin < least, margin, least).atom
 

@@ -1215,3 +1215,7 @@ def refuse_comparison_of_tuples():
 
 def refuse_rule_of_a_complex_number():
     squared(lambda z: 2.0 * z)(1j * X)
+
+
+def refuse_array_where_the_signature_has_a_number():
+    mixad.broadcast(lambda v: v, signature="(n)->()")(X)
