@@ -67,7 +67,8 @@ class Kink:
         return int(self.margins.shape[0])
 
     def __str__(self) -> str:
-        rows = zip(*(axis[:_SHOWN] for axis in self.indices), strict=True)
+        few = min(self.count, _SHOWN)
+        rows = zip(*(axis[:few] for axis in self.indices), strict=True)
         shown = [f"[{', '.join(str(int(i)) for i in row)}]" for row in rows]
         more = ["..."] if self.count > _SHOWN else []
         where = f" at {', '.join([*shown, *more])}" if shown else ""

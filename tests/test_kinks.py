@@ -255,3 +255,34 @@ def test_kinks_of_special_functions_are_on_the_users_line(function, point):
     kinks = kernel.kinks(np.asarray([point, 5.0])).kinks
     assert {k.line.filename for k in kinks} == {__file__}
     assert sum(k.count for k in kinks) >= 1
+
+
+def test_a_report_of_few_elements_is_shown_over_any_library():
+    """array-api-strict refuses a slice that ends outside of its array."""
+    strict = pytest.importorskip("array_api_strict")
+    report = bent.kinks(strict.asarray([1.0, 1.2]), 5.0, wrt="x")
+    assert "branch: 1 at [0], nearest" in str(report)
+
+
+@pytest.mark.parametrize("near", [1e-12, -1e-12])
+def test_a_threshold_of_zero_that_is_an_input_is_near_absolutely(near):
+    x = np.asarray([near, 1.0, -1.0])
+    above = mixad.broadcast(lambda x, threshold: x if x > threshold else 0.5 * x)
+    clipped = mixad.broadcast(lambda x, threshold: max(x, threshold))
+    for kernel, kind in ((above, "branch"), (clipped, "tie")):
+        assert found(kernel.kinks(x, 0.0, wrt="x"), kind) == {(0,)}
+        assert found(kernel.kinks(x, np.zeros(3), wrt="x"), kind) == {(0,)}
+        # what moves is beside no 0 that it could be near to: both may be small
+        assert not kernel.kinks(x, np.zeros(3), wrt=("x", "threshold"))
+
+
+def test_a_step_that_has_become_zero_is_not_near_the_tolerance():
+    @mixad.broadcast
+    def root(a):
+        x, step = 1.0, 1.0
+        while abs(step) > 1e-12:
+            step = (x * x - a) / (2.0 * x)
+            x = x - step
+        return x
+
+    assert not root.kinks(np.asarray([4.0, 9.0]))

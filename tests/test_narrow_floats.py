@@ -489,3 +489,25 @@ def test_types_of_comparisons_and_conversions() -> None:
     truth, double = execute((program,), (OutputRequest(0, 0), OutputRequest(0, 1)), [X])
     np.testing.assert_array_equal(truth, X != 0)
     np.testing.assert_array_equal(double, X.astype("f8"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+@BACKENDS
+def test_bfloat16_of_jax_has_the_bits_of_numpys(backend: str) -> None:
+    """DLPack hands no bfloat16 to NumPy; NumPy's are compared with PyTorch's elsewhere."""
+    import jax.numpy as jnp
+
+    kernel = branching.with_options(backend=backend)
+
+    def loss(x: Any, y: Any) -> Any:
+        return kernel(x, y[::-1]).sum()
+
+    x, y = (a[:24].reshape(4, 6).astype(ml_dtypes.bfloat16) for a in (X, Y))
+    theirs = mixad.grad(loss, argnums=(0, 1))(jnp.asarray(x), jnp.asarray(y))
+    assert {str(g.dtype) for g in theirs} == {"bfloat16"}
+    assert all(isinstance(g, type(jnp.ones(1))) for g in theirs)
+    for found, ours in zip(theirs, mixad.grad(loss, argnums=(0, 1))(x, y), strict=True):
+        np.testing.assert_array_equal(np.asarray(found).view("u2"), ours.view("u2"))
+    np.testing.assert_array_equal(
+        np.asarray(kernel(jnp.asarray(x), jnp.asarray(y))).view("u2"), kernel(x, y).view("u2")
+    )

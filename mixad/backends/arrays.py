@@ -76,6 +76,11 @@ def _refuse_to_compute(array: Array) -> NoReturn:
     )
 
 
+def _over_jax(array: Array) -> _NumpyArray:
+    """Return the NumPy array over a JAX array's memory; DLPack takes no bfloat16 to NumPy."""
+    return np.asarray(array).view("int16") if _is_bfloat16(array) else np.from_dlpack(array)
+
+
 # Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits.
 _MEMORY = {
     "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result: result),
@@ -85,6 +90,12 @@ _MEMORY = {
         lambda a: a.detach().resolve_conj().resolve_neg().numpy(),
         lambda xp, result: xp.from_numpy(result),
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
+    ),
+    "jax": _Memory(
+        lambda a: _over_jax(a).strides,
+        _over_jax,
+        lambda xp, result: xp.asarray(result, copy=False),
+        lambda a: a,
     ),
     "dask": _Memory(_packed_strides, _refuse_to_compute, lambda xp, result: xp.asarray(result)),
 }

@@ -4,7 +4,8 @@ A *kink* is where a function is not smooth: the boundary of a branch, a tie of `
 jump of `floor`, a change of how many turns a loop makes.  Each is a place in the program where a
 number that depends on the inputs is compared with another one; its margin is their distance, the
 least one of all turns of the loops around, and infinite where the place is not passed.  Distances
-from the constant 0 are absolute, others are relative to the larger number.
+from 0 are absolute if it is a constant or what does not move, others are relative to the larger
+number.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def _kind(
 ) -> KinkKind | None:
     if s.op in _COMPARISONS or _is_truth(s):
         return None if len(set(s.args)) < len(s.args) else _decided(s.out in turns)
-    if s.op in _TIES or (s.op == "copysign" and 1 not in movable):
+    if s.op in _EXTREMES or s.op in _TIES or (s.op == "copysign" and 1 not in movable):
         return "tie" if s.out in flowing else None
     jumps = s.op in _JUMPS or s.op == "copysign" or _is_truncation(s)
     return "jump" if jumps else None
@@ -249,13 +250,16 @@ def _decide(atoms: Sequence[Atom], made: Mapping[Var, Statement], found: set[Var
 # -- how far ---------------------------------------------------------------------------------------
 
 
-def _apart(args: Sequence[Term]) -> Term:
-    """Return the distance of two numbers: relative, unless one of them is the constant 0."""
+def _apart(args: Sequence[Term], still: Sequence[Term]) -> Term:
+    """Return the distance of two numbers: relative, unless one of them stays at 0."""
     x, y = args
     if any(isinstance(t.atom, Const) and t.atom.value == 0 for t in args):
         return abs(x - y)
     larger = call("where", abs(x) > abs(y), abs(x), abs(y))
-    return call("where", x == y, 0.0, abs(x - y) / larger)
+    apart = call("where", x == y, 0.0, abs(x - y) / larger)
+    for fixed in still:
+        apart = call("where", fixed == 0.0, abs(x - y), apart)
+    return apart
 
 
 def _from_zero(args: Sequence[Term]) -> Term:
@@ -277,13 +281,12 @@ def _from_truncated(args: Sequence[Term]) -> Term:
 
 
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+_EXTREMES = frozenset({"minimum", "maximum"})
 _TIES: Mapping[str, _Distance] = MappingProxyType(
     {
         "abs": _from_zero,
         "relu": _from_zero,
         "hypot": _from_origin,
-        "minimum": _apart,
-        "maximum": _apart,
     }
 )
 _JUMPS: Mapping[str, _Distance] = MappingProxyType(
@@ -303,8 +306,9 @@ _JUMPS: Mapping[str, _Distance] = MappingProxyType(
 
 def _distance(s: Equation, movable: Sequence[int]) -> _Distance:
     """Return how the distance of an equation's arguments from its kink is computed."""
-    if s.op in _COMPARISONS:
-        return _apart
+    if s.op in _COMPARISONS or s.op in _EXTREMES:
+        still = [i for i, a in enumerate(s.args) if isinstance(a, Var) and i not in movable]
+        return lambda args: _apart(args, [args[i] for i in still])
     if s.op == "convert":
         return _from_zero if s.out.type.is_bool else _from_truncated
     if s.op == "copysign":

@@ -1232,3 +1232,26 @@ class Moved(Motion):
 
 def refuse_replacing_fields_by_a_method_of_the_class():
     mixad.broadcast(lambda m: m._replace(x=1.0))(Moved(X, X))
+
+
+class Spring(NamedTuple):
+    stiffness: Any
+
+    def force(self, x):
+        return -self.stiffness * x
+
+
+def refuse_method_of_a_structure():
+    mixad.broadcast(lambda spring, x: spring.force(x))(Spring(X), X)
+
+
+def refuse_comparison_of_tuples():
+    mixad.broadcast(lambda x, y: x if (x, y) == (1.0, 2.0) else y)(X, X)
+
+
+def refuse_rule_of_a_complex_number():
+    squared(lambda z: 2.0 * z)(1j * X)
+
+
+def refuse_array_where_the_signature_has_a_number():
+    mixad.broadcast(lambda v: v, signature="(n)->()")(X)

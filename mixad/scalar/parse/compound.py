@@ -276,6 +276,11 @@ class _Results:
 
     def of_core(self, value: Value, core: tuple[int, ...]) -> Structure:
         """Return the structure of one result with a core."""
+        if not core and isinstance(value, Array):
+            raise self.error(
+                f"the signature has a number as a result, the function returns {a_kind_of(value)}",
+                "return a number, or give the result a core: (n)->(n)",
+            )
         if not core:
             return self.structure(value)
         self.cores.append(core)
@@ -288,8 +293,8 @@ class _Results:
             return [self.frame.as_number(value, self.place)]
         if not isinstance(value, Tuple) or len(value.items) != core[0]:
             raise self.error(
-                f"the signature has a result of shape {whole}, the function returns a "
-                f"{kind_of(value)} where {core[0]} are needed",
+                f"the signature has a result of shape {whole}, the function returns "
+                f"{a_kind_of(value)} where {core[0]} are needed",
                 "return so many, or change the signature",
             )
         return [e for item in value.items for e in self.elements(item, core[1:], whole)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -68,23 +68,31 @@ def _chain(frame: Frame, node: ast.Compare, left: Value, first: int) -> Number:
     ``a < b < c`` is ``a < b and b < c`` with ``b`` computed once.
     """
     right = items_of(frame, node.comparators[first])
-    one = _one_comparison(frame, node, node.ops[first], left, right)
+    operands = (node.left, *node.comparators)[first : first + 2]
+    one = _one_comparison(frame, node, operands, node.ops[first], left, right)
     if first + 1 == len(node.ops):
         return one
     return _and_or(frame, node, "and", one, lambda: _chain(frame, node, right, first + 1))
 
 
 def _one_comparison(
-    frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value
+    frame: Frame,
+    node: ast.Compare,
+    operands: Sequence[ast.expr],
+    op: ast.cmpop,
+    left: Value,
+    right: Value,
 ) -> Scalar:
+    """Return the truth of one comparison; ``operands`` are where the values come from."""
     if isinstance(op, ast.In | ast.NotIn):
-        return _membership(frame, node, op, left, right)
+        return _membership(frame, node, operands, op, left, right)
     known = _of_objects(op, left, right)
     if known is not None:
         return frame.constant(known)
     if isinstance(op, ast.Is | ast.IsNot):
         raise frame.error(node, "`is` has no meaning for numbers", "use ==")
-    return compare(frame, node, op, frame.as_number(left, node), frame.as_number(right, node))
+    x, y = map(frame.as_number, (left, right), operands)
+    return compare(frame, node, op, x, y)
 
 
 def _of_objects(op: ast.cmpop, left: Value, right: Value) -> bool | None:
@@ -104,7 +112,12 @@ def _of_objects(op: ast.cmpop, left: Value, right: Value) -> bool | None:
 
 
 def _membership(
-    frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value
+    frame: Frame,
+    node: ast.Compare,
+    operands: Sequence[ast.expr],
+    op: ast.cmpop,
+    left: Value,
+    right: Value,
 ) -> Scalar:
     if not isinstance(right, Tuple):
         raise frame.type_error(
@@ -114,7 +127,7 @@ def _membership(
         )
     found: Atom = frame.builder.const(False, BOOL)
     for item in right.items:
-        equal = _one_comparison(frame, node, ast.Eq(), left, item)
+        equal = _one_comparison(frame, node, operands, ast.Eq(), left, item)
         found = frame.builder.op("or", found, equal.atom)
     return Scalar(frame.builder.op("not", found) if isinstance(op, ast.NotIn) else found, True)
 

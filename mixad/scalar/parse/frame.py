@@ -41,9 +41,9 @@ from mixad.scalar.parse.values import (
     Value,
     a_kind_of,
     field_of,
-    instead_of_attribute,
     kind_of_object,
     named,
+    refused_attribute,
     shape_of_array,
     way_out,
 )
@@ -347,12 +347,8 @@ class Frame:
         for name in path[1:]:
             found = self._field(value, name)
             if found is None:
-                raise self.error(
-                    node,
-                    f"{spelled!r} is {a_kind_of(value)} here: it has no attribute {name!r}",
-                    instead_of_attribute(value),
-                    KernelTypeError,
-                )
+                message, hint = refused_attribute(value, spelled, name)
+                raise self.error(node, message, hint, KernelTypeError)
             value, spelled = found, f"{spelled}.{name}"
         return value
 

@@ -103,7 +103,9 @@ def _number(frame: Frame, node: Located, source: FunctionSource, name: str, v: V
         raise frame.type_error(
             node,
             f"{source.name!r} has a rule: its parameters are numbers, {name!r} is {a_kind_of(v)}",
-            "read it from outside, or write a function for each",
+            "its parts, z.real and z.imag, as parameters of their own"
+            if isinstance(v, Complex)
+            else "read it from outside, or write a function for each",
         )
     place = node if isinstance(node, ast.expr) else ast.Name(name)
     return frame.as_scalar(v, place)

@@ -101,9 +101,10 @@ def refused_of_arrays(name: str, function: Any) -> tuple[str, str]:
     hint = _of_elements(function)
     if hint is not None:
         return f"`{name}` is not there in a kernel", hint
+    within = _OF_VECTORS.get(function, "a loop")
     return (
         f"`{name}` works on whole arrays: a kernel sees one element",
-        "call it before, or on the kernel's results",
+        f"call it before, or on the kernel's results; of a small array in the kernel, {within}",
     )
 
 
@@ -122,6 +123,12 @@ _OF_ELEMENTS: Mapping[Any, str] = MappingProxyType(
     }
 )
 """Functions of NumPy that nothing stands for, though a kernel may do what they do."""
+
+
+_OF_VECTORS: Mapping[Any, str] = MappingProxyType(
+    {np.sum: "sum(v)", np.max: "max(v)", np.min: "min(v)"}
+)
+"""Functions of NumPy that are builtins of Python, too."""
 
 
 def is_transform(function: Any) -> bool:

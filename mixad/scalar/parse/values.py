@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType
@@ -41,13 +42,13 @@ __all__ = [
     "field_names",
     "field_of",
     "has_operators",
-    "instead_of_attribute",
     "instead_of_two_kinds",
     "is_called",
     "kind_of",
     "kind_of_object",
     "named",
     "record",
+    "refused_attribute",
     "shape_of_array",
     "told_apart",
     "way_out",
@@ -298,13 +299,22 @@ def is_called(value: Value) -> bool:
     return called or isinstance(value, Helper | Closure)
 
 
-def instead_of_attribute(value: Value) -> str:
-    """Return what to write in place of an attribute that a value does not have."""
+def refused_attribute(value: Value, spelled: str, name: str) -> tuple[str, str]:
+    """Return the message and the hint for an attribute that a value does not have in a kernel."""
+    here, lacks = f"{spelled!r} is {a_kind_of(value)} here", f"it has no attribute {name!r}"
     if isinstance(value, Named | Record):
-        return f"its fields are {', '.join(field_names(value))}"
+        of_class = inspect.getattr_static(value.kind, name, None)
+        if isinstance(of_class, FunctionType):
+            called = f"{value.kind.__name__}.{name}({spelled}, ...)"
+            return (
+                f"{here}: only its fields are read, not {name!r}",
+                f"call it by its class, {called}",
+            )
+        return f"{here}: {lacks}", f"its fields are {', '.join(field_names(value))}"
     if isinstance(value, List):
-        return "a list of its final length, such as [0.0] * 3, and out[i] = ..."
-    return "use functions and operators of numbers"
+        instead = "a list of its final length, such as [0.0] * 3, and out[i] = ..."
+        return f"{here}: {lacks}", instead
+    return f"{here}: {lacks}", "use functions and operators of numbers"
 
 
 def way_out(value: Value, spelled: str) -> str:
