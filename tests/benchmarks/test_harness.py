@@ -241,7 +241,12 @@ def test_reports_of_one_machine_are_published_together(tmp_path):
     out = tmp_path / "peers.json"
     publish.main([str(first), str(second), "--out", str(out)])
     assert [m.workload for m in report.read(out)[0]] == ["work", "other work"]
-    assert report.read(out)[1]["commit"] == "a1, b2"
+    told = {"cpu": "this", "commit": "a1, b2", "load average, 1 minute": 2.0}
+    assert report.read(out)[1] == told
+    third = tmp_path / "third"
+    third.write_text(report.as_json([replace(found, workload="third")], later), encoding="utf-8")
+    publish.main([str(out), str(third), "--out", str(out)])  # what was published, and more
+    assert report.read(out)[1] == told
     for reports, complaint in (
         ((first, elsewhere), "different machines"),
         ((first, first), "twice"),
