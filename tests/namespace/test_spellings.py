@@ -438,7 +438,8 @@ def test_methods_of_a_strict_library_take_what_the_standard_has() -> None:
 @pytest.mark.parametrize("spelling", [NUMPY, TORCH], ids=lambda s: s.library)
 def test_the_guide_lists_the_functions_that_there_are(spelling: Any) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text(encoding="utf-8")
-    _, _, rest = guide.partition(f"Functions of `{spelling.library}`:\n\n```text\n")
+    summary = f"<summary>Functions of <code>{spelling.library}</code></summary>"
+    _, _, rest = guide.partition(f"{summary}\n\n```text\n")
     listed = rest.partition("```")[0]
     own = {name for name in spelling.functions if not name.startswith("__")}
     assert listed.split() == sorted(own - ({"astype"} if spelling is TORCH else set()))
