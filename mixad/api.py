@@ -92,6 +92,11 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
         `grad`; a value without axes is what operations of its library return: a Python float if
         all that made it are Python numbers, a NumPy scalar, or an array without axes.
 
+    Raises
+    ------
+    TracerError
+        As for `grad`.
+
     Examples
     --------
     >>> import mixad, numpy as np

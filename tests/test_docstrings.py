@@ -68,3 +68,9 @@ def test_a_class_describes_its_fields(name):
     described = inspect.getdoc(found)
     missing = [f for f in fields if not re.search(rf"^[\w, ]*\b{f}\b[\w, ]* : ", described, re.M)]
     assert [f for f in missing if not f.startswith("_")] == []
+
+
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if re.fullmatch(r"mixad:\w+", n)])
+def test_a_function_that_users_import_has_an_example_that_runs(name):
+    """As a doctest: pytest collects those of all modules."""
+    assert ">>> " in inspect.getdoc(pkgutil.resolve_name(name)).partition("Examples\n---")[2]
