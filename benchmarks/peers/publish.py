@@ -18,14 +18,17 @@ from benchmarks.peers.harness import Measurement
 
 Report: TypeAlias = tuple[list[Measurement], dict[str, object]]
 
-OF_A_RUN = ("load average, 1 minute", "llvm of Dr.Jit")
-"""What differs between runs on one machine: the latter is known where Dr.Jit was asked for."""
+OF_A_RUN = ("commit", "load average, 1 minute", "llvm of Dr.Jit")
+"""What differs between runs on one machine: the last is known where Dr.Jit was asked for."""
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "peers.json"
 
 
 def joined(reports: Sequence[Report]) -> Report:
     """Return the measurements of all reports, with the environment that they share.
+
+    All peers of a case are of one run; cases of different runs may be of different commits, and
+    then all of these are named.
 
     Raises
     ------
@@ -39,7 +42,8 @@ def joined(reports: Sequence[Report]) -> Report:
     cases = [(m.workload, m.title, m.keep) for m in measurements]
     if len(set(cases)) < len(cases):
         raise ValueError("the reports measure one case twice: leave one of them out")
-    return measurements, reports[0][1]
+    commits = dict.fromkeys(str(about.get("commit", "unknown")) for _, about in reports)
+    return measurements, reports[0][1] | {"commit": ", ".join(commits)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
