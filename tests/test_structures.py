@@ -353,6 +353,18 @@ def test_an_argument_may_be_none():
     assert kernel.jacobian(x, None).shape == (2, 1)
 
 
+def test_none_where_a_number_is_needed_is_refused_at_its_line():
+    kernel = mixad.broadcast(lambda x, by=None: x * by)
+    with pytest.raises(
+        KernelTypeError, match=r"`by` is a NoneType, a number is needed here\n.*"
+    ) as e:
+        kernel(np.ones(2))
+    assert "x * by" in str(e.value)
+    assert "test it with `is None`" in str(e.value)
+    with pytest.raises(KernelGradientError, match="wrt names 'by', not among the floats"):
+        mixad.broadcast(lambda x, by=None: x).duals(1.0, wrt="by")
+
+
 class Scaled(NamedTuple):
     x: Any
     by: Any = np.float32(2.0)
