@@ -62,7 +62,7 @@ def average(
     if weights is None:
         found = mean(x, axis, keepdims=keepdims)
         count = math.prod(x.shape[a] for a in normalized_axes(axis, x.ndim))
-        scale: Any = library_beside(x).xp.full_like(plain(found), count)
+        scale: Any = library_beside(x).xp.full_like(plain(found), count)[()]
     else:
         found, scale = _weighted(x, axis, weights, keepdims=keepdims)
     return (found, scale) if returned else found

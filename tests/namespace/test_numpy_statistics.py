@@ -168,6 +168,20 @@ def test_correlations_of_one_are_not_cut_off() -> None:
     mixad.check_grads(lambda x: np.corrcoef(x)[0], (x,), order=2)
 
 
+@pytest.mark.parametrize("axis", [None, 1])
+def test_the_sum_of_weights_is_what_numpy_returns(axis: Any) -> None:
+    found = mixad.vjp(lambda x: np.average(x, axis, returned=True), X)[0][1]
+    wanted = np.average(X, axis, returned=True)[1]
+    np.testing.assert_array_equal(found, wanted, strict=True)
+    assert type(found) is type(wanted)
+
+
+def test_pieces_may_be_constants() -> None:
+    for f in (lambda v: np.ones(len(v)), lambda v: v[:0].sum()):  # what is no array of the traced
+        value = mixad.vjp(lambda x, f=f: np.piecewise(x, [x < 0], [f, lambda v: v * v]), V)[0]
+        np.testing.assert_array_equal(value, np.piecewise(V, [V < 0], [f, lambda v: v * v]))
+
+
 def test_weights_that_sum_to_zero_are_refused_as_numpy_refuses_them() -> None:
     for weights in ([1.0, -1.0], [0.0, 0.0]):
         for average in (np.average, lambda x, **o: mixad.vjp(lambda x: np.average(x, **o), x)):
