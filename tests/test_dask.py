@@ -269,6 +269,35 @@ def test_looking_at_a_lazy_value_is_refused(look: Any, da: Any, computed: list[A
     assert not computed
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda x: np.unwrap(x),
+        lambda x: np.linalg.lstsq(np.stack([x, x]).T, x),
+        lambda x: np.compress(x > 0, x),
+        lambda x: np.delete(x, np.argmax(x)),
+        lambda x: np.insert(x, np.argmax(x), 1.0),
+    ],
+)
+def test_functions_that_look_at_lazy_values_are_refused(
+    look: Any, da: Any, computed: list[Any]
+) -> None:
+    with pytest.raises(TracerError, match="lazy"):
+        mixad.grad(lambda x: (look(x), x.sum())[1])(da.from_array(X, chunks=4))
+    assert not computed
+
+
+def test_interpolation_between_lazy_points(da: Any, computed: list[Any]) -> None:
+    points = np.linspace(0.0, 3.0, 5)
+
+    def loss(x: Any, points: Any) -> Any:
+        return np.sum(np.interp(x, points, np.sin(points)) ** 2)
+
+    found = mixad.grad(loss)(da.from_array(X, chunks=4), da.asarray(points))
+    assert not computed
+    np.testing.assert_allclose(found.compute(), mixad.grad(loss)(X, points), rtol=1e-12)
+
+
 def test_what_would_have_to_be_computed_is_refused(da: Any, computed: list[Any]) -> None:
     x = da.from_array(X, chunks=4)
     with pytest.raises(KernelTypeError, match=r"shape is not known.*\n.*where\(\)"):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from mixad.backends.arrays import is_array
+from mixad.backends.arrays import is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import array_beside, where
@@ -184,7 +184,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
 
 def delete(x: Any, places: Any, axis: int | None = None) -> Any:
     """Return ``x`` without some parts along an axis, flattened if none is given."""
-    return _arranged(x, np.delete(_positions(x), plain(places), axis))
+    return _arranged(x, np.delete(_positions(x), _known("delete", places), axis))
 
 
 def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Any:
@@ -198,7 +198,7 @@ def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Any:
     here = _positions(x)
     there = _positions(values) + here.size
     both = concat([reshape(x, -1), reshape(values, -1)])
-    return _arranged(both, np.insert(here, plain(places), there, axis))
+    return _arranged(both, np.insert(here, _known("insert", places), there, axis))
 
 
 def resize(x: Any, shape: Any) -> Any:
@@ -206,10 +206,27 @@ def resize(x: Any, shape: Any) -> Any:
     return _arranged(x, np.resize(_positions(x), shape))
 
 
-def compress(condition: Any, x: Any, axis: int | None = None) -> Any:
+def compress(selected: Any, x: Any, axis: int | None = None) -> Any:
     """Return the parts along an axis that a condition selects, of all elements if none is given."""
-    chosen = np.compress(np.asarray(plain(condition)), _positions(x), axis)
+    chosen = np.compress(np.asarray(_known("compress", selected)), _positions(x), axis)
     return _arranged(x, chosen)
+
+
+def _known(name: str, places: Any) -> Any:
+    """Return which places are meant.
+
+    Raises
+    ------
+    TracerError
+        If a lazy array is to tell: it would be computed behind the user's back.
+    """
+    given = plain(places)
+    if is_array(given) and library_of(given).is_lazy:
+        raise TracerError(
+            f"{name}() with a lazy array of places would compute all that it depends on: pass them "
+            "as an array of NumPy's"
+        )
+    return given
 
 
 @gives_views

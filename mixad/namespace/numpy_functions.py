@@ -300,7 +300,7 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "delete": function_of(delete, "arr=x obj=places axis"),
     "insert": function_of(insert, "arr=x obj=places values axis"),
     "resize": function_of(resize, "a new_shape=shape"),
-    "compress": function_of(compress, "condition a axis out"),
+    "compress": function_of(compress, "condition=selected a axis out"),
     "piecewise": Variadic(_piecewise, ()),
     "modf": function_of(_modf, "x"),
     "float_power": function_of(_float_power, "x y"),

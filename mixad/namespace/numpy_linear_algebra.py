@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from mixad.namespace.solving import inv, solve
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import total
 from mixad.tape.node import library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import Tracer, looked_at, plain
 
 __all__ = ["NUMPY_LINEAR_ALGEBRA"]
 
@@ -67,9 +67,11 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, int, An
     Raises
     ------
     TracerError
-        If the matrix has not full rank: then the solution is not continuous in it.
+        If the matrix has not full rank: then the solution is not continuous in it.  If it is a lazy
+        array: whether it has would have to be computed.
     """
-    _, _, rank, _ = np.linalg.lstsq(np.asarray(plain(a)), np.asarray(plain(b)), rcond)
+    matrix, right = (looked_at(v, "lstsq()") if isinstance(v, Tracer) else v for v in (a, b))
+    _, _, rank, _ = np.linalg.lstsq(np.asarray(matrix), np.asarray(right), rcond)
     rows, columns = a.shape
     if rank < min(rows, columns):
         raise TracerError(
@@ -126,7 +128,7 @@ def multi_dot(arrays: Sequence[Any]) -> Any:
     return _product(list(arrays), _split(lengths))
 
 
-@cache
+@lru_cache(maxsize=256)
 def _split(lengths: tuple[int, ...]) -> tuple[Any, ...]:
     """Return where a chain of matrices is split so that it takes the fewest multiplications.
 

@@ -22,7 +22,7 @@ from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.namespace.statistical import total
 from mixad.namespace.utility import diff
 from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, looked_at, plain
 
 __all__ = ["NUMPY_SAMPLES"]
 
@@ -218,7 +218,7 @@ def _one_period(x: Any, points: Any, values: Any, period: Any) -> tuple[Any, Any
 def _between(x: Any, points: Any, values: Any) -> Any:
     """Return what is on the line through two points around ``x``, or through the nearest two."""
     xp = library_beside(x).xp
-    at = xp.searchsorted(plain(points), plain(x), side="right") - 1
+    at = xp.searchsorted(xp.asarray(plain(points)), xp.asarray(plain(x)), side="right") - 1
     at = xp.clip(at, 0, max(points.shape[0] - 2, 0))
     above = xp.clip(at + 1, 0, points.shape[0] - 1)
     start, base = getitem(points, at), getitem(values, at)
@@ -236,7 +236,7 @@ def unwrap(x: Any, discont: float | None = None, axis: int = -1, *, period: Any 
             "unwrap() takes no period or discont that is being differentiated: pass "
             "mixad.stop_gradient(period)"
         )
-    xp, given = library_beside(x).xp, np.asarray(plain(x))
+    xp, given = library_beside(x).xp, np.asarray(looked_at(x, "unwrap()"))
     turns = np.unwrap(given, discont, axis, period=period) - given
     return elementwise("add", x, xp.asarray(turns, device=device(plain(x))))
 
