@@ -286,3 +286,18 @@ def test_a_step_that_has_become_zero_is_not_near_the_tolerance():
         return x
 
     assert not root.kinks(np.asarray([4.0, 9.0]))
+
+
+def test_kinks_of_special_functions_are_on_the_line_of_their_call():
+    """No equation of the line itself comes before them."""
+
+    @mixad.broadcast
+    def kernel(x, y):
+        a = x * y
+        b = special.hardtanh(x)
+        return a + special.huber(1.0, y) + b
+
+    report = kernel.kinks(np.asarray([1.0, 7.0]), np.asarray([9.0, 1.0]))
+    first = kernel.__wrapped__.__code__.co_firstlineno
+    lines = {k.line.number - first for k in report.kinks}
+    assert lines == {3, 4}

@@ -32,7 +32,6 @@ from mixad.scalar.ir import (
     Var,
     While,
     nested_blocks,
-    source_lines,
     walk_statements,
     written_vars,
 )
@@ -67,7 +66,6 @@ def margins(
     program: Program,
     wrt: Sequence[int],
     first: Line,
-    passed_over: Container[str],
     smooth: Container[str],
 ) -> tuple[Program, tuple[Place, ...]]:
     """Return a program that computes margins, and what they are the margins of.
@@ -80,8 +78,6 @@ def margins(
         Params that may move: a place counts if what is compared depends on one of them.
     first : Line
         The first line of the function.
-    passed_over : container of str
-        Files whose lines are not the user's: kinks in them belong to the user's line before.
     smooth : container of str
         Files of smooth functions: what is compared there chooses between methods, and is no kink.
 
@@ -93,7 +89,7 @@ def margins(
         In the order of the outputs, that of the lines.
     """
     builder = Builder(program.name)
-    walk = _Walk(builder, _sites(program, wrt, first, passed_over, smooth))
+    walk = _Walk(builder, _sites(program, wrt, first, smooth))
     names = dict(builder.copy_params(program.params).items())
     found = {site.place for site in walk.sites.values()}
     places = sorted(found, key=lambda p: (p.line.number, p.kind, p.type.name))
@@ -121,7 +117,6 @@ def _sites(
     program: Program,
     wrt: Sequence[int],
     first: Line,
-    passed_over: Container[str],
     smooth: Container[str],
 ) -> dict[Var, _Site]:
     """Return the kinks of a program, by the variable of the equation that is one."""
@@ -129,17 +124,15 @@ def _sites(
     flowing = _flowing(program)
     turns = _deciding_turns(program.body)
     sites: dict[Var, _Site] = {}
-    own = (line for line in source_lines(program) if line.filename not in passed_over)
-    line = next(own, first)
-    here = line
+    here = first
     for s in walk_statements(program.body):
         here = s.line or here
-        line = line if here.filename in passed_over else here
         if not isinstance(s, Equation) or here.filename in smooth:
             continue
         movable = [i for i, a in enumerate(s.args) if isinstance(a, Var) and _moves(a, moving)]
         kind = _kind(s, movable, flowing, turns)
         if kind is not None and movable:
+            line = here.users
             whole = Line(line.filename, line.number, line.text)
             sites[s.out] = _Site(Place(whole, kind, s.args[-1].type), _distance(s, movable))
     return sites

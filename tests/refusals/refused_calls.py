@@ -1255,3 +1255,8 @@ def refuse_rule_of_a_complex_number():
 
 def refuse_array_where_the_signature_has_a_number():
     mixad.broadcast(lambda v: v, signature="(n)->()")(X)
+
+
+def refuse_lazy_places():
+    x = dask_array()
+    mixad.grad(lambda x: np.delete(x, np.argmax(x)).sum())(x)

@@ -225,7 +225,8 @@ def _inlined(
 
     def compiled(values: Mapping[str, Value]) -> Value:
         names = {name: Bound(value, node.lineno) for name, value in values.items()}
-        inner = Frame(frame.walk, info, index, parent, State(names), caller=frame)
+        call = frame.call_at(node, info.text.filename)
+        inner = Frame(frame.walk, info, index, parent, State(names), caller=frame, call=call)
         line = frame.builder.line
         result = inline(inner)
         frame.builder.line = line

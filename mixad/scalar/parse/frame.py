@@ -6,7 +6,7 @@ import ast
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from mixad.errors import (
@@ -16,7 +16,7 @@ from mixad.errors import (
     SourceLocation,
 )
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import ArrayType, Atom, Const, Var
+from mixad.scalar.ir import ArrayType, Atom, Const, Line, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo
 from mixad.scalar.parse.integers import Formula
@@ -168,7 +168,8 @@ class Frame:
     """One function being compiled into the program: names, source, and where values come from.
 
     ``index`` is the function's place in the snapshot, ``parent`` the frame around a nested
-    function, ``caller`` the frame with the call, ``loop_head`` and ``loop_after`` the names that
+    function, ``caller`` the frame with the call, ``call`` the user's call of what this frame is
+    part of if that is one of mixad's own functions, ``loop_head`` and ``loop_after`` the names that
     the innermost loop needs at its head and after it, ``hints`` the types that loops have carried
     when they were compiled before, as part of a loop around them: types only widen, so they start
     there.
@@ -183,6 +184,7 @@ class Frame:
     loop_after: frozenset[str] = frozenset()
     hints: dict[int, dict[str, Any]] = field(default_factory=dict)
     caller: Frame | None = None
+    call: Line | None = None
 
     @property
     def implicit(self) -> bool:
@@ -470,11 +472,21 @@ class Frame:
     @contextmanager
     def at(self, node: Located) -> Iterator[None]:
         """Let what is computed meanwhile come from one node: messages at run time point at it."""
-        before, self.builder.line = self.builder.line, self.info.text.span(node)
+        before, self.builder.line = self.builder.line, self.called(self.info.text.span(node))
         try:
             yield
         finally:
             self.builder.line = before
+
+    def called(self, line: Line) -> Line:
+        """Return a line of the function, with the user's call if it is one of mixad's own."""
+        return line if self.call is None else replace(line, call=self.call)
+
+    def call_at(self, node: Located, filename: str) -> Line | None:
+        """Return the user's call of a function in a file of mixad's own; None for others."""
+        if self.call is None and is_ours(filename):
+            return self.info.text.span(node)
+        return self.call
 
     # -- refusals --------------------------------------------------------------------------------
 
