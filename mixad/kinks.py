@@ -16,7 +16,7 @@ from mixad.errors import ConfigurationError, KernelTypeError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Line, Program
 from mixad.scalar.margins import KinkKind, Place, margins
-from mixad.scalar.parse import library, sinc
+from mixad.scalar.parse import complex_library, library, sinc
 from mixad.scalar.types import ScalarType
 from mixad.special import activations, statistics
 from mixad.tape.kernel_call import KernelCall, kernel_values
@@ -24,7 +24,7 @@ from mixad.tape.kernel_call import KernelCall, kernel_values
 __all__ = ["Kink", "KinkReport", "kink_report"]
 
 _SPECIAL = {str(m.__file__) for n, m in sys.modules.items() if n.startswith("mixad.special.")}
-_OURS = frozenset({library.__file__, sinc.__file__, *_SPECIAL})
+_OURS = frozenset({library.__file__, complex_library.__file__, sinc.__file__, *_SPECIAL})
 """Files of functions that are compiled with the user's."""
 _SMOOTH = _OURS - {library.__file__, activations.__file__, statistics.__file__}
 """Those of smooth functions: what they compare chooses between methods."""
@@ -41,9 +41,9 @@ class Kink:
     ----------
     kind : str
         ``"branch"``: a comparison that an `if` or a conditional expression looks at.
-        ``"trip count"``: one that decides whether a loop goes on.  ``"tie"``: `abs` near 0, `min`
-        and `max` of nearly equal numbers.  ``"jump"``: `floor`, `round`, `int`, `%` and the like
-        near where they jump.
+        ``"trip count"``: one that decides whether a loop goes on.  ``"tie"``: `abs` and `hypot`
+        near 0, `min` and `max` of nearly equal numbers.  ``"jump"``: `floor`, `round`, `int`, `%`,
+        `atan2` and the like near where they jump.
     line : Line
         Where: ``filename``, ``number``, ``text``.
     tolerance : float

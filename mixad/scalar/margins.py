@@ -263,7 +263,15 @@ def _from_truncated(args: Sequence[Term]) -> Term:
 
 
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
-_TIES = frozenset({"abs", "relu", "minimum", "maximum"})
+
+
+def _from_cut(args: Sequence[Term]) -> Term:
+    """Return the distance of (x, y) from the half line where its angle jumps, x <= 0 and y = 0."""
+    y, x = args
+    return call("where", x > 0.0, call("hypot", x, y), abs(y))
+
+
+_TIES = frozenset({"abs", "hypot", "relu", "minimum", "maximum"})
 _JUMPS: Mapping[str, _Distance] = MappingProxyType(
     {
         "sign": _from_zero,
@@ -275,6 +283,7 @@ _JUMPS: Mapping[str, _Distance] = MappingProxyType(
         "rint": lambda args: abs(args[0] - call("floor", args[0]) - 0.5),
         "floordiv": lambda args: _from_whole(args[0] / args[1]),
         "mod": lambda args: _from_whole(args[0] / args[1]),
+        "atan2": _from_cut,
         "fmod": lambda args: _from_truncated([args[0] / args[1]]),
     }
 )
@@ -285,6 +294,8 @@ def _margin(s: Equation, args: Sequence[Term], still: Sequence[Term]) -> Term:
         return _apart(args, still)
     if s.op == "convert":
         return _from_zero(args) if s.out.type.is_bool else _from_truncated(args)
+    if s.op == "hypot":
+        return call("hypot", *args)
     return _from_zero(args) if s.op in _TIES else _JUMPS[s.op](args)
 
 
