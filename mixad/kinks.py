@@ -41,7 +41,7 @@ class Kink:
         ``"branch"``: a comparison that an `if` or a conditional expression looks at.
         ``"trip count"``: one that decides whether a loop goes on.  ``"tie"``: `abs` near 0, also
         of complex numbers and as `hypot`, `min` and `max` of nearly equal numbers.  ``"jump"``:
-        `floor`, `round`, `int`, `%` and the like near where they jump.
+        `floor`, `round`, `int`, `%`, `atan2` and the like near where they jump.
     line : Line
         Where: ``filename``, ``number``, ``text``.
     tolerance : float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cache
 from itertools import islice
 from types import CodeType
@@ -278,9 +279,18 @@ class Specialiser:
         if argument is None:
             raise KernelTypeError(
                 f"{self.source.name}: argument {name!r} is a {type(value).__name__}",
-                hint="pass an array, a tracer or a number",
+                hint=_in_place_of(value),
             )
         return argument
+
+
+def _in_place_of(value: Any) -> str:
+    """Return what to pass in place of something that kernels do not take."""
+    if isinstance(value, str | Enum):
+        return "read it from outside of the function, or from a static field of a dataclass"
+    if isinstance(value, tuple | list):
+        return "pass a named tuple, or a vector to a kernel with a signature"
+    return "pass an array, a tracer or a number"
 
 
 def _with_parts(parsed: Parsed, own: Sequence[Any], captured: Sequence[Any]) -> tuple[Any, ...]:

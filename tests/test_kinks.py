@@ -301,3 +301,18 @@ def test_kinks_of_special_functions_are_on_the_line_of_their_call():
     first = kernel.__wrapped__.__code__.co_firstlineno
     lines = {k.line.number - first for k in report.kinks}
     assert lines == {3, 4}
+
+
+def test_the_size_of_a_complex_number_has_a_kink_at_zero_and_its_angle_jumps_at_the_cut():
+    z = np.asarray([1e-12j, -1 + 1e-12j, 1 + 1e-12j, -1 - 1.0j])
+    assert found(mixad.broadcast(lambda z: abs(z)).kinks(z), "tie") == {(0,)}
+    assert found(mixad.broadcast(lambda z: np.angle(z)).kinks(z), "jump") == {(0,), (1,)}
+    by_parts = mixad.broadcast(lambda x, y: (math.hypot(x, y), math.atan2(y, x)))
+    report = by_parts.kinks(z.real, z.imag)
+    assert found(report, "tie") == {(0,)}
+    assert found(report, "jump") == {(0,), (1,)}
+
+
+def test_functions_of_complex_numbers_choose_formulas_without_a_kink():
+    kernel = mixad.broadcast(lambda z, p: (z**p).real + np.exp(z).imag + np.tanh(z).real)
+    assert not kernel.kinks(np.asarray([0j, 2.0 + 1e-12j]), np.asarray([1.0, 2.0]))

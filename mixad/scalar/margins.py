@@ -273,6 +273,12 @@ def _from_truncated(args: Sequence[Term]) -> Term:
     return call("where", abs(x) < 0.5, 1.0 - abs(x), _from_whole(x))
 
 
+def _from_cut(args: Sequence[Term]) -> Term:
+    """Return the distance of (x, y) from the half line where its angle jumps, x <= 0 and y = 0."""
+    y, x = args
+    return call("where", x > 0.0, call("hypot", x, y), abs(y))
+
+
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 _EXTREMES = frozenset({"minimum", "maximum"})
 _TIES: Mapping[str, _Distance] = MappingProxyType(
@@ -292,6 +298,7 @@ _JUMPS: Mapping[str, _Distance] = MappingProxyType(
         "rint": lambda args: abs(args[0] - call("floor", args[0]) - 0.5),
         "floordiv": lambda args: _from_whole(args[0] / args[1]),
         "mod": lambda args: _from_whole(args[0] / args[1]),
+        "atan2": _from_cut,
         "fmod": lambda args: _from_truncated([args[0] / args[1]]),
     }
 )

@@ -225,6 +225,22 @@ def test_logarithms_of_infinities_are_numpys(name: str) -> None:
     np.testing.assert_allclose(parted(got), parted(want), rtol=1e-13)
 
 
+@pytest.mark.parametrize("at", [0.0, -0.0])
+@pytest.mark.parametrize(
+    ("function", "pole"), [(np.log, 0), (np.log2, 0), (np.log10, 0), (np.log1p, -1)]
+)
+def test_logarithms_are_infinitely_steep_at_their_pole_as_of_real_numbers(
+    function: Any, pole: int, at: float
+) -> None:
+    kernel = mixad.broadcast(lambda x: function(x))
+    z = np.asarray([complex(pole + at, at)])
+    assert_same_bits(kernel(z).real, np.asarray([-math.inf]))
+    steep = mixad.grad(lambda z: kernel(z).real.sum())(z)
+    assert_same_bits(steep.real, mixad.grad(lambda x: kernel(x).sum())(z.real))
+    assert abs(steep.real[0]) == math.inf
+    assert not mixad.grad(lambda z: (0.0 * kernel(z).real).sum())(z).any()
+
+
 @pytest.mark.parametrize("name", "exp exp2 sqrt sin cos tan sinh cosh tanh".split())
 def test_overflow_beside_zero_is_what_numpy_gives(name: str) -> None:
     """One part may be infinite: that with which exponentials grow."""

@@ -95,7 +95,7 @@ def logarithm(z: Any) -> Any:
         a, b = (x, y) if abs(held(x)) >= abs(held(y)) else (y, x)
         re = 0.5 * math.log1p((a - 1) * (a + 1) + b * b)
     else:
-        re = math.log(size)
+        re = math.log(x if held(size) == 0 else size)  # infinitely steep at 0, where hypot is flat
     return complex(re, math.atan2(y, x))
 
 
@@ -106,7 +106,7 @@ def logarithm_of_one_more(z: Any) -> Any:
     if held(size) > 0.5 and held(size) < 2:
         re = 0.5 * math.log1p(x * (2 + x) + y * y)
     else:
-        re = math.log(size)
+        re = math.log(1 + x if held(size) == 0 else size)
     return complex(re, math.atan2(y, 1 + x))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 
 from mixad.errors import KernelError
@@ -49,13 +49,28 @@ def run_for(frame: Frame, s: ast.For) -> None:
 def _check_is_left_alone(frame: Frame, s: ast.For) -> None:
     """Refuse a loop over a list whose items it assigns to: Python would read the new ones."""
     changed = changed_names(list(s.body))
-    for node in ast.walk(s.iter):
+    for node in _read_in_turns(s.iter):
         if isinstance(node, ast.Name) and node.id in changed:
             raise frame.error(
                 s.iter,
                 f"the loop assigns to items of {node.id!r}, over which it runs",
                 f"for i in range(len({node.id}))",
             )
+
+
+def _read_in_turns(node: ast.expr) -> Iterator[ast.AST]:
+    """Yield the parts of what a loop runs over that may be lists which it reads as it goes.
+
+    The items of a tuple or a list that is written out are computed before the first turn.
+    """
+    match node:
+        case ast.Tuple() | ast.List():
+            return
+        case ast.Call():
+            for argument in node.args:
+                yield from _read_in_turns(argument)
+        case _:
+            yield from ast.walk(node)
 
 
 def _instead(items: Value) -> str:

@@ -358,3 +358,32 @@ def test_lists_with_another_name_are_not_assigned_to(text):
     f = from_source(f"def f(x):\n    p = [x, 2.0]\n    {text}\n    a[0] = 5.0\n    return p[0]\n")
     with pytest.raises(KernelError, match="goes by another name"):
         run(f, 0.5)
+
+
+def test_items_of_a_tuple_are_computed_before_the_loop_that_runs_over_it():
+    """So a list that they are made of may be assigned to in its turns."""
+
+    def f(x):
+        a = [x, 2.0, 3.0]
+        for i, (item, by) in enumerate(((a[1], a[0]), (max(a), -1.0))):
+            a[i] = item * by
+            a[1] += a[0]
+        for item in (a[2], a[int(abs(x))]):
+            a[2] = a[2] * item - 1.0
+        return a[0] + 10.0 * a[1] + 100.0 * a[2]
+
+    for x in (0.5, -1.5, 2.5):
+        assert run(f, x) == f(x)
+
+
+@pytest.mark.parametrize(
+    "iterated", ["a", "zip(b, a)", "enumerate(a)", "reversed(a)", "(a, b)", "h(a)"]
+)
+def test_a_list_that_a_loop_reads_in_turns_is_not_assigned_to_in_them(iterated):
+    f = from_source(
+        "def h(v):\n    return v\n"
+        f"def f(x):\n    a, b = [x, 2.0], (1.0, 3.0)\n    s = 0.0\n    for _ in {iterated}:\n"
+        "        a[1] = 5.0\n    return a[1]\n"
+    )
+    with pytest.raises(KernelError):
+        run(f, 0.5)
