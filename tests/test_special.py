@@ -289,3 +289,11 @@ def test_series_are_no_equations_in_kernels_with_implicit_loops():
     a, x = np.array([2.0, 2.0]), np.array([1.5, 9.0])
     dx = mixad.grad(lambda x: kernel(a, x).sum())(x)
     np.testing.assert_allclose(dx, x * np.exp(-x) - np.exp(-x) / x, rtol=1e-13)
+
+
+def test_second_derivative_of_ellipkm1_just_below_overflow() -> None:
+    """It is 1/2p² but for the last digits, half of what would not be a float32."""
+    p = np.float32(4.165e-20)
+    kernel = mixad.broadcast(lambda p: special.ellipkm1(p))
+    second = mixad.grad(mixad.grad(kernel))(p)
+    np.testing.assert_allclose(second, 0.5 / float(p) ** 2, rtol=1e-5)

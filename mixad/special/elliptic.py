@@ -38,9 +38,9 @@ def ellipkm1(p: Number) -> Number:
     if p == 0:
         return -log(p)  # inf, and so are the signs of derivatives
     if p < 0.125:
-        return _first_near(p, log(p))
+        return _first_near(p, log(sqrt(p)))  # twice its derivatives may be too large
     if p > 8:
-        return 0.0 if isinf(p) else _first_near(1 / p, -log(p)) / sqrt(p)
+        return 0.0 if isinf(p) else _first_near(1 / p, -0.5 * log(p)) / sqrt(p)
     mean, _ = _means(p)
     return 0.5 * math.pi / mean
 
@@ -59,8 +59,8 @@ def ellipe(m: Number) -> Number:
     return 0.5 * math.pi / mean * share
 
 
-def _first_near(p: Number, log_p: Number) -> Number:
-    return polynomial(p, _FIRST) - 0.5 * log_p * polynomial(p, _SQUARES)
+def _first_near(p: Number, log_root: Number) -> Number:
+    return polynomial(p, _FIRST) - log_root * polynomial(p, _SQUARES)
 
 
 def _second_near(p: Number, log_p: Number) -> Number:
