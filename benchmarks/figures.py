@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -119,14 +119,10 @@ def kept_between_passes() -> Case:
     return Case(run, kernel, e.active)
 
 
-def partials_of_residuals() -> Case:
+def blocks_of_residuals() -> Case:
     inputs, kernel = bundle.drawn(SIDE**2, seed=0), mixad.broadcast(bundle.residual_kernel)
-    run = partial(_duals, kernel, inputs)
+    run = partial(kernel.value_and_jacobian, *inputs)
     return Case(run, lambda *xs: list(kernel(*xs)), inputs)
-
-
-def _duals(kernel: Any, inputs: Sequence[NDArray]) -> object:
-    return [kernel.duals(*inputs, wrt=names) for names in bundle.HALVES]
 
 
 def product_of(inputs: int) -> Case:
@@ -163,7 +159,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "Kepler": lambda: of_elements(kepler.problem(SIDE**2, np.float64, seed=0)),
     "Kepler, pulled back later": kept_between_passes,
     "implied volatility": lambda: of_elements(volatility.problem(SIDE**2, seed=0)[0]),
-    "bundle adjustment": partials_of_residuals,
+    "bundle adjustment": blocks_of_residuals,
     **{f"product of {n}": partial(product_of, n) for n in (1, 3, 10, 11, 24)},
     "twelve operations": lambda: of_loss(chain12.problem(SIDE**2, seed=0)),
     "sum of a broadcast": lambda: of_loss(sum_broadcast.problem(SIDE, seed=0)),
@@ -233,8 +229,18 @@ def device_functions(launches: Sequence[Launch]) -> list[DeviceFunction]:
 
 
 def _functions(launch: Launch) -> Sequence[DeviceFunction]:
-    kernel, (like, *_) = launch.kernel, launch.results
+    kernel, (like, *_) = _stored_apart(launch.kernel), launch.results
     return offline.device_functions(kernel.passes, kernel.unfolded(launch.arguments), like)
+
+
+def _stored_apart(kernel: Kernel) -> Kernel:
+    """Return a kernel with an array for each result, which is what CUDA's kernels store."""
+    apart = [
+        replace(request, pass_index=at, result=result, beside=())
+        for request in kernel.requests
+        for at, result in request.side_by_side or ((request.pass_index, request.result),)
+    ]
+    return Kernel(kernel.passes, tuple(apart))
 
 
 def call_figures(case: Case) -> dict[str, int]:

@@ -19,7 +19,7 @@ from mixad.lifting import called, check_scalar, lifted, warn_if_constant
 from mixad.returning import returned_aux, without_derivative
 from mixad.signature import Argnums, Function, argument_positions, check_callable, check_sequence
 from mixad.tape.backward import backward
-from mixad.tape.memory import is_number
+from mixad.tape.memory import is_numpy_number
 from mixad.tape.tracer import Level, Tracer, plain
 
 __all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
@@ -91,6 +91,11 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
         Returns ``(value, gradient)``, or ``((value, aux), gradient)``.  Gradients are as from
         `grad`; a value without axes is what operations of its library return: a Python float if
         all that made it are Python numbers, a NumPy scalar, or an array without axes.
+
+    Raises
+    ------
+    TracerError
+        As for `grad`.
 
     Examples
     --------
@@ -212,7 +217,8 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
 def stop_gradient(tree: Any) -> Any:
     """Return the values of a pytree without their derivatives, for every transform around.
 
-    Inside a kernel, its argument is a number or a tuple of them.
+    Inside a kernel, its argument is a number, or a tuple, list, small array, named tuple or
+    dataclass of them.
 
     Parameters
     ----------
@@ -236,9 +242,8 @@ def stop_gradient(tree: Any) -> Any:
 
 def _stopped(leaf: Any) -> Any:
     """Return the elements of now: what is recorded reads those of a traced array later."""
-    array = (
-        without_derivative(leaf) if isinstance(leaf, Tracer) and is_number(leaf) else plain(leaf)
-    )
+    is_number = isinstance(leaf, Tracer) and is_numpy_number(leaf)
+    array = without_derivative(leaf) if is_number else plain(leaf)
     if isinstance(array, np.ndarray):
         return array.copy()
     if not is_array(array) or isinstance(array, np.generic):

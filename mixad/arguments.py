@@ -22,6 +22,8 @@ from mixad.scalar.core_dimensions import MOST_ELEMENTS, Core, Signature
 from mixad.scalar.ir import Program
 from mixad.scalar.parse import PYTHON_SCALARS, Returned
 from mixad.scalar.parse.compound import suffixes
+from mixad.scalar.parse.fields import is_record_class
+from mixad.scalar.parse.values import told_apart
 from mixad.tape.core_axes import put_together, taken_apart
 
 __all__ = ["Form", "elements_of", "forms_of", "is_structured", "made", "made_of_wholes",
@@ -60,8 +62,7 @@ def is_structured(values: Sequence[Any]) -> bool:
 @cache
 def _is_node(kind: type) -> bool:
     """Whether a type is that of structures: a tuple is one as part of another only."""
-    is_named = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    return is_named or dataclasses.is_dataclass(kind)
+    return kind is type(None) or is_record_class(kind)
 
 
 def forms_of(
@@ -205,7 +206,7 @@ def _known(structure: pytree.Structure) -> list[Hashable]:
     """Return what tells static fields apart that are equal."""
     own: list[Hashable] = []
     if structure.kind is not None and dataclasses.is_dataclass(structure.kind):
-        own = [(type(value), repr(value)) for _, value in structure.static[1]]
+        own += told_apart(structure.static[1])
     return own + [k for child in structure.children for k in _known(child)]
 
 

@@ -25,7 +25,7 @@ from mixad.scalar.parse.uncallable import is_transform
 from mixad.specialise import Specialiser
 from mixad.tape.constant import unwrapped
 from mixad.tape.tracer import plain
-from mixad.with_respect_to import Names, leaves_of
+from mixad.with_respect_to import Names, active_leaves
 
 if TYPE_CHECKING:
     from mixad.explain import Explanation
@@ -210,7 +210,7 @@ class BroadcastFunction:
         array([5.])
         """
         parsed, values = self._parsed(args, kwargs)
-        leaves = leaves_of(parsed, values, wrt)
+        leaves = active_leaves(parsed, values, wrt)
         self._refuse_complex_partials(parsed, leaves)
         if len(leaves) > MAX_PARTIALS:
             raise KernelGradientError(
@@ -467,7 +467,7 @@ class BroadcastFunction:
     ) -> tuple[Any, Any]:
         """Return values, if they are wanted, and the Jacobian; of one value it has no axis."""
         parsed, values = self._parsed(args, kwargs)
-        leaves = leaves_of(parsed, values, wrt)
+        leaves = active_leaves(parsed, values, wrt)
         self._refuse_complex_partials(parsed, leaves)
         indices = [i for leaf in leaves for i in leaf.params]
         if not indices:
@@ -491,7 +491,7 @@ class BroadcastFunction:
     ) -> tuple[Program, tuple[Any, ...], list[int]]:
         """Return the program, plain values of its params, and which of these ``wrt`` names."""
         parsed, values = self._parsed(args, kwargs)
-        indices = [i for leaf in leaves_of(parsed, values, wrt) for i in leaf.params]
+        indices = [i for leaf in active_leaves(parsed, values, wrt) for i in leaf.params]
         return parsed.program, tuple(map(plain, values)), indices
 
     def _is_through_class(self, args: tuple[Any, ...]) -> bool:

@@ -34,7 +34,7 @@ from mixad.tape.tracer import (
     stripped,
 )
 
-__all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call", "value_of"]
+__all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call"]
 
 
 class Value(NamedTuple):
@@ -190,7 +190,7 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
     levels = levels_of([leaf for leaf in leaves if isinstance(leaf, Tracer)])
     given = list(map(without_derivative, leaves))
     result, residuals = _run(rule, tree, leaves, given)
-    value = value_of(rule.name, result, levels)
+    value = _taken_apart(rule.name, result, levels)
     parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in leaves])
     held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(leaves)])
     results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
@@ -231,7 +231,7 @@ def _run(
     return pytree.tree_map(lambda leaf: arrays.get(id(leaf), leaf), result), residuals
 
 
-def value_of(name: str, result: Any, levels: frozenset[Level]) -> Value:
+def _taken_apart(name: str, result: Any, levels: frozenset[Level]) -> Value:
     """Take apart what a function returned for plain arguments."""
     leaves, structure = pytree.flatten(result)
     leaves = list(map(unwrapped, leaves))

@@ -93,6 +93,11 @@ def jacfwd(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Funct
     callable
         As from `jacobian`.
 
+    Raises
+    ------
+    TracerError
+        As for `jacobian`.
+
     Examples
     --------
     >>> import mixad, numpy as np
@@ -120,6 +125,11 @@ def jacrev(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Funct
     -------
     callable
         As from `jacobian`.
+
+    Raises
+    ------
+    TracerError
+        As for `jacobian`.
 
     Examples
     --------

@@ -16,18 +16,16 @@ from mixad.errors import ConfigurationError, KernelTypeError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Line, Program
 from mixad.scalar.margins import KinkKind, Place, margins
-from mixad.scalar.parse import complex_library, library, sinc
+from mixad.scalar.parse import complex_library, sinc
 from mixad.scalar.types import ScalarType
-from mixad.special import activations, statistics
+from mixad.special import kinked
 from mixad.tape.kernel_call import KernelCall, kernel_values
 
 __all__ = ["Kink", "KinkReport", "kink_report"]
 
 _SPECIAL = {str(m.__file__) for n, m in sys.modules.items() if n.startswith("mixad.special.")}
-_OURS = frozenset({library.__file__, complex_library.__file__, sinc.__file__, *_SPECIAL})
-"""Files of functions that are compiled with the user's."""
-_SMOOTH = _OURS - {library.__file__, activations.__file__, statistics.__file__}
-"""Those of smooth functions: what they compare chooses between methods."""
+_SMOOTH = frozenset({complex_library.__file__, sinc.__file__, *_SPECIAL}) - {kinked.__file__}
+"""Files of smooth functions: what they compare chooses between methods."""
 
 _SHOWN = 3
 """Elements of a line that are shown to a reader."""
@@ -41,9 +39,9 @@ class Kink:
     ----------
     kind : str
         ``"branch"``: a comparison that an `if` or a conditional expression looks at.
-        ``"trip count"``: one that decides whether a loop goes on.  ``"tie"``: `abs` and `hypot`
-        near 0, `min` and `max` of nearly equal numbers.  ``"jump"``: `floor`, `round`, `int`, `%`,
-        `atan2` and the like near where they jump.
+        ``"trip count"``: one that decides whether a loop goes on.  ``"tie"``: `abs` near 0, also
+        of complex numbers and as `hypot`, `min` and `max` of nearly equal numbers.  ``"jump"``:
+        `floor`, `round`, `int`, `%`, `atan2` and the like near where they jump.
     line : Line
         Where: ``filename``, ``number``, ``text``.
     tolerance : float
@@ -139,7 +137,7 @@ def kink_report(
     """
     _check(tolerance)
     _check_has_elements(program, values)
-    derived, places = margins(program, wrt, first, _OURS, _SMOOTH)
+    derived, places = margins(program, wrt, first, _SMOOTH)
     found = KernelCall.storing(derived).kernel(kernel_values(derived, values), options.backend)
     limits = [_default(p.type) if tolerance is None else float(tolerance) for p in places]
     near = [least <= limit for least, limit in zip(found, limits, strict=True)]

@@ -10,13 +10,13 @@ from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse import Leaf, Parsed
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Names", "leaves_of"]
+__all__ = ["Names", "active_leaves"]
 
 Names: TypeAlias = Sequence[str] | str | None
 """Parameters of a function; one name stands for itself."""
 
 
-def leaves_of(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]:
+def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]:
     """Return the arrays and numbers that ``wrt`` names; by default all that are arrays of floats.
 
     Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -268,6 +269,35 @@ def test_looking_at_a_lazy_value_is_refused(look: Any, da: Any, computed: list[A
     assert not computed
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda x: np.unwrap(x),
+        lambda x: np.linalg.lstsq(np.stack([x, x]).T, x),
+        lambda x: np.compress(x > 0, x),
+        lambda x: np.delete(x, np.argmax(x)),
+        lambda x: np.insert(x, np.argmax(x), 1.0),
+    ],
+)
+def test_functions_that_look_at_lazy_values_are_refused(
+    look: Any, da: Any, computed: list[Any]
+) -> None:
+    with pytest.raises(TracerError, match="lazy"):
+        mixad.grad(lambda x: (look(x), x.sum())[1])(da.from_array(X, chunks=4))
+    assert not computed
+
+
+def test_interpolation_between_lazy_points(da: Any, computed: list[Any]) -> None:
+    points = np.linspace(0.0, 3.0, 5)
+
+    def loss(x: Any, points: Any) -> Any:
+        return np.sum(np.interp(x, points, np.sin(points)) ** 2)
+
+    found = mixad.grad(loss)(da.from_array(X, chunks=4), da.asarray(points))
+    assert not computed
+    np.testing.assert_allclose(found.compute(), mixad.grad(loss)(X, points), rtol=1e-12)
+
+
 def test_what_would_have_to_be_computed_is_refused(da: Any, computed: list[Any]) -> None:
     x = da.from_array(X, chunks=4)
     with pytest.raises(KernelTypeError, match=r"shape is not known.*\n.*where\(\)"):
@@ -319,6 +349,26 @@ def test_kernels_are_the_same_in_every_graph_and_pickle(da: Any) -> None:
     assert one.name == other.name
     again = pickle.loads(pickle.dumps(one))
     np.testing.assert_array_equal(again.compute(scheduler="synchronous"), one.compute())
+
+
+@mixad.scalar_rule(lambda x: 3.0 * cubed(x) / x)
+def cubed(x: Any) -> Any:
+    return x * x * x
+
+
+def test_kernels_with_rules_are_computed_by_processes_that_know_no_rules(
+    da: Any, tmp_path: Path
+) -> None:
+    found = mixad.grad(lambda x: cubed(x).sum())(da.from_array(X, chunks=4))
+    path = tmp_path / "graph"
+    path.write_bytes(pickle.dumps(found))
+    program = (
+        "import pickle, sys; found = pickle.load(open(sys.argv[1], 'rb'));"
+        "print(*found.compute(scheduler='synchronous').tolist())"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    np.testing.assert_allclose([*map(float, done.stdout.split())], 3.0 * X**2, rtol=1e-14)
 
 
 def test_the_factor_of_cholesky_is_the_lower_one(da: Any, xp: Any) -> None:

@@ -458,10 +458,44 @@ def bisected(a):
     return low
 
 
+def made_of_a_counter(a):
+    y, n = 0.0, 0
+    while y < 50.0:
+        n += 1
+        y = a * n
+    return y
+
+
+def made_of_a_clock(a):
+    y, t = 0.0, 0.0
+    while y < 50.0:
+        t = t + 0.5
+        y = a * t * t
+    return y
+
+
+def infinite(a):
+    y, n = 0.0, 0
+    while y < 50.0:
+        n += 1
+        y = a / (3 - n)
+    return y
+
+
+def made_of_a_flag(a):
+    y, odd, total = 0.0, False, 0.0
+    while total < 50.0 + y:
+        odd = not odd
+        y = a if odd else a * a
+        total = total + 7.5
+    return y
+
+
 @pytest.mark.parametrize(
     "function",
-    [escaping, product, mean_of_means, exhausted, exhausted_in_the_test, bisected],
-)
+    [escaping, product, mean_of_means, exhausted, exhausted_in_the_test, bisected,
+     made_of_a_counter, made_of_a_clock, made_of_a_flag],
+)  # fmt: skip
 def test_what_comes_to_no_fixed_point_has_no_derivative(function):
     """Not a number, rather than a number that is no derivative."""
     a = np.asarray([2.0, 3.0, 9.0])
@@ -500,6 +534,12 @@ def cooled_from_infinity(T, r):
         T = T - r * min(T, bound)
         bound = 2.0 * T
     return T
+
+
+def test_an_infinity_is_no_fixed_point():
+    a = np.asarray([2.0, 3.0])
+    np.testing.assert_array_equal(mixad.broadcast(infinite)(a), [math.inf, math.inf])
+    assert np.isnan(mixad.broadcast(loops="implicit")(infinite).duals(a).partials["a"]).all()
 
 
 @pytest.mark.parametrize("function", [cooled, relaxed, cooled_beside, cooled_from_infinity])

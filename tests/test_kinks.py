@@ -115,13 +115,33 @@ def test_each_op_that_bends_or_jumps():
         "round": (lambda x: round(x) * x, [-0.5, 0.5], "jump"),
         "mod": (lambda x: x % 0.75, [-0.75, 0.0, 0.75], "jump"),
         "floordiv": (lambda x: x // 0.75 * x, [-0.75, 0.0, 0.75], "jump"),
+        "copysign of x": (lambda x: np.copysign(x, -2.0), [0.0], "tie"),
+        "the sign of x": (lambda x: np.copysign(2.0, x), [0.0], "jump"),
+        "both": (lambda x: np.copysign(x - 1.0, x), [0.0, 1.0], "jump"),
+        "hypot": (lambda x: np.hypot(x - 0.5, 2.0 * x - 1.0), [0.5], "tie"),
+        "away": (lambda x: np.hypot(x, 2.0), [], "tie"),
         "bool": (lambda x: x if x else 1.0, [0.0], "branch"),
     }
     x = np.linspace(-1.125, 1.125, 73)  # steps of 1/32, all of them exact
     for name, (function, at, kind) in bends.items():
         report = mixad.broadcast(function).kinks(x, tolerance=1e-9)
         assert found(report, kind) == where(np.isin(x, at)), name
-        assert {k.kind for k in report.kinks} == {kind}, name
+        assert {k.kind for k in report.kinks} == ({kind} if at else set()), name
+
+
+def test_a_sign_that_does_not_move_is_none():
+    kernel = mixad.broadcast(lambda x, y: np.copysign(x, y) * y)
+    x, y = np.asarray([1.0, 0.0, 1.0]), np.asarray([0.0, 1.0, 1.0])
+    assert found(kernel.kinks(x, y, wrt="x"), "tie") == {(1,)}
+    assert found(kernel.kinks(x, y, wrt="y"), "jump") == {(0,)}
+
+
+def test_complex_numbers_bend_where_their_size_is_0():
+    z = np.asarray([0.0, 1e-9j, 1j, -1.0])
+    report = mixad.broadcast(lambda z: abs(z) * z.real).kinks(z)
+    assert found(report, "tie", "abs(z)") == {(0,), (1,)}
+    smooth = mixad.broadcast(lambda z: (z.real, (z**1.5 + np.log(z + 2.0) / z).real))
+    assert not smooth.kinks(z).kinks
 
 
 def test_only_what_depends_on_the_named_inputs_counts():
@@ -216,7 +236,8 @@ def test_methods_see_their_instance():
     [
         (special.j0, 8.0), (special.i1, 8.0), (special.i0e, -8.0), (special.y0, 8.0),
         (special.sind, 45.0), (special.cospi, 0.25), (special.sinc, 0.5), (np.sinc, 1.5),
-        (special.log1mexp, -math.log(2)),
+        (special.log1mexp, -math.log(2)), (special.gelu_tanh, 30.0), (special.softsign, 1.0),
+        (special.softsign, 0.0), (lambda x: special.rel_entr(x, 2.0), 3.0),
     ],
 )  # fmt: skip
 def test_where_smooth_functions_change_the_method_is_no_kink(function, point):
@@ -265,6 +286,21 @@ def test_a_step_that_has_become_zero_is_not_near_the_tolerance():
         return x
 
     assert not root.kinks(np.asarray([4.0, 9.0]))
+
+
+def test_kinks_of_special_functions_are_on_the_line_of_their_call():
+    """No equation of the line itself comes before them."""
+
+    @mixad.broadcast
+    def kernel(x, y):
+        a = x * y
+        b = special.hardtanh(x)
+        return a + special.huber(1.0, y) + b
+
+    report = kernel.kinks(np.asarray([1.0, 7.0]), np.asarray([9.0, 1.0]))
+    first = kernel.__wrapped__.__code__.co_firstlineno
+    lines = {k.line.number - first for k in report.kinks}
+    assert lines == {3, 4}
 
 
 def test_the_size_of_a_complex_number_has_a_kink_at_zero_and_its_angle_jumps_at_the_cut():

@@ -121,6 +121,20 @@ def test_every_function_is_an_op_or_derived():
     assert set(OPS) <= set(BY_NAME)
 
 
+COVERED = (
+    "abs2 rsqrt cbrt fma copysign ldexp select exp2 exp10 logsubexp log1pexp log1mexp logit sec "
+    "csc cot sind cosd tand secd cscd cotd asind acosd atand deg2rad rad2deg sinpi cospi tanpi "
+    "sinc sigmoid relu leaky_relu elu silu gelu gelu_tanh softplus softsign hardtanh xlogy "
+    "xlog1py erf erfc erfcx erfinv erfcinv gamma lgamma digamma trigamma j0 j1 y0 y1 i0 i1 "
+    "normcdf normcdfinv polygamma beta exp1 expi expn ellipk ellipe zeta gammainc gammaincc"
+).split()
+"""What is promised beside the functions of the array API standard."""
+
+
+def test_what_is_promised_is_there():
+    assert {*COVERED} <= {*special.__all__}
+
+
 @pytest.mark.parametrize("name", OPS)
 def test_ops_take_as_many_arguments_as_the_table_says(name):
     assert len(inspect.signature(getattr(special, name)).parameters) == BY_NAME[name].arity
@@ -161,6 +175,32 @@ def test_derived_functions_agree_with_mpmath_outside_and_inside_kernels(name):
         assert function(*values) == pytest.approx(expected, rel=1e-14, abs=2e-16)
         if len(required) == len(inspect.signature(function).parameters):
             assert in_kernel(function, *values) == function(*values)
+
+
+WITHOUT_DERIVATIVE = {"expn": ("n",), "select": ("condition",)}
+"""Parameters that are a whole number, or a condition."""
+
+
+def assert_as_on_the_cpu(name, backend):
+    """Compare values and partials of a derived function on a backend with the CPU's."""
+    function = getattr(special, name)
+    signature = inspect.signature(function).parameters
+    required = [p for p, entry in signature.items() if entry.default is entry.empty]
+    x = np.asarray(DOMAINS.get(name, POINTS))
+    points = [x, *(np.full(x.shape, v) for v in (0.75, -0.25))][: len(required)]
+    wrt = [p for p in required if p not in WITHOUT_DERIVATIVE.get(name, ())]
+    kernel = mixad.broadcast(function if len(required) > 1 else lambda x: function(x))
+    wrt = wrt if len(required) > 1 else ["x"]
+    got, want = (kernel.with_options(backend=b).duals(*points, wrt=wrt) for b in (backend, "cpu"))
+    np.testing.assert_allclose(got.primal, want.primal, rtol=1e-13, atol=1e-300)
+    for parameter in wrt:
+        here, there = got.partials[parameter], want.partials[parameter]
+        np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-13, err_msg=parameter)
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_derived_functions_are_the_same_on_the_reference_backend(name):
+    assert_as_on_the_cpu(name, "reference")
 
 
 def test_python_numbers_give_python_numbers():
@@ -207,6 +247,16 @@ def test_second_derivative_of_sinc_at_zero(function, backend):
     x = np.array([0.0, 1e-9, 1.0])
     second = mixad.grad(lambda x: mixad.grad(lambda x: kernel(x).sum())(x).sum())(x)
     np.testing.assert_allclose(second, [-(np.pi**2) / 3, -(np.pi**2) / 3, 2.0], rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_derivative_of_softsign_keeps_its_digits(dtype):
+    x = np.asarray([-1e12, -1e4, -3.0, -1.0, -0.3, 0.0, 1e-9, 0.7, 1.0, 2.5, 1e6, np.inf], dtype)
+    got = mixad.broadcast(special.softsign).duals(x)
+    wide, epsilon = np.abs(x.astype("f8")), np.finfo(dtype).eps
+    np.testing.assert_allclose(got.primal[:-1], x[:-1] / (1 + wide[:-1]), rtol=2 * epsilon)
+    np.testing.assert_allclose(got.partials["x"], (1 + wide) ** -2, rtol=6 * epsilon)
+    assert got.primal[-1] == 1.0
 
 
 def test_a_function_that_wraps_one_is_compiled_as_what_it_is():

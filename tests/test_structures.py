@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -212,6 +214,171 @@ def test_operators_of_values_from_outside_are_refused():
     with pytest.raises(KernelTypeError, match="Ring"):
         mixad.broadcast(lambda x: ring[1] * x)(np.ones(2))
     np.testing.assert_array_equal(mixad.broadcast(lambda x: ring.y * x)(np.ones(2)), [3.0, 3.0])
+
+
+@mixad.broadcast
+def drifted(system, h):
+    state = system.state._replace(x=system.state.x + h * system.state.v)
+    return dataclasses.replace(system, state=state._replace(v=2.0 * state.x), order=3)
+
+
+def test_fields_are_replaced():
+    before = system()
+    after = drifted(before, 0.1)
+    assert (type(after), after.order) == (System, 3)
+    x = before.state.x + 0.1 * before.state.v
+    np.testing.assert_array_equal(after.state.x, np.broadcast_to(x, (3, 5)))
+    np.testing.assert_array_equal(after.state.v, np.broadcast_to(2.0 * x, (3, 5)))
+    np.testing.assert_array_equal(after.spring.damping, np.tile(before.spring.damping, 5))
+    got = mixad.grad(lambda s: drifted(s, 0.1).state.v.sum())(before)
+    np.testing.assert_allclose(got.state.v, np.full(5, 3 * 0.2), rtol=1e-14)
+
+
+def test_replacements_that_are_refused():
+    s = State(1.0, 2.0)
+    with pytest.raises(KernelTypeError, match="`State` has no field 'y'"):
+        mixad.broadcast(lambda s: s._replace(y=1.0))(s)
+    with pytest.raises(KernelTypeError, match="`Spring` has no field 'mass'"):
+        mixad.broadcast(lambda s: dataclasses.replace(s, mass=1.0))(Spring(1.0))
+    with pytest.raises(KernelTypeError, match="takes a dataclass that is an argument or made here"):
+        mixad.broadcast(lambda s: dataclasses.replace(s, x=1.0))(s)
+    with pytest.raises(KernelTypeError, match="it has no attribute '_replace'"):
+        mixad.broadcast(lambda s: s._replace(stiffness=1.0))(Spring(1.0))
+    with pytest.raises(KernelSyntaxError, match="does more than to keep its fields"):
+        mixad.broadcast(lambda c: dataclasses.replace(c, x=1.0))(Checked(1.0))
+    with pytest.raises(KernelSyntaxError, match="is no replacement of fields"):
+        mixad.broadcast(lambda s: s._replace(x=1.0))(Moved(1.0))
+
+
+@dataclass
+class Checked:
+    x: Any
+
+    def __post_init__(self):
+        self.x = abs(self.x)
+
+
+class _Moved(NamedTuple):
+    x: Any
+
+
+class Moved(_Moved):
+    def _replace(self, x):
+        return Moved(x + 1.0)
+
+
+def test_a_list_that_takes_a_place_has_two_names():
+    def kernel(s, x):
+        items = [x, x]
+        s = s._replace(x=items)
+        items[0] = 5.0
+        return s.x[0]
+
+    with pytest.raises(KernelSyntaxError, match="goes by another name"):
+        mixad.broadcast(kernel)(State(1.0, 2.0), 3.0)
+
+
+def test_stop_gradient_keeps_the_structure():
+    before = system()
+    held = mixad.broadcast(lambda s: mixad.stop_gradient(s).state.x * s.state.v)
+    got = mixad.grad(lambda s: held(s).sum())(before)
+    np.testing.assert_array_equal(got.state.x, np.zeros(5))
+    np.testing.assert_array_equal(got.state.v, 3.0 * before.state.x)
+
+    @mixad.broadcast(signature="(2),()->(2)")
+    def of_lists(w, z):
+        own = mixad.stop_gradient(w)
+        own[0] = w[0] * own[1]
+        factors = mixad.stop_gradient([z, z])
+        factors[1] = z
+        return own[0], (factors[0] * factors[1]).real
+
+    w, z = np.asarray([2.0, 3.0]), 1.5 + 0.5j
+    np.testing.assert_array_equal(of_lists(w, z), [6.0, 2.0])
+    dw, dz = mixad.grad(lambda w, z: of_lists(w, z).sum(), (0, 1))(w, z)
+    np.testing.assert_array_equal(dw, [3.0, 0.0])
+    assert dz == np.conj(z)  # of Re(c z): the conjugate of c, in the convention of PyTorch
+
+
+class Order(IntEnum):
+    THIRD = 3
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    x: Any
+    powers: Any = field(default=(1, 2), metadata={"static": True})
+    scale: Any = field(default=1.0, metadata={"static": True})
+
+
+@mixad.broadcast
+def powers_of(p):
+    total = 0.0
+    for n in p.powers:
+        total += p.x**n
+    return Polynomial(total * p.scale, p.powers, p.scale)
+
+
+def test_static_fields_are_numbers_and_tuples_of_them():
+    x = np.asarray([0.5, 2.0], "f4")
+    after = powers_of(Polynomial(x, (1, 3)))
+    np.testing.assert_array_equal(after.x, x + x**3)
+    assert (after.x.dtype, after.powers, after.scale) == (np.float32, (1, 3), 1.0)
+    np.testing.assert_array_equal(powers_of(Polynomial(x, (Order.THIRD,))).x, x**3)
+    wide = powers_of(Polynomial(x, (1,), np.float64(2.0)))
+    assert (wide.x.dtype, type(wide.scale)) == (np.float64, np.float64)
+    assert powers_of(Polynomial(x, (1,), np.float32(2.0))).x.dtype == np.float32
+    turned = powers_of(Polynomial(x, (1,), 2j))
+    np.testing.assert_array_equal(turned.x, 2j * x)
+    assert turned.scale == 2j
+
+
+def test_static_numbers_of_numpy_are_plain_beside_tensors():
+    torch = pytest.importorskip("torch")
+    x = np.float64(2.0)
+    assert powers_of(Polynomial(torch.ones(2), (1,), x)).x.dtype == torch.float32
+
+
+def test_an_argument_may_be_none():
+    def scaled(x, by=None):
+        return x if by is None else x * by
+
+    kernel, x = mixad.broadcast(scaled), np.asarray([1.0, 2.0])
+    np.testing.assert_array_equal(kernel(x), x)
+    np.testing.assert_array_equal(kernel(x, 3.0), 3.0 * x)
+    np.testing.assert_array_equal(kernel(x, None), x)
+    got = mixad.grad(lambda x: kernel(x).sum() + kernel(x, 3.0).sum())(x)
+    np.testing.assert_array_equal(got, [4.0, 4.0])
+    assert kernel.duals(x).partials["x"].tolist() == [1.0, 1.0]
+    assert kernel.jacobian(x, None).shape == (2, 1)
+
+
+def test_none_where_a_number_is_needed_is_refused_at_its_line():
+    kernel = mixad.broadcast(lambda x, by=None: x * by)
+    with pytest.raises(
+        KernelTypeError, match=r"`by` is a NoneType, a number is needed here\n.*"
+    ) as e:
+        kernel(np.ones(2))
+    assert "x * by" in str(e.value)
+    assert "test it with `is None`" in str(e.value)
+    with pytest.raises(KernelGradientError, match="wrt names 'by', not among the floats"):
+        mixad.broadcast(lambda x, by=None: x).duals(1.0, wrt="by")
+
+
+class Scaled(NamedTuple):
+    x: Any
+    by: Any = np.float32(2.0)
+    order: Any = (1, 2)
+
+
+def test_defaults_may_be_numbers_of_numpy_and_tuples():
+    def powers(x):
+        s = Scaled(x)
+        return s.by * x ** s.order[1]
+
+    x = np.asarray([1.0, 3.0], "f4")
+    assert mixad.broadcast(powers)(x).dtype == np.float32
+    np.testing.assert_array_equal(mixad.broadcast(powers)(x), [2.0, 18.0])
 
 
 def test_second_derivatives():

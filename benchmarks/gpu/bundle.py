@@ -51,11 +51,21 @@ def by_complex_steps(inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def by_mixad(inputs: list[np.ndarray], device: Device, backend: str | None = None) -> Made:
+    """Return residuals, and the blocks (n, 2, 15) in one array."""
     kernel = mixad.broadcast(residual_kernel, backend=backend)
     arrays = [device.put(x) for x in inputs]
 
-    def call():
-        return [kernel.duals(*arrays, wrt=names) for names in HALVES]
+    def planes(result):
+        values, blocks = result
+        return [*values, *planes_of(blocks)]
+
+    return Made(lambda: kernel.value_and_jacobian(*arrays), planes)
+
+
+def by_duals(inputs: list[np.ndarray], device: Device) -> Made:
+    """Return an array for each partial, in two calls."""
+    kernel = mixad.broadcast(residual_kernel)
+    arrays = [device.put(x) for x in inputs]
 
     def planes(halves):
         partials = [
@@ -66,7 +76,7 @@ def by_mixad(inputs: list[np.ndarray], device: Device, backend: str | None = Non
         ]
         return [*(one.primal for one in halves[0]), *partials]
 
-    return Made(call, planes)
+    return Made(lambda: [kernel.duals(*arrays, wrt=names) for names in HALVES], planes)
 
 
 def by_torch_func(inputs: list[np.ndarray], device: Device) -> Made:
@@ -105,8 +115,12 @@ def by_jax(inputs: list[np.ndarray], device: Device) -> Made:
 def unstacked(result):
     """Return the planes in (n, 2, 15) and (n, 2)."""
     jacobian, values = result
-    return [*(values[:, m] for m in range(2)),
-            *(jacobian[:, m, k] for m in range(2) for k in range(len(INPUTS)))]  # fmt: skip
+    return [*(values[:, m] for m in range(2)), *planes_of(jacobian)]
+
+
+def planes_of(blocks):
+    """Return an array for each partial."""
+    return [blocks[:, m, k] for m in range(2) for k in range(len(INPUTS))]
 
 
 def works(scale: float, seed: int) -> Iterator[Work]:
@@ -118,6 +132,7 @@ def works(scale: float, seed: int) -> Iterator[Work]:
         f"{count:,} observations, float64",
         {
             "mixad": Contender(partial(by_mixad, inputs)),
+            "mixad duals, an array for each": Contender(partial(by_duals, inputs)),
             "torch.func": Contender(partial(by_torch_func, inputs), "batch"),
             "JAX jit": Contender(partial(by_jax, inputs), "batch"),
         },

@@ -9,14 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.gpu.device import Device, call_seconds, host_seconds
+from benchmarks.gpu.tried import tried
 from benchmarks.gpu.work import Contender, Made, Work, sampled
-from benchmarks.peers.harness import (
-    Summary,
-    UnavailableError,
-    largest_error,
-    summarise,
-    why,
-)
+from benchmarks.peers.harness import Summary, largest_error, summarise, why
 
 ROUNDS = 20
 SUBJECT = "mixad"
@@ -90,20 +85,19 @@ def outcome(
     work: Work, contender: Contender, expected: Sequence[np.ndarray], device: Device, rounds: int
 ) -> Outcome:
     """Check and time one contender; whatever it raises is told with its reason."""
-    error = None
+    found = tried(
+        lambda: contender.make(device),
+        lambda made: error_of(work, made, expected, device) if contender.is_checked else None,
+    )
+    if found.made is None:
+        return Outcome(found.error, found.reason)
+    if not rounds:
+        return Outcome(found.error, "checked only")
     try:
-        made = contender.make(device)
-        if contender.is_checked:
-            error = error_of(work, made, expected, device)
-        if error is not None and error > 1:
-            return Outcome(error, f"wrong values: {error:.1e} × the tolerance")
-        if not rounds:
-            return Outcome(error, "checked only")
-        return Outcome(error, times=summarise(seconds(made, contender, device, rounds)))
-    except (ImportError, UnavailableError) as absent:
-        return Outcome(None, why(absent))
-    except Exception as problem:  # whatever a library raises, the others are to be measured
-        return Outcome(math.inf if error is None else error, why(problem))
+        times = summarise(seconds(found.made, contender, device, rounds))
+    except Exception as problem:  # values may be right of a call that no graph can hold
+        return Outcome(math.inf if found.error is None else found.error, why(problem))
+    return Outcome(found.error, times=times)
 
 
 def error_of(work: Work, made: Made, expected: Sequence[np.ndarray], device: Device) -> float:

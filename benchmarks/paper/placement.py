@@ -7,7 +7,6 @@ partials are stored with the value, with ``"reverse"`` they are computed when th
 from __future__ import annotations
 
 import gc
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ import mixad
 from benchmarks.gpu import hm_lstm, kepler
 from benchmarks.gpu.device import Device
 from benchmarks.gpu.elementwise import Elementwise
+from benchmarks.gpu.tried import Tried, tried
 from benchmarks.gpu.work import FLOAT32, sampled
 from benchmarks.paper import operations
 from benchmarks.paper.cases import Expected, Row
@@ -29,12 +29,10 @@ from benchmarks.paper.host import for_torch
 from benchmarks.peers.harness import (
     Comparison,
     Tolerance,
-    UnavailableError,
     compare,
     largest_error,
     paired_times,
     summarise,
-    why,
 )
 from mixad.backends.cpu import buffers
 
@@ -215,11 +213,10 @@ def measured(problem: Problem, device: Device, rounds: int, seed: int = 0) -> li
     """
     splits, rows = {}, {}
     for name, make in problem.ways.items():
-        split, error, reason = prepared(problem, make, device)
-        held = {} if split is None else {"held": split.held()}
-        rows[name] = Row("placement", problem.title, name, error=error, reason=reason, facts=held)
-        if split is not None and rounds:
-            splits[name] = split
+        found = tried(partial(make, device), partial(error_of, problem))
+        rows[name] = untimed(problem, name, found)
+        if found.made is not None and rounds:
+            splits[name] = found.made
     turns = {(n, part): turn_of(s, part) for n, s in splits.items() for part in PARTS}
     keyed = {" / ".join(key): turn for key, turn in turns.items()}
     times = paired_times(keyed, rounds, seed=seed) if keyed else {}
@@ -229,18 +226,11 @@ def measured(problem: Problem, device: Device, rounds: int, seed: int = 0) -> li
 PARTS = ("forward pass", "backward pass", "both")
 
 
-def prepared(problem: Problem, make: Make, device: Device) -> tuple[Split | None, Any, str]:
-    """Return a way, its error and why it cannot be timed."""
-    try:
-        split = make(device)
-        error = error_of(problem, split)
-    except (ImportError, UnavailableError) as absent:
-        return None, None, why(absent)
-    except Exception as failure:  # whatever a library raises, the others are to be measured
-        return None, math.inf, why(failure)
-    if error > 1:
-        return None, error, f"wrong values: {error:.1e} × the tolerance"
-    return split, error, ""
+def untimed(problem: Problem, name: str, found: Tried[Split]) -> Row:
+    """Return a row with what a way holds between its passes, or why it cannot be timed."""
+    held = {} if found.made is None else {"held": found.made.held()}
+    error, reason = found.error, found.reason
+    return Row("placement", problem.title, name, error=error, reason=reason, facts=held)
 
 
 def error_of(problem: Problem, split: Split) -> float:

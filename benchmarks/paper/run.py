@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.gpu.device import Device, call_seconds
+from benchmarks.gpu.tried import Tried, tried
 from benchmarks.gpu.work import Made, sampled
 from benchmarks.paper.cases import Case, Row, Way
 from benchmarks.peers.harness import (
     Comparison,
     Summary,
     Times,
-    UnavailableError,
     compare,
     largest_error,
     paired_times,
     summarise,
-    why,
 )
 
 Turn = Callable[[], float]
@@ -30,12 +29,10 @@ Turn = Callable[[], float]
 
 @dataclass(frozen=True)
 class Ready:
-    """A way that ran once and gave the expected values, or the reason why it did not."""
+    """A way, and what came of trying it."""
 
     way: Way
-    made: Made | None
-    error: float | None
-    reason: str = ""
+    tried: Tried[Made]
 
 
 def measured(case: Case, device: Device, rounds: int, seed: int = 0) -> list[Row]:
@@ -58,10 +55,10 @@ def measured(case: Case, device: Device, rounds: int, seed: int = 0) -> list[Row
         One for each way; those that could not run have the reason.
     """
     ready = {name: prepared(way, case, device) for name, way in case.ways.items()}
-    running = {name: r for name, r in ready.items() if r.made is not None and rounds}
+    running = {name: r for name, r in ready.items() if r.tried.made is not None and rounds}
     kernels = kernel_times(running, device, rounds, seed)
     turns = {
-        name: turn_of(fetched(r.made, device))
+        name: turn_of(fetched(r.tried.made, device))
         for name, r in running.items()
         if not (r.way.is_kernel and device.platform == "cpu")
     }
@@ -70,20 +67,11 @@ def measured(case: Case, device: Device, rounds: int, seed: int = 0) -> list[Row
 
 
 def prepared(way: Way, case: Case, device: Device) -> Ready:
-    """Make a way and compare its values; whatever it raises is its reason."""
-    try:
-        made = way.make(device)
-        error = error_of(made, way, case, device)
-    except (ImportError, UnavailableError) as absent:
-        return Ready(way, None, None, why(absent))
-    except Exception as problem:  # whatever a library raises, the others are to be measured
-        return Ready(way, None, math.inf, why(problem))
-    if error is not None and error > 1:
-        return Ready(way, None, error, f"wrong values: {error:.1e} × the tolerance")
-    return Ready(way, made, error)
+    """Make a way and compare its values."""
+    return Ready(way, tried(partial(way.make, device), partial(error_of, way, case, device)))
 
 
-def error_of(made: Made, way: Way, case: Case, device: Device) -> float | None:
+def error_of(way: Way, case: Case, device: Device, made: Made) -> float | None:
     """Return the largest error of a call, over the tolerance; None where nothing is compared."""
     found = fetched(made, device)()
     if way.expected is None:
@@ -131,21 +119,23 @@ def launch_of(ready: Ready, device: Device) -> Callable[[], Any] | None:
     """Return what launches a kernel and nothing else; None where that is not to be had."""
     if ready.way.alone is not None:
         return ready.way.alone(device)
-    return ready.made.call if ready.way.is_kernel and ready.made is not None else None
+    made = ready.tried.made
+    return made.call if ready.way.is_kernel and made is not None else None
 
 
 def device_seconds(ready: Ready, device: Device, rounds: int) -> np.ndarray:
     """Return what the device takes: by replaying a graph, or in a loop for other libraries."""
-    assert ready.made is not None
+    made = ready.tried.made
+    assert made is not None
     if ready.way.clock == "graph":
-        return device.kernel_seconds(ready.made.call, rounds)
-    return call_seconds(ready.made.call, ready.made.wait or device.wait, rounds)
+        return device.kernel_seconds(made.call, rounds)
+    return call_seconds(made.call, made.wait or device.wait, rounds)
 
 
 def row(case: Case, name: str, ready: Ready, kernels: Times, calls: Times) -> Row:
     """Return what a way gave; its ratio is of kernels, or of calls where these alone are known."""
     way = ready.way
-    told = {} if ready.made is None or way.facts is None else way.facts()
+    told = {} if ready.tried.made is None or way.facts is None else way.facts()
     series = kernels if name in kernels and way.over in kernels else calls
     ratio = compare(series, Comparison(name, way.over)) if way.over and name in series else None
     return Row(
@@ -157,8 +147,8 @@ def row(case: Case, name: str, ready: Ready, kernels: Times, calls: Times) -> Ro
         ratio=ratio,
         over=way.over,
         bytes_moved=way.bytes_moved,
-        error=ready.error,
-        reason=ready.reason,
+        error=ready.tried.error,
+        reason=ready.tried.reason,
         facts=told,
     )
 

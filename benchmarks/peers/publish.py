@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from benchmarks.peers import report
 from benchmarks.peers.harness import Measurement
 
 Report: TypeAlias = tuple[list[Measurement], dict[str, object]]
 
-OF_A_RUN = ("load average, 1 minute", "llvm of Dr.Jit")
-"""What differs between runs on one machine: the latter is known where Dr.Jit was asked for."""
+COMMIT, LOAD = "commit", "load average, 1 minute"
+OF_A_RUN = (COMMIT, LOAD, "llvm of Dr.Jit")
+"""What differs between runs on one machine: the last is known where Dr.Jit was asked for."""
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "peers.json"
 
 
 def joined(reports: Sequence[Report]) -> Report:
     """Return the measurements of all reports, with the environment that they share.
+
+    All peers of a case are of one run; cases of different runs may be of different commits, and
+    then all of these are named.
 
     Raises
     ------
@@ -39,7 +43,14 @@ def joined(reports: Sequence[Report]) -> Report:
     cases = [(m.workload, m.title, m.keep) for m in measurements]
     if len(set(cases)) < len(cases):
         raise ValueError("the reports measure one case twice: leave one of them out")
-    return measurements, reports[0][1]
+    return measurements, shared([about for _, about in reports])
+
+
+def shared(abouts: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+    """Return what one report was made with, the commits of all, and how busy the machine was."""
+    commits = (c for about in abouts for c in str(about.get(COMMIT, "unknown")).split(", "))
+    loads = [about[LOAD] for about in abouts if about.get(LOAD) is not None]
+    return {**abouts[0], COMMIT: ", ".join(dict.fromkeys(commits)), LOAD: max(loads, default=None)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

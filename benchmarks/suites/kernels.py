@@ -52,7 +52,7 @@ class ImpliedVolatility(_Compiled):
 
 
 class BundleAdjustment(_Compiled):
-    """All 30 partials of residuals of 15 inputs, in two calls of `duals`; float64."""
+    """Residuals of 15 inputs and all 30 partials, in blocks (n, 2, 15); float64."""
 
     params = (BACKENDS, (10_000, 200_000))
     param_names = ("backend", "observations")

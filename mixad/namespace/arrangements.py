@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from mixad.backends.arrays import is_array
+from mixad.backends.arrays import is_array, library_of
 from mixad.errors import TracerError
-from mixad.namespace.elementwise import where
+from mixad.namespace.data_types import astype
+from mixad.namespace.elementwise import array_beside, where
 from mixad.namespace.indexing import gather, getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, normalized_axes, permute_dims, reshape
@@ -20,9 +21,9 @@ from mixad.tape.memory import gives_views, read_only, share, view_of
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["append", "array_split", "at_least", "axes_split", "column_stack", "diag", "dstack",
-           "fliplr", "flipud", "hstack", "pad", "partition", "ravel", "rollaxis", "rot90", "split",
-           "swapaxes", "vstack"]  # fmt: skip
+__all__ = ["append", "array_split", "at_least", "axes_split", "column_stack", "compress", "delete",
+           "diag", "dstack", "fliplr", "flipud", "hstack", "insert", "pad", "partition", "ravel",
+           "resize", "rollaxis", "rot90", "split", "swapaxes", "vstack"]  # fmt: skip
 
 
 def _positions(x: Any) -> Any:
@@ -179,6 +180,53 @@ def dstack(arrays: Sequence[Any]) -> Any:
 def append(x: Any, values: Any, axis: int | None = None) -> Any:
     """Return ``x`` with ``values`` behind it, both flattened if no axis is given."""
     return concat([_array(x), _array(values)], axis=axis)
+
+
+def delete(x: Any, places: Any, axis: int | None = None) -> Any:
+    """Return ``x`` without some parts along an axis, flattened if none is given."""
+    return _arranged(x, np.delete(_positions(x), _known("delete", places), axis))
+
+
+def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Any:
+    """Return ``x`` with ``values`` before some places along an axis, flattened if none is given.
+
+    NumPy inserts the positions of the values, which are counted behind those of ``x``.
+    """
+    like = x if isinstance(x, Tracer) else values
+    x, values = array_beside(x, like), array_beside(values, like)
+    values = astype(values, x.dtype, copy=False)
+    here = _positions(x)
+    there = _positions(values) + here.size
+    both = concat([reshape(x, -1), reshape(values, -1)])
+    return _arranged(both, np.insert(here, _known("insert", places), there, axis))
+
+
+def resize(x: Any, shape: Any) -> Any:
+    """Return the elements, over and over again, in a shape."""
+    return _arranged(x, np.resize(_positions(x), shape))
+
+
+def compress(selected: Any, x: Any, axis: int | None = None) -> Any:
+    """Return the parts along an axis that a condition selects, of all elements if none is given."""
+    chosen = np.compress(np.asarray(_known("compress", selected)), _positions(x), axis)
+    return _arranged(x, chosen)
+
+
+def _known(name: str, places: Any) -> Any:
+    """Return which places are meant.
+
+    Raises
+    ------
+    TracerError
+        If a lazy array is to tell: it would be computed behind the user's back.
+    """
+    given = plain(places)
+    if is_array(given) and library_of(given).is_lazy:
+        raise TracerError(
+            f"{name}() with a lazy array of places would compute all that it depends on: pass them "
+            "as an array of NumPy's"
+        )
+    return given
 
 
 @gives_views

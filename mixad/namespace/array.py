@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
@@ -26,8 +28,9 @@ from mixad.namespace.module import Namespace, namespace_over
 from mixad.namespace.spelling import Spelling
 from mixad.namespace.spellings import NUMPY, spelling_of, spelling_of_ufunc, torch_spelling
 from mixad.namespace.statistical import total
+from mixad.namespace.torch_in_place import IN_PLACE, change
 from mixad.tape.constant import constants, unwrapped
-from mixad.tape.memory import array_as, is_number, share, unshared
+from mixad.tape.memory import array_as, is_numpy_number, share, unshared
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["ArrayTracer"]
@@ -83,7 +86,7 @@ def _in_place(symbol: str, compute: _Method) -> _Method:
 
     def method(self: Any, other: Any) -> Any:
         result = compute(self, other)
-        if is_number(self) or not hasattr(_array_class(self.cell.library), name):
+        if is_numpy_number(self) or not hasattr(_array_class(self.cell.library), name):
             return result
         return replace(self, symbol, result)
 
@@ -159,10 +162,9 @@ class ArrayTracer(Tracer):
         if "out" in options:
             raise TracerError(_CHANGED)
         if method != "__call__":
-            raise TracerError(
-                f"numpy.{ufunc.__name__}.{method}() of a value that is being differentiated is not "
-                "available: use the array's operators, sum() and mean()"
-            )
+            name = f"{ufunc.__name__}.{method}"
+            found = NUMPY.functions.get(name) if hasattr(np, ufunc.__name__) else None
+            return as_numpy_gives(NUMPY.call_found(f"numpy.{name}()", found, operands, options))
         return as_numpy_gives(spelling_of_ufunc(ufunc).call(ufunc, operands, options))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -176,6 +178,8 @@ class ArrayTracer(Tracer):
     ) -> Any:
         name = function.__name__
         if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+            if args and isinstance(args[0], Tracer) and name in IN_PLACE:
+                return getattr(args[0], name)(*args[1:], **(kwargs or {}))
             raise MixadError(_CHANGED)  # torch takes a TypeError for "try the reflected operator"
         return torch_spelling().call(function, args, kwargs or {})
 
@@ -191,6 +195,8 @@ class ArrayTracer(Tracer):
         if hasattr(_array_class(library), name):
             if name in spelling.constant:
                 return getattr(plain(self), name)
+            if library.name == "torch" and name in IN_PLACE:
+                return lambda *args, **options: change(spelling, self, name, args, options)
             if spelling.has_method(name):
                 return lambda *args, **options: spelling.call_method(name, (self, *args), options)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
@@ -266,7 +272,8 @@ class ArrayTracer(Tracer):
 
 _CHANGED = (
     "writing a value that is being differentiated into an array (+=, out=, a[i] = x, methods that "
-    "end in _) would lose its derivative: make a new array, total = total + x instead of total += x"
+    "end in _) would lose its derivative: make the array with zeros_like(x), which takes such "
+    "values, or a new one, total = total + x instead of total += x"
 )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mixad.errors import TracerError
+from mixad.namespace.arrangements import compress
 from mixad.namespace.assignment import setitem
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.elementwise import clip
@@ -16,7 +17,7 @@ from mixad.namespace.manipulation import reshape
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.tape.memory import array_as, unshared
 
-__all__ = ["METHODS", "NUMPY_METHODS", "to_device"]
+__all__ = ["METHODS", "NUMPY_METHODS", "copied", "to_device"]
 
 
 def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
@@ -35,7 +36,7 @@ def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
     return x
 
 
-def _copy(x: Any, *, order: str = "C") -> Any:
+def copied(x: Any, *, order: str = "C") -> Any:
     """Return a copy: elements are the same in every order."""
     return array_as(unshared(x), x)
 
@@ -43,6 +44,11 @@ def _copy(x: Any, *, order: str = "C") -> Any:
 def _flatten(x: Any, *, order: str = "C") -> Any:
     """Return a copy in one row."""
     return unshared(reshape(x, -1, order=order))
+
+
+def _compress(x: Any, condition: Any, axis: int | None = None) -> Any:
+    """Return the parts that a condition selects."""
+    return compress(condition, x, axis)
 
 
 def _fill(x: Any, value: Any) -> None:
@@ -56,9 +62,10 @@ METHODS: Mapping[str, SpelledFunction] = {"to_device": function_of(to_device)}
 NUMPY_METHODS: Mapping[str, SpelledFunction] = {
     **METHODS,
     "clip": function_of(clip, "x min max out"),
+    "compress": function_of(_compress, "x condition axis out"),
     "conj": function_of(conj, "x out"),
     "conjugate": function_of(conj, "x out"),
-    "copy": function_of(_copy, "x order"),
+    "copy": function_of(copied, "x order"),
     "fill": function_of(_fill, "x value"),
     "flatten": function_of(_flatten, "x order"),
 }

@@ -64,7 +64,7 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
 
 
 def replace(x: Tracer, operator: str, result: Tracer) -> Tracer:
-    """Let ``x`` stand for the result of ``x operator= y``; return it.
+    """Let ``x`` stand for the result of ``x operator= y``, or of ``x.method_()``; return it.
 
     Raises
     ------
@@ -74,19 +74,26 @@ def replace(x: Tracer, operator: str, result: Tracer) -> Tracer:
         If the library does not convert it to the dtype of ``x``.
     """
     if result.shape != x.shape:
+        written, hint = _write_of(operator)
         raise KernelShapeError(
-            f"x {operator}= y with x of shape {x.shape} would have shape {result.shape}",
-            hint=f"write x = x {operator} y",
+            f"{written} with x of shape {x.shape} would have shape {result.shape}", hint=hint
         )
     if result.dtype != x.dtype:
         if not _is_cast_in_place(result, x):
+            written, hint = _write_of(operator)
             raise KernelTypeError(
-                f"x {operator}= y with x of dtype {x.dtype} would have dtype {result.dtype}",
-                hint=f"write x = x {operator} y",
+                f"{written} with x of dtype {x.dtype} would have dtype {result.dtype}", hint=hint
             )
         result = astype(result, x.dtype)
     rebind(x, result)
     return x
+
+
+def _write_of(operator: str) -> tuple[str, str]:
+    """Return how a write in place is written, and what to write instead."""
+    if operator.endswith("_"):
+        return f"x.{operator}()", f"write x = x.{operator[:-1]}()"
+    return f"x {operator}= y", f"write x = x {operator} y"
 
 
 def _is_cast_in_place(result: Tracer, x: Tracer) -> bool:

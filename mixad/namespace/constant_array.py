@@ -13,9 +13,12 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import Array
+from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.assignment import replace, setitem
 from mixad.namespace.indexing import basic_key, is_selection
+from mixad.namespace.spelling import missing
+from mixad.namespace.torch_in_place import IN_PLACE
 from mixad.tape.cell import Cell
 from mixad.tape.constant import (
     ConstantCell,
@@ -181,6 +184,8 @@ class Constant(ArrayTracer):
         array = plain(self)
         if hasattr(array, name) and not callable(getattr(array, name)):
             return derived(getattr(array, name), [self])
+        if name in IN_PLACE and self.cell.library.name == "torch":
+            return functools.partial(_changed, self, name)
         if not hasattr(array, name) and not self._spelling.has_method(name):
             raise AttributeError(f"{type(array)} has no attribute {name!r}", name=name, obj=self)
         return _method(self, name)
@@ -333,8 +338,34 @@ def _method(x: Constant, name: str) -> Callable[..., Any]:
     return method if own is None else functools.wraps(own)(method)
 
 
+def _changed(x: Constant, name: str, *args: Any, **options: Any) -> Any:
+    """Carry out a method of torch's tensors that changes one; what is traced makes it traced."""
+    if not _has_traced((args, options)):
+        getattr(_own_array(x), name)(*_plain(args), **_plain(options))
+        return x
+    if name in ("fill_", "copy_"):
+        x[...] = next(iter((*args, *options.values())))
+        return x
+    result = _called_beside_traced(x, name[:-1], args, options)
+    return _followed(replace(x, name, result))
+
+
+def _called_beside_traced(x: Constant, name: str, args: Any, options: Any) -> Any:
+    if name == "fill":
+        x[...] = next(iter((*args, *options.values())))
+        return None
+    if not x._spelling.has_method(name):
+        raise TracerError(missing(f"{name}()"))
+    return x._spelling.call_method(name, (unwrapped(x), *_unwrapped(args)), _unwrapped(options))
+
+
 def _called(x: Constant, name: str, args: Any, options: Any) -> Any:
-    """Return what a method gives, that of tracers where arrays of the library have none."""
+    """Return what a method gives, that of tracers where arrays of the library have none.
+
+    Beside what is traced it is that of tracers, too: the library's would get the values.
+    """
+    if _has_traced((args, options)) and name not in x._spelling.constant:
+        return _called_beside_traced(x, name, args, options)
     method = getattr(plain(x), name, None)
     if method is None:
         return constants(x._spelling.call_method(name, (plain(x), *_plain(args)), _plain(options)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from array_api_compat import device as device_of
@@ -13,11 +13,13 @@ from mixad.namespace.array_likes import first_traced, stacked
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.joining import broadcast_to
+from mixad.tape.constant import constant
 from mixad.tape.memory import gives_arrays, unshared
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["asarray", "full", "full_like", "linspace", "tril", "triu"]
+__all__ = ["asarray", "empty_like", "full", "full_like", "linspace", "ones_like", "tril", "triu",
+           "zeros_like"]  # fmt: skip
 
 
 @gives_arrays
@@ -63,11 +65,44 @@ def full(
     return broadcast_to(asarray(fill_value, dtype=dtype, device=device), shape)
 
 
-def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """Return an array of the shape and dtype of ``x`` of one number, which may be traced."""
+def empty_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = None) -> Any:
+    """Return an array as `zeros_like` does, of whatever elements."""
+    return _made("empty", x, dtype, device, shape)
+
+
+def ones_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = None) -> Any:
+    """Return ones as `zeros_like` returns zeros."""
+    return _made("ones", x, dtype, device, shape)
+
+
+def zeros_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = None) -> Any:
+    """Return zeros of the shape and dtype of a traced array, unless others are asked for.
+
+    They are a constant: traced values can be written to its elements.
+    """
+    return _made("zeros", x, dtype, device, shape)
+
+
+def full_like(
+    x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, shape: Any = None
+) -> Any:
+    """Return one number, which may be traced, as `zeros_like` returns zeros."""
     if isinstance(fill_value, Tracer):
-        return full(tuple(x.shape), fill_value, dtype=dtype or x.dtype, device=device)
-    return library_beside(x).xp.full_like(plain(x), fill_value, dtype=dtype, device=device)
+        shape = x.shape if shape is None else shape
+        return full(shape, fill_value, dtype=dtype or x.dtype, device=device)
+    return _made("full", x, dtype, device, shape, fill_value)
+
+
+def _made(name: str, x: Any, dtype: Any, device: Any, shape: Any, *value: Any) -> Any:
+    """Return what a creation function of the library gives for an array like ``x``."""
+    xp = library_beside(x).xp
+    create: Callable[..., Any]
+    if shape is None:
+        create, like = getattr(xp, f"{name}_like"), plain(x)
+    else:
+        create, like = getattr(xp, name), shape
+        dtype, device = dtype or x.dtype, device or x.device
+    return constant(create(like, *value, dtype=dtype, device=device))
 
 
 def linspace(

@@ -26,11 +26,11 @@ def reshape(
     Parameters
     ----------
     x : array or Tracer
-        The elements, taken row by row.
+        The elements.
     shape : int or sequence of int
         One length may be -1.
     order : str
-        ``"C"``; no other is available.
+        ``"C"`` to take and put them row by row, ``"F"`` to do so column by column.
     copy : bool, optional
         As for the array's library; False raises where the elements would have to be copied.
 
@@ -39,10 +39,13 @@ def reshape(
     array or Tracer
         Of that shape.
     """
+    if order == "F":
+        turned = reshape(permute_dims(x), whole_numbers(shape)[::-1], copy=copy)
+        return permute_dims(turned)
     if order != "C":
         raise TracerError(
-            f"reshape(order={order!r}) of a value that is being differentiated is not available: "
-            "write x.T.reshape(shape[::-1]).T for the order of Fortran"
+            f"reshape(order={order!r}) of a value that is being differentiated is not available, "
+            "since its order in memory is not known: use 'C' or 'F'"
         )
     lengths = _lengths(shape, math.prod(x.shape))
     if tuple(x.shape) == lengths:

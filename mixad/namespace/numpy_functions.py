@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import numbers
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,40 +12,48 @@ import numpy as np
 
 from mixad import special
 from mixad.backends.arrays import is_array
-from mixad.errors import TracerError
 from mixad.namespace.arrangements import (
     append,
     array_split,
     at_least,
     axes_split,
     column_stack,
+    compress,
+    delete,
     diag,
     dstack,
     fliplr,
     flipud,
     hstack,
+    insert,
     pad,
     partition,
     ravel,
+    resize,
     rollaxis,
     rot90,
     split,
     swapaxes,
     vstack,
 )
-from mixad.namespace.complex_numbers import conj, real
+from mixad.namespace.complex_numbers import conj, is_complex, real
+from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import eigh, eigvalsh, qr, svd, svdvals
 from mixad.namespace.einsum import einsum
 from mixad.namespace.elementwise import array_beside, as_numpy_gives, elementwise, where
 from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
-from mixad.namespace.indexing import part_along
-from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
+from mixad.namespace.indexing import getitem, positions_of, scatter_add
+from mixad.namespace.joining import broadcast_arrays, broadcast_to, concat, meshgrid
 from mixad.namespace.linear_algebra import cross, diagonal, inner, outer, trace, vecdot
-from mixad.namespace.manipulation import matrix_transpose, moveaxis, normalized_axes, reshape
+from mixad.namespace.manipulation import matrix_transpose, moveaxis, reshape
+from mixad.namespace.numpy_linear_algebra import NUMPY_LINEAR_ALGEBRA
+from mixad.namespace.numpy_samples import NUMPY_SAMPLES
+from mixad.namespace.numpy_statistics import NUMPY_STATISTICS
 from mixad.namespace.sorting import sort
 from mixad.namespace.special import of_scalars
 from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.namespace.statistical import amax, amin
+from mixad.namespace.ufunc_methods import UFUNC_METHODS
 from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.tape.memory import gives_arrays, gives_read_only_views
 from mixad.tape.node import library_beside
@@ -128,26 +136,6 @@ def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, ax
     return moveaxis(elementwise("add", *ends), 0, axis)
 
 
-def _gradient(x: Any, *spacings: float, axis: Any = None, edge_order: int = 1) -> Any:
-    """Return the differences of neighbours over their distances, by two inside."""
-    axes = normalized_axes(axis, x.ndim)
-    steps = spacings * len(axes) if len(spacings) == 1 else spacings or (1.0,) * len(axes)
-    if edge_order != 1 or not all(isinstance(step, numbers.Real) for step in steps):
-        raise TracerError(
-            "gradient() of a value that is being differentiated takes distances that are numbers, "
-            "and edge_order=1: take differences with np.diff"
-        )
-    found = [_slope(x, a) / float(step) for a, step in zip(axes, steps, strict=True)]
-    return found[0] if len(found) == 1 else tuple(found)
-
-
-def _slope(x: Any, axis: int) -> Any:
-    steps = elementwise("sub", part_along(x, axis, 1, None), part_along(x, axis, None, -1))
-    middle = elementwise("add", part_along(steps, axis, 1, None), part_along(steps, axis, None, -1))
-    ends = part_along(steps, axis, None, 1), part_along(steps, axis, -1, None)
-    return concat([ends[0], 0.5 * middle, ends[1]], axis=axis)
-
-
 def nan_to_num(
     x: Any, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
@@ -166,6 +154,57 @@ def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0
         arrays = [v for v in (choice, chosen) if isinstance(v, Tracer) or is_array(v)]
         chosen = where(condition, choice, chosen) if arrays else np.where(condition, choice, chosen)
     return chosen
+
+
+@gives_arrays
+def _piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any) -> Any:
+    """Return, where each condition holds, a number or what a function makes of what is there.
+
+    Of several conditions the last one counts; one function more is for where none holds.
+    """
+    xp = library_beside(x).xp
+    is_list = isinstance(condlist, (list, tuple))
+    depth = 1 + np.ndim(plain(condlist[0])) if is_list else np.ndim(plain(condlist))
+    given = [condlist] if depth < (2 if x.ndim else 1) else condlist
+    conditions = [xp.astype(xp.asarray(plain(c)), xp.bool) for c in given]
+    if len(conditions) == len(funclist) - 1:
+        conditions.append(~functools.reduce(operator.or_, conditions))
+    if len(conditions) != len(funclist):
+        raise ValueError(
+            f"piecewise() with {len(conditions)} conditions takes as many functions, or one more"
+        )
+    found = xp.zeros_like(plain(x))
+    for condition, function in zip(conditions, funclist, strict=True):
+        value = _on_part(function, x, condition, args) if callable(function) else function
+        found = where(condition, value, found)
+    return found
+
+
+def _on_part(function: Callable[..., Any], x: Any, condition: Any, args: tuple[Any, ...]) -> Any:
+    """Return what a function returns of the elements where a condition holds, in their places."""
+    part = getitem(x, condition)
+    value = function(part, *args) if math.prod(part.shape) else 0
+    if not hasattr(value, "dtype"):
+        return value
+    value = broadcast_to(astype(value, x.dtype, copy=False), part.shape)
+    return scatter_add(value, tuple(x.shape), positions_of(x)[condition])
+
+
+def _modf(x: Any) -> tuple[Any, Any]:
+    """Return what is behind the point, and what is before it."""
+    whole = elementwise("trunc", x)
+    xp, given = library_beside(x).xp, plain(x)
+    rest = where(xp.isinf(given), xp.copysign(xp.zeros_like(given), given),
+                 elementwise("sub", x, whole))  # fmt: skip
+    return rest, whole
+
+
+def _float_power(x: Any, y: Any) -> Any:
+    """Return powers in 64 bits."""
+    x, y = _arrays(x, y)
+    xp = library_beside(x).xp
+    dtype = xp.complex128 if is_complex(x) or is_complex(y) else xp.float64
+    return elementwise("pow", astype(x, dtype, copy=False), astype(y, dtype, copy=False))
 
 
 def _meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
@@ -258,6 +297,13 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "cross": function_of(_cross, "a=x b=y axisa axisb axisc axis"),
     "linspace": function_of(_linspace, "start stop num endpoint retstep dtype axis device"),
     "append": function_of(append, "arr=x values axis"),
+    "delete": function_of(delete, "arr=x obj=places axis"),
+    "insert": function_of(insert, "arr=x obj=places values axis"),
+    "resize": function_of(resize, "a new_shape=shape"),
+    "compress": function_of(compress, "condition=selected a axis out"),
+    "piecewise": Variadic(_piecewise, ()),
+    "modf": function_of(_modf, "x"),
+    "float_power": function_of(_float_power, "x y"),
     "split": function_of(split, "ary=x indices_or_sections axis"),
     "array_split": function_of(array_split, "ary=x indices_or_sections axis"),
     "vsplit": function_of(axes_split(0), "ary=x indices_or_sections"),
@@ -272,7 +318,6 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "ptp": function_of(_ptp, "a axis out keepdims"),
     "einsum": Variadic(einsum, ()),
     "sort": function_of(_sort, "a axis kind order stable"),
-    "gradient": Variadic(_gradient, ()),
     "meshgrid": Variadic(_meshgrid, ()),
     "block": function_of(_block, "arrays=blocks"),
     "nan_to_num": function_of(nan_to_num, "x copy nan posinf neginf"),
@@ -286,5 +331,9 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "linalg.qr": function_of(_qr, "a mode"),
     "linalg.eigh": function_of(_of_half(eigh), "a UPLO=uplo"),
     "linalg.eigvalsh": function_of(_of_half(eigvalsh), "a UPLO=uplo"),
+    **NUMPY_STATISTICS,
+    **NUMPY_SAMPLES,
+    **NUMPY_LINEAR_ALGEBRA,
+    **UFUNC_METHODS,
 }
 """What is not here, and not in the standard, is refused by name."""

@@ -94,7 +94,10 @@ class Variadic(SpelledFunction):
         return frozenset()
 
 
-_ARRAYS = frozenset("a append b condition fill_value max min prepend start stop values x y".split())
+_ARRAYS = frozenset(
+    "a append aweights b condition fill_value fweights max min p points prepend start stop values "
+    "weights where x y".split()
+)
 """What parameters are called that are arrays."""
 
 _SEQUENCES = {"arrays": stacked, "choicelist": from_lists, "condlist": from_lists}
@@ -168,11 +171,15 @@ class Spelling:
         found = None if name is None or name in self.constant else self._named(name, function)
         if found is not None and not kwargs and self._is_direct(found, args):
             return found(*args)
-        called = f"{_public_name(function, self.library)}()"
-        if name is None:
-            raise TracerError(missing(called))
-        if name in self.constant:
+        if name is not None and name in self.constant:
             return function(*pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs)))
+        return self.call_found(f"{_public_name(function, self.library)}()", found, args, kwargs)
+
+    def call_found(
+        self, called: str, found: SpelledFunction | None, args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:  # fmt: skip
+        """Return what a function of the table returns; None is one that it lacks."""
         if found is None:
             raise TracerError(missing(called))
         if isinstance(found, Variadic):
@@ -268,7 +275,7 @@ _SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
 """What methods take as several numbers too."""
 
 _DEFAULTS = {
-    "inplace": False, "alpha": 1, "decimals": 0, "order": "C", "_stacklevel": 3, "norm_type": 2.0,
+    "inplace": False, "decimals": 0, "order": "C", "_stacklevel": 3, "norm_type": 2.0,
     "compute_mode": "use_mm_for_euclid_dist_if_necessary", "scale_grad_by_freq": False,
     "sparse": False, "non_blocking": False,
 }  # fmt: skip
@@ -276,14 +283,12 @@ _DEFAULTS = {
 
 _INSTEAD_OF_ARGUMENT = {
     "out": "use the result that it returns",
-    "where": "multiply by a mask of zeros and ones first",
-    "initial": "add it to the result",
+    "where": "select the elements first, x[mask]",
+    "initial": "combine it with the result",
     "order": "permute the axes first",
     "dtype": "convert the arguments first",
     "dim": "write axis=",
     "keepdim": "write keepdims=",
-    "alpha": "multiply first",
-    "rounding_mode": "use //",
     "inplace": "use the result that it returns",
 }
 

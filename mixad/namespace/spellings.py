@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import Library
-from mixad.namespace.array_methods import METHODS, NUMPY_METHODS
+from mixad.namespace.array_methods import METHODS, NUMPY_METHODS, copied
 from mixad.namespace.common_spellings import (
     ALONG_ONE,
     ALONG_SEVERAL,
@@ -27,7 +27,17 @@ from mixad.namespace.common_spellings import (
     unary,
 )
 from mixad.namespace.complex_numbers import conj, imag, real
-from mixad.namespace.creation import asarray, full, full_like, linspace, tril, triu
+from mixad.namespace.creation import (
+    asarray,
+    empty_like,
+    full,
+    full_like,
+    linspace,
+    ones_like,
+    tril,
+    triu,
+    zeros_like,
+)
 from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import complex_eig, complex_eigvals
 from mixad.namespace.elementwise import angle, clip, rounded, where
@@ -52,6 +62,13 @@ from mixad.namespace.manipulation import (
     reshape,
     roll,
     squeeze,
+)
+from mixad.namespace.masked_reductions import (
+    masked_max,
+    masked_mean,
+    masked_min,
+    masked_prod,
+    masked_total,
 )
 from mixad.namespace.names import FUNCTIONS
 from mixad.namespace.norms import norm
@@ -136,7 +153,9 @@ _ARRAY_API = {
     "linalg.eigvals": function_of(complex_eigvals),
 }
 
-_IN_PLACE = frozenset(("partition", "sort"))
+_IN_PLACE = frozenset(("partition", "resize", "sort"))
+_EXTREME = "a axis out keepdims initial where"
+_REDUCTION = "a axis dtype out keepdims initial where"
 
 STANDARD = Spelling(
     "xp",
@@ -175,11 +194,11 @@ NUMPY = Spelling(
         "angle": function_of(angle, "z=x deg"),
         **dict.fromkeys(("conj", "conjugate"), function_of(conj)),
         "reciprocal": _RECIPROCAL,
-        "sum": function_of(total, "a axis dtype out keepdims initial where"),
-        "mean": function_of(mean, "a axis dtype out keepdims where"),
-        "prod": function_of(prod, "a axis dtype out keepdims initial where"),
-        **dict.fromkeys(("max", "amax"), function_of(amax, "a axis out keepdims initial where")),
-        **dict.fromkeys(("min", "amin"), function_of(amin, "a axis out keepdims initial where")),
+        "sum": function_of(masked_total, _REDUCTION),
+        "mean": function_of(masked_mean, "a axis dtype out keepdims where"),
+        "prod": function_of(masked_prod, _REDUCTION),
+        **dict.fromkeys(("max", "amax"), function_of(masked_max, _EXTREME)),
+        **dict.fromkeys(("min", "amin"), function_of(masked_min, _EXTREME)),
         "std": function_of(std, "a axis dtype out ddof=correction keepdims where mean"),
         "var": function_of(var, "a axis dtype out ddof=correction keepdims where mean"),
         "cumsum": function_of(cumsum, "a axis dtype out"),
@@ -221,13 +240,17 @@ NUMPY = Spelling(
         "ascontiguousarray": function_of(asarray, "a dtype"),
         "full": function_of(full, "shape fill_value dtype order device"),
         "full_like": function_of(full_like, "a fill_value dtype order subok shape device"),
+        "ones_like": function_of(ones_like, "a dtype order subok shape device"),
+        "zeros_like": function_of(zeros_like, "a dtype order subok shape device"),
+        "empty_like": function_of(empty_like, "prototype=x dtype order subok shape device"),
+        "copy": function_of(copied, "a order subok"),
         "astype": function_of(astype, "x dtype order casting subok copy"),
         **{f.__name__: function_of(f) for f in UNIQUE},
         **NUMPY_FUNCTIONS,
     },
     {"a": "x"},
     frozenset(
-        "shape ndim size zeros_like ones_like empty_like isclose allclose array_equal "
+        "shape ndim size isclose allclose array_equal "
         "array_equiv any all argmax argmin argsort count_nonzero nonzero flatnonzero argwhere "
         "searchsorted isin iscomplex iscomplexobj isreal isrealobj logical_and logical_or "
         "logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert left_shift right_shift "

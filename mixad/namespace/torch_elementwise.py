@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from mixad import special
+from mixad.namespace.complex_numbers import imag, real
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, rounded
+from mixad.namespace.elementwise import elementwise, operand, rounded
+from mixad.namespace.joining import broadcast_arrays
 from mixad.namespace.numpy_functions import nan_to_num
 from mixad.namespace.special import SPECIAL, of_scalars
 from mixad.namespace.spelling import OfOperands, SpelledFunction, function_of
 from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.scalar.parse.other_libraries import NAMES
 from mixad.special import log, log1p
-from mixad.tape.node import library_beside
+from mixad.tape.node import Rule, apply_rule, library_beside
 
 __all__ = ["TORCH_ELEMENTWISE"]
 
@@ -37,6 +39,38 @@ _clamped = of_scalars("logit", _inside_logit)
 
 def _logit(x: Any, eps: float | None = None) -> Any:
     return SPECIAL["logit"](x) if eps is None else _clamped(x, eps)
+
+
+def _with_alpha(op: str) -> SpelledFunction:
+    """Return a sum or a difference, the second operand of which may be scaled."""
+
+    def evaluate(x: Any, y: Any, alpha: Any = 1) -> Any:
+        y = y if type(alpha) is int and alpha == 1 else y * alpha
+        return elementwise(op, operand(x, y), operand(y, x))
+
+    return SpelledFunction(evaluate, ("x", "y", "alpha"))
+
+
+def _div(x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+    """Return the quotient, perhaps rounded down or towards zero."""
+    x, y = operand(x, y), operand(y, x)
+    if rounding_mode not in (None, "floor", "trunc"):
+        raise ValueError(f"div(rounding_mode={rounding_mode!r}): None, 'floor' or 'trunc'")
+    found = elementwise("floordiv" if rounding_mode == "floor" else "div", x, y)
+    return elementwise("trunc", found) if rounding_mode == "trunc" else found
+
+
+def _complex(x: Any, y: Any) -> Any:
+    """Return the numbers with these real and imaginary parts."""
+    return apply_rule(_COMPLEX, *broadcast_arrays(x, y))
+
+
+_COMPLEX = Rule(
+    "complex",
+    lambda xp, x, y: xp.complex(x, y),
+    (lambda g, x, y: real(g), lambda g, x, y: imag(g)),
+    linear="all",
+)
 
 
 def _float_power(x: Any, y: Any) -> Any:
@@ -129,6 +163,12 @@ TORCH_ELEMENTWISE: Mapping[str, SpelledFunction] = {
     **dict.fromkeys(("clip", "clamp"), function_of(_clamp, "input min max")),
     **dict.fromkeys(("logit", "special_logit"), function_of(_logit, "input eps")),
     **dict.fromkeys(("polygamma", "special_polygamma"), function_of(_polygamma, "n input")),
+    "add": _with_alpha("add"),
+    **dict.fromkeys(("sub", "subtract"), _with_alpha("sub")),
+    **dict.fromkeys(
+        ("div", "divide", "true_divide"), SpelledFunction(_div, ("x", "y", "rounding_mode"))
+    ),
+    "complex": function_of(_complex, "real=x imag=y"),
     "float_power": function_of(_float_power, "input exponent"),
     "nan_to_num": function_of(nan_to_num, "input nan posinf neginf"),
     **dict.fromkeys(("round", "special_round"), function_of(rounded, "input decimals")),

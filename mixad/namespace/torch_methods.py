@@ -7,16 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mixad.errors import TracerError
+from mixad.namespace.creation import full
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import where
+from mixad.namespace.indexing import gather, positions_of
 from mixad.namespace.joining import broadcast_to, tile
 from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
+from mixad.namespace.special import SPECIAL
 from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.namespace.statistical import total
+from mixad.tape.constant import constants
 from mixad.tape.memory import gives_views, unshared
 from mixad.tape.node import library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["TORCH_METHODS"]
 
@@ -123,6 +127,33 @@ def _nelement(x: Any) -> int:
     return math.prod(x.shape)
 
 
+@gives_views
+def _unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+    """Return the windows of a length along an axis, which is in their place; in a last axis."""
+    return gather(x, positions_of(x).unfold(dimension, size, step).contiguous())
+
+
+def _polygamma(x: Any, n: int) -> Any:
+    return SPECIAL["polygamma"](n, x)
+
+
+def _new(name: str) -> Callable[..., Any]:
+    """Return a method that makes a tensor like another one, which may be written to."""
+
+    def evaluate(x: Any, *given: Any, dtype: Any = None, device: Any = None) -> Any:
+        return constants(getattr(plain(x), name)(*given, dtype=dtype, device=device))
+
+    return evaluate
+
+
+def _new_full(x: Any, size: Sequence[int], fill_value: Any, *, dtype: Any = None,
+              device: Any = None) -> Any:  # fmt: skip
+    if isinstance(fill_value, Tracer):
+        return full(size, fill_value, dtype=dtype or x.dtype, device=device)
+    return constants(plain(x).new_full(size, fill_value, dtype=dtype, device=device))
+
+
+_NEW = ("new_empty", "new_ones", "new_tensor", "new_zeros")
 _DTYPES = {"double": "float64", "float": "float32", "half": "float16", "bfloat16": "bfloat16",
            "long": "int64", "int": "int32", "bool": "bool"}  # fmt: skip
 
@@ -144,4 +175,8 @@ TORCH_METHODS: Mapping[str, SpelledFunction] = {
     "adjoint": function_of(adjoint, "input"),
     **dict.fromkeys(("dim", "ndimension"), function_of(_ndim, "input")),
     "nelement": function_of(_nelement, "input"),
+    "polygamma": function_of(_polygamma, "input n"),
+    "unfold": function_of(_unfold, "input dimension size step"),
+    **{name: Variadic(_new(name), ()) for name in _NEW},
+    "new_full": function_of(_new_full, "input size fill_value dtype device"),
 }

@@ -215,7 +215,14 @@ def _at_least(ndim: int) -> Callable[..., Any]:
     return reshaped
 
 
+def _diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """Return matrices in two axes with vectors as a diagonal; zeros beside it."""
+    places = (positions_of(x) + 1).diag_embed(offset, dim1, dim2)
+    return where(places != 0, gather(x, (places - 1).clamp(min=0)), 0.0)
+
+
 TORCH_MOVES: Mapping[str, SpelledFunction] = {
+    "diag_embed": function_of(_diag_embed, "input offset dim1 dim2"),
     "gather": function_of(_gathered, "input dim index"),
     "scatter": function_of(_scatter, "input dim index src"),
     "scatter_add": function_of(_scatter_add, "input dim index src"),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mixad.namespace.creation import tril, triu
 from mixad.namespace.determinants import det, slogdet
 from mixad.namespace.einsum import einsum
 from mixad.namespace.elementwise import elementwise, where
@@ -22,7 +23,7 @@ from mixad.namespace.linear_algebra import (
 )
 from mixad.namespace.manipulation import expand_dims, matrix_transpose, moveaxis, reshape
 from mixad.namespace.numpy_functions import kron
-from mixad.namespace.solving import inv, matrix_power, pinv, solve
+from mixad.namespace.solving import identity_like, inv, matrix_power, pinv, solve
 from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
@@ -104,6 +105,21 @@ def _solve(a: Any, b: Any, left: bool = True) -> Any:
     return matrix_transpose(solve(matrix_transpose(a), matrix_transpose(b)))
 
 
+def _solve_triangular(
+    a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    """Solve with the upper or the lower triangle of matrices, perhaps with ones as its diagonal."""
+    if b.ndim < 2:
+        raise ValueError(f"linalg.solve_triangular(A, B): B has shape {tuple(b.shape)}, no matrix")
+    inside = int(unitriangular)
+    a = triu(a, k=inside) if upper else tril(a, k=-inside)
+    if unitriangular:
+        a = elementwise("add", a, identity_like(a))
+    if left:
+        return solve(a, b)
+    return matrix_transpose(solve(matrix_transpose(a), matrix_transpose(b)))
+
+
 def _logdet(x: Any) -> Any:
     """Return the logarithm of determinants, nan where they are negative."""
     sign, size = slogdet(x)
@@ -154,6 +170,7 @@ TORCH_PRODUCTS: Mapping[str, SpelledFunction] = {
     "matrix_power": function_of(matrix_power, "input n"),
     "linalg_matrix_power": function_of(matrix_power, "A=x n"),
     "inverse": function_of(inv, "input"),
+    "linalg_solve_triangular": function_of(_solve_triangular, "A=a B=b upper left unitriangular"),
     "linalg_solve": function_of(_solve, "A=a B=b left"),
     "linalg_pinv": function_of(pinv, "A=x rtol"),
     "det": function_of(det, "input"),

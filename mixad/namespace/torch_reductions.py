@@ -8,17 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mixad.backends.arrays import element_type_of
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import take_along_axis
 from mixad.namespace.manipulation import expand_dims, moveaxis, normalized_axes, squeeze
+from mixad.namespace.masked_reductions import nanmean, nansum
 from mixad.namespace.norms import matrix_norm, norm, vector_norm
+from mixad.namespace.numpy_statistics import quantile
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import amax, amin, in_float32, mean, std, total, var
 from mixad.tape.memory import unshared
 from mixad.tape.node import library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["TORCH_REDUCTIONS", "largest", "log_softmax", "over_all_for_none", "softmax"]
 
@@ -193,9 +197,37 @@ def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
     return vector_norm(between, axis=-1, ord=p)
 
 
-@over_all_for_none
-def _nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    return total(where(plain(x) != plain(x), 0.0, x), axis, keepdims=keepdims)
+def _middle(indices: str) -> Callable[..., Any]:
+    """Return torch's ``median`` or ``nanmedian``, of two in the middle the smaller one.
+
+    Along an axis it is that of the index which is returned; of all elements, equal ones share.
+    """
+
+    def evaluate(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+        given = plain(x)
+        if axis is None:
+            value = getattr(given, indices)()
+            equal = (given == value) | (given.isnan() & value.isnan())
+            return amax(where(equal, x, -math.inf))
+        at = getattr(given, indices)(axis, keepdim=True).indices
+        return _selected(x, at, axis, keepdims=keepdims)
+
+    return evaluate
+
+
+def _kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Selected:
+    at = plain(x).kthvalue(k, axis, keepdim=True).indices
+    return _selected(x, at, axis, keepdims=keepdims)
+
+
+def _quantile(
+    x: Any, q: Any, axis: int | None = None, keepdims: bool = False, *,
+    interpolation: str = "linear",
+) -> Any:  # fmt: skip
+    """Return quantiles; shares are numbers of the dtype of ``x``, as torch takes them."""
+    if not isinstance(q, Tracer):
+        q = np.asarray(library_beside(x).xp.asarray(q, dtype=x.dtype, device="cpu"))
+    return quantile(x, q, axis, method=interpolation, keepdims=keepdims)
 
 
 _SPREAD = "input dim unbiased keepdim correction"
@@ -216,7 +248,12 @@ TORCH_REDUCTIONS: Mapping[str, SpelledFunction] = {
     "std_mean": function_of(_with_mean(_std), "input dim correction keepdim"),
     **_SUMS_OF_POWERS,
     **{f"special_{name}": function for name, function in _SUMS_OF_POWERS.items()},
-    "nansum": function_of(_nansum, "input dim keepdim"),
+    "nansum": function_of(over_all_for_none(nansum), "input dim keepdim dtype"),
+    "nanmean": function_of(over_all_for_none(nanmean), "input dim keepdim dtype"),
+    "median": function_of(_middle("median"), "input dim keepdim"),
+    "nanmedian": function_of(_middle("nanmedian"), "input dim keepdim"),
+    "kthvalue": function_of(_kthvalue, "input k dim keepdim"),
+    "quantile": function_of(_quantile, "input q dim keepdim interpolation"),
     "norm": function_of(_norm, "input p dim keepdim out dtype"),
     "linalg_norm": function_of(norm, "A=x ord dim keepdim"),
     "linalg_vector_norm": function_of(_vector_norm, "x ord dim keepdim"),

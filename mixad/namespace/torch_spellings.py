@@ -15,7 +15,14 @@ from mixad.namespace.common_spellings import (
     unary,
 )
 from mixad.namespace.complex_numbers import conj, imag, real
-from mixad.namespace.creation import full_like, tril, triu
+from mixad.namespace.creation import (
+    empty_like,
+    full_like,
+    ones_like,
+    tril,
+    triu,
+    zeros_like,
+)
 from mixad.namespace.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from mixad.namespace.determinants import det, slogdet
 from mixad.namespace.elementwise import angle, where
@@ -117,7 +124,11 @@ TORCH = Spelling(
         "linalg_svdvals": function_of(svdvals, "A=x"),
         "tril": function_of(tril, "input diagonal=k"),
         "triu": function_of(triu, "input diagonal=k"),
-        "full_like": function_of(full_like, "input fill_value"),
+        "full_like": function_of(full_like, "input fill_value dtype device"),
+        **{
+            f.__name__: function_of(f, "input dtype device")
+            for f in (empty_like, ones_like, zeros_like)
+        },
         "astype": STANDARD.functions["astype"],
         **TORCH_ELEMENTWISE,
         **TORCH_REDUCTIONS,
@@ -128,12 +139,12 @@ TORCH = Spelling(
     },
     {"input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims"},
     frozenset(
-        "numel zeros_like ones_like empty_like rand_like randn_like isclose allclose "
+        "numel rand_like randn_like isclose allclose "
         "equal any all argmax argmin argsort count_nonzero nonzero is_floating_point is_complex "
         "isin searchsorted result_type linalg_matrix_rank "
         "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "
-        "logical_and logical_or logical_xor logical_not itemsize element_size nbytes is_contiguous "
-        "new_zeros new_ones new_full new_empty new_tensor".split()
+        "logical_and logical_or logical_xor logical_not itemsize element_size nbytes "
+        "is_contiguous".split()
     ),
     methods={**METHODS, **TORCH_METHODS},
     is_method=_is_torch_method,

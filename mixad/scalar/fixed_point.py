@@ -4,7 +4,8 @@ The loop ended because the user's test was content.  Whether that was at a fixed
 where it ended, element by element, and nan is the derivative if not: a step of Newton's method from
 there, δ = (I − ∂S/∂x)⁻¹ (S(x) − x), must be small beside the point, in all carries together and in
 the one whose tangent it is; and the matrix must be regular, which it is not where what the loop
-comes to depends on where it began.
+comes to depends on where it began.  A carry that is made of others is what they are, unless it
+reads a counter as well: then one more turn must leave it near where it is.
 
 A solution at 0 has no size that δ could be small beside: there it must be next to nothing beside
 the whole point and where the loop began.  Merely small would not do: what decays from 5000 to 1 has
@@ -13,7 +14,7 @@ not arrived.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -71,6 +72,8 @@ class FixedPoint:
     converged : Atom
         Whether the loop was not ended by a counter alone, as far as its test tells: one that
         decides a ``break`` is part of the same flag as the other exits of the turn.
+    counting : collection of int
+        Carries whose step reads what turns change and no tangent tells of.
     """
 
     builder: Builder
@@ -79,6 +82,7 @@ class FixedPoint:
     point: Sequence[Atom]
     inits: Sequence[Atom]
     converged: Atom
+    counting: Collection[int]
 
     def tangents(self, slots: Sequence[int]) -> Tangents:
         """Add what solves for the tangents of the carries, to the program.
@@ -105,6 +109,8 @@ class FixedPoint:
             sides = [[system.side(i, slot, found) for slot in slots] for i in group]
             if len(group) > 1 or group[0] in graph[group[0]]:
                 sides = system.tangents(sides)
+            elif group[0] in self.counting:
+                sides = system.steady(sides)
             for i, row in zip(group, sides, strict=True):
                 typed = [self.builder.convert(x.atom, self.point[i].type) for x in row]
                 found[i] = dict(zip(slots, typed, strict=True))
@@ -148,21 +154,33 @@ class _System:
         rows = [self.row(i, side, aside.get(i)) for i, side in zip(self.group, sides, strict=True)]
         found = solved(*([row[part] for row in rows] for part in range(3)))
         steps = {i: column[0] for i, column in zip(self.group, found.columns, strict=True)}
-        ended = Term(self.at.builder, self.at.converged)
-        all_are = found.is_regular & self.is_near(steps, steps, aside) & ended
-        each_is = [all_are & self.is_near([i], steps, aside) for i in self.group]
-        rights = [call("where", right, 1.0, float("nan"), type=self.type) for right in each_is]
+        all_are = found.is_regular & self.is_near(steps, steps, aside) & self.has_converged
         return [
-            [x * right for x in column[1:]]
-            for column, right in zip(found.columns, rights, strict=True)
+            self.where(all_are & self.is_near([i], steps, aside), column[1:])
+            for i, column in zip(self.group, found.columns, strict=True)
         ]
+
+    def steady(self, sides: Sequence[Sequence[Term]]) -> list[list[Term]]:
+        """Return the tangents of a carry that is made of others, nan where a turn changes it."""
+        (i,), (side,) = self.group, sides
+        return [self.where(self.is_near([i], {i: self.residual(i)}, {}) & self.has_converged, side)]
+
+    @property
+    def has_converged(self) -> Term:
+        return Term(self.at.builder, self.at.converged)
+
+    def where(self, right: Term, tangents: Sequence[Term]) -> list[Term]:
+        """Return tangents where they are right, else nan: multiplied, so that theirs are, too."""
+        factor = call("where", right, 1.0, float("nan"), type=self.type)
+        return [x * factor for x in tangents]
 
     def is_near(
         self, those: Iterable[int], steps: Mapping[int, Term], aside: Mapping[int, Term]
     ) -> Term:
         """Return whether some carries' steps are short beside them, or nothing beside all.
 
-        All are the point and where it began.  Of carries that are set aside, nothing counts.
+        All are the point and where it began.  Of carries that are set aside, nothing counts.  No
+        step is short beside an infinity.
         """
 
         def length(terms: Mapping[int, Term]) -> Term:
@@ -179,8 +197,9 @@ class _System:
             length({i: self.term(atoms[i]) for i in steps})
             for atoms in (self.at.point, self.at.inits)
         )
-        scale = point + start
-        return (step <= size * NEAR) | ((scale < float("inf")) & (step <= scale * NOTHING))
+        scale, infinity = point + start, float("inf")
+        is_short = (size < infinity) & (step <= size * NEAR)
+        return is_short | ((scale < infinity) & (step <= scale * NOTHING))
 
     def may_stay(self, i: int) -> bool:
         """Whether a carry may be one end of a bracket."""

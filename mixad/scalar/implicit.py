@@ -11,7 +11,7 @@ one after which the loop goes on), and whose derivative a result of the loop has
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
 from mixad.errors import KernelGradientError
@@ -30,7 +30,7 @@ from mixad.scalar.ir import (
 )
 
 __all__ = ["MOST_UNKNOWNS", "Values", "closure", "convergence_tests", "converges", "going_on",
-           "read_by", "refuse_crowd", "refuse_total", "together"]  # fmt: skip
+           "read_by", "reads_counters", "refuse_crowd", "refuse_total", "together"]  # fmt: skip
 
 MOST_UNKNOWNS = 8
 """Most values of a loop that may depend on each other: the unknowns of one linear system of it."""
@@ -302,6 +302,13 @@ def read_by(loop: While, carries: Iterable[int]) -> set[int]:
     index = {carry: i for i, carry in enumerate(loop.carries)}
     sources = _sources(loop.body, {carry: frozenset({carry}) for carry in loop.carries})
     return {index[var] for i in carries for var in sources[i]}
+
+
+def reads_counters(loop: While, carry: int, solved: Collection[int]) -> bool:
+    """Whether the step of a carry reads what turns change, and is not among those solved for."""
+    return any(
+        loop.body.results[j] != loop.carries[j] for j in read_by(loop, [carry]) if j not in solved
+    )
 
 
 def _values(atom: Atom, made: Mapping[Var, Statement], facts: Mapping[Var, bool]) -> set[Atom]:

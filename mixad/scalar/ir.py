@@ -60,7 +60,8 @@ class ArrayType:
 class Line:
     """A line of the user's source: where an equation comes from.
 
-    ``text[column:end_column]`` is the part of it, if it is known: an element, a call.
+    ``text[column:end_column]`` is the part of it, if it is known: an element, a call.  A line of
+    a function of mixad's own, such as those of `mixad.special`, has the user's ``call`` of it.
     """
 
     filename: str
@@ -68,10 +69,18 @@ class Line:
     text: str
     column: int = field(default=0, compare=False)
     end_column: int = field(default=0, compare=False)
+    call: Line | None = field(default=None, compare=False)
+
+    @property
+    def users(self) -> Line:
+        """The user's line: this one, or the one with the call of what it is a line of."""
+        return self.call or self
 
     @property
     def place(self) -> SourceLocation:
-        """What messages point at: the part of the line, or all of it."""
+        """What messages point at: the part of the user's line, or all of it."""
+        if self.call is not None:
+            return self.call.place
         text = self.text.rstrip()
         column, end = self.column, self.end_column
         if not end:
@@ -279,7 +288,8 @@ class Program:
 def _place(line: Line | None) -> str:
     if line is None:
         return ""
-    return f"{line.number}:{line.column}-{line.end_column} {line.filename} {line.text}"
+    here = f"{line.number}:{line.column}-{line.end_column} {line.filename} {line.text}"
+    return here if line.call is None else f"{here} called at {_place(line.call)}"
 
 
 def nested_blocks(statement: Statement) -> tuple[Block, ...]:

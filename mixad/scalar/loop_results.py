@@ -70,8 +70,9 @@ class DecidedResult:
         verb = "depends" if len(self.names) == 1 else "depend"
         inputs = _listed([repr(n) for n in self.inputs])
         constant = self.names[0] if RETURNED not in self.names else "..."
+        number = self.line.users.number
         return (
-            f"{self.function}, line {self.line.number}: {names} {verb} on {inputs} through the "
+            f"{self.function}, line {number}: {names} {verb} on {inputs} through the "
             "comparisons of this loop only, so the derivative is zero\n"
             "  Instead: go on from the result with one step of Newton's method, which has the "
             f"derivative of the root; mixad.stop_gradient({constant}) says that zero is meant"
@@ -79,7 +80,8 @@ class DecidedResult:
 
     def warn(self) -> None:
         """Warn at the user's line; Python's filters decide whether it is shown again."""
-        where = (self.line.filename, self.line.number)
+        line = self.line.users
+        where = (line.filename, line.number)
         warnings.warn_explicit(str(self), ZeroDerivativeWarning, *where, registry=_SHOWN)
 
 

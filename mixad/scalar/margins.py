@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from types import MappingProxyType
 from typing import Literal
 
@@ -31,7 +32,6 @@ from mixad.scalar.ir import (
     Var,
     While,
     nested_blocks,
-    source_lines,
     walk_statements,
     written_vars,
 )
@@ -66,7 +66,6 @@ def margins(
     program: Program,
     wrt: Sequence[int],
     first: Line,
-    passed_over: Container[str],
     smooth: Container[str],
 ) -> tuple[Program, tuple[Place, ...]]:
     """Return a program that computes margins, and what they are the margins of.
@@ -79,8 +78,6 @@ def margins(
         Params that may move: a place counts if what is compared depends on one of them.
     first : Line
         The first line of the function.
-    passed_over : container of str
-        Files whose lines are not the user's: kinks in them belong to the user's line before.
     smooth : container of str
         Files of smooth functions: what is compared there chooses between methods, and is no kink.
 
@@ -92,10 +89,10 @@ def margins(
         In the order of the outputs, that of the lines.
     """
     builder = Builder(program.name)
-    moving = _moving(program, wrt)
-    walk = _Walk(builder, _sites(program, moving, first, passed_over, smooth), moving)
+    walk = _Walk(builder, _sites(program, wrt, first, smooth))
     names = dict(builder.copy_params(program.params).items())
-    places = sorted(set(walk.sites.values()), key=lambda p: (p.line.number, p.kind, p.type.name))
+    found = {site.place for site in walk.sites.values()}
+    places = sorted(found, key=lambda p: (p.line.number, p.kind, p.type.name))
     walk.names.update(names)
     walk.least = {place: builder.const(float("inf"), place.type) for place in places}
     walk.block(program.body)
@@ -108,30 +105,41 @@ def margins(
 _Distance = Callable[[Sequence[Term]], Term]
 
 
+@dataclass(frozen=True)
+class _Site:
+    """An equation that is a kink: where, and how far its arguments are from it."""
+
+    place: Place
+    distance: _Distance
+
+
 def _sites(
     program: Program,
-    moving: Activity,
+    wrt: Sequence[int],
     first: Line,
-    passed_over: Container[str],
     smooth: Container[str],
-) -> dict[Var, Place]:
-    """Return the places of a program, by the variable of the equation that is one."""
+) -> dict[Var, _Site]:
+    """Return the kinks of a program, by the variable of the equation that is one."""
+    moving = _moving(program, wrt)
     flowing = _flowing(program)
     turns = _deciding_turns(program.body)
-    sites: dict[Var, Place] = {}
-    own = (line for line in source_lines(program) if line.filename not in passed_over)
-    line = next(own, first)
-    here = line
+    sites: dict[Var, _Site] = {}
+    here = first
     for s in walk_statements(program.body):
         here = s.line or here
-        line = line if here.filename in passed_over else here
         if not isinstance(s, Equation) or here.filename in smooth:
             continue
-        kind = _kind(s, flowing, turns)
-        if kind is not None and any(_moves(a, moving) for a in s.args):
+        movable = [i for i, a in enumerate(s.args) if isinstance(a, Var) and _moves(a, moving)]
+        kind = _kind(s, movable, flowing, turns)
+        if kind is not None and movable:
+            line = here.users
             whole = Line(line.filename, line.number, line.text)
-            sites[s.out] = Place(whole, kind, s.args[-1].type)
+            sites[s.out] = _Site(Place(whole, kind, s.args[-1].type), _distance(s, movable))
     return sites
+
+
+def _moves(var: Var, moving: Activity) -> bool:
+    return bool(moving.get(var, frozenset()) - {SINGULAR})
 
 
 def _moving(program: Program, wrt: Sequence[int]) -> Activity:
@@ -143,16 +151,15 @@ def _moving(program: Program, wrt: Sequence[int]) -> Activity:
     return moving
 
 
-def _moves(atom: Atom, moving: Activity) -> bool:
-    return isinstance(atom, Var) and bool(moving.get(atom, frozenset()) - {SINGULAR})
-
-
-def _kind(s: Equation, flowing: set[Var], turns: set[Var]) -> KinkKind | None:
+def _kind(
+    s: Equation, movable: Sequence[int], flowing: set[Var], turns: set[Var]
+) -> KinkKind | None:
     if s.op in _COMPARISONS or _is_truth(s):
         return None if len(set(s.args)) < len(s.args) else _decided(s.out in turns)
-    if s.op in _TIES:
+    if s.op in _EXTREMES or s.op in _TIES or (s.op == "copysign" and 1 not in movable):
         return "tie" if s.out in flowing else None
-    return "jump" if s.op in _JUMPS or _is_truncation(s) else None
+    jumps = s.op in _JUMPS or s.op == "copysign" or _is_truncation(s)
+    return "jump" if jumps else None
 
 
 def _decided(turns: bool) -> KinkKind:
@@ -252,6 +259,10 @@ def _from_zero(args: Sequence[Term]) -> Term:
     return abs(args[-1])
 
 
+def _from_origin(args: Sequence[Term]) -> Term:
+    return call("hypot", *args)
+
+
 def _from_whole(x: Term) -> Term:
     return abs(x - call("rint", x))
 
@@ -262,20 +273,24 @@ def _from_truncated(args: Sequence[Term]) -> Term:
     return call("where", abs(x) < 0.5, 1.0 - abs(x), _from_whole(x))
 
 
-_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
-
-
 def _from_cut(args: Sequence[Term]) -> Term:
     """Return the distance of (x, y) from the half line where its angle jumps, x <= 0 and y = 0."""
     y, x = args
     return call("where", x > 0.0, call("hypot", x, y), abs(y))
 
 
-_TIES = frozenset({"abs", "hypot", "relu", "minimum", "maximum"})
+_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+_EXTREMES = frozenset({"minimum", "maximum"})
+_TIES: Mapping[str, _Distance] = MappingProxyType(
+    {
+        "abs": _from_zero,
+        "relu": _from_zero,
+        "hypot": _from_origin,
+    }
+)
 _JUMPS: Mapping[str, _Distance] = MappingProxyType(
     {
         "sign": _from_zero,
-        "copysign": _from_zero,
         "signbit": _from_zero,
         "floor": lambda args: _from_whole(args[0]),
         "ceil": lambda args: _from_whole(args[0]),
@@ -289,23 +304,28 @@ _JUMPS: Mapping[str, _Distance] = MappingProxyType(
 )
 
 
-def _margin(s: Equation, args: Sequence[Term], still: Sequence[Term]) -> Term:
-    if s.op in _COMPARISONS or s.op in ("minimum", "maximum"):
-        return _apart(args, still)
+def _distance(s: Equation, movable: Sequence[int]) -> _Distance:
+    """Return how the distance of an equation's arguments from its kink is computed."""
+    if s.op in _COMPARISONS or s.op in _EXTREMES:
+        still = [i for i, a in enumerate(s.args) if isinstance(a, Var) and i not in movable]
+        return lambda args: _apart(args, [args[i] for i in still])
     if s.op == "convert":
-        return _from_zero(args) if s.out.type.is_bool else _from_truncated(args)
-    if s.op == "hypot":
-        return call("hypot", *args)
-    return _from_zero(args) if s.op in _TIES else _JUMPS[s.op](args)
+        return _from_zero if s.out.type.is_bool else _from_truncated
+    if s.op == "copysign":
+        return lambda args: reduce(_smaller, [abs(args[i]) for i in movable])
+    return _TIES.get(s.op) or _JUMPS[s.op]
+
+
+def _smaller(x: Term, y: Term) -> Term:
+    return call("where", x < y, x, y)
 
 
 class _Walk:
     """Copies a program with the least margins beside: ``least`` has them, by place."""
 
-    def __init__(self, builder: Builder, sites: Mapping[Var, Place], moving: Activity) -> None:
+    def __init__(self, builder: Builder, sites: Mapping[Var, _Site]) -> None:
         self.builder = builder
         self.sites = sites
-        self.moving = moving
         self.names: dict[Var, Atom] = {}
         self.least: dict[Place, Atom] = {}
 
@@ -335,20 +355,17 @@ class _Walk:
     def equation(self, s: Equation) -> None:
         args = self.values(s.args)
         self.names[s.out] = self.builder.op(s.op, *args, type=s.out.type)
-        place = self.sites.get(s.out)
-        if place is not None:
-            terms = [Term(self.builder, a) for a in args]
-            pairs = zip(s.args, terms, strict=True)
-            still = [t for a, t in pairs if isinstance(a, Var) and not _moves(a, self.moving)]
-            margin = _margin(s, terms, still)
-            least = Term(self.builder, self.least[place])
-            self.least[place] = call("where", margin < least, margin, least).atom
+        site = self.sites.get(s.out)
+        if site is not None:
+            margin = site.distance([Term(self.builder, a) for a in args])
+            least = Term(self.builder, self.least[site.place])
+            self.least[site.place] = _smaller(margin, least).atom
 
     def inside(self, s: If | While) -> list[Place]:
         """Return the places in the blocks of a statement."""
         within = (t for block in nested_blocks(s) for t in walk_statements(block))
         found = (self.sites.get(v) for t in within for v in written_vars(t))
-        return list(dict.fromkeys(place for place in found if place is not None))
+        return list(dict.fromkeys(site.place for site in found if site is not None))
 
     def branch(self, s: If) -> None:
         places, before = self.inside(s), dict(self.least)

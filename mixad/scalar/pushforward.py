@@ -23,7 +23,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
 from mixad.scalar.expression import emit, expression
 from mixad.scalar.fixed_point import FixedPoint, LinearStep
-from mixad.scalar.implicit import Values, closure, convergence_tests, read_by
+from mixad.scalar.implicit import Values, closure, convergence_tests, read_by, reads_counters
 from mixad.scalar.ir import (
     Accumulate,
     Atom,
@@ -360,6 +360,7 @@ class _Transform:
             point,
             [self.dual(a).primal for a in s.inits],
             self.has_converged(s, ends),
+            [i for i in rows if reads_counters(s, i, rows)],
         )
         tangents = solver.tangents(slots)
         for i, (out, primal) in enumerate(zip(s.outs, ends, strict=True)):

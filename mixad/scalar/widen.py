@@ -26,7 +26,7 @@ from mixad.scalar.ir import (
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import F32, F64, U16, U32, ScalarType
 
-__all__ = ["widened"]
+__all__ = ["widened", "without_rules"]
 
 
 def widened(program: Program) -> Program:
@@ -63,6 +63,28 @@ def widened(program: Program) -> Program:
         old.var: new for old, new in zip(program.params, params.values(), strict=True)
     }
     return builder.finish(builder.copy(program.body, names, builder.widened))
+
+
+def without_rules(program: Program) -> Program:
+    """Return a program in which what has a rule for its derivative is its value.
+
+    Names of rules are those of a process: no other one knows them.
+
+    Parameters
+    ----------
+    program : Program
+        Any program.
+    """
+    if not _has_rules(program):
+        return program
+    builder = Builder(program.name)
+    names: dict[Var, Atom] = dict(builder.copy_params(program.params).items())
+
+    def value(equation: Equation, args: tuple[Atom, ...]) -> Atom:
+        is_ruled = BY_NAME[equation.op].rule is not None
+        return args[0] if is_ruled else builder.op(equation.op, *args, type=equation.out.type)
+
+    return builder.finish(builder.copy(program.body, names, value))
 
 
 def _has_narrow(program: Program) -> bool:

@@ -17,6 +17,7 @@ from mixad.special.beta_function import *  # noqa: F403
 from mixad.special.elliptic import *  # noqa: F403
 from mixad.special.exponential_integrals import *  # noqa: F403
 from mixad.special.incomplete_gamma import *  # noqa: F403
+from mixad.special.kinked import *  # noqa: F403
 from mixad.special.logarithms import *  # noqa: F403
 from mixad.special.statistics import *  # noqa: F403
 from mixad.special.table import *  # noqa: F403

@@ -1,14 +1,13 @@
-"""Activations of neural networks, and the rectifiers and thresholds that they are made of."""
+"""Smooth activations of neural networks."""
 
 from __future__ import annotations
 
 import math
 
 from mixad.special.calling import Number, documented
-from mixad.special.table import erfc, expm1, logaddexp, sigmoid
+from mixad.special.table import erfc, logaddexp, sigmoid
 
-__all__ = ["elu", "gelu", "gelu_tanh", "hardtanh", "leaky_relu", "log_sigmoid", "silu", "softplus",
-           "softsign"]  # fmt: skip
+__all__ = ["gelu", "gelu_tanh", "log_sigmoid", "silu", "softplus", "softsign"]
 
 
 @documented
@@ -30,21 +29,12 @@ def gelu(x: Number) -> Number:
 
 
 @documented
-def elu(x: Number, alpha: Number = 1.0) -> Number:
-    """Return x where it is positive, else alpha · (exp(x) - 1)."""
-    return x if x > 0 else alpha * expm1(x)
-
-
-@documented
-def leaky_relu(x: Number, slope: Number = 0.01) -> Number:
-    """Return x where it is positive, else slope · x."""
-    return x if x > 0 else slope * x
-
-
-@documented
 def softsign(x: Number) -> Number:
     """Return x / (1 + |x|)."""
-    return x / (1 + abs(x))
+    inverse = 1 / (1 + abs(x))
+    if abs(x) < 1:
+        return x * inverse
+    return 1 - inverse if x > 0 else inverse - 1  # the derivative of a product would cancel
 
 
 @documented
@@ -59,9 +49,3 @@ def gelu_tanh(x: Number) -> Number:
     if abs(x) > 30:  # where it has reached its limits, which powers of x would overflow to get to
         return x if x > 0 else 0.0
     return x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x)))
-
-
-@documented
-def hardtanh(x: Number, low: Number = -1.0, high: Number = 1.0) -> Number:
-    """Return x between two bounds, and beyond them the bound, where derivatives are 0."""
-    return low if x <= low else high if x >= high else x

@@ -1,4 +1,4 @@
-"""Entropies, losses and distribution functions."""
+"""Entropies, a smooth loss and distribution functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from mixad.special.calling import Number, documented, of_op
 from mixad.special.table import erfc, erfcinv, hypot, isinf, isnan, log, log1p
 
-__all__ = ["entr", "huber", "kl_div", "ndtr", "ndtri", "normcdf", "normcdfinv", "pseudo_huber",
+__all__ = ["entr", "kl_div", "ndtr", "ndtri", "normcdf", "normcdfinv", "pseudo_huber",
            "rel_entr"]  # fmt: skip
 
 _mul_zero = of_op("mul_zero")
@@ -63,14 +63,6 @@ def kl_div(x: Number, y: Number) -> Number:
 def _is_apart(x: Number, y: Number) -> bool:
     """Return whether x and y are no probabilities, or x is one where y is 0."""
     return not (isnan(x) or isnan(y)) and (x < 0 or y < 0 or (y == 0 and x > 0))
-
-
-@documented
-def huber(delta: Number, r: Number) -> Number:
-    """Return r² / 2 where r is at most delta away from 0, else the tangent there."""
-    if delta < 0:
-        return math.inf
-    return 0.5 * r * r if abs(r) <= delta else delta * (abs(r) - 0.5 * delta)
 
 
 @documented

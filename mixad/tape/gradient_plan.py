@@ -160,7 +160,10 @@ def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
 
 
 def _varies(plan: PullbackPlan) -> bool:
-    """Whether a kernel is needed: multiples of a cotangent by numbers may come without one."""
+    """Whether gradients are computed from lanes: a kernel has at least one.
+
+    One that is a number everywhere is a multiple of its cotangent, and may be had without a kernel.
+    """
     made = [plan.passes[at].outputs[result] for at, result in filter(None, plan.gradients)]
     lanes = [param for found in plan.passes for param in found.params if param.kind == "lane"]
     return bool(lanes) and not any(isinstance(atom, Const) for atom in made)

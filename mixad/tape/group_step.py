@@ -68,8 +68,8 @@ def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> Kern
     wholes = {} if trace.is_inner else _wholes(group, fusion, asked, part_of, found)
     if wholes and not _writes_parts(group, fusion, found[numbers[given[0][0]]]):
         wholes = {}
-    if not wholes:
-        places = [(numbers[at], output) for at, output in given]
+    places = [(numbers[at], output) for at, output in given]
+    if not wholes:  # whose kernels read all cotangents
         asked = asked._replace(units=tuple([i for i, p in enumerate(places) if p == trace.unit]))
     asked, moved = _moved(group, fusion, asked, wholes)
     plan, waiting = _plan_and_waiting(fusion, asked)
@@ -81,7 +81,7 @@ def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> Kern
 
     return KernelStep(
         members=tuple(numbers),
-        cotangents=tuple([(numbers[at], output) for at, output in given]),
+        cotangents=tuple(places),
         plan=plan,
         arguments=tuple(map(read_at, plan.kept)),
         results=tuple([(numbers[at], o) for at, o, _ in live]) if plan.primals else (),

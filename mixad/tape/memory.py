@@ -18,8 +18,8 @@ from mixad.errors import TracerError
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["array_as", "check_writable", "gives_arrays", "gives_read_only_views", "gives_views",
-           "is_number", "is_written_back", "join", "noted", "noted_array", "read_only", "restore",
-           "retire_others", "share", "unshared", "view_of"]  # fmt: skip
+           "is_numpy_number", "is_written_back", "join", "noted", "noted_array", "read_only",
+           "restore", "retire_others", "share", "unshared", "view_of"]  # fmt: skip
 
 
 class _Memory:
@@ -103,7 +103,7 @@ def _sharing_of(tracer: Tracer) -> _Sharing:
     return _Sharing(_Memory(tracer)) if found is None else found
 
 
-def is_number(tracer: Tracer) -> bool:
+def is_numpy_number(tracer: Tracer) -> bool:
     """Whether NumPy has a number there: an array without axes is known to be one."""
     is_short = not tracer.cell.shape and tracer.cell.library is NUMPY
     return is_short and (tracer.sharing is None or not tracer.sharing.is_array)
@@ -111,14 +111,14 @@ def is_number(tracer: Tracer) -> bool:
 
 def noted_array(value: _Value) -> _Value:
     """Note that a traced value is an array in NumPy even if it has no axes; return it."""
-    if isinstance(value, Tracer) and is_number(value):
+    if isinstance(value, Tracer) and is_numpy_number(value):
         value.sharing = _sharing_of(value)._replace(is_array=True)
     return value
 
 
 def array_as(value: _Value, like: Any) -> _Value:
     """Note that a traced value is an array if another one is, such as that which it copies."""
-    is_array = isinstance(like, Tracer) and not is_number(like)
+    is_array = isinstance(like, Tracer) and not is_numpy_number(like)
     return noted_array(value) if is_array else value
 
 
@@ -170,7 +170,7 @@ def noted(function: Callable[..., Any], result: Any, arguments: Sequence[Any]) -
         return read_only(shared) if function in _READ_ONLY else shared
     if any(result is argument for argument in arguments):
         own = unshared(result)
-        is_alone = isinstance(result, Tracer) and is_number(result)
+        is_alone = isinstance(result, Tracer) and is_numpy_number(result)
         result = own if is_alone else share(own, result)
     return noted_array(result) if function in _ARRAYS else result
 
@@ -180,7 +180,7 @@ def _part_of(part: Any, base: Any) -> Any:
 
     They are the base's elements one by one, and no indexing by an ellipsis gave them.
     """
-    is_element = isinstance(part, Tracer) and is_number(part) and bool(base.shape)
+    is_element = isinstance(part, Tracer) and is_numpy_number(part) and bool(base.shape)
     return part if is_element else view_of(part, base)
 
 

@@ -24,7 +24,7 @@ from mixad.tape.node import Cotangents, InputNode, PulledNode, RuleNode, added
 from mixad.tape.placing import Placed, Shifted
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Tracer, outside
-from mixad.tape.writing import WriteNode, owned
+from mixad.tape.writing import WriteNode, writable
 
 __all__ = ["Cotangent", "KernelStep", "NodeStep", "Pass", "Place", "Step",
            "argument_outside", "traced_outside"]  # fmt: skip
@@ -127,7 +127,7 @@ class Pass:
         known = self.found[number].get(0)
         for reader, g in self.parts.pop(number, Parts([], 0)).read:
             if known is not None and not known.is_own(result.shape):
-                known = Cotangent(owned(known.value, result), True)
+                known = Cotangent(writable(known.value, result), True)
             if known is None or not reader.pull_into(known.value, g):
                 (part,) = reader.pullback([g], self.level)
                 known = Cotangent(part if known is None else added(known.value, part), True)
@@ -290,7 +290,7 @@ class NodeStep:
         if isinstance(node, WriteNode):
             whole, result = under_way.whole(self.number), node.results[0]
             del under_way.found[self.number]
-            g = whole.value if whole.is_own(result.shape) else owned(whole.value, result)
+            g = whole.value if whole.is_own(result.shape) else writable(whole.value, result)
             return node.pull_owned(g, under_way.level)
         found = under_way.found.pop(self.number)
         cotangents = [found[i].value if i in found else None for i in range(max(found) + 1)]

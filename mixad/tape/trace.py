@@ -45,8 +45,8 @@ class Trace:
     is_inner : bool
         Whether a running transform around this one follows a node or a cotangent.
     unit : tuple of int or None
-        The place whose cotangent is 1 in every trace with the same key: what rules of the user's
-        hand on may be another number next time.
+        The place whose cotangent is 1 in every trace with the same key: where it begins.  What
+        rules of the user's hand on may be another number next time.
     key : tuple or None
         What the steps of the backward pass depend on; None where other transforms are involved:
         then they are planned every time.
@@ -130,18 +130,23 @@ class Trace:
 
 
 def _describe_kernel(node: KernelNode, key: list[object], held: dict[object, int]) -> None:
-    """Add what a kernel node is; ``held`` numbers the arrays that are read."""
+    """Add what a kernel node is; ``held`` numbers the arrays that are read.
+
+    Shapes of lanes are in the key: kernels take no more lanes than give them theirs, and parts of
+    one array are computed where these are alike.
+    """
     options = node.options
     key += (node.call, node.shape, node.library, node.device, node.states(), node.uses)
     key.append(None if options is DEFAULT_OPTIONS else options)
-    for source in node.arguments:
-        kind = type(source)
-        if kind is Cell:
+    for source, kind in zip(node.arguments, node.call.kinds, strict=True):
+        if type(source) is Cell:
             key += (source.shape, source.pending is None)
-        elif kind is Held:
+        elif type(source) is Held:
             key.append(held.setdefault(source.identity, len(held)))
+            if kind == "lane":  # how long an indexed array is does not matter
+                key.append(source.shape)
         else:
-            key.append(kind)
+            key.append(type(source))
 
 
 def _structure(node: InputNode | PulledNode, level: Level) -> object:

@@ -190,8 +190,8 @@ class Tracer:
     def __float__(self) -> float:
         self._leak(
             "float()",
-            "keep it as an array, use np.exp(x) for math.exp(x), and make a new array instead of "
-            "writing it into one (out[i] = x)",
+            "keep it as an array, use np.exp(x) for math.exp(x), and write it (out[i] = x) into an "
+            "array made with np.zeros_like(x) or np.zeros(n, like=x)",
         )
 
     def __complex__(self) -> complex:

@@ -17,7 +17,7 @@ from mixad.tape.memory import check_writable, retire_others, unshared
 from mixad.tape.node import ConstantNode, Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, levels_of, plain
 
-__all__ = ["Write", "WriteNode", "owned", "pushed_write", "rebind", "write"]
+__all__ = ["Write", "WriteNode", "pushed_write", "rebind", "writable", "write"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class WriteNode:
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents of the old array and the value; what is given stays as it is."""
-        return self.pull_owned(owned(cotangents[0], self.results[0]), level)
+        return self.pull_owned(writable(cotangents[0], self.results[0]), level)
 
     def pull_owned(self, g: Any, level: Level) -> Cotangents:
         """Return the cotangents of the old array and the value; ``g`` is changed into the first."""
@@ -91,7 +91,7 @@ class WriteNode:
         return g, part
 
 
-def owned(g: Any, result: Result) -> Any:
+def writable(g: Any, result: Result) -> Any:
     """Return a cotangent of a value as an array or a tracer of its shape that nothing else has."""
     whole = broadcast_to(g, result.shape)
     return unshared(whole) if isinstance(whole, Tracer) else copied(whole, result.kind)

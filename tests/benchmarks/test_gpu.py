@@ -52,10 +52,10 @@ def drawn_works():
 def test_mixad_gives_the_values_that_are_expected(work):
     if work.title == "call, CuPy":
         pytest.skip("CuPy has no arrays on the host")
-    alone = replace(work, contenders={"mixad": work.contenders["mixad"]})
-    outcome = measured(alone, Host(), rounds=0).outcomes["mixad"]
-    assert outcome.error is not None, outcome.reason
-    assert outcome.error <= 1, outcome.reason
+    own = {name: c for name, c in work.contenders.items() if name.startswith("mixad")}
+    for name, outcome in measured(replace(work, contenders=own), Host(), rounds=0).outcomes.items():
+        assert outcome.error is not None, (name, outcome.reason)
+        assert outcome.error <= 1, (name, outcome.reason)
 
 
 def test_every_arity_is_measured():

@@ -231,15 +231,22 @@ def test_a_report_is_published_in_few_bytes(tmp_path, capsys):
 
 def test_reports_of_one_machine_are_published_together(tmp_path):
     (found,) = measurements()
-    here = {"cpu": "this", "load average, 1 minute": 0.5}
+    here = {"cpu": "this", "commit": "a1", "load average, 1 minute": 0.5}
     first, second, elsewhere = (tmp_path / name for name in ("first", "second", "elsewhere"))
     first.write_text(report.as_json([found], here), encoding="utf-8")
     other = replace(found, workload="other work")
-    second.write_text(report.as_json([other], {**here, "load average, 1 minute": 2.0}), "utf-8")
+    later = {**here, "commit": "b2", "load average, 1 minute": 2.0}
+    second.write_text(report.as_json([other], later), "utf-8")
     elsewhere.write_text(report.as_json([other], {**here, "cpu": "that"}), encoding="utf-8")
     out = tmp_path / "peers.json"
     publish.main([str(first), str(second), "--out", str(out)])
     assert [m.workload for m in report.read(out)[0]] == ["work", "other work"]
+    told = {"cpu": "this", "commit": "a1, b2", "load average, 1 minute": 2.0}
+    assert report.read(out)[1] == told
+    third = tmp_path / "third"
+    third.write_text(report.as_json([replace(found, workload="third")], later), encoding="utf-8")
+    publish.main([str(out), str(third), "--out", str(out)])  # what was published, and more
+    assert report.read(out)[1] == told
     for reports, complaint in (
         ((first, elsewhere), "different machines"),
         ((first, first), "twice"),

@@ -160,7 +160,9 @@ def test_every_call_has_an_accepted_figure_of_every_name():
     assert {tuple(found) for found in STORED["figures"].values()} == {figures.NAMES}
 
 
-@pytest.mark.parametrize("name", ["HM-LSTM, control (n,)", "Kepler, pulled back later"])
+@pytest.mark.parametrize(
+    "name", ["HM-LSTM, control (n,)", "Kepler, pulled back later", "bundle adjustment"]
+)
 def test_the_stored_figures_are_those_of_this_tree(name):
     """Where no compiler is, too; .ci/run compares all of them."""
     found, stored = figures.call_figures(CASES[name]()), STORED["figures"][name]
@@ -174,3 +176,10 @@ def test_the_cell_moves_what_it_must_and_no_more():
     stored = STORED["figures"]["HM-LSTM, control (n,)"]
     assert stored["kernels launched"] == 1
     assert stored["bytes moved"] == 4 * (10 * figures.SIDE**2 + 2 * figures.SIDE)
+
+
+def test_blocks_move_the_inputs_the_residuals_and_the_partials_once():
+    """In one launch: 15 inputs, 2 residuals, 30 partials of each observation, in float64."""
+    stored = STORED["figures"]["bundle adjustment"]
+    assert stored["kernels launched"] == 1
+    assert stored["bytes moved"] == 8 * (15 + 2 + 30) * figures.SIDE**2

@@ -257,6 +257,14 @@ def test_overflow_beside_zero_is_what_numpy_gives(name: str) -> None:
     np.testing.assert_array_equal(np.signbit(parted(got)), np.signbit(parted(want)))
 
 
+def test_any_and_all_look_at_both_parts() -> None:
+    z = np.array([0j, 1j, 2.0, 1 + 1j])
+    some = mixad.broadcast(lambda z: 1.0 if any((z, 0.0)) else -1.0)
+    every = mixad.broadcast(lambda z: 1.0 if all((z, 1.0)) else -1.0)
+    np.testing.assert_array_equal(some(z), [-1.0, 1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(every(z), [-1.0, 1.0, 1.0, 1.0])
+
+
 @mixad.broadcast
 def pieces(z):
     return abs(z), np.angle(z), cmath.phase(z), np.real(z), z.imag, np.conj(z)

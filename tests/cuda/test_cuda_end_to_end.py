@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from cuda_functions import anomaly, cell_update
@@ -153,3 +155,31 @@ def test_vectors_and_their_gradients_are_those_of_the_cpu():
     )
     for a, b in zip(got, want, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@mixad.broadcast
+def bent(x, y):
+    n = 0
+    while x > 1.0:
+        x = 0.5 * x
+        n += 1
+    return max(x, y) * n + (abs(y) if x < 0.625 else y)
+
+
+def test_kinks_are_those_of_the_cpu():
+    x, y = np.linspace(0.1, 8.0, 159)[:, None], np.linspace(-1.0, 1.0, 9)
+    got, want = (k.kinks(x, y, tolerance=0.01) for k in (bent.with_options(**ON_CUDA), bent))
+    assert str(got) == str(want)
+    assert {kink.kind for kink in got.kinks} == {"trip count", "tie", "branch"}
+    for a, b in zip(got.kinks, want.kinks, strict=True):
+        np.testing.assert_array_equal(a.indices, b.indices)
+        np.testing.assert_array_equal(a.margins, b.margins)
+
+
+def test_an_audit_finds_nothing(monkeypatch):
+    monkeypatch.setenv("MIXAD_AUDIT", "1")
+    x, y = np.linspace(0.1, 2.9, 12)[:, None], np.linspace(-1.0, 1.0, 5)
+    audited = mixad.broadcast(lambda x, y: math.tanh(x) * y if x > y else x * y, **ON_CUDA)
+    mixad.value_and_vjp(audited, (x, y), np.ones((12, 5)))
+    mixad.value_and_vjp(audited, (x.astype("f2"), y.astype("f2")), np.ones((12, 5), "f2"))
+    transformed.with_options(**ON_CUDA)(np.ones((3, 2, 2)), np.ones((3, 2)))

@@ -18,12 +18,15 @@ from mixad.namespace.torch_spellings import TORCH
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 RNG = np.random.default_rng(5)
 X, S = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 4))
+MASK = RNG.random(size=(3, 4)) > 0.4
 
 NUMPYS: dict[str, Any] = {
     "T": lambda x: x.T**2,
     "astype": lambda x: x.astype("f8", copy=False) * x.astype(np.float64),
     "clip": lambda x: [x.clip(0.1) * x.clip(-0.2, 0.3), x.clip(max=S[:3]) ** 2,
                        x.clip(min=0.0, max=[[1.0]]) * x],
+    "compress": lambda x: [x.compress([True, False, True], 0) ** 2,
+                           x.compress(MASK[0], axis=1) ** 2],
     "conj": lambda x: x.conj() * x,
     "conjugate": lambda x: x.conjugate() * x,
     "copy": lambda x: x.copy() * x.copy("F"),
@@ -34,27 +37,33 @@ NUMPYS: dict[str, Any] = {
                            x.diagonal(axis1=1, axis2=0) ** 2],
     "dot": lambda x: [x.dot(S), x.dot(x.T), x.dot([1.0, 2.0, 3.0, 4.0]) ** 2],
     "dtype": lambda x: x**2 if x.dtype == np.float64 else x,
-    "flatten": lambda x: [x.flatten() ** 2, x[0].flatten("C") ** 2],
+    "flatten": lambda x: [x.flatten() ** 2, x[0].flatten("C") ** 2, x.flatten("F") ** 2],
     "imag": lambda x: x.imag * x,
     "itemsize": lambda x: x.itemsize * x * x,
     "mT": lambda x: x.mT @ x,
-    "max": lambda x: [x.max() ** 2, x.max(0) ** 2, x.max(axis=1, keepdims=True) * x],
-    "mean": lambda x: [x.mean() ** 2, x.mean(0) ** 2, x.mean((0, 1), keepdims=True) * x],
-    "min": lambda x: [x.min() ** 2, x.min(-1) ** 2],
+    "max": lambda x: [x.max() ** 2, x.max(0) ** 2, x.max(axis=1, keepdims=True) * x,
+                      x.max(initial=0.3), x.max(0, initial=0.1, where=MASK) ** 2,
+                      (x * x).max(0, initial=0.1, where=MASK, keepdims=True)],
+    "mean": lambda x: [x.mean() ** 2, x.mean(0) ** 2, x.mean((0, 1), keepdims=True) * x,
+                       x.mean(where=MASK) ** 2, x.mean(1, where=[True, False, True, True]) ** 2],
+    "min": lambda x: [x.min() ** 2, x.min(-1) ** 2, x.min(1, initial=-0.2, where=MASK)],
     "nbytes": lambda x: x.nbytes * x * x,
     "ndim": lambda x: x.ndim * x * x,
-    "prod": lambda x: [x.prod(), x.prod(0), x.prod(axis=1, keepdims=True)],
-    "ravel": lambda x: [x.ravel() ** 2, x.ravel("C") ** 2],
+    "prod": lambda x: [x.prod(), x.prod(0), x.prod(axis=1, keepdims=True),
+                       x.prod(where=MASK), x.prod(0, initial=x[0, 0] * 2, where=MASK)],
+    "ravel": lambda x: [x.ravel() ** 2, x.ravel("C") ** 2, x.ravel("F") ** 2],
     "real": lambda x: x.real * x,
     "repeat": lambda x: [x.repeat(2) ** 2, x.repeat([1, 0, 2], axis=0) ** 2, x.repeat(2, 1) ** 2],
-    "reshape": lambda x: [x.reshape(4, 3) ** 2, x.reshape((2, -1)) ** 2, x.reshape(-1) ** 2],
+    "reshape": lambda x: [x.reshape(4, 3) ** 2, x.reshape((2, -1)) ** 2, x.reshape(-1) ** 2,
+                          x.reshape(4, 3, order="F") ** 2, x.T.reshape((2, -1), order="F") ** 2],
     "round": lambda x: [x.round() * x, x.round(2) * x, (99 * x).round(decimals=-1) * x],
     "shape": lambda x: x.shape[0] * x * x,
     "size": lambda x: x.size * x * x,
     "squeeze": lambda x: [x[None].squeeze() ** 2, x[:, None].squeeze(1) ** 2],
     "std": lambda x: [x.std(), x.std(0), x.std(axis=1, ddof=1, keepdims=True)],
     "sum": lambda x: [x.sum() ** 2, x.sum(0) ** 2, x.sum((0, 1)) ** 2,
-                      x.sum(-1, keepdims=True) * x],
+                      x.sum(-1, keepdims=True) * x, x.sum(where=MASK) ** 2,
+                      x.sum(0, initial=x[1, 0], where=MASK) ** 2],
     "swapaxes": lambda x: x.swapaxes(0, -1) @ x,
     "take": lambda x: [x.take([3, 0, 3]) ** 2, x.take(1, axis=0) ** 2, x.take([[0, 2]], 1) ** 2],
     "to_device": lambda x: x.to_device("cpu") ** 2,
@@ -77,7 +86,7 @@ CONSTANT: dict[str, Any] = {
 """What has no derivative: plain arrays."""
 
 REFUSED = (
-    "base byteswap choose compress ctypes data dump dumps flags flat getfield item partition put "
+    "base byteswap choose ctypes data dump dumps flags flat getfield item partition put "
     "resize setfield setflags sort strides tobytes tofile tolist view"
 ).split()
 

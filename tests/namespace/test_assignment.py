@@ -768,3 +768,71 @@ def test_writing_an_element_does_not_take_longer_in_a_larger_array(derivative: A
         return time.thread_time() - started
 
     assert min(seconds(2_000_000) for _ in range(2)) < 2 * seconds(2_000) + 0.3
+
+
+MADE = {
+    "zeros_like": np.zeros_like,
+    "ones_like": np.ones_like,
+    "full_like": lambda x: np.full_like(x, 2.0),
+    "full_like, traced": lambda x: np.full_like(x, x[0, 0]),
+    "of another shape": lambda x: np.zeros_like(x, shape=x.shape)[:],
+    "copy": lambda x: np.copy(x) * 0.5,
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_arrays_made_like_a_traced_one_take_traced_values(make: Any) -> None:
+    def f(x: Any) -> Any:
+        out = make(x)
+        out[0] = x[0]
+        for i in range(1, len(x)):
+            out[i] += np.sin(out[i - 1]) * x[i, ::-1]
+        out[:, 1] *= 3.0
+        return (out * out * x).sum()
+
+    assert_derivative_of(f, X[0].copy())
+    hessian = mixad.hessian(f)(X[0])
+    np.testing.assert_allclose(hessian, np.transpose(hessian, (2, 3, 0, 1)), rtol=1e-12)
+
+
+def test_arrays_made_like_a_traced_one_are_those_of_numpy() -> None:
+    made = {}
+
+    def f(x: Any) -> Any:
+        made["int"] = np.ones_like(x, dtype=np.int64, shape=(2, 2))
+        made["mask"] = np.zeros_like(x, dtype=bool)
+        made["empty"] = np.empty_like(x, shape=4)
+        made["number"] = np.zeros_like(x[0, 0, 0])
+        made["mask"][1] = True
+        return x[made["mask"]].sum(), made
+
+    gradient, aux = mixad.grad(f, has_aux=True)(X)
+    np.testing.assert_array_equal(
+        gradient, np.zeros_like(X) + (np.arange(len(X)) == 1)[:, None, None]
+    )
+    assert {name: (type(a), a.dtype.str[1:], a.shape) for name, a in aux.items()} == {
+        "int": (np.ndarray, "i8", (2, 2)),
+        "mask": (np.ndarray, "b1", X.shape),
+        "empty": (np.ndarray, "f8", (4,)),
+        "number": (np.ndarray, "f8", ()),
+    }
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like"])
+def test_tensors_made_like_a_traced_one_take_traced_values(name: str) -> None:
+    torch = importlib.import_module("torch")
+
+    def f(x: Any) -> Any:
+        out = getattr(torch, name)(x, dtype=torch.float64)
+        out[0] = x[0]
+        for i in range(1, len(x)):
+            out[i] = torch.sin(out[i - 1].clone()) * x[i]
+        return (out * out * x).sum()
+
+    x = torch.asarray(X[0])
+    followed = x.clone().requires_grad_()
+    f(followed).backward()
+    gradient = mixad.grad(f)(x)
+    torch.testing.assert_close(gradient, followed.grad, rtol=1e-12, atol=1e-13)

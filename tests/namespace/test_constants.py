@@ -510,3 +510,14 @@ def test_a_constant_that_was_traced_is_not_used_later() -> None:
     mixad.grad(lambda x: (kept.__setitem__(0, x[0]), XP.sum(x))[1])(X)
     with pytest.raises(TracerError, match="used after that call has ended"):
         XP.sum(kept)
+
+
+def test_methods_of_constants_follow_what_is_traced() -> None:
+    def loss(x: Any) -> Any:
+        ones = np.ones(3, like=x)
+        filled = np.zeros(3, like=x)
+        filled.fill(x[1])
+        return ones.dot(x) * ones.clip(max=x).sum() + (filled * x).sum()
+
+    x = np.asarray([0.5, 2.0, 3.0])
+    np.testing.assert_allclose(mixad.grad(loss)(x), [5.5 + 2.5 + 2.0, 2.5 + 5.5 + 2.0, 2.5 + 2.0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import array_api_strict
@@ -17,10 +18,29 @@ RNG = np.random.default_rng(11)
 X, Y, V = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4)), RNG.normal(size=5)
 T, S = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(4, 4))
 SYMMETRIC = S + S.T
+KNOTS = [-1.5, -0.7, 0.0, 0.4, 1.2]
+HOLES = np.where(np.abs(X) < 0.4, np.nan, 1.0)
+MODES = ("full", "same", "valid")
+METHODS = ("linear", "lower", "higher", "midpoint")
+
+
+def without_nans(function: Any, x: Any) -> list[Any]:
+    x = x * HOLES
+    return [function(x) ** 2, function(x, 0), function(x, axis=(0, 1), keepdims=True)]
+
 
 CASES: dict[str, tuple[Any, ...]] = {
+    "add.accumulate": (lambda x: [np.add.accumulate(x) ** 2, np.add.accumulate(x, axis=1)], X),
+    "add.outer": (lambda x, v: [np.add.outer(x, v) ** 2, np.add.outer(v, 2.0)], X, V),
+    "add.reduce": (lambda x: [np.add.reduce(x) ** 2, np.add.reduce(x, None),
+                              np.add.reduce(x, 1, keepdims=True, initial=2.0, where=X > 0)], X),
     "append": (lambda x, v: [np.append(x, v), np.append(x, x * x, 0), np.append(v, [1.0, 2.0])],
                X, V),
+    "average": (lambda x, y, v: [np.average(x), np.average(x, 1, keepdims=True) ** 2,
+                                 np.average(x, weights=y * y), *np.average(x, 0, v[:3] ** 2, True),
+                                 np.average(x, axis=-1, weights=[1, 2, 3, 4]),
+                                 *np.average(x[:, :, None] * v, (2, 0), (v[:, None] * v[:3]) ** 2,
+                                             returned=True)], X, Y, V),
     "array_split": (lambda x: [p * p for p in np.array_split(x, 3, axis=1)]
                     + np.array_split(x, [1, 1, 3], 1), X),
     "atleast_1d": (lambda x: np.atleast_1d(x[0, 0]) * np.atleast_1d(x), X),
@@ -29,13 +49,31 @@ CASES: dict[str, tuple[Any, ...]] = {
     "block": (lambda x, v: np.block([[x, x * x], [v, x[0, :3]]]), X, V),
     "broadcast_arrays": (lambda x, v: [a * a for a in np.broadcast_arrays(x[:, :1], v)], X, V),
     "column_stack": (lambda x, v: np.column_stack([v[:3], x * x, [1.0, 2.0, 3.0]]), X, V),
+    "compress": (lambda x: [np.compress([True, False, True], x, axis=0) ** 2,
+                            np.compress(X[0] > 0, x, 1), x.compress([False, True])], X),
+    "convolve": (lambda x, v: [np.convolve(v * v, x[0]), np.convolve(x[0], v, "same"),
+                               np.convolve(x[1], v, mode="valid"), np.convolve([1.0, 2.0], v),
+                               np.convolve(v, v), np.convolve(v[0], v)], X, V),
+    "corrcoef": (lambda x, y: [np.corrcoef(x), np.corrcoef(x, y, rowvar=False),
+                               np.corrcoef(x[0], y[0]), np.corrcoef(x[:2, :2])], X, Y),
+    "correlate": (lambda x, v: [np.correlate(v * v, x[0], mode) for mode in MODES]
+                  + [np.correlate(x[0], v, mode) for mode in MODES]
+                  + [np.correlate(x[0], v[:3], mode) for mode in MODES], X, V),
+    "cov": (lambda x, y, v: [np.cov(x), np.cov(x, y, False), np.cov(x, bias=True), np.cov(v),
+                             np.cov(x, ddof=2), np.cov(x, aweights=v[:4] ** 2),
+                             np.cov(x[0], y[0], fweights=[1, 2, 3, 1], aweights=v[:4] ** 2),
+                             np.cov(x, fweights=[1, 2, 3, 1]), np.cov(v, x[0, 0] * v, False)],
+            X, Y, V),
     "cross": (lambda x, y: [np.cross(x, y[:, 1:]) ** 2,
                             np.cross(x, y[:, :3], axisa=0, axisb=1, axisc=0)], X[:, :3], X + 1),
     "deg2rad": (lambda x: np.deg2rad(x) * np.sin(x), X),
     "degrees": (lambda x: np.degrees(x) * x, X),
+    "delete": (lambda x: [np.delete(x, 1, 0) ** 2, np.delete(x, [0, -1]), np.delete(x, X[0] > 0, 1),
+                          np.delete(x, slice(1, None, 2), -1)], X),
     "diag": (lambda s, v: [np.diag(s, 1) ** 2, np.diag(v * v), np.diag(v, -2)], S, V),
     "diagonal": (lambda t: [np.diagonal(t) ** 2, np.diagonal(t, 1, 1, 2) ** 2], T),
     "dsplit": (lambda t: [p * p for p in np.dsplit(t, 2)], T),
+    "divide.outer": (lambda x, v: np.divide.outer(x, v), X, V),
     "dstack": (lambda x, v: [np.dstack([x, x * x]), np.dstack([v, v])], X, V),
     "einsum": (lambda x, y: [np.einsum("ij,ij->i", x, y), np.einsum("ij,kj", x, y),
                              np.einsum(x, [0, 1], y, [2, 1], [2, 0])], X, Y),
@@ -46,35 +84,85 @@ CASES: dict[str, tuple[Any, ...]] = {
     "fix": (lambda x: np.fix(3 * x) * x, X),
     "fliplr": (lambda x: np.fliplr(x) * x, X),
     "flipud": (lambda x: np.flipud(x) * x, X),
+    "float_power": (lambda x, y: [np.float_power(x * x, y), np.float_power(2, x)], X, Y),
     "fmax": (lambda x, y: np.fmax(x, y) * np.fmax(x, 0.1), X, Y),
     "fmin": (lambda x, y: np.fmin(x, y) * np.fmin(0.1, x), X, Y),
     "gradient": (lambda x, v: [g * g for g in np.gradient(x)]
-                 + [np.gradient(v, 0.5) ** 2, np.gradient(x, axis=1)], X, V),
+                 + [np.gradient(v, 0.5) ** 2, np.gradient(x, axis=1), np.gradient(v, edge_order=2),
+                    np.gradient(x * x, 2.0, [0.0, 1.0, 1.5, 4.0])[1],
+                    np.gradient(v, v[0], edge_order=2), np.gradient(x, np.exp(v[:4]), axis=1),
+                    np.gradient(v, np.exp(v), edge_order=2), np.gradient(X, np.exp(v[:3]), axis=0)],
+                 X, V),
     "heaviside": (lambda x: np.heaviside(x, 0.5) * x, X),
     "hsplit": (lambda x, v: [p * p for p in (*np.hsplit(x, 2), *np.hsplit(v, [2]))], X, V),
     "hstack": (lambda x, v: [np.hstack([x, x * x]), np.hstack([v, 2.0])], X, V),
     "i0": (lambda x: np.i0(x) * np.i0(9 * x), X),
     "inner": (lambda x, y, v: [np.inner(x, y), np.inner(v, v), np.inner(v, 2.0)], X, Y, V),
+    "insert": (lambda x, v: [np.insert(x, 1, v[:4] ** 2, axis=0), np.insert(x, [0, 3], v[:2]),
+                             np.insert(x, [1, 2], v[:3, None], 1), np.insert(X, 1, v[0], -1),
+                             np.insert(v, 2, 3.0)], X, V),
+    "interp": (lambda x, v: [np.interp(x, KNOTS, v), np.interp(0.3, KNOTS, v * v),
+                             np.interp(v, np.sort(x[0]), x[1] ** 2, left=-1.0, right=v[0]),
+                             np.interp(X, KNOTS, np.exp(1j * v)).real,
+                             np.interp(v, x[0, :1], v[:1]),
+                             np.interp(x, v, v * v, period=1.5)], X, V),
     "kron": (lambda x, v: [np.kron(x, v), np.kron(x, x[:2, :2])], X, V),
+    "linalg.cond": (lambda s, x: [np.linalg.cond(s), np.linalg.cond(x, -2), np.linalg.cond(x)]
+                    + [np.linalg.cond(s, p) for p in ("fro", "nuc", 1, -1, np.inf, -np.inf)], S, X),
     "linalg.eigh": (lambda s: np.linalg.eigh(0.5 * (s + s.T), "U")[0], SYMMETRIC),
     "linalg.eigvalsh": (lambda s: np.linalg.eigvalsh(0.5 * (s + s.T), UPLO="L"), SYMMETRIC),
+    "linalg.lstsq": (lambda x, v: [p for p in np.linalg.lstsq(x.T, v[:4]) if np.size(p) > 1]
+                     + [np.linalg.lstsq(x, x * x)[0], *np.linalg.lstsq(x.T, x.T ** 2)[:2],
+                        np.linalg.lstsq(S, v[:4], rcond=None)[0]], X, V),
+    "linalg.multi_dot": (lambda x, y, v: [np.linalg.multi_dot([x, y.T, x]),
+                                          np.linalg.multi_dot([v[:3], x, y.T, x, v[:4]]),
+                                          np.linalg.multi_dot([v[:4], v[:4]])], X, Y, V),
     "linalg.qr": (lambda t: [np.linalg.qr(t, "r"), *np.linalg.qr(t, mode="reduced"),
                              np.linalg.qr(t[:, :3], "complete")[1]], T.transpose(0, 2, 1)),
     "linalg.svd": (lambda x: np.linalg.svd(x, compute_uv=False), X),
     "linspace": (lambda v: [np.linspace(v[0], v[1], 4) ** 2, np.linspace(v, 2 * v, 3, axis=1) ** 2,
                             np.linspace(0.0, v[2] ** 2, 3, endpoint=False)], V),
     "logaddexp2": (lambda x, y: np.logaddexp2(x, y) * np.logaddexp2(1.0, x), X, Y),
+    "maximum.outer": (lambda x, v: np.maximum.outer(x, v) ** 2, X, V),
+    "maximum.reduce": (lambda x: [np.maximum.reduce(x) ** 2, np.maximum.reduce(x, 1, initial=0.2),
+                                  np.maximum.reduce(x, axis=(0, 1), keepdims=True)], X),
+    "median": (lambda x, t: [np.median(x) ** 2, np.median(x, 0), np.median(x, -1, keepdims=True),
+                             np.median(t, (0, 2)), np.median(t, (0, 1), keepdims=True)], X, T),
     "meshgrid": (lambda x, v: [g * g for g in np.meshgrid(x[0], v, x[1, :2])], X, V),
+    "minimum.outer": (lambda x, v: np.minimum.outer(x, v) ** 2, X, V),
+    "minimum.reduce": (lambda x: np.minimum.reduce(x, 1, initial=0.2, where=X > -0.5) ** 2, X),
+    "modf": (lambda x: [p * x for p in np.modf(3 * x)], X),
+    "multiply.accumulate": (lambda x: np.multiply.accumulate(x, 1) ** 2, X),
+    "multiply.outer": (lambda x, v: np.multiply.outer(x, v) ** 2, X, V),
+    "multiply.reduce": (lambda x: [np.multiply.reduce(x) ** 2,
+                                   np.multiply.reduce(x, 1, initial=3.0, where=X > -0.5)], X),
+    **{f"nan{name}": (functools.partial(without_nans, getattr(np, f"nan{name}")), X)
+       for name in ("sum", "prod", "mean", "max", "min", "var", "std")},
     "nan_to_num": (lambda x: np.nan_to_num(x / np.where(X > 1, np.inf, 1)) * x, X),
     "outer": (lambda x, v: [np.outer(x, v), np.outer(v, v), np.outer(v[0], v)], X, V),
     "pad": (lambda x: [np.pad(x, 1) ** 2, np.pad(x, ((0, 1), (2, 0)), "wrap") ** 2,
                        np.pad(x, 1, "constant", constant_values=2.0) ** 2], X),
     "partition": (lambda x: np.partition(x, 1) ** 2, X),
+    "percentile": (lambda x: [np.percentile(x, 30) ** 2, np.percentile(x, [10, 55.0], axis=0),
+                              np.percentile(x, 100, 1, keepdims=True)], X),
+    "piecewise": (lambda x: [
+        np.piecewise(x, [X < 0, X > 0.5], [lambda v: v * v, 2.0, np.exp]),
+        np.piecewise(x, [X < 0.3, X < 0], [lambda v, a: a * v, lambda v, a: v[:1] * a], 3.0),
+        np.piecewise(x[0], X[0] < 0, [-1, lambda v: v ** 3]),
+        np.piecewise(x[0, 0], True, [np.sin])], X),
+    "polyval": (lambda x, v: [np.polyval(v, x), np.polyval([1.0, 2.0, 3.0], x), np.polyval(v, 2.0),
+                              np.polyval(x, v[0])], X, V),
+    "power.outer": (lambda x, v: np.power.outer(x * x, v), X, V),
     "ptp": (lambda x, t: [np.ptp(x) ** 2, np.ptp(t, (0, 2)), np.ptp(t, -1, keepdims=True)], X, T),
+    "quantile": (lambda x, t: [np.quantile(x, q) ** 2 for q in (0, 0.0, 0.2, 0.75, 1, 1.0)]
+                 + [np.quantile(t, [[0.1, 0.5], [0.0, 1.0]], axis=(0, -1)),
+                    np.quantile(t, np.asarray([0.35, 0.4]), 1, keepdims=True)]
+                 + [np.quantile(x, [0.5, 0.62], 0, method=m) for m in METHODS], X, T),
     "rad2deg": (lambda x: np.rad2deg(x) * x, X),
     "radians": (lambda x: np.radians(x) * x, X),
     "ravel": (lambda x: np.ravel(x) ** 2, X),
     "real_if_close": (lambda x: np.real_if_close(x * (1 + 0j)) ** 2, X),
+    "resize": (lambda x: [np.resize(x, (5, 3)) ** 2, np.resize(x, 4)], X),
     "rollaxis": (lambda t: [np.rollaxis(t, 2) ** 2, np.rollaxis(t, 0, 3), np.rollaxis(t, -2, -1)],
                  T),
     "rot90": (lambda t: [np.rot90(t) ** 2, np.rot90(t, -1, (1, 2))], T),
@@ -82,9 +170,14 @@ CASES: dict[str, tuple[Any, ...]] = {
     "select": (lambda x, y: np.select([X > 0.5, X > 0], [x * x, y], x), X, Y),
     "sinc": (lambda x: np.sinc(x) * np.sinc(0 * x), X),
     "split": (lambda x: [p * p for p in np.split(x, 2, axis=1)] + np.split(x, [1], 0), X),
+    "subtract.outer": (lambda x, v: np.subtract.outer(x, v) ** 2, X, V),
     "swapaxes": (lambda t: [np.swapaxes(t, 0, -1) ** 2, np.swapaxes(t, 1, 1)], T),
     "trace": (lambda x, t: [np.trace(x) ** 2, np.trace(t, 1, 1, 2), np.trace(t, axis1=2, axis2=0)],
               X, T),
+    "trapezoid": (lambda x, y, v: [np.trapezoid(x), np.trapezoid(x * x, dx=v[0], axis=0),
+                                   np.trapezoid(x, v[:4] ** 3), np.trapezoid(x, y, axis=0),
+                                   np.trapezoid([1.0, 2.0, 4.0], v[:3])], X, Y, V),
+    "unwrap": (lambda x, v: [np.unwrap(9 * v) ** 2, np.unwrap(9 * x, axis=0, period=3.0)], X, V),
     "vdot": (lambda x, y, v: [np.vdot(x, y) ** 2, np.vdot(v, v), np.vdot(2.0, v[0])], X, Y, V),
     "vsplit": (lambda x: [p * p for p in np.vsplit(x, [1, 2])], X),
     "vstack": (lambda x, v: [np.vstack([x, x * x]), np.vstack((v, v))], X, V),
@@ -97,6 +190,40 @@ def check(f: Any, *arrays: Any) -> None:
     for found, wanted in zip(parts_of(value), parts_of(f(*arrays)), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12, strict=True)
     mixad.check_grads(f, arrays, order=2)
+
+
+COMPLEX: dict[str, Any] = {
+    "average": lambda z: np.average(z * z, 0, [1.0, 2.0, 3.0]),
+    "convolve": lambda z: np.convolve(z[0], z[1, :3], "same"),
+    "corrcoef": lambda z: np.corrcoef(z)[0],
+    "correlate": lambda z: np.correlate(z[0, :3], z[1], "full"),
+    "cov": lambda z: np.cov(z, aweights=[1.0, 2.0, 3.0, 1.0]),
+    "delete": lambda z: np.delete(z, 1, 0) ** 2,
+    "float_power": lambda z: np.float_power(z, 2 + z),
+    "gradient": lambda z: np.gradient(z, [0.0, 1.0, 3.0, 3.5], axis=1, edge_order=2) ** 2,
+    "interp": lambda z: np.interp(z[0].real, KNOTS[:4], z[1] * z[2]),
+    "linalg.cond": lambda z: [np.linalg.cond(z), np.linalg.cond(z[:, :3], "fro")],
+    "linalg.lstsq": lambda z: [
+        *np.linalg.lstsq(z.T, z[0] ** 2)[:2],
+        np.linalg.lstsq(z, z[:, :1] ** 2)[0],
+    ],
+    "linalg.multi_dot": lambda z: np.linalg.multi_dot([z, z.T, z]),
+    "multiply.outer": lambda z: np.multiply.outer(z, z[0]),
+    "nanprod": lambda z: np.nanprod(z * HOLES, 0),
+    "nanstd": lambda z: np.nanstd(z * HOLES, 0),
+    "polyval": lambda z: np.polyval(z[0], z[1:]),
+    "sum": lambda z: np.sum(z, 1, where=X > 0, initial=2.0) ** 2,
+    "trapezoid": lambda z: np.trapezoid(z * z, z[0]),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_values_and_derivatives_are_those_of_numpy(name: str) -> None:
+    def parts(x: Any, y: Any) -> list[Any]:
+        found = parts_of(COMPLEX[name](x + 1j * y))
+        return [part for z in found for part in (np.real(z), np.imag(z))]
+
+    check(parts, X, Y)
 
 
 def test_every_function_has_a_case() -> None:

@@ -42,6 +42,7 @@ if HAS_TORCH:
     J = torch.tensor([2, 0, 2])
     MASK = X > 0.1
     K = torch.tensor([3, 0, 2])  # classes
+    SHARES = torch.tensor([0.1, 0.5], dtype=torch.float64)
 
 
 def weighted_mse(x: Any, y: Any) -> list[Any]:
@@ -77,6 +78,18 @@ REDUCTIONS: dict[str, Any] = {
     "special_log_softmax": lambda x, y: t.special.log_softmax(x, 1) * y,
     "special_logsumexp": lambda x, y: t.special.logsumexp(x, 1),
     "nansum": lambda x, y: [t.nansum(x * y), t.nansum(t.where(MASK, math.nan, x) ** 2, 0)],
+    "nanmean": lambda x, y: [t.nanmean(x * y), t.nanmean(t.where(MASK, math.nan, x) ** 2, 0, True),
+                             t.where(MASK, math.nan, x).nanmean((0, 1), dtype=t.float64)],
+    "median": lambda x, y: [t.median(x) ** 2, x.median(0)[0] ** 2, t.median(x, 1, True).values,
+                            t.median(t.where(MASK, 0.25, x * y)), x[0, 0].median()],
+    "nanmedian": lambda x, y: [t.nanmedian(t.where(MASK, math.nan, x)) ** 2,
+                               t.where(MASK, math.nan, x).nanmedian(0).values],
+    "kthvalue": lambda x, y: [t.kthvalue(x, 2).values ** 2, x.kthvalue(3, 0, True)[0] * y],
+    "quantile": lambda x, y: [t.quantile(x, 0.3) ** 2, x.quantile(0.8, 0), x.quantile(1.0, 1, True),
+                              t.quantile(x, SHARES, dim=-1) ** 2,
+                              x.quantile(SHARES[0], interpolation="lower"),
+                              x.quantile(0.35, 0, interpolation="higher"),
+                              x.quantile(0.35, interpolation="midpoint", keepdim=True)],
     "norm": lambda x, y: [t.norm(x), x.norm(1), x.norm(3, 0, True), t.norm(x, dim=1),
                           x.norm(math.inf, 1), t.norm(x, "nuc")],
     "linalg_norm": lambda x, y: [t.linalg.norm(x), t.linalg.norm(x, 3, 0), t.linalg.norm(x, "nuc"),
@@ -113,6 +126,12 @@ PRODUCTS: dict[str, Any] = {
     "linalg_cross": (lambda x, y: t.linalg.cross(x, y, dim=0),),
     "linalg_vecdot": (lambda x, y: [t.linalg.vecdot(x, y), t.linalg.vecdot(x, y, dim=0)],),
     "linalg_matmul": (lambda x, w: t.linalg.matmul(x, w), "X", "W"),
+    "linalg_solve_triangular": (
+        lambda w, x: [t.linalg.solve_triangular(w, x.T, upper=True),
+                      t.linalg.solve_triangular(w, x, upper=False, left=False),
+                      t.linalg.solve_triangular(w * B[:, :1], x.T, upper=False, unitriangular=True),
+                      t.linalg.solve_triangular(w, x, upper=True, left=False, unitriangular=True)],
+        "U", "X"),
     "trace": (lambda w: [t.trace(w) ** 2, w.trace()], "W"),
     "diagonal": (lambda w, b: [t.diagonal(w) ** 2, w.diagonal(1), b.diagonal(0, 1, 2) ** 2],
                  "W", "B"),
@@ -171,6 +190,8 @@ MOVES: dict[str, Any] = {
     "fliplr": lambda x, y: [t.fliplr(x) * y, x.fliplr() * y],
     "flipud": lambda x, y: [t.flipud(x) * y, x.flipud() * y],
     "rot90": lambda x, y: [t.rot90(x) @ y, x.rot90(-1, (0, 1)) @ y],
+    "diag_embed": lambda x, y: [t.diag_embed(x) ** 2, (x * y).diag_embed(1, 0, 2),
+                                x[0].diag_embed(-2) ** 2],
     "diag": lambda x, y: [t.diag(x) ** 2, x[0].diag(1) ** 2, x.diag(diagonal=-1) ** 2],
     "meshgrid": lambda x, y: [a * a for a in (*t.meshgrid(x[0], y[1], indexing="ij"),
                                               *t.meshgrid([x[0], y[0]], indexing="xy"))],
@@ -181,6 +202,15 @@ MOVES: dict[str, Any] = {
 }  # fmt: skip
 
 ELEMENTWISE: dict[str, Any] = {
+    "add": lambda p, q: [t.add(p, q, alpha=2), p.add(q), t.add(p, 3, alpha=0.5), P.add(q, alpha=3)],
+    "sub": lambda p, q: [t.sub(p, q, alpha=2), p.sub(1.0, alpha=0.5), p.sub(q) ** 2],
+    "subtract": lambda p, q: t.subtract(p, other=q, alpha=-1.0) ** 2,
+    "div": lambda p, q: [t.div(p, q), t.div(9 * p, q, rounding_mode="floor") * p,
+                         (-9 * p).div(q, rounding_mode="trunc") * q, t.div(1.0, q)],
+    "divide": lambda p, q: t.divide(p, q, rounding_mode=None),
+    "true_divide": lambda p, q: p.true_divide(q) ** 2,
+    "complex": lambda p, q: [(z * z * t.complex(q, p[:1])).real for z in (t.complex(p, q),)]
+                            + [t.complex(p, q).imag ** 2],
     "rsqrt": lambda p, q: [t.rsqrt(p), p.rsqrt(), t.rsqrt(input=q)],
     "sinc": lambda p, q: [t.sinc(p), t.sinc(0 * q)],
     "special_sinc": lambda p, q: t.special.sinc(p),
@@ -351,8 +381,22 @@ METHODS: dict[str, Any] = {
     "dim": lambda x, y: x.dim() * x * y,
     "ndimension": lambda x, y: x.ndimension() * x * y,
     "nelement": lambda x, y: x.nelement() * x * y,
+    "polygamma": lambda x, y: [(2 + x * x).polygamma(1) * y, (2 + y * y).polygamma(n=0)],
+    "unfold": lambda x, y: [x.unfold(1, 2, 1) ** 2, (x * y).unfold(0, 2, 3), x[0].unfold(0, 4, 1)],
+    "new_zeros": lambda x, y: [filled(x.new_zeros(3, 4), x), x.new_zeros((2,), dtype=t.float32)],
+    "new_ones": lambda x, y: [filled(x.new_ones((3, 4)), y), x.new_ones(2) * x[:2, 0]],
+    "new_empty": lambda x, y: x.new_empty(3, 4).copy_(x * y),
+    "new_tensor": lambda x, y: x.new_tensor([1.0, 2.0, 3.0, 4.0]) * y,
+    "new_full": lambda x, y: [x.new_full((2,), 3.0) * y[:2, 0], y.new_full((3, 4), 2.0) * x],
     "to_device": lambda x, y: x * y,
 }  # fmt: skip
+
+
+def filled(new: Any, x: Any) -> Any:
+    """Return a tensor that is written to in several ways."""
+    new[0] = x[0]
+    new += x
+    return new.mul_(x)
 
 
 def cases() -> dict[str, tuple[Any, ...]]:
@@ -443,7 +487,8 @@ ONCE = {"cdist", "nn.functional.hardsigmoid", "sinc"}
 """Functions that torch does not differentiate twice, or not at 0."""
 
 LOOSE = {"special_gammaln": 1e-7, "special_digamma": 1e-7, "special_psi": 1e-7, "polygamma": 1e-7,
-         "special_polygamma": 1e-7, "celu": 1e-7, "nn.functional.celu": 1e-7,
+         "special_polygamma": 1e-7, "method polygamma": 1e-7, "celu": 1e-7,
+         "nn.functional.celu": 1e-7,
          "nn.functional.hardsigmoid": 1e-7, "method float": 1e-6, "clamp": 1e-6,
          "method half": 1e-2,
          "method bfloat16": 1e-1}  # fmt: skip

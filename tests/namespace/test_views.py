@@ -24,8 +24,11 @@ SHARES = "shares memory with another one"
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys((
         "append cross dot inner kron outer linspace tensordot linalg.cross linalg.matmul "
-        "linalg.solve linalg.tensordot linalg.vecdot vdot"
+        "linalg.lstsq linalg.solve linalg.tensordot linalg.vecdot vdot add.outer divide.outer "
+        "maximum.outer minimum.outer multiply.outer power.outer subtract.outer"
     ).split(), (X,)),
+    **dict.fromkeys(("percentile", "quantile"), (0.5,)), "delete": (0,), "insert": (0, 1.0),
+    "resize": ((3, 3),), "interp": (X[0, ::-1], X[1]),
     "array_split": (2,), "astype": (np.float64,), "broadcast_to": ((2, 3, 3),),
     "cumulative_prod": (), "cumulative_sum": (), "expand_dims": (0,),
     "full_like": (1.0,), "hsplit": (3,), "linalg.matrix_power": (1,), "moveaxis": (0, 1),
@@ -56,6 +59,8 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "rot90 by two": lambda x: np.rot90(x, 2),
     "split at places": lambda x: np.split(x, [1, 2], axis=1),
     "split of a split": lambda x: np.split(np.split(x, 3)[1], 3, axis=1),
+    "reshape by columns": lambda x: np.reshape(x, 9, order="F"),
+    "reshape of a transpose by columns": lambda x: np.reshape(x.T, 9, order="F"),
     "x.T": lambda x: x.T, "x.mT": lambda x: x.mT, "x.real": lambda x: x.real,
     "x[1]": lambda x: x[1], "x[:, None]": lambda x: x[:, None], "list(x)": list,
     "x.diagonal()": lambda x: x.diagonal(), "x.ravel()": lambda x: x.ravel(),
@@ -75,6 +80,14 @@ def _called(name: str) -> Callable[[Any], Any]:
         return lambda x: function([x])
     if name in ("asarray", "asanyarray", "ascontiguousarray"):
         return lambda x: function(x, like=x)
+    if name in ("convolve", "correlate", "polyval"):
+        return lambda x: function(x[0], X[0])
+    if name == "compress":
+        return lambda x: function([True, True, True], x, axis=0)
+    if name == "piecewise":
+        return lambda x: function(x, [X > 1], [np.sin])
+    if name == "linalg.multi_dot":
+        return lambda x: function([x, X])
     return lambda x: function(x, *arguments)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.errors import MixadWarning, ZeroDerivativeWarning
+from mixad.errors import KernelGradientError, MixadWarning, ZeroDerivativeWarning
 
 X = np.asarray([0.5, 2.0, 3.0])
 
@@ -336,3 +336,21 @@ def test_no_false_alarm_in_second_derivatives() -> None:
         warnings.simplefilter("error", MixadWarning)
         got = mixad.grad(lambda x: slope(x) + (x * x).sum())(X)
     np.testing.assert_array_equal(got, 2 * X)
+
+
+def test_loops_of_special_functions_are_told_at_the_users_line() -> None:
+    @mixad.broadcast
+    def kernel(n: float, x: float) -> float:
+        y = x + 1.0
+        return mixad.special.expn(n, y)
+
+    with (
+        pytest.warns(ZeroDerivativeWarning) as found,
+        pytest.raises(KernelGradientError) as refused,
+    ):
+        kernel.duals(np.full(2, 1.5), np.full(2, 0.5), wrt=("n",))
+    line = kernel.__wrapped__.__code__.co_firstlineno + 3
+    assert (found[0].filename, found[0].lineno) == (__file__, line)
+    assert f"line {line}:" in str(found[0].message)
+    assert refused.value.location.line == line
+    assert "expn(n, y)" in str(refused.value)

@@ -116,9 +116,11 @@ def test_gradients_of_random_programs_are_cotangents_times_differences():
             mpf(source.uniform(-2, 2)) if i in wrt else source.randint(0, 1)
             for i in range(len(program.params))
         ]
-        cotangents = [mpf(source.choice((-2, 0, 0.5, 3))) for _ in chosen]
+        cotangents = [mpf(source.choice((-2, 0, 0.5, 1, 3))) for _ in chosen]
+        units = [at for at, cotangent in enumerate(cotangents) if cotangent == 1]
+        read = [mpf("nan") if at in units else c for at, c in enumerate(cotangents)]
         jacobian = gradient(program, arguments, wrt)
-        got = gradients_at(program, wrt, chosen, [*arguments, *cotangents])
+        got = gradients_at(program, wrt, chosen, units, [*arguments, *read])
         for k, value in enumerate(got):
             rows = zip(cotangents, (jacobian[m][k] for m in chosen), strict=True)
             with mp.workdps(DIGITS):
@@ -130,10 +132,10 @@ def test_gradients_of_random_programs_are_cotangents_times_differences():
     assert compared > PROGRAMS / 6
 
 
-def gradients_at(program, wrt, chosen, arguments):
+def gradients_at(program, wrt, chosen, units, arguments):
     """Evaluate a pullback in chunks of two, in many digits."""
     found = []
-    for chunk_pass in pullback(program, wrt, chosen, chunk=2):
+    for chunk_pass in pullback(program, wrt, chosen, chunk=2, units=units):
         values, _ = evaluate(verify(chunk_pass.program), arguments)
         found += [mpf(0) if k is None else values[k] for k in chunk_pass.gradients]
     return found

@@ -244,6 +244,16 @@ def test_other_views_of_the_same_shape_are_not_taken_for_remembered_ones(way: st
         np.testing.assert_array_equal(mixad.grad(loss)(x), expected)
 
 
+def test_weights_of_another_shape_are_not_taken_for_remembered_ones(way: str) -> None:
+    x = np.arange(1.0, 8.0)
+    for w in (np.asarray(2.0), np.arange(2.0, 8.0), np.asarray([3.0]), np.arange(3.0, 9.0)):
+        expected = np.zeros(7)
+        expected[1:] += w * x[:-1]
+        expected[:-1] += w * x[1:]
+        found = mixad.grad(lambda x, w=w: (w * x[1:] * x[:-1]).sum())(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
 def test_layouts_of_any_order_and_step(way: str) -> None:
     memory = np.random.default_rng(0).uniform(0.5, 1.5, (12, 10, 8))
     for x in (memory.T, memory[::2, ::-1], memory.transpose(1, 0, 2)[:, 1::3]):

@@ -223,6 +223,25 @@ def test_the_same_program_over_other_shapes_and_dtypes() -> None:
         assert gx.dtype == x.dtype
 
 
+@mixad.broadcast
+def beside_each(x: float, a: float, b: float) -> tuple[float, float]:
+    return x * a, x * b
+
+
+def test_arrays_that_are_read_beside_may_have_other_shapes() -> None:
+    """The sum is made first, of as few arrays as give the kernel its shape."""
+    x, long, short = np.asarray([0.5]), Y, np.asarray([3.0])
+    for a, b in [(long, short), (short, long), (long, long), (long, short)]:
+
+        def loss(x: Any, a: Any = a, b: Any = b) -> Any:
+            y = beside_each(x, a, b)[0]
+            return (X * y * y.sum()).sum()
+
+        ones = np.ones(3)
+        expected = 2 * x * (X * (a * ones)).sum() * (a * ones).sum()
+        np.testing.assert_allclose(mixad.grad(loss)(x), expected, rtol=1e-14)
+
+
 def test_what_was_changed_is_found_by_remembered_steps() -> None:
     def run(changed: bool) -> Any:
         a = Y.copy()

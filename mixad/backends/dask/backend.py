@@ -15,6 +15,7 @@ import numpy as np
 from mixad.backends.execute import kernel_for
 from mixad.kernel.spec import KernelSpec, Launch, Output, OutputRequest
 from mixad.scalar.ir import Program, source_lines
+from mixad.scalar.widen import without_rules
 
 __all__ = ["DaskBackend"]
 
@@ -87,9 +88,9 @@ class DaskBackend:
         tuple of dask.array.Array
             One for each output.
         """
-        spec = bound.spec
+        spec, passes = bound.spec, tuple(map(without_rules, bound.spec.passes))
         return tuple(
-            _result(spec.passes[output.source[0]], output, shape, len(bound.shape), arguments)
+            _result(passes[output.source[0]], output, shape, len(bound.shape), arguments)
             for output, shape in zip(spec.outputs, bound.results, strict=True)
         )
 

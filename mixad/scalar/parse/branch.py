@@ -89,7 +89,7 @@ def is_guarded(draft: Draft) -> bool:
 def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
     """Compile statements; what follows an exit that may have been taken runs only if it was not."""
     for i, s in enumerate(statements):
-        frame.builder.line = frame.info.text.line(s)
+        frame.builder.line = frame.called(frame.info.text.line(s))
         if isinstance(s, ast.If):
             if _run_if(frame, s, statements[i + 1 :]):
                 return

@@ -11,7 +11,7 @@ import numpy as np
 from mixad.errors import KernelError, KernelSyntaxError
 from mixad.scalar.parse.complex_arithmetic import conjugate
 from mixad.scalar.parse.complex_functions import complex_function
-from mixad.scalar.parse.fields import constructed, is_record_class
+from mixad.scalar.parse.fields import constructed, keeps_arguments, replaced
 from mixad.scalar.parse.frame import Frame, State
 from mixad.scalar.parse.handlers import (
     Arguments,
@@ -43,8 +43,10 @@ from mixad.scalar.parse.values import (
     Bound,
     Closure,
     Helper,
+    Named,
     Number,
     Object,
+    Record,
     Scalar,
     Tuple,
     Value,
@@ -57,18 +59,18 @@ __all__ = ["call"]
 
 def call(frame: Frame, node: ast.Call) -> Value:
     """Return the value of a call."""
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "conjugate":
-        conjugated = _conjugated(frame, node, node.func.value)
-        if conjugated is not None:
-            return conjugated
+    if isinstance(node.func, ast.Attribute) and node.func.attr in ("conjugate", "_replace"):
+        made = _by_method(frame, node, node.func)
+        if made is not None:
+            return made
     function = frame.value(node.func)
     if isinstance(function, Object) and function.value is np.uint64 and len(node.args) == 1:
         known = literal(node.args[0])
         if known is not None:
             return _unsigned(frame, node.args[0], known)
     if isinstance(function, Object):
-        is_record = is_record_class(function.value)
-        arguments = _arguments(frame, node, Frame.value if is_record else items_of)
+        keeps = keeps_arguments(function.value)
+        arguments = _arguments(frame, node, Frame.value if keeps else items_of)
         return _of_library(frame, node, function, arguments)
     arguments = _arguments(frame, node, _lent)
     match function:
@@ -93,16 +95,22 @@ def call(frame: Frame, node: ast.Call) -> Value:
     )
 
 
-def _conjugated(frame: Frame, node: ast.Call, owner: ast.expr) -> Value | None:
-    """Return what the method of a number gives; None for what belongs to an object from outside."""
-    path = dotted(owner, frame.info.inside)
+def _by_method(frame: Frame, node: ast.Call, method: ast.Attribute) -> Value | None:
+    """Return what a number's ``conjugate`` gives, or the ``_replace`` of a named tuple.
+
+    None for what belongs to an object from outside.
+    """
+    path = dotted(method.value, frame.info.inside)
     if path is not None and not frame.is_own(path[0]):
         return None
-    value = frame.value(owner)
-    if not isinstance(value, Number):
-        return None
-    count_checked(frame, node, _arguments(frame, node, Frame.value), (0,))
-    return conjugate(frame, node, value)
+    value = frame.value(method.value)
+    is_replace = method.attr == "_replace"
+    if isinstance(value, Number) and not is_replace:
+        count_checked(frame, node, _arguments(frame, node, Frame.value), (0,))
+        return conjugate(frame, node, value)
+    if is_replace and isinstance(value, Named | Record) and issubclass(value.kind, tuple):
+        return replaced(frame, node, value, _arguments(frame, node, Frame.value))
+    return None
 
 
 def _lent(frame: Frame, node: ast.expr) -> Value:
@@ -217,7 +225,8 @@ def _inlined(
 
     def compiled(values: Mapping[str, Value]) -> Value:
         names = {name: Bound(value, node.lineno) for name, value in values.items()}
-        inner = Frame(frame.walk, info, index, parent, State(names), caller=frame)
+        call = frame.call_at(node, info.text.filename)
+        inner = Frame(frame.walk, info, index, parent, State(names), caller=frame, call=call)
         line = frame.builder.line
         result = inline(inner)
         frame.builder.line = line

@@ -24,7 +24,7 @@ from mixad.scalar.parse.complex_library import (
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.inlining import compiled_here
 from mixad.scalar.parse.integers import literal
-from mixad.scalar.parse.stopping import constant
+from mixad.scalar.parse.stopping import held
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.unify import parts_type
 from mixad.scalar.parse.values import Complex, Number, Scalar, Tuple, Value, complex_name
@@ -177,7 +177,7 @@ class _Parts:
 
     def held(self, x: Scalar) -> Scalar:
         """Return a part as a constant of derivatives, to be compared: no result jumps there."""
-        return Scalar(constant(self.frame, x.atom), x.weak)
+        return held(self.frame, x)
 
 
 _Operator = Callable[[_Parts, Number, Number], Complex]

@@ -20,7 +20,6 @@ from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, count_checked
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.inlining import compiled_here
-from mixad.scalar.parse.stopping import constant
 from mixad.scalar.parse.unify import atoms_of, joined, rebuilt, shape_of
 from mixad.scalar.parse.values import Captured, Complex, Number, Scalar, Tuple, Value, kind_of
 from mixad.scalar.promotion_rules import Typed
@@ -205,12 +204,6 @@ def selected(frame: Frame, node: ast.expr, condition: Any, x: Number, y: Number)
     return frame.as_number(rebuilt(shape, iter(parts)), node)
 
 
-def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    z = _one(frame, node, arguments)
-    parts = (Scalar(constant(frame, p.atom), p.weak) for p in (z.re, z.im))
-    return Complex(*parts)
-
-
 def _of_reals(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Refuse a function of `math`, as Python does."""
     name = ast.unparse(node.func)
@@ -249,8 +242,8 @@ _MORE_NAMES: Mapping[str, Handler] = MappingProxyType({
 })  # fmt: skip
 
 _OF_OPS: Mapping[str, Handler] = MappingProxyType({
-    **_MORE_NAMES, "abs": _size, "where": _where, "stop_gradient": _stop_gradient,
-    "pow": partial(_operator, ast.Pow()), "neg": _negative,
+    **_MORE_NAMES, "abs": _size, "where": _where, "pow": partial(_operator, ast.Pow()),
+    "neg": _negative,
 })  # fmt: skip
 """By names of functions of `mixad.special`."""
 

@@ -32,6 +32,7 @@ from mixad.scalar.parse.values import (
     a_kind_of,
     kind_of,
     named,
+    record,
 )
 from mixad.scalar.types import part_of
 
@@ -160,8 +161,7 @@ def _whole(structure: Structure, items: tuple[Value, ...]) -> Value:
     if issubclass(kind, tuple):
         return named(items, kind)
     names, static = structure.static
-    known = tuple((type(value), repr(value)) for _, value in static)
-    return Record(items, kind, names, static, known)
+    return record(items, kind, names, static)
 
 
 def leaves_of(parameters: Sequence[str], arguments: Sequence[Described]) -> tuple[Leaf, ...]:

@@ -8,12 +8,29 @@ import inspect
 from typing import Any
 
 from mixad.scalar.ir import Const
-from mixad.scalar.parse.argument import PYTHON_SCALARS
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import Arguments
-from mixad.scalar.parse.values import Object, Record, Scalar, Value, named
+from mixad.scalar.parse.values import (
+    Array,
+    Complex,
+    List,
+    Named,
+    Object,
+    Record,
+    Scalar,
+    Tuple,
+    Value,
+    named,
+    record,
+)
+from mixad.scalar.types import ScalarType, complex_of
 
-__all__ = ["constructed", "is_record_class"]
+__all__ = ["constructed", "is_record_class", "keeps_arguments", "replaced"]
+
+
+def keeps_arguments(function: Any) -> bool:
+    """Whether what a function is called with becomes a part of its result."""
+    return function is dataclasses.replace or is_record_class(function)
 
 
 def is_record_class(kind: Any) -> bool:
@@ -25,7 +42,12 @@ def is_record_class(kind: Any) -> bool:
 
 
 def constructed(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> Value | None:
-    """Return what a call of a class makes, None if it is no named tuple and no dataclass."""
+    """Return what a call of a class makes, None if it is no named tuple and no dataclass.
+
+    `dataclasses.replace` makes one, too.
+    """
+    if kind is dataclasses.replace:
+        return _with_changes(frame, node, arguments)
     if not is_record_class(kind):
         return None
     values = _bound(frame, node, kind, arguments)
@@ -34,14 +56,68 @@ def constructed(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -
     return _record(frame, node, kind, values)
 
 
-def _bound(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> dict[str, Value]:
-    """Return the values of the fields, defaults filled in; a class that computes is refused."""
+def replaced(frame: Frame, node: ast.Call, whole: Named | Record, arguments: Arguments) -> Value:
+    """Return what the method ``_replace`` of a named tuple gives."""
+    kind: Any = whole.kind
+    owner = next(k for k in kind.__mro__ if "_replace" in vars(k))
+    if "_fields" not in vars(owner) or arguments.positional:
+        raise frame.error(
+            node,
+            f"`{ast.unparse(node.func)}` is no replacement of fields by their names",
+            f"{kind.__name__}(...)",
+        )
+    values = _changed(frame, node, whole, dict(zip(kind._fields, whole.items, strict=True)),
+                      arguments)  # fmt: skip
+    return named(tuple(values.values()), kind)
+
+
+def _with_changes(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return a dataclass with some of its fields replaced."""
+    given = arguments.positional
+    whole = given[0] if len(given) == 1 else None
+    if not isinstance(whole, Record) or issubclass(whole.kind, tuple):
+        name = ast.unparse(node.func)
+        raise frame.type_error(
+            node,
+            f"`{name}` takes a dataclass that is an argument or made here, and fields by name",
+            f"{name}(state, x=...)",
+        )
+    _check_is_plain(frame, node, whole.kind)
+    values = dict(zip(whole.names, whole.items, strict=True))
+    values |= {name: Object(value) for name, value in whole.static}
+    return _record(frame, node, whole.kind, _changed(frame, node, whole, values, arguments))
+
+
+def _changed(
+    frame: Frame,
+    node: ast.Call,
+    whole: Named | Record,
+    values: dict[str, Value],
+    arguments: Arguments,
+) -> dict[str, Value]:
+    unknown = [name for name in arguments.keywords if name not in values]
+    if unknown:
+        raise frame.type_error(
+            node,
+            f"`{whole.kind.__name__}` has no field {unknown[0]!r}",
+            f"its fields are {', '.join(values)}",
+        )
+    return values | arguments.keywords
+
+
+def _check_is_plain(frame: Frame, node: ast.Call, kind: Any) -> None:
+    """Refuse a class that computes when it is made."""
     if not _is_plain(kind):
         raise frame.error(
             node,
             f"`{kind.__name__}` does more than to keep its fields when it is made",
             "a named tuple or a dataclass without methods of its own for that",
         )
+
+
+def _bound(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> dict[str, Value]:
+    """Return the values of the fields, defaults filled in."""
+    _check_is_plain(frame, node, kind)
     try:
         bound = inspect.signature(kind).bind(*arguments.positional, **arguments.keywords)
     except TypeError as error:
@@ -52,17 +128,9 @@ def _bound(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> dic
     given = bound.arguments
     bound.apply_defaults()
     return {
-        name: value if name in given and isinstance(value, _VALUES) else _constant(frame, value)
+        name: value if name in given else frame.static(value, name)
         for name, value in bound.arguments.items()
     }
-
-
-_VALUES = Value.__args__
-
-
-def _constant(frame: Frame, value: Any) -> Value:
-    """Return a default value."""
-    return frame.constant(value) if type(value) in PYTHON_SCALARS else Object(value)
 
 
 def _is_plain(kind: Any) -> bool:
@@ -90,19 +158,33 @@ def _record(frame: Frame, node: ast.Call, kind: Any, values: dict[str, Value]) -
         for f in fields
         if f.metadata.get("static")
     )
-    known = tuple((type(value), repr(value)) for _, value in static)
-    return Record(tuple(values[name] for name in names), kind, names, static, known)
+    return record(tuple(values[name] for name in names), kind, names, static)
 
 
 def _known(frame: Frame, node: ast.Call, name: str, value: Value) -> Any:
     """Return the object that a static field is."""
-    if isinstance(value, Object):
-        return value.value
-    if isinstance(value, Scalar) and isinstance(value.atom, Const):
-        kinds = {"bool": bool, "int": int, "uint": int, "float": float}
-        return kinds[value.atom.type.kind](value.atom.value)
+    match value:
+        case Object():
+            return value.value
+        case Scalar(atom=Const() as atom, weak=weak):
+            return _number(atom.value, atom.type, weak=bool(weak))
+        case Complex(re=Scalar(atom=Const() as re, weak=weak), im=Scalar(atom=Const() as im)):
+            return _number(complex(re.value, im.value), complex_of(re.type), weak=bool(weak))
+        case Named() | Tuple() if not isinstance(value, Array | List):
+            items = [_known(frame, node, name, item) for item in value.items]
+            return value.kind(*items) if isinstance(value, Named) else tuple(items)
     raise frame.type_error(
         node,
         f"{name!r} is a static field: it is known when the function is compiled",
         "a literal, or a field that is not static",
     )
+
+
+def _number(value: complex, type: ScalarType, *, weak: bool) -> Any:
+    """Return a constant as a number of Python, or of NumPy, which does not adapt to arrays."""
+    return (_PYTHON[type.kind] if weak else type.dtype.type)(value)
+
+
+_PYTHON: dict[str, Any] = {
+    "bool": bool, "int": int, "uint": int, "float": float, "complex": complex,
+}  # fmt: skip

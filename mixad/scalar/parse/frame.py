@@ -6,7 +6,7 @@ import ast
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from mixad.errors import (
@@ -16,7 +16,7 @@ from mixad.errors import (
     SourceLocation,
 )
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import ArrayType, Atom, Const, Var
+from mixad.scalar.ir import ArrayType, Atom, Const, Line, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo
 from mixad.scalar.parse.integers import Formula
@@ -24,7 +24,7 @@ from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal
-from mixad.scalar.parse.snapshot import Address, Snapshot, scalar_argument
+from mixad.scalar.parse.snapshot import Address, Snapshot, plain_number, scalar_argument
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import (
     Array,
@@ -168,7 +168,8 @@ class Frame:
     """One function being compiled into the program: names, source, and where values come from.
 
     ``index`` is the function's place in the snapshot, ``parent`` the frame around a nested
-    function, ``caller`` the frame with the call, ``loop_head`` and ``loop_after`` the names that
+    function, ``caller`` the frame with the call, ``call`` the user's call of what this frame is
+    part of if that is one of mixad's own functions, ``loop_head`` and ``loop_after`` the names that
     the innermost loop needs at its head and after it, ``hints`` the types that loops have carried
     when they were compiled before, as part of a loop around them: types only widen, so they start
     there.
@@ -183,6 +184,7 @@ class Frame:
     loop_after: frozenset[str] = frozenset()
     hints: dict[int, dict[str, Any]] = field(default_factory=dict)
     caller: Frame | None = None
+    call: Line | None = None
 
     @property
     def implicit(self) -> bool:
@@ -363,10 +365,22 @@ class Frame:
                 return Tuple(tuple(map(self.constant, shape)))
             return self.constant(sizes[name])
         if isinstance(value, Record) and name in dict(value.static):
-            fixed = dict(value.static)[name]
-            is_number = isinstance(fixed, bool | int | float)
-            return self.constant(fixed) if is_number else Object(fixed, name)
+            return self.static(dict(value.static)[name], name)
         return field_of(value, name) if isinstance(value, Named | Record) else None
+
+    def static(self, value: Any, name: str) -> Value:
+        """Return what a static field or a default is; numbers, alone or in tuples, are known."""
+        if not self.walk.rules.numpy_scalars:
+            value = plain_number(value)
+        argument = scalar_argument(value)
+        if argument is not None:
+            return self._known(value, argument)
+        if isinstance(value, int):  # a member of an enumeration
+            return self.constant(value)
+        if isinstance(value, tuple):
+            items = tuple([self.static(v, f"{name}[{i}]") for i, v in enumerate(value)])
+            return named(items, type(value)) if hasattr(value, "_fields") else Tuple(items)
+        return Object(value, name)
 
     def _attribute(
         self, value: Value, path: tuple[str, ...], node: ast.expr, reader: Frame
@@ -458,11 +472,21 @@ class Frame:
     @contextmanager
     def at(self, node: Located) -> Iterator[None]:
         """Let what is computed meanwhile come from one node: messages at run time point at it."""
-        before, self.builder.line = self.builder.line, self.info.text.span(node)
+        before, self.builder.line = self.builder.line, self.called(self.info.text.span(node))
         try:
             yield
         finally:
             self.builder.line = before
+
+    def called(self, line: Line) -> Line:
+        """Return a line of the function, with the user's call if it is one of mixad's own."""
+        return line if self.call is None else replace(line, call=self.call)
+
+    def call_at(self, node: Located, filename: str) -> Line | None:
+        """Return the user's call of a function in a file of mixad's own; None for others."""
+        if self.call is None and is_ours(filename):
+            return self.info.text.span(node)
+        return self.call
 
     # -- refusals --------------------------------------------------------------------------------
 

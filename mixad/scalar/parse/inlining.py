@@ -23,7 +23,7 @@ def inline(frame: Frame) -> Value:
     try:
         _ = frame.info.liveness  # checks the whole function first
         if isinstance(frame.info.node, ast.Lambda):
-            frame.builder.line = frame.info.text.line(frame.info.node.body)
+            frame.builder.line = frame.called(frame.info.text.line(frame.info.node.body))
             return frame.value(frame.info.node.body)
         frame.walk.run(frame, frame.info.node.body)
     finally:
@@ -45,7 +45,8 @@ def compiled_here(
     names = zip(source.parameters, values, strict=True)
     state = State({name: Bound(value, node.lineno) for name, value in names})
     line = frame.builder.line
-    result = inline(Frame(walk, source.info, 0, None, state, caller=frame))
+    call = frame.call_at(node, source.info.text.filename)
+    result = inline(Frame(walk, source.info, 0, None, state, caller=frame, call=call))
     frame.builder.line = line
     return result
 

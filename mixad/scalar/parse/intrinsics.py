@@ -10,6 +10,7 @@ import ast
 import builtins
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,15 +22,24 @@ from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.complex_arithmetic import arithmetic
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, numbers, strong
+from mixad.scalar.parse.handlers import (
+    Arguments,
+    Handler,
+    as_numpy_takes,
+    count_checked,
+    numbers,
+    strong,
+)
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classified
-from mixad.scalar.parse.stopping import constant
+from mixad.scalar.parse.stopping import held
 from mixad.scalar.parse.values import (
     Array,
     Captured,
+    Complex,
     List,
     Object,
+    Record,
     Scalar,
     Tuple,
     Value,
@@ -162,7 +172,7 @@ def _quantify(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> 
     """`any` and `all` of a tuple."""
     found = Scalar(frame.builder.const(name == "and", BOOL), True)
     for item in _one_tuple(frame, node, arguments).items:
-        truth = frame.truth_of(frame.as_scalar(item, node))
+        truth = frame.truth_of(frame.as_number(item, node))
         found = Scalar(frame.builder.op(name, found.atom, truth), True)
     return found
 
@@ -315,11 +325,21 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
 
 
 def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    if len(arguments.positional) == 1 and isinstance(arguments.positional[0], Tuple):
-        items = arguments.positional[0].items
-        return Tuple(tuple(_stop_gradient(frame, node, Arguments([i], {})) for i in items))
-    (x,) = numbers(frame, node, arguments, (1,))
-    return Scalar(constant(frame, x.atom), x.weak)
+    count_checked(frame, node, arguments, (1,))
+    return _stopped(frame, node.args[0], arguments.positional[0])
+
+
+def _stopped(frame: Frame, node: ast.expr, value: Value) -> Value:
+    """Return a number as a constant of derivatives; of several a copy, whose lists are its own."""
+    if isinstance(value, Tuple | Record):
+        copy = replace(value, items=tuple(_stopped(frame, node, item) for item in value.items))
+        return replace(copy, is_shared=False) if isinstance(copy, Array | List) else copy
+    if value == Object(None):
+        return value
+    number = frame.as_number(value, node)
+    if isinstance(number, Complex):
+        return Complex(held(frame, number.re), held(frame, number.im))
+    return held(frame, number)
 
 
 def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -31,12 +31,12 @@ class StandIn(NamedTuple):
     library: str
 
 
-_FOLDER = str(Path(__file__).parents[2] / "special")
+_FOLDERS = str(Path(__file__).parents[2] / "special"), str(Path(__file__).parent)
 
 
 def is_ours(filename: str) -> bool:
-    """Whether a file is one of `mixad.special`."""
-    return filename.startswith(_FOLDER)
+    """Whether a file has functions of mixad's own that are compiled with the user's."""
+    return filename.startswith(_FOLDERS)
 
 
 def provide(functions: Mapping[str, Callable[..., Any]]) -> None:

@@ -19,7 +19,7 @@ from mixad.scalar.ir import Atom
 from mixad.scalar.parse.frame import Capture, Frame, State, Walk
 from mixad.scalar.parse.inlining import inline, last_of
 from mixad.scalar.parse.snapshot import FunctionSource, Identity, scalar_argument
-from mixad.scalar.parse.stopping import constant
+from mixad.scalar.parse.stopping import held
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Bound, Complex, Object, Scalar, Tuple, Value, a_kind_of
 from mixad.scalar.promotion_rules import Typed
@@ -83,7 +83,7 @@ def with_rule(
     """
     source = frame.walk.snapshot.sources[index]
     given = {n: _number(frame, node, source, n, values[n]) for n in source.parameters}
-    result = compiled({n: Scalar(constant(frame, s.atom), s.weak) for n, s in given.items()})
+    result = compiled({n: held(frame, s) for n, s in given.items()})
     if not isinstance(result, Scalar):
         raise frame.type_error(
             node,

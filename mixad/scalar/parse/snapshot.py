@@ -9,6 +9,7 @@ which of them are the same: programs that are remembered by keys keep no capture
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Hashable, Sequence
@@ -455,7 +456,7 @@ class _Taker:
         return (Identity(value), self.key_of_source(source, address))
 
     def key_of_function(self, value: Any, address: Address) -> Hashable:
-        if op_name(value) is not None:
+        if op_name(value) is not None or value is dataclasses.replace:  # compiled, not read
             return Identity(value)
         if is_foreign(value):  # refused where it is called: it reads what is no concern of ours
             return self.key_of_object(value, address)

@@ -47,8 +47,10 @@ __all__ = [
     "kind_of",
     "kind_of_object",
     "named",
+    "record",
     "refused_attribute",
     "shape_of_array",
+    "told_apart",
     "way_out",
     "with_article",
 ]
@@ -175,6 +177,21 @@ _OPERATORS = ("__add__", "__mul__", "__radd__", "__rmul__")
 def named(items: tuple[Value, ...], kind: Any) -> Named | Record:
     """Return a named tuple."""
     return Named(items, kind) if _is_as_tuples(kind, _ITEMS) else Record(items, kind, kind._fields)
+
+
+def record(
+    items: tuple[Value, ...],
+    kind: type,
+    names: tuple[str, ...],
+    static: tuple[tuple[str, Any], ...],
+) -> Record:
+    """Return an instance of a dataclass."""
+    return Record(items, kind, names, static, told_apart(static))
+
+
+def told_apart(static: Sequence[tuple[str, Any]]) -> tuple[tuple[type, str], ...]:
+    """Return what tells static fields apart that are equal."""
+    return tuple([(type(value), repr(value)) for _, value in static])
 
 
 def has_operators(value: Value) -> bool:

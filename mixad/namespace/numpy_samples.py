@@ -1,0 +1,346 @@
+"""NumPy's functions of samples: slopes, integrals, what is between points, polynomials, filters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
+
+from mixad.backends.arrays import Array, element_type_of, library_of
+from mixad.errors import TracerError
+from mixad.namespace.arrangements import at_least
+from mixad.namespace.complex_numbers import conj, is_complex
+from mixad.namespace.data_types import astype, of_one_type
+from mixad.namespace.elementwise import array_beside, elementwise, where
+from mixad.namespace.indexing import getitem, part_along
+from mixad.namespace.joining import concat, unstack
+from mixad.namespace.manipulation import flip, normalized_axes, reshape
+from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
+from mixad.namespace.statistical import total
+from mixad.namespace.utility import diff
+from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.tracer import Tracer, looked_at, plain
+
+__all__ = ["NUMPY_SAMPLES"]
+
+
+def _sum(*terms: tuple[Any, Any]) -> Any:
+    """Return the sum of products of pairs."""
+    products = [elementwise("mul", x, y) for x, y in terms]
+    found = products[0]
+    for product in products[1:]:
+        found = elementwise("add", found, product)
+    return found
+
+
+def _along(x: Any, values: Any, axis: int) -> Any:
+    """Return a vector in the shape that runs along an axis of ``x``."""
+    return reshape(values, [-1 if a == axis else 1 for a in range(x.ndim)])
+
+
+# -- slopes and integrals --------------------------------------------------------------------------
+
+
+def gradient(x: Any, *spacings: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """Return slopes of parabolas through neighbours, at the ends of lines or parabolas.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        The values.
+    *spacings : float, array or Tracer
+        The distances of neighbours along all axes or each, or the coordinates.
+    axis : int or sequence of int, optional
+        Along which; None for all.
+    edge_order : int
+        1 for lines at the ends, 2 for parabolas.
+
+    Returns
+    -------
+    array, Tracer or tuple of these
+        Of the shape of ``x``, for each axis if there are several.
+
+    Raises
+    ------
+    ValueError
+        If there are too few values, or not as many coordinates.
+    TypeError
+        If there are neither one distance nor as many as axes.
+    """
+    axes = normalized_axes(axis, x.ndim)
+    if edge_order not in (1, 2):
+        raise ValueError(f"gradient(edge_order={edge_order!r}): 1 or 2")
+    if not spacings or (len(spacings) == 1 and not np.ndim(plain(spacings[0]))):
+        spacings = (spacings or (1.0,)) * len(axes)
+    if len(spacings) != len(axes):
+        raise TypeError(f"gradient() along {len(axes)} axes with {len(spacings)} spacings")
+    pairs = zip(axes, spacings, strict=True)
+    found = [_slope(x, a, spacing, edge_order) for a, spacing in pairs]
+    if element_type_of(x.dtype).is_inexact:
+        found = [astype(slope, x.dtype, copy=False) for slope in found]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _slope(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
+    if x.shape[axis] < edge_order + 1:
+        raise ValueError(
+            f"gradient(edge_order={edge_order}) takes {edge_order + 1} values along each axis, "
+            f"there are {x.shape[axis]}"
+        )
+    if not np.ndim(plain(spacing)):
+        return elementwise("div", _even_slope(x, axis, edge_order), spacing)
+    spacing = array_beside(spacing, x)
+    if tuple(spacing.shape) != (x.shape[axis],):
+        raise ValueError(
+            f"gradient() along an axis of length {x.shape[axis]} with coordinates of shape "
+            f"{tuple(spacing.shape)}: pass one for each value"
+        )
+    return _uneven_slope(x, axis, _along(x, diff(spacing), axis), edge_order)
+
+
+def _even_slope(x: Any, axis: int, edge_order: int) -> Any:
+    def at(start: int | None, stop: int | None) -> Any:
+        return part_along(x, axis, start, stop)
+
+    middle = elementwise("mul", elementwise("sub", at(2, None), at(None, -2)), 0.5)
+    if edge_order == 1:
+        first = elementwise("sub", at(1, 2), at(0, 1))
+        last = elementwise("sub", at(-1, None), at(-2, -1))
+    else:
+        first = _sum((at(0, 1), -1.5), (at(1, 2), 2.0), (at(2, 3), -0.5))
+        last = _sum((at(-3, -2), 0.5), (at(-2, -1), -2.0), (at(-1, None), 1.5))
+    return concat([first, middle, last], axis=axis)
+
+
+def _uneven_slope(x: Any, axis: int, steps: Any, edge_order: int) -> Any:
+    """Slopes of parabolas through three points, by Newton's divided differences."""
+    slopes = elementwise(
+        "div",
+        elementwise("sub", part_along(x, axis, 1, None), part_along(x, axis, None, -1)), steps,
+    )  # fmt: skip
+
+    def at(of: Any, start: int | None, stop: int | None) -> Any:
+        return part_along(of, axis, start, stop)
+
+    before, after = at(steps, None, -1), at(steps, 1, None)
+    both = elementwise("add", before, after)
+    left, right = at(slopes, None, -1), at(slopes, 1, None)
+    middle = elementwise("div", _sum((left, after), (right, before)), both)
+    first, last = at(slopes, 0, 1), at(slopes, -1, None)
+    if edge_order == 2:
+        bend = elementwise("div", elementwise("sub", right, left), both)
+        first = elementwise("sub", first, elementwise("mul", at(bend, 0, 1), at(steps, 0, 1)))
+        last = _sum((last, 1.0), (at(bend, -1, None), at(steps, -1, None)))
+    return concat([first, middle, last], axis=axis)
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """Return the integral along an axis of what is linear between samples."""
+    (axis,) = normalized_axes(axis, y.ndim)
+    if x is not None:
+        dx = diff(x, axis=0 if x.ndim == 1 else axis)
+        dx = _along(y, dx, axis) if x.ndim == 1 else dx
+    sums = elementwise("add", part_along(y, axis, 1, None), part_along(y, axis, None, -1))
+    return total(elementwise("div", elementwise("mul", dx, sums), 2.0), axis)
+
+
+# -- what is between points ------------------------------------------------------------------------
+
+
+def interp(
+    x: Any, points: Any, values: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Any:
+    """Return what is linear between points, constant outside of them.
+
+    At a point the derivative is that on its right, which after the last one is 0.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Where to look.
+    points, values : array or Tracer
+        The coordinates, which increase, and the values there.
+    left, right : float or Tracer, optional
+        The values outside; None for those at the ends.
+    period : float, optional
+        After which all of it repeats: then the points may be in any order.
+
+    Returns
+    -------
+    array or Tracer
+        Of the shape of ``x``, in 64 bits.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many points as values, or none.
+    """
+    like = next(v for v in (x, points, values, left, right) if isinstance(v, Tracer))
+    x, points, values = (array_beside(v, like) for v in (x, points, values))
+    if points.ndim != 1 or tuple(points.shape) != tuple(values.shape) or not points.shape[0]:
+        raise ValueError(
+            f"interp() of points of shape {tuple(points.shape)} and values of shape "
+            f"{tuple(values.shape)}: as many values as points, at least one"
+        )
+    xp = library_beside(like).xp
+    x, points = astype(x, xp.float64, copy=False), astype(points, xp.float64, copy=False)
+    values = astype(values, xp.complex128 if is_complex(values) else xp.float64, copy=False)
+    shape, x = tuple(x.shape), reshape(x, -1)
+    if period is not None:
+        x, points, values = _one_period(x, points, values, period)
+        left = right = None
+    found = _between(x, points, values)
+    first, last = (getitem(points, (slice(n, n + 1 or None),)) for n in (0, -1))
+    low, high = (getitem(values, (slice(n, n + 1 or None),)) for n in (0, -1))
+    found = where(plain(x) == plain(last), high, found)
+    found = where(plain(x) > plain(last), high if right is None else right, found)
+    found = where(plain(x) < plain(first), low if left is None else left, found)
+    return reshape(found, shape)
+
+
+def _one_period(x: Any, points: Any, values: Any, period: Any) -> tuple[Any, Any, Any]:
+    """Return places and points in one period, which begins before the first of them."""
+    if period == 0:
+        raise ValueError("interp(period=0): a period is a distance that is not 0")
+    period = abs(period)
+    x, points = elementwise("mod", x, period), elementwise("mod", points, period)
+    order = library_beside(x).xp.argsort(plain(points))
+    points, values = getitem(points, order), getitem(values, order)
+    before = elementwise("sub", part_along(points, 0, -1, None), period)
+    after = elementwise("add", part_along(points, 0, 0, 1), period)
+    ends = part_along(values, 0, -1, None), part_along(values, 0, 0, 1)
+    return x, concat([before, points, after]), concat([ends[0], values, ends[1]])
+
+
+def _between(x: Any, points: Any, values: Any) -> Any:
+    """Return what is on the line through two points around ``x``, or through the nearest two."""
+    xp = library_beside(x).xp
+    at = xp.searchsorted(xp.asarray(plain(points)), xp.asarray(plain(x)), side="right") - 1
+    at = xp.clip(at, 0, max(points.shape[0] - 2, 0))
+    above = xp.clip(at + 1, 0, points.shape[0] - 1)
+    start, base = getitem(points, at), getitem(values, at)
+    length = elementwise("sub", getitem(points, above), start)
+    length = where(plain(length) == 0, 1.0, length)  # outside of the points: nothing reads it
+    slope = elementwise("div", elementwise("sub", getitem(values, above), base), length)
+    return elementwise("add", elementwise("mul", slope, elementwise("sub", x, start)), base)
+
+
+def unwrap(x: Any, discont: float | None = None, axis: int = -1, *, period: Any = None) -> Any:
+    """Return angles without jumps of whole periods, which have no derivative."""
+    period = 2 * math.pi if period is None else period
+    if isinstance(period, Tracer) or isinstance(discont, Tracer):
+        raise TracerError(
+            "unwrap() takes no period or discont that is being differentiated: pass "
+            "mixad.stop_gradient(period)"
+        )
+    xp, given = library_beside(x).xp, np.asarray(looked_at(x, "unwrap()"))
+    turns = np.unwrap(given, discont, axis, period=period) - given
+    return elementwise("add", x, xp.asarray(turns, device=device(plain(x))))
+
+
+# -- polynomials and filters -----------------------------------------------------------------------
+
+
+def polyval(p: Any, x: Any) -> Any:
+    """Return a polynomial with these coefficients, that of the highest power first, by Horner."""
+    like = p if isinstance(p, Tracer) else x
+    x = array_beside(x, like)
+    found = elementwise("mul", x, 0)
+    for coefficient in unstack(array_beside(p, like)):
+        found = elementwise("add", elementwise("mul", found, x), coefficient)
+    return found
+
+
+def convolve(x: Any, y: Any, mode: str = "full") -> Any:
+    """Return the products of two vectors, those with the same sum of indices added.
+
+    Parameters
+    ----------
+    x, y : array or Tracer
+        Vectors.
+    mode : str
+        ``"full"``; ``"same"`` for the middle, as long as the longer vector; ``"valid"`` for the
+        sums of as many products as the shorter one has elements.
+
+    Returns
+    -------
+    array or Tracer
+        A vector.
+
+    Raises
+    ------
+    ValueError
+        If a vector is none or has no elements.
+    """
+    x, y = _vectors("convolve", x, y)
+    return _part(apply_rule(_CONVOLVE, x, y), x, y, mode, 1)
+
+
+def correlate(x: Any, y: Any, mode: str = "valid") -> Any:
+    """Return the products of two vectors, those with the same distance of indices added.
+
+    See `convolve`; those of the second are conjugated.
+    """
+    x, y = _vectors("correlate", x, y)
+    swapped = x.shape[0] < y.shape[0]
+    return _part(apply_rule(_CONVOLVE, x, flip(conj(y))), x, y, mode, 0 if swapped else 1)
+
+
+def _vectors(what: str, x: Any, y: Any) -> tuple[Any, Any]:
+    like = x if isinstance(x, Tracer) else y
+    x, y = of_one_type(what, [at_least(1)(array_beside(v, like)) for v in (x, y)])
+    for v in (x, y):
+        if v.ndim != 1 or not v.shape[0]:
+            raise ValueError(f"{what}() takes vectors with elements, not shape {tuple(v.shape)}")
+    return x, y
+
+
+def _part(full: Any, x: Any, y: Any, mode: str, rounding: int) -> Any:
+    """Return the part of a full convolution that a mode names."""
+    short, long = sorted((x.shape[0], y.shape[0]))
+    parts = {
+        "full": (0, short + long - 1),
+        "same": ((short - rounding) // 2, long),
+        "valid": (short - 1, long - short + 1),
+    }
+    if mode not in parts:
+        raise ValueError(f"convolve(mode={mode!r}): one of {tuple(parts)}")
+    start, count = parts[mode]
+    return getitem(full, slice(start, start + count))
+
+
+def _convolved(xp: Any, x: Array, y: Array) -> Array:
+    shape = (x.shape[0] + y.shape[0] - 1,)
+    return library_of(x).computed(np.convolve, shape, x.dtype, x, y)
+
+
+def _of_factor(g: Any, other: Any, count: int) -> Any:
+    """Return the cotangent of a factor, which is a part of a convolution again."""
+    start = other.shape[0] - 1
+    full = apply_rule(_CONVOLVE, g, flip(conj(other)))
+    return getitem(full, slice(start, start + count))
+
+
+_CONVOLVE = Rule(
+    "convolve",
+    _convolved,
+    (
+        lambda g, x, y: _of_factor(g, y, x.shape[0]),
+        lambda g, x, y: _of_factor(g, x, y.shape[0]),
+    ),
+    reads=((1,), (0,)),
+    linear="each",
+)
+
+NUMPY_SAMPLES: Mapping[str, SpelledFunction] = {
+    "gradient": Variadic(gradient, ()),
+    "trapezoid": function_of(trapezoid, "y x dx axis"),
+    "interp": function_of(interp, "x xp=points fp=values left right period"),
+    "unwrap": function_of(unwrap, "p=x discont axis period"),
+    "polyval": function_of(polyval, "p x"),
+    "convolve": function_of(convolve, "a=x v=y mode"),
+    "correlate": function_of(correlate, "a=x v=y mode"),
+}

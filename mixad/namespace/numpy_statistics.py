@@ -1,0 +1,348 @@
+"""NumPy's statistics: weighted means, covariances, what is between sorted elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
+
+from mixad.backends.arrays import element_type_of
+from mixad.errors import TracerError
+from mixad.namespace.complex_numbers import conj, imag, is_complex, real
+from mixad.namespace.data_types import astype, of_one_type
+from mixad.namespace.elementwise import array_beside, elementwise, where
+from mixad.namespace.indexing import getitem, part_along, take
+from mixad.namespace.joining import broadcast_to, concat
+from mixad.namespace.linear_algebra import diagonal, matmul
+from mixad.namespace.manipulation import (
+    matrix_transpose,
+    normalized_axes,
+    permute_dims,
+    reshape,
+    squeeze,
+)
+from mixad.namespace.masked_reductions import (
+    nanmax,
+    nanmean,
+    nanmin,
+    nanprod,
+    nanstd,
+    nansum,
+    nanvar,
+)
+from mixad.namespace.sorting import sort
+from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.statistical import mean, total
+from mixad.tape.memory import unshared
+from mixad.tape.node import library_beside
+from mixad.tape.tracer import Tracer, plain
+
+__all__ = ["NUMPY_STATISTICS", "quantile"]
+
+Axis = int | Sequence[int] | None
+
+
+def average(
+    x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, *,
+    keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """Return the mean over axes, each element with a weight; the sum of weights too if asked.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the weights have neither the shape of ``x`` nor that of the axes.
+    ZeroDivisionError
+        If weights sum to zero.
+    """
+    if weights is None:
+        found = mean(x, axis, keepdims=keepdims)
+        count = math.prod(x.shape[a] for a in normalized_axes(axis, x.ndim))
+        scale: Any = library_beside(x).xp.full_like(plain(found), count)[()]
+    else:
+        found, scale = _weighted(x, axis, weights, keepdims=keepdims)
+    return (found, scale) if returned else found
+
+
+def _weighted(x: Any, axis: Axis, weights: Any, *, keepdims: bool) -> tuple[Any, Any]:
+    if not element_type_of(x.dtype).is_inexact:
+        x = astype(x, library_beside(x).xp.float64)
+    x, weights = of_one_type("average", (x, _along(x, axis, weights)))
+    scale = total(weights, axis, keepdims=keepdims)
+    library = library_beside(x)
+    if not library.is_lazy and bool(library.xp.any(plain(scale) == 0)):
+        raise ZeroDivisionError("average() with weights that sum to zero")
+    products = total(elementwise("mul", x, weights), axis, keepdims=keepdims)
+    found = elementwise("div", products, scale)
+    return found, unshared(broadcast_to(scale, tuple(found.shape)))
+
+
+def _along(x: Any, axis: Axis, weights: Any) -> Any:
+    """Return weights of the elements, or of their places along axes, so that they broadcast."""
+    shape = tuple(weights.shape)
+    if shape == tuple(x.shape):
+        return weights
+    if axis is None:
+        raise TypeError(f"average() of shape {tuple(x.shape)} with weights of {shape}: name axis=")
+    axes = normalized_axes(axis, x.ndim)
+    if shape != tuple(x.shape[a] for a in axes):
+        raise ValueError(
+            f"average(axis={axis}) of shape {tuple(x.shape)} with weights of shape {shape}: they "
+            "take the shape of these axes, or that of the array"
+        )
+    weights = permute_dims(weights, sorted(range(len(axes)), key=axes.__getitem__))
+    return reshape(weights, [n if a in axes else 1 for a, n in enumerate(x.shape)])
+
+
+# -- covariances -----------------------------------------------------------------------------------
+
+
+def cov(
+    x: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
+    fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
+) -> Any:  # fmt: skip
+    """Return the covariances of variables, which are the rows of a matrix or its columns.
+
+    Raises
+    ------
+    ValueError
+        If there are more than two axes, or weights are negative.
+    TypeError
+        If frequencies are no whole numbers.
+    """
+    x = _variables(x, y, rowvar, dtype)
+    if not x.shape[0]:
+        return library_beside(x).xp.zeros((0, 0), dtype=x.dtype)
+    ddof = int(not bias) if ddof is None else ddof
+    frequencies, weights = _frequencies(x, fweights), _weights(x, aweights)
+    factors = _product(frequencies, weights)
+    center, scale = average(x, 1, factors, True)
+    rest = getitem(real(scale), 0)
+    if weights is None:
+        rest = elementwise("sub", rest, ddof)
+    elif ddof:
+        squares = total(elementwise("mul", factors, weights))
+        rest = elementwise("sub", rest, elementwise("div", elementwise("mul", squares, ddof), rest))
+    rest = where(plain(rest) <= 0, 0.0, rest)  # then the quotients are inf or nan, as NumPy's are
+    distances = elementwise("sub", x, reshape(center, (-1, 1)))
+    others = distances if factors is None else elementwise("mul", distances, factors)
+    found = matmul(distances, conj(matrix_transpose(others)))
+    return squeeze(elementwise("mul", found, elementwise("div", 1.0, rest)))
+
+
+def _variables(x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
+    """Return the variables as rows of one matrix."""
+    given = [v for v in (x, y) if v is not None]
+    for v in given:
+        if v.ndim > 2:
+            raise ValueError(f"cov() takes one axis or two, this array has shape {tuple(v.shape)}")
+    if dtype is None:
+        xp = library_beside(x).xp
+        dtype = xp.complex128 if any(map(is_complex, given)) else xp.float64
+    rows = [astype(v if v.ndim == 2 else reshape(v, (1, -1)), dtype) for v in given]
+    if not rowvar:
+        turned = [x.ndim == 2, *(row.shape[0] != 1 for row in rows[1:])]
+        pairs = zip(rows, turned, strict=True)
+        rows = [matrix_transpose(row) if is_turned else row for row, is_turned in pairs]
+    return concat(rows, axis=0) if len(rows) > 1 else rows[0]
+
+
+def _weights(x: Any, weights: Any) -> Any:
+    """Return weights of observations as floats."""
+    if weights is None:
+        return None
+    weights = astype(array_beside(weights, x), library_beside(x).xp.float64)
+    if weights.ndim != 1 or weights.shape[0] != x.shape[1]:
+        raise RuntimeError(
+            f"cov() of {x.shape[1]} observations with weights of shape {tuple(weights.shape)}"
+        )
+    if bool(library_beside(x).xp.any(plain(weights) < 0)):
+        raise ValueError("cov() takes no negative weights")
+    return weights
+
+
+def _frequencies(x: Any, weights: Any) -> Any:
+    found, xp = plain(_weights(x, plain(weights))), library_beside(x).xp
+    if found is not None and bool(xp.any(found != xp.round(found))):
+        raise TypeError("cov() takes fweights that are whole numbers")
+    return found
+
+
+def _product(frequencies: Any, weights: Any) -> Any:
+    if frequencies is None or weights is None:
+        return weights if frequencies is None else frequencies
+    return elementwise("mul", frequencies, weights)
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    """Return the correlations of variables: see `cov`.
+
+    Rounding is cut off at 1 and -1 and not differentiated: there are no corners.
+    """
+    found = cov(x, y, rowvar, dtype=dtype)
+    if not found.ndim:
+        return elementwise("div", found, found)
+    spread = elementwise("sqrt", real(diagonal(found)))
+    found = elementwise("div", elementwise("div", found, reshape(spread, (-1, 1))), spread)
+    return elementwise("add", found, _beyond_one(plain(found)))
+
+
+def _beyond_one(x: Any) -> Any:
+    """Return what brings the parts of numbers to where they are at most 1."""
+    if is_complex(x):
+        return _beyond_one(real(x)) + 1j * _beyond_one(imag(x))
+    return library_beside(x).xp.clip(x, -1.0, 1.0) - x
+
+
+# -- what is between sorted elements ---------------------------------------------------------------
+
+
+def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """Return the element in the middle of those in order, the mean of two where there are two."""
+    ordered, axes = _in_order(x, axis)
+    count = ordered.shape[0]
+    middle = part_along(ordered, 0, (count - 1) // 2, count // 2 + 1) if count else ordered
+    return _reduced(mean(middle, 0), x, axes, (), keepdims=keepdims)
+
+
+def _in_order(x: Any, axis: Axis) -> tuple[Any, tuple[int, ...]]:
+    """Return the elements of the given axes in order along a first axis, and these axes."""
+    axes = normalized_axes(axis, x.ndim)
+    rest = [a for a in range(x.ndim) if a not in axes]
+    first = permute_dims(x, (*axes, *rest))
+    count = math.prod(x.shape[a] for a in axes)
+    return sort(reshape(first, (count, *(x.shape[a] for a in rest))), axis=0), axes
+
+
+def _reduced(
+    found: Any, x: Any, axes: tuple[int, ...], leading: tuple[int, ...], *, keepdims: bool
+) -> Any:
+    """Return nan where elements are, with the axes that were reduced if they are kept."""
+    xp = library_beside(x).xp
+    has_nan = xp.any(xp.isnan(plain(x)), axis=axes)
+    found = where(has_nan, math.nan, found)
+    if not keepdims:
+        return found
+    return reshape(found, (*leading, *(1 if a in axes else n for a, n in enumerate(x.shape))))
+
+
+def quantile(
+    x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Return what is so far from the first of the elements in order to the last.
+
+    Parameters
+    ----------
+    x : array or Tracer
+        Of floats.
+    q : float or array
+        How far: shares in [0, 1], of which there is no derivative.  Their axes come first.
+    axis : int or sequence of int, optional
+        What to look at; all for None.
+    method : str
+        ``"linear"``, ``"lower"``, ``"higher"`` or ``"midpoint"`` between two elements.
+    keepdims : bool
+        Whether the axes stay, with length 1.
+
+    Returns
+    -------
+    array or Tracer
+        Elements and what is between them: equal ones in the order that they have.
+
+    Raises
+    ------
+    TracerError
+        If the shares are differentiated, or by another method.
+    """
+    shares = np.asarray(_plain_shares(q))
+    return _quantile(x, shares, axis, method, keepdims, is_weak=type(q) in (int, float))
+
+
+def percentile(
+    x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Return what `quantile` does, of shares in percent."""
+    shares = np.asarray(np.true_divide(_plain_shares(q), 100))
+    return _quantile(x, shares, axis, method, keepdims, is_weak=type(q) in (int, float))
+
+
+def _plain_shares(q: Any) -> Any:
+    if isinstance(q, Tracer):
+        raise TracerError(
+            "quantile(q=) of a value that is being differentiated is not available: it jumps "
+            "between the differences of neighbours; pass mixad.stop_gradient(q)"
+        )
+    return q
+
+
+def _quantile(
+    x: Any, shares: Any, axis: Axis, method: str, keepdims: bool, *, is_weak: bool
+) -> Any:
+    if is_complex(x):
+        raise TypeError("quantiles of complex numbers, which have no order: take a part first")
+    if not np.all((shares >= 0) & (shares <= 1)):
+        raise ValueError("quantiles are in the range [0, 1], percentiles in [0, 100]")
+    if method not in _PLACES:
+        raise TracerError(
+            f"quantile(method={method!r}) of a value that is being differentiated is not "
+            f"available: use one of {tuple(_PLACES)}"
+        )
+    ordered, axes = _in_order(x, axis)
+    last = ordered.shape[0] - 1
+    places = np.asarray(_PLACES[method](last * shares))
+    below = np.floor(places).astype(np.intp)
+    found = _at(ordered, below)
+    if places.dtype.kind == "f":
+        part = np.asarray(places - below, dtype=places.dtype)
+        part = part if is_weak else part.reshape((*part.shape, *[1] * (ordered.ndim - 1)))
+        found = _between(found, _at(ordered, np.minimum(below + 1, last)), part, is_weak=is_weak)
+    return _reduced(found, x, axes, shares.shape, keepdims=keepdims)
+
+
+def _between(x: Any, y: Any, part: Any, *, is_weak: bool) -> Any:
+    """Return what is so far from ``x`` to ``y``, counted from the nearer one."""
+    asarray = partial(library_beside(x).xp.asarray, device=device(x))
+    to_x, to_y = (float(p) if is_weak else asarray(p) for p in (part, 1 - part))
+    step = elementwise("sub", y, x)
+    low = elementwise("add", x, elementwise("mul", step, to_x))
+    high = elementwise("sub", y, elementwise("mul", step, to_y))
+    return where(bool(part >= 0.5) if is_weak else asarray(part >= 0.5), high, low)
+
+
+def _at(ordered: Any, places: Any) -> Any:
+    if not places.ndim:
+        return getitem(ordered, int(places))
+    at = library_beside(ordered).xp.asarray(places.reshape(-1), device=device(ordered))
+    return reshape(take(ordered, at, axis=0), (*places.shape, *ordered.shape[1:]))
+
+
+_PLACES: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda places: places,
+    "lower": lambda places: np.floor(places).astype(np.intp),
+    "higher": lambda places: np.ceil(places).astype(np.intp),
+    "midpoint": lambda places: 0.5 * (np.floor(places) + np.ceil(places)),
+}
+"""For each method, the place that is looked at, by the place among the elements in order."""
+
+
+_QUANTILE = "a q axis out overwrite_input method keepdims weights interpolation"
+
+NUMPY_STATISTICS: Mapping[str, SpelledFunction] = {
+    "average": function_of(average, "a axis weights returned keepdims"),
+    "cov": function_of(cov, "m=x y rowvar bias ddof fweights aweights dtype"),
+    "corrcoef": function_of(corrcoef, "x y rowvar bias ddof dtype"),
+    "median": function_of(median, "a axis out overwrite_input keepdims"),
+    "quantile": function_of(quantile, _QUANTILE),
+    "percentile": function_of(percentile, _QUANTILE),
+    "nansum": function_of(nansum, "a axis dtype out keepdims initial where"),
+    "nanprod": function_of(nanprod, "a axis dtype out keepdims initial where"),
+    "nanmax": function_of(nanmax, "a axis out keepdims initial where"),
+    "nanmin": function_of(nanmin, "a axis out keepdims initial where"),
+    "nanmean": function_of(nanmean, "a axis dtype out keepdims where"),
+    "nanvar": function_of(nanvar, "a axis dtype out ddof=correction keepdims where mean"),
+    "nanstd": function_of(nanstd, "a axis dtype out ddof=correction keepdims where mean"),
+}
