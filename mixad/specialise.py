@@ -289,7 +289,7 @@ def _in_place_of(value: Any) -> str:
     if isinstance(value, str | Enum):
         return "read it from outside of the function, or from a static field of a dataclass"
     if isinstance(value, tuple | list):
-        return "pass a named tuple, or a vector to a kernel with a signature"
+        return "pass an array, a named tuple, or a vector to a kernel with a signature"
     return "pass an array, a tracer or a number"
 
 

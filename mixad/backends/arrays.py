@@ -92,7 +92,7 @@ _MEMORY = {
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
     ),
     "jax": _Memory(
-        lambda a: _over_jax(a).strides,
+        lambda a: _packed_strides(a) if _is_bfloat16(a) else np.from_dlpack(a).strides,
         _over_jax,
         lambda xp, result: xp.asarray(result, copy=False),
         lambda a: a,
