@@ -17,10 +17,10 @@ from mixad.arguments import Form, elements_of, forms_of, is_structured, output_c
 from mixad.backends.arrays import (
     NUMPY,
     Library,
+    default_dtypes,
     element_type_of,
     is_array,
     own_library,
-    torch_default,
 )
 from mixad.backends.execute import Kernel
 from mixad.backends.integrations import load_integrations
@@ -216,7 +216,7 @@ class Specialiser:
         compound = None
         if self._signature is not None or is_structured(values):
             values, compound = self._taken_apart(values)
-        key = (*map(_kind, values), snapshot.key, torch_default(), self._implicit, compound)
+        key = (*map(_kind, values), snapshot.key, default_dtypes(), self._implicit, compound)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_PROGRAMS:

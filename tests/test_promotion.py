@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
+import math
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import array_api_strict
@@ -53,13 +57,45 @@ class Torch(Numpy):
         return self.xp.result_type(x, y)
 
 
-_skip = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
-_LIBRARIES = [Numpy, Strict, pytest.param(Torch, marks=[pytest.mark.torch, _skip])]
+class Jax(Numpy):
+    name = "jax"
+    x64 = False
+
+    def __init__(self) -> None:
+        self.xp = pytest.importorskip("jax.numpy")
+
+    def sum_type(self, x: Any, y: Any) -> Any:
+        found = self.xp.add(x, y)
+        is_integer = [v.dtype.kind in "ui" for v in (x, y) if hasattr(v, "dtype")]
+        if all(is_integer) and len(is_integer) == 2 and found.dtype.kind == "f":
+            return None  # uint64 beside signed integers: a weak float, which kernels refuse
+        return found.dtype
 
 
-@pytest.fixture(params=_LIBRARIES, ids=["numpy", "strict", "torch"])
-def library(request: pytest.FixtureRequest) -> Any:
-    return request.param()
+class Jax64(Jax):
+    x64 = True
+
+
+_no_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
+_no_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="no JAX here")
+_LIBRARIES = {
+    "numpy": Numpy,
+    "strict": Strict,
+    "torch": pytest.param(Torch, marks=[pytest.mark.torch, _no_torch]),
+    "jax": pytest.param(Jax, marks=_no_jax),
+    "jax of 64 bits": pytest.param(Jax64, marks=_no_jax),
+}
+
+
+@pytest.fixture(params=_LIBRARIES.values(), ids=_LIBRARIES)
+def library(request: pytest.FixtureRequest) -> Iterator[Any]:
+    found = request.param()
+    if not isinstance(found, Jax):
+        yield found
+        return
+    with importlib.import_module("jax").enable_x64(found.x64), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is not available, and will be truncated")
+        yield found
 
 
 def sum_type(library: Any, x: Any, y: Any) -> Any:
@@ -156,7 +192,7 @@ def test_the_arguments_library_decides_before_a_capture_that_is_not_used() -> No
 
 
 @pytest.mark.torch
-@_skip
+@_no_torch
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numpy_scalars_beside_tensors_are_plain_numbers(dtype: str) -> None:
     """As torch and our operators have it: arguments, captures, items of tuples."""
@@ -191,7 +227,7 @@ def test_numpy_scalars_beside_tensors_are_plain_numbers(dtype: str) -> None:
 
 
 @pytest.mark.torch
-@_skip
+@_no_torch
 def test_numpy_scalars_beside_tensors_keep_their_values() -> None:
     import torch
 
@@ -206,7 +242,7 @@ def test_numpy_scalars_beside_tensors_keep_their_values() -> None:
 
 
 @pytest.mark.torch
-@_skip
+@_no_torch
 def test_tensors_without_axes_are_computed_with_in_their_own_type() -> None:
     """As torch does: what has no axes is added in f64, the sum is rounded once."""
     import torch
@@ -224,7 +260,7 @@ def test_tensors_without_axes_are_computed_with_in_their_own_type() -> None:
 
 
 @pytest.mark.torch
-@_skip
+@_no_torch
 def test_the_gradient_of_a_tensor_without_axes_has_its_type() -> None:
     import torch
 
@@ -296,3 +332,20 @@ def test_the_square_of_booleans_is_refused_and_other_powers_are_integers() -> No
         wanted = power(b) if power.__code__.co_names != ("int",) else b.astype(int) ** 2
         assert found.dtype == wanted.dtype == np.int64
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
+def test_functions_and_quotients_of_any_dtype(library: Any, dtype: str) -> None:
+    """Of integers, libraries make floats of different widths, or none."""
+    x = library.array(dtype, (2,))
+    for kernel, function in (
+        (mixad.broadcast(lambda x: math.sin(x)), library.xp.sin),
+        (mixad.broadcast(lambda x: x / x), lambda x: x / x),
+    ):
+        try:
+            want = function(x).dtype
+        except TypeError:
+            with pytest.raises(TypeError):
+                kernel(x)
+        else:
+            assert kernel(x).dtype == want

@@ -22,6 +22,8 @@ from mixad.emit.array_dtypes import array_dtype, remember_dtype
 from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
 from mixad.scalar.promotion_rules import (
+    JAX_DOUBLE_RULES,
+    JAX_RULES,
     NUMPY_RULES,
     PLAIN_NUMPY_RULES,
     STRICT_RULES,
@@ -33,7 +35,7 @@ from mixad.scalar.types import COMPLEX_TYPES, STORED_TYPES, ScalarType
 
 __all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "device_name", "element_type_of",
            "is_array", "is_complex_dtype", "is_number", "is_scalar", "layout_of", "library_of",
-           "own_library", "scalar_type_of", "strides_of", "torch_default"]  # fmt: skip
+           "own_library", "scalar_type_of", "strides_of"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -133,9 +135,11 @@ class Library:
     def rules(self) -> Rules:
         """Its promotion policy; that of the standard where it is not known.
 
-        What is kept of it is kept under `torch_default`, for torch's can be changed.
+        What is kept of it is kept under `default_dtypes`, for torch's and JAX's can be changed.
         """
-        return _torch_rules() if self.name == "torch" else _RULES.get(self.name, STRICT_RULES)
+        if self.name == "torch":
+            return _torch_rules()
+        return _jax_rules() if self.name == "jax" else _RULES.get(self.name, STRICT_RULES)
 
     @property
     def is_lazy(self) -> bool:
@@ -210,17 +214,27 @@ def _is_bfloat16(array: Array) -> bool:
     return str(array.dtype).endswith("bfloat16")
 
 
-def torch_default() -> object:
-    """Return torch's default dtype, which decides types of results; None where torch is not."""
-    default = getattr(sys.modules.get("torch"), "get_default_dtype", None)
-    return None if default is None else default()
+def default_dtypes() -> object:
+    """Return what decides types of results beside dtypes: torch's default, and flags of JAX."""
+    torch = getattr(sys.modules.get("torch"), "get_default_dtype", None)
+    jax = getattr(sys.modules.get("jax"), "config", None)
+    default = None if torch is None else torch()
+    return default if jax is None else (default, jax.jax_enable_x64, jax.jax_numpy_dtype_promotion)
+
+
+def _jax_rules() -> Rules:
+    flags = sys.modules["jax"].config
+    if flags.jax_numpy_dtype_promotion == "strict":
+        return STRICT_RULES
+    return JAX_DOUBLE_RULES if flags.jax_enable_x64 else JAX_RULES
 
 
 def _torch_rules() -> Rules:
-    rules = _TORCH_RULES.get(str(torch_default()))
+    default = sys.modules["torch"].get_default_dtype()
+    rules = _TORCH_RULES.get(str(default))
     if rules is None:
         raise KernelTypeError(
-            f"torch's default dtype is {torch_default()}, in which kernels do not compute",
+            f"torch's default dtype is {default}, in which kernels do not compute",
             hint="torch.set_default_dtype(torch.float32)",
         )
     return rules

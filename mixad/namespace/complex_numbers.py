@@ -20,10 +20,10 @@ from array_api_compat import device
 from mixad.backends.arrays import (
     Array,
     Library,
+    default_dtypes,
     element_type_of,
     is_complex_dtype,
     is_number,
-    torch_default,
 )
 from mixad.errors import KernelTypeError
 from mixad.scalar.types import COMPLEX_TYPES, ScalarType
@@ -118,7 +118,7 @@ def common_type(library: Library, operands: Sequence[Any]) -> ScalarType:
     Exception
         As the library raises, if it does not mix these types.
     """
-    return _common_type(library, torch_default(), tuple(map(_typed, operands)))
+    return _common_type(library, default_dtypes(), tuple(map(_typed, operands)))
 
 
 _Operand = type | tuple[ScalarType, bool]

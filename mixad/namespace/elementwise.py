@@ -15,12 +15,12 @@ from mixad.backends.arrays import (
     NUMPY,
     Library,
     as_array,
+    default_dtypes,
     element_type_of,
     is_array,
     is_number,
     is_scalar,
     scalar_type_of,
-    torch_default,
 )
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import (
@@ -114,7 +114,7 @@ def _applied(
     op: str, call_of: _CallOf, operands: tuple[Any, ...], before: tuple[Any, ...] = ()
 ) -> Any:
     """Apply what a function returns for promoted operands to them, after other arguments."""
-    key = (op, torch_default(), *[_kind(o) for o in operands])
+    key = (op, default_dtypes(), *[_kind(o) for o in operands])
     call = _CALLS.get(key)
     if call is None:
         library = _library_beside(op, operands)

@@ -1,9 +1,10 @@
 """Promotion: the type of an operation between values of different types.
 
-A policy is what the base library does: NumPy's rules (NEP 50), PyTorch's, or the array-API
-standard's, which refuse mixed kinds.  *Weak* types are those of Python literals and Python scalars:
-they adopt the other operand's type.  *Rankless* ones are those of PyTorch's tensors without axes:
-beside a tensor with axes they decide only where their kind (bool, integer, float) is higher.
+A policy is what the base library does: NumPy's rules (NEP 50), PyTorch's, JAX's (JEP 9407), or the
+array-API standard's, which refuse mixed kinds.  *Weak* types are those of Python literals and
+Python scalars: they adopt the other operand's type.  *Rankless* ones are those of PyTorch's tensors
+without axes: beside a tensor with axes they decide only where their kind (bool, integer, float) is
+higher.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from mixad.scalar.types import (
     F16,
     F32,
     F64,
+    I32,
     I64,
     U16,
     U32,
@@ -31,6 +33,8 @@ from mixad.scalar.types import (
 )
 
 __all__ = [
+    "JAX_DOUBLE_RULES",
+    "JAX_RULES",
     "NUMPY_RULES",
     "PLAIN_NUMPY_RULES",
     "RANKLESS",
@@ -82,8 +86,10 @@ class Rules:
         Type of an operation between two strong types, or None where it is refused.
     floating_integer : callable
         Float type that a strong integer (or boolean) takes in ``sin(x)``, or None.
-    quotient : ScalarType or None
-        Float type of ``integer / integer``, or None.
+    quotient : callable
+        Float type of a quotient of two integers of a type, or None.
+    default_integer : ScalarType
+        What a weak integer becomes beside a boolean.
     mixed : bool
         Whether kinds mix at all: weak floats with integers, booleans with numbers.
     by_rank : bool
@@ -96,7 +102,8 @@ class Rules:
     default_float: ScalarType
     strong: Callable[[ScalarType, ScalarType], ScalarType | None]
     floating_integer: Callable[[ScalarType], ScalarType | None]
-    quotient: ScalarType | None
+    quotient: Callable[[ScalarType], ScalarType | None]
+    default_integer: ScalarType = I64
     mixed: bool = True
     by_rank: bool = False
     numpy_scalars: bool = False
@@ -134,7 +141,8 @@ class Rules:
             return a
         if a.weak:
             return Typed(F64, True)
-        return Typed(self.quotient, a.weak) if self.quotient else None
+        found = self.quotient(a.type)
+        return Typed(found, a.weak) if found else None
 
     def default(self, a: Typed) -> ScalarType:
         """Return the type of a value as a result: the library's default for a weak one."""
@@ -146,7 +154,7 @@ class Rules:
             return strong if self.mixed or weak.is_bool == strong.is_bool else None
         if not self.mixed:
             return None
-        return self.default_float if weak.is_float else I64
+        return self.default_float if weak.is_float else self.default_integer
 
     def _beside_rankless(self, ranked: ScalarType, rankless: ScalarType) -> Typed | None:
         """Promote as combine_categories does (PyTorch: aten/src/ATen/native/TypeProperties.cpp)."""
@@ -204,12 +212,38 @@ def _strict_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
     return None if joined is None or joined.is_float != a.is_float else joined
 
 
-NUMPY_RULES = Rules("numpy", F64, _numpy_strong, _numpy_floating, F64, numpy_scalars=True)
+def _jax_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
+    """Promote as JEP 9407 has it, but for uint64 beside signed integers: that is a weak float."""
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if a != b and a.is_narrow and b.is_narrow:
+        return F32
+    joined = _numpy_strong(a, b)
+    return None if joined is None or joined.is_float != a.is_float else joined
+
+
+def _jax_strong_in_32_bits(a: ScalarType, b: ScalarType) -> ScalarType | None:
+    """Promote as JAX does while it has no types of 64 bits."""
+    joined = _jax_strong(a, b)
+    return I32 if joined == I64 else joined
+
+
+def _jax_floating(a: ScalarType) -> ScalarType:
+    return F64 if a.bits == 64 else F32
+
+
+NUMPY_RULES = Rules("numpy", F64, _numpy_strong, _numpy_floating, lambda a: F64, numpy_scalars=True)
 PLAIN_NUMPY_RULES = replace(NUMPY_RULES, name="numpy, plain numbers", numpy_scalars=False)
 """Those of libraries like NumPy beside whose arrays NumPy's scalars are plain numbers."""
 
-TORCH_RULES = Rules("torch", F32, _torch_strong, lambda a: F32, F32, by_rank=True)
-TORCH_DOUBLE_RULES = Rules("torch, double", F64, _torch_strong, lambda a: F64, F64, by_rank=True)
+TORCH_RULES = Rules("torch", F32, _torch_strong, lambda a: F32, lambda a: F32, by_rank=True)
+TORCH_DOUBLE_RULES = Rules(
+    "torch, double", F64, _torch_strong, lambda a: F64, lambda a: F64, by_rank=True
+)
 """PyTorch's where ``torch.set_default_dtype`` has set float64."""
 
-STRICT_RULES = Rules("strict", F64, _strict_strong, lambda a: None, None, mixed=False)
+JAX_RULES = Rules("jax", F32, _jax_strong_in_32_bits, _jax_floating, _jax_floating, I32)
+JAX_DOUBLE_RULES = Rules("jax, 64 bits", F64, _jax_strong, _jax_floating, _jax_floating)
+"""JAX's where ``jax_enable_x64`` is set."""
+
+STRICT_RULES = Rules("strict", F64, _strict_strong, lambda a: None, lambda a: None, mixed=False)
