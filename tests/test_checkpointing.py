@@ -411,5 +411,5 @@ def test_a_write_of_a_traced_value_in_the_second_run_is_refused_by_name() -> Non
         y[0] = w[0]
         return y
 
-    with pytest.raises(TracerError, match="writing it into one"):
+    with pytest.raises(TracerError, match=r"out\[i\] = x.*np\.zeros_like\(x\)"):
         mixad.grad(lambda w: mixad.checkpoint(f)(w).sum())(np.ones(3))

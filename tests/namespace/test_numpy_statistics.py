@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import array_shapes
 import mixad
 from mixad.errors import TracerError
 
+EXAMPLES_OF_SHAPES = 15  # of each reduction
 HAS_JAX = importlib.util.find_spec("jax") is not None
 RNG = np.random.default_rng(5)
 X, Y, V, W = (
@@ -68,7 +69,7 @@ def reduced(draw: Any) -> tuple[Any, Any]:
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*does not depend on:UserWarning")
 @pytest.mark.parametrize("name", REDUCTIONS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=EXAMPLES_OF_SHAPES, deadline=None)
 @given(given=reduced(), keepdims=st.booleans())
 def test_reductions_of_every_shape_are_those_of_numpy(
     name: str, given: tuple[Any, Any], keepdims: bool
