@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.harness import UnavailableError
+from mixad.backends import registry
+from mixad.errors import BackendError
 
 WARM = 3  # calls before any that is timed
 BATCH = 10  # calls between two readings of a clock: what reading takes is shared among them
@@ -26,6 +28,10 @@ class Device(Protocol):
 
     def put(self, array: NDArray) -> Any:
         """Return a copy on the device."""
+        ...
+
+    def zeros(self, count: int) -> Any:
+        """Return so many float32 on the device, with a method ``copy_``."""
         ...
 
     def get(self, array: Any) -> NDArray:
@@ -47,7 +53,7 @@ class CudaDevice:
     Raises
     ------
     UnavailableError
-        If there is none, or no torch.
+        If there is none, or no torch, or nothing that compiles mixad's kernels for it.
     """
 
     platform = "gpu"
@@ -61,11 +67,18 @@ class CudaDevice:
             ) from error
         if not torch.cuda.is_available():
             raise UnavailableError(f"torch {torch.__version__} finds no CUDA device")
+        try:
+            registry.backend("torch")
+        except BackendError as error:
+            raise UnavailableError(f"mixad-torch is not there: {error}") from error
         self._torch = torch
         self.name = torch.cuda.get_device_name(0)
 
     def put(self, array: NDArray) -> Any:
         return self._torch.from_numpy(array).cuda()
+
+    def zeros(self, count: int) -> Any:
+        return self._torch.zeros(count, dtype=self._torch.float32, device="cuda")
 
     def get(self, array: Any) -> NDArray:
         return array.detach().cpu().numpy()

@@ -128,6 +128,5 @@ def by_jax(e: Elementwise, device: Device) -> Made:
 
 def copied(moved: int, device: Device) -> Made:
     """Move so many bytes: half are read, half written."""
-    source = device.put(np.ones(moved // 8, np.float32))
-    target = device.put(np.zeros(moved // 8, np.float32))
+    source, target = device.zeros(moved // 8), device.zeros(moved // 8)
     return Made(lambda: target.copy_(source), lambda result: [])

@@ -105,7 +105,7 @@ def error_of(work: Work, made: Made, expected: Sequence[np.ndarray], device: Dev
     arrays = made.unpack(made.call())
     (made.wait or device.wait)()
     get = made.get or device.get
-    return largest_error([sampled(get(x)) for x in arrays], expected, work.tolerance)
+    return largest_error([get(sampled(x)) for x in arrays], expected, work.tolerance)
 
 
 def seconds(made: Made, contender: Contender, device: Device, rounds: int) -> np.ndarray:

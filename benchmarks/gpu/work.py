@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.gpu.device import Device
@@ -88,7 +87,7 @@ class Work:
     targets: Mapping[str, float] = field(default_factory=dict)
 
 
-def sampled(array: NDArray) -> NDArray:
-    """Return the elements that are checked."""
-    flat = np.asarray(array).reshape(-1)
-    return flat if flat.size <= CHECKED else flat[::CHECKED]
+def sampled(array: Any) -> Any:
+    """Return the elements that are checked, of an array of any library, where it is."""
+    flat = array.reshape(-1)
+    return flat if len(flat) <= CHECKED else flat[::CHECKED]

@@ -10,7 +10,7 @@ import importlib
 import math
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NoReturn, TypeAlias
@@ -33,9 +33,9 @@ from mixad.scalar.promotion_rules import (
 )
 from mixad.scalar.types import COMPLEX_TYPES, STORED_TYPES, ScalarType
 
-__all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "device_name", "element_type_of",
-           "is_array", "is_complex_dtype", "is_number", "is_scalar", "layout_of", "library_of",
-           "own_library", "scalar_type_of", "strides_of"]  # fmt: skip
+__all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "device_key", "device_name",
+           "element_type_of", "is_array", "is_complex_dtype", "is_number", "is_scalar", "layout_of",
+           "library_of", "own_library", "scalar_type_of", "strides_of"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -161,9 +161,23 @@ class Library:
                 self._dtypes[type] = found
         return found
 
-    def asarray(self, value: Any, type: ScalarType, device: Any = None) -> Array:
-        """Return a scalar or an array as an array of this library."""
-        return self.xp.asarray(value, dtype=self.dtype_of(type), device=device)
+    def asarray(self, value: Any, type: ScalarType | None = None, device: Any = None) -> Array:
+        """Return a scalar or an array as an array of this library.
+
+        Parameters
+        ----------
+        value : number or array
+            Whose value is kept.
+        type : ScalarType, optional
+            Of the result; by default the library's choice for the value.
+        device : optional
+            Where the result is.  A number is written there by the device: to copy it from the host
+            would wait for all that is launched, and could not be captured in a graph.
+        """
+        dtype = None if type is None else self.dtype_of(type)
+        if self.xp is np or self.is_lazy or not is_number(value):
+            return self.xp.asarray(value, dtype=dtype, device=device)
+        return self.xp.full((), value, dtype=dtype, device=device)
 
     def numpy_view(self, array: Array) -> _NumpyArray:
         """Return a NumPy array over the memory of one of its arrays on the CPU.
@@ -418,8 +432,16 @@ def as_array(value: Any) -> Any:
 
 def device_name(array: Array) -> str:
     """Return kind of device and, where there are several, its index: ``"cpu"``, ``"cuda:1"``."""
-    name = str(array_api_compat.device(array)).lower()
+    device = array_api_compat.device(array)
+    if type(device).__module__.startswith("cupy"):  # it calls itself "<CUDA Device 1>"
+        return f"cuda:{device.id}"
+    name = str(device).lower()
     return "cpu" if "cpu" in name else name
+
+
+def device_key(device: Any) -> Hashable:
+    """Return what tells a device from a library's others in keys: CuPy's devices do not hash."""
+    return device if type(device).__hash__ is not None else str(device)
 
 
 _TYPES: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in STORED_TYPES if not t.brain}

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixad.backends import registry
-from mixad.backends.arrays import NUMPY, Library, device_name, layout_of, library_of, strides_of
+from mixad.backends.arrays import (
+    NUMPY,
+    Library,
+    device_key,
+    device_name,
+    layout_of,
+    library_of,
+    strides_of,
+)
 from mixad.backends.hookspecs import (
     Backend,
     Bound,
@@ -146,7 +154,8 @@ class Kernel:
             if type(a) is np.ndarray:  # on the CPU, with strides: told in a third of the time
                 key += (a.dtype, a.shape, a.strides)
             elif is_array:  # strides first: what is no dense array is refused there
-                key += (strides_of(a), a.shape, a.dtype, getattr(a, "device", None), a.__class__)
+                device = device_key(getattr(a, "device", None))
+                key += (strides_of(a), a.shape, a.dtype, device, a.__class__)
         return tuple(key)
 
     def is_compiled(self, arguments: Sequence[Any], backend: str | None = None) -> bool:

@@ -1,26 +1,24 @@
-"""NVRTC without an array library: what a text compiles to, for devices that need not be there.
-
-Kernels that are launched are compiled by their driver; this is for reading what comes of them.
-"""
+"""NVRTC without an array library: what a text compiles to, for devices that need not be there."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
+from mixad.backends import object_cache
 from mixad.errors import BackendError
 
-__all__ = ["OPTIONS", "Code", "compiled"]
+__all__ = ["OPTIONS", "Code", "compiled", "kept", "machine_code"]
 
 OPTIONS = ("--std=c++17", "--fmad=false")
 """How kernels are compiled: no contraction, no fast maths."""
 
-_WHEELS = {"nvidia.cu13": "libnvrtc.so.13", "nvidia.cuda_nvrtc": "libnvrtc.so.12"}
-"""Packages that wheels of NVRTC install, and the library in each."""
+_INSTALL = (
+    "python -m pip install cuda-pathfinder nvidia-cuda-nvrtc-cu12, or name the folder of the CUDA "
+    "toolkit in CUDA_HOME"
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +77,51 @@ def compiled(text: str, architecture: str, options: Sequence[str] = ()) -> Code:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
+def machine_code(text: str, architecture: str) -> bytes:
+    """Return the machine code of CUDA C++ that includes nothing, from the disk if it is there.
+
+    Parameters
+    ----------
+    text : str
+        A module.
+    architecture : str
+        Such as ``"sm_90"``.
+
+    Raises
+    ------
+    BackendError
+        As of `compiled`.
+    """
+    return kept(_version(), architecture, text, lambda: compiled(text, architecture).cubin)
+
+
+def kept(version: str, architecture: str, text: str, compile: Callable[[], bytes]) -> bytes:
+    """Return what a text has been compiled to before, by any process, or compile and keep it.
+
+    Parameters
+    ----------
+    version : str
+        Of NVRTC.
+    architecture, text : str
+        As of `machine_code`.
+    compile : callable
+        Returns the machine code, compiled with `OPTIONS`.
+    """
+    key = object_cache.digest("nvrtc", version, architecture, *OPTIONS, text)
+    folder = object_cache.default()
+    cubin = folder.load(key)
+    if cubin is None:
+        cubin = compile()
+        folder.store(key, cubin)
+    return cubin
+
+
+def _version() -> str:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+    return f"{major.value}.{minor.value}"
+
+
 def _result(program: ctypes.c_void_p, what: str) -> bytes:
     """Return one of the texts of a program, without the zero at its end."""
     size = ctypes.c_size_t()
@@ -95,22 +138,16 @@ def _check(status: int, what: str) -> None:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """Return NVRTC: of a wheel, or where the system's loader finds it."""
-    for name in _names():
-        try:
-            return ctypes.CDLL(name)
-        except OSError:  # not there, or for another system: the next one
-            continue
-    raise BackendError(
-        "NVRTC is not installed: python -m pip install nvidia-cuda-nvrtc-cu12, or put the CUDA "
-        "toolkit's libnvrtc.so on the loader's path"
-    )
+    """Return NVRTC, of a wheel or of the CUDA toolkit: whichever NVIDIA's own search finds.
 
-
-def _names() -> Iterator[str]:
-    for package, name in _WHEELS.items():
-        parent = package.partition(".")[0]
-        found = importlib.util.find_spec(package) if importlib.util.find_spec(parent) else None
-        for folder in found.submodule_search_locations or () if found else ():
-            yield str(Path(folder, "lib", name))
-    yield from _WHEELS.values()
+    That search also loads what NVRTC loads by name, which the loader would not find in a wheel.
+    """
+    try:
+        from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+    except ImportError as error:
+        raise BackendError(f"NVRTC is not installed, or cannot be found: {_INSTALL}") from error
+    try:
+        found = load_nvidia_dynamic_lib("nvrtc")
+    except DynamicLibNotFoundError as error:
+        raise BackendError(f"NVRTC is not installed: {_INSTALL}") from error
+    return ctypes.CDLL(found.abs_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from mixad.namespace.elementwise import (
 from mixad.namespace.indexing import getitem, view_key
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
-from mixad.namespace.module import Namespace, namespace_over
+from mixad.namespace.module import Namespace, exchanged, namespace_over
 from mixad.namespace.spelling import Spelling
 from mixad.namespace.spellings import NUMPY, spelling_of, spelling_of_ufunc, torch_spelling
 from mixad.namespace.statistical import total
@@ -196,9 +196,9 @@ class ArrayTracer(Tracer):
             if name in spelling.constant:
                 return getattr(plain(self), name)
             if library.name == "torch" and name in IN_PLACE:
-                return lambda *args, **options: change(spelling, self, name, args, options)
+                return lambda *args, **options: change(spelling, self, name, *_given(args, options))
             if spelling.has_method(name):
-                return lambda *args, **options: spelling.call_method(name, (self, *args), options)
+                return partial(_called, spelling, name, self)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     def __getitem__(self, key: Any) -> Any:
@@ -335,6 +335,17 @@ _WITH_LIKE = frozenset(
 
 def _is_like(function: Any, tracer: Any) -> bool:
     return function.__name__ in _WITH_LIKE and tracer.cell.library is arrays.NUMPY
+
+
+def _called(spelling: Spelling, name: str, x: Any, /, *args: Any, **options: Any) -> Any:
+    """Return what a method of a traced value returns."""
+    args, options = _given(args, options)
+    return spelling.call_method(name, (x, *args), options)
+
+
+def _given(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
+    """Return a method's arguments with arrays in place of the constants among them."""
+    return exchanged(unwrapped, args), exchanged(unwrapped, options)
 
 
 def _key(key: Any) -> Any:

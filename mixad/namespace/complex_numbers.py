@@ -87,7 +87,8 @@ def select(library: Library, condition: Array, x: Any, y: Any) -> Any:
 
 def _apply(rule: Rule, library: Library, operands: Sequence[Any], **static: Any) -> Any:
     common = common_type(library, operands)
-    found = apply_rule(rule, *[_operand(o, common, library) for o in operands], **static)
+    where = next((getattr(o, "device", None) for o in operands if not _is_weak(o)), None)
+    found = apply_rule(rule, *[_operand(o, common, library, where) for o in operands], **static)
     return _weak(found) if isinstance(found, Tracer) and all(map(_is_weak, operands)) else found
 
 
@@ -101,9 +102,9 @@ def _is_weak(operand: Any) -> bool:
     return operand.cell.weak if isinstance(operand, Tracer) else is_number(operand)
 
 
-def _operand(operand: Any, common: ScalarType, library: Library) -> Any:
+def _operand(operand: Any, common: ScalarType, library: Library, device: Any) -> Any:
     if is_number(operand):
-        return library.asarray(operand, common)
+        return library.asarray(operand, common, device)
     return as_complex(operand, common)
 
 

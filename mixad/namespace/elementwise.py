@@ -89,7 +89,7 @@ def array_beside(value: Any, other: Any) -> Any:
         return as_array(value)
     if library is NUMPY:
         return np.asarray(value)
-    return library.xp.asarray(value, dtype=other.dtype, device=device(plain(other)))
+    return library.asarray(value, element_type_of(other.dtype), device(plain(other)))
 
 
 def elementwise(op: str, *operands: Any) -> Any:
@@ -215,7 +215,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     x, y = operand(x, y), operand(y, x)
     if is_scalar(condition):
         library, other = _library_beside("where", (x, y)), y if is_scalar(x) else x
-        condition = library.xp.asarray(condition, device=device(other))
+        condition = library.asarray(condition, BOOL, device(other))
     condition = plain(condition)
     if scalar_type_of(condition.dtype) != BOOL:
         raise TracerError(

@@ -20,7 +20,7 @@ from mixad.tape.constant import constants, derived, unwrapped
 from mixad.tape.memory import noted
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["Namespace", "namespace_of", "namespace_over"]
+__all__ = ["Namespace", "exchanged", "namespace_of", "namespace_over"]
 
 
 class Namespace:
@@ -221,12 +221,12 @@ def _function(
             return constants(base(*args, **kwargs))
         if not (has_derivative and found & _TRACED):
             given = (*args, *kwargs.values())
-            result = derived(base(*_each(plain, args), **_each(plain, kwargs)), given)
+            result = derived(base(*exchanged(plain, args), **exchanged(plain, kwargs)), given)
             return noted(recorded.evaluate, result, given) if recorded else result
         if recorded is None:
             raise TracerError(missing(f"{called}()"))
         if found & _CONSTANT:
-            args, kwargs = _each(unwrapped, args), _each(unwrapped, kwargs)
+            args, kwargs = exchanged(unwrapped, args), exchanged(unwrapped, kwargs)
         result = recorded(*args, **kwargs)
         return constants(as_numpy_gives(result) if library is NUMPY else result)
 
@@ -251,10 +251,10 @@ def _tracers(values: Iterable[Any]) -> int:
     return found
 
 
-def _each(change: Callable[[Any], Any], values: Any) -> Any:
+def exchanged(change: Callable[[Any], Any], values: Any) -> Any:
     """Return values with what is traced in them, or in lists of them, exchanged."""
     if isinstance(values, dict):
-        return {name: _each(change, value) for name, value in values.items()}
+        return {name: exchanged(change, value) for name, value in values.items()}
     if isinstance(values, (list, tuple)):
-        return type(values)([_each(change, v) for v in values]) if _tracers(values) else values
+        return type(values)([exchanged(change, v) for v in values]) if _tracers(values) else values
     return change(values)

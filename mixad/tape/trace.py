@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mixad.backends.arrays import device_key
 from mixad.kernel.options import DEFAULT_OPTIONS
 from mixad.tape.cell import Cell
 from mixad.tape.forward_node import ForwardNode
@@ -135,8 +136,8 @@ def _describe_kernel(node: KernelNode, key: list[object], held: dict[object, int
     Shapes of lanes are in the key: kernels take no more lanes than give them theirs, and parts of
     one array are computed where these are alike.
     """
-    options = node.options
-    key += (node.call, node.shape, node.library, node.device, node.states(), node.uses)
+    options, device = node.options, device_key(node.device)
+    key += (node.call, node.shape, node.library, device, node.states(), node.uses)
     key.append(None if options is DEFAULT_OPTIONS else options)
     for source, kind in zip(node.arguments, node.call.kinds, strict=True):
         if type(source) is Cell:

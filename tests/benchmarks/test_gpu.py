@@ -29,6 +29,9 @@ class Host:
     def put(self, array):
         return np.array(array)
 
+    def zeros(self, count):
+        return np.zeros(count, np.float32)
+
     def get(self, array):
         return np.asarray(array)
 
@@ -94,15 +97,22 @@ def test_a_report_is_written_with_the_devices_name(tmp_path, capsys):
     assert by_case["20², z of shape (n,)"]["error over tolerance"] <= 1
 
 
-def test_wrong_values_end_the_run_before_anything_is_timed(tmp_path, monkeypatch, capsys):
-    def wrong(scale, seed):
+def test_what_gives_wrong_values_is_told_and_not_timed_and_the_rest_is(
+    tmp_path, monkeypatch, capsys
+):
+    def one_is_wrong(scale, seed):
         (first, *_) = overhead.works(scale, seed)
-        yield replace(first, expected=lambda: [np.zeros(64)])
+        yield replace(first, title="wrong", expected=lambda: [np.zeros(64)])
+        yield replace(first, title="right")
 
-    monkeypatch.setattr(MODULES["hm_lstm"], "works", wrong)
-    assert main(["hm_lstm", "--out", str(tmp_path)], on=Host) == 1
-    assert not list(tmp_path.iterdir())
-    assert "WRONG: overhead" in capsys.readouterr().err
+    monkeypatch.setattr(MODULES["hm_lstm"], "works", one_is_wrong)
+    assert main(["hm_lstm", "--rounds", "2", "--out", str(tmp_path)], on=Host) == 1
+    assert "WRONG: wrong values" in capsys.readouterr().err
+    found = json.loads(next(tmp_path.glob("*.json")).read_text())
+    wrong, right = (result["contenders"]["mixad"] for result in found["results"])
+    assert wrong["times"] is None
+    assert "wrong values" in wrong["reason"]
+    assert right["times"]["median"] > 0
 
 
 def test_without_a_device_it_says_so(capsys):

@@ -200,6 +200,7 @@ inline std::string run(void (*kernel)(const void *), const void *argument, unsig
 #define blockIdx (emulator::block->index)
 #define blockDim (emulator::block->size)
 #define gridDim (emulator::block->grid)
+#define __cvta_global_to_generic(address) ((void *)(address))
 #define __syncthreads() emulator::barrier(__LINE__)
 #define __shfl_xor_sync(mask, value, apart) \
   emulator::exchanged(mask, value, emulator::block->current % emulator::WARP ^ (apart), __LINE__)

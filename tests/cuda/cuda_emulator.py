@@ -233,7 +233,7 @@ def _has_nvrtc() -> bool:
 
 
 needs_nvrtc = pytest.mark.skipif(
-    not _has_nvrtc(), reason="NVRTC is not installed: python -m pip install nvidia-cuda-nvrtc-cu12"
+    not _has_nvrtc(), reason="NVRTC is not installed: python -m pip install -e .[test-cuda]"
 )
 
 

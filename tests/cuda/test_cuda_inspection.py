@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import stat
+import sys
 from collections import OrderedDict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -104,7 +106,7 @@ def test_ptx_is_for_the_device_of_the_arguments(on_driver, architecture):
     assert text.startswith("// ")
     assert "if z == 1.0:" in text.split(".version")[0]
     assert f".target {driver.architecture}" in text
-    assert re.search(r"ld\.[\w.]*v4", text)
+    assert re.search(r"ld\.global\.[\w.]*v4", text)
     (function,) = kernel.explain(*CELL, wrt=("c", "f")).functions
     assert 20 < function.registers < 96
     assert function.local == 0
@@ -117,11 +119,31 @@ def test_ptx_can_be_read_where_there_is_no_device():
     assert re.search(r"mul\.(rn\.)?f32", text)
 
 
-def test_without_nvrtc_the_refusal_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(nvrtc, "_names", lambda: iter(["libno-such-nvrtc.so"]))
+class NothingFoundError(RuntimeError):
+    pass
+
+
+def nothing_found(name):
+    raise NothingFoundError(name)
+
+
+WITHOUT = {
+    "cuda-pathfinder": None,
+    "NVRTC": SimpleNamespace(
+        DynamicLibNotFoundError=NothingFoundError, load_nvidia_dynamic_lib=nothing_found
+    ),
+}
+
+
+@pytest.mark.parametrize("missing", WITHOUT)
+def test_without_nvrtc_the_refusal_says_what_to_install(monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", WITHOUT[missing])
     nvrtc._library.cache_clear()
     try:
-        with pytest.raises(BackendError, match="pip install nvidia-cuda-nvrtc-cu12"):
+        with pytest.raises(
+            BackendError,
+            match=r"NVRTC is not installed.*pip install cuda-pathfinder",
+        ):
             mixad.broadcast(lambda x: x * x).source(X, stage="ptx")
     finally:
         nvrtc._library.cache_clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -34,41 +36,50 @@ def test_kernels_run_on_the_current_stream(torch):
     assert torch.equal(z, torch.full_like(z, 3.0))
 
 
-def test_nothing_waits_for_the_device(torch):
+def pulled_back(x, gate):
+    value, gradients = mixad.value_and_vjp(gated, (x, gate), x)
+    return [value, *gradients]
+
+
+def of_a_sum(x, gate):
+    value, gradients = mixad.value_and_grad(lambda x, g: (2.0 * gated(x, g)).sum(), (0, 1))(x, gate)
+    return [value, *gradients]
+
+
+def along(x, gate):
+    return [mixad.hvp(lambda x: (gated(x, gate) * x).mean(), (x,), (gate,))]
+
+
+CALLS = [pulled_back, of_a_sum, along]
+
+
+@pytest.mark.filterwarnings("ignore:.*[sS]ynchronization.debug.mode")
+@pytest.mark.parametrize("call", CALLS)
+def test_nothing_waits_for_the_device(torch, call):
     x, gate = (torch.randn(64, 64, device="cuda") for _ in range(2))
-    cotangent = torch.ones(64, 64, device="cuda")
-
-    def values():
-        return mixad.value_and_vjp(gated, (x, gate[0]), cotangent)
-
-    values()
-    torch.cuda.set_sync_debug_mode("error")
+    call(x, gate)
     try:
-        values()
+        torch.cuda.set_sync_debug_mode("error")
+        call(x, gate)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def test_a_call_is_captured_in_a_graph_and_replayed_on_other_values(torch):
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_is_captured_in_a_graph_and_replayed_on_other_values(torch, call):
     x, gate = (torch.randn(300, 64, device="cuda") for _ in range(2))
-    cotangent = torch.randn(300, 64, device="cuda")
-
-    def values():
-        return mixad.value_and_vjp(gated, (x, gate), cotangent)
-
-    values()  # compiled before
+    call(x, gate)  # compiled before
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        value, gradients = values()
+        captured = call(x, gate)
     x.copy_(torch.randn_like(x))
     graph.replay()
-    wanted, of_each = values()
-    assert torch.equal(value, wanted)
-    for a, b in zip(gradients, of_each, strict=True):
+    for a, b in zip(captured, call(x, gate), strict=True):
         assert torch.equal(a, b)
 
 
+@pytest.mark.filterwarnings("ignore:.*The CUDA Graph is empty")
 def test_a_kernel_that_indexes_is_refused_in_a_graph(torch):
     table, k = torch.arange(5.0, device="cuda"), torch.tensor([0, 4], device="cuda")
     looked_up = mixad.broadcast(lambda k: table[k])
@@ -106,6 +117,15 @@ def test_gradients_flow_through_torchs_autograd_and_compiler(torch):
         gradients = torch.autograd.grad(call(*leaves).sum(), leaves)
         for a, b in zip(gradients, on_host, strict=True):
             torch.testing.assert_close(a.cpu(), b.grad)
+
+
+def test_a_thread_that_has_asked_nothing_of_cuda_launches_a_kernel(torch):
+    x = torch.randn(100, device="cuda")
+    wanted, found = gated(x, x), []
+    thread = threading.Thread(target=lambda: found.append(gated(x, x)))
+    thread.start()
+    thread.join()
+    assert torch.equal(found[0], wanted)
 
 
 def test_threads_share_a_kernel(torch):

@@ -521,3 +521,59 @@ def test_methods_of_constants_follow_what_is_traced() -> None:
 
     x = np.asarray([0.5, 2.0, 3.0])
     np.testing.assert_allclose(mixad.grad(loss)(x), [5.5 + 2.5 + 2.0, 2.5 + 5.5 + 2.0, 2.5 + 2.0])
+
+
+# -- given to methods of what is traced ------------------------------------------------------------
+
+NUMPY_METHODS = {
+    "dot": lambda x, c: x.dot(c),
+    "clip": lambda x, c: x.clip(c - 2.0, max=c),
+    "sum": lambda x, c: x.sum(where=c > 0.3),
+    "searchsorted": lambda x, c: x * x.searchsorted(c),
+    "take": lambda x, c: x.take((c > 0.3).astype(int)),
+}
+TORCH_METHODS = {
+    "clamp": lambda x, c: x.clamp(c - 2.0, c),
+    "clamp_max": lambda x, c: x.clamp_max(c),
+    "maximum": lambda x, c: x.maximum(c),
+    "dot": lambda x, c: x.dot(c),
+    "lerp": lambda x, c: x.lerp(c, c * 0.5),
+    "where": lambda x, c: x.where(c > 0.3, c),
+    "masked_fill": lambda x, c: x.masked_fill(c > 0.3, 7.0),
+    "addcmul": lambda x, c: x.addcmul(c, c, value=0.5),
+    "logaddexp": lambda x, c: x.logaddexp(c),
+    "index_select": lambda x, c: x.index_select(0, (c > 0.3).long()),
+    "add_": lambda x, c: (x * 1.0).add_(c, alpha=2),
+    "copysign": lambda x, c: x.copysign(c),
+}
+
+
+def beside_a_constant(method: Any, zeros_like: Any, c: Any) -> Any:
+    """Return a function of x in which what stands beside x is a constant, made of what x is."""
+    return lambda x: method(x, zeros_like(x) + c)
+
+
+@pytest.mark.parametrize("name", NUMPY_METHODS)
+def test_methods_of_arrays_take_constants(name: str) -> None:
+    x, c, method = np.asarray([0.25, 1.5, 2.0]), np.asarray([0.5, 0.125, 2.5]), NUMPY_METHODS[name]
+    value, pullback = mixad.vjp(beside_a_constant(method, np.zeros_like, c), x)
+    wanted, of_arrays = mixad.vjp(lambda x: method(x, c), x)
+    np.testing.assert_array_equal(value, wanted)
+    np.testing.assert_array_equal(pullback(wanted)[0], of_arrays(wanted)[0])
+    np.testing.assert_array_equal(value, method(x, c))
+
+
+@pytest.mark.parametrize("name", TORCH_METHODS)
+def test_methods_of_tensors_take_constants(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    x, c, method = (
+        torch.tensor([0.25, 1.5, 2.0]),
+        torch.tensor([0.5, 0.125, 2.5]),
+        TORCH_METHODS[name],
+    )
+    value, pullback = mixad.vjp(beside_a_constant(method, torch.zeros_like, c), x)
+    own = x.clone().requires_grad_()
+    wanted = method(own, c)
+    torch.testing.assert_close(value, wanted.detach())
+    (gradient,) = torch.autograd.grad(wanted, own, torch.ones_like(wanted))
+    torch.testing.assert_close(pullback(torch.ones_like(value))[0], gradient)

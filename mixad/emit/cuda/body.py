@@ -165,5 +165,5 @@ class Body:
             text.add(f"*{array.outside} = {array.number + 1};")
             text.add(f"{self.goes_on} = false;")
         at = text.let(I64, f"{fits} ? {offset} : 0ll")
-        pointer = f"(const {c_type(array.type)} *)({array.start} + {at})"
+        pointer = f"(const {c_type(array.type)} *)in_memory({array.start} + {at})"
         return text.let(s.out.type, from_memory(f"*{pointer}", array.type))

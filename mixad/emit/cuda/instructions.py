@@ -14,7 +14,15 @@ from mixad.emit.cuda.text import c_type
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
 
-__all__ = ["FORMATS", "PRELUDE", "SPECIAL", "native", "spelled"]
+__all__ = ["FORMATS", "IN_MEMORY", "PRELUDE", "SPECIAL", "native", "spelled"]
+
+IN_MEMORY = """
+// In the device's memory, not in shared or local memory: said, so that loads need not find it out.
+static __device__ __forceinline__ void *in_memory(long long address) {
+  return __cvta_global_to_generic((size_t)address);
+}
+"""
+"""What an address points to."""
 
 PRELUDE = """
 template <class To, class From> static __device__ __forceinline__ To from_bits(From x) {
@@ -43,7 +51,7 @@ template <class T> static __device__ __forceinline__ T floor_modulo(T x, T y) {
   return remainder != 0 && (remainder < 0) != (y < 0) ? remainder + y : remainder;
 }
 """
-PRELUDE += narrow.PRELUDE
+PRELUDE += IN_MEMORY + narrow.PRELUDE
 """What the spellings call."""
 
 _FLOAT = {

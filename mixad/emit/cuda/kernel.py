@@ -294,19 +294,20 @@ class _Pass:
     def stored(self, type: ScalarType, pack: str, place: str) -> None:
         """Emit the store of a pack, as a whole where it is aligned."""
         if self.aligned:
-            self.text.add(f"*(pack_{type} *){place} = {pack};")
+            self.text.add(f"*(pack_{type} *)in_memory({place}) = {pack};")
             return
         with self.each_lane():
-            self.text.add(f"(({c_type(type)} *){place})[lane] = {pack}.item[lane];")
+            self.text.add(f"(({c_type(type)} *)in_memory({place}))[lane] = {pack}.item[lane];")
 
     def packed(self, type: ScalarType, place: str) -> str:
         """Load a pack, as a whole where it is aligned; return its name."""
         if self.aligned:
-            return self.text.let(f"pack_{type}", f"*(const pack_{type} *){place}")
+            return self.text.let(f"pack_{type}", f"*(const pack_{type} *)in_memory({place})")
         pack = self.text.name("p")
         self.text.add(f"pack_{type} {pack};")
         with self.each_lane():
-            self.text.add(f"{pack}.item[lane] = ((const {c_type(type)} *){place})[lane];")
+            lanes = f"((const {c_type(type)} *)in_memory({place}))"
+            self.text.add(f"{pack}.item[lane] = {lanes}[lane];")
         return pack
 
     def place(self, k: int, column: str) -> str:
@@ -325,12 +326,12 @@ class _Pass:
         text, type = self.text, operand.type
         match operand.step:
             case "zero":
-                return text.let(type, f"*(const {c_type(type)} *){start}")
+                return text.let(type, f"*(const {c_type(type)} *)in_memory({start})")
             case "unit":
                 at = f"{start} + (long long){column} * {type.itemsize}"
                 return f"{self.packed(type, text.let('long long', at))}.item[lane]"
         at = f"{start} + ((long long){column} + lane) * {self.step(param, operand)}"
-        return f"*(const {c_type(type)} *)({at})"
+        return f"*(const {c_type(type)} *)in_memory({at})"
 
     def lane(self, loaded: dict[int, str], packs: dict[int, str]) -> None:
         """Emit the program for one element, and what becomes of its results."""
@@ -370,7 +371,7 @@ class _Pass:
             number=param,
             type=operand.type,
             start=self.word(block.params[param]),
-            outside=f"(int *){self.word(block.OUTSIDE)}",
+            outside=f"(int *)in_memory({self.word(block.OUTSIDE)})",
             extents=[self.word(block.indexed_extent(param, axis)) for axis in axes],
             strides=[self.word(block.indexed_stride(param, axis)) for axis in axes],
         )
@@ -404,4 +405,4 @@ class _Pass:
         """Emit the store of what a tile leaves of a sum."""
         t = c_type(self.sum_type(k))
         address = self.word(self.block.outputs[k])
-        self.text.add(f"if ({condition}) (({t} *){address})[{at}] = {value};")
+        self.text.add(f"if ({condition}) (({t} *)in_memory({address}))[{at}] = {value};")

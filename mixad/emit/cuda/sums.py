@@ -6,6 +6,7 @@ of them call these functions, with 0 where they have nothing to add.
 
 from __future__ import annotations
 
+from mixad.emit.cuda.instructions import IN_MEMORY
 from mixad.emit.cuda.text import c_type
 from mixad.kernel.tiling import BLOCK
 from mixad.scalar.types import ScalarType
@@ -78,11 +79,11 @@ def emit_axis_sum(type: ScalarType, entry: str) -> str:
         Each block takes ``blockDim.x`` neighbours along ``inner`` of one ``outer`` at a time.
     """
     t = c_type(type)
-    return f"""{block_sums(type, THREADS)}
+    return f"""{IN_MEMORY}{block_sums(type, THREADS)}
 struct Arguments {{ long long word[5]; }};
 extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments a) {{
-  {t} *sums = ({t} *)a.word[0];
-  const {t} *values = (const {t} *)a.word[1];
+  {t} *sums = ({t} *)in_memory(a.word[0]);
+  const {t} *values = (const {t} *)in_memory(a.word[1]);
   const long long outer = a.word[2], count = a.word[3], inner = a.word[4];
   const long long groups = (inner + blockDim.x - 1) / blockDim.x;
   for (long long group = blockIdx.x; group < outer * groups; group += gridDim.x) {{

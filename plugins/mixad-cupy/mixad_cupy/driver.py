@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import cupy
 import numpy as np
 
-from mixad.backends.cuda import OPTIONS, Usage
-from mixad.errors import BackendError
+from mixad.backends.cuda import Usage, machine_code
+from mixad.backends.object_cache import digest
 
 __all__ = ["CupyDriver"]
 
@@ -46,14 +47,18 @@ class CupyDriver:
             return cupy.zeros(shape, dtype)
 
     def compile(self, text: str, entries: Sequence[str], device: int) -> Mapping[str, Any]:
-        """Compile for a device; CuPy keeps what it has compiled on disk."""
-        with cupy.cuda.Device(device):
-            module = cupy.RawModule(code=text, options=OPTIONS)
-            try:
-                module.compile()
-            except cupy.cuda.compiler.CompileException as error:
-                raise BackendError(f"NVRTC does not compile a kernel:\n{error}") from error
-            return {entry: module.get_function(entry) for entry in entries}
+        """Compile for a device, or take what is kept on disk, and load it.
+
+        CuPy is given machine code: what it compiles itself takes subnormal float32 for zero.
+        """
+        current = cupy.cuda.Device(device)
+        cubin = machine_code(text, f"sm_{current.compute_capability}")
+        name = f"mixad-{digest(cubin)}-"  # by which CuPy remembers what it has loaded
+        with current, NamedTemporaryFile(prefix=name, suffix=".cubin") as file:
+            file.write(cubin)
+            file.flush()
+            module = cupy.RawModule(path=file.name)
+            return {entry: module.get_function(entry) for entry in entries}  # which loads it
 
     def usage(self, function: Any, device: int) -> Usage:
         """Return what a kernel uses of a multiprocessor."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,8 +12,7 @@ from typing import Any
 import torch
 from cuda.bindings import driver, nvrtc
 
-from mixad.backends import object_cache
-from mixad.backends.cuda import OPTIONS, Usage
+from mixad.backends.cuda import OPTIONS, Usage, kept
 from mixad.errors import BackendError
 
 __all__ = ["TorchDriver"]
@@ -61,15 +61,9 @@ class TorchDriver:
         """Compile for a device, or take what is kept on disk, and load it."""
         major, minor = torch.cuda.get_device_capability(device)
         version = "{}.{}".format(*_checked(nvrtc.nvrtcVersion()))
-        options = (f"--gpu-architecture=sm_{major}{minor}", *OPTIONS)
-        key = object_cache.digest("nvrtc", version, *options, text)
-        kept = object_cache.default()
-        cubin = kept.load(key)
-        if cubin is None:
-            cubin = _compiled(text, options)
-            kept.store(key, cubin)
-        with torch.cuda.device(device):
-            torch.cuda.current_stream(device)  # makes the context, if nothing has
+        architecture = f"sm_{major}{minor}"
+        cubin = kept(version, architecture, text, lambda: _compiled(text, architecture))
+        with _made_current(device):
             (module,) = _checked(driver.cuModuleLoadData(cubin))
             return {e: _checked(driver.cuModuleGetFunction(module, e.encode()))[0] for e in entries}
 
@@ -81,7 +75,9 @@ class TorchDriver:
             asked.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
             asked.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
         )
-        return Usage(*(int(_checked(driver.cuFuncGetAttribute(n, function))[0]) for n in names))
+        with _made_current(device):
+            used = [int(_checked(driver.cuFuncGetAttribute(n, function))[0]) for n in names]
+        return Usage(*used)
 
     def launch(
         self,
@@ -104,11 +100,37 @@ class TorchDriver:
 
 def _made_current(device: torch.device) -> AbstractContextManager[Any]:
     """Return the context in which a device is the current one; as a rule it is already."""
+    if device.index not in _HERE.devices:
+        _enter(device)
     return _AS_IT_IS if torch.cuda.current_device() == device.index else torch.cuda.device(device)
 
 
-def _compiled(text: str, options: Sequence[str]) -> bytes:
+class _Thread(threading.local):
+    """What this thread has entered: the devices whose contexts it has been given.
+
+    CUDA's driver begins a thread with no context, torch with device 0 and none until it has to ask
+    CUDA for something: torch's own threads for backward passes are such.
+    """
+
+    def __init__(self) -> None:
+        self.devices: set[int] = set()
+
+
+_HERE = _Thread()
+
+
+def _enter(device: torch.device) -> None:
+    """Make a device's primary context, which is torch's, the one of this thread for that device."""
+    (ordinal,) = _checked(driver.cuDeviceGet(device.index))
+    (context,) = _checked(driver.cuDevicePrimaryCtxRetain(ordinal))
+    with torch.cuda.device(device):  # another one's context is back afterwards
+        _checked(driver.cuCtxSetCurrent(context))
+    _HERE.devices.add(device.index)
+
+
+def _compiled(text: str, architecture: str) -> bytes:
     """Return the machine code of a module."""
+    options = (f"--gpu-architecture={architecture}", *OPTIONS)
     (program,) = _checked(nvrtc.nvrtcCreateProgram(text.encode(), b"mixad.cu", 0, [], []))
     try:
         given = [option.encode() for option in options]

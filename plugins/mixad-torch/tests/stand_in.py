@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import threading
 from array import array
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +20,7 @@ from cuda_emulator import H200, EmulatedDriver
 class CUresult(enum.IntEnum):
     CUDA_SUCCESS = 0
     CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_INVALID_CONTEXT = 201
 
 
 class CUfunction_attribute(enum.IntEnum):  # noqa: N801
@@ -63,6 +66,7 @@ class StandIn:
         self.captures = False
         self.entered: list[Any] = []
         self._emulator = EmulatedDriver()
+        self._of_thread = threading.local()
         self._programs: dict[int, str] = {}
 
     @property
@@ -72,8 +76,10 @@ class StandIn:
         module.CUdevice_attribute, module.CUfunction_attribute = int, CUfunction_attribute
         module.cuDeviceGet = lambda ordinal: (OK, ordinal)
         module.cuDeviceGetAttribute = lambda number, device: (OK, H200[number])
-        module.cuFuncGetAttribute = lambda name, function: (OK, USED[name])
-        module.cuModuleLoadData = lambda cubin: (OK, bytes(cubin))
+        module.cuDevicePrimaryCtxRetain = lambda device: (OK, device)
+        module.cuCtxSetCurrent = self._set_context
+        module.cuFuncGetAttribute = lambda name, function: self._in_context(lambda: USED[name])
+        module.cuModuleLoadData = lambda cubin: self._in_context(lambda: bytes(cubin))
         module.cuModuleGetFunction = self._function
         module.cuLaunchKernel = self._launch
         module.cuGetErrorString = lambda status: (OK, b"a stand-in's error")
@@ -94,6 +100,16 @@ class StandIn:
         module.nvrtcDestroyProgram = lambda program: (COMPILED,)
         module.nvrtcGetErrorString = lambda status: (COMPILED, b"a stand-in's error")
         return module
+
+    def _set_context(self, context: Any) -> Any:
+        self._of_thread.context = context
+        return (OK,)
+
+    def _in_context(self, answer: Callable[[], Any]) -> Any:
+        """Answer only a thread that has a context, as CUDA does."""
+        if not hasattr(self._of_thread, "context"):
+            return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
+        return OK, answer()
 
     def _create(self, text: bytes, name: bytes, count: int, headers: list, names: list) -> Any:
         assert (count, headers, names) == (0, [], [])
@@ -118,6 +134,8 @@ class StandIn:
 
     def _launch(self, function: Any, *rest: Any) -> Any:
         blocks, one_y, one_z, x, y, z, shared, stream, params, extra = rest
+        if not hasattr(self._of_thread, "context"):
+            return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
         if not blocks:
             return (CUresult.CUDA_ERROR_INVALID_VALUE,)
         assert (one_y, one_z, z, shared, extra) == (1, 1, 1, 0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -154,6 +155,20 @@ def test_another_device_is_made_current_for_the_launch(driver, cuda, monkeypatch
         cuda.entered.clear()
         driver.launch(function, 1, (256, 1), array("q", [0]), device)
         assert cuda.entered == entered
+
+
+def test_a_thread_that_has_no_context_gets_that_of_the_device(driver, cuda):
+    """Torch runs backward passes in threads of its own, which may have asked nothing of CUDA."""
+    device = torch.device("cuda", 0)
+    (function,) = driver.compile(NOTHING, ["k"], device).values()
+
+    def first_use():
+        driver.launch(function, 1, (256, 1), array("q", [0]), device)
+        return driver.usage(function, device)
+
+    with ThreadPoolExecutor(1) as fresh:
+        assert fresh.submit(first_use).result() == Usage(registers=40, local=0, shared=1024)
+        assert fresh.submit(driver.compile, NOTHING, ["k"], device).result().keys() == {"k"}
 
 
 def test_a_status_of_cuda_is_an_error(driver, cuda):
