@@ -161,23 +161,16 @@ class Library:
                 self._dtypes[type] = found
         return found
 
-    def asarray(self, value: Any, type: ScalarType | None = None, device: Any = None) -> Array:
+    def asarray(self, value: Any, type: ScalarType, device: Any = None) -> Array:
         """Return a scalar or an array as an array of this library.
 
-        Parameters
-        ----------
-        value : number or array
-            Whose value is kept.
-        type : ScalarType, optional
-            Of the result; by default the library's choice for the value.
-        device : optional
-            Where the result is.  A number is written there by the device: to copy it from the host
-            would wait for all that is launched, and could not be captured in a graph.
+        Over CUDA a number is written by the device, if it is no integer: to copy it from the host
+        would wait for all that is launched, and could not be captured in a graph.
         """
-        dtype = None if type is None else self.dtype_of(type)
-        if self.xp is np or self.is_lazy or not is_number(value):
-            return self.xp.asarray(value, dtype=dtype, device=device)
-        return self.xp.full((), value, dtype=dtype, device=device)
+        dtype = self.dtype_of(type)
+        if self.name in _OVER_CUDA and is_number(value) and type.kind in _FILLED:
+            return self.xp.full((), _rounded(value, type), dtype=dtype, device=device)
+        return self.xp.asarray(value, dtype=dtype, device=device)
 
     def numpy_view(self, array: Array) -> _NumpyArray:
         """Return a NumPy array over the memory of one of its arrays on the CPU.
@@ -222,6 +215,22 @@ class Library:
             return self.memory.wrapped(self.xp, result)
         bits = self.memory.wrapped(self.xp, result.view("int16"))
         return bits.view(self.dtype_of(type))
+
+
+_OVER_CUDA = {"cupy", "torch"}
+_FILLED = {"bool", "float", "complex"}
+"""Kinds of types: which integers fit, and what becomes of others, is for `asarray` to say."""
+
+
+def _rounded(value: Any, type: ScalarType) -> Any:
+    """Return a number as one that its type holds: infinite where it is too large for it."""
+    if type.is_bool:
+        return bool(value)
+    dtype = np.dtype("c8" if type.is_complex else "f4")
+    if type.itemsize > dtype.itemsize:
+        return complex(value) if type.is_complex else float(value)
+    with np.errstate(over="ignore"):
+        return np.asarray(value, dtype).item()
 
 
 def _is_bfloat16(array: Array) -> bool:

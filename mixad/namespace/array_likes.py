@@ -49,7 +49,7 @@ def stacked(x: Any, like: Any) -> Any:
     if not isinstance(x, _LISTS):
         # NumPy's numbers are arrays of their own types beside others; the standard has floats.
         number = x if library is NUMPY or isinstance(x, complex) else float(x)
-        return library.asarray(number, device=device_of(like))
+        return library.xp.asarray(number, device=device_of(like))
     if library is NUMPY and first_traced(x) is None:
         return np.asarray(x)
     return stack(of_one_type("asarray", [stacked(each, like) for each in x]))

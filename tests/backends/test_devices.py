@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import array_api_strict as strict
@@ -9,8 +10,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.backends.arrays import device_key, device_name, library_of
-from mixad.scalar.types import BOOL, F32
+from mixad.backends.arrays import device_key, device_name, element_type_of, library_of
 
 Device = type(strict.asarray(0.0).device)
 
@@ -75,16 +75,21 @@ def test_a_device_of_cupy_is_named_as_torch_names_it() -> None:
     assert device_name(Array()) == "cuda:1"
 
 
-@pytest.mark.parametrize("device", ["CPU_DEVICE", "device1"])
-def test_numbers_come_to_be_where_they_are_needed(device: str) -> None:
-    there = Device(device)
-    library = library_of(strict.asarray(0.0))
-    for value, type in ((1.5, F32), (True, BOOL), (2.0, None)):
-        made = library.asarray(value, type, there)
-        assert (made.device, made.shape, made.dtype) == (
-            there, (), strict.asarray(value, dtype=type and library.dtype_of(type)).dtype,
-        )  # fmt: skip
-        assert made == strict.asarray(value, dtype=made.dtype, device=there)
+@pytest.mark.parametrize("name", "bool float16 bfloat16 float32 float64 complex64 int8".split())
+def test_numbers_become_what_torch_makes_of_them(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, name)
+    library, type = library_of(torch.zeros(1)), element_type_of(dtype)
+    numbers: list[Any] = [0, 1, -1, True]
+    if name != "int8":
+        numbers += [-0.0, 0.1, 1e300, -3.5e38, 1e39, 7e4, 2**70, math.inf, -math.inf, math.nan]
+        numbers += np.random.default_rng(0).standard_normal(200).tolist()
+    if name == "complex64":
+        numbers += [1j, 0.1 - 1e300j, complex(math.nan, 2.0)]
+    for value in numbers:
+        found, wanted = library.asarray(value, type), torch.asarray(value, dtype=dtype)
+        assert (found.dtype, found.shape) == (wanted.dtype, ())
+        assert repr(found) == repr(wanted), value
 
 
 def test_nothing_is_copied_from_the_host_for_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
