@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from functools import cache
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -74,6 +75,11 @@ class CupyDriver:
         device: int,
     ) -> None:
         """Launch on CuPy's current stream."""
-        structure = np.dtype([("word", np.int64, (len(words),))])
         with cupy.cuda.Device(device):
-            function((blocks,), threads, (np.frombuffer(words, structure),))
+            function((blocks,), threads, (np.frombuffer(words, _structure(len(words))),))
+
+
+@cache
+def _structure(words: int) -> np.dtype[Any]:
+    """Return the type of a structure of so many words."""
+    return np.dtype([("word", np.int64, (words,))])
