@@ -11,6 +11,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NoReturn, TypeAlias
@@ -169,7 +170,9 @@ class Library:
         """
         dtype = self.dtype_of(type)
         if self.name in _OVER_CUDA and is_number(value) and type.kind in _FILLED:
-            return self.xp.full((), _rounded(value, type), dtype=dtype, device=device)
+            # CuPy's devices are entered: its `full` is not told where.
+            with device if self.name == "cupy" and device is not None else nullcontext():
+                return self.xp.full((), _rounded(value, type), dtype=dtype, device=device)
         return self.xp.asarray(value, dtype=dtype, device=device)
 
     def numpy_view(self, array: Array) -> _NumpyArray:
@@ -226,11 +229,15 @@ def _rounded(value: Any, type: ScalarType) -> Any:
     """Return a number as one that its type holds: infinite where it is too large for it."""
     if type.is_bool:
         return bool(value)
-    dtype = np.dtype("c8" if type.is_complex else "f4")
-    if type.itemsize > dtype.itemsize:
-        return complex(value) if type.is_complex else float(value)
+    number = complex(value) if type.is_complex else float(value)
+    parts = (number.real, number.imag)
+    if type.itemsize >= (16 if type.is_complex else 8) or max(map(abs, parts)) <= _LARGEST_FLOAT32:
+        return number
     with np.errstate(over="ignore"):
-        return np.asarray(value, dtype).item()
+        return np.asarray(number, "c8" if type.is_complex else "f4").item()
+
+
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def _is_bfloat16(array: Array) -> bool:

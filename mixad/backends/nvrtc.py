@@ -15,11 +15,6 @@ __all__ = ["OPTIONS", "Code", "compiled", "kept", "machine_code"]
 OPTIONS = ("--std=c++17", "--fmad=false")
 """How kernels are compiled: no contraction, no fast maths."""
 
-_INSTALL = (
-    "python -m pip install cuda-pathfinder nvidia-cuda-nvrtc-cu12, or name the folder of the CUDA "
-    "toolkit in CUDA_HOME"
-)
-
 
 @dataclass(frozen=True)
 class Code:
@@ -143,11 +138,16 @@ def _library() -> ctypes.CDLL:
     That search also loads what NVRTC loads by name, which the loader would not find in a wheel.
     """
     try:
-        from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+        from cuda.pathfinder import load_nvidia_dynamic_lib
     except ImportError as error:
-        raise BackendError(f"NVRTC is not installed, or cannot be found: {_INSTALL}") from error
+        raise BackendError(
+            "NVRTC is not looked for without NVIDIA's search: python -m pip install cuda-pathfinder"
+        ) from error
     try:
         found = load_nvidia_dynamic_lib("nvrtc")
-    except DynamicLibNotFoundError as error:
-        raise BackendError(f"NVRTC is not installed: {_INSTALL}") from error
+    except RuntimeError as error:  # not there, or for another system: the search says which
+        raise BackendError(
+            "NVRTC is not installed: python -m pip install nvidia-cuda-nvrtc-cu12, or name the "
+            f"folder of the CUDA toolkit in CUDA_HOME ({error})"
+        ) from error
     return ctypes.CDLL(found.abs_path)

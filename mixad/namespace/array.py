@@ -248,21 +248,21 @@ class ArrayTracer(Tracer):
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
         """Return the elements in another shape, given as a tuple or as several numbers."""
-        return self._spelling.call_method("reshape", (self, *shape), options)
+        return _called(self._spelling, "reshape", self, *shape, **options)
 
     def sum(self, *args: Any, **options: Any) -> Any:
         """Return the sum over axes; arguments are those of the array's library."""
         if not args and not options:
             return total(self)
-        return self._spelling.call_method("sum", (self, *args), options)
+        return _called(self._spelling, "sum", self, *args, **options)
 
     def mean(self, *args: Any, **options: Any) -> Any:
         """Return the arithmetic mean over axes; arguments are those of the array's library."""
-        return self._spelling.call_method("mean", (self, *args), options)
+        return _called(self._spelling, "mean", self, *args, **options)
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         """Return the elements as another dtype; what is no float has no derivative."""
-        found = self._spelling.call_method("astype", (self, dtype, *args), options)
+        found = _called(self._spelling, "astype", self, dtype, *args, **options)
         return array_as(found, self)
 
     @property

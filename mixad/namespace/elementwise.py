@@ -215,7 +215,8 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     x, y = operand(x, y), operand(y, x)
     if is_scalar(condition):
         library, other = _library_beside("where", (x, y)), y if is_scalar(x) else x
-        condition = library.asarray(condition, BOOL, device(other))
+        kind = BOOL if isinstance(condition, bool) else I64 if isinstance(condition, int) else F64
+        condition = library.asarray(condition, kind, device(other))
     condition = plain(condition)
     if scalar_type_of(condition.dtype) != BOOL:
         raise TracerError(

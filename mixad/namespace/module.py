@@ -256,5 +256,8 @@ def exchanged(change: Callable[[Any], Any], values: Any) -> Any:
     if isinstance(values, dict):
         return {name: exchanged(change, value) for name, value in values.items()}
     if isinstance(values, (list, tuple)):
-        return type(values)([exchanged(change, v) for v in values]) if _tracers(values) else values
+        if not _tracers(values):
+            return values
+        items = [exchanged(change, v) for v in values]
+        return type(values)(*items) if hasattr(values, "_fields") else type(values)(items)
     return change(values)

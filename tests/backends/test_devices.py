@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.backends.arrays import device_key, device_name, element_type_of, library_of
+from mixad.backends.arrays import (
+    Library,
+    device_key,
+    device_name,
+    element_type_of,
+    library_of,
+)
+from mixad.scalar.types import F32
 
 Device = type(strict.asarray(0.0).device)
 
@@ -89,7 +96,28 @@ def test_numbers_become_what_torch_makes_of_them(name: str) -> None:
     for value in numbers:
         found, wanted = library.asarray(value, type), torch.asarray(value, dtype=dtype)
         assert (found.dtype, found.shape) == (wanted.dtype, ())
-        assert repr(found) == repr(wanted), value
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+        assert repr(found) == repr(wanted), value  # which tells -0.0 from 0.0
+
+
+def test_a_device_of_cupy_is_entered_for_a_number() -> None:
+    """Its `full` makes arrays on the current device, whatever it is told."""
+    entered: list[Any] = []
+
+    class Device:
+        def __enter__(self) -> None:
+            entered.append(self)
+
+        def __exit__(self, *error: object) -> None:
+            entered.remove(self)
+
+    class Namespace:
+        def full(self, shape: Any, value: Any, *, dtype: Any, device: Any) -> Any:
+            return np.full(shape, value, dtype), list(entered)
+
+    device = Device()
+    made, where = Library("cupy", Namespace(), {F32: np.float32}).asarray(0.5, F32, device)
+    assert (made.dtype, made.item(), where) == (np.float32, 0.5, [device])
 
 
 def test_nothing_is_copied_from_the_host_for_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:

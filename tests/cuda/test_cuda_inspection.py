@@ -16,7 +16,7 @@ from cuda_functions import cell_update
 import mixad
 from benchmarks.offline import H200
 from mixad.backends import execute, nvrtc, registry
-from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage
+from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, usage_in
 from mixad.errors import BackendError
 from mixad.kernel.options import DEFAULT_OPTIONS
 from mixad.planned import planned_call
@@ -119,34 +119,43 @@ def test_ptx_can_be_read_where_there_is_no_device():
     assert re.search(r"mul\.(rn\.)?f32", text)
 
 
-class NothingFoundError(RuntimeError):
-    pass
-
-
 def nothing_found(name):
-    raise NothingFoundError(name)
+    raise RuntimeError(f"no {name} anywhere")
 
 
-WITHOUT = {
-    "cuda-pathfinder": None,
-    "NVRTC": SimpleNamespace(
-        DynamicLibNotFoundError=NothingFoundError, load_nvidia_dynamic_lib=nothing_found
-    ),
-}
-
-
-@pytest.mark.parametrize("missing", WITHOUT)
-def test_without_nvrtc_the_refusal_says_what_to_install(monkeypatch, missing):
-    monkeypatch.setitem(sys.modules, "cuda.pathfinder", WITHOUT[missing])
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        (None, "pip install cuda-pathfinder"),
+        (SimpleNamespace(load_nvidia_dynamic_lib=nothing_found),
+         r"pip install nvidia-cuda-nvrtc-cu12.*no nvrtc anywhere"),
+    ],
+    ids=["no search", "no NVRTC"],
+)  # fmt: skip
+def test_without_nvrtc_the_refusal_says_what_to_install(monkeypatch, search, said):
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", search)
     nvrtc._library.cache_clear()
     try:
-        with pytest.raises(
-            BackendError,
-            match=r"NVRTC is not installed.*pip install cuda-pathfinder",
-        ):
+        with pytest.raises(BackendError, match=said):
             mixad.broadcast(lambda x: x * x).source(X, stage="ptx")
     finally:
         nvrtc._library.cache_clear()
+
+
+@needs_nvrtc
+def test_machine_code_is_compiled_once_for_all_processes(monkeypatch, tmp_path):
+    monkeypatch.setenv("MIXAD_CACHE_DIR", str(tmp_path))
+    text = 'extern "C" __global__ void k(float *x) { x[0] *= 2.0f; }'
+    cubin = nvrtc.machine_code(text, "sm_90")
+    assert usage_in(cubin)["k"].registers > 0
+    monkeypatch.setattr(nvrtc, "compiled", None)  # it is not asked again
+    assert nvrtc.machine_code(text, "sm_90") == cubin
+
+
+@needs_nvrtc
+def test_the_compilers_log_is_shown():
+    with pytest.raises(BackendError, match=r"NVRTC does not compile a kernel:\n.*error"):
+        nvrtc.machine_code("this is not C++", "sm_90")
 
 
 @needs_nvrtc

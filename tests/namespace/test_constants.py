@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import operator
 import pickle
+from collections import namedtuple
 from typing import Any
 
 import array_api_strict
@@ -525,10 +526,13 @@ def test_methods_of_constants_follow_what_is_traced() -> None:
 
 # -- given to methods of what is traced ------------------------------------------------------------
 
+Limits = namedtuple("Limits", "a b c")
 NUMPY_METHODS = {
     "dot": lambda x, c: x.dot(c),
     "clip": lambda x, c: x.clip(c - 2.0, max=c),
     "sum": lambda x, c: x.sum(where=c > 0.3),
+    "sum, from one": lambda x, c: x.sum(initial=c[0]),
+    "of a named tuple": lambda x, c: x.clip(Limits(c[0], c[1], 0.0), None),
     "searchsorted": lambda x, c: x * x.searchsorted(c),
     "take": lambda x, c: x.take((c > 0.3).astype(int)),
 }

@@ -13,6 +13,7 @@ import test_whole_arrays
 from derivatives import weighted
 
 import mixad
+from mixad.errors import TracerError
 
 OTHER = array_api_strict.Device("device1")
 CASES = test_whole_arrays.CASES | test_linalg.CASES
@@ -53,3 +54,11 @@ def test_a_number_as_a_condition() -> None:
     found = mixad.grad(lambda x: xp.sum(xp.where(True, x * x, 0.0)))(x)
     assert found.device == OTHER
     np.testing.assert_array_equal(found._array, 2.0)
+
+
+@pytest.mark.parametrize("condition", [0, 2, 0.5])
+def test_a_number_that_is_no_boolean_is_refused_as_a_condition(condition: Any) -> None:
+    for library in (array_api_strict, np):
+        xp, x = mixad.namespace_of(library), library.ones(3)
+        with pytest.raises(TracerError, match="takes a condition of booleans, this one has dtype"):
+            mixad.grad(lambda x, xp=xp: xp.sum(xp.where(condition, x * x, 3.0)))(x)

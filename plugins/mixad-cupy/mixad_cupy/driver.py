@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from functools import cache
-from tempfile import NamedTemporaryFile
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import cupy
@@ -54,11 +55,10 @@ class CupyDriver:
         """
         current = cupy.cuda.Device(device)
         cubin = machine_code(text, f"sm_{current.compute_capability}")
-        name = f"mixad-{digest(cubin)}-"  # by which CuPy remembers what it has loaded
-        with current, NamedTemporaryFile(prefix=name, suffix=".cubin") as file:
-            file.write(cubin)
-            file.flush()
-            module = cupy.RawModule(path=file.name)
+        with current, TemporaryDirectory(prefix="mixad-") as folder:
+            path = Path(folder, digest(cubin))  # by which CuPy remembers what it has loaded
+            path.write_bytes(cubin)
+            module = cupy.RawModule(path=str(path))
             return {entry: module.get_function(entry) for entry in entries}  # which loads it
 
     def usage(self, function: Any, device: int) -> Usage:

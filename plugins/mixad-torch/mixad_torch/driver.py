@@ -117,14 +117,17 @@ class _Thread(threading.local):
 
 
 _HERE = _Thread()
+_CONTEXTS: dict[int, Any] = {}
+"""Primary contexts by device, each held once for the life of the process."""
 
 
 def _enter(device: torch.device) -> None:
     """Make a device's primary context, which is torch's, the one of this thread for that device."""
-    (ordinal,) = _checked(driver.cuDeviceGet(device.index))
-    (context,) = _checked(driver.cuDevicePrimaryCtxRetain(ordinal))
-    with torch.cuda.device(device):  # another one's context is back afterwards
-        _checked(driver.cuCtxSetCurrent(context))
+    if device.index not in _CONTEXTS:
+        (ordinal,) = _checked(driver.cuDeviceGet(device.index))
+        (_CONTEXTS[device.index],) = _checked(driver.cuDevicePrimaryCtxRetain(ordinal))
+    with torch.cuda.device(device):
+        _checked(driver.cuCtxSetCurrent(_CONTEXTS[device.index]))
     _HERE.devices.add(device.index)
 
 
