@@ -141,7 +141,8 @@ def _library() -> ctypes.CDLL:
         from cuda.pathfinder import load_nvidia_dynamic_lib
     except ImportError as error:
         raise BackendError(
-            "NVRTC is not looked for without NVIDIA's search: python -m pip install cuda-pathfinder"
+            "NVRTC is not installed: python -m pip install cuda-pathfinder nvidia-cuda-nvrtc-cu12 "
+            "(the first finds the second, or that of a CUDA toolkit)"
         ) from error
     try:
         found = load_nvidia_dynamic_lib("nvrtc")
