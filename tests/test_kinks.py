@@ -159,18 +159,23 @@ def test_only_what_depends_on_the_named_inputs_counts():
         gated.kinks(z, x, wrt="w")
 
 
-def test_a_tie_that_only_a_condition_sees_is_none():
-    """At a converged step `abs(step)` is near 0, and nothing bends."""
+def newton_root(tolerance):
+    """Return the kernel of a square root by Newton's method."""
 
     @mixad.broadcast
     def root(a):
         x, step = 1.0, 1.0
-        while abs(step) > 1e-6:
+        while abs(step) > tolerance:
             step = (x * x - a) / (2.0 * x)
             x = x - step
         return x
 
-    report = root.kinks(np.linspace(1.5, 4.0, 100))
+    return root
+
+
+def test_a_tie_that_only_a_condition_sees_is_none():
+    """At a converged step `abs(step)` is near 0, and nothing bends."""
+    report = newton_root(1e-6).kinks(np.linspace(1.5, 4.0, 100))
     assert report.places == 1
     assert not report.kinks
 
@@ -277,15 +282,7 @@ def test_a_threshold_of_zero_that_is_an_input_is_near_absolutely(near):
 
 
 def test_a_step_that_has_become_zero_is_not_near_the_tolerance():
-    @mixad.broadcast
-    def root(a):
-        x, step = 1.0, 1.0
-        while abs(step) > 1e-12:
-            step = (x * x - a) / (2.0 * x)
-            x = x - step
-        return x
-
-    assert not root.kinks(np.asarray([4.0, 9.0]))
+    assert not newton_root(1e-12).kinks(np.asarray([4.0, 9.0]))
 
 
 def test_kinks_of_special_functions_are_on_the_line_of_their_call():

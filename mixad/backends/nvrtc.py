@@ -10,7 +10,7 @@ from functools import cache
 from mixad.backends import object_cache
 from mixad.errors import BackendError
 
-__all__ = ["OPTIONS", "Code", "compiled", "kept", "machine_code"]
+__all__ = ["OPTIONS", "Code", "compiled", "kept_machine_code", "machine_code"]
 
 OPTIONS = ("--std=c++17", "--fmad=false")
 """How kernels are compiled: no contraction, no fast maths."""
@@ -87,10 +87,14 @@ def machine_code(text: str, architecture: str) -> bytes:
     BackendError
         As of `compiled`.
     """
-    return kept(_version(), architecture, text, lambda: compiled(text, architecture).cubin)
+    return kept_machine_code(
+        _version(), architecture, text, lambda: compiled(text, architecture).cubin
+    )
 
 
-def kept(version: str, architecture: str, text: str, compile: Callable[[], bytes]) -> bytes:
+def kept_machine_code(
+    version: str, architecture: str, text: str, compile: Callable[[], bytes]
+) -> bytes:
     """Return what a text has been compiled to before, by any process, or compile and keep it.
 
     Parameters

@@ -87,14 +87,13 @@ def select(library: Library, condition: Array, x: Any, y: Any) -> Any:
 
 def _apply(rule: Rule, library: Library, operands: Sequence[Any], **static: Any) -> Any:
     common = common_type(library, operands)
-    found = apply_rule(
-        rule, *[_operand(o, common, library, _where(operands, library)) for o in operands], **static
-    )
+    home = _device_of_numbers(operands, library)
+    found = apply_rule(rule, *[_operand(o, common, library, home) for o in operands], **static)
     return _weak(found) if isinstance(found, Tracer) and all(map(_is_weak, operands)) else found
 
 
-def _where(operands: Sequence[Any], library: Library) -> Any:
-    """Return the device of operands; JAX's numbers are on none in particular."""
+def _device_of_numbers(operands: Sequence[Any], library: Library) -> Any:
+    """Return where numbers beside operands are to be: where these are; JAX moves them itself."""
     if library.name == "jax":
         return None
     return next((getattr(o, "device", None) for o in operands if not _is_weak(o)), None)

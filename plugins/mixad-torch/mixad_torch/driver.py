@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from cuda.bindings import driver, nvrtc
 
-from mixad.backends.cuda import OPTIONS, Usage, kept
+from mixad.backends.cuda import OPTIONS, Usage, kept_machine_code
 from mixad.errors import BackendError
 
 __all__ = ["TorchDriver"]
@@ -62,7 +62,9 @@ class TorchDriver:
         major, minor = torch.cuda.get_device_capability(device)
         version = "{}.{}".format(*_checked(nvrtc.nvrtcVersion()))
         architecture = f"sm_{major}{minor}"
-        cubin = kept(version, architecture, text, lambda: _compiled(text, architecture))
+        cubin = kept_machine_code(
+            version, architecture, text, lambda: _compiled(text, architecture)
+        )
         with _made_current(device):
             (module,) = _checked(driver.cuModuleLoadData(cubin))
             return {e: _checked(driver.cuModuleGetFunction(module, e.encode()))[0] for e in entries}
