@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,17 @@ OPTIONS = (
     "--remote-debugging-pipe",
     "about:blank",
 )
+
+# What the browser answers to a command that meets a page which is just being left for another.
+LEAVING = (
+    "Inspected target navigated or closed",
+    "Execution context was destroyed.",
+    "Cannot find default execution context",
+)
+
+
+class LeavingError(RuntimeError):
+    """A page was asked while it was being left for another."""
 
 
 def executable() -> str | None:
@@ -81,7 +92,8 @@ class Page:
             self._receive(end)
         answer = self._answers.pop(number)
         if "error" in answer:
-            raise RuntimeError(f"{method}: {answer['error']['message']}")
+            said = answer["error"]["message"]
+            raise (LeavingError if said in LEAVING else RuntimeError)(f"{method}: {said}")
         return answer["result"]
 
     def _receive(self, end: float) -> None:
@@ -124,12 +136,13 @@ class Page:
         return found["result"].get("value")
 
     def wait_for(self, expression: str) -> Any:
-        """Return what an expression is as soon as that is true."""
+        """Return what an expression is as soon as that is true, on this page or the next."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
-            found = self.value(expression)
-            if found:
-                return found
+            with suppress(LeavingError):  # the next turn asks the page that comes
+                found = self.value(expression)
+                if found:
+                    return found
             time.sleep(0.05)
         raise TimeoutError(f"not true for {SECONDS} seconds: {expression}; {self.problems}")
 

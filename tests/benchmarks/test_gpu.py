@@ -152,6 +152,9 @@ def test_peers_give_the_same_values(name):
         def put(self, array):
             return torch.from_numpy(np.array(array))
 
+        def zeros(self, count):
+            return torch.zeros(count)
+
         def get(self, array):
             return array.detach().numpy()
 
