@@ -13,11 +13,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, element_type_of, is_array, is_number
+from mixad.backends.arrays import as_array, is_array, is_number
 from mixad.errors import KernelTypeError, TracerError
 from mixad.lifting import entered
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import owned, returned, without_derivative
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.aliases import share_alike
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, device_name, is_array, is_complex_dtype, library_of
+from mixad.backends.arrays import as_array, device_name, is_array, library_of
 from mixad.call_node import CallNode, Value, record_call
 from mixad.closures import captured, frozen, substituted
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
+from mixad.scalar.dtypes import is_complex_dtype
 from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.signature import Function, check_callable
 from mixad.tape.backward import backward

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from mixad import pytree
-from mixad.backends.arrays import scalar_type_of
 from mixad.kernel.options import KernelOptions
+from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
 from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results

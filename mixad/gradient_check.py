@@ -10,9 +10,10 @@ import numpy as np
 
 from mixad import pytree
 from mixad.api import vjp
-from mixad.backends.arrays import as_array, element_type_of, is_array, is_complex_dtype, library_of
+from mixad.backends.arrays import as_array, is_array, library_of
 from mixad.errors import TracerError
 from mixad.forward import jvp
+from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.signature import Function, check_callable, check_sequence
 from mixad.tape.constant import unwrapped
 

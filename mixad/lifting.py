@@ -9,16 +9,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import (
-    as_array,
-    element_type_of,
-    is_array,
-    is_complex_dtype,
-    is_number,
-)
+from mixad.backends.arrays import as_array, is_array, is_number
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import gradient, handed
+from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.signature import Function
 from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to

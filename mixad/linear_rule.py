@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import Array, element_type_of, library_of
+from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import Cell
 
 __all__ = ["check_odd", "check_transpose", "trial"]

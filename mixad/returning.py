@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_complex_dtype, is_number, library_of
+from mixad.backends.arrays import as_array, is_number, library_of
 from mixad.namespace.array import ArrayTracer
+from mixad.scalar.dtypes import is_complex_dtype
 from mixad.tape.backward import Cotangent
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell

@@ -14,18 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad.arguments import Form, elements_of, forms_of, is_structured, output_cores, stored_whole
-from mixad.backends.arrays import (
-    NUMPY,
-    Library,
-    default_dtypes,
-    element_type_of,
-    is_array,
-    own_library,
-)
+from mixad.backends.arrays import NUMPY, Library, default_dtypes, is_array, own_library
 from mixad.backends.execute import Kernel
 from mixad.backends.integrations import load_integrations
 from mixad.errors import ConfigurationError, KernelTypeError, TracerError
 from mixad.scalar.core_dimensions import read_signature
+from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.parse import (
     PARTS,
     PYTHON_SCALARS,

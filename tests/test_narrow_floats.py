@@ -14,9 +14,9 @@ from hypothesis.extra.numpy import mutually_broadcastable_shapes
 import mixad
 from mixad import special
 from mixad.backends.execute import execute, kernel_for
-from mixad.emit import array_dtypes
 from mixad.errors import KernelTypeError
 from mixad.kernel.spec import OutputRequest
+from mixad.scalar import dtypes
 from mixad.scalar.build import Builder
 from mixad.scalar.interpret import interpret
 from mixad.scalar.narrow import from_memory, rounded, to_memory
@@ -388,7 +388,7 @@ def test_bfloat16_is_rounded_by_numpy_as_by_the_definition() -> None:
 @pytest.fixture
 def bits_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of bfloat16 are seen as their bits."""
-    monkeypatch.setitem(array_dtypes._MET, "bfloat16", np.dtype("u2"))
+    monkeypatch.setitem(dtypes._MET, "bfloat16", np.dtype("u2"))
     from mixad.backends.arrays import NUMPY
 
     monkeypatch.delitem(NUMPY._dtypes, BF16, raising=False)

@@ -19,9 +19,9 @@ from typing import Any, NoReturn, TypeAlias
 import array_api_compat
 import numpy as np
 
-from mixad.emit.array_dtypes import array_dtype, remember_dtype
 from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
+from mixad.scalar.dtypes import array_dtype, element_type_of, scalar_type_of
 from mixad.scalar.promotion_rules import (
     JAX_DOUBLE_RULES,
     JAX_RULES,
@@ -32,11 +32,11 @@ from mixad.scalar.promotion_rules import (
     TORCH_RULES,
     Rules,
 )
-from mixad.scalar.types import COMPLEX_TYPES, STORED_TYPES, ScalarType
+from mixad.scalar.types import ScalarType
 
 __all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "device_key", "device_name",
-           "element_type_of", "is_array", "is_complex_dtype", "is_number", "is_scalar", "layout_of",
-           "library_of", "own_library", "scalar_type_of", "strides_of"]  # fmt: skip
+           "is_array", "is_number", "is_scalar", "layout_of", "library_of", "own_library",
+           "strides_of"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -458,69 +458,6 @@ def device_name(array: Array) -> str:
 def device_key(device: Any) -> Hashable:
     """Return what tells a device from a library's others in keys: CuPy's devices do not hash."""
     return device if type(device).__hash__ is not None else str(device)
-
-
-_TYPES: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in STORED_TYPES if not t.brain}
-_TYPE_NAMES = {t.dtype_name: t for t in STORED_TYPES}
-
-
-def scalar_type_of(dtype: Any) -> ScalarType:
-    """Return the scalar type of a dtype of any library.
-
-    Raises
-    ------
-    KernelTypeError
-        If kernels do not compute in that dtype.
-    """
-    key = (type(dtype), dtype)  # libraries' dtypes may hash alike and refuse to be compared
-    known = _TYPES.get(key)
-    if known is None:
-        known = _TYPE_NAMES.get(str(dtype).rpartition(".")[2])
-        if known is None:
-            raise KernelTypeError(f"kernels do not compute in dtype {dtype}", hint=_instead(dtype))
-        _TYPES[key] = known
-        if isinstance(dtype, np.dtype):  # another package's: NumPy does not tell it by name
-            remember_dtype(known.dtype_name, dtype)
-    return known
-
-
-_COMPLEX: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in COMPLEX_TYPES}
-_COMPLEX_NAMES = {t.dtype.name: t for t in COMPLEX_TYPES}
-
-
-def element_type_of(dtype: Any) -> ScalarType:
-    """Return the type of the elements of an array: a scalar type, or a complex one.
-
-    Raises
-    ------
-    KernelTypeError
-        If it is neither.
-    """
-    key = (type(dtype), dtype)
-    known = _TYPES.get(key) or _COMPLEX.get(key)
-    if known is None:
-        known = _COMPLEX_NAMES.get(str(dtype).rpartition(".")[2])
-        if known is None:
-            return scalar_type_of(dtype)
-        _COMPLEX[key] = known
-    return known
-
-
-def is_complex_dtype(dtype: Any) -> bool:
-    """Whether a dtype of any library is that of complex numbers of this machine's byte order."""
-    key = (type(dtype), dtype)
-    if key in _TYPES:
-        return False
-    return key in _COMPLEX or str(dtype).rpartition(".")[2] in _COMPLEX_NAMES
-
-
-def _instead(dtype: Any) -> str:
-    if isinstance(dtype, np.dtype) and dtype.byteorder in "<>" and dtype.name in _TYPE_NAMES:
-        return f"convert it to the byte order of this machine: x.astype({dtype.name!r})"
-    if "complex" in str(dtype):
-        is_long = str(dtype).rpartition(".")[2] not in _COMPLEX_NAMES
-        return "convert it to complex128" if is_long else "take its parts, x.real and x.imag"
-    return f"convert it to one of {', '.join(_TYPE_NAMES)}"
 
 
 def strides_of(array: Array) -> tuple[int, ...]:

@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
-from mixad.backends.arrays import device_name, library_of, scalar_type_of
+from mixad.backends.arrays import device_name, library_of
 from mixad.errors import AuditError, format_at
 from mixad.kernel.spec import OutputRequest
+from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.expected import agrees, known_results
 from mixad.scalar.interpret import TurnLimitError
 from mixad.scalar.ir import Atom, Line, Program, written_vars

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from mixad.backends.arrays import device_name, library_of, scalar_type_of
+from mixad.backends.arrays import device_name, library_of
 from mixad.errors import KernelIndexError
+from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.interpret import OutsideError, TurnLimitError, interpret
 from mixad.scalar.ir import Accumulate, Load, Program, walk_statements
 from mixad.scalar.narrow import from_memory

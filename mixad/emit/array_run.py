@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
-from mixad.emit.array_dtypes import array_dtype
 from mixad.emit.arrays import (
     Assign,
     Literal,
@@ -23,6 +22,7 @@ from mixad.emit.arrays import (
     TypeName,
 )
 from mixad.errors import BackendError
+from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.expression import Name, Number
 from mixad.scalar.interpret import apply
 from mixad.scalar.types import ScalarType

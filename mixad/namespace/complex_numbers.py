@@ -17,15 +17,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from mixad.backends.arrays import (
-    Array,
-    Library,
-    default_dtypes,
-    element_type_of,
-    is_complex_dtype,
-    is_number,
-)
+from mixad.backends.arrays import Array, Library, default_dtypes, is_number
 from mixad.errors import KernelTypeError
+from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.scalar.types import COMPLEX_TYPES, ScalarType
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.cell import Cell

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mixad.backends.arrays import element_type_of, is_array
+from mixad.backends.arrays import is_array
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import common_type
 from mixad.namespace.elementwise import convert
 from mixad.namespace.promotion import promoted
+from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import ScalarType
 from mixad.tape.memory import unshared

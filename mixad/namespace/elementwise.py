@@ -16,11 +16,9 @@ from mixad.backends.arrays import (
     Library,
     as_array,
     default_dtypes,
-    element_type_of,
     is_array,
     is_number,
     is_scalar,
-    scalar_type_of,
 )
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import (
@@ -33,6 +31,7 @@ from mixad.namespace.complex_numbers import (
 )
 from mixad.namespace.promotion import promoted
 from mixad.scalar.build import Builder
+from mixad.scalar.dtypes import element_type_of, scalar_type_of
 from mixad.scalar.ir import Atom, Kind, Program
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType

@@ -13,11 +13,11 @@ from typing import Any
 
 from numpy.exceptions import AxisError
 
-from mixad.backends.arrays import is_complex_dtype
 from mixad.namespace.complex_numbers import conj, real
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import normalized_axes, roll
+from mixad.scalar.dtypes import is_complex_dtype
 from mixad.tape.node import Rule, apply_rule, library_beside
 
 __all__ = ["fft", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_writeable_array
 
-from mixad.backends.arrays import NUMPY, element_type_of, is_array, library_of
+from mixad.backends.arrays import NUMPY, is_array, library_of
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.namespace.manipulation import normalized_axes, reshape
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
 

@@ -9,13 +9,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mixad.backends.arrays import Array, element_type_of
+from mixad.backends.arrays import Array
 from mixad.namespace.complex_numbers import imag, is_complex, real
 from mixad.namespace.corners import cornered
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, square, where
 from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.namespace.statistical import amax, amin, in_float32, mean, prod, total
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mixad.backends.arrays import element_type_of
 from mixad.errors import TracerError
 from mixad.namespace.corners import cornered
 from mixad.namespace.data_types import astype
@@ -17,6 +16,7 @@ from mixad.namespace.decompositions import svdvals
 from mixad.namespace.elementwise import convert, elementwise, where
 from mixad.namespace.manipulation import normalized_axes, permute_dims, reshape
 from mixad.namespace.statistical import amax, amin, total
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 

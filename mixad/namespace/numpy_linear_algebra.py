@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import element_type_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import imag, is_complex, real
 from mixad.namespace.data_types import astype, of_one_type
@@ -22,6 +21,7 @@ from mixad.namespace.norms import matrix_norm
 from mixad.namespace.solving import inv, solve
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import total
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, looked_at, plain
 

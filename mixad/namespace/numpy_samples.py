@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from mixad.backends.arrays import Array, element_type_of, library_of
+from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.arrangements import at_least
 from mixad.namespace.complex_numbers import conj, is_complex
@@ -21,6 +21,7 @@ from mixad.namespace.manipulation import flip, normalized_axes, reshape
 from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.namespace.statistical import total
 from mixad.namespace.utility import diff
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer, looked_at, plain
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from mixad.backends.arrays import element_type_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.data_types import astype, of_one_type
@@ -37,6 +36,7 @@ from mixad.namespace.masked_reductions import (
 from mixad.namespace.sorting import sort
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import mean, total
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.memory import unshared
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain

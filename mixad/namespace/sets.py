@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 from array_api_compat import device
 
-from mixad.backends.arrays import Array, element_type_of, library_of
+from mixad.backends.arrays import Array, library_of
 from mixad.namespace.elementwise import convert
 from mixad.namespace.indexing import gather, scatter_add
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.node import Rule, apply_rule
 from mixad.tape.tracer import plain
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from array_api_compat import device
 
-from mixad.backends.arrays import Array, element_type_of, is_complex_dtype, library_of
+from mixad.backends.arrays import Array, library_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.corners import cornered
@@ -17,6 +17,7 @@ from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
+from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.memory import unshared
 from mixad.tape.node import Rule, apply_rule, library_beside

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixad.backends.arrays import element_type_of
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import take_along_axis
@@ -20,6 +19,7 @@ from mixad.namespace.norms import matrix_norm, norm, vector_norm
 from mixad.namespace.numpy_statistics import quantile
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import amax, amin, in_float32, mean, std, total, var
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.memory import unshared
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain

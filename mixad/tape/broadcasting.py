@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import Any
 
-from mixad.backends.arrays import is_complex_dtype, scalar_type_of
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
+from mixad.scalar.dtypes import is_complex_dtype, scalar_type_of
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 from mixad.tape.kernel_call import KernelCall, Shape

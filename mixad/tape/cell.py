@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixad.backends.arrays import NUMPY, Array, Library, element_type_of, library_of
+from mixad.backends.arrays import NUMPY, Array, Library, library_of
 from mixad.config import CheckMode
+from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import ScalarType
 from mixad.tape.held import Held, Reader
 

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import Array, Library, element_type_of, is_array, library_of
+from mixad.backends.arrays import Array, Library, is_array, library_of
+from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import ScalarType
 from mixad.tape.cell import Cell, Kind, kind_of
 from mixad.tape.memory import share

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import element_type_of, is_number, own_library
+from mixad.backends.arrays import is_number, own_library
 from mixad.backends.execute import Kernel, kernel_for, stores_beside
 from mixad.backends.integrations import LOADED
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
+from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 from mixad.tape.constant import constant, is_constant, unwrapped

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
-from mixad.backends.arrays import Library, as_array, is_scalar, library_of, scalar_type_of
+from mixad.backends.arrays import Library, as_array, is_scalar, library_of
 from mixad.backends.execute import Kernel, broadcast_shape, kernel_for
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest
+from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.ir import Equation, Program, While, walk_statements
 from mixad.scalar.ops import BY_NAME
 from mixad.tape.cell import Kind, kind_of

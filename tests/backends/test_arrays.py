@@ -18,10 +18,10 @@ from mixad.backends.arrays import (
     is_scalar,
     layout_of,
     library_of,
-    scalar_type_of,
     strides_of,
 )
 from mixad.errors import KernelTypeError, TracerError
+from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.types import ALL_TYPES, F32, F64
 
 

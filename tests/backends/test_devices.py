@@ -10,13 +10,8 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.backends.arrays import (
-    Library,
-    device_key,
-    device_name,
-    element_type_of,
-    library_of,
-)
+from mixad.backends.arrays import Library, device_key, device_name, library_of
+from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import F32
 
 Device = type(strict.asarray(0.0).device)

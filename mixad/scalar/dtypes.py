@@ -1,0 +1,105 @@
+"""The dtypes of array libraries, and the types that kernels compute in for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixad.errors import KernelTypeError
+from mixad.scalar.types import COMPLEX_TYPES, STORED_TYPES, ScalarType
+
+__all__ = ["array_dtype", "element_type_of", "is_complex_dtype", "scalar_type_of"]
+
+_MET: dict[str, np.dtype[Any]] = {}
+"""NumPy's dtypes that come from elsewhere, such as the bfloat16 of ml_dtypes, by name."""
+
+
+def array_dtype(xp: Any, type: ScalarType) -> Any:
+    """Return a namespace's dtype of a scalar type, as its arrays name it.
+
+    JAX's names stand for scalar classes, not for dtypes, and unless it is told otherwise it has no
+    types of 64 bits: it computes in those of 32 bits then, and so does what is computed for it.
+
+    Parameters
+    ----------
+    xp : namespace
+        From `array_api_compat.array_namespace`.
+    type : ScalarType
+        Any; one that NumPy does not have when an array of it was met.
+
+    Returns
+    -------
+    dtype
+        What the attribute ``dtype`` of an array of that type is.
+    """
+    name = type.dtype_name
+    if xp.__name__ != "jax.numpy":
+        return getattr(xp, name) if hasattr(xp, name) else _MET[name]
+    if type.is_narrow:
+        return np.dtype(getattr(xp, name))
+    dtypes = xp.__array_namespace_info__().dtypes()  # asked each time: users may switch
+    return dtypes[name] if name in dtypes else dtypes[name.replace("64", "32")]
+
+
+_TYPES: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in STORED_TYPES if not t.brain}
+_TYPE_NAMES = {t.dtype_name: t for t in STORED_TYPES}
+
+
+def scalar_type_of(dtype: Any) -> ScalarType:
+    """Return the scalar type of a dtype of any library.
+
+    Raises
+    ------
+    KernelTypeError
+        If kernels do not compute in that dtype.
+    """
+    key = (type(dtype), dtype)  # libraries' dtypes may hash alike and refuse to be compared
+    known = _TYPES.get(key)
+    if known is None:
+        known = _TYPE_NAMES.get(str(dtype).rpartition(".")[2])
+        if known is None:
+            raise KernelTypeError(f"kernels do not compute in dtype {dtype}", hint=_instead(dtype))
+        _TYPES[key] = known
+        if isinstance(dtype, np.dtype):  # another package's: NumPy does not tell it by name
+            _MET[known.dtype_name] = dtype
+    return known
+
+
+_COMPLEX: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in COMPLEX_TYPES}
+_COMPLEX_NAMES = {t.dtype.name: t for t in COMPLEX_TYPES}
+
+
+def element_type_of(dtype: Any) -> ScalarType:
+    """Return the type of the elements of an array: a scalar type, or a complex one.
+
+    Raises
+    ------
+    KernelTypeError
+        If it is neither.
+    """
+    key = (type(dtype), dtype)
+    known = _TYPES.get(key) or _COMPLEX.get(key)
+    if known is None:
+        known = _COMPLEX_NAMES.get(str(dtype).rpartition(".")[2])
+        if known is None:
+            return scalar_type_of(dtype)
+        _COMPLEX[key] = known
+    return known
+
+
+def is_complex_dtype(dtype: Any) -> bool:
+    """Whether a dtype of any library is that of complex numbers of this machine's byte order."""
+    key = (type(dtype), dtype)
+    if key in _TYPES:
+        return False
+    return key in _COMPLEX or str(dtype).rpartition(".")[2] in _COMPLEX_NAMES
+
+
+def _instead(dtype: Any) -> str:
+    if isinstance(dtype, np.dtype) and dtype.byteorder in "<>" and dtype.name in _TYPE_NAMES:
+        return f"convert it to the byte order of this machine: x.astype({dtype.name!r})"
+    if "complex" in str(dtype):
+        is_long = str(dtype).rpartition(".")[2] not in _COMPLEX_NAMES
+        return "convert it to complex128" if is_long else "take its parts, x.real and x.imag"
+    return f"convert it to one of {', '.join(_TYPE_NAMES)}"
