@@ -10,11 +10,12 @@ from array_api_compat import device as device_of
 
 from mixad.backends.arrays import NUMPY, is_array
 from mixad.namespace.data_types import of_one_type
+from mixad.namespace.elementwise import array_beside
 from mixad.namespace.joining import stack
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer
 
-__all__ = ["first_traced", "from_lists", "stacked"]
+__all__ = ["arrays_of", "first_traced", "from_lists", "stacked"]
 
 _LISTS = (list, tuple)
 
@@ -53,3 +54,13 @@ def stacked(x: Any, like: Any) -> Any:
     if library is NUMPY and first_traced(x) is None:
         return np.asarray(x)
     return stack(of_one_type("asarray", [stacked(each, like) for each in x]))
+
+
+def arrays_of(*operands: Any) -> list[Any]:
+    """Return what NumPy takes operands for that may be numbers or lists: arrays of their types."""
+    like = next(filter(_is_array, operands), first_traced(operands))
+    return [array_beside(from_lists(x, like), like) for x in operands]
+
+
+def _is_array(x: Any) -> bool:
+    return not x.cell.weak if isinstance(x, Tracer) else is_array(x)

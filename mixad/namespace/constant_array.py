@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import operator
 import sys
 from collections.abc import Callable
@@ -277,6 +278,9 @@ class Constant(ArrayTracer):
 
     def __float__(self) -> float:
         return float(looked_at(self, "float()"))
+
+    def __trunc__(self) -> int:
+        return math.trunc(float(looked_at(self, "math.trunc()")))
 
     def __complex__(self) -> complex:
         return complex(looked_at(self, "complex()"))

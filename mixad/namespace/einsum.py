@@ -18,7 +18,7 @@ from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.memory import view_of
 from mixad.tape.node import library_beside
 
-__all__ = ["einsum"]
+__all__ = ["einsum", "read_operands"]
 
 _Labels = tuple[str, ...]
 
@@ -43,7 +43,7 @@ def einsum(*operands: Any, optimize: Any = None) -> Any:
     ValueError
         If labels do not fit the arrays.
     """
-    texts, arrays = _read(operands)
+    texts, arrays = read_operands(operands)
     *inputs, output = _labelled(texts, [x.ndim for x in arrays])
     lengths = _lengths(inputs, arrays)
     factors = [_diagonal(x, labels) for x, labels in zip(arrays, inputs, strict=True)]
@@ -57,7 +57,7 @@ def einsum(*operands: Any, optimize: Any = None) -> Any:
     return view_of(whole, arrays[0]) if is_view else whole
 
 
-def _read(operands: Sequence[Any]) -> tuple[str, list[Any]]:
+def read_operands(operands: Sequence[Any]) -> tuple[str, list[Any]]:
     """Return what NumPy's other form of arguments is as text, and the arrays."""
     if isinstance(operands[0], str):
         return operands[0].replace(" ", ""), list(operands[1:])

@@ -13,6 +13,7 @@ from mixad.namespace.indexing import gather, positions_of
 from mixad.namespace.manipulation import (
     is_several,
     matrix_transpose,
+    moveaxis,
     normalized_axes,
     permute_dims,
     reshape,
@@ -82,8 +83,8 @@ def adjoint(x: Any) -> Any:
 
 def dot(a: Any, b: Any) -> Any:
     """Return NumPy's product: sums over the last axis of ``a`` and the last but one of ``b``."""
-    if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
-        return a * b
+    if not a.ndim or not b.ndim:
+        return elementwise("mul", a, b)
     return matmul(a, b) if b.ndim <= 2 else tensordot(a, b, axes=((-1,), (-2,)))
 
 
@@ -130,7 +131,7 @@ def tensordot(a: Any, b: Any, *, axes: Any = 2) -> Any:
 
 
 def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
-    """Return the sum of products along an axis, which is counted from the last one.
+    """Return the sum of products along an axis of each, of which the other axes broadcast.
 
     Of complex vectors, those of the first are conjugated.
 
@@ -142,6 +143,8 @@ def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
     lengths = [_length(x, axis), _length(y, axis)]
     if lengths[0] != lengths[1]:
         raise ValueError(f"vecdot() of vectors of length {lengths[0]} and {lengths[1]}")
+    if _is_apart(x, y, axis):
+        return vecdot(moveaxis(x, axis, -1), moveaxis(y, axis, -1))
     return total(elementwise("mul", conj(x), y), axis)
 
 
@@ -166,7 +169,7 @@ def outer(x: Any, y: Any) -> Any:
 
 
 def cross(x: Any, y: Any, *, axis: int = -1) -> Any:
-    """Return the cross products of vectors of length 3.
+    """Return the cross products of vectors of length 3 along an axis of each and of the result.
 
     Raises
     ------
@@ -176,8 +179,15 @@ def cross(x: Any, y: Any, *, axis: int = -1) -> Any:
     lengths = [_length(x, axis), _length(y, axis)]
     if lengths != [3, 3]:
         raise ValueError(f"cross() of vectors of length {lengths[0]} and {lengths[1]}: 3")
+    if _is_apart(x, y, axis):
+        return moveaxis(cross(moveaxis(x, axis, -1), moveaxis(y, axis, -1)), -1, axis)
     x1, x2, y1, y2 = (roll(v, -n, axis=axis) for v in (x, y) for n in (1, 2))
     return elementwise("sub", elementwise("mul", x1, y2), elementwise("mul", x2, y1))
+
+
+def _is_apart(x: Any, y: Any, axis: int) -> bool:
+    """Whether an axis of each of two arrays is another one once they are broadcast."""
+    return axis >= 0 and x.ndim != y.ndim
 
 
 def _length(x: Any, axis: int) -> int:

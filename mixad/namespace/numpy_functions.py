@@ -36,17 +36,18 @@ from mixad.namespace.arrangements import (
     swapaxes,
     vstack,
 )
+from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.complex_numbers import conj, is_complex, real
 from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import eigh, eigvalsh, qr, svd, svdvals
-from mixad.namespace.einsum import einsum
-from mixad.namespace.elementwise import array_beside, as_numpy_gives, elementwise, where
+from mixad.namespace.elementwise import as_numpy_gives, elementwise, where
 from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
 from mixad.namespace.indexing import getitem, positions_of, scatter_add
-from mixad.namespace.joining import broadcast_arrays, broadcast_to, concat, meshgrid
-from mixad.namespace.linear_algebra import cross, diagonal, inner, outer, trace, vecdot
+from mixad.namespace.joining import broadcast_to, concat, meshgrid
+from mixad.namespace.linear_algebra import diagonal, trace
 from mixad.namespace.manipulation import matrix_transpose, moveaxis, reshape
 from mixad.namespace.numpy_linear_algebra import NUMPY_LINEAR_ALGEBRA
+from mixad.namespace.numpy_products import NUMPY_PRODUCTS
 from mixad.namespace.numpy_samples import NUMPY_SAMPLES
 from mixad.namespace.numpy_statistics import NUMPY_STATISTICS
 from mixad.namespace.sorting import sort
@@ -59,7 +60,7 @@ from mixad.tape.memory import gives_arrays, gives_read_only_views
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["NUMPY_FUNCTIONS", "kron", "nan_to_num"]
+__all__ = ["NUMPY_FUNCTIONS", "nan_to_num"]
 
 
 def _matrices_last(x: Any, axis1: int, axis2: int) -> Any:
@@ -75,54 +76,16 @@ def _trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dtype: An
     return trace(_matrices_last(x, axis1, axis2), offset=offset, dtype=dtype)
 
 
-def _outer(x: Any, y: Any) -> Any:
-    return outer(*(reshape(v, -1) for v in _arrays(x, y)))
-
-
-def _arrays(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return two arguments as arrays, of which one may be a number."""
-    is_number = x.cell.weak if isinstance(x, Tracer) else not is_array(x)
-    like = y if is_number and (isinstance(y, Tracer) or is_array(y)) else x
-    return array_beside(x, like), array_beside(y, like)
-
-
-def _inner(x: Any, y: Any) -> Any:
-    return inner(*_arrays(x, y))
-
-
-def _vdot(x: Any, y: Any) -> Any:
-    """Return the sum of products of all elements, those of the first conjugated."""
-    return vecdot(*(reshape(v, -1) for v in _arrays(x, y)))
-
-
 def _ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Return how far the largest and the smallest element are apart."""
     ends = [function(x, axis, keepdims=keepdims) for function in (amax, amin)]
     return elementwise("sub", *ends)
 
 
-def kron(x: Any, y: Any) -> Any:
-    """Return the products of all elements of ``y`` by each of ``x``, side by side."""
-    ndim = max(x.ndim, y.ndim)
-    rows, columns = ((*[1] * (ndim - v.ndim), *v.shape) for v in (x, y))
-    left = reshape(x, [n for length in rows for n in (length, 1)])
-    right = reshape(y, [n for length in columns for n in (1, length)])
-    whole = [m * n for m, n in zip(rows, columns, strict=True)]
-    return reshape(elementwise("mul", left, right), whole)
-
-
 def _sort(x: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Any:
     """Every kind gives the same values; here equal elements stay in their order."""
     np.sort(np.empty(0), kind=kind, stable=stable)  # which may refuse
     return sort(reshape(x, -1)) if axis is None else sort(x, axis=axis)
-
-
-def _cross(
-    x: Any, y: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Any:
-    if axis is not None:
-        axisa = axisb = axisc = axis
-    return moveaxis(cross(moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)), -1, axisc)
 
 
 def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, axis: int = 0) -> Any:
@@ -201,7 +164,7 @@ def _modf(x: Any) -> tuple[Any, Any]:
 
 def _float_power(x: Any, y: Any) -> Any:
     """Return powers in 64 bits."""
-    x, y = _arrays(x, y)
+    x, y = arrays_of(x, y)
     xp = library_beside(x).xp
     dtype = xp.complex128 if is_complex(x) or is_complex(y) else xp.float64
     return elementwise("pow", astype(x, dtype, copy=False), astype(y, dtype, copy=False))
@@ -289,12 +252,10 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "atleast_1d": Variadic(at_least(1), ()),
     "atleast_2d": Variadic(at_least(2), ()),
     "atleast_3d": Variadic(at_least(3), ()),
-    "broadcast_arrays": Variadic(broadcast_arrays, ()),
     "vstack": function_of(vstack, "tup=arrays dtype casting"),
     "hstack": function_of(hstack, "tup=arrays dtype casting"),
     "dstack": function_of(dstack, "tup=arrays"),
     "column_stack": function_of(column_stack, "tup=arrays"),
-    "cross": function_of(_cross, "a=x b=y axisa axisb axisc axis"),
     "linspace": function_of(_linspace, "start stop num endpoint retstep dtype axis device"),
     "append": function_of(append, "arr=x values axis"),
     "delete": function_of(delete, "arr=x obj=places axis"),
@@ -311,12 +272,7 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "dsplit": function_of(axes_split(2), "ary=x indices_or_sections"),
     "diagonal": function_of(_diagonal, "a offset axis1 axis2"),
     "trace": function_of(_trace, "a offset axis1 axis2 dtype out"),
-    "outer": function_of(_outer, "a=x b=y out"),
-    "inner": function_of(_inner, "a=x b=y"),
-    "kron": function_of(kron, "a=x b=y"),
-    "vdot": function_of(_vdot, "a=x b=y"),
     "ptp": function_of(_ptp, "a axis out keepdims"),
-    "einsum": Variadic(einsum, ()),
     "sort": function_of(_sort, "a axis kind order stable"),
     "meshgrid": Variadic(_meshgrid, ()),
     "block": function_of(_block, "arrays=blocks"),
@@ -334,6 +290,7 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     **NUMPY_STATISTICS,
     **NUMPY_SAMPLES,
     **NUMPY_LINEAR_ALGEBRA,
+    **NUMPY_PRODUCTS,
     **UFUNC_METHODS,
 }
 """What is not here, and not in the standard, is refused by name."""

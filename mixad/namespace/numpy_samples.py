@@ -39,6 +39,7 @@ def _sum(*terms: tuple[Any, Any]) -> Any:
 
 def _along(x: Any, values: Any, axis: int) -> Any:
     """Return a vector in the shape that runs along an axis of ``x``."""
+    (axis,) = normalized_axes(axis, x.ndim)
     return reshape(values, [-1 if a == axis else 1 for a in range(x.ndim)])
 
 
@@ -140,10 +141,8 @@ def _uneven_slope(x: Any, axis: int, steps: Any, edge_order: int) -> Any:
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Return the integral along an axis of what is linear between samples."""
-    (axis,) = normalized_axes(axis, y.ndim)
-    if x is not None:
-        dx = diff(x, axis=0 if x.ndim == 1 else axis)
-        dx = _along(y, dx, axis) if x.ndim == 1 else dx
+    if x is not None:  # which may have more axes than y, or fewer
+        dx = _along(y, diff(x), axis) if x.ndim == 1 else diff(x, axis=axis)
     sums = elementwise("add", part_along(y, axis, 1, None), part_along(y, axis, None, -1))
     return total(elementwise("div", elementwise("mul", dx, sums), 2.0), axis)
 

@@ -52,7 +52,7 @@ from mixad.namespace.joining import (
     tile,
     unstack,
 )
-from mixad.namespace.linear_algebra import dot, tensordot, vecdot
+from mixad.namespace.linear_algebra import tensordot, vecdot
 from mixad.namespace.manipulation import (
     expand_dims,
     flip,
@@ -224,15 +224,11 @@ NUMPY = Spelling(
         "where": function_of(where),
         "take": function_of(take, "a indices axis out mode"),
         "take_along_axis": function_of(take_along_axis, "arr=x indices axis"),
-        "tril": function_of(tril, "m=x k"),
-        "triu": function_of(triu, "m=x k"),
         **LINALG,
         "linalg.norm": function_of(norm),
         **{f"fft.{f.__name__}": function_of(f, "a n axis norm out") for f in ALONG_ONE},
         **{f"fft.{f.__name__}": function_of(f, "a s axes norm out") for f in ALONG_SEVERAL},
         **{f"fft.{f.__name__}": function_of(f) for f in SHIFTS},
-        "dot": function_of(dot),
-        "tensordot": function_of(tensordot),
         "vecdot": function_of(vecdot),
         "array": function_of(asarray, "object=x dtype copy order subok ndmin"),
         "asarray": function_of(asarray, "a dtype order device copy"),

@@ -22,7 +22,7 @@ from mixad.namespace.linear_algebra import (
     vecdot,
 )
 from mixad.namespace.manipulation import expand_dims, matrix_transpose, moveaxis, reshape
-from mixad.namespace.numpy_functions import kron
+from mixad.namespace.numpy_products import kron
 from mixad.namespace.solving import identity_like, inv, matrix_power, pinv, solve
 from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
 from mixad.tape.node import library_beside
@@ -85,6 +85,10 @@ def _cross(x: Any, y: Any, axis: int | None = None) -> Any:
 
 def _linalg_cross(x: Any, y: Any, axis: int = -1) -> Any:
     return cross(*broadcast_arrays(x, y), axis=axis)
+
+
+def _linalg_vecdot(x: Any, y: Any, axis: int = -1) -> Any:
+    return vecdot(*broadcast_arrays(x, y), axis=axis)
 
 
 def _solve(a: Any, b: Any, left: bool = True) -> Any:
@@ -162,7 +166,7 @@ TORCH_PRODUCTS: Mapping[str, SpelledFunction] = {
     "kron": function_of(kron, "input other"),
     "cross": function_of(_cross, "input other dim"),
     "linalg_cross": function_of(_linalg_cross, "input other dim"),
-    "linalg_vecdot": function_of(vecdot, "x y dim"),
+    "linalg_vecdot": function_of(_linalg_vecdot, "x y dim"),
     "linalg_matmul": function_of(matmul, "input=a other=b"),
     "trace": function_of(trace, "input"),
     "diagonal": function_of(_diagonal, "input offset dim1 dim2"),

@@ -134,7 +134,8 @@ def decided_results(
         walk.facts[program.params[slot].var] = Facts(partials=own, read=own, fraction=True)
     walk.block(program.body)
     reached = frozenset().union(*(walk.of(program.outputs[m]).decided for m in outputs))
-    return tuple(_reports(program, walk, reached))
+    # A result of an inner loop may have got a partial in a later turn of the loop around it.
+    return tuple(_reports(program, walk, reached & walk.decided.keys()))
 
 
 def _reports(program: Program, walk: _Walk, reached: frozenset[Var]) -> Iterator[DecidedResult]:

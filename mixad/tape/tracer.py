@@ -9,6 +9,7 @@ order, no stack and no global state, and perturbations cannot be confused.
 
 from __future__ import annotations
 
+import math
 import threading
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
@@ -159,6 +160,15 @@ class Tracer:
 
     def __int__(self) -> int:
         return int(looked_at(self, "int()"))
+
+    def __trunc__(self) -> int:
+        return math.trunc(float(looked_at(self, "math.trunc()")))
+
+    def __floor__(self) -> int:
+        return math.floor(float(looked_at(self, "math.floor()")))
+
+    def __ceil__(self) -> int:
+        return math.ceil(float(looked_at(self, "math.ceil()")))
 
     def __repr__(self) -> str:
         names = ", ".join(sorted(level.name for level in self.origin.levels))

@@ -44,6 +44,9 @@ SEEN: dict[str, Any] = {
     "vecdot": lambda x: np.vecdot(x, [1.0, 2.0, 3.0]),
     "tensordot": lambda x: np.tensordot(x, [[1.0], [2.0], [x[0]]], 1),
     "einsum": lambda x: np.einsum("i,j", x, [x[0], 1.0]) * np.einsum(x, [0], [x[1], 2.0, 3.0], [0]),
+    "einsum of plain lists": lambda x: np.einsum("i,i", [1, 2, 3], x) * np.einsum(
+        x, [0], [[1.0, 2.0, 3.0]], [1, 0]),
+    "broadcast_arrays": lambda x: [2.0 * a for a in np.broadcast_arrays([1, 2, 3], x, x[0])],
     "solve": lambda x: np.linalg.solve([[x[0], 1.0], [2.0, x[1]]], x[:2]),
     "solve for a list": lambda x: np.linalg.solve(np.diag(x), [1.0, x[0], 2.0]),
     "where": lambda x: np.where([True, False, True], x, [1.0, 2.0, x[0]]),

@@ -72,6 +72,7 @@ CASES: dict[str, tuple[Any, ...]] = {
                           np.delete(x, slice(1, None, 2), -1)], X),
     "diag": (lambda s, v: [np.diag(s, 1) ** 2, np.diag(v * v), np.diag(v, -2)], S, V),
     "diagonal": (lambda t: [np.diagonal(t) ** 2, np.diagonal(t, 1, 1, 2) ** 2], T),
+    "dot": (lambda x, s, v: [np.dot(x, s), np.dot(v, v), np.dot(2.0, x), np.dot(x, v[0])], X, S, V),
     "dsplit": (lambda t: [p * p for p in np.dsplit(t, 2)], T),
     "divide.outer": (lambda x, v: np.divide.outer(x, v), X, V),
     "dstack": (lambda x, v: [np.dstack([x, x * x]), np.dstack([v, v])], X, V),
@@ -174,9 +175,15 @@ CASES: dict[str, tuple[Any, ...]] = {
     "swapaxes": (lambda t: [np.swapaxes(t, 0, -1) ** 2, np.swapaxes(t, 1, 1)], T),
     "trace": (lambda x, t: [np.trace(x) ** 2, np.trace(t, 1, 1, 2), np.trace(t, axis1=2, axis2=0)],
               X, T),
+    "tensordot": (lambda x, t, s: [np.tensordot(x, s, 1), np.tensordot(t, x, ([1, 2], [0, 1])) ** 2,
+                                   np.tensordot(x, 2.0, 0)], X, T, S),
     "trapezoid": (lambda x, y, v: [np.trapezoid(x), np.trapezoid(x * x, dx=v[0], axis=0),
                                    np.trapezoid(x, v[:4] ** 3), np.trapezoid(x, y, axis=0),
-                                   np.trapezoid([1.0, 2.0, 4.0], v[:3])], X, Y, V),
+                                   np.trapezoid([1.0, 2.0, 4.0], v[:3]),
+                                   np.trapezoid(x, T * y, axis=-1), np.trapezoid(T * x, y, axis=-2),
+                                   np.trapezoid(y, v[:3], axis=-2)], X, Y, V),
+    "tril": (lambda x, v: [np.tril(x, 1) ** 2, np.tril(v) ** 2, np.tril(v, -1)], X, V),
+    "triu": (lambda x, v: [np.triu(x, -1) ** 2, np.triu(v) ** 2, np.triu(v, k=1)], X, V),
     "unwrap": (lambda x, v: [np.unwrap(9 * v) ** 2, np.unwrap(9 * x, axis=0, period=3.0)], X, V),
     "vdot": (lambda x, y, v: [np.vdot(x, y) ** 2, np.vdot(v, v), np.vdot(2.0, v[0])], X, Y, V),
     "vsplit": (lambda x: [p * p for p in np.vsplit(x, [1, 2])], X),
@@ -245,6 +252,20 @@ def test_dtypes_are_those_of_numpy(name: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, strict=True)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, v: np.vecdot(x, v[:3], axis=0) ** 2,
+        lambda x, v: np.vecdot(v[:4], x.T, axis=0),
+        lambda x, v: np.vecdot(v[:2, None, None] * x, x.T, axis=1),
+        lambda x, v: np.linalg.cross(x[:, :2], v[:3], axis=0) ** 2,
+        lambda x, v: np.linalg.cross(v[:3], x[:, :3], axis=0) * x[:, :3].T,
+    ],
+)
+def test_an_axis_is_that_of_each_array_before_they_broadcast(function: Any) -> None:
+    check(function, X, V)
+
+
 NUMPYS_NUMBERS: dict[str, Any] = {
     "roll": lambda x: np.roll(x, np.int64(1)),
     "roll by an array": lambda x: np.roll(x, np.asarray([1, 2]), axis=(0, 1)),
@@ -260,6 +281,11 @@ NUMPYS_NUMBERS: dict[str, Any] = {
     "diff": lambda x: np.diff(x, prepend=0.0, append=np.float64(1.0)),
     "diff along the first axis": lambda x: np.diff(x, axis=0, append=x[0, 0]),
     "inner": lambda x: np.inner(x, 2.0) + np.inner(np.float64(3.0), x),
+    "dot": lambda x: np.dot(x, 2.0) + x.dot(3),
+    "kron": lambda x: np.kron(x, 2.0) + np.kron(np.float32(3.0), x),
+    "einsum": lambda x: np.einsum("ij,", x, 2.0) + np.einsum(3, [], x, [0, 1]),
+    "tensordot of a number": lambda x: np.tensordot(x, 2.0, 0) + np.tensordot(3, x, 0),
+    "broadcast_arrays": lambda x: sum(np.broadcast_arrays(1.0, x, 2)),
     "outer": lambda x: np.outer(2.0, x) + np.outer(x[0, 0], x),
     "qr": lambda x: np.linalg.qr(x.T @ x + np.eye(X.shape[1]), "r"),
 }

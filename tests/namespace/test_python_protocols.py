@@ -41,6 +41,7 @@ def inside(use: Any, x: Any = X) -> Any:
         lambda x: int(x[2]),
         lambda x: int(x[1]),
         lambda x: [round(a) for a in x],
+        lambda x: [f(a) for a in x for f in (math.trunc, math.floor, math.ceil)],
         lambda x: 2.0 in x,
         lambda x: 7.0 in x,
         lambda x: 2.0 in x.reshape((3, 1)),

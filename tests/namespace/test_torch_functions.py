@@ -124,7 +124,9 @@ PRODUCTS: dict[str, Any] = {
     "kron": (lambda x, w: t.kron(x, w[:2, :2]), "X", "W"),
     "cross": (lambda x, y: [t.cross(x, y, dim=0), x.T[:, :3].cross(y.T[:, :3], -1)],),
     "linalg_cross": (lambda x, y: t.linalg.cross(x, y, dim=0),),
-    "linalg_vecdot": (lambda x, y: [t.linalg.vecdot(x, y), t.linalg.vecdot(x, y, dim=0)],),
+    "linalg_vecdot": (lambda x, y: [t.linalg.vecdot(x, y), t.linalg.vecdot(x, y, dim=0),
+                                    t.linalg.vecdot(x, y[:1], dim=0),
+                                    t.linalg.vecdot(x[:, :3], y[0, :3], dim=1)],),
     "linalg_matmul": (lambda x, w: t.linalg.matmul(x, w), "X", "W"),
     "linalg_solve_triangular": (
         lambda w, x: [t.linalg.solve_triangular(w, x.T, upper=True),

@@ -303,6 +303,18 @@ def marks(x: Any) -> Any:
     return found * x
 
 
+def has_a_partial_from_the_second_turn(x: Any) -> Any:
+    step, total = 0.5, 0.1
+    for _ in range(3):
+        best = 0.25
+        for j in range(4):
+            if x > j:
+                best = step
+        total = total + best
+        step = 0.5 * x
+    return total
+
+
 def is_meant(x: Any) -> Any:
     t = 0.0
     while t < x:
@@ -313,7 +325,7 @@ def is_meant(x: Any) -> Any:
 NOT_WARNED = [
     has_no_loop, converges, counts, branches_outside, a_number_of_turns,
     has_a_partial_of_another_input, selects_by_the_input, is_read_by_comparisons_only, marks,
-    is_meant,
+    has_a_partial_from_the_second_turn, is_meant,
 ]  # fmt: skip
 
 
