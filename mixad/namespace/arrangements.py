@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from array_api_compat import device
 from mixad.backends.arrays import is_array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import array_beside, where
+from mixad.namespace.elementwise import array_beside
 from mixad.namespace.indexing import gather, getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, normalized_axes, permute_dims, reshape
@@ -33,11 +32,11 @@ def _positions(x: Any) -> Any:
 
 def _arranged(x: Any, places: Any, nothing: float = 0.0) -> Any:
     """Return the elements of ``x`` at places, counted from 1; a number where the place is 0."""
-    asarray = partial(library_beside(x).xp.asarray, device=device(x))
-    if not np.any(places == 0):
-        return gather(x, asarray(places - 1))
-    found = gather(x, asarray(np.maximum(places - 1, 0)))
-    return where(asarray(places != 0), found, nothing)
+    xp = library_beside(x).xp
+    if np.any(places == 0):
+        x = concat([reshape(x, -1), xp.full(1, nothing, dtype=x.dtype, device=device(x))])
+        places = np.where(places == 0, x.shape[0], places)
+    return gather(x, xp.asarray(places - 1, device=device(x)))
 
 
 @gives_views
