@@ -10,7 +10,7 @@ from array_api_compat import device as device_of
 
 from mixad.backends.arrays import NUMPY, is_array
 from mixad.namespace.data_types import of_one_type
-from mixad.namespace.elementwise import array_beside
+from mixad.namespace.elementwise import array_beside, is_strong
 from mixad.namespace.joining import stack
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer
@@ -57,10 +57,8 @@ def stacked(x: Any, like: Any) -> Any:
 
 
 def arrays_of(*operands: Any) -> list[Any]:
-    """Return what NumPy takes operands for that may be numbers or lists: arrays of their types."""
-    like = next(filter(_is_array, operands), first_traced(operands))
+    """Return operands of a function of NumPy as arrays, where numbers and lists are among them."""
+    arrays = [x for x in operands if (isinstance(x, Tracer) or is_array(x)) and is_strong(x)]
+    own = [x for x in arrays if not isinstance(x, np.generic)]
+    like = max(own, key=lambda x: isinstance(x, Tracer)) if own else first_traced(operands)
     return [array_beside(from_lists(x, like), like) for x in operands]
-
-
-def _is_array(x: Any) -> bool:
-    return not x.cell.weak if isinstance(x, Tracer) else is_array(x)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import math
 import operator
 import sys
 from collections.abc import Callable
@@ -278,9 +277,6 @@ class Constant(ArrayTracer):
 
     def __float__(self) -> float:
         return float(looked_at(self, "float()"))
-
-    def __trunc__(self) -> int:
-        return math.trunc(float(looked_at(self, "math.trunc()")))
 
     def __complex__(self) -> complex:
         return complex(looked_at(self, "complex()"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -66,8 +67,15 @@ def read_operands(operands: Sequence[Any]) -> tuple[str, list[Any]]:
     return (f"{text}->{_text(operands[-1])}" if len(operands) % 2 else text), arrays
 
 
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
+"""In the order of the numbers that NumPy takes for labels."""
+
+
 def _text(labels: Sequence[Any]) -> str:
-    return "".join("..." if a is Ellipsis else string.ascii_letters[a] for a in labels)
+    for label in labels:
+        if label is not Ellipsis and operator.index(label) not in range(len(_LETTERS)):
+            raise ValueError(f"einsum(): label {label} is not between 0 and {len(_LETTERS) - 1}")
+    return "".join("..." if a is Ellipsis else _LETTERS[a] for a in labels)
 
 
 def _labelled(text: str, ndims: Sequence[int]) -> list[_Labels]:

@@ -34,7 +34,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.dtypes import element_type_of, scalar_type_of
 from mixad.scalar.ir import Atom, Kind, Program
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.types import BOOL, F64, I64, ScalarType
+from mixad.scalar.types import BOOL, F64, I64, ScalarType, complex_of
 from mixad.tape.apply import apply_call, apply_program
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.memory import array_as, gives_arrays
@@ -42,7 +42,7 @@ from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["angle", "array_beside", "as_numpy_gives", "clip", "convert", "elementwise",
-           "is_operand", "operand", "power", "rounded", "square", "where"]  # fmt: skip
+           "is_operand", "is_strong", "operand", "power", "rounded", "square", "where"]  # fmt: skip
 
 
 # A described operand: its type, and whether it is a Python number.
@@ -79,16 +79,23 @@ def operand(value: Any, other: Any) -> Any:
 def array_beside(value: Any, other: Any) -> Any:
     """Return a number as the array that NumPy takes it for, of its own dtype.
 
-    Of another library, whose functions take none, as one of the dtype of the array beside it.
+    Of another library, whose functions take none, as one of the dtype of the array beside it; of
+    complex numbers if it is one.
     """
     library = library_beside(other)
-    if isinstance(value, Tracer):
-        return as_numpy_gives(value) if library is NUMPY else value
-    if is_array(value):
-        return as_array(value)
     if library is NUMPY:
-        return np.asarray(value)
-    return library.asarray(value, element_type_of(other.dtype), device(plain(other)))
+        if isinstance(value, Tracer):
+            return as_numpy_gives(value)
+        return as_array(value) if is_array(value) else np.asarray(value)
+    value = _without_numpy_scalar(value, library)
+    if is_strong(value):
+        return value
+    type = element_type_of(other.dtype)
+    if isinstance(value, complex) and not type.is_complex:
+        type = complex_of(type)
+    if isinstance(value, Tracer):
+        return elementwise("mul", value, library.asarray(1, type, device(plain(other))))
+    return library.asarray(value, type, device(plain(other)))
 
 
 def elementwise(op: str, *operands: Any) -> Any:
@@ -299,12 +306,13 @@ def _conversion(source: ScalarType, target: ScalarType) -> Program:
 
 def _library_beside(op: str, operands: Sequence[Any]) -> Library:
     """Return the library of the operands that did not begin as Python or NumPy scalars."""
-    arrays = [o for o in operands if _is_strong(o)]
+    arrays = [o for o in operands if is_strong(o)]
     strict = [o for o in arrays if not isinstance(o, np.generic)] or arrays
     return common_library(op, strict) if strict else NUMPY
 
 
-def _is_strong(operand: Any) -> bool:
+def is_strong(operand: Any) -> bool:
+    """Whether an operand is no Python number, traced or not: those adapt to what is beside them."""
     return not is_number(operand) and not (isinstance(operand, Tracer) and operand.cell.weak)
 
 

@@ -66,7 +66,8 @@ def view_key(x: Tracer, part: Any, key: Any) -> Any:
 
 def part_along(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
     """Return what is between two places along an axis."""
-    return getitem(x, (*[slice(None)] * (axis % x.ndim), slice(start, stop), ...))
+    (axis,) = normalized_axes(axis, x.ndim)
+    return getitem(x, (*[slice(None)] * axis, slice(start, stop), ...))
 
 
 def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:

@@ -143,7 +143,7 @@ def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
     lengths = [_length(x, axis), _length(y, axis)]
     if lengths[0] != lengths[1]:
         raise ValueError(f"vecdot() of vectors of length {lengths[0]} and {lengths[1]}")
-    if _is_apart(x, y, axis):
+    if _broadcasting_moves(axis, x, y):
         return vecdot(moveaxis(x, axis, -1), moveaxis(y, axis, -1))
     return total(elementwise("mul", conj(x), y), axis)
 
@@ -179,14 +179,14 @@ def cross(x: Any, y: Any, *, axis: int = -1) -> Any:
     lengths = [_length(x, axis), _length(y, axis)]
     if lengths != [3, 3]:
         raise ValueError(f"cross() of vectors of length {lengths[0]} and {lengths[1]}: 3")
-    if _is_apart(x, y, axis):
+    if _broadcasting_moves(axis, x, y):
         return moveaxis(cross(moveaxis(x, axis, -1), moveaxis(y, axis, -1)), -1, axis)
     x1, x2, y1, y2 = (roll(v, -n, axis=axis) for v in (x, y) for n in (1, 2))
     return elementwise("sub", elementwise("mul", x1, y2), elementwise("mul", x2, y1))
 
 
-def _is_apart(x: Any, y: Any, axis: int) -> bool:
-    """Whether an axis of each of two arrays is another one once they are broadcast."""
+def _broadcasting_moves(axis: int, x: Any, y: Any) -> bool:
+    """Whether an axis of each of two arrays is no longer the same one once they are broadcast."""
     return axis >= 0 and x.ndim != y.ndim
 
 

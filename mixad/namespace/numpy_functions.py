@@ -38,12 +38,13 @@ from mixad.namespace.arrangements import (
 )
 from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.complex_numbers import conj, is_complex, real
+from mixad.namespace.creation import tril, triu
 from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import eigh, eigvalsh, qr, svd, svdvals
 from mixad.namespace.elementwise import as_numpy_gives, elementwise, where
 from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
 from mixad.namespace.indexing import getitem, positions_of, scatter_add
-from mixad.namespace.joining import broadcast_to, concat, meshgrid
+from mixad.namespace.joining import broadcast_arrays, broadcast_to, concat, meshgrid
 from mixad.namespace.linear_algebra import diagonal, trace
 from mixad.namespace.manipulation import matrix_transpose, moveaxis, reshape
 from mixad.namespace.numpy_linear_algebra import NUMPY_LINEAR_ALGEBRA
@@ -74,6 +75,19 @@ def _diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 def _trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dtype: Any = None) -> Any:
     return trace(_matrices_last(x, axis1, axis2), offset=offset, dtype=dtype)
+
+
+def _broadcast_arrays(*operands: Any) -> tuple[Any, ...]:
+    return broadcast_arrays(*arrays_of(*operands))
+
+
+def _triangle(part: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that takes a vector for a matrix of which it is every row."""
+
+    def evaluate(x: Any, *, k: int = 0) -> Any:
+        return part(broadcast_to(x, 2 * tuple(x.shape)) if x.ndim == 1 else x, k=k)
+
+    return evaluate
 
 
 def _ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
@@ -252,6 +266,9 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "atleast_1d": Variadic(at_least(1), ()),
     "atleast_2d": Variadic(at_least(2), ()),
     "atleast_3d": Variadic(at_least(3), ()),
+    "broadcast_arrays": Variadic(_broadcast_arrays, ()),
+    "tril": function_of(_triangle(tril), "m=x k"),
+    "triu": function_of(_triangle(triu), "m=x k"),
     "vstack": function_of(vstack, "tup=arrays dtype casting"),
     "hstack": function_of(hstack, "tup=arrays dtype casting"),
     "dstack": function_of(dstack, "tup=arrays"),

@@ -1,4 +1,4 @@
-"""Products of vectors and matrices as NumPy has them: numbers and lists are arrays there."""
+"""Products of vectors and matrices as NumPy has them: of numbers and lists, too."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mixad.namespace.array_likes import arrays_of
-from mixad.namespace.creation import tril, triu
 from mixad.namespace.einsum import einsum, read_operands
 from mixad.namespace.elementwise import elementwise
-from mixad.namespace.joining import broadcast_arrays, broadcast_to
 from mixad.namespace.linear_algebra import cross, dot, inner, outer, tensordot, vecdot
 from mixad.namespace.manipulation import moveaxis, reshape
 from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
@@ -18,8 +16,13 @@ from mixad.tape.memory import gives_arrays
 __all__ = ["NUMPY_PRODUCTS", "kron"]
 
 
-def _dot(a: Any, b: Any) -> Any:
-    return dot(*arrays_of(a, b))
+def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of two arrays that takes numbers and lists for them."""
+
+    def evaluate(a: Any, b: Any) -> Any:
+        return function(*arrays_of(a, b))
+
+    return evaluate
 
 
 @gives_arrays
@@ -27,26 +30,18 @@ def _tensordot(a: Any, b: Any, *, axes: Any = 2) -> Any:
     return tensordot(*arrays_of(a, b), axes=axes)
 
 
-def _inner(x: Any, y: Any) -> Any:
-    return inner(*arrays_of(x, y))
+def _flat(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of two vectors that takes all elements of arrays, in their order."""
 
+    def evaluate(a: Any, b: Any) -> Any:
+        return function(*(reshape(x, -1) for x in arrays_of(a, b)))
 
-def _outer(x: Any, y: Any) -> Any:
-    return outer(*(reshape(v, -1) for v in arrays_of(x, y)))
-
-
-def _vdot(x: Any, y: Any) -> Any:
-    """Return the sum of products of all elements, those of the first conjugated."""
-    return vecdot(*(reshape(v, -1) for v in arrays_of(x, y)))
+    return evaluate
 
 
 def _einsum(*operands: Any, optimize: Any = None) -> Any:
     text, arrays = read_operands(operands)
     return einsum(text, *arrays_of(*arrays), optimize=optimize)
-
-
-def _broadcast_arrays(*operands: Any) -> tuple[Any, ...]:
-    return broadcast_arrays(*arrays_of(*operands))
 
 
 def kron(x: Any, y: Any) -> Any:
@@ -59,10 +54,6 @@ def kron(x: Any, y: Any) -> Any:
     return reshape(elementwise("mul", left, right), whole)
 
 
-def _kron(x: Any, y: Any) -> Any:
-    return kron(*arrays_of(x, y))
-
-
 def _cross(
     x: Any, y: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
@@ -71,25 +62,13 @@ def _cross(
     return moveaxis(cross(moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)), -1, axisc)
 
 
-def _triangle(part: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that takes a vector for a matrix of which it is every row."""
-
-    def evaluate(x: Any, *, k: int = 0) -> Any:
-        return part(broadcast_to(x, 2 * tuple(x.shape)) if x.ndim == 1 else x, k=k)
-
-    return evaluate
-
-
 NUMPY_PRODUCTS: Mapping[str, SpelledFunction] = {
-    "dot": function_of(_dot),
-    "tensordot": function_of(_tensordot),
-    "inner": function_of(_inner, "a=x b=y"),
-    "outer": function_of(_outer, "a=x b=y out"),
-    "vdot": function_of(_vdot, "a=x b=y"),
+    "dot": function_of(_of_arrays(dot), "a b"),
+    "inner": function_of(_of_arrays(inner), "a b"),
+    "kron": function_of(_of_arrays(kron), "a b"),
+    "outer": function_of(_flat(outer), "a b out"),
+    "vdot": function_of(_flat(vecdot), "a b"),
+    **dict.fromkeys(("tensordot", "linalg.tensordot"), function_of(_tensordot)),
     "einsum": Variadic(_einsum, ()),
-    "kron": function_of(_kron, "a=x b=y"),
     "cross": function_of(_cross, "a=x b=y axisa axisb axisc axis"),
-    "broadcast_arrays": Variadic(_broadcast_arrays, ()),
-    "tril": function_of(_triangle(tril), "m=x k"),
-    "triu": function_of(_triangle(triu), "m=x k"),
 }

@@ -141,7 +141,7 @@ def _uneven_slope(x: Any, axis: int, steps: Any, edge_order: int) -> Any:
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Return the integral along an axis of what is linear between samples."""
-    if x is not None:  # which may have more axes than y, or fewer
+    if x is not None:  # an axis is counted in each array: x may have more of them, or fewer
         dx = _along(y, diff(x), axis) if x.ndim == 1 else diff(x, axis=axis)
     sums = elementwise("add", part_along(y, axis, 1, None), part_along(y, axis, None, -1))
     return total(elementwise("div", elementwise("mul", dx, sums), 2.0), axis)

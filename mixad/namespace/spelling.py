@@ -95,8 +95,8 @@ class Variadic(SpelledFunction):
 
 
 _ARRAYS = frozenset(
-    "a append aweights b condition fill_value fweights max min p points prepend start stop values "
-    "weights where x y".split()
+    "a append aweights b condition dx fill_value fweights max min p points prepend start stop "
+    "values weights where x y".split()
 )
 """What parameters are called that are arrays."""
 

@@ -1,4 +1,7 @@
-"""The dtypes of array libraries, and the types that kernels compute in for them."""
+"""The dtypes of array libraries, and the types that kernels compute in for them.
+
+Both ways are here, beside the types: a dtype that is met is remembered, and no array is looked at.
+"""
 
 from __future__ import annotations
 

@@ -149,20 +149,6 @@ def test_a_tensor_whose_memory_is_the_negative_is_seen_with_its_sign() -> None:
     assert strides_of(lazy) == view.strides
 
 
-@pytest.mark.parametrize(
-    ("dtype", "hint"),
-    [("M8[s]", "float32"), ("complex64", "x.imag"), (">f8", "byte order"), ("U3", "float32")],
-)
-def test_other_dtypes_are_refused_with_a_way_out(dtype: str, hint: str) -> None:
-    with pytest.raises(KernelTypeError, match=hint):
-        scalar_type_of(np.dtype(dtype))
-
-
-def test_equal_numpy_dtypes_of_other_names_are_known() -> None:
-    assert scalar_type_of(np.dtype(np.longlong)) == scalar_type_of(np.dtype("int64"))
-    assert scalar_type_of(np.dtype("double")) == F64
-
-
 def test_numpy_s_compatible_namespace_is_never_imported() -> None:
     code = (
         "import sys, numpy as np, mixad\n"

@@ -77,7 +77,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "divide.outer": (lambda x, v: np.divide.outer(x, v), X, V),
     "dstack": (lambda x, v: [np.dstack([x, x * x]), np.dstack([v, v])], X, V),
     "einsum": (lambda x, y: [np.einsum("ij,ij->i", x, y), np.einsum("ij,kj", x, y),
-                             np.einsum(x, [0, 1], y, [2, 1], [2, 0])], X, Y),
+                             np.einsum(x, [0, 1], y, [2, 1], [2, 0]), np.einsum(x, [0, 30]),
+                             np.einsum(x, [51, 25], y, [51, 26])], X, Y),
     "fft.fft2": (lambda x: np.real(np.fft.fft2(x)) ** 2, X),
     "fft.ifft2": (lambda x: np.imag(np.fft.ifft2(x, (4, 4))) ** 2, X),
     "fft.irfft2": (lambda x: np.fft.irfft2(x * x), X),
@@ -178,8 +179,11 @@ CASES: dict[str, tuple[Any, ...]] = {
               X, T),
     "tensordot": (lambda x, t, s: [np.tensordot(x, s, 1), np.tensordot(t, x, ([1, 2], [0, 1])) ** 2,
                                    np.tensordot(x, 2.0, 0)], X, T, S),
+    "linalg.tensordot": (lambda x, s: [np.linalg.tensordot(x, s, axes=1) ** 2,
+                                       np.linalg.tensordot(x, 2.0, axes=0)], X, S),
     "trapezoid": (lambda x, y, v: [np.trapezoid(x), np.trapezoid(x * x, dx=v[0], axis=0),
-                                   np.trapezoid(x, v[:4] ** 3), np.trapezoid(x, y, axis=0),
+                                   np.trapezoid(x, dx=[0.5, 1, 2]), np.trapezoid(x, v[:4] ** 3),
+                                   np.trapezoid(x, y, axis=0),
                                    np.trapezoid([1.0, 2.0, 4.0], v[:3]),
                                    np.trapezoid(x, T * y, axis=-1), np.trapezoid(T * x, y, axis=-2),
                                    np.trapezoid(y, v[:3], axis=-2)], X, Y, V),
@@ -259,12 +263,40 @@ def test_dtypes_are_those_of_numpy(name: str) -> None:
         lambda x, v: np.vecdot(x, v[:3], axis=0) ** 2,
         lambda x, v: np.vecdot(v[:4], x.T, axis=0),
         lambda x, v: np.vecdot(v[:2, None, None] * x, x.T, axis=1),
+        lambda x, v: np.vecdot((1 + 2j) * x, v[:3] - 1j * x[0, :3], axis=0).imag,
         lambda x, v: np.linalg.cross(x[:, :2], v[:3], axis=0) ** 2,
         lambda x, v: np.linalg.cross(v[:3], x[:, :3], axis=0) * x[:, :3].T,
     ],
 )
 def test_an_axis_is_that_of_each_array_before_they_broadcast(function: Any) -> None:
     check(function, X, V)
+
+
+@pytest.mark.parametrize("shapes", [((4,), (4, 3), -2), ((4,), (3, 4), 1), ((), (2,), -1)])
+def test_an_axis_that_an_array_lacks_is_refused_as_by_numpy(shapes: Any) -> None:
+    y, x, axis = np.ones(shapes[0]), np.ones(shapes[1]), shapes[2]
+    with pytest.raises(IndexError):
+        np.trapezoid(y, x, axis=axis)
+    with pytest.raises(IndexError):
+        mixad.vjp(lambda y: np.trapezoid(y, x, axis=axis), y)
+
+
+BESIDE: dict[str, Any] = {"dot": np.dot, "inner": np.inner, "outer": np.outer, "kron": np.kron,
+                          "tensordot": functools.partial(np.tensordot, axes=0)}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [2, 2.5, 2j, np.float64(2.5), np.complex64(2j)])
+@pytest.mark.parametrize("name", BESIDE)
+def test_products_with_numbers_over_other_libraries(name: str, number: Any) -> None:
+    product, x = BESIDE[name], np.asarray([0.5, -1.5])
+    for function in (lambda x: product(x, number), lambda x: product(number, x)):
+        value, pullback = mixad.vjp(function, array_api_strict.asarray(x))
+        np.testing.assert_allclose(np.asarray(value), function(x), rtol=1e-15)
+        (found,) = pullback(value)
+        np.testing.assert_allclose(np.asarray(found), abs(number) ** 2 * x, rtol=1e-15)
+    value, pullback = mixad.vjp(lambda number: product(array_api_strict.asarray(x), number), 2.5)
+    np.testing.assert_allclose(np.asarray(value), product(x, 2.5), rtol=1e-15)
+    np.testing.assert_allclose(pullback(value)[0], 2.5 * (x @ x), rtol=1e-15)
 
 
 NUMPYS_NUMBERS: dict[str, Any] = {
