@@ -380,6 +380,14 @@ def test_labels_that_do_not_fit_are_refused(operands: Any, match: str) -> None:
         mixad.grad(lambda x: np.einsum(operands[0], x, *operands[2:]).sum())(operands[1])
 
 
+@pytest.mark.parametrize("label", [-1, 52])
+def test_labels_by_number_are_those_that_numpy_takes(label: int) -> None:
+    with pytest.raises(ValueError, match="range"):
+        np.einsum(X, [label, 0])
+    with pytest.raises(ValueError, match=f"label {label} is not between 0 and 51"):
+        mixad.grad(lambda x: np.einsum(x, [label, 0]).sum())(X)
+
+
 def test_tuples_select_as_lists_do() -> None:
     check(lambda x: x[(0, 2, 0), (1, 1, 3)] ** 2, X)
 
