@@ -299,7 +299,7 @@ def paired_times(
         Turns of the fastest contenders. Those slower than `SLOW` take part in every second,
         third, … round, `MIN_TURNS` of them at least.
     lead : int
-        Untimed calls before each timed one; one at most for those that sit rounds out.
+        Untimed calls before each timed one; one at most for those slower than `SLOW`.
     settle : float
         Seconds of silence before each turn.
     seed : int
@@ -315,6 +315,7 @@ def paired_times(
     longest_stride = max(1, rounds // MIN_TURNS)
     costs = {name: min(turn() for _ in range(2)) for name, turn in turns.items()}
     strides = {name: min(1 + int(costs[name] / SLOW), longest_stride) for name in names}
+    leads = {name: lead if costs[name] < SLOW else min(lead, 1) for name in names}
     times = {name: np.full(rounds, np.nan) for name in names}
     for round_ in range(rounds):
         for k in rng.permutation(len(names)):
@@ -322,7 +323,7 @@ def paired_times(
             if round_ % strides[name]:
                 continue
             time.sleep(settle)
-            for _ in range(lead if strides[name] == 1 else min(lead, 1)):
+            for _ in range(leads[name]):
                 turns[name]()
             times[name][round_] = turns[name]()
     return times

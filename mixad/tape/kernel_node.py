@@ -55,7 +55,7 @@ class KernelNode:
         Class of the tracers.
     options : KernelOptions
         The user's overrides.
-    outputs : list of OutputRequest
+    outputs : tuple of OutputRequest
         The wanted arrays: those of the call, and the sums that were asked for later.
     siblings : tuple of weak references to KernelNode
         The passes of one call, itself among them, which are computed together where they are
@@ -67,9 +67,9 @@ class KernelNode:
         through the partials.
     """
 
-    __slots__ = ("__weakref__", "_cells", "_kept", "arguments", "call", "device", "levels",
-                 "library", "options", "outputs", "parents", "shape", "siblings", "stored",
-                 "tracer_type", "uses", "weak")  # fmt: skip
+    __slots__ = ("__weakref__", "_first", "_further", "_kept", "arguments", "call", "device",
+                 "levels", "library", "options", "outputs", "parents", "shape", "siblings",
+                 "stored", "tracer_type", "uses", "weak")  # fmt: skip
     name = "kernel"
 
     def __init__(
@@ -95,23 +95,33 @@ class KernelNode:
         self.weak = weak
         self.tracer_type = tracer_type
         self.options = options
-        self.outputs = list(call.outputs)
+        self.outputs = call.outputs
         self.siblings: tuple[weakref.ref[KernelNode], ...] = ()
         self.uses = 0
         self.stored: Stored | None = None
-        self._cells: list[weakref.ref[Cell] | None] = [None] * len(self.outputs)
+        self._first: weakref.ref[Cell] | None = None  # the cell of output 0, most nodes' only one
+        self._further: dict[int, weakref.ref[Cell]] = _NOTHING
         self._kept: dict[int, Cell] = {}
+
+    def held(self, output: int) -> Cell | None:
+        """Return the cell of an output, None if nobody holds it."""
+        found = self._further.get(output) if output else self._first
+        return None if found is None else found()
 
     def cell(self, output: int) -> Cell:
         """Return the cell of an output, which may be pending; where threads share it, locked."""
-        held = self._cells[output]
-        cell = None if held is None else held()
+        cell = self.held(output)
         if cell is None:
             request = self.outputs[output]
             shape = self.shape if request.shape is None else request.shape
             kind = self.call.kind(request.result, self.library, self.weak)
             cell = Cell(shape, kind, self.device, self, output)
-            self._cells[output] = weakref.ref(cell)
+            if not output:
+                self._first = weakref.ref(cell)
+            else:
+                if self._further is _NOTHING:
+                    self._further = {}
+                self._further[output] = weakref.ref(cell)
         return cell
 
     def traced(self, output: int) -> Tracer:
@@ -120,20 +130,22 @@ class KernelNode:
 
     def is_made(self, output: int) -> bool:
         """Whether the array of an output is there."""
-        held = self._cells[output]
-        cell = None if held is None else held()
-        return cell is not None and cell.pending is None
+        return self._state(output) is True
 
     def states(self) -> tuple[object, ...]:
         """Return what planning asks of the outputs: which are held and made, which were added."""
-        states: list[object] = []
-        for held in self._cells:
-            cell = None if held is None else held()
-            states.append(None if cell is None else cell.pending is None)
-        count = len(self.call.outputs)
-        if len(states) > count:
-            states += [(request.result, request.shape) for request in self.outputs[count:]]
-        return tuple(states)
+        if len(self.outputs) == 1:
+            return (self._state(0),)
+        added = self.outputs[len(self.call.outputs) :]
+        return (
+            *map(self._state, range(len(self.outputs))),
+            *[(request.result, request.shape) for request in added],
+        )
+
+    def _state(self, output: int) -> bool | None:
+        """Whether the array of an output is there; None if nobody holds it."""
+        cell = self.held(output)
+        return None if cell is None else cell.pending is None
 
     def source(self, index: int) -> Any:
         """Return an argument: a cell, a held array or a number."""
@@ -146,8 +158,8 @@ class KernelNode:
     def live(self) -> list[tuple[int, Cell, OutputRequest]]:
         """Return the pending outputs that someone holds: index, cell, what is wanted."""
         found = []
-        for output, (held, request) in enumerate(zip(self._cells, self.outputs, strict=False)):
-            cell = None if held is None else held()
+        for output, request in enumerate(self.outputs):
+            cell = self.held(output)
             if cell is not None and cell.pending is not None:
                 found.append((output, cell, request))
         return found
@@ -213,9 +225,14 @@ class KernelNode:
             for at, known in enumerate(self.outputs):
                 if known.result == summed.result and known.shape == shape:
                     return self.cell(at)
-            self._cells.append(None)
-            self.outputs.append(_summed(summed.result, shape))
+            self.outputs = (*self.outputs, _summed(summed.result, shape))
             return self.cell(len(self.outputs) - 1)
+
+
+_NOTHING: dict[int, weakref.ref[Cell]] = {}
+"""Of nodes with one output; replaced, never changed.  Python's garbage collector walks all that a
+long tape holds, several times while it grows: a container less for each node is worth something.
+"""
 
 
 @lru_cache(maxsize=4096)
