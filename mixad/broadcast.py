@@ -512,11 +512,14 @@ class BroadcastFunction:
         A function that is not holomorphic has four real ones, and one that is has two too many.
         """
         name = self._source.name
-        for part in (leaf.name for leaf in leaves if leaf.is_complex):
+        for leaf in leaves:
+            if not leaf.is_complex:
+                continue
+            real, imag = (parsed.program.params[leaf.first + k].name for k in range(2))
             raise KernelGradientError(
-                f"{name}: partials with respect to {part!r}, which is complex, are no numbers",
-                hint=f"name its parts, '{part}.real' and '{part}.imag'; mixad.grad, vjp and jvp "
-                "take complex numbers",
+                f"{name}: partials with respect to {leaf.name!r}, which is complex, are no numbers",
+                hint=f"name its parts, {real!r} and {imag!r}{', and so on' if leaf.core else ''}; "
+                "mixad.grad, vjp and jvp take complex numbers",
             )
         if parsed.complex_outputs:
             raise KernelGradientError(

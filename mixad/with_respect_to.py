@@ -48,10 +48,12 @@ def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Lea
     unknown = [name for name, leaves in zip(names, found, strict=True) if not leaves]
     if unknown:
         shown = dict.fromkeys([*(leaf.name for leaf in own), *_outside(parsed, known)])
+        several = [params[leaf.first].name for leaf in own if leaf.size > 1]
+        parts = f", or parts of them, such as {several[0]!r}" if several else ""
         raise KernelGradientError(
             f"{parsed.program.name}: wrt names {', '.join(map(repr, unknown))}, not among the "
             "floats of this call",
-            hint=f"name some of {', '.join(map(repr, shown))}" if shown else "pass floats",
+            hint=f"name some of {', '.join(map(repr, shown))}{parts}" if shown else "pass floats",
         )
     return list(dict.fromkeys(leaf for leaves in found for leaf in leaves))
 

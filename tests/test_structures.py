@@ -412,3 +412,16 @@ def test_structures_that_are_refused():
 def _in_place(spring):
     spring.stiffness = 2.0
     return spring.stiffness
+
+
+def test_paths_that_differ_in_a_static_field_are_told_which():
+    @mixad.broadcast
+    def halted(system):
+        if system.state.x > 2:
+            return system
+        return System(system.state, system.spring)  # of order 1
+
+    system = System(State(1.0, 2.0), Spring(3.0))
+    assert halted(system) == system
+    with pytest.raises(KernelTypeError, match="same value of the static field 'order'"):
+        halted(dataclasses.replace(system, order=2))

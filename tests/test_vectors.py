@@ -357,8 +357,19 @@ def test_arguments_that_do_not_fit_the_signature():
 
 
 def test_duals_with_respect_to_what_is_not_there():
-    with pytest.raises(KernelGradientError, match=r"wrt names 'b'(.|\n)*name some of 'a', 'v'"):
+    with pytest.raises(
+        KernelGradientError,
+        match=r"wrt names 'b'(.|\n)*name some of 'a', 'v', or parts of them, such as 'a\[0\]\[0\]'",
+    ):
         product.duals(np.ones((2, 2)), np.ones(2), wrt="b")
+
+
+def test_partials_of_complex_vectors_are_those_of_the_parts_that_the_refusal_names():
+    squared = mixad.broadcast(signature="(2)->()")(lambda z: (z[0] * z[1]).real)
+    z = np.array([1 + 2j, 3 - 1j])
+    with pytest.raises(KernelGradientError, match=r"'z\[0\].real' and 'z\[0\].imag', and so on"):
+        squared.jacobian(z)
+    np.testing.assert_allclose(squared.jacobian(z, wrt=("z[0].real", "z[0].imag")), [3.0, 1.0])
 
 
 def pivot(m, k):

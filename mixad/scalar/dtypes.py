@@ -100,7 +100,8 @@ def is_complex_dtype(dtype: Any) -> bool:
 
 
 def _instead(dtype: Any) -> str:
-    if isinstance(dtype, np.dtype) and dtype.byteorder in "<>" and dtype.name in _TYPE_NAMES:
+    known = {*_TYPE_NAMES, *_COMPLEX_NAMES}
+    if isinstance(dtype, np.dtype) and dtype.byteorder in "<>" and dtype.name in known:
         return f"convert it to the byte order of this machine: x.astype({dtype.name!r})"
     if "complex" in str(dtype):
         is_long = str(dtype).rpartition(".")[2] not in _COMPLEX_NAMES

@@ -12,7 +12,13 @@ from mixad.scalar.types import F64
 
 @pytest.mark.parametrize(
     ("dtype", "hint"),
-    [("M8[s]", "float32"), ("complex64", "x.imag"), (">f8", "byte order"), ("U3", "float32")],
+    [
+        ("M8[s]", "float32"),
+        ("complex64", "x.imag"),
+        (">f8", "byte order"),
+        (">c16", "complex128"),
+        ("U3", "float32"),
+    ],
 )
 def test_other_dtypes_are_refused_with_a_way_out(dtype: str, hint: str) -> None:
     with pytest.raises(KernelTypeError, match=hint):

@@ -16,6 +16,7 @@ from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt, shape_of, types_in
 from mixad.scalar.parse.values import (
     Bound,
+    Record,
     Scalar,
     Value,
     a_kind_of,
@@ -217,6 +218,11 @@ def one_kind(a: Value, b: Value, otherwise: str) -> str:
     """Return what to write instead of values that have no common type."""
     if is_called(a) or is_called(b):
         return "call the function in each case, and choose between the results"
+    if isinstance(a, Record) and isinstance(b, Record) and a.kind is b.kind:
+        fields = zip(a.static, b.static, strict=True)
+        differ = [repr(name) for (name, one), (_, other) in fields if one != other]
+        if differ:
+            return f"give both the same value of the static field {differ[0]}"
     return instead_of_two_kinds(kind_of(a), kind_of(b), otherwise)
 
 
