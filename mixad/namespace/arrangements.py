@@ -16,13 +16,14 @@ from mixad.namespace.elementwise import array_beside
 from mixad.namespace.indexing import gather, getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, normalized_axes, permute_dims, reshape
-from mixad.tape.memory import gives_views, read_only, share, view_of
+from mixad.tape.memory import gives_read_only_views, gives_views, read_only, share, view_of
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["append", "array_split", "at_least", "axes_split", "column_stack", "compress", "delete",
            "diag", "dstack", "fliplr", "flipud", "hstack", "insert", "pad", "partition", "ravel",
-           "resize", "rollaxis", "rot90", "split", "swapaxes", "vstack"]  # fmt: skip
+           "resize", "rollaxis", "rot90", "sliding_windows", "split", "swapaxes",
+           "vstack"]  # fmt: skip
 
 
 def _positions(x: Any) -> Any:
@@ -43,6 +44,13 @@ def _arranged(x: Any, places: Any, nothing: float = 0.0) -> Any:
 def ravel(x: Any, *, order: str = "C") -> Any:
     """Return the elements in one row."""
     return reshape(x, -1, order=order)
+
+
+@gives_read_only_views
+def sliding_windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
+    """Return all windows of a shape along axes; the axes of the windows are the last."""
+    places = np.lib.stride_tricks.sliding_window_view(_positions(x), window_shape, axis)
+    return _arranged(x, places)
 
 
 @gives_views

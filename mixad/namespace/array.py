@@ -13,7 +13,7 @@ from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
 from mixad.errors import MixadError, TracerError
 from mixad.namespace.array_likes import first_traced, from_lists
-from mixad.namespace.assignment import replace, setitem
+from mixad.namespace.assignment import CHANGES_AT, change_at, replace, setitem
 from mixad.namespace.complex_numbers import imag, real
 from mixad.namespace.elementwise import (
     as_numpy_gives,
@@ -159,8 +159,10 @@ class ArrayTracer(Tracer):
         return matmul(other, self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
-        if "out" in options:
+        if "out" in options or (method == "at" and not isinstance(operands[0], Tracer)):
             raise TracerError(_CHANGED)
+        if method == "at" and ufunc in CHANGES_AT and operands[0].cell.library.name in _WITH_AT:
+            return change_at(ufunc, *operands)
         if method != "__call__":
             name = f"{ufunc.__name__}.{method}"
             found = NUMPY.functions.get(name) if hasattr(np, ufunc.__name__) else None
@@ -270,10 +272,13 @@ class ArrayTracer(Tracer):
         return spelling_of(self.cell.library)
 
 
+_WITH_AT = ("numpy", "cupy")
+"""Libraries whose arrays ``ufunc.at`` takes."""
+
 _CHANGED = (
-    "writing a value that is being differentiated into an array (+=, out=, a[i] = x, methods that "
-    "end in _) would lose its derivative: make the array with zeros_like(x), which takes such "
-    "values, or a new one, total = total + x instead of total += x"
+    "writing a value that is being differentiated into an array (+=, out=, a[i] = x, np.add.at, "
+    "methods that end in _) would lose its derivative: make the array with zeros_like(x), which "
+    "takes such values, or a new one, total = total + x instead of total += x"
 )
 
 

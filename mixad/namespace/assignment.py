@@ -1,9 +1,12 @@
-"""Assignment: ``x[key] = value`` and ``x += value`` let a traced array stand for a new array."""
+"""Assignment: ``x[key] = value``, ``x += value`` and ``np.add.at(x, key, value)``.
+
+They let a traced array stand for a new array.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ from array_api_compat import is_writeable_array
 
 from mixad.backends.arrays import Array, is_array, library_of
 from mixad.errors import KernelShapeError, KernelTypeError, TracerError
+from mixad.namespace.array_likes import first_traced
 from mixad.namespace.creation import asarray
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import where
@@ -23,7 +27,7 @@ from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer, check_alive, plain
 from mixad.tape.writing import Write, rebind, write
 
-__all__ = ["replace", "setitem"]
+__all__ = ["CHANGES_AT", "change_at", "replace", "setitem"]
 
 _Key = tuple[Any, ...]
 
@@ -54,13 +58,21 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
     key = _own_key(key)
     if not any(map(is_selection, key)) and is_written_back(x, key, value):
         restore(x)
-    check_alive(x)
-    part = _looked_at(x)[key]
-    if isinstance(value, (list, tuple)):
-        value = asarray(value)
-    if isinstance(value, Tracer):
-        value = _fitting(x, key, tuple(part.shape), value)
+    part, value = _part_and_value(x, key, value)
     write(_SETITEM, x, value, key=key, winners=_winners(x, key, part))
+
+
+def change_at(ufunc: Any, x: Tracer, key: Any, value: Any) -> None:
+    """Write ``ufunc.at(x, key, value)`` for a ufunc of `CHANGES_AT`.
+
+    Of equal positions all count.  Parameters and errors are those of `setitem`; so is the time.
+    """
+    key = _own_key(key)
+    part, value = _part_and_value(x, key, value)
+    if not isinstance(value, Tracer):  # NumPy 2.4 reads beyond the end of what is to be broadcast
+        xp = x.cell.library.xp
+        value = xp.broadcast_to(xp.asarray(value), part.shape)
+    write(CHANGES_AT[ufunc], x, value, key=key)
 
 
 def replace(x: Tracer, operator: str, result: Tracer) -> Tracer:
@@ -115,6 +127,15 @@ def _own(key: Any) -> Any:
     return library_of(key).xp.asarray(key, copy=True) if is_array(key) else key
 
 
+def _part_and_value(x: Tracer, key: _Key, value: Any) -> tuple[Array, Any]:
+    """Return the elements that are written to, and what is written in their dtype and shape."""
+    check_alive(x)
+    part = _looked_at(x)[key]
+    if not isinstance(value, Tracer) and first_traced(value) is not None:
+        value = asarray(value)
+    return part, _fitting(x, key, part.shape, value) if isinstance(value, Tracer) else value
+
+
 def _looked_at(x: Tracer) -> Array:
     """Return the array of a tracer, which is not kept."""
     array = buffer_of(x.cell)
@@ -129,7 +150,7 @@ def _looked_at(x: Tracer) -> Array:
     return array
 
 
-def _fitting(x: Tracer, key: _Key, shape: tuple[int, ...], value: Tracer) -> Any:
+def _fitting(x: Tracer, key: _Key, shape: Sequence[int], value: Tracer) -> Any:
     """Return a value in the dtype of ``x`` and the shape of the part that it is written to."""
     xp = common_library("assignment", (x, value)).xp
     if value.cell.type.is_complex and not x.cell.type.is_complex:
@@ -143,10 +164,10 @@ def _fitting(x: Tracer, key: _Key, shape: tuple[int, ...], value: Tracer) -> Any
         scratch = xp.empty(x.shape, dtype=x.dtype, device=x.device)
         _written(scratch, plain(value), key, None)  # raises what the library raises
         value = astype(value, x.dtype)  # plain for integers
-    return broadcast_to(reshape(value, value.shape[extra:]) if extra else value, shape)
+    return broadcast_to(reshape(value, value.shape[extra:]) if extra else value, tuple(shape))
 
 
-def _broadcasts(given: Sequence[int], shape: tuple[int, ...]) -> bool:
+def _broadcasts(given: Sequence[int], shape: Sequence[int]) -> bool:
     pairs = zip(reversed(given), reversed(shape), strict=False)
     return len(given) <= len(shape) and all(own in (1, length) for own, length in pairs)
 
@@ -183,7 +204,7 @@ _NEW_AXES = ("numpy", "torch", "cupy")
 """Libraries that assign to keys with new axes; the standard does not."""
 
 
-def _part(g: Any, key: _Key, winners: Array | None) -> Any:
+def _part(g: Any, key: _Key, winners: Array | None = None) -> Any:
     """Return the cotangent of the value, which is that of what stays of it."""
     if not isinstance(g, Tracer):
         return _of_winners(library_of(g).xp.asarray(g[key], copy=True), winners)
@@ -202,3 +223,26 @@ def _erased(g: Any, key: _Key, winners: Array | None) -> None:
 
 
 _SETITEM = Write("assignment", _written, _part, _erased)
+
+
+def _added(array: Array, value: Any, key: _Key) -> None:
+    np.add.at(array, key, value)
+
+
+def _subtracted(array: Array, value: Any, key: _Key) -> None:
+    np.subtract.at(array, key, value)
+
+
+def _negative_part(g: Any, key: _Key) -> Any:
+    return -_part(g, key)
+
+
+def _left(g: Any, key: _Key) -> None:
+    """Leave the cotangent of what is added to: it is that of the sum."""
+
+
+CHANGES_AT: Mapping[Any, Write] = {
+    np.add: Write("numpy.add.at", _added, _part, _left),
+    np.subtract: Write("numpy.subtract.at", _subtracted, _negative_part, _left),
+}
+"""The ufuncs with a derivative there."""

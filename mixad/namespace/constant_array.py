@@ -6,7 +6,8 @@ import copy
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,28 @@ def _own_array(x: Tracer) -> Array:
     return array
 
 
+@contextmanager
+def _written(x: Constant) -> Iterator[ArrayTracer]:
+    """Give the array of a constant for something traced to be written to it."""
+    written = ArrayTracer(Cell.of(x.cell.array, "off"), x.origin)  # perhaps written back
+    yield written
+    x.cell, x.origin = written.cell, written.origin
+    if x.origin.levels:
+        _followed(x)
+    else:  # of whole numbers: nothing is differentiated
+        x.cell = ConstantCell(plain(x))
+    retire_others(x)
+
+
+def _changed_at(ufunc: Any, x: Constant, key: Any, *values: Any) -> None:
+    """Carry out ``ufunc.at``: NumPy does that on arrays that are read-only, too."""
+    if not _has_traced(values):
+        ufunc.at(_own_array(x), _plain(key), *_plain(values))
+        return
+    with _written(x) as array:
+        ufunc.at(array, _plain(key), *values)
+
+
 def _followed(x: Tracer) -> Tracer:
     """Let a constant that stands for a traced value by now be an ordinary traced array."""
     x.__class__ = ArrayTracer
@@ -165,17 +188,11 @@ class Constant(ArrayTracer):
         return share(part, self, tuple(map(basic_key, keys)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if not any(map(is_traced, pytree.leaves(value))):
+        if not _has_traced(value):
             _own_array(self)[_plain(key)] = _plain(value)
             return
-        written = ArrayTracer(Cell.of(self.cell.array, "off"), self.origin)  # perhaps written back
-        setitem(written, _plain(key), value)
-        self.cell, self.origin = written.cell, written.origin
-        if self.origin.levels:
-            _followed(self)
-        else:  # of whole numbers: nothing is differentiated
-            self.cell = ConstantCell(plain(self))
-        retire_others(self)
+        with _written(self) as array:
+            setitem(array, _plain(key), value)
 
     def __getattr__(self, name: str) -> Any:
         """Return what arrays of the library have; of methods, results are constants."""
@@ -191,6 +208,8 @@ class Constant(ArrayTracer):
         return _method(self, name)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        if method == "at" and isinstance(operands[0], Constant):
+            return _changed_at(ufunc, *operands)
         if _has_traced(operands):
             return super().__array_ufunc__(ufunc, method, *_unwrapped(operands), **options)
         return constants(getattr(ufunc, method)(*_plain(operands), **_plain(options)))

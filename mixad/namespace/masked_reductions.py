@@ -15,13 +15,14 @@ from mixad.namespace.corners import cornered
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, square, where
 from mixad.namespace.manipulation import normalized_axes, reshape
-from mixad.namespace.statistical import amax, amin, in_float32, mean, prod, total
+from mixad.namespace.statistical import amax, amin, in_float32, mean, prod, std, total, var
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["masked_max", "masked_mean", "masked_min", "masked_prod", "masked_total", "nanmax",
-           "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]  # fmt: skip
+__all__ = ["masked_max", "masked_mean", "masked_min", "masked_prod", "masked_std", "masked_total",
+           "masked_var", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum",
+           "nanvar"]  # fmt: skip
 
 Axis = int | Sequence[int] | None
 
@@ -54,6 +55,66 @@ def _mean_of(x: Any, axis: Axis, *, selected: Array, keepdims: bool = False) -> 
         return in_float32(_mean_of, x, axis, selected=selected, keepdims=keepdims)
     count = _count(selected, x, axis, keepdims=keepdims)
     return elementwise("div", total(where(selected, x, 0), axis, keepdims=keepdims), count)
+
+
+def masked_var(x: Any, axis: Axis = None, *, dtype: Any = None, correction: float = 0.0,
+               keepdims: bool = False, where: Any = True) -> Any:  # fmt: skip
+    """Return the variance of what a mask selects."""
+    x = x if dtype is None else astype(x, dtype)
+    if where is True:
+        return var(x, axis, correction=correction, keepdims=keepdims)
+    return _var_of(
+        x, axis, selected=_mask(where, x), correction=correction, keepdims=keepdims, least=0.0
+    )
+
+
+def masked_std(x: Any, axis: Axis = None, *, dtype: Any = None, correction: float = 0.0,
+               keepdims: bool = False, where: Any = True) -> Any:  # fmt: skip
+    """Return the square root of `masked_var`; it has corners at 0."""
+    x = x if dtype is None else astype(x, dtype)
+    if where is True:
+        return std(x, axis, correction=correction, keepdims=keepdims)
+    selected, axes = _mask(where, x), normalized_axes(axis, x.ndim)
+    return _std_of(x, axes, selected=selected, correction=correction, keepdims=keepdims, least=0.0)
+
+
+def _var_of(
+    x: Any, axis: Axis, *, selected: Array, correction: float, keepdims: bool, least: float
+) -> Any:
+    """Return a variance; where the correction leaves nothing, the quotient is by ``least``."""
+    if element_type_of(x.dtype).is_narrow:
+        return in_float32(
+            _var_of, x, axis, selected=selected, correction=correction, keepdims=keepdims,
+            least=least,
+        )  # fmt: skip
+    center = _mean_of(x, axis, selected=selected, keepdims=True)
+    distances = where(selected, elementwise("sub", x, center), 0)
+    squares = square(distances)
+    if is_complex(x):
+        squares = elementwise("add", square(real(distances)), square(imag(distances)))
+    xp, count = library_beside(x).xp, _count(selected, squares, axis, keepdims=keepdims)
+    rest = xp.where(count > correction, count - correction, least)
+    return elementwise("div", total(squares, axis, keepdims=keepdims), rest)
+
+
+def _std_of(
+    x: Any, axes: tuple[int, ...], *, selected: Array, correction: float, keepdims: bool,
+    least: float,
+) -> Any:  # fmt: skip
+    if element_type_of(x.dtype).is_narrow:
+        return in_float32(
+            _std_of, x, axes, selected=selected, correction=correction, keepdims=keepdims,
+            least=least,
+        )  # fmt: skip
+    variance = _var_of(
+        x, axes, selected=selected, correction=correction, keepdims=True, least=least
+    )
+    alone = _count(selected, variance, axes, keepdims=True) == 1
+    fixed = alone & (plain(variance) == 0)  # the element is its own mean, whatever it is
+    found = elementwise("sqrt", where(fixed, 1.0, variance))
+    found = cornered(found, x, lambda: plain(found) == 0, axes)
+    found = where(fixed, 0.0, found)
+    return found if keepdims else reshape(found, _kept(x, axes, keepdims=False))
 
 
 def _extreme_of(of: Callable[..., Any], op: str, worst: float) -> Callable[..., Any]:
@@ -158,22 +219,9 @@ def nanvar(x: Any, axis: Axis = None, *, dtype: Any = None, correction: float = 
     """Return the variance of what is no nan; nan if the correction leaves nothing to divide by."""
     x = x if dtype is None else astype(x, dtype)
     selected = _numbers(x, where)
-    return _var_of(x, axis, selected=selected, correction=correction, keepdims=keepdims)
-
-
-def _var_of(x: Any, axis: Axis, *, selected: Array, correction: float, keepdims: bool) -> Any:
-    if element_type_of(x.dtype).is_narrow:
-        return in_float32(
-            _var_of, x, axis, selected=selected, correction=correction, keepdims=keepdims
-        )
-    center = _mean_of(x, axis, selected=selected, keepdims=True)
-    distances = where(selected, elementwise("sub", x, center), 0)
-    squares = square(distances)
-    if is_complex(x):
-        squares = elementwise("add", square(real(distances)), square(imag(distances)))
-    xp, count = library_beside(x).xp, _count(selected, squares, axis, keepdims=keepdims)
-    rest = xp.where(count > correction, count - correction, math.nan)
-    return elementwise("div", total(squares, axis, keepdims=keepdims), rest)
+    return _var_of(
+        x, axis, selected=selected, correction=correction, keepdims=keepdims, least=math.nan
+    )
 
 
 def nanstd(x: Any, axis: Axis = None, *, dtype: Any = None, correction: float = 0.0,
@@ -181,23 +229,9 @@ def nanstd(x: Any, axis: Axis = None, *, dtype: Any = None, correction: float = 
     """Return the square root of `nanvar`; it has corners at 0."""
     x = x if dtype is None else astype(x, dtype)
     selected, axes = _numbers(x, where), normalized_axes(axis, x.ndim)
-    return _std_of(x, axes, selected=selected, correction=correction, keepdims=keepdims)
-
-
-def _std_of(
-    x: Any, axes: tuple[int, ...], *, selected: Array, correction: float, keepdims: bool
-) -> Any:
-    if element_type_of(x.dtype).is_narrow:
-        return in_float32(
-            _std_of, x, axes, selected=selected, correction=correction, keepdims=keepdims
-        )
-    variance = _var_of(x, axes, selected=selected, correction=correction, keepdims=True)
-    alone = _count(selected, variance, axes, keepdims=True) == 1
-    fixed = alone & (plain(variance) == 0)  # the element is its own mean, whatever it is
-    found = elementwise("sqrt", where(fixed, 1.0, variance))
-    found = cornered(found, x, lambda: plain(found) == 0, axes)
-    found = where(fixed, 0.0, found)
-    return found if keepdims else reshape(found, _kept(x, axes, keepdims=False))
+    return _std_of(
+        x, axes, selected=selected, correction=correction, keepdims=keepdims, least=math.nan
+    )
 
 
 def _without_nans(

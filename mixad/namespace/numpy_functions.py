@@ -32,6 +32,7 @@ from mixad.namespace.arrangements import (
     resize,
     rollaxis,
     rot90,
+    sliding_windows,
     split,
     swapaxes,
     vstack,
@@ -49,6 +50,7 @@ from mixad.namespace.linear_algebra import diagonal, trace
 from mixad.namespace.manipulation import matrix_transpose, moveaxis, reshape
 from mixad.namespace.numpy_linear_algebra import NUMPY_LINEAR_ALGEBRA
 from mixad.namespace.numpy_products import NUMPY_PRODUCTS
+from mixad.namespace.numpy_quantiles import NUMPY_QUANTILES
 from mixad.namespace.numpy_samples import NUMPY_SAMPLES
 from mixad.namespace.numpy_statistics import NUMPY_STATISTICS
 from mixad.namespace.sorting import sort
@@ -258,6 +260,9 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "swapaxes": function_of(swapaxes, "a axis1 axis2"),
     "rollaxis": function_of(rollaxis, "a axis start"),
     "rot90": function_of(rot90, "m=x k axes"),
+    "lib.stride_tricks.sliding_window_view": function_of(
+        sliding_windows, "x window_shape axis subok writeable"
+    ),
     "fliplr": function_of(fliplr, "m=x"),
     "flipud": function_of(flipud, "m=x"),
     "diag": function_of(diag, "v=x k"),
@@ -304,6 +309,7 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "linalg.qr": function_of(_qr, "a mode"),
     "linalg.eigh": function_of(_of_half(eigh), "a UPLO=uplo"),
     "linalg.eigvalsh": function_of(_of_half(eigvalsh), "a UPLO=uplo"),
+    **NUMPY_QUANTILES,
     **NUMPY_STATISTICS,
     **NUMPY_SAMPLES,
     **NUMPY_LINEAR_ALGEBRA,

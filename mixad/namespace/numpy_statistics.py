@@ -1,20 +1,18 @@
-"""NumPy's statistics: weighted means, covariances, what is between sorted elements."""
+"""NumPy's statistics: weighted means and counts, covariances."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from array_api_compat import device
 
-from mixad.errors import TracerError
+from mixad.backends.arrays import library_of
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.data_types import astype, of_one_type
 from mixad.namespace.elementwise import array_beside, elementwise, where
-from mixad.namespace.indexing import getitem, part_along, take
+from mixad.namespace.indexing import getitem, scatter_add
 from mixad.namespace.joining import broadcast_to, concat
 from mixad.namespace.linear_algebra import diagonal, matmul
 from mixad.namespace.manipulation import (
@@ -33,17 +31,34 @@ from mixad.namespace.masked_reductions import (
     nansum,
     nanvar,
 )
-from mixad.namespace.sorting import sort
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import mean, total
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.memory import unshared
 from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import plain
 
-__all__ = ["NUMPY_STATISTICS", "quantile"]
+__all__ = ["NUMPY_STATISTICS"]
 
 Axis = int | Sequence[int] | None
+
+
+def bincount(places: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """Return for each place the sum of the weights that go there, in 64 bits.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As NumPy does: for places that are no whole numbers or below 0, not as many as weights, and
+        for complex weights.
+    """
+    if weights is None:  # floats, which NumPy refuses
+        return np.bincount(plain(places), None, minlength)
+    places, xp = plain(places), library_beside(weights).xp
+    nothing = xp.zeros(tuple(weights.shape), dtype=weights.dtype, device=weights.device)
+    counts = np.bincount(places, nothing, minlength)  # of the library, which may refuse
+    library_of(counts)  # raises where that leaves open how many there are
+    return scatter_add(astype(weights, xp.float64), counts.shape, xp.asarray(places, copy=True))
 
 
 def average(
@@ -198,146 +213,11 @@ def _beyond_one(x: Any) -> Any:
     return library_beside(x).xp.clip(x, -1.0, 1.0) - x
 
 
-# -- what is between sorted elements ---------------------------------------------------------------
-
-
-def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """Return the element in the middle of those in order, the mean of two where there are two."""
-    ordered, axes = _in_order(x, axis)
-    count = ordered.shape[0]
-    middle = part_along(ordered, 0, (count - 1) // 2, count // 2 + 1) if count else ordered
-    return _reduced(mean(middle, 0), x, axes, (), keepdims=keepdims)
-
-
-def _in_order(x: Any, axis: Axis) -> tuple[Any, tuple[int, ...]]:
-    """Return the elements of the given axes in order along a first axis, and these axes."""
-    axes = normalized_axes(axis, x.ndim)
-    rest = [a for a in range(x.ndim) if a not in axes]
-    first = permute_dims(x, (*axes, *rest))
-    count = math.prod(x.shape[a] for a in axes)
-    return sort(reshape(first, (count, *(x.shape[a] for a in rest))), axis=0), axes
-
-
-def _reduced(
-    found: Any, x: Any, axes: tuple[int, ...], leading: tuple[int, ...], *, keepdims: bool
-) -> Any:
-    """Return nan where elements are, with the axes that were reduced if they are kept."""
-    xp = library_beside(x).xp
-    has_nan = xp.any(xp.isnan(plain(x)), axis=axes)
-    found = where(has_nan, math.nan, found)
-    if not keepdims:
-        return found
-    return reshape(found, (*leading, *(1 if a in axes else n for a, n in enumerate(x.shape))))
-
-
-def quantile(
-    x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """Return what is so far from the first of the elements in order to the last.
-
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats.
-    q : float or array
-        How far: shares in [0, 1], of which there is no derivative.  Their axes come first.
-    axis : int or sequence of int, optional
-        What to look at; all for None.
-    method : str
-        ``"linear"``, ``"lower"``, ``"higher"`` or ``"midpoint"`` between two elements.
-    keepdims : bool
-        Whether the axes stay, with length 1.
-
-    Returns
-    -------
-    array or Tracer
-        Elements and what is between them: equal ones in the order that they have.
-
-    Raises
-    ------
-    TracerError
-        If the shares are differentiated, or by another method.
-    """
-    shares = np.asarray(_plain_shares(q))
-    return _quantile(x, shares, axis, method, keepdims, is_weak=type(q) in (int, float))
-
-
-def percentile(
-    x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """Return what `quantile` does, of shares in percent."""
-    shares = np.asarray(np.true_divide(_plain_shares(q), 100))
-    return _quantile(x, shares, axis, method, keepdims, is_weak=type(q) in (int, float))
-
-
-def _plain_shares(q: Any) -> Any:
-    if isinstance(q, Tracer):
-        raise TracerError(
-            "quantile(q=) of a value that is being differentiated is not available: it jumps "
-            "between the differences of neighbours; pass mixad.stop_gradient(q)"
-        )
-    return q
-
-
-def _quantile(
-    x: Any, shares: Any, axis: Axis, method: str, keepdims: bool, *, is_weak: bool
-) -> Any:
-    if is_complex(x):
-        raise TypeError("quantiles of complex numbers, which have no order: take a part first")
-    if not np.all((shares >= 0) & (shares <= 1)):
-        raise ValueError("quantiles are in the range [0, 1], percentiles in [0, 100]")
-    if method not in _PLACES:
-        raise TracerError(
-            f"quantile(method={method!r}) of a value that is being differentiated is not "
-            f"available: use one of {tuple(_PLACES)}"
-        )
-    ordered, axes = _in_order(x, axis)
-    last = ordered.shape[0] - 1
-    places = np.asarray(_PLACES[method](last * shares))
-    below = np.floor(places).astype(np.intp)
-    found = _at(ordered, below)
-    if places.dtype.kind == "f":
-        part = np.asarray(places - below, dtype=places.dtype)
-        part = part if is_weak else part.reshape((*part.shape, *[1] * (ordered.ndim - 1)))
-        found = _between(found, _at(ordered, np.minimum(below + 1, last)), part, is_weak=is_weak)
-    return _reduced(found, x, axes, shares.shape, keepdims=keepdims)
-
-
-def _between(x: Any, y: Any, part: Any, *, is_weak: bool) -> Any:
-    """Return what is so far from ``x`` to ``y``, counted from the nearer one."""
-    asarray = partial(library_beside(x).xp.asarray, device=device(x))
-    to_x, to_y = (float(p) if is_weak else asarray(p) for p in (part, 1 - part))
-    step = elementwise("sub", y, x)
-    low = elementwise("add", x, elementwise("mul", step, to_x))
-    high = elementwise("sub", y, elementwise("mul", step, to_y))
-    return where(bool(part >= 0.5) if is_weak else asarray(part >= 0.5), high, low)
-
-
-def _at(ordered: Any, places: Any) -> Any:
-    if not places.ndim:
-        return getitem(ordered, int(places))
-    at = library_beside(ordered).xp.asarray(places.reshape(-1), device=device(ordered))
-    return reshape(take(ordered, at, axis=0), (*places.shape, *ordered.shape[1:]))
-
-
-_PLACES: dict[str, Callable[[Any], Any]] = {
-    "linear": lambda places: places,
-    "lower": lambda places: np.floor(places).astype(np.intp),
-    "higher": lambda places: np.ceil(places).astype(np.intp),
-    "midpoint": lambda places: 0.5 * (np.floor(places) + np.ceil(places)),
-}
-"""For each method, the place that is looked at, by the place among the elements in order."""
-
-
-_QUANTILE = "a q axis out overwrite_input method keepdims weights interpolation"
-
 NUMPY_STATISTICS: Mapping[str, SpelledFunction] = {
+    "bincount": function_of(bincount, "x=places weights minlength"),
     "average": function_of(average, "a axis weights returned keepdims"),
     "cov": function_of(cov, "m=x y rowvar bias ddof fweights aweights dtype"),
     "corrcoef": function_of(corrcoef, "x y rowvar bias ddof dtype"),
-    "median": function_of(median, "a axis out overwrite_input keepdims"),
-    "quantile": function_of(quantile, _QUANTILE),
-    "percentile": function_of(percentile, _QUANTILE),
     "nansum": function_of(nansum, "a axis dtype out keepdims initial where"),
     "nanprod": function_of(nanprod, "a axis dtype out keepdims initial where"),
     "nanmax": function_of(nanmax, "a axis out keepdims initial where"),

@@ -277,7 +277,7 @@ _SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
 _DEFAULTS = {
     "inplace": False, "decimals": 0, "order": "C", "_stacklevel": 3, "norm_type": 2.0,
     "compute_mode": "use_mm_for_euclid_dist_if_necessary", "scale_grad_by_freq": False,
-    "sparse": False, "non_blocking": False,
+    "sparse": False, "non_blocking": False, "subok": False, "writeable": False,
 }  # fmt: skip
 """What arguments that are not taken may be given as; others as None."""
 

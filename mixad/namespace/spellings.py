@@ -68,7 +68,9 @@ from mixad.namespace.masked_reductions import (
     masked_mean,
     masked_min,
     masked_prod,
+    masked_std,
     masked_total,
+    masked_var,
 )
 from mixad.namespace.names import FUNCTIONS
 from mixad.namespace.norms import norm
@@ -156,6 +158,7 @@ _ARRAY_API = {
 _IN_PLACE = frozenset(("partition", "resize", "sort"))
 _EXTREME = "a axis out keepdims initial where"
 _REDUCTION = "a axis dtype out keepdims initial where"
+_SPREAD = "a axis dtype out ddof=correction keepdims where mean"
 
 STANDARD = Spelling(
     "xp",
@@ -173,9 +176,14 @@ STANDARD = Spelling(
 """The array API standard, and the methods of tracers over arrays of libraries without a table."""
 
 
+_NUMPYS_MODULES = (
+    (np, ""), (np.linalg, "linalg."), (np.fft, "fft."), (np.lib.stride_tricks, "lib.stride_tricks.")
+)  # fmt: skip
+
+
 def _numpy_name(function: Any) -> str | None:
     name: str = function.__name__
-    for module, prefix in ((np, ""), (np.linalg, "linalg."), (np.fft, "fft.")):
+    for module, prefix in _NUMPYS_MODULES:
         if getattr(module, name, None) is function:
             return prefix + name
     return None
@@ -199,8 +207,8 @@ NUMPY = Spelling(
         "prod": function_of(masked_prod, _REDUCTION),
         **dict.fromkeys(("max", "amax"), function_of(masked_max, _EXTREME)),
         **dict.fromkeys(("min", "amin"), function_of(masked_min, _EXTREME)),
-        "std": function_of(std, "a axis dtype out ddof=correction keepdims where mean"),
-        "var": function_of(var, "a axis dtype out ddof=correction keepdims where mean"),
+        "std": function_of(masked_std, _SPREAD),
+        "var": function_of(masked_var, _SPREAD),
         "cumsum": function_of(cumsum, "a axis dtype out"),
         "cumprod": function_of(cumprod, "a axis dtype out"),
         "cumulative_sum": function_of(cumulative_sum, "x axis dtype out include_initial"),

@@ -16,7 +16,7 @@ from mixad.namespace.indexing import take_along_axis
 from mixad.namespace.manipulation import expand_dims, moveaxis, normalized_axes, squeeze
 from mixad.namespace.masked_reductions import nanmean, nansum
 from mixad.namespace.norms import matrix_norm, norm, vector_norm
-from mixad.namespace.numpy_statistics import quantile
+from mixad.namespace.numpy_quantiles import quantile
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import amax, amin, in_float32, mean, std, total, var
 from mixad.scalar.dtypes import element_type_of

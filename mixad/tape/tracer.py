@@ -10,6 +10,7 @@ order, no stack and no global state, and perturbations cannot be confused.
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
@@ -208,6 +209,15 @@ class Tracer:
         self._leak("complex()", "keep it as an array")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        caller: str = sys._getframe(1).f_globals.get("__name__", "")
+        if caller.startswith("scipy."):
+            self._leak(
+                "conversion to a NumPy array by SciPy",
+                "set SCIPY_ARRAY_API=1 in the environment before SciPy is imported, with which many "
+                "of its functions take it; for those of scipy.linalg, which are compiled, use "
+                "numpy.linalg (numpy.linalg.solve for solve_triangular and cho_solve), for others "
+                "mixad.custom_vjp",
+            )
         self._leak(
             "conversion to a NumPy array",
             "use its own operators and methods, np.stack([x, y]) in place of the list [x, y], and "

@@ -33,7 +33,8 @@ class Write:
     part : callable
         ``(g, **static)``: the cotangent of the value, of an array or a tracer; a copy.
     erase : callable
-        ``(g, **static)``: writes zeros into an array or a tracer, in place.
+        ``(g, **static)``: makes the cotangent of the new array, an array or a tracer, that of the
+        old one, in place.
     """
 
     name: str

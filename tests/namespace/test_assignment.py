@@ -356,6 +356,19 @@ def test_a_list_of_traced_numbers_is_written() -> None:
 # -- names and views ------------------------------------------------------------------------------
 
 
+def test_lists_of_numbers_are_written() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        y[1], y[0] = [1.0, 2.0], (3, 4)
+        y[[2, 0], 1] = [5.0, 6.0]
+        return y * y
+
+    x = X[:, :2, 0].copy()
+    np.testing.assert_array_equal(mixad.vjp(f, x)[0], f(x))
+    np.testing.assert_array_equal(mixad.vjp(f, x)[1](np.ones((3, 2)))[0][:2], 0.0)
+    mixad.check_grads(f, (x,), order=2)
+
+
 def test_all_names_of_an_array_are_written_to() -> None:
     def loss(x: Any) -> Any:
         other = x

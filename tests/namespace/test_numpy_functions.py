@@ -24,6 +24,9 @@ MODES = ("full", "same", "valid")
 METHODS = ("linear", "lower", "higher", "midpoint")
 
 
+windows = np.lib.stride_tricks.sliding_window_view
+
+
 def without_nans(function: Any, x: Any) -> list[Any]:
     x = x * HOLES
     return [function(x) ** 2, function(x, 0), function(x, axis=(0, 1), keepdims=True)]
@@ -46,6 +49,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "atleast_1d": (lambda x: np.atleast_1d(x[0, 0]) * np.atleast_1d(x), X),
     "atleast_2d": (lambda x, v: [*np.atleast_2d(v * v, x), np.atleast_2d(v[0])], X, V),
     "atleast_3d": (lambda x, v: [*np.atleast_3d(v * v, x), np.atleast_3d(v[0])], X, V),
+    "bincount": (lambda x, v: [np.bincount([3, 0, 3, 5, 0], v) ** 2,
+                               np.bincount([1, 1, 0, 2], weights=x[0], minlength=5)], X, V),
     "block": (lambda x, v: np.block([[x, x * x], [v, x[0, :3]]]), X, V),
     "broadcast_arrays": (lambda x, v: [a * a for a in np.broadcast_arrays(x[:, :1], v)], X, V),
     "column_stack": (lambda x, v: np.column_stack([v[:3], x * x, [1.0, 2.0, 3.0]]), X, V),
@@ -122,6 +127,9 @@ CASES: dict[str, tuple[Any, ...]] = {
     "linalg.qr": (lambda t: [np.linalg.qr(t, "r"), *np.linalg.qr(t, mode="reduced"),
                              np.linalg.qr(t[:, :3], "complete")[1]], T.transpose(0, 2, 1)),
     "linalg.svd": (lambda x: np.linalg.svd(x, compute_uv=False), X),
+    "lib.stride_tricks.sliding_window_view": (
+        lambda x, v: [windows(v, 4) ** 2, windows(x, (2, 3)), windows(x, (2, 2), (1, 1)),
+                      windows(x, 2, axis=-1, writeable=False)], X, V),
     "linspace": (lambda v: [np.linspace(v[0], v[1], 4) ** 2, np.linspace(v, 2 * v, 3, axis=1) ** 2,
                             np.linspace(0.0, v[2] ** 2, 3, endpoint=False)], V),
     "logaddexp2": (lambda x, y: np.logaddexp2(x, y) * np.logaddexp2(1.0, x), X, Y),
@@ -140,6 +148,14 @@ CASES: dict[str, tuple[Any, ...]] = {
                                    np.multiply.reduce(x, 1, initial=3.0, where=X > -0.5)], X),
     **{f"nan{name}": (functools.partial(without_nans, getattr(np, f"nan{name}")), X)
        for name in ("sum", "prod", "mean", "max", "min", "var", "std")},
+    "nanmedian": (lambda x, t: [*without_nans(np.nanmedian, x), np.nanmedian(t, 1)], X, T),
+    "nanpercentile": (lambda x, t: [np.nanpercentile(x * HOLES, [37, 80.0], 0, keepdims=True) ** 2,
+                                    np.nanpercentile(t, 12.5, axis=(0, -1))], X, T),
+    "nanquantile": (lambda x, t: [np.nanquantile(x * HOLES, q) ** 2 for q in (0, 0.2, 0.75, 1)]
+                    + [np.nanquantile(t, [[0.1, 0.5], [0.0, 1.0]], axis=1),
+                       np.nanquantile(x * HOLES, np.asarray([0.35, 0.4]), 1, keepdims=True)]
+                    + [np.nanquantile(x * HOLES, [0.5, 0.62], 0, method=m) for m in METHODS],
+                    X, T),
     "nan_to_num": (lambda x: np.nan_to_num(x / np.where(X > 1, np.inf, 1)) * x, X),
     "outer": (lambda x, v: [np.outer(x, v), np.outer(v, v), np.outer(v[0], v)], X, V),
     "pad": (lambda x: [np.pad(x, 1) ** 2, np.pad(x, ((0, 1), (2, 0)), "wrap") ** 2,

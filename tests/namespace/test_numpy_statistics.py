@@ -47,9 +47,16 @@ REDUCTIONS: dict[str, Any] = {
        for name in ("average", "median")},
     **{name: lambda x, axis, keepdims, f=name: getattr(np, f)(
            holes(x), axis=axis, keepdims=keepdims)
-       for name in ("nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanvar")},
+       for name in ("nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanvar", "nanmedian")},
+    **{name: lambda x, axis, keepdims, f=name: getattr(np, f)(
+           x, axis=axis, keepdims=keepdims, ddof=1, where=np.arange(x.shape[-1]) % 3 > 0)
+       for name in ("var", "std")},
     "quantile": lambda x, axis, keepdims: np.quantile(x, [0.2, 0.9], axis=axis, keepdims=keepdims),
     "percentile": lambda x, axis, keepdims: np.percentile(x, 37.0, axis=axis, keepdims=keepdims),
+    "nanquantile": lambda x, axis, keepdims: np.nanquantile(
+        holes(x), [0.2, 0.9], axis=axis, keepdims=keepdims),
+    "nanpercentile": lambda x, axis, keepdims: np.nanpercentile(
+        holes(x), 37.0, axis=axis, keepdims=keepdims, method="higher"),
     "sum": masked(np.sum), "prod": masked(np.prod), "max": masked(np.max), "min": masked(np.min),
     "mean": lambda x, axis, keepdims: np.mean(
         x, axis=axis, keepdims=keepdims, where=np.arange(x.shape[-1]) % 2 == 0),
@@ -96,6 +103,7 @@ def test_nans_have_derivative_zero() -> None:
     for name, wanted in {
         "nansum": [1, 0, 1], "nanprod": [3, 0, 1], "nanmean": [0.5, 0, 0.5], "nanmax": [0, 0, 1],
         "nanmin": [1, 0, 0], "nanvar": [-1, 0, 1], "nanstd": [-0.5, 0, 0.5],
+        "nanmedian": [0.5, 0, 0.5],
     }.items():  # fmt: skip
         value, pullback = mixad.vjp(lambda x, f=name: getattr(np, f)(x, axis=1), x)
         assert np.isnan(value[1]) == (name not in ("nansum", "nanprod"))
@@ -128,6 +136,10 @@ def test_a_median_is_the_elements_in_the_middle() -> None:
     np.testing.assert_array_equal(gradient(np.asarray([3.0, 1.0, 2.0, 9.0])), [0.5, 0, 0.5, 0])
     np.testing.assert_array_equal(gradient(np.asarray([2.0, 2.0, 2.0])), [0, 1, 0])  # their order
     np.testing.assert_array_equal(gradient(np.asarray([2.0, np.nan, 1.0])), [0, 0, 0])
+    gradient = mixad.grad(np.nanmedian)
+    np.testing.assert_array_equal(gradient(np.asarray([2.0, np.nan, 1.0])), [0.5, 0, 0.5])
+    np.testing.assert_array_equal(gradient(np.asarray([2.0, np.nan, 1.0, 5.0])), [1, 0, 0, 0])
+    np.testing.assert_array_equal(gradient(np.asarray([np.inf, np.inf, 1.0])), [1, 0, 0])
 
 
 def test_a_quantile_of_an_element_is_that_element() -> None:
@@ -191,9 +203,11 @@ def test_weights_that_sum_to_zero_are_refused_as_numpy_refuses_them() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*(nanmedian|partial).*does not depend on:UserWarning")
 def test_what_is_empty_or_has_no_axes_is_as_in_numpy() -> None:
     empty, number = np.zeros((0, 3)), np.asarray(0.7)
-    for function in (np.nansum, np.nanprod, np.nanmean, np.nanvar, np.median, np.average):
+    for function in (np.nansum, np.nanprod, np.nanmean, np.nanvar, np.median, np.average,
+                     np.nanmedian, functools.partial(np.nanquantile, q=0.3)):  # fmt: skip
         for x in (number, *([] if function is np.average else [empty])):
             value = mixad.vjp(function, x)[0]
             np.testing.assert_array_equal(value, function(x), strict=True)
@@ -255,6 +269,7 @@ AGAINST_JAX: dict[str, tuple[Any, ...]] = {
     "linalg.lstsq": (lambda xp, x, y: xp.linalg.lstsq(x.T, y.T)[0], X, Y),
     "max of a part": (lambda xp, x: xp.max(x, axis=0, where=X > 0, initial=0.3), X),
     "median": (lambda xp, x: xp.median(x, axis=0), X),
+    "nanquantile": (lambda xp, x: xp.nanquantile(xp.where(X > 1, xp.nan, x), 0.3, axis=1), X),
     "nanstd": (lambda xp, x: xp.nanstd(xp.where(X > 1, xp.nan, x), axis=1), X),
     "nanvar": (lambda xp, x: xp.nanvar(xp.where(X > 1, xp.nan, x), axis=1, ddof=1), X),
     "quantile": (lambda xp, x: xp.quantile(x, xp.asarray([0.1, 0.77]), axis=(0,)), X),

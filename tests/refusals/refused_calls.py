@@ -326,7 +326,7 @@ def refuse_method_of_ufunc():
 
 
 def refuse_function():
-    inside(lambda x: np.nanmedian(x))
+    inside(lambda x: np.polyfit(x, x, 1))
 
 
 def refuse_method():
@@ -338,7 +338,7 @@ def refuse_function_that_makes_an_array():
 
 
 def refuse_option():
-    inside(lambda x: np.var(x, where=X > 1))
+    inside(lambda x: np.var(x, mean=0.5))
 
 
 def refuse_too_many_arguments():
@@ -1260,3 +1260,9 @@ def refuse_array_where_the_signature_has_a_number():
 def refuse_lazy_places():
     x = dask_array()
     mixad.grad(lambda x: np.delete(x, np.argmax(x)).sum())(x)
+
+
+def refuse_compiled_function_of_scipy():
+    from scipy import linalg
+
+    inside(lambda x: linalg.expm(x @ x.T).sum())
