@@ -12,9 +12,9 @@ from mixad.call_node import CallNode, is_inexact, record_call
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
 from mixad.lifting import entered
-from mixad.linear_rule import check_odd, check_transpose, trial
+from mixad.linear_rule import TRIALS, check_additive, check_transpose, trial
 from mixad.returning import owned
-from mixad.signature import Function, check_callable
+from mixad.signature import Argnums, Function, check_callable
 from mixad.tape.backward import backward
 from mixad.tape.constant import unwrapped
 from mixad.tape.node import InputNode
@@ -23,17 +23,17 @@ from mixad.tape.tracer import Level, Tracer, plain
 __all__ = ["CustomJvp", "custom_jvp"]
 
 
-def custom_jvp(f: Function, *, nondiff_argnums: Sequence[int] = ()) -> CustomJvp:
+def custom_jvp(f: Function, *, nondiff_argnums: Argnums = ()) -> CustomJvp:
     """Return ``f`` as a function whose forward rule the user gives with ``defjvp``.
 
-    Reverse mode transposes what the rule does to tangents, and checks each time, at two tangents,
+    Reverse mode transposes what the rule does to tangents, and checks each time, at three tangents,
     that this is linear: see `mixad.linear_rule`.  Arrays of Dask are not checked.
 
     Parameters
     ----------
     f : callable
         Takes and returns arrays or pytrees of them.
-    nondiff_argnums : sequence of int
+    nondiff_argnums : int or sequence of int
         Positions of arguments that are not differentiated, such as functions.
 
     Returns
@@ -71,11 +71,11 @@ class CustomJvp(CustomFunction):
     ----------
     f : callable
         The function.
-    nondiff_argnums : sequence of int
+    nondiff_argnums : int or sequence of int
         Positions of arguments that are not differentiated.
     """
 
-    def __init__(self, f: Function, nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(self, f: Function, nondiff_argnums: Argnums = ()) -> None:
         super().__init__("custom_jvp", f, nondiff_argnums)
         self._rule: Function | None = None
 
@@ -130,9 +130,10 @@ class _JvpRule:
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Transpose the map of tangents: it is recorded, and the cotangents pulled back."""
         with Level("custom_jvp") as own:
-            seeds, tangents = self._tried(call, level, own, 1)
-            _, back = self._tried(call, level, own, -1)
-            values, others, tried = (list(map(_value, each)) for each in (tangents, back, seeds))
+            tried = [self._tried(call, level, own, which) for which in TRIALS]
+            values = [list(map(_value, found)) for _, found in tried]
+            at = list(map(_value, tried[0][0]))
+        seeds, tangents = tried[0]
         outputs = [
             (tangent.origin, g)
             for tangent, g in zip(tangents, gs, strict=True)
@@ -141,15 +142,15 @@ class _JvpRule:
         found = backward(own, outputs, [cast("InputNode", seed.origin.node) for seed in seeds])
         pulled = [cotangent and cotangent.value for cotangent in found]
         if not any(seed.cell.library.is_lazy for seed in seeds):
-            check_odd(self.name, values, others)
-            check_transpose(self.name, _pairs(gs, values), _pairs(pulled, tried))
+            check_additive(self.name, _NOT_LINEAR, values)
+            check_transpose(self.name, _NOT_LINEAR, _pairs(gs, values[0]), _pairs(pulled, at))
         return pulled
 
     def _tried(
-        self, call: CallNode, level: Level, own: Level, sign: int
+        self, call: CallNode, level: Level, own: Level, which: int
     ) -> tuple[list[Tracer], list[Any]]:
         """Return trial tangents of the leaves that carry the level, and what the rule gives."""
-        seeds = {i: _seed(call.leaves[i], own, i, sign) for i in call.wrt(level)}
+        seeds = {i: _seed(call.leaves[i], own, i, which) for i in call.wrt(level)}
         given = [seeds.get(i) for i in range(len(call.leaves))]
         return list(seeds.values()), self.tangents(call, level, given)
 
@@ -194,9 +195,16 @@ class _JvpNode(CallNode):
         return rule.tangents(self, level, tangents)
 
 
-def _seed(leaf: Tracer, own: Level, number: int, sign: int) -> Tracer:
+_NOT_LINEAR = (
+    "the rule is not linear in the tangents, so it has no transpose for reverse mode (it was tried "
+    "at two tangents and at their sum): make its tangent a sum of products of one tangent and what "
+    "depends on the primals only, or use custom_vjp"
+)
+
+
+def _seed(leaf: Tracer, own: Level, number: int, which: int) -> Tracer:
     is_lazy = leaf.cell.library.is_lazy  # and is not looked at
-    tangent = owned(leaf.cell, None) if is_lazy else trial(leaf.cell, number, sign)
+    tangent = owned(leaf.cell, None) if is_lazy else trial(leaf.cell, number, which)
     return entered(tangent, own, weak=leaf.cell.kind.weak)
 
 

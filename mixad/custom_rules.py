@@ -7,13 +7,15 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mixad import pytree
 from mixad.backends.arrays import as_array, is_array, is_scalar
 from mixad.config import CHECK
 from mixad.errors import TracerError
 from mixad.lifting import matching
 from mixad.namespace.data_types import astype
-from mixad.signature import Function, check_callable
+from mixad.signature import Argnums, Function, check_callable
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.held import Held, Reader
@@ -80,6 +82,21 @@ def _own(leaf: Any) -> Any:
     return constant(unwrapped(leaf)) if is_constant(leaf) else leaf
 
 
+def _positions(name: str, nondiff_argnums: Argnums) -> tuple[int, ...]:
+    """Return the positions that a rule names, one alone too."""
+    given = nondiff_argnums if isinstance(nondiff_argnums, Sequence) else (nondiff_argnums,)
+    for at in given:
+        if not isinstance(at, (int, np.integer)) or isinstance(at, bool):
+            raise TracerError(
+                f"{name}: nondiff_argnums names {at!r}: name arguments by position, such as (0, 2)"
+            )
+    if len(set(given)) < len(given):
+        raise TracerError(
+            f"{name}: nondiff_argnums={nondiff_argnums!r} names an argument twice: name it once"
+        )
+    return tuple(map(int, given))
+
+
 def _position(name: str, at: int, count: int) -> int:
     if not -count <= at < count:
         raise TracerError(
@@ -97,28 +114,44 @@ class CustomFunction:
         What made it, for messages.
     f : callable
         The function.
-    nondiff_argnums : sequence of int
+    nondiff_argnums : int or sequence of int
         Positions of arguments that are not differentiated.
     """
 
-    def __init__(self, transform: str, f: Function, nondiff_argnums: Sequence[int]) -> None:
+    def __init__(self, transform: str, f: Function, nondiff_argnums: Argnums) -> None:
         check_callable(transform, f)
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(f, name):
                 setattr(self, name, getattr(f, name))
         self.f = f
         self.name = f"mixad.{transform} of {getattr(f, '__name__', type(f).__name__)}"
-        self._fixed = tuple(nondiff_argnums)
+        self._fixed = _positions(self.name, nondiff_argnums)
+
+    def __reduce__(self) -> str:
+        """Be pickled as functions are: by name."""
+        return self.f.__qualname__
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Refuse to be a method: a rule takes what the function takes, without a ``self``."""
+        if instance is None:
+            return self
+        raise TracerError(
+            f"{self.name} is a method: make it a function outside of the class, or a staticmethod, "
+            "and pass what it reads of the instance"
+        )
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """Return the arguments of a call; those passed by keyword take their places."""
-        if kwargs:
+        is_default = any(at >= len(args) for at in self._fixed)  # of the arguments not passed
+        if kwargs or is_default:
             bound = inspect.signature(self.f).bind(*args, **kwargs)
             if bound.kwargs:
                 raise TracerError(
                     f"{self.name}: {', '.join(bound.kwargs)} can be passed by keyword only, which "
                     "rules do not get: make it a positional argument"
                 )
+            if is_default:
+                bound.apply_defaults()
             args = bound.args
         return Arguments(self.name, args, self._fixed)
 

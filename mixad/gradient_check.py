@@ -115,16 +115,21 @@ class _Check:
 
     def run(self, f: Function, args: tuple[Any, ...], order: int) -> None:
         """Check a function, and its derivatives up to an order less one."""
+        value = f(*args)
         tangents = self._drawn(args)
         slopes = self._differences(f, args, tangents)
         cotangent = self._drawn(slopes)
         for mode in self.modes:
             further = replace(self, path=(*self.path, mode))
             if mode == "fwd":
-                further.compare(jvp(f, args, tangents)[1], slopes)
+                found, tangent = jvp(f, args, tangents)
+                further.compare_values(found, value)
+                further.compare(tangent, slopes)
                 derivative = _along(f, tangents)
             else:
-                pulled = vjp(f, *args)[1](cotangent)
+                found, pullback = vjp(f, *args)
+                pulled = pullback(cotangent)
+                further.compare_values(found, value)
                 further.compare(_product(pulled, tangents), _product(cotangent, slopes))
                 derivative = _against(f, cotangent)
             if order > 1:
@@ -143,6 +148,18 @@ class _Check:
                     f"leaf {at} is {got!r} along a random direction, central differences with a "
                     f"step of {self.step:g} give {wanted!r}; they differ by {error:.3g}, allowed "
                     f"are {allowed:.3g}"
+                )
+
+    def compare_values(self, found: Any, expected: Any) -> None:
+        """Raise where a function has another value while it is differentiated."""
+        pairs = zip(pytree.leaves(found), pytree.leaves(expected), strict=True)
+        for at, (leaf, value) in enumerate(pairs):
+            error, got, wanted = _worst(unwrapped(leaf), unwrapped(value))
+            allowed = self.atol + self.rtol * _worst(unwrapped(value), 0.0 * unwrapped(value))[0]
+            if error > allowed:
+                raise AssertionError(
+                    f"{self.name} ({' of '.join(self.path[::-1])}): leaf {at} of the value is "
+                    f"{got!r} where it is differentiated, {wanted!r} elsewhere"
                 )
 
     def _differences(self, f: Function, args: Any, tangents: Any) -> Any:

@@ -404,3 +404,14 @@ def test_blocks_are_computed_apart(da: Any) -> None:
     assert dx.chunks == ((10, 10, 10, 10), (30,))
     assert dy.shape == (30,)
     np.testing.assert_array_equal(dy.compute(), np.zeros(30))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_floats_of_every_width(da: Any, dtype: str) -> None:
+    x = X.astype(dtype)
+    kernel = mixad.broadcast(lambda x: x * x + 1.0 if x > 2.0 else x)
+    lazy = da.from_array(x, chunks=4)
+    np.testing.assert_array_equal(kernel(lazy).compute(), kernel(x), strict=True)
+    for f in (kernel, lambda x: x * x):
+        found = mixad.grad(lambda x, f=f: f(x).sum())(lazy).compute()
+        np.testing.assert_array_equal(found, mixad.grad(lambda x, f=f: f(x).sum())(x), strict=True)

@@ -117,3 +117,11 @@ def test_unknown_modes_and_orders_are_refused() -> None:
         mixad.check_grads(np.sin, (X,), 0)
     with pytest.raises(TracerError, match="args is a ndarray"):
         mixad.check_grads(np.sin, X)
+
+
+@pytest.mark.parametrize("mode", ["fwd", "rev"])
+def test_another_value_where_it_is_differentiated_is_told(mode: str) -> None:
+    f = mixad.custom_vjp(lambda x: 2.0 * x)
+    f.defvjp(lambda x: (3.0 * x, None), lambda _, g: (2.0 * g,))
+    with pytest.raises(AssertionError, match=rf"<lambda> \({mode}\): leaf 0 of the value is"):
+        mixad.check_grads(f, (np.asarray([1.0, 2.0]),), modes=mode)

@@ -14,8 +14,8 @@ from mixad.scalar.types import COMPLEX_TYPES, STORED_TYPES, ScalarType
 
 __all__ = ["array_dtype", "element_type_of", "is_complex_dtype", "scalar_type_of"]
 
-_MET: dict[str, np.dtype[Any]] = {}
-"""NumPy's dtypes that come from elsewhere, such as the bfloat16 of ml_dtypes, by name."""
+_NUMPYS: dict[str, np.dtype[Any]] = {t.dtype_name: t.dtype for t in STORED_TYPES if not t.brain}
+"""NumPy's dtypes by name; those of other packages, such as bfloat16, once they are met."""
 
 
 def array_dtype(xp: Any, type: ScalarType) -> Any:
@@ -38,7 +38,7 @@ def array_dtype(xp: Any, type: ScalarType) -> Any:
     """
     name = type.dtype_name
     if xp.__name__ != "jax.numpy":
-        return getattr(xp, name) if hasattr(xp, name) else _MET[name]
+        return getattr(xp, name) if hasattr(xp, name) else _NUMPYS[name]
     if type.is_narrow:
         return np.dtype(getattr(xp, name))
     dtypes = xp.__array_namespace_info__().dtypes()  # asked each time: users may switch
@@ -65,7 +65,7 @@ def scalar_type_of(dtype: Any) -> ScalarType:
             raise KernelTypeError(f"kernels do not compute in dtype {dtype}", hint=_instead(dtype))
         _TYPES[key] = known
         if isinstance(dtype, np.dtype):  # another package's: NumPy does not tell it by name
-            _MET[known.dtype_name] = dtype
+            _NUMPYS[known.dtype_name] = dtype
     return known
 
 

@@ -86,7 +86,8 @@ class Level:
         """What to say of a value that is used when the transform is over."""
         return (
             f"a value from inside mixad.{self.name} is used after that call has ended: return it "
-            "from the function (with has_aux=True if it is not the result)"
+            "from the function (with has_aux=True if it is not the result), or make it an argument "
+            "of the function whose custom rule reads it"
         )
 
 
@@ -213,8 +214,8 @@ class Tracer:
         if caller.startswith("scipy."):
             self._leak(
                 "conversion to a NumPy array by SciPy",
-                "set SCIPY_ARRAY_API=1 in the environment before SciPy is imported, with which many "
-                "of its functions take it; for those of scipy.linalg, which are compiled, use "
+                "set SCIPY_ARRAY_API=1 in the environment before SciPy is imported: many of its "
+                "functions take it then; for those of scipy.linalg, which are compiled, use "
                 "numpy.linalg (numpy.linalg.solve for solve_triangular and cho_solve), for others "
                 "mixad.custom_vjp",
             )
