@@ -18,12 +18,14 @@ from mixad.scalar.parse.values import (
     Bound,
     Record,
     Scalar,
+    Tuple,
     Value,
     a_kind_of,
     instead_of_two_kinds,
     is_called,
     kind_of,
 )
+from mixad.scalar.promotion_rules import Rules
 from mixad.scalar.types import BOOL
 
 __all__ = ["Path", "is_guarded", "levels_left", "one_kind", "run_block", "select", "unless"]
@@ -206,12 +208,24 @@ def _shape(
         return joined(frame.walk.rules, shape_of(a.value), shape_of(b.value))
     except Mismatch:
         what = "the result" if name is None else repr(name)
+        what, x, y = _apart(frame.walk.rules, what, a.value, b.value)
         raise frame.type_error(
             node,
-            f"{what} is {a_kind_of(a.value)} on one path (line {a.line}) "
-            f"and {a_kind_of(b.value)} on the other (line {b.line})",
-            one_kind(a.value, b.value, "give both paths values of one type"),
+            f"{what} is {a_kind_of(x)} on one path (line {a.line}) "
+            f"and {a_kind_of(y)} on the other (line {b.line})",
+            one_kind(x, y, "give both paths values of one type"),
         ) from None
+
+
+def _apart(rules: Rules, what: str, a: Value, b: Value) -> tuple[str, Value, Value]:
+    """Return what has no common type, inside of tuples that differ in their elements only."""
+    if isinstance(a, Tuple) and isinstance(b, Tuple) and kind_of(a) == kind_of(b):
+        for at, (one, other) in enumerate(zip(a.items, b.items, strict=True)):
+            try:
+                joined(rules, shape_of(one), shape_of(other))
+            except Mismatch:
+                return _apart(rules, f"element {at} of {what}", one, other)
+    return what, a, b
 
 
 def one_kind(a: Value, b: Value, otherwise: str) -> str:

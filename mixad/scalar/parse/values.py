@@ -245,6 +245,8 @@ def a_kind_of(value: Value) -> str:
 
 def with_article(kind: str) -> str:
     """Return the description of a type with its article."""
+    if kind == "NoneType":
+        return "None"
     return f"an {kind}" if kind.startswith("array") else f"a {kind}"
 
 

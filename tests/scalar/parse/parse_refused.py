@@ -1128,3 +1128,9 @@ def refuse_array_or_list(x):
     if x > 0:
         w = [x, x]
     return w[0]
+
+
+def refuse_element_that_is_none_on_one_path(x):
+    if x > 0:
+        return x, (None, x)
+    return x, (x, x)
