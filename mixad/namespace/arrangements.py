@@ -21,8 +21,8 @@ from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["append", "array_split", "at_least", "axes_split", "column_stack", "compress", "delete",
-           "diag", "dstack", "fliplr", "flipud", "hstack", "insert", "pad", "partition", "ravel",
-           "resize", "rollaxis", "rot90", "sliding_windows", "split", "swapaxes",
+           "diag", "dstack", "extract", "fliplr", "flipud", "hstack", "insert", "pad", "partition",
+           "ravel", "resize", "rollaxis", "rot90", "sliding_windows", "split", "swapaxes",
            "vstack"]  # fmt: skip
 
 
@@ -217,6 +217,11 @@ def compress(selected: Any, x: Any, axis: int | None = None) -> Any:
     """Return the parts along an axis that a condition selects, of all elements if none is given."""
     chosen = np.compress(np.asarray(_known("compress", selected)), _positions(x), axis)
     return _arranged(x, chosen)
+
+
+def extract(selected: Any, x: Any) -> Any:
+    """Return the elements that a condition selects."""
+    return compress(np.ravel(np.asarray(_known("extract", selected))), reshape(x, -1))
 
 
 def _known(name: str, places: Any) -> Any:

@@ -15,14 +15,25 @@ from mixad.namespace.corners import cornered
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, square, where
 from mixad.namespace.manipulation import normalized_axes, reshape
-from mixad.namespace.statistical import amax, amin, in_float32, mean, prod, std, total, var
+from mixad.namespace.statistical import (
+    amax,
+    amin,
+    cumprod,
+    cumsum,
+    in_float32,
+    mean,
+    prod,
+    std,
+    total,
+    var,
+)
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["masked_max", "masked_mean", "masked_min", "masked_prod", "masked_std", "masked_total",
-           "masked_var", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum",
-           "nanvar"]  # fmt: skip
+           "masked_var", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod",
+           "nanstd", "nansum", "nanvar"]  # fmt: skip
 
 Axis = int | Sequence[int] | None
 
@@ -201,6 +212,16 @@ def nanprod(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fa
     """Return the product of what is no nan; see `masked_prod`."""
     x = _or(_is_number(x), x, 1)
     return masked_prod(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+
+
+def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """Return the cumulative sum of what is no nan."""
+    return cumsum(_or(_is_number(x), x, 0), axis, dtype)
+
+
+def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """Return the cumulative product of what is no nan."""
+    return cumprod(_or(_is_number(x), x, 1), axis, dtype)
 
 
 def nanmean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False,

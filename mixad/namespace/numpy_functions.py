@@ -22,6 +22,7 @@ from mixad.namespace.arrangements import (
     delete,
     diag,
     dstack,
+    extract,
     fliplr,
     flipud,
     hstack,
@@ -56,7 +57,7 @@ from mixad.namespace.numpy_statistics import NUMPY_STATISTICS
 from mixad.namespace.sorting import sort
 from mixad.namespace.special import of_scalars
 from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
-from mixad.namespace.statistical import amax, amin
+from mixad.namespace.statistical import amax, amin, cumprod
 from mixad.namespace.ufunc_methods import UFUNC_METHODS
 from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.tape.memory import gives_arrays, gives_read_only_views
@@ -96,6 +97,23 @@ def _ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Return how far the largest and the smallest element are apart."""
     ends = [function(x, axis, keepdims=keepdims) for function in (amax, amin)]
     return elementwise("sub", *ends)
+
+
+def _diagflat(x: Any, k: int = 0) -> Any:
+    return diag(reshape(x, -1), k)
+
+
+def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """Return the powers of each element in a row; products, since 0 has powers."""
+    if x.ndim != 1:
+        raise ValueError(f"vander() of shape {tuple(x.shape)}: it takes a vector")
+    count = x.shape[0] if N is None else operator.index(N)
+    xp = library_beside(x).xp
+    x = astype(x, xp.complex128 if is_complex(x) else xp.float64, copy=False)
+    ones = xp.ones((x.shape[0], 1), dtype=x.dtype, device=x.device)
+    factors = broadcast_to(reshape(x, (-1, 1)), (x.shape[0], max(count - 1, 0)))
+    powers = cumprod(concat([ones, factors], axis=1), 1)[:, :count]
+    return powers if increasing else powers[:, ::-1]
 
 
 def _sort(x: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Any:
@@ -283,6 +301,9 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "delete": function_of(delete, "arr=x obj=places axis"),
     "insert": function_of(insert, "arr=x obj=places values axis"),
     "resize": function_of(resize, "a new_shape=shape"),
+    "extract": function_of(extract, "condition=selected arr=x"),
+    "diagflat": function_of(_diagflat, "v=x k"),
+    "vander": function_of(_vander, "x N increasing"),
     "compress": function_of(compress, "condition=selected a axis out"),
     "piecewise": Variadic(_piecewise, ()),
     "modf": function_of(_modf, "x"),

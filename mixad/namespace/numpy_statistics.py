@@ -23,6 +23,8 @@ from mixad.namespace.manipulation import (
     squeeze,
 )
 from mixad.namespace.masked_reductions import (
+    nancumprod,
+    nancumsum,
     nanmax,
     nanmean,
     nanmin,
@@ -220,6 +222,8 @@ NUMPY_STATISTICS: Mapping[str, SpelledFunction] = {
     "corrcoef": function_of(corrcoef, "x y rowvar bias ddof dtype"),
     "nansum": function_of(nansum, "a axis dtype out keepdims initial where"),
     "nanprod": function_of(nanprod, "a axis dtype out keepdims initial where"),
+    "nancumsum": function_of(nancumsum, "a axis dtype out"),
+    "nancumprod": function_of(nancumprod, "a axis dtype out"),
     "nanmax": function_of(nanmax, "a axis out keepdims initial where"),
     "nanmin": function_of(nanmin, "a axis out keepdims initial where"),
     "nanmean": function_of(nanmean, "a axis dtype out keepdims where"),

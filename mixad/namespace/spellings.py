@@ -258,7 +258,8 @@ NUMPY = Spelling(
         "array_equiv any all argmax argmin argsort count_nonzero nonzero flatnonzero argwhere "
         "searchsorted isin iscomplex iscomplexobj isreal isrealobj logical_and logical_or "
         "logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert left_shift right_shift "
-        "linalg.matrix_rank argpartition itemsize nbytes can_cast result_type".split()
+        "linalg.matrix_rank argpartition itemsize nbytes can_cast result_type digitize lexsort "
+        "nanargmax nanargmin isneginf isposinf".split()
     ),
     no_methods=_IN_PLACE,
     takes_lists=True,

@@ -263,6 +263,10 @@ CALLS_OF_NUMPY = {
     "ufuncs of lists are not needed": lambda x: np.add(2, x) / np.subtract(x, np.float64(3)),
     "shapes": lambda x: np.ones(np.shape(x)) * np.size(x) * x + np.ndim(x) * np.zeros_like(x),
     "choices": lambda x: x[np.argmax(x[:, 0])] * np.any(x > 0) * np.count_nonzero(x),
+    "places": lambda x: (
+        x[np.nanargmax(x[:, 0])] * np.digitize(x, [0.0, 1.0])
+        + x[np.lexsort((x[:, 1], x[:, 0]))] * np.nanargmin(x) * ~np.isneginf(x) * ~np.isposinf(x)
+    ),
 }
 
 
