@@ -1266,3 +1266,27 @@ def refuse_compiled_function_of_scipy():
     from scipy import linalg
 
     inside(lambda x: linalg.expm(x @ x.T).sum())
+
+
+def refuse_position_that_is_no_number():
+    mixad.custom_vjp(np.sin, nondiff_argnums=("x",))
+
+
+def refuse_position_named_twice():
+    mixad.custom_jvp(np.sin, nondiff_argnums=(0, 0))
+
+
+class Curve:
+    length = mixad.custom_vjp(np.sin)
+
+    @mixad.scalar_rule(lambda self, x: 2.0)
+    def height(self, x):
+        return 2.0 * x
+
+
+def refuse_rule_of_a_method():
+    Curve().length(X)
+
+
+def refuse_scalar_rule_of_a_method():
+    Curve().height(X)
