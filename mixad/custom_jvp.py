@@ -12,7 +12,7 @@ from mixad.call_node import CallNode, is_inexact, record_call
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
 from mixad.lifting import entered
-from mixad.linear_rule import TRIALS, check_additive, check_transpose, trial
+from mixad.linear_rule import check_odd, check_transpose, trial
 from mixad.returning import owned
 from mixad.signature import Argnums, Function, check_callable
 from mixad.tape.backward import backward
@@ -26,7 +26,7 @@ __all__ = ["CustomJvp", "custom_jvp"]
 def custom_jvp(f: Function, *, nondiff_argnums: Argnums = ()) -> CustomJvp:
     """Return ``f`` as a function whose forward rule the user gives with ``defjvp``.
 
-    Reverse mode transposes what the rule does to tangents, and checks each time, at three tangents,
+    Reverse mode transposes what the rule does to tangents, and checks each time, at two tangents,
     that this is linear: see `mixad.linear_rule`.  Arrays of Dask are not checked.
 
     Parameters
@@ -130,10 +130,9 @@ class _JvpRule:
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Transpose the map of tangents: it is recorded, and the cotangents pulled back."""
         with Level("custom_jvp") as own:
-            tried = [self._tried(call, level, own, which) for which in TRIALS]
-            values = [list(map(_value, found)) for _, found in tried]
-            at = list(map(_value, tried[0][0]))
-        seeds, tangents = tried[0]
+            seeds, tangents = self._tried(call, level, own, 1)
+            _, back = self._tried(call, level, own, -1)
+            values, others, tried = (list(map(_value, each)) for each in (tangents, back, seeds))
         outputs = [
             (tangent.origin, g)
             for tangent, g in zip(tangents, gs, strict=True)
@@ -142,15 +141,15 @@ class _JvpRule:
         found = backward(own, outputs, [cast("InputNode", seed.origin.node) for seed in seeds])
         pulled = [cotangent and cotangent.value for cotangent in found]
         if not any(seed.cell.library.is_lazy for seed in seeds):
-            check_additive(self.name, _NOT_LINEAR, values)
-            check_transpose(self.name, _NOT_LINEAR, _pairs(gs, values[0]), _pairs(pulled, at))
+            check_odd(self.name, values, others)
+            check_transpose(self.name, _pairs(gs, values), _pairs(pulled, tried))
         return pulled
 
     def _tried(
-        self, call: CallNode, level: Level, own: Level, which: int
+        self, call: CallNode, level: Level, own: Level, sign: int
     ) -> tuple[list[Tracer], list[Any]]:
         """Return trial tangents of the leaves that carry the level, and what the rule gives."""
-        seeds = {i: _seed(call.leaves[i], own, i, which) for i in call.wrt(level)}
+        seeds = {i: _seed(call.leaves[i], own, i, sign) for i in call.wrt(level)}
         given = [seeds.get(i) for i in range(len(call.leaves))]
         return list(seeds.values()), self.tangents(call, level, given)
 
@@ -195,16 +194,9 @@ class _JvpNode(CallNode):
         return rule.tangents(self, level, tangents)
 
 
-_NOT_LINEAR = (
-    "the rule is not linear in the tangents, so it has no transpose for reverse mode (it was tried "
-    "at two tangents and at their sum): make its tangent a sum of products of one tangent and what "
-    "depends on the primals only, or use custom_vjp"
-)
-
-
-def _seed(leaf: Tracer, own: Level, number: int, which: int) -> Tracer:
+def _seed(leaf: Tracer, own: Level, number: int, sign: int) -> Tracer:
     is_lazy = leaf.cell.library.is_lazy  # and is not looked at
-    tangent = owned(leaf.cell, None) if is_lazy else trial(leaf.cell, number, which)
+    tangent = owned(leaf.cell, None) if is_lazy else trial(leaf.cell, number, sign)
     return entered(tangent, own, weak=leaf.cell.kind.weak)
 
 

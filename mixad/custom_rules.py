@@ -127,31 +127,19 @@ class CustomFunction:
         self.name = f"mixad.{transform} of {getattr(f, '__name__', type(f).__name__)}"
         self._fixed = _positions(self.name, nondiff_argnums)
 
-    def __reduce__(self) -> str:
-        """Be pickled as functions are: by name."""
-        return self.f.__qualname__
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Refuse to be a method: a rule takes what the function takes, without a ``self``."""
-        if instance is None:
-            return self
-        raise TracerError(
-            f"{self.name} is a method: make it a function outside of the class, or a staticmethod, "
-            "and pass what it reads of the instance"
-        )
-
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """Return the arguments of a call; those passed by keyword take their places."""
         is_default = any(at >= len(args) for at in self._fixed)  # of the arguments not passed
         if kwargs or is_default:
             bound = inspect.signature(self.f).bind(*args, **kwargs)
-            if bound.kwargs:
-                raise TracerError(
-                    f"{self.name}: {', '.join(bound.kwargs)} can be passed by keyword only, which "
-                    "rules do not get: make it a positional argument"
-                )
             if is_default:
                 bound.apply_defaults()
+            named = [name for name in kwargs if name in bound.kwargs]
+            if named:
+                raise TracerError(
+                    f"{self.name}: {', '.join(named)} can be passed by keyword only, which "
+                    "rules do not get: make it a positional argument"
+                )
             args = bound.args
         return Arguments(self.name, args, self._fixed)
 

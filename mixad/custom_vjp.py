@@ -12,11 +12,10 @@ from mixad.call_node import CallNode, record_call
 from mixad.config import CHECK
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
-from mixad.linear_rule import TRIALS, check_additive, trial
 from mixad.signature import Argnums, Function, check_callable
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held
-from mixad.tape.tracer import Level, Tracer, plain
+from mixad.tape.tracer import Level, Tracer
 
 __all__ = ["CustomVjp", "custom_vjp"]
 
@@ -56,7 +55,7 @@ def custom_vjp(f: Function, *, nondiff_argnums: Argnums = ()) -> CustomVjp:
 
 
 class CustomVjp(CustomFunction):
-    """A function with a reverse rule; forward mode takes the rule's transpose, if it is linear.
+    """A function with a reverse rule; forward mode takes the rule's transpose.
 
     Parameters
     ----------
@@ -81,9 +80,8 @@ class CustomVjp(CustomFunction):
         bwd : callable
             Takes the arguments in ``nondiff_argnums``, if any, the residuals, and a cotangent of
             the structure of the value (None for what is no float); returns a tuple with a
-            cotangent for each other argument, None where it is zero.  Must not change the
-            cotangent.  Forward mode refuses one that is not linear in the cotangent, after trying
-            it three times; reverse mode takes what it returns.
+            cotangent for each other argument, None where it is zero.  Must be linear in the
+            cotangent, and must not change it.
         """
         check_callable("custom_vjp(...).defvjp", fwd)
         check_callable("custom_vjp(...).defvjp", bwd)
@@ -98,7 +96,7 @@ class CustomVjp(CustomFunction):
             raise TracerError(f"{self.name} has no rule: make one with defvjp(fwd, bwd)")
         rule = _VjpRule(self.name, arguments, *self._rule)
         arguments.watch(rule)
-        return record_call(rule, arguments.primals, _VjpNode)
+        return record_call(rule, arguments.primals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,18 +130,6 @@ class _VjpRule:
         result = self.bwd(*self.given.fixed, residuals, call.value.tree(gs))
         return self._checked(call, level, result)
 
-    def check_linear(self, call: CallNode, level: Level) -> None:
-        """Refuse a backward rule that forward mode cannot transpose; none over lazy arrays."""
-        cells = call.value.floats
-        if any(cell.library.is_lazy for cell in cells):
-            return
-        tried = [
-            self.pulled(call, level, [trial(cell, i, which) for i, cell in enumerate(cells)])
-            for which in TRIALS
-        ]
-        values = [[None if g is None else plain(g) for g in found] for found in tried]
-        check_additive(self.name, _NOT_LINEAR, values)
-
     def _forward(self, primals: Sequence[Any]) -> Any:
         result = self.fwd(*self.given.with_primals(primals))
         return pair_of(self.name, "fwd", result, "(value, residuals)")
@@ -176,24 +162,6 @@ class _VjpRule:
             for i in call.wrt(level)
             for leaf, named in (found[i],)
         ]
-
-
-class _VjpNode(CallNode):
-    """A call with a reverse rule."""
-
-    __slots__ = ()
-
-    def check_linear(self, level: Level) -> None:
-        """Refuse a rule that forward mode cannot transpose."""
-        assert isinstance(self.rule, _VjpRule)
-        self.rule.check_linear(self, level)
-
-
-_NOT_LINEAR = (
-    "bwd is not linear in the cotangent, so it has no transpose for forward mode (it was tried at "
-    "two cotangents and at their sum): make what it returns a sum of products of the cotangent and "
-    "what depends on the residuals only, or use reverse mode alone"
-)
 
 
 def _seen(leaf: Any) -> Any:

@@ -98,16 +98,6 @@ class ScalarRule:
         """Be pickled as functions are: by name."""
         return self._function.__qualname__
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Refuse to be a method: the rule takes what the function takes, without a ``self``."""
-        if instance is None:
-            return self
-        raise KernelTypeError(
-            f"mixad.scalar_rule of {self._function.__qualname__} is a method",
-            hint="a function outside of the class, or a staticmethod, that is passed the numbers "
-            "that it reads",
-        )
-
     @property
     def __mixad_function__(self) -> Callable[..., Any]:
         """What is called, for the parser."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import pickle
 from typing import Any
 
 import array_api_strict
@@ -419,27 +418,6 @@ def test_an_argument_that_is_not_differentiated_may_have_its_default(positions: 
         np.testing.assert_allclose(found, n * X ** (n - 1), rtol=1e-15)
 
 
-@mixad.custom_vjp
-def doubled(x: Any) -> Any:
-    return 2.0 * x
-
-
-def test_functions_with_rules_are_pickled_by_name() -> None:
-    assert pickle.loads(pickle.dumps(doubled)) is doubled
-
-
-def test_a_rule_of_a_method_is_refused() -> None:
-    class Model:
-        f = mixad.custom_vjp(lambda self, x: x)
-        g = mixad.custom_jvp(lambda self, x: x)
-        own = staticmethod(mixad.custom_vjp(lambda x: x * 2.0))
-
-    for name in ("f", "g"):
-        with pytest.raises(TracerError, match=r"is a method.*staticmethod"):
-            getattr(Model(), name)
-    np.testing.assert_array_equal(Model().own(X), 2.0 * X)
-
-
 def test_a_leaked_value_is_refused() -> None:
     kept: list[Any] = []
     f = mixad.custom_jvp(lambda x: x * 2.0)
@@ -457,8 +435,6 @@ NOT_LINEAR = {
     "something of the primals more": lambda p, t: (p[0] ** 2, 2 * p[0] * t[0] + p[0]),
     "one side": lambda p, t: (p[0] ** 2, np.where(t[0] > 0, t[0], 0.0)),
     "a branch": lambda p, t: (p[0] ** 2, 2 * t[0] if (t[0] > 0).all() else t[0]),
-    "odd, of degree one": lambda p, t: (p[0] ** 2, np.median(t[0]) + 0.0 * t[0]),
-    "a quotient of degree one": lambda p, t: (p[0] ** 2, t[0] * (t[0] ** 2).sum() / t[0][0] ** 2),
 }
 
 
@@ -472,21 +448,6 @@ def test_what_is_not_linear_has_no_transpose(rule: str, dtype: str) -> None:
     x = X.astype(dtype)
     with pytest.raises(TracerError, match=r"mixad\.custom_jvp of <lambda>: .* not linear"):
         mixad.grad(lambda x: f(x).real.sum())(x)
-
-
-@pytest.mark.parametrize("wrong", [lambda g: g * g, lambda g: 1.0 + 0 * g, lambda g: g + 1.0,
-                                   abs, lambda g: np.minimum(g, 0.25)])  # fmt: skip
-def test_a_backward_rule_that_is_not_linear_is_for_reverse_mode_only(wrong: Any) -> None:
-    f = mixad.custom_vjp(lambda x: x * 1.0)
-    f.defvjp(lambda x: (x * 1.0, None), lambda _, g: (wrong(g),))
-    np.testing.assert_array_equal(mixad.vjp(f, X)[1](W)[0], wrong(W))
-    for derivative in (
-        lambda: mixad.jvp(f, (X,), (V,)),
-        lambda: mixad.jacfwd(f)(X),
-        lambda: mixad.jvp(mixad.grad(lambda x: (f(x) ** 2).sum()), (X,), (V,)),
-    ):
-        with pytest.raises(TracerError, match=r"custom_vjp of <lambda>: bwd is not linear"):
-            derivative()
 
 
 def _of_parts(rule: Any) -> Any:

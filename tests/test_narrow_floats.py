@@ -388,7 +388,7 @@ def test_bfloat16_is_rounded_by_numpy_as_by_the_definition() -> None:
 @pytest.fixture
 def bits_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of bfloat16 are seen as their bits."""
-    monkeypatch.setitem(dtypes._MET, "bfloat16", np.dtype("u2"))
+    monkeypatch.setitem(dtypes._NUMPYS, "bfloat16", np.dtype("u2"))
     from mixad.backends.arrays import NUMPY
 
     monkeypatch.delitem(NUMPY._dtypes, BF16, raising=False)

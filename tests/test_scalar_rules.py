@@ -175,19 +175,6 @@ def test_keywords_and_defaults_find_their_parameters():
     np.testing.assert_allclose(mixad.grad(summed(kernel))(X), np.full(4, 30.0))
 
 
-def test_a_rule_of_a_method_is_refused():
-    class Shape:
-        @mixad.scalar_rule(lambda self, x: 2.0)
-        def area(self, x):
-            return 2.0 * x
-
-    for call in (lambda: Shape().area(X), lambda: Shape.area(Shape(), X)):
-        with pytest.raises(
-            mixad.errors.KernelTypeError, match=r"area is a method[\s\S]*staticmethod"
-        ):
-            call()
-
-
 def test_what_a_rule_reads_from_outside_is_read_at_each_call():
     scale = 2.0
 

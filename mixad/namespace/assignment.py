@@ -123,7 +123,7 @@ def _own_key(key: Any) -> _Key:
 
 def _own(key: Any) -> Any:
     if isinstance(key, list):
-        return np.asarray(key)
+        return np.asarray(key) if key else np.asarray(key, dtype=np.intp)
     return library_of(key).xp.asarray(key, copy=True) if is_array(key) else key
 
 

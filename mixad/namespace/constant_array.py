@@ -88,9 +88,10 @@ def _in_place(symbol: str, compute: _Method, change: _Method) -> _Method:
 
 
 def _own_array(x: Tracer) -> Array:
-    """Return the array of a constant to write to: a copy if something has recorded the array."""
+    """Return the array of a constant to write to: a copy if something has recorded its memory."""
     array = plain(x)
-    if x.cell.is_lent:  # type: ignore[attr-defined]  # of constants only
+    is_lent = x.cell.is_lent  # type: ignore[attr-defined]  # of constants only
+    if is_lent or (x.sharing is not None and x.sharing.memory.is_lent):
         array = x.cell.library.xp.asarray(array, copy=True)
         x.cell = ConstantCell(array)
         retire_others(x)

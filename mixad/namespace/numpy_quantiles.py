@@ -14,6 +14,7 @@ from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import is_complex
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import getitem, part_along, take, take_along_axis
+from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import normalized_axes, permute_dims, reshape
 from mixad.namespace.sorting import sort
 from mixad.namespace.spelling import SpelledFunction, function_of
@@ -82,7 +83,7 @@ def _quantile(
     places = np.asarray(_PLACES[method](np, last * shares))
     below = np.floor(places).astype(np.intp)
     found = _at(ordered, below)
-    if method in _BETWEEN:
+    if _is_between(shares, method):
         part = np.asarray(places - below, dtype=places.dtype)
         above = _at(ordered, np.minimum(below + 1, last))
         found = _between(found, above, float(part) if is_weak else _beside(ordered, part))
@@ -127,8 +128,10 @@ _PLACES: dict[str, Callable[[Any, Any], Any]] = {
 }
 """For each method, the place that is looked at, by the place among the elements in order."""
 
-_BETWEEN = ("linear", "midpoint")
-"""Methods by which it may be between two elements."""
+
+def _is_between(shares: Any, method: str) -> bool:
+    """Whether it may be between two elements: whole numbers are the first and the last."""
+    return shares.dtype.kind == "f" and method in ("linear", "midpoint")
 
 
 def _in_order(x: Any, axis: Axis) -> tuple[Any, tuple[int, ...]]:
@@ -184,7 +187,7 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     ordered, counts, axes = _numbers_in_order(x, axis)
     low, high = (_at_least_one(counts) - 1) // 2, counts // 2
     one, other = _of_columns(ordered, low), _of_columns(ordered, high)
-    both = elementwise("mul", elementwise("add", one, other), 0.5)
+    both = mean(stack([one, other]), 0)
     found = where(counts == 0, math.nan, where(low == high, one, both))
     return _with_axes(found, x, axes, (), keepdims=keepdims)
 
@@ -214,7 +217,7 @@ def _nanquantile(
     places = _PLACES[method](xp, among * xp.astype(last, among.dtype))
     below = xp.floor(places)
     found = _of_columns(ordered, xp.astype(below, counts.dtype))
-    if method in _BETWEEN:
+    if _is_between(shares, method):
         above = xp.where(below < xp.astype(last, below.dtype), below + 1, below)
         part = places - below
         part = xp.astype(part, ordered.dtype) if is_weak else part
@@ -243,7 +246,8 @@ def _at_least_one(counts: Array) -> Array:
 def _of_columns(ordered: Any, places: Array) -> Any:
     """Return the elements at places that each column has its own of, along axes that come first."""
     rest = tuple(ordered.shape[1:])
-    at = library_beside(ordered).xp.reshape(places, (-1, *rest))
+    count = math.prod(places.shape[: places.ndim - len(rest)])
+    at = library_beside(ordered).xp.reshape(places, (count, *rest))
     return reshape(take_along_axis(ordered, at, axis=0), tuple(places.shape))
 
 

@@ -60,7 +60,8 @@ def bincount(places: Any, weights: Any = None, minlength: int = 0) -> Any:
     nothing = xp.zeros(tuple(weights.shape), dtype=weights.dtype, device=weights.device)
     counts = np.bincount(places, nothing, minlength)  # of the library, which may refuse
     library_of(counts)  # raises where that leaves open how many there are
-    return scatter_add(astype(weights, xp.float64), counts.shape, xp.asarray(places, copy=True))
+    at = xp.asarray(places, dtype=xp.int64, copy=True)  # booleans are whole numbers here
+    return scatter_add(astype(weights, xp.float64), counts.shape, at)
 
 
 def average(

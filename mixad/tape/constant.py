@@ -156,4 +156,6 @@ def unwrapped(value: Any) -> Any:
         return value
     if isinstance(value.cell, ConstantCell):
         value.cell.is_lent = True
+        if value.sharing is not None:
+            value.sharing.memory.is_lent = True
     return plain(value)

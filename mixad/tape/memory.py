@@ -23,11 +23,19 @@ __all__ = ["array_as", "check_writable", "gives_arrays", "gives_read_only_views"
 
 
 class _Memory:
-    """The tracers that share one piece of memory."""
+    """The tracers that share one piece of memory.
 
-    __slots__ = ("_limit", "_members")
+    Attributes
+    ----------
+    is_lent : bool
+        Whether something has recorded an array in it, so that it is not written to any more: of
+        constants only.
+    """
+
+    __slots__ = ("_limit", "_members", "is_lent")
 
     def __init__(self, first: Tracer) -> None:
+        self.is_lent: bool = getattr(first.cell, "is_lent", False)
         self._members = [weakref.ref(first)]
         self._limit = 8
 
@@ -200,8 +208,9 @@ def check_writable(tracer: Tracer) -> None:
     """Raise if a tracer stands for an array that NumPy would not let its user write to."""
     if tracer.sharing is not None and tracer.sharing.is_read_only:
         raise TracerError(
-            "assignment destination is read-only: NumPy's diagonal, diag and broadcast_to give "
-            "views that cannot be written to; write to the array itself, or to a copy (x * 1)"
+            "assignment destination is read-only: NumPy's diagonal, diag, broadcast_to and "
+            "sliding_window_view give views that cannot be written to; write to the array itself, "
+            "or to a copy (x * 1)"
         )
 
 

@@ -148,8 +148,6 @@ class _Forward:
         elif hasattr(node, "pushforward"):
             found = _pushed_node(node, self._level, tangents)
         else:
-            if hasattr(node, "check_linear"):
-                node.check_linear(self._level)
             found = _transposed(node, self._level, tangents)
         self._found[number] = found
 

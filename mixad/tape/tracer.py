@@ -14,7 +14,7 @@ import sys
 import threading
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -210,13 +210,12 @@ class Tracer:
         self._leak("complex()", "keep it as an array")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        caller: str = sys._getframe(1).f_globals.get("__name__", "")
-        if caller.startswith("scipy."):
+        if _is_scipy(sys._getframe(1)):
             self._leak(
                 "conversion to a NumPy array by SciPy",
-                "set SCIPY_ARRAY_API=1 in the environment before SciPy is imported: many of its "
-                "functions take it then; for those of scipy.linalg, which are compiled, use "
-                "numpy.linalg (numpy.linalg.solve for solve_triangular and cho_solve), for others "
+                "for scipy.linalg use numpy.linalg (numpy.linalg.solve for solve_triangular and "
+                "cho_solve); those of the guide's page of SciPy take it where SCIPY_ARRAY_API=1 is "
+                "set in the environment before SciPy is imported; others have a derivative with "
                 "mixad.custom_vjp",
             )
         self._leak(
@@ -248,6 +247,13 @@ class Tracer:
     def tolist(self) -> list[Any]:
         """Refuse: Python numbers have no derivative."""
         self._leak("tolist()", "keep it as an array")
+
+
+def _is_scipy(frame: FrameType | None) -> bool:
+    """Whether a function of SciPy is at work, perhaps through one of NumPy's."""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("numpy"):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__", "").startswith("scipy.")
 
 
 def plain(value: Any) -> Any:

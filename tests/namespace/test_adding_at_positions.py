@@ -157,3 +157,29 @@ def test_what_is_not_added_is_refused() -> None:
     x = array_api_strict.ones(3)
     with pytest.raises(TracerError, match=r"numpy\.add\.at\(\)"):
         mixad.grad(lambda x: np.add.at(x * 1, [0], x[:1]))(x)
+
+
+@pytest.mark.parametrize("view", [lambda y: y[1], lambda y: y.T, lambda y: y.reshape(-1),
+                                  lambda y: np.ravel(y), lambda y: y[1:]])  # fmt: skip
+@pytest.mark.parametrize("is_base_changed", [True, False])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_was_recorded_of_shared_memory_stays(
+    view: Any, is_base_changed: bool, is_first: bool
+) -> None:
+    """Of either name of the memory, and whether the view is older than what was recorded."""
+
+    def f(x: Any) -> Any:
+        y = np.zeros((100, 100), like=x) + 1.0
+        early = view(y) if is_first else None
+        part = view(y) if is_base_changed and early is None else early
+        total = ((part if is_base_changed else y) * x[0]).sum()
+        changed = y if is_base_changed else view(y) if early is None else early
+        np.add.at(changed, [1, 1], 1.0)
+        return total + 0.0 * x[0] * changed.sum()
+
+    size = view(np.ones((100, 100))).size if is_base_changed else 10_000
+    np.testing.assert_array_equal(mixad.grad(f)(np.ones(3)), [size, 0.0, 0.0])
+
+
+def test_an_empty_list_of_positions_adds_nothing() -> None:
+    compare(np.add, X, [], np.zeros((0, 4, 2)))

@@ -148,6 +148,23 @@ def test_a_quantile_of_an_element_is_that_element() -> None:
         np.testing.assert_array_equal(gradient, wanted)
 
 
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_whole_numbers_are_the_first_and_the_last_element(name: str, dtype: str) -> None:
+    x = np.asarray([[1.0, np.inf, -np.inf], [2.0, 5.0, 3.0]], dtype=dtype)
+    for q in (0, 1, [0, 1], np.int64(1)):
+        for axis in (0, 1, None):
+            function = functools.partial(getattr(np, name), q=q, axis=axis)
+            np.testing.assert_array_equal(mixad.vjp(function, x)[0], function(x), strict=True)
+
+
+def test_medians_along_one_axis_where_another_is_empty() -> None:
+    x = np.zeros((0, 3))
+    for function in (np.nanmedian, functools.partial(np.nanquantile, q=0.3)):
+        value = mixad.vjp(lambda x, f=function: f(x, axis=1), x)[0]
+        np.testing.assert_array_equal(value, function(x, axis=1), strict=True)
+
+
 def test_interpolation_is_constant_outside_and_takes_the_line_on_the_right_at_a_point() -> None:
     x, points = np.asarray([-1.0, 0.0, 1.0, 2.0, 3.0]), np.arange(3.0)
     _, pullback = mixad.vjp(np.interp, x, points, np.asarray([5.0, 7.0, 4.0]))

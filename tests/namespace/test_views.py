@@ -27,7 +27,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
         "linalg.lstsq linalg.solve linalg.tensordot linalg.vecdot vdot add.outer divide.outer "
         "maximum.outer minimum.outer multiply.outer power.outer subtract.outer"
     ).split(), (X,)),
-    **dict.fromkeys(("percentile", "quantile"), (0.5,)), "delete": (0,), "insert": (0, 1.0),
+    **dict.fromkeys(("percentile", "quantile", "nanpercentile", "nanquantile"), (0.5,)),
+    "lib.stride_tricks.sliding_window_view": (2, 0), "delete": (0,), "insert": (0, 1.0),
     "resize": ((3, 3),), "interp": (X[0, ::-1], X[1]),
     "array_split": (2,), "astype": (np.float64,), "broadcast_to": ((2, 3, 3),),
     "cumulative_prod": (), "cumulative_sum": (), "expand_dims": (0,),
@@ -39,6 +40,9 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 """Behind the array, where there must be more."""
 
 OTHERS: dict[str, Callable[[Any], Any]] = {
+    "bincount": lambda x: np.bincount([0, 1, 1], x[0]),
+    "extract": lambda x: np.extract(X > 0, x),
+    "vander": lambda x: np.vander(x[0]),
     "astype(copy)": lambda x: np.astype(x, x.dtype, copy=False),
     "atleast_2d of a vector": lambda x: np.atleast_2d(x[0]),
     "atleast_3d of a vector": lambda x: np.atleast_3d(x[0]),

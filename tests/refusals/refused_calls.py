@@ -1274,19 +1274,3 @@ def refuse_position_that_is_no_number():
 
 def refuse_position_named_twice():
     mixad.custom_jvp(np.sin, nondiff_argnums=(0, 0))
-
-
-class Curve:
-    length = mixad.custom_vjp(np.sin)
-
-    @mixad.scalar_rule(lambda self, x: 2.0)
-    def height(self, x):
-        return 2.0 * x
-
-
-def refuse_rule_of_a_method():
-    Curve().length(X)
-
-
-def refuse_scalar_rule_of_a_method():
-    Curve().height(X)
