@@ -75,7 +75,12 @@ def masked_var(x: Any, axis: Axis = None, *, dtype: Any = None, correction: floa
     if where is True:
         return var(x, axis, correction=correction, keepdims=keepdims)
     return _var_of(
-        x, axis, selected=_mask(where, x), correction=correction, keepdims=keepdims, least=0.0
+        x,
+        axis,
+        selected=_mask(where, x),
+        correction=correction,
+        keepdims=keepdims,
+        nothing_left=0.0,
     )
 
 
@@ -86,17 +91,19 @@ def masked_std(x: Any, axis: Axis = None, *, dtype: Any = None, correction: floa
     if where is True:
         return std(x, axis, correction=correction, keepdims=keepdims)
     selected, axes = _mask(where, x), normalized_axes(axis, x.ndim)
-    return _std_of(x, axes, selected=selected, correction=correction, keepdims=keepdims, least=0.0)
+    return _std_of(
+        x, axes, selected=selected, correction=correction, keepdims=keepdims, nothing_left=0.0
+    )
 
 
 def _var_of(
-    x: Any, axis: Axis, *, selected: Array, correction: float, keepdims: bool, least: float
+    x: Any, axis: Axis, *, selected: Array, correction: float, keepdims: bool, nothing_left: float
 ) -> Any:
-    """Return a variance; where the correction leaves nothing, the quotient is by ``least``."""
+    """Return a variance; where the correction leaves nothing, ``nothing_left`` is divided by."""
     if element_type_of(x.dtype).is_narrow:
         return in_float32(
             _var_of, x, axis, selected=selected, correction=correction, keepdims=keepdims,
-            least=least,
+            nothing_left=nothing_left,
         )  # fmt: skip
     center = _mean_of(x, axis, selected=selected, keepdims=True)
     distances = where(selected, elementwise("sub", x, center), 0)
@@ -104,21 +111,21 @@ def _var_of(
     if is_complex(x):
         squares = elementwise("add", square(real(distances)), square(imag(distances)))
     xp, count = library_beside(x).xp, _count(selected, squares, axis, keepdims=keepdims)
-    rest = xp.where(count > correction, count - correction, least)
+    rest = xp.where(count > correction, count - correction, nothing_left)
     return elementwise("div", total(squares, axis, keepdims=keepdims), rest)
 
 
 def _std_of(
     x: Any, axes: tuple[int, ...], *, selected: Array, correction: float, keepdims: bool,
-    least: float,
+    nothing_left: float,
 ) -> Any:  # fmt: skip
     if element_type_of(x.dtype).is_narrow:
         return in_float32(
             _std_of, x, axes, selected=selected, correction=correction, keepdims=keepdims,
-            least=least,
+            nothing_left=nothing_left,
         )  # fmt: skip
     variance = _var_of(
-        x, axes, selected=selected, correction=correction, keepdims=True, least=least
+        x, axes, selected=selected, correction=correction, keepdims=True, nothing_left=nothing_left
     )
     alone = _count(selected, variance, axes, keepdims=True) == 1
     fixed = alone & (plain(variance) == 0)  # the element is its own mean, whatever it is
@@ -241,7 +248,7 @@ def nanvar(x: Any, axis: Axis = None, *, dtype: Any = None, correction: float = 
     x = x if dtype is None else astype(x, dtype)
     selected = _numbers(x, where)
     return _var_of(
-        x, axis, selected=selected, correction=correction, keepdims=keepdims, least=math.nan
+        x, axis, selected=selected, correction=correction, keepdims=keepdims, nothing_left=math.nan
     )
 
 
@@ -251,7 +258,7 @@ def nanstd(x: Any, axis: Axis = None, *, dtype: Any = None, correction: float = 
     x = x if dtype is None else astype(x, dtype)
     selected, axes = _numbers(x, where), normalized_axes(axis, x.ndim)
     return _std_of(
-        x, axes, selected=selected, correction=correction, keepdims=keepdims, least=math.nan
+        x, axes, selected=selected, correction=correction, keepdims=keepdims, nothing_left=math.nan
     )
 
 
