@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from mixad.backends.remembered import Remembered
 from mixad.kernel.spec import Part
 from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Group
@@ -17,7 +18,6 @@ from mixad.tape.group_step import step_of
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.make_step import make_steps
 from mixad.tape.node import InputNode, PulledNode, RuleNode
-from mixad.tape.remembered import Remembered
 from mixad.tape.schedule import Cotangent, NodeStep, Pass, Place, Step
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin
@@ -27,6 +27,9 @@ __all__ = ["Cotangent", "backward"]
 
 _MOST_NODES = 1 << 17
 """Nodes of all traces together whose steps are remembered."""
+
+_LEAST_NODES = 1 << 7
+"""So many nodes each trace counts for besides: its steps hold plans, whatever its length."""
 
 
 def backward(
@@ -85,11 +88,11 @@ def _remembered(key: tuple[object, ...], nodes: int, steps: Iterator[Step]) -> I
     for step in steps:
         taken.append(step)
         yield step
-    _KNOWN.keep(key, nodes, taken)
+    _KNOWN.keep(key, _LEAST_NODES + nodes, taken)
 
 
 _KNOWN: Remembered[Sequence[Step]] = Remembered(_MOST_NODES)
-"""By the key of a trace the steps of its backward pass, which weigh as many as it has nodes."""
+"""By the key of a trace the steps of its backward pass, which weigh little more than its nodes."""
 
 
 class _Walk:

@@ -86,7 +86,7 @@ _COMPLEX_SUM = Rule(
 )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _summing(type: ScalarType, shape: Shape) -> KernelCall:
     return KernelCall((_identity(type),), (OutputRequest(0, 0, shape),))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixad.backends.arrays import is_number, own_library
 from mixad.backends.execute import Kernel, kernel_for, stores_beside
-from mixad.backends.integrations import LOADED
+from mixad.backends.integrations import follower
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.dtypes import element_type_of
@@ -85,7 +85,7 @@ def _side_by_side(xp: Any, *elements: Any, core: Core) -> Any:
 def _kernel_for(elements: Sequence[Any]) -> Kernel | None:
     """Return a kernel that stores arrays side by side, with all threads; None where none does."""
     type = element_type_of(elements[0].dtype)
-    if len(elements) == 1 or type.is_complex or any(i.follows(elements) for i in LOADED):
+    if len(elements) == 1 or type.is_complex or follower(elements) is not None:
         return None
     program = _identity(type, len(elements))
     return _storing(program) if stores_beside(program, elements[0]) else None

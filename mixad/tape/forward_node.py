@@ -84,7 +84,7 @@ class ForwardNode:
         return gradients
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _contraction(
     plan: ForwardPlan,
     wrt: tuple[int, ...],

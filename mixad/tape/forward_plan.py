@@ -101,7 +101,7 @@ def plan_forward(program: Program, wrt: tuple[int, ...], options: KernelOptions)
     return _forward(program, program.origin, wrt, options.chunk or MAX_PARTIALS)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _forward(program: Program, origin: str, wrt: tuple[int, ...], chunk: int) -> ForwardPlan:
     rows: list[dict[int, Const | int]] = [{} for _ in program.outputs]
     passes: list[Program] = []
@@ -143,7 +143,7 @@ class _Store:
         return self._places[atom]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def plan_contraction(
     plan: ForwardPlan, wrt: tuple[int, ...], cotangents: tuple[int, ...]
 ) -> PullbackPlan:

@@ -129,7 +129,7 @@ class Asked(NamedTuple):
     units: tuple[int, ...] = ()
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=1024)
 def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
     """Return how gradients, and some results on the way, are computed.
 
@@ -169,7 +169,7 @@ def _varies(plan: PullbackPlan) -> bool:
     return bool(lanes) and not any(isinstance(atom, Const) for atom in made)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=1024)
 def _pullback(
     fused: FusedProgram,
     wrt: tuple[int, ...],

@@ -154,7 +154,7 @@ class KernelCall:
 
 
 # Of equal programs, each has errors and warnings of its own: their origins are in the key.
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _storing(passes: tuple[Program, ...], origins: tuple[str, ...]) -> KernelCall:
     outputs = (OutputRequest(at, i) for at, p in enumerate(passes) for i in range(len(p.outputs)))
     return KernelCall(passes, tuple(outputs))

@@ -235,7 +235,7 @@ long tape holds, several times while it grows: a container less for each node is
 """
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _summed(result: int, shape: Shape) -> OutputRequest:
     return OutputRequest(0, result, shape)
 
@@ -388,7 +388,8 @@ def check_not_indexed(program: Program, index: int) -> None:
             f"{program.name}: the gradient of the array {param.name!r}, which is indexed "
             "inside the function, is not available yet",
             location=_first_read(program, param.var),
-            hint=f"pass mixad.stop_gradient({param.name}), or pass its elements as arguments",
+            hint=f"index before the call, and pass {param.name}[i] as an argument, where i is an "
+            "array of indices; or take mixad.stop_gradient of it before, if no derivative is meant",
         )
 
 
@@ -422,7 +423,8 @@ def _number(x: Any, library: Library) -> float:
     if library.is_lazy:
         raise TracerError(
             f"the gradient of a Python number is one, which beside arrays of {library.name} would "
-            "compute all that it depends on: pass a 0-d array in place of the number"
+            f"compute all that it depends on: pass {library.module}.asarray(x) in place of the "
+            "number x"
         )
     return float(x)
 

@@ -33,19 +33,20 @@ class _Locked:
     def lock(self, owner: _NumpyArray, array: _NumpyArray) -> None:
         """Lock the owner and an array if they are not, and can be unlocked.
 
-        Not where the owner is read-only, or is memory of others that NumPy was lent, such as the
-        results of kernels: what is read of them is compared.
+        Not where the owner is read-only, or its memory is not NumPy's, which may not let it be
+        writable again: results of kernels, tensors, what compiled solvers hand to callbacks.  What
+        is read of them is compared.
         """
         for each in (owner, array):
-            if each.flags.writeable and (each.base is None or self.writable):
-                each.flags.writeable = False
+            if each.flags.writeable and (each.flags.owndata or self.writable):
+                np.ndarray.setflags(each, write=False)
                 self.writable.append(each)
 
     def unlock(self) -> None:
         """Let all of them be as they were; the owner, which views follow, is the first."""
         with ExitStack() as stack:  # goes on after errors
             for array in reversed(self.writable):
-                stack.callback(array.setflags, write=True)
+                stack.callback(np.ndarray.setflags, array, write=True)
 
 
 def owner_of(array: _NumpyArray) -> _NumpyArray:

@@ -203,7 +203,7 @@ _CALLS: dict[str, NamedCall] = {}
 """All that have been named: graphs that are kept elsewhere may ask for any."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _named(program: Program, origin: str, options: KernelOptions) -> NamedCall:
     digest = hashlib.sha256(f"{program.token} {origin} {options}".encode()).hexdigest()
     name = f"{program.name} {digest[:32]}"

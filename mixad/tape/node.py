@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from mixad.backends.arrays import Array, Library, as_array, library_of
+from mixad.backends.arrays import NUMPY, Array, Library, as_array, library_of
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.tape.buffer import Buffer, buffer_of, copied
@@ -33,7 +33,7 @@ from mixad.tape.tracer import (
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
            "RuleNode", "Shaped", "added", "apply_rule", "common_library", "library_beside",
-           "shape_of_view"]  # fmt: skip
+           "shape_of_view", "waiting_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
@@ -318,14 +318,14 @@ class _Waiting:
         What the value depends on.
     """
 
-    __slots__ = ("_cell", "_levels", "_rule", "_source", "_static")
+    __slots__ = ("_cell", "_levels", "rule", "source", "static")
 
     def __init__(
         self, rule: Rule, static: Mapping[str, Any], source: Cell, levels: frozenset[Level]
     ) -> None:
-        self._rule = rule
-        self._static = static
-        self._source = source
+        self.rule = rule
+        self.static = static
+        self.source = source
         self._levels = levels
 
     def cell(self, result: Result) -> Cell:
@@ -345,13 +345,13 @@ class _Waiting:
 
     def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
         """Return what has to be made first, and what makes the value."""
-        pending = self._source.pending
+        pending = self.source.pending
         return ([] if pending is None else [pending]), self._run
 
     def _run(self) -> None:
         cell = self._cell()
         if cell is not None and cell.pending is not None:
-            value = self._rule.evaluate(cell.library.xp, self._source.value, **self._static)
+            value = self.rule.evaluate(cell.library.xp, self.source.value, **self.static)
             cell.fill(as_array(value), check_mode(self._levels))
 
 
@@ -403,6 +403,16 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
     return type(tracer)(waiting.cell(result), Origin(node, 0, origin.levels))
 
 
+def waiting_view(cell: Cell, base: Callable[[Cell], Array]) -> Array:
+    """Return what a value that waits as a view of others is, with ``base`` of these in place."""
+    waiting = cell.pending
+    if isinstance(waiting, _Waiting) and waiting.rule.is_view:
+        return waiting.rule.evaluate(
+            cell.library.xp, waiting_view(waiting.source, base), **waiting.static
+        )
+    return base(cell)
+
+
 def shape_of_view(evaluate: Callable[..., Array]) -> Callable[..., tuple[int, ...]]:
     """Return `Rule.shape` of a rule whose values are views: it looks at one of a single element."""
 
@@ -425,7 +435,8 @@ def common_library(what: str, arguments: Sequence[Any]) -> Library:
         if library is not first:
             raise TracerError(
                 f"{what} mixes arrays of {first.name} and of {library.name}: convert one of "
-                "them before the function that is differentiated"
+                "them before the function that is differentiated, such as by "
+                f"{(library if first is NUMPY else first).module}.asarray"
             )
     return first
 

@@ -145,10 +145,8 @@ class _Forward:
             arguments = [stripped(a, self._level) for a in node.arguments]
             along = zip(*tangents, strict=True)
             found = _always(tuple([_pushed_linear(node, arguments, each) for each in along]))
-        elif hasattr(node, "pushforward"):
-            found = _pushed_node(node, self._level, tangents)
         else:
-            found = _transposed(node, self._level, tangents)
+            found = _pushed_node(node, self._level, tangents)
         self._found[number] = found
 
     def _pushed(
@@ -250,7 +248,7 @@ class _PushedCall:
     outputs: tuple[tuple[int, tuple[int | None, ...]], ...]
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=1024)
 def _pushed_call(call: KernelCall, moving: tuple[tuple[int, ...], ...]) -> _PushedCall:
     dual = pushforward_along(call.passes[0], moving)
     outputs = tuple(
@@ -266,8 +264,8 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
     if not moving:
         return None
     if node.rule.linear == "all":
-        zeros = [node.results[0].zeros(tuple(a.shape)) for a in arguments]
-        given = [z if t is None else t for z, t in zip(zeros, tangents, strict=True)]
+        pairs = zip(arguments, tangents, strict=True)
+        given = [_zeros_like(a, node) if t is None else t for a, t in pairs]
         return apply_rule(node.rule, *given, **node.static)
     terms = (
         apply_rule(node.rule, *arguments[:i], tangents[i], *arguments[i + 1 :], **node.static)
@@ -276,10 +274,29 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
     return reduce(add, terms)
 
 
+def _zeros_like(argument: Any, node: RuleNode) -> Any:
+    """Return zeros of the shape and dtype of an argument, which may be a `Shaped`."""
+    result = node.results[0]
+    xp, shape = result.kind.library.xp, tuple(argument.shape)
+    return xp.zeros(shape, dtype=argument.dtype, device=result.device)
+
+
+class CheckedNode(PulledNode, Protocol):
+    """A node with a rule that the user gave."""
+
+    def check_linear(self, level: Level) -> None:
+        """Refuse a rule that is not linear."""
+        ...
+
+
 def _pushed_node(
-    node: PushedNode, level: Level, tangents: Sequence[Tangents]
+    node: PulledNode | PushedNode | CheckedNode, level: Level, tangents: Sequence[Tangents]
 ) -> Callable[[int], Dual]:
-    """Return what the node's own pushforward gives, along each direction."""
+    """Return what the node's own pushforward gives, or the transpose of its pullback."""
+    if hasattr(node, "check_linear"):
+        node.check_linear(level)
+    if not hasattr(node, "pushforward"):
+        return _transposed(node, level, tangents)
     found = [node.pushforward(along, level) for along in zip(*tangents, strict=True)]
     return lambda output: Dual(None, tuple([each[output] for each in found]))
 

@@ -10,11 +10,10 @@ order, no stack and no global state, and perturbations cannot be confused.
 from __future__ import annotations
 
 import math
-import sys
 import threading
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -188,72 +187,47 @@ class Tracer:
         number = looked_at(self, "formatting")
         return format(complex(number) if self.cell.type.is_complex else float(number), spec)
 
-    def _leak(self, what: str, instead: str) -> NoReturn:
-        raise TracerError(
+    def _leak(self, what: str, instead: str) -> TracerError:
+        return TracerError(
             f"{what} of a value that is being differentiated would lose its derivative: {instead}, "
             "or say mixad.stop_gradient(x) if that is meant"
         )
 
     def __round__(self, digits: int | None = None) -> int:
         if digits is not None:
-            self._leak("round() to digits", "scale it and use np.round(x)")
+            raise self._leak("round() to digits", "scale it and use np.round(x)")
         return round(float(looked_at(self, "round()")))
 
-    def __float__(self) -> float:
-        self._leak(
-            "float()",
-            "keep it as an array, use np.exp(x) for math.exp(x), and write it (out[i] = x) into an "
-            "array made with np.zeros_like(x) or np.zeros(n, like=x)",
-        )
-
     def __complex__(self) -> complex:
-        self._leak("complex()", "keep it as an array")
-
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        if _is_scipy(sys._getframe(1)):
-            self._leak(
-                "conversion to a NumPy array by SciPy",
-                "for scipy.linalg use numpy.linalg (numpy.linalg.solve for solve_triangular and "
-                "cho_solve); those of the guide's page of SciPy take it where SCIPY_ARRAY_API=1 is "
-                "set in the environment before SciPy is imported; others have a derivative with "
-                "mixad.custom_vjp",
-            )
-        self._leak(
-            "conversion to a NumPy array",
-            "use its own operators and methods, np.stack([x, y]) in place of the list [x, y], and "
-            "np.concatenate in place of np.r_ and np.c_",
-        )
+        raise self._leak("complex()", "keep it as an array")
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._leak("DLPack export", "use its own operators and methods")
+        raise self._leak("DLPack export", "use its own operators and methods")
 
     def __dlpack_device__(self) -> NoReturn:
-        self._leak("DLPack export", "use its own operators and methods")
+        raise self._leak("DLPack export", "use its own operators and methods")
 
     def to_dask_array(self) -> Any:
         """Refuse: functions of Dask would put the value into a graph, without its derivative."""
-        self._leak("conversion to a Dask array", "use functions of the namespace, or of NumPy")
+        raise self._leak(
+            "conversion to a Dask array", "use functions of the namespace, or of NumPy"
+        )
 
     def __dask_tokenize__(self) -> Any:
-        self._leak("conversion to a Dask array", "use functions of the namespace, or of NumPy")
+        raise self._leak(
+            "conversion to a Dask array", "use functions of the namespace, or of NumPy"
+        )
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self._leak("pickling", "return it from the function that is differentiated")
+        raise self._leak("pickling", "return it from the function that is differentiated")
 
     def item(self) -> float:
         """Refuse: a Python number has no derivative."""
-        self._leak("item()", "keep it as an array")
+        raise self._leak("item()", "keep it as an array")
 
     def tolist(self) -> list[Any]:
         """Refuse: Python numbers have no derivative."""
-        self._leak("tolist()", "keep it as an array")
-
-
-def _is_scipy(frame: FrameType | None) -> bool:
-    """Whether a function of SciPy is at work, perhaps through one of NumPy's."""
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("numpy"):
-        frame = frame.f_back
-    return frame is not None and frame.f_globals.get("__name__", "").startswith("scipy.")
+        raise self._leak("tolist()", "keep it as an array")
 
 
 def plain(value: Any) -> Any:
@@ -275,7 +249,7 @@ def looked_at(tracer: Tracer, what: str) -> Any:
     if tracer.cell.library.is_lazy:
         raise TracerError(
             f"{what} of a lazy {tracer.cell.library.name} array would compute all that it depends "
-            "on: write where() for a choice between arrays, a function decorated with "
+            "on: write numpy.where() for a choice between arrays, a function decorated with "
             "@mixad.broadcast for one at every element, or compute the value before the function "
             "that is differentiated"
         )

@@ -24,7 +24,7 @@ import mixad  # noqa: E402
 from mixad.backends import registry  # noqa: E402
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage  # noqa: E402
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl  # noqa: E402
-from mixad.errors import BackendError  # noqa: E402
+from mixad.errors import BackendError, TracerError  # noqa: E402
 from mixad.scalar.types import STORED_TYPES  # noqa: E402
 
 NOTHING = """
@@ -130,7 +130,7 @@ def test_a_kernel_that_indexes_is_refused_while_a_graph_is_captured(backend, cud
     k = torch.tensor([0, 4])
     assert looked_up(k).tolist() == [0.0, 4.0]
     cuda.captures = True
-    with pytest.raises(BackendError, match="cannot be captured in a graph: whether an index"):
+    with pytest.raises(TracerError, match="cannot be captured in a graph: whether an index"):
         looked_up(k)
 
 
