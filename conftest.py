@@ -1,9 +1,10 @@
-"""For tests and doctests: a cache of their own, no deadline for examples, texts that are stored."""
+"""For tests and doctests: a cache, no deadline for examples, how long they take, stored texts."""
 
 import importlib
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,29 @@ from hypothesis import settings
 settings.register_profile("mixad", deadline=None)
 settings.load_profile("mixad")
 
+SLOW = 0.5
+"""Seconds of processor time from which on a test is to be marked slow."""
+
+
+def pytest_addoption(parser):
+    """Add the option by which .ci/run names tests that lack the mark."""
+    parser.addoption(
+        "--unmarked-limit",
+        type=float,
+        metavar="SECONDS",
+        help=f"name tests (rows of tables) that take over {SLOW} s of processor time and are not "
+        "marked slow; fail where one takes over SECONDS",
+    )
+
 
 def pytest_configure(config):
     """Keep the user's cache of kernels out of the tests, and the tests' kernels out of it."""
-    config.mixad_cache = tempfile.mkdtemp(prefix="mixad-tests-")
-    os.environ["MIXAD_CACHE_DIR"] = config.mixad_cache
+    config.processor_seconds = processor_seconds
+    if config.getoption("--unmarked-limit") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(UnmarkedTests(config.getoption("--unmarked-limit")))
+    if not hasattr(config, "workerinput"):  # processes of a run share one
+        config.mixad_cache = tempfile.mkdtemp(prefix="mixad-tests-")
+        os.environ["MIXAD_CACHE_DIR"] = config.mixad_cache
     importlib.import_module("mixad")  # first, so that mixad.broadcast is the function, not the file
     # Tests are of what they load themselves, whichever plugins are installed beside.
     integrations = importlib.import_module("mixad.backends.integrations")
@@ -32,7 +51,67 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_unconfigure(config):
     """Remove the cache of this run."""
-    shutil.rmtree(config.mixad_cache, ignore_errors=True)
+    if hasattr(config, "mixad_cache"):
+        shutil.rmtree(config.mixad_cache, ignore_errors=True)
+
+
+# -- how long tests take ---------------------------------------------------------------------------
+
+
+def processor_seconds():
+    """Return the processor time of this process, its threads and its children that have ended.
+
+    Other programs on the machine lengthen a test, but hardly its processor time.
+    """
+    times = os.times()
+    return time.process_time() + times.children_user + times.children_system
+
+
+STARTED = pytest.StashKey()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Begin to count what a test takes, with its fixtures."""
+    item.stash[STARTED] = processor_seconds()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Tell what a test takes that is not marked slow; a table tells it of its rows."""
+    try:
+        return (yield)
+    finally:
+        if next(item.iter_markers("slow"), None) is None:
+            taken = [("", processor_seconds() - item.stash[STARTED])]
+            taken = [(row, t) for row, t in getattr(item, "taken_by_row", taken) if t > SLOW]
+            item.user_properties.append(("taken", taken))
+
+
+class UnmarkedTests:
+    """Names tests that take long and are not marked slow."""
+
+    def __init__(self, limit):
+        self.limit = limit
+        self.found = []
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call":
+            for row, taken in dict(report.user_properties).get("taken", ()):
+                self.found.append((taken, f"{report.nodeid} {row}"))
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.found:
+            terminalreporter.section(f"not marked slow, over {SLOW} s of processor time")
+        for taken, name in sorted(self.found, reverse=True):
+            terminalreporter.line(f"{'FAILED ' if taken > self.limit else ''}{taken:.2f} s {name}")
+
+    def pytest_sessionfinish(self, session):
+        if session.exitstatus == 0 and any(taken > self.limit for taken, _ in self.found):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+# -- stored texts ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ back; they differ in where the cotangent comes from and in what they return.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,10 +16,18 @@ from mixad import pytree
 from mixad.backends.arrays import is_array, library_of
 from mixad.lifting import called, check_scalar, lifted, warn_if_constant
 from mixad.returning import returned_aux, without_derivative
-from mixad.signature import Argnums, Function, argument_positions, check_callable, check_sequence
+from mixad.signature import (
+    Argnums,
+    Function,
+    TransformedFunction,
+    argument_positions,
+    check_callable,
+    check_sequence,
+)
 from mixad.tape.backward import backward
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.tracer import Level, Tracer, plain
+from mixad.tracebacks import hide_frames
 
 __all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
 
@@ -65,12 +72,15 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     """
     check_callable("grad", f)
 
-    @functools.wraps(f, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, value=False)
-        return (gradients, aux) if has_aux else gradients
+        try:
+            _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, value=False)
+            return (gradients, aux) if has_aux else gradients
+        except Exception as error:
+            hide_frames(error)
+            raise
 
-    return gradient
+    return TransformedFunction(gradient, f, grad, argnums=argnums, has_aux=has_aux)
 
 
 def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
@@ -105,14 +115,19 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     """
     check_callable("value_and_grad", f)
 
-    @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        value, gradients, aux = _scalar_vjp(
-            "value_and_grad", f, argnums, has_aux, args, kwargs, value=True
-        )
-        return ((value, aux), gradients) if has_aux else (value, gradients)
+        try:
+            value, gradients, aux = _scalar_vjp(
+                "value_and_grad", f, argnums, has_aux, args, kwargs, value=True
+            )
+            return ((value, aux), gradients) if has_aux else (value, gradients)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
-    return value_and_gradient
+    return TransformedFunction(
+        value_and_gradient, f, value_and_grad, argnums=argnums, has_aux=has_aux
+    )
 
 
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -151,20 +166,28 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     >>> pullback(np.asarray([1.0, 10.0]))
     (array([ 2., 40.]),)
     """
-    check_callable("vjp", f)
-    with Level("vjp") as level:
-        inputs = lifted(level, list(primals), range(len(primals)))
-        outputs, aux = called(f, inputs, {}, has_aux, level)
-    warn_if_constant(f, outputs, level)
-    value, aux = outputs.values(level), returned_aux(aux, level)
-    outputs = outputs.without_values()
+    try:
+        check_callable("vjp", f)
+        with Level("vjp") as level:
+            inputs = lifted(level, list(primals), range(len(primals)))
+            outputs, aux = called(f, inputs, {}, has_aux, level)
+        warn_if_constant(f, outputs, level)
+        value, aux = outputs.values(level), returned_aux(aux, level)
+        outputs = outputs.without_values()
 
-    def pullback(cotangent: Any) -> tuple[Any, ...]:
-        seeds = outputs.seeds(cotangent, level)
-        cotangents = backward(level, seeds, inputs.nodes)
-        return tuple(inputs.gradients(cotangents, outputs.around(level)))
+        def pullback(cotangent: Any) -> tuple[Any, ...]:
+            try:
+                seeds = outputs.seeds(cotangent, level)
+                cotangents = backward(level, seeds, inputs.nodes)
+                return tuple(inputs.gradients(cotangents, outputs.around(level)))
+            except Exception as error:
+                hide_frames(error)
+                raise
 
-    return (value, pullback, aux) if has_aux else (value, pullback)
+        return (value, pullback, aux) if has_aux else (value, pullback)
+    except Exception as error:
+        hide_frames(error)
+        raise
 
 
 def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[Any, Any]:
@@ -202,16 +225,20 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     >>> mixad.value_and_vjp(lambda x: x * x, (x,), np.asarray([1.0, 10.0]))
     (array([1., 4.]), (array([ 2., 40.]),))
     """
-    check_callable("value_and_vjp", f)
-    check_sequence("value_and_vjp", "primals", primals)
-    with Level("value_and_vjp") as level:
-        inputs = lifted(level, list(primals), range(len(primals)))
-        outputs, _ = called(f, inputs, {}, False, level)
-    warn_if_constant(f, outputs, level)
-    seeds = outputs.seeds(cotangent, level)
-    cotangents = backward(level, seeds, inputs.nodes)
-    gradients = inputs.gradients(cotangents, outputs.around(level))
-    return outputs.values(level), tuple(gradients)
+    try:
+        check_callable("value_and_vjp", f)
+        check_sequence("value_and_vjp", "primals", primals)
+        with Level("value_and_vjp") as level:
+            inputs = lifted(level, list(primals), range(len(primals)))
+            outputs, _ = called(f, inputs, {}, False, level)
+        warn_if_constant(f, outputs, level)
+        seeds = outputs.seeds(cotangent, level)
+        cotangents = backward(level, seeds, inputs.nodes)
+        gradients = inputs.gradients(cotangents, outputs.around(level))
+        return outputs.values(level), tuple(gradients)
+    except Exception as error:
+        hide_frames(error)
+        raise
 
 
 def stop_gradient(tree: Any) -> Any:
@@ -237,7 +264,11 @@ def stop_gradient(tree: Any) -> Any:
     >>> mixad.grad(lambda x: x * mixad.stop_gradient(x))(3.0)
     3.0
     """
-    return pytree.tree_map(_stopped, tree)
+    try:
+        return pytree.tree_map(_stopped, tree)
+    except Exception as error:
+        hide_frames(error)
+        raise
 
 
 def _stopped(leaf: Any) -> Any:
@@ -274,7 +305,7 @@ def _scalar_vjp(
         inputs = lifted(level, list(args), positions)
         outputs, aux = called(f, inputs, kwargs, has_aux, level)
     check_scalar(name, outputs)
-    warn_if_constant(f, outputs, level, stacklevel=4)
+    warn_if_constant(f, outputs, level)
     seeds, around = outputs.seeds(1.0, level), outputs.around(level)
     if not value:
         outputs.leaves.clear()  # then no kernel computes the value

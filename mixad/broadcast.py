@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -20,11 +20,13 @@ from mixad.results import applied, as_numbers, as_returned, made_whole, stores_w
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Program
 from mixad.scalar.parse import PYTHON_SCALARS, Leaf, Parsed
+from mixad.scalar.parse.by_value import PickledFunction, by_value, helpers_by_value
 from mixad.scalar.parse.info import op_name, rule_of
 from mixad.scalar.parse.uncallable import is_transform
 from mixad.specialise import Specialiser
 from mixad.tape.constant import unwrapped
 from mixad.tape.tracer import plain
+from mixad.tracebacks import hide_frames
 from mixad.with_respect_to import Names, active_leaves
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ _DIRECT = frozenset({np.ndarray, *PYTHON_SCALARS})
 """Types of values that kernels take as they are."""
 
 
-class BroadcastFunction:
+class BroadcastFunction(PickledFunction):
     """A scalar function that is applied at every element of broadcast arrays, as one kernel.
 
     Made by `broadcast`.  Called with arrays, it broadcasts them as NumPy does and returns arrays of
@@ -59,24 +61,40 @@ class BroadcastFunction:
     def __init__(
         self, function: Callable[..., Any], options: KernelOptions = DEFAULT_OPTIONS
     ) -> None:
-        _check_is_of_elements(function)
-        functools.update_wrapper(self, function)
-        self._function = function
-        self._options = options
-        self._specialiser = Specialiser(
-            function, implicit=options.loops == "implicit", signature=options.signature
-        )
-        self._source = self._specialiser.source
-        self._needs_instance = self._source.needs_instance
-        self._number = numbered(self)
-        load_integrations()
+        try:
+            _check_is_of_elements(function)
+            functools.update_wrapper(self, function)
+            self._function = function
+            self._options = options
+            self._specialiser = Specialiser(
+                function, implicit=options.loops == "implicit", signature=options.signature
+            )
+            self._source = self._specialiser.source
+            self._needs_instance = self._source.needs_instance
+            self._number = numbered(self)
+            load_integrations()
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
 
-    def __reduce__(self) -> str:
-        """Be pickled as functions are: by name."""
-        return self._function.__qualname__
+    def _reduced(self) -> tuple[Any, ...]:
+        function = self._function
+        if type(function) is MethodType and self._is_of_class(function):
+            return getattr, (function.__self__, function.__name__)
+        helpers = [source.function for source in self._source.snapshot().sources]
+        return _unpickled, (by_value(function), self._options, helpers_by_value(helpers))
+
+    def _is_of_class(self, method: MethodType) -> bool:
+        """Whether a method's object has this kernel under its name."""
+        found = getattr(type(method.__self__), method.__name__, None)
+        return (
+            isinstance(found, BroadcastFunction)
+            and found._function is method.__func__
+            and found._options == self._options
+        )
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind to an instance, as functions do: a decorated method sees its ``self``."""
@@ -114,23 +132,27 @@ class BroadcastFunction:
         KernelTypeError
             If types do not fit, arrays do not broadcast, or are of several libraries.
         """
-        for integration in LOADED:
-            if integration.is_tracing():
-                return integration.trace(self._number, args, kwargs)
-        if self._needs_instance and self._is_through_class(args):
-            return self.__get__(args[0])(*args[1:], **kwargs)
-        found, values = self._specialiser.bound(args, kwargs)
-        parsed = found.parsed
-        if found.whole is not None and stores_whole(parsed, values, self._options):
-            return made_whole(found, values, self._options)
-        if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
-            outputs = found.call.kernel(values, self._options.backend)
-        else:
-            outputs = applied(found.call, values, self._options)
-        outputs = as_numbers(parsed, values, outputs)
-        if parsed.complex_outputs:
-            outputs = with_complex(outputs, parsed.complex_outputs)
-        return as_returned(parsed, outputs)
+        try:
+            for integration in LOADED:
+                if integration.is_tracing():
+                    return integration.trace(self._number, args, kwargs)
+            if self._needs_instance and self._is_through_class(args):
+                return self.__get__(args[0])(*args[1:], **kwargs)
+            found, values = self._specialiser.bound(args, kwargs)
+            parsed = found.parsed
+            if found.whole is not None and stores_whole(parsed, values, self._options):
+                return made_whole(found, values, self._options)
+            if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
+                outputs = found.call.kernel(values, self._options.backend)
+            else:
+                outputs = applied(found.call, values, self._options)
+            outputs = as_numbers(parsed, values, outputs)
+            if parsed.complex_outputs:
+                outputs = with_complex(outputs, parsed.complex_outputs)
+            return as_returned(parsed, outputs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def with_options(self, **changes: Any) -> BroadcastFunction:
         """Return the same function with other overrides.
@@ -160,13 +182,17 @@ class BroadcastFunction:
         >>> product.with_options(chunk=1).explain(np.ones(3), np.ones(3)).chunks
         (1, 1)
         """
-        unknown = [name for name in changes if name not in _OPTIONS]
-        if unknown:
-            raise TypeError(
-                f"with_options takes {', '.join(_OPTIONS)}, not {', '.join(map(repr, unknown))}: "
-                "leave it out"
-            )
-        return BroadcastFunction(self._function, replace(self._options, **changes))
+        try:
+            unknown = [name for name in changes if name not in _OPTIONS]
+            if unknown:
+                raise TypeError(
+                    f"with_options takes {', '.join(_OPTIONS)}, not "
+                    f"{', '.join(map(repr, unknown))}: leave it out"
+                )
+            return BroadcastFunction(self._function, replace(self._options, **changes))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def duals(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
         """Compute values and partial derivatives at every element.
@@ -209,16 +235,20 @@ class BroadcastFunction:
         >>> area.duals(np.array([2.0]), np.array([5.0])).partials["a"]
         array([5.])
         """
-        parsed, values = self._parsed(args, kwargs)
-        leaves = active_leaves(parsed, values, wrt)
-        self._refuse_complex_partials(parsed, leaves)
-        if len(leaves) > MAX_PARTIALS:
-            raise KernelGradientError(
-                f"{self._source.name}: duals with respect to {len(leaves)} inputs; a dual chunk "
-                f"carries at most {MAX_PARTIALS} partials",
-                hint="call jacobian, which takes any number, or duals with fewer names in wrt",
-            )
-        return dual_chunks(parsed, values, leaves, self._options)
+        try:
+            parsed, values = self._parsed(args, kwargs)
+            leaves = active_leaves(parsed, values, wrt)
+            self._refuse_complex_partials(parsed, leaves)
+            if len(leaves) > MAX_PARTIALS:
+                raise KernelGradientError(
+                    f"{self._source.name}: duals with respect to {len(leaves)} inputs; a dual "
+                    f"chunk carries at most {MAX_PARTIALS} partials",
+                    hint="call jacobian, which takes any number, or duals with fewer names in wrt",
+                )
+            return dual_chunks(parsed, values, leaves, self._options)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def jacobian(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
         """Compute the Jacobian at every element: a block of all partial derivatives.
@@ -261,7 +291,11 @@ class BroadcastFunction:
                [[ 1., -0.],
                 [ 0.,  2.]]])
         """
-        return self._blocks(args, kwargs, wrt, with_primals=False)[1]
+        try:
+            return self._blocks(args, kwargs, wrt, with_primals=False)[1]
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def value_and_jacobian(self, *args: Any, wrt: Names = None, **kwargs: Any) -> tuple[Any, Any]:
         """Compute values and the Jacobian at every element, by one kernel.
@@ -295,7 +329,11 @@ class BroadcastFunction:
         (array([10., 15.]), array([[5., 2.],
                [5., 3.]]))
         """
-        return self._blocks(args, kwargs, wrt, with_primals=True)
+        try:
+            return self._blocks(args, kwargs, wrt, with_primals=True)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def explain(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Explanation:
         """Tell what computes values and gradients of a call with these arguments, and why.
@@ -340,9 +378,13 @@ class BroadcastFunction:
         arithmetic:   1.5 Mflop, 0.094 per byte
         kernel:       ...
         """
-        from mixad.explain import explain_call  # as below: what calls need not is not imported
+        try:
+            from mixad.explain import explain_call  # as below: what calls need not is not imported
 
-        return explain_call(*self._differentiated(args, kwargs, wrt), self._options)
+            return explain_call(*self._differentiated(args, kwargs, wrt), self._options)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def kinks(
         self, *args: Any, wrt: Names = None, tolerance: float | None = None, **kwargs: Any
@@ -392,13 +434,17 @@ class BroadcastFunction:
           line 3: return max(x, 0.0)
             tie: 1 at [1], nearest 1.0e-09
         """
-        from mixad.kinks import kink_report
+        try:
+            from mixad.kinks import kink_report
 
-        info = self._source.info
-        first = info.text.line(info.node)
-        return kink_report(
-            *self._differentiated(args, kwargs, wrt), self._options, tolerance, first
-        )
+            info = self._source.info
+            first = info.text.line(info.node)
+            return kink_report(
+                *self._differentiated(args, kwargs, wrt), self._options, tolerance, first
+            )
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def source(
         self,
@@ -456,9 +502,13 @@ class BroadcastFunction:
           %4:f64 = mul_zeros %3, %1
           return %2, %4
         """
-        from mixad.stages import stage_text
+        try:
+            from mixad.stages import stage_text
 
-        return stage_text(*self._differentiated(args, kwargs, wrt), self._options, stage)
+            return stage_text(*self._differentiated(args, kwargs, wrt), self._options, stage)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     # -- internals -------------------------------------------------------------------------------
 
@@ -526,6 +576,11 @@ class BroadcastFunction:
                 f"{name}: partials of complex values are no numbers",
                 hint="return their parts, z.real and z.imag; mixad.vjp and jvp take complex values",
             )
+
+
+def _unpickled(function: Any, options: KernelOptions, helpers: Any) -> BroadcastFunction:
+    """Return a kernel; its helpers were made so that their text is known."""
+    return BroadcastFunction(function, options)
 
 
 def _check_is_of_elements(function: Callable[..., Any]) -> None:
@@ -651,7 +706,11 @@ def broadcast(
     >>> cubed(2.0)
     8.0
     """
-    options = KernelOptions(strategy, placement, chunk, backend, loops, signature)
-    if function is None:
-        return lambda f: BroadcastFunction(f, options)
-    return BroadcastFunction(function, options)
+    try:
+        options = KernelOptions(strategy, placement, chunk, backend, loops, signature)
+        if function is None:
+            return lambda f: BroadcastFunction(f, options)
+        return BroadcastFunction(function, options)
+    except Exception as error:
+        hide_frames(error)
+        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +16,13 @@ from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
 from mixad.scalar.dtypes import is_complex_dtype
 from mixad.scalar.types import COMPLEX_TYPES, F64
-from mixad.signature import Function, check_callable
+from mixad.signature import Function, TransformedFunction, check_callable
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held, sampling_step
 from mixad.tape.tracer import Level, Origin, Tracer, plain
+from mixad.tracebacks import hide_frames
 
 __all__ = ["checkpoint"]
 
@@ -68,17 +68,20 @@ def checkpoint(f: Function) -> Function:
     """
     check_callable("checkpoint", f)
 
-    @functools.wraps(f, updated=())
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        tracers, arrays = captured(f)
-        if not any(map(is_traced, [*tracers, *pytree.leaves((args, kwargs))])):
-            return f(*args, **kwargs)
-        name = f"mixad.checkpoint of {getattr(f, '__name__', type(f).__name__)}"
-        rule = _Checkpoint(name, f, frozen(f), tuple(tracers), CHECK.read())
-        rule.watched.extend(Held(array, rule.check, rule, _CAPTURED) for array in arrays)
-        return record_call(rule, (args, kwargs, tracers))
+        try:
+            tracers, arrays = captured(f)
+            if not any(map(is_traced, [*tracers, *pytree.leaves((args, kwargs))])):
+                return f(*args, **kwargs)
+            name = f"mixad.checkpoint of {getattr(f, '__name__', type(f).__name__)}"
+            rule = _Checkpoint(name, f, frozen(f), tuple(tracers), CHECK.read())
+            rule.watched.extend(Held(array, rule.check, rule, _CAPTURED) for array in arrays)
+            return record_call(rule, (args, kwargs, tracers))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
-    return checkpointed
+    return TransformedFunction(checkpointed, f, checkpoint)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,16 +8,15 @@ transform is over is what it finds.
 from __future__ import annotations
 
 import copy
-import dis
 import functools
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from itertools import chain
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from mixad import pytree
 from mixad.backends.arrays import Array, is_array
+from mixad.scalar.parse.code import globals_read
+from mixad.signature import TransformedFunction
 from mixad.tape.tracer import Tracer
 
 __all__ = ["captured", "frozen", "substituted"]
@@ -73,6 +72,9 @@ class _Copy:
             return self._known[id(value)]
         if type(value) is FunctionType:
             return self._function(value)
+        if type(value) is TransformedFunction:
+            f = self.of(value.transformed)
+            return value if f is value.transformed else value.of(f)
         if type(value) is MethodType:
             return MethodType(self.of(value.__func__), self.of(value.__self__))
         if type(value) is functools.partial:
@@ -108,7 +110,7 @@ class _Copy:
         for new, old in zip(closure, function.__closure__ or (), strict=True):
             if not _is_empty(old):
                 new.cell_contents = self.of(old.cell_contents)
-        for name in _globals_read(function.__code__):
+        for name in globals_read(function.__code__):
             value = function.__globals__.get(name)
             if is_array(value):
                 self._swap(value)  # looked at: the name stays what it is for others
@@ -121,11 +123,3 @@ def _is_empty(cell: CellType) -> bool:
     except ValueError:  # a name that is not bound yet
         return True
     return False
-
-
-@lru_cache(maxsize=1024)
-def _globals_read(code: CodeType) -> tuple[str, ...]:
-    """Return the global names that code reads, with the functions inside it."""
-    found = [i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"]
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return tuple(dict.fromkeys([*found, *chain.from_iterable(map(_globals_read, inner))]))

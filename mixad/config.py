@@ -24,10 +24,14 @@ __all__ = [
     "CACHE_DIR",
     "CHECK",
     "NUM_THREADS",
+    "POOL_BYTES",
+    "TRACEBACK",
     "VARIABLES",
     "CheckMode",
+    "TracebackMode",
     "Variable",
     "available_cores",
+    "byte_count",
     "kernel_cache_folder",
     "unknown_variables",
 ]
@@ -36,6 +40,9 @@ T = TypeVar("T")
 
 CheckMode = Literal["off", "sample", "full"]
 _CHECK_MODES: tuple[CheckMode, ...] = ("off", "sample", "full")
+
+TracebackMode = Literal["short", "full"]
+_TRACEBACK_MODES: tuple[TracebackMode, ...] = ("short", "full")
 
 _MOST_THREADS = 4096  # more is a slip of the keyboard, and would start as many
 
@@ -129,6 +136,37 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def byte_count(text: str) -> int:
+    """Return the bytes that are meant by a number with or without a unit.
+
+    Parameters
+    ----------
+    text : str
+        A whole number, with K, M or G after it for so many times 1024, 1024² or 1024³.
+
+    Returns
+    -------
+    int
+        At least 0.
+
+    Raises
+    ------
+    ValueError
+        If the text is nothing of the kind.
+
+    Examples
+    --------
+    >>> byte_count("32K")
+    32768
+    """
+    text = text.strip()
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
+    digits = text if unit == 1 else text[:-1]
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(text)
+    return int(digits) * unit
+
+
 def _thread_count(text: str) -> int:
     value = int(text)
     if not 1 <= value <= _MOST_THREADS:
@@ -161,6 +199,13 @@ def _check_mode(text: str) -> CheckMode:
     raise ValueError(text)
 
 
+def _traceback_mode(text: str) -> TracebackMode:
+    for mode in _TRACEBACK_MODES:
+        if text.lower() == mode:
+            return mode
+    raise ValueError(text)
+
+
 def _share(text: str) -> float:
     value = float(text)
     if not 0.0 <= value <= 1.0:
@@ -181,6 +226,16 @@ NUM_THREADS: Variable[int] = Variable(
     expects=f"a whole number from 1 to {_MOST_THREADS}",
     default=available_cores,
     parse=_thread_count,
+)
+
+POOL_BYTES: Variable[int] = Variable(
+    name="MIXAD_POOL_BYTES",
+    meaning="How much memory the CPU backend keeps for results to come while no array uses it; 0 "
+    "keeps none. By default 1G, and no more than an eighth of what the machine has or the "
+    "process's control groups allow.",
+    expects="a number of bytes, or one with K, M or G after it, for example 256M",
+    default=lambda: 1 << 30,
+    parse=byte_count,
 )
 
 CACHE_DIR: Variable[Path] = Variable(
@@ -225,13 +280,24 @@ BACKEND_BLOCK: Variable[frozenset[str]] = Variable(
     parse=_names,
 )
 
+TRACEBACK: Variable[TracebackMode] = Variable(
+    name="MIXAD_TRACEBACK",
+    meaning="What tracebacks show of mixad: one frame, the function that was called, or all. Read "
+    "when an error passes.",
+    expects="one of " + ", ".join(_TRACEBACK_MODES),
+    default=lambda: "short",
+    parse=_traceback_mode,
+)
+
 VARIABLES: tuple[Variable[Any], ...] = (
     NUM_THREADS,
+    POOL_BYTES,
     CACHE_DIR,
     CHECK,
     AUDIT,
     BACKEND_ALLOW,
     BACKEND_BLOCK,
+    TRACEBACK,
 )
 
 

@@ -11,14 +11,21 @@ from mixad.backends.arrays import as_array, is_scalar, library_of
 from mixad.call_node import CallNode, is_inexact, record_call
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
-from mixad.lifting import entered
-from mixad.linear_rule import check_odd, check_transpose, trial
+from mixad.linear_rule import (
+    check_odd,
+    check_transpose,
+    pairs_of,
+    plain_values,
+    trial,
+    trial_tracer,
+)
 from mixad.returning import owned
 from mixad.signature import Argnums, Function, check_callable
 from mixad.tape.backward import backward
 from mixad.tape.constant import unwrapped
 from mixad.tape.node import InputNode
-from mixad.tape.tracer import Level, Tracer, plain
+from mixad.tape.tracer import Level, Tracer
+from mixad.tracebacks import hide_frames
 
 __all__ = ["CustomJvp", "custom_jvp"]
 
@@ -26,8 +33,8 @@ __all__ = ["CustomJvp", "custom_jvp"]
 def custom_jvp(f: Function, *, nondiff_argnums: Argnums = ()) -> CustomJvp:
     """Return ``f`` as a function whose forward rule the user gives with ``defjvp``.
 
-    Reverse mode transposes what the rule does to tangents, and checks each time, at two tangents,
-    that this is linear: see `mixad.linear_rule`.  Arrays of Dask are not checked.
+    Reverse mode transposes what the rule does to tangents.  Either mode checks each time, at two
+    tangents, that this is linear: see `mixad.linear_rule`.  Arrays of Dask are not checked.
 
     Parameters
     ----------
@@ -46,7 +53,7 @@ def custom_jvp(f: Function, *, nondiff_argnums: Argnums = ()) -> CustomJvp:
     TracerError
         If ``f`` is no function.  In a call: if there is no rule, if the rule returns what does not
         fit, or if the function reads a traced value that is not among its arguments.  In a
-        backward pass: if the rule is not linear in the tangents.
+        derivative: if the rule is not linear in the tangents.
 
     Examples
     --------
@@ -77,7 +84,6 @@ class CustomJvp(CustomFunction):
 
     def __init__(self, f: Function, nondiff_argnums: Argnums = ()) -> None:
         super().__init__("custom_jvp", f, nondiff_argnums)
-        self._rule: Function | None = None
 
     def defjvp(self, rule: Function) -> Function:
         """Give the rule.
@@ -100,14 +106,18 @@ class CustomJvp(CustomFunction):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the value of the function; recorded with its rule if an argument is traced."""
-        arguments = self.arguments(args, kwargs)
-        if not arguments.is_traced:
-            return self.f(*args, **kwargs)
-        if self._rule is None:
-            raise TracerError(f"{self.name} has no rule: make one with defjvp(rule)")
-        rule = _JvpRule(self.name, arguments, self.f, self._rule)
-        arguments.watch(rule)
-        return record_call(rule, arguments.primals, _JvpNode)
+        try:
+            arguments = self.arguments(args, kwargs)
+            if not arguments.is_traced:
+                return self.f(*args, **kwargs)
+            if self._rule is None:
+                raise TracerError(f"{self.name} has no rule: make one with defjvp(rule)")
+            rule = _JvpRule(self.name, arguments, self.f, self._rule)
+            arguments.watch(rule)
+            return record_call(rule, arguments.primals, _JvpNode)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +141,8 @@ class _JvpRule:
         """Transpose the map of tangents: it is recorded, and the cotangents pulled back."""
         with Level("custom_jvp") as own:
             seeds, tangents = self._tried(call, level, own, 1)
-            _, back = self._tried(call, level, own, -1)
-            values, others, tried = (list(map(_value, each)) for each in (tangents, back, seeds))
+            others = self._tried(call, level, own, -1)[1]
+            values, others, tried = map(plain_values, (tangents, others, seeds))
         outputs = [
             (tangent.origin, g)
             for tangent, g in zip(tangents, gs, strict=True)
@@ -140,16 +150,31 @@ class _JvpRule:
         ]
         found = backward(own, outputs, [cast("InputNode", seed.origin.node) for seed in seeds])
         pulled = [cotangent and cotangent.value for cotangent in found]
-        if not any(seed.cell.library.is_lazy for seed in seeds):
-            check_odd(self.name, values, others)
-            check_transpose(self.name, _pairs(gs, values), _pairs(pulled, tried))
+        if not any(seed.cell.library.is_lazy for seed in seeds):  # they are not looked at
+            check_odd(self._refusal, values, others)
+            check_transpose(self._refusal, pairs_of(gs, values), pairs_of(pulled, tried))
         return pulled
+
+    def check_linear(self, call: CallNode, level: Level) -> None:
+        """Refuse a rule that is not linear in the tangents, as reverse mode does."""
+        cells = call.value.floats
+        if not any(cell.library.is_lazy for cell in cells):
+            self.pulled(call, level, [trial(cell, k, 1) for k, cell in enumerate(cells)])
+
+    @property
+    def _refusal(self) -> str:
+        return (
+            f"{self.name}: the rule is not linear in the tangents, so what it gives is no "
+            "derivative and has no transpose for reverse mode (it was tried at some tangents and "
+            "at their negatives): make its tangent a sum of products of one tangent and what "
+            "depends on the primals only, or use custom_vjp"
+        )
 
     def _tried(
         self, call: CallNode, level: Level, own: Level, sign: int
     ) -> tuple[list[Tracer], list[Any]]:
         """Return trial tangents of the leaves that carry the level, and what the rule gives."""
-        seeds = {i: _seed(call.leaves[i], own, i, sign) for i in call.wrt(level)}
+        seeds = {i: trial_tracer(call.leaves[i].cell, own, i, sign) for i in call.wrt(level)}
         given = [seeds.get(i) for i in range(len(call.leaves))]
         return list(seeds.values()), self.tangents(call, level, given)
 
@@ -187,27 +212,16 @@ class _JvpNode(CallNode):
 
     __slots__ = ()
 
+    def check_linear(self, level: Level) -> None:
+        """Let the rule check itself."""
+        assert isinstance(self.rule, _JvpRule)
+        self.rule.check_linear(self, level)
+
     def pushforward(self, tangents: Sequence[Any], level: Level) -> Sequence[Any]:
         """Call the rule on the tangents of the leaves."""
         rule = self.rule
         assert isinstance(rule, _JvpRule)
         return rule.tangents(self, level, tangents)
-
-
-def _seed(leaf: Tracer, own: Level, number: int, sign: int) -> Tracer:
-    is_lazy = leaf.cell.library.is_lazy  # and is not looked at
-    tangent = owned(leaf.cell, None) if is_lazy else trial(leaf.cell, number, sign)
-    return entered(tangent, own, weak=leaf.cell.kind.weak)
-
-
-def _value(tangent: Any) -> Any:
-    return None if tangent is None else plain(tangent)
-
-
-def _pairs(some: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the arrays of two sequences, where neither is zero."""
-    pairs = zip(map(_value, some), others, strict=True)
-    return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
 def _zero(leaf: Any) -> Any:

@@ -15,6 +15,7 @@ from mixad.config import CHECK
 from mixad.errors import TracerError
 from mixad.lifting import matching
 from mixad.namespace.data_types import astype
+from mixad.scalar.parse.by_value import PickledFunction, by_value
 from mixad.signature import Argnums, Function, check_callable
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
@@ -105,7 +106,7 @@ def _position(name: str, at: int, count: int) -> int:
     return at % count
 
 
-class CustomFunction:
+class CustomFunction(PickledFunction):
     """A function that is differentiated by a rule which the user gives.
 
     Parameters
@@ -120,12 +121,19 @@ class CustomFunction:
 
     def __init__(self, transform: str, f: Function, nondiff_argnums: Argnums) -> None:
         check_callable(transform, f)
+        self._rule: Any = None
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(f, name):
                 setattr(self, name, getattr(f, name))
         self.f = f
         self.name = f"mixad.{transform} of {getattr(f, '__name__', type(f).__name__)}"
         self._fixed = _positions(self.name, nondiff_argnums)
+
+    def _reduced(self) -> tuple[Any, ...]:
+        return type(self), (by_value(self.f), self._fixed), by_value(self._rule)
+
+    def __setstate__(self, rule: Any) -> None:
+        self._rule = rule
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """Return the arguments of a call; those passed by keyword take their places."""

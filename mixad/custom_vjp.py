@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from mixad import pytree
 from mixad.backends.arrays import is_array
@@ -12,10 +12,14 @@ from mixad.call_node import CallNode, record_call
 from mixad.config import CHECK
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
 from mixad.errors import TracerError
+from mixad.linear_rule import check_odd, check_transpose, pairs_of, plain_values, trial_tracer
 from mixad.signature import Argnums, Function, check_callable
+from mixad.tape.backward import backward
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held
+from mixad.tape.node import InputNode
 from mixad.tape.tracer import Level, Tracer
+from mixad.tracebacks import hide_frames
 
 __all__ = ["CustomVjp", "custom_vjp"]
 
@@ -67,7 +71,6 @@ class CustomVjp(CustomFunction):
 
     def __init__(self, f: Function, nondiff_argnums: Argnums = ()) -> None:
         super().__init__("custom_vjp", f, nondiff_argnums)
-        self._rule: tuple[Function, Function] | None = None
 
     def defvjp(self, fwd: Function, bwd: Function) -> None:
         """Give the rule.
@@ -80,8 +83,8 @@ class CustomVjp(CustomFunction):
         bwd : callable
             Takes the arguments in ``nondiff_argnums``, if any, the residuals, and a cotangent of
             the structure of the value (None for what is no float); returns a tuple with a
-            cotangent for each other argument, None where it is zero.  Must be linear in the
-            cotangent, and must not change it.
+            cotangent for each other argument, None where it is zero.  Must not change the
+            cotangent.  Forward mode, which transposes it, refuses one that is not linear in it.
         """
         check_callable("custom_vjp(...).defvjp", fwd)
         check_callable("custom_vjp(...).defvjp", bwd)
@@ -89,14 +92,18 @@ class CustomVjp(CustomFunction):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the value of the function; recorded with its rule if an argument is traced."""
-        arguments = self.arguments(args, kwargs)
-        if not arguments.is_traced:
-            return self.f(*args, **kwargs)
-        if self._rule is None:
-            raise TracerError(f"{self.name} has no rule: make one with defvjp(fwd, bwd)")
-        rule = _VjpRule(self.name, arguments, *self._rule)
-        arguments.watch(rule)
-        return record_call(rule, arguments.primals)
+        try:
+            arguments = self.arguments(args, kwargs)
+            if not arguments.is_traced:
+                return self.f(*args, **kwargs)
+            if self._rule is None:
+                raise TracerError(f"{self.name} has no rule: make one with defvjp(fwd, bwd)")
+            rule = _VjpRule(self.name, arguments, *self._rule)
+            arguments.watch(rule)
+            return record_call(rule, arguments.primals, _VjpNode)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +137,39 @@ class _VjpRule:
         result = self.bwd(*self.given.fixed, residuals, call.value.tree(gs))
         return self._checked(call, level, result)
 
+    def check_linear(self, call: CallNode, level: Level) -> None:
+        """Refuse a backward rule that is not linear in the cotangent: it has no transpose.
+
+        Reverse mode takes it as it is.
+        """
+        leaves = [call.leaves[i] for i in call.wrt(level)]
+        cells = call.value.floats
+        if any(cell.library.is_lazy for cell in cells):  # which is not looked at
+            return
+        with Level("custom_vjp") as own:
+            sides = []
+            for sign in (1, -1):
+                gs = [trial_tracer(cell, own, k, sign) for k, cell in enumerate(cells)]
+                sides.append((gs, self.pulled(call, level, gs)))
+            tried = [trial_tracer(leaf.cell, own, k, 1) for k, leaf in enumerate(leaves)]
+            (gs, pulled), (_, negatives) = sides
+            given = plain_values(gs)
+            values, others, tangents = map(plain_values, (pulled, negatives, tried))
+        seeds = [
+            (g.origin, tangent)
+            for g, tangent in zip(pulled, tangents, strict=True)
+            if isinstance(g, Tracer) and own in g.origin.levels
+        ]
+        found = backward(own, seeds, [cast("InputNode", g.origin.node) for g in gs])
+        refusal = (
+            f"{self.name}: bwd is not linear in the cotangent, so it has no transpose for forward "
+            "mode (it was tried at some cotangents and at their negatives): use reverse mode, "
+            "which takes bwd as it is, or custom_jvp"
+        )
+        check_odd(refusal, values, others)
+        pushed = [each and each.value for each in found]
+        check_transpose(refusal, pairs_of(tangents, values), pairs_of(pushed, given))
+
     def _forward(self, primals: Sequence[Any]) -> Any:
         result = self.fwd(*self.given.with_primals(primals))
         return pair_of(self.name, "fwd", result, "(value, residuals)")
@@ -162,6 +202,17 @@ class _VjpRule:
             for i in call.wrt(level)
             for leaf, named in (found[i],)
         ]
+
+
+class _VjpNode(CallNode):
+    """A call with a reverse rule."""
+
+    __slots__ = ()
+
+    def check_linear(self, level: Level) -> None:
+        """Let the rule check itself."""
+        assert isinstance(self.rule, _VjpRule)
+        self.rule.check_linear(self, level)
 
 
 def _seen(leaf: Any) -> Any:

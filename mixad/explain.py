@@ -8,6 +8,7 @@ from typing import Any
 
 from mixad.backends import registry
 from mixad.backends.execute import broadcast_shape
+from mixad.backends.faults import Watched
 from mixad.backends.hookspecs import DeviceFunction, OnDevice
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
@@ -176,13 +177,16 @@ def _functions(kernel: PlannedKernel) -> tuple[DeviceFunction, ...]:
     backend = kernel.backend
     if not isinstance(backend, OnDevice) or 0 in kernel.launch.shape:
         return ()
-    return backend.device_functions(kernel.bound, kernel.like)
+    with Watched(registry.plugin_of(backend.name), backend.name, "in device_functions"):
+        return tuple(backend.device_functions(kernel.bound, kernel.like))
 
 
 def _bandwidth(kernel: PlannedKernel) -> float | None:
     backend = kernel.backend
-    told = backend.bandwidth(kernel.like) if isinstance(backend, OnDevice) else 0.0
-    return told or None
+    if not isinstance(backend, OnDevice):
+        return None
+    with Watched(registry.plugin_of(backend.name), backend.name, "in bandwidth"):
+        return float(backend.bandwidth(kernel.like)) or None
 
 
 def _described(function: DeviceFunction) -> str:

@@ -6,7 +6,6 @@ ten in one pass, and M rows, of which reverse mode gives one.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -22,11 +21,19 @@ from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import reshape
 from mixad.returning import as_given, owned
 from mixad.scalar.dual import MAX_PARTIALS
-from mixad.signature import Argnums, Function, argument_positions, check_callable, check_sequence
+from mixad.signature import (
+    Argnums,
+    Function,
+    TransformedFunction,
+    argument_positions,
+    check_callable,
+    check_sequence,
+)
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.kernel_node import moved
 from mixad.tape.tracer import Tracer
+from mixad.tracebacks import hide_frames
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev"]
 
@@ -71,7 +78,7 @@ def jacobian(
     array([[2., 0.],
            [0., 4.]])
     """
-    return _jacobian("jacobian", f, argnums, has_aux, mode)
+    return _jacobian(f, "jacobian", argnums, has_aux, mode)
 
 
 def jacfwd(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
@@ -104,7 +111,7 @@ def jacfwd(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Funct
     >>> mixad.jacfwd(lambda t: np.asarray([1.0, 2.0, 3.0]) * t * t)(3.0)
     array([ 6., 12., 18.])
     """
-    return _jacobian("jacfwd", f, argnums, has_aux, "forward")
+    return _jacobian(f, "jacfwd", argnums, has_aux, "forward")
 
 
 def jacrev(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
@@ -137,7 +144,7 @@ def jacrev(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Funct
     >>> mixad.jacrev(lambda x: {"sum": x.sum(), "first": x[0] * x[1]})(np.asarray([1.0, 2.0, 3.0]))
     {'sum': array([1., 1., 1.]), 'first': array([2., 1., 0.])}
     """
-    return _jacobian("jacrev", f, argnums, has_aux, "reverse")
+    return _jacobian(f, "jacrev", argnums, has_aux, "reverse")
 
 
 def hessian(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
@@ -171,8 +178,8 @@ def hessian(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Func
            [ 1., 12.]])
     """
     check_callable("hessian", f)
-    gradients = _jacobian("hessian", f, argnums, has_aux, "reverse")
-    return _jacobian("hessian", gradients, argnums, has_aux, "forward")
+    gradients = _jacobian(f, "hessian", argnums, has_aux, "reverse")
+    return _jacobian(gradients, "hessian", argnums, has_aux, "forward")
 
 
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -206,40 +213,48 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     >>> mixad.hvp(lambda x: (x * x * x).sum(), (x,), (v,))
     array([6., 6.])
     """
-    check_callable("hvp", f)
-    check_sequence("hvp", "primals", primals)
-    check_sequence("hvp", "tangents", tangents)
-    argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    function, _ = recorded("jvp", grad(f, argnums), primals, False)
-    warn_if_constant(f, function.outputs, function.level)
-    return function.tangent(tuple(tangents))
+    try:
+        check_callable("hvp", f)
+        check_sequence("hvp", "primals", primals)
+        check_sequence("hvp", "tangents", tangents)
+        argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
+        function, _ = recorded("jvp", grad(f, argnums), primals, False)
+        warn_if_constant(f, function.outputs, function.level)
+        return function.tangent(tuple(tangents))
+    except Exception as error:
+        hide_frames(error)
+        raise
 
 
-def _jacobian(name: str, f: Function, argnums: Argnums, has_aux: bool, mode: Mode) -> Function:
+def _jacobian(f: Function, name: str, argnums: Argnums, has_aux: bool, mode: Mode) -> Function:
     check_callable(name, f)
     if mode not in ("auto", "forward", "reverse"):
         raise TracerError(
             f"mixad.{name}: mode={mode!r}: it must be one of 'auto', 'forward', 'reverse'"
         )
 
-    @functools.wraps(f, updated=())
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
-        function, aux = recorded(
-            name,
-            f,
-            args,
-            has_aux,
-            positions=argument_positions(name, argnums, len(args)),
-            kwargs=kwargs,
-            is_reverse=mode != "forward",
-        )
-        _check_real(name, function)
-        warn_if_constant(f, function.outputs, function.level)
-        blocks = _columns(function) if _is_forward(function, mode) else _rows(function)
-        found = _assembled(function, blocks, isinstance(argnums, Sequence))
-        return (found, aux) if has_aux else found
+        try:
+            function, aux = recorded(
+                name,
+                f,
+                args,
+                has_aux,
+                positions=argument_positions(name, argnums, len(args)),
+                kwargs=kwargs,
+                is_reverse=mode != "forward",
+            )
+            _check_real(name, function)
+            warn_if_constant(f, function.outputs, function.level)
+            blocks = _columns(function) if _is_forward(function, mode) else _rows(function)
+            found = _assembled(function, blocks, isinstance(argnums, Sequence))
+            return (found, aux) if has_aux else found
+        except Exception as error:
+            hide_frames(error)
+            raise
 
-    return jacobian_of
+    options = {"name": name, "argnums": argnums, "has_aux": has_aux, "mode": mode}
+    return TransformedFunction(jacobian_of, f, _jacobian, **options)
 
 
 def _check_real(name: str, function: Recorded) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import as_array, is_array, is_number
+from mixad.backends.warned import warn_user
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import gradient, handed
@@ -254,17 +254,13 @@ def _check_output(f: Function, leaf: Any, level: Level) -> None:
         )
 
 
-def warn_if_constant(f: Function, outputs: Outputs, level: Level, stacklevel: int = 3) -> None:
-    """Warn where no output depends on the level: the user differentiates what is not there.
-
-    ``stacklevel`` is how far up the user's call is, as `warnings.warn` counts.
-    """
+def warn_if_constant(f: Function, outputs: Outputs, level: Level) -> None:
+    """Warn where no output depends on the level: the user differentiates what is not there."""
     if not outputs.depend(level):
-        warnings.warn(
+        warn_user(
             f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
             "it is differentiated with respect to; the derivative is zero",
             UserWarning,
-            stacklevel=stacklevel,
         )
 
 
@@ -312,6 +308,7 @@ def _is_float(array: Any) -> bool:
 def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
     """Return a tangent or cotangent of a value as an array of the value's shape and dtype.
 
+    Whole numbers are converted, as those of Python are: SciPy tries operators with them.
     ``what`` names it in messages, ``of`` what it belongs to.
     """
     if isinstance(given, (bool, int, float)) or (cell.type.is_complex and is_number(given)):
@@ -323,7 +320,7 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
             f"{what} is a {type(given).__name__}: pass an array of the shape of {of}, or a number"
         )
     try:
-        library = library_beside(given)
+        library, is_whole = library_beside(given), not element_type_of(given.dtype).is_inexact
     except (KernelTypeError, TracerError) as error:
         raise error.about(what) from None
     if library is not cell.library:
@@ -331,6 +328,8 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
             f"{what} is an array of {library.name}, {of} is one of {cell.library.name}: convert it"
         )
     dtype = cell.library.dtype_of(cell.kind.type)
+    if is_whole and not isinstance(given, Tracer):
+        given = library.xp.astype(as_array(given), dtype)
     if tuple(given.shape) != cell.shape or given.dtype != dtype:
         raise TracerError(
             f"{what} has shape {tuple(given.shape)} and dtype {given.dtype}, {of} has "

@@ -1,8 +1,8 @@
-"""Whether a rule for tangents, of which reverse mode takes the transpose, is linear in them.
+"""Whether a user's rule is linear: in tangents, or in cotangents.
 
-The transpose of what is not linear depends on the tangents at which it was recorded, and no
-cotangent knows these.  So a rule is tried at tangents t that are fixed and look random, and at -t:
-of a linear one the results are f(-t) = -f(t), and <g, f(t)> = <Jᵀg, t> with the Jᵀ of f at t.
+What a rule that is not linear gives is no derivative, and its transpose depends on where it was
+recorded.  So a rule is tried at tangents t that are fixed and look random, and at -t: of a linear
+one the results are f(-t) = -f(t), and <g, f(t)> = <Jᵀg, t> with the Jᵀ of f at t.
 """
 
 from __future__ import annotations
@@ -15,30 +15,53 @@ import numpy as np
 
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
+from mixad.lifting import entered
+from mixad.returning import owned
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import Cell
+from mixad.tape.tracer import Level, Tracer, plain
 
-__all__ = ["check_odd", "check_transpose", "trial"]
+__all__ = ["check_odd", "check_transpose", "pairs_of", "plain_values", "trial",
+           "trial_tracer"]  # fmt: skip
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
-def trial(cell: Cell, number: int, sign: int) -> Array:
-    """Return the tangent at which a rule is tried: positive numbers, or their negatives.
+def trial_tracer(cell: Cell, own: Level, number: int, sign: int) -> Tracer:
+    """Return the tangent at which a rule is tried as an input of a level.
 
     Parameters
     ----------
     cell : Cell
         That of the argument.
+    own : Level
+        The level.
     number : int
         Which argument it is: each has other tangents.
     sign : int
-        1 or -1.
+        1 or -1: positive numbers, or their negatives.  Where the library is lazy, zeros.
     """
+    tangent = owned(cell, None) if cell.library.is_lazy else trial(cell, number, sign)
+    return entered(tangent, own, weak=cell.kind.weak)
+
+
+def trial(cell: Cell, number: int, sign: int) -> Array:
+    """Return numbers at which a rule is tried, as `trial_tracer` does."""
     size = math.prod(cell.shape)
     parts = [_spread(size, number), _spread(size, number + 0.5)]
     elements = parts[0] + 1j * parts[1] if cell.type.is_complex else parts[0]
     return cell.library.asarray(sign * elements.reshape(cell.shape), cell.type, cell.device)
+
+
+def plain_values(tangents: Iterable[Any]) -> list[Any]:
+    """Return arrays in place of tracers, None where a tangent is zero."""
+    return [None if tangent is None else plain(tangent) for tangent in tangents]
+
+
+def pairs_of(some: Iterable[Any], others: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Return the arrays of two sequences, where neither is zero."""
+    pairs = zip(plain_values(some), plain_values(others), strict=True)
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
 def _spread(size: int, start: float) -> np.ndarray[Any, Any]:
@@ -47,13 +70,13 @@ def _spread(size: int, start: float) -> np.ndarray[Any, Any]:
     return 0.5 + steps - np.floor(steps)
 
 
-def check_odd(name: str, there: Iterable[Any], back: Iterable[Any]) -> None:
+def check_odd(refusal: str, there: Iterable[Any], back: Iterable[Any]) -> None:
     """Refuse a rule whose results do not change their signs with the tangents.
 
     Parameters
     ----------
-    name : str
-        The function that the rule is of.
+    refusal : str
+        What is said of a rule that is not linear.
     there, back : iterable of (array or None)
         What the rule gave at the trial tangents and at their negatives; None where it is zero.
     """
@@ -63,7 +86,7 @@ def check_odd(name: str, there: Iterable[Any], back: Iterable[Any]) -> None:
             with np.errstate(invalid="ignore"):  # of inf and -inf
                 rest = sum(given[1:], given[0])
             is_finite = library_of(rest).xp.isfinite(rest)
-            _check(name, _largest(rest, is_finite), _largest(given[0], is_finite), rest)
+            _check(refusal, _largest(rest, is_finite), _largest(given[0], is_finite), rest)
 
 
 def _largest(array: Array, counted: Array) -> float:
@@ -73,14 +96,14 @@ def _largest(array: Array, counted: Array) -> float:
 
 
 def check_transpose(
-    name: str, forward: Sequence[tuple[Any, Any]], backward: Sequence[tuple[Any, Any]]
+    refusal: str, forward: Sequence[tuple[Any, Any]], backward: Sequence[tuple[Any, Any]]
 ) -> None:
     """Refuse a rule whose transpose does not belong to what the rule gave.
 
     Parameters
     ----------
-    name : str
-        The function that the rule is of.
+    refusal : str
+        What is said of a rule that is not linear.
     forward : sequence of (array, array)
         Cotangents of the results, and what the rule gave.
     backward : sequence of (array, array)
@@ -90,7 +113,7 @@ def check_transpose(
     other, more = _product(backward)
     like = next((b for _, b in (*forward, *backward)), None)
     if like is not None and math.isfinite(one - other) and math.isfinite(size + more):
-        _check(name, abs(one - other), size + more, _wide(like))
+        _check(refusal, abs(one - other), size + more, _wide(like))
 
 
 def _product(pairs: Sequence[tuple[Any, Any]]) -> tuple[float, float]:
@@ -112,13 +135,9 @@ def _wide(array: Array) -> Array:
     return library.xp.astype(array, library.dtype_of(type.arithmetic)) if type.is_narrow else array
 
 
-def _check(name: str, rest: float, whole: float, like: Array) -> None:
+def _check(refusal: str, rest: float, whole: float, like: Array) -> None:
     """Refuse what is no rounding: two thirds of the digits may be lost in a rule's arithmetic."""
     is_single = element_type_of(like.dtype).name in ("f32", "c64")
     eps = float(np.finfo(np.float32 if is_single else np.float64).eps)
     if rest > eps ** (1 / 3) * whole:
-        raise TracerError(
-            f"{name}: the rule is not linear in the tangents, so it has no transpose for reverse "
-            "mode (it was tried at some tangents and at their negatives): make its tangent a sum "
-            "of products of one tangent and what depends on the primals only, or use custom_vjp"
-        )
+        raise TracerError(refusal)

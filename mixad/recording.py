@@ -8,13 +8,14 @@ from itertools import chain
 from typing import Any
 
 from mixad.forward import recorded
-from mixad.signature import Function, check_callable
+from mixad.signature import Function, TransformedFunction, check_callable
 from mixad.tape.forward_node import ForwardNode
 from mixad.tape.fusion import fuse
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.making import kernel_members
 from mixad.tape.node import InputNode, Node, Result
 from mixad.tape.tracer import Level, Origin, Tracer
+from mixad.tracebacks import hide_frames
 
 __all__ = ["Entry", "Tape", "tape"]
 
@@ -127,12 +128,16 @@ def tape(f: Function) -> Callable[..., Tape]:
     check_callable("tape", f)
 
     def recording(*args: Any, **kwargs: Any) -> Tape:
-        call, _ = recorded("tape", f, args, False, kwargs=kwargs)
-        cells = zip(map(id, call.inputs.nodes), call.inputs.cells, strict=True)
-        inputs = {node: [Result(c.shape, c.kind, c.device)] for node, c in cells}
-        return _taped(call.level, call.outputs.leaves, inputs)
+        try:
+            call, _ = recorded("tape", f, args, False, kwargs=kwargs)
+            cells = zip(map(id, call.inputs.nodes), call.inputs.cells, strict=True)
+            inputs = {node: [Result(c.shape, c.kind, c.device)] for node, c in cells}
+            return _taped(call.level, call.outputs.leaves, inputs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
-    return recording
+    return TransformedFunction(recording, f, tape)
 
 
 def _taped(level: Level, leaves: list[Any], inputs: Mapping[int, Sequence[Result]]) -> Tape:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mixad.arguments import made, made_of_wholes
 from mixad.backends.execute import stores_beside
-from mixad.backends.integrations import LOADED
+from mixad.backends.integrations import LOADED, follower, recorded
 from mixad.kernel.options import KernelOptions
 from mixad.namespace.constant_array import Constant
 from mixad.namespace.elementwise import as_numpy_gives
@@ -26,15 +26,13 @@ __all__ = ["applied", "as_numbers", "as_returned", "made_whole", "stores_whole",
 
 def applied(call: KernelCall, values: Sequence[Any], options: KernelOptions) -> tuple[Any, ...]:
     """Make a call, or record it: here, or where an array library keeps derivatives of its own."""
-    outputs: tuple[Any, ...]
     if Constant in map(type, values):
-        outputs = constants(apply_call(call, [*map(unwrapped, values)], options))
+        outputs: tuple[Any, ...] = constants(apply_call(call, [*map(unwrapped, values)], options))
         return outputs
     if LOADED and not any(isinstance(v, Tracer) for v in values):
-        for integration in LOADED:
-            if integration.follows(values):
-                outputs = integration.call(call.passes[0], values, options)
-                return outputs
+        integration = follower(values)
+        if integration is not None:
+            return recorded(integration, call.passes[0], values, options)
     return apply_call(call, values, options)
 
 
@@ -42,7 +40,7 @@ def stores_whole(parsed: Parsed, values: Sequence[Any], options: KernelOptions) 
     """Whether a call that nobody differentiates can store elements of arrays side by side."""
     if any(isinstance(v, Tracer) for v in values):
         return False
-    if any(integration.follows(values) for integration in LOADED):
+    if LOADED and follower(values) is not None:
         return False
     given = (v for i, v in enumerate(values) if i not in parsed.positions)
     array = next((v for v in given if not _is_number(v)), None)

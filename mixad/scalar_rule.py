@@ -12,7 +12,9 @@ import numpy as np
 from mixad.broadcast import BroadcastFunction, broadcast
 from mixad.errors import KernelTypeError
 from mixad.scalar.parse import read_function
+from mixad.scalar.parse.by_value import PickledFunction, by_value
 from mixad.signature import check_callable
+from mixad.tracebacks import hide_frames
 
 __all__ = ["ScalarRule", "scalar_rule"]
 
@@ -66,12 +68,16 @@ def scalar_rule(rule: Callable[..., Any]) -> Callable[[Callable[..., Any]], Scal
     check_callable("scalar_rule", rule)
 
     def decorate(function: Callable[..., Any]) -> ScalarRule:
-        return ScalarRule(function, rule)
+        try:
+            return ScalarRule(function, rule)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return decorate
 
 
-class ScalarRule:
+class ScalarRule(PickledFunction):
     """A scalar function with partial derivatives that the user gives.
 
     Made by `scalar_rule`.
@@ -85,18 +91,21 @@ class ScalarRule:
     """
 
     def __init__(self, function: Callable[..., Any], rule: Callable[..., Any]) -> None:
-        check_callable("scalar_rule", function)
-        _check_parameters(function, rule)
-        functools.update_wrapper(self, function)
-        self._function = function
-        self._rule = rule
+        try:
+            check_callable("scalar_rule", function)
+            _check_parameters(function, rule)
+            functools.update_wrapper(self, function)
+            self._function = function
+            self._rule = rule
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __repr__(self) -> str:
         return f"<mixad.scalar_rule {getattr(self, '__name__', '')}>"
 
-    def __reduce__(self) -> str:
-        """Be pickled as functions are: by name."""
-        return self._function.__qualname__
+    def _reduced(self) -> tuple[Any, ...]:
+        return ScalarRule, (by_value(self._function), by_value(self._rule))
 
     @property
     def __mixad_function__(self) -> Callable[..., Any]:
@@ -121,9 +130,13 @@ class ScalarRule:
         number or array
             Of the broadcast shape.
         """
-        if all(isinstance(v, _NUMBERS) for v in (*args, *kwargs.values())):
-            return self._function(*args, **kwargs)
-        return self._kernel(*args, **kwargs)
+        try:
+            if all(isinstance(v, _NUMBERS) for v in (*args, *kwargs.values())):
+                return self._function(*args, **kwargs)
+            return self._kernel(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     @cached_property
     def _kernel(self) -> BroadcastFunction:

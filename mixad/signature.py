@@ -1,18 +1,82 @@
-"""What a transform is given: a function, and which of its arguments; checked."""
+"""What a transform is given, checked: a function, and which arguments; and what it returns."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any
 
 import numpy as np
 
 from mixad.errors import TracerError
+from mixad.scalar.parse.by_value import PickledFunction, by_value
+from mixad.tracebacks import hide_frames
 
-__all__ = ["Argnums", "Function", "argument_positions", "check_callable", "check_sequence"]
+__all__ = ["Argnums", "Function", "TransformedFunction", "argument_positions", "check_callable",
+           "check_sequence"]  # fmt: skip
 
 Function = Callable[..., Any]
 Argnums = int | Sequence[int]
+
+
+class TransformedFunction(PickledFunction):
+    """The function that a transform returns.
+
+    Parameters
+    ----------
+    call : callable
+        What is called.
+    f : callable
+        What is transformed.
+    transform : callable
+        Makes it of ``f`` and ``options``, by name; pickles have these.
+    **options
+        What the transform was told.
+    """
+
+    def __init__(self, call: Function, f: Function, transform: Function, **options: Any) -> None:
+        functools.update_wrapper(self, f, updated=())
+        self._call = call
+        self._made_of = f, transform, options
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, as ``f`` is."""
+        try:
+            return self._call(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Bind to an instance, as functions do; pickles of methods have nothing but their name."""
+        if instance is None:
+            return self
+        is_of_class = getattr(type(instance), getattr(self, "__name__", ""), None) is self
+        return (MethodType if is_of_class else functools.partial)(self, instance)
+
+    def __repr__(self) -> str:
+        f, transform, options = self._made_of
+        name = options.get("name", transform.__name__)
+        return f"<mixad.{name} of {getattr(f, '__qualname__', f)}>"
+
+    def of(self, f: Function) -> Any:
+        """Return the same transform of another function."""
+        _, transform, options = self._made_of
+        return transform(f, **options)
+
+    @property
+    def transformed(self) -> Function:
+        """What is transformed."""
+        return self._made_of[0]
+
+    def _reduced(self) -> tuple[Any, ...]:
+        f, transform, options = self._made_of
+        return _transformed, (transform, by_value(f), options)
+
+
+def _transformed(transform: Function, f: Function, options: dict[str, Any]) -> Any:
+    return transform(f, **options)
 
 
 def check_callable(name: str, f: Any) -> None:

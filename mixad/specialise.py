@@ -9,7 +9,7 @@ from enum import Enum
 from functools import cache
 from itertools import islice
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from mixad.scalar.parse import (
     read_function,
 )
 from mixad.scalar.parse.compound import names_in
+from mixad.scalar.parse.snapshot import Address
 from mixad.scalar.types import I64
 from mixad.tape.complex_parts import parts
 from mixad.tape.kernel_call import KernelCall
@@ -145,10 +146,14 @@ class Compound(NamedTuple):
         return Structured(form.structure, tuple(islice(left, count)), form.core)
 
 
-_PROGRAMS: dict[int, dict[object, Specialisation]] = {}
+_Programs: TypeAlias = "dict[object, Specialisation | dict[Address, float]]"
+"""By what programs depend on: a program, or which integers in tuples are compiled into it; then it
+is found by their values, too."""
+
+_PROGRAMS: dict[int, _Programs] = {}
 
 
-def _programs_of(code: CodeType) -> dict[object, Specialisation]:
+def _programs_of(code: CodeType) -> _Programs:
     """Return the programs of some code, by what they depend on.
 
     They are shared by all functions with that code, such as the bound methods of a class or a
@@ -212,10 +217,11 @@ class Specialiser:
             values, compound = self._taken_apart(values)
         key = (*map(_kind, values), snapshot.key, default_dtypes(), self._implicit, compound)
         found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= _MOST_PROGRAMS:
-                self._known.clear()
-            found = self._known[key] = self._specialise(values, compound, snapshot)
+        if isinstance(found, dict):
+            found = self._known.get((key, *snapshot.integers(found)))
+        if not isinstance(found, Specialisation):
+            found = self._specialise(values, compound, snapshot)
+            self._keep(key, found, snapshot)
         if compound is not None:
             values = elements_of(values, compound.forms)
         values = _with_parts(found.parsed, values, snapshot.values(found.parsed))
@@ -226,6 +232,18 @@ class Specialiser:
         if found.parsed.positions:
             values = _in_one_library(values, found.parsed.positions)
         return found, values
+
+    def _keep(self, key: object, found: Specialisation, snapshot: Snapshot) -> None:
+        """Remember a program; beside it those for other integers where these are compiled in."""
+        if len(self._known) >= _MOST_PROGRAMS:
+            self._known.clear()
+        known, needed = self._known.get(key), dict(found.parsed.needed)
+        if isinstance(known, dict):
+            needed |= {at: max(most, needed.get(at, 0)) for at, most in known.items()}
+        if needed:
+            self._known[key] = needed
+            key = (key, *snapshot.integers(needed))
+        self._known[key] = found
 
     def _taken_apart(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Compound]:
         """Return the arrays and numbers that arguments are made of, and how."""

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mixad.backends import registry
 from mixad.backends.disassembler import disassembled
-from mixad.backends.hookspecs import Assembling, OnDevice
+from mixad.backends.faults import Watched, fault, named
+from mixad.backends.hookspecs import Assembling, Backend, OnDevice
 from mixad.backends.nvrtc import compiled
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.options import KernelOptions
@@ -105,13 +107,23 @@ def _emitted(kernel: PlannedKernel, stage: str) -> str:
         return _on_device(kernel, stage)
     spec, backend = replace(kernel.launch.spec, passes=kernel.passes), kernel.backend
     if stage == "llvm":
-        return backend.emit(spec)
+        return _text(backend, "emit", spec)
     if not isinstance(backend, Assembling):
         raise ValueError(
             f"the backend {backend.name!r} has no stage {stage!r}: use "
             "stage='llvm', or another backend"
         )
-    return f"{_commented(kernel.passes, '#')}{backend.assembly(spec)}"
+    return f"{_commented(kernel.passes, '#')}{_text(backend, 'assembly', spec)}"
+
+
+def _text(backend: Backend, method: str, *arguments: Any) -> str:
+    """Return the text that a method of a backend returns."""
+    plugin = registry.plugin_of(backend.name)
+    with Watched(plugin, backend.name, f"in {method}"):
+        text: str = getattr(backend, method)(*arguments)
+    if plugin is not None and not isinstance(text, str):
+        raise fault(plugin, backend.name, f"returned {named(text)} from {method}, expected a str")
+    return text
 
 
 def _on_device(kernel: PlannedKernel, stage: str) -> str:
@@ -121,8 +133,8 @@ def _on_device(kernel: PlannedKernel, stage: str) -> str:
     """
     spec, backend = replace(kernel.unfolded.spec, passes=kernel.passes), kernel.backend
     if isinstance(backend, OnDevice):
-        text = backend.device_text(spec, kernel.bound, kernel.like)
-        architecture = backend.architecture(kernel.like)
+        text = _text(backend, "device_text", spec, kernel.bound, kernel.like)
+        architecture = _text(backend, "architecture", kernel.like)
     else:
         text, architecture = emit_kernel(for_threads(spec), Dialect()), _ARCHITECTURE
     if stage == "cuda":

@@ -39,7 +39,7 @@ X = np.asarray([0.5, -1.5, 2.0])
 # -- libraries, dtypes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.rows("dtype", ["float32", "float64"])
 def test_results_are_of_the_inputs_library_and_dtype(xp: Any, dtype: str) -> None:
     x = xp.asarray([[1.0, 2.0], [3.0, 4.0]], dtype=getattr(xp, dtype))
 
@@ -261,8 +261,8 @@ def scalar_gradients(f: Any, x: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("kind", SCALARS)
+@pytest.mark.rows("function", FUNCTIONS)
+@pytest.mark.rows("kind", SCALARS)
 def test_the_gradient_of_a_number_is_what_the_number_is(kind: str, function: str) -> None:
     x = SCALARS[kind]
     for name, gradient in scalar_gradients(FUNCTIONS[function], x).items():
@@ -273,8 +273,8 @@ def test_the_gradient_of_a_number_is_what_the_number_is(kind: str, function: str
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.rows("function", FUNCTIONS)
+@pytest.mark.rows("dtype", ["float32", "float64"])
 def test_the_gradient_of_a_tensor_without_axes_is_one(dtype: str, function: str) -> None:
     torch = pytest.importorskip("torch")
     x = torch.tensor(2.0, dtype=getattr(torch, dtype))
@@ -285,7 +285,7 @@ def test_the_gradient_of_a_tensor_without_axes_is_one(dtype: str, function: str)
         assert gradient == 12.0, name
 
 
-@pytest.mark.parametrize("kind", SCALARS)
+@pytest.mark.rows("kind", SCALARS)
 def test_a_zero_gradient_is_what_the_number_is(kind: str) -> None:
     x = SCALARS[kind]
     _, zero = mixad.grad(lambda y, x: y * y, (0, 1))(3.0, x)
@@ -293,7 +293,7 @@ def test_a_zero_gradient_is_what_the_number_is(kind: str) -> None:
     assert zero == 0.0
 
 
-@pytest.mark.parametrize("kind", SCALARS)
+@pytest.mark.rows("kind", SCALARS)
 def test_second_derivatives_of_a_number_are_what_the_number_is(kind: str) -> None:
     x = SCALARS[kind]
     for f in (lambda x: x * x * x, tripled_square, lambda x: x * 4.0):
@@ -406,22 +406,22 @@ def test_wrong_inputs_are_refused() -> None:
         mixad.grad(f)(np.ma.masked_array([1.0], [True]))
 
 
-@pytest.mark.parametrize("argnums", [0.0, True, None, "0", {0, 1}, (0, 1.0), [False]])
-@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+@pytest.mark.rows("argnums", [0.0, True, None, "0", {0, 1}, (0, 1.0), [False]])
+@pytest.mark.rows("transform", [mixad.grad, mixad.value_and_grad])
 def test_argnums_of_another_type_are_refused(transform: Any, argnums: Any) -> None:
     with refused(r"argnums is a whole number or a sequence of them"):
         transform(lambda x, y: x * y, argnums)(2.0, 3.0)
 
 
-@pytest.mark.parametrize("argnums", [(0, 0), (0, -2), [1, 0, 1]])
-@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+@pytest.mark.rows("argnums", [(0, 0), (0, -2), [1, 0, 1]])
+@pytest.mark.rows("transform", [mixad.grad, mixad.value_and_grad])
 def test_argument_named_twice_is_refused(transform: Any, argnums: Any) -> None:
     with refused(r"names an argument twice in a call with 2 positional arguments"):
         transform(lambda x, y: x * y, argnums)(2.0, 3.0)
 
 
-@pytest.mark.parametrize("argnums", [2, -3, (0, 2), [-3]])
-@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+@pytest.mark.rows("argnums", [2, -3, (0, 2), [-3]])
+@pytest.mark.rows("transform", [mixad.grad, mixad.value_and_grad])
 def test_argnums_out_of_range_are_refused(transform: Any, argnums: Any) -> None:
     with refused(r"argnums names argument -?\d of a call with 2 .*keyword arguments are not"):
         transform(lambda x, y: x * y, argnums)(2.0, 3.0)
@@ -494,7 +494,7 @@ def test_a_wrong_cotangent_is_refused() -> None:
     np.testing.assert_array_equal(pullback(np.ones(3))[0], 2 * X)  # and it works on
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("leak", "what"),
     [
         (float, r"float\(\)"),

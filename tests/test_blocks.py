@@ -60,7 +60,7 @@ STRATEGIES = [
 ALL = pytest.mark.parametrize("options", STRATEGIES, ids=str)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 17, 31, 32, 33, 2048, 2049, 5003])
+@pytest.mark.rows("count", [0, 1, 2, 15, 16, 17, 31, 32, 33, 2048, 2049, 5003])
 def test_blocks_of_any_length(count):
     r, angle = RNG.uniform(1, 2, count), RNG.uniform(0, 6, count)
     found = polar.jacobian(r, angle)
@@ -70,7 +70,7 @@ def test_blocks_of_any_length(count):
 
 
 @ALL
-@pytest.mark.parametrize("count", [5, 50, 4099])
+@pytest.mark.rows("count", [5, 50, 4099])
 def test_more_inputs_than_a_dual_chunk_carries(count, options):
     x = RNG.uniform(0.5, 2, (12, count))
     found = wide.with_options(**options).jacobian(*x)
@@ -98,7 +98,7 @@ def test_blocks_larger_than_the_cache(options):
     np.testing.assert_array_equal(found[:, 1, 4], x[5])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "shapes",
     [((3, 50), (50,)), ((50, 1), (1, 40)), ((4, 1, 7), (3, 1)), ((200, 3), (3,)), ((), (5,)),
      ((0, 3), (3,)), ((), ()), ((3000, 2), (3000, 1))],
@@ -127,6 +127,7 @@ def test_blocks_have_the_dtype_of_the_values(dtype):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=8 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 def test_bits_are_those_of_duals():
     x = RNG.uniform(0.5, 2, (12, 500))
     names = list("abcdefghij")
@@ -192,6 +193,7 @@ def test_blocks_are_differentiated_again():
     np.testing.assert_allclose(by_angle, wanted, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_more_partials_than_a_launch_stores_side_by_side():
     @mixad.broadcast
     def many(a, b, c, d, e, f, g, h, i, j, k, m):

@@ -81,11 +81,6 @@ def test_copies_are_the_function_itself() -> None:
     assert copy.deepcopy({"f": scaled})["f"] is scaled
 
 
-def test_one_defined_inside_a_function_is_not_pickled_silently_as_another() -> None:
-    with pytest.raises((pickle.PicklingError, AttributeError)):
-        pickle.dumps(mixad.broadcast(lambda x: x))
-
-
 def test_hashable_and_weakly_referable() -> None:
     assert {scaled: 1}[scaled] == 1
     assert weakref.ref(scaled)() is scaled
@@ -211,6 +206,16 @@ def test_static_and_class_methods() -> None:
     np.testing.assert_array_equal(Affine.negated(X), -X)
     np.testing.assert_array_equal(Affine(2.0).negated(X), -X)
     np.testing.assert_array_equal(Affine.shifted(X), X + 1)
+    np.testing.assert_array_equal(Affine(2.0).shifted(x=X), X + 1)
+    np.testing.assert_array_equal(mixad.broadcast(lambda x: Affine.shifted(x) * x)(X), (X + 1) * X)
+
+
+def test_class_methods_read_the_attributes_of_the_class_they_are_called_on() -> None:
+    class Lower(Affine):
+        offset = -1.0
+
+    np.testing.assert_array_equal(Lower.shifted(X), X - 1)
+    assert mixad.grad(lambda x: (Lower.shifted(x) * x).sum())(X).tolist() == (2 * X - 1).tolist()
 
 
 def test_gradient_through_an_attribute() -> None:
@@ -234,6 +239,7 @@ def test_bound_method_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parses == []
 
 
+@pytest.mark.slow
 def test_instances_are_not_kept_alive() -> None:
     affine = Affine(2.0)
     affine.at(X)
@@ -243,6 +249,7 @@ def test_instances_are_not_kept_alive() -> None:
     assert gone() is None
 
 
+@pytest.mark.slow
 def test_instances_whose_methods_call_each_other_share_programs_and_are_not_kept_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -261,6 +268,7 @@ def test_instances_whose_methods_call_each_other_share_programs_and_are_not_kept
     assert [ref() for ref in gone] == [None] * 3
 
 
+@pytest.mark.slow
 def test_captured_objects_of_any_kind_are_not_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     class Thing:
         pass
@@ -593,7 +601,7 @@ def test_duals_are_computed_in_passes_of_the_chunk_that_was_asked_for(
 # -- options -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("option", "message"),
     [
         ({"strategy": "sideways"}, r"strategy must be one of 'auto', 'forward'.*'sideways'"),
@@ -683,7 +691,7 @@ def test_reference_backend_gives_the_same() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-14)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "what", [3, None, "text", abs, np.sin, int, functools.partial(square), special.sin]
 )
 def test_what_has_no_source_is_refused_with_the_way_out(what: Any) -> None:
@@ -740,6 +748,7 @@ def test_coroutines_and_generators_are_refused_as_what_they_are() -> None:
 # -- threads -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_threads_call_one_kernel_with_different_shapes() -> None:
     kernel = mixad.broadcast(lambda x, y: x * special.exp(-y) if x > y else y)
     start = threading.Barrier(THREADS)

@@ -99,6 +99,7 @@ def expected() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checked", [CHECKED, NESTED])
 @pytest.mark.parametrize(
     ("name", "transform"),
@@ -146,6 +147,7 @@ def test_only_arguments_are_kept() -> None:
     np.testing.assert_allclose(gradient, 2 / np.cosh(X) ** 2)
 
 
+@pytest.mark.slow
 def test_a_captured_value_is_differentiated() -> None:
     def loss(w: Any, x: Any) -> Any:
         scale = w * w
@@ -215,8 +217,8 @@ CHANGES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., N
 }
 
 
-@pytest.mark.parametrize(("hold", "read", "change"), CHANGES.values(), ids=CHANGES)
-@pytest.mark.parametrize("more", [True, False], ids=["and another value", "alone"])
+@pytest.mark.rows(("hold", "read", "change"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.rows("more", [True, False], ids=["and another value", "alone"])
 def test_a_container_that_changes_later_is_what_it_was(
     hold: Any, read: Any, change: Any, more: bool
 ) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -64,6 +63,7 @@ def test_a_cache_that_cannot_be_used_is_shown_with_the_reason(cache_folder):
     assert "may be written by other users" in backend.describe()["kernels kept"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no file system without folders")
 @pytest.mark.filterwarnings("ignore:compiled kernels are not kept")
 def test_doctor_says_that_nothing_is_kept(monkeypatch, capsys):
@@ -180,6 +180,14 @@ class Announcing:
         return self.specs
 
 
+class Fine:
+    name = "fine"
+    emit = compile = bind = launch = print
+
+    def describe(self):
+        raise OSError("the device does not answer")
+
+
 def _no_device():
     raise OSError("libcuda.so.1: cannot open shared object file")
 
@@ -190,7 +198,7 @@ def _not_importable():
 
 def test_doctor_explains_every_backend_and_plugin(monkeypatch, capsys):
     plugins = {
-        "fine": lambda: Announcing("fine", lambda: SimpleNamespace(name="fine")),
+        "fine": lambda: Announcing("fine", Fine),
         "absent": lambda: Announcing("absent", _no_device),
         "unwanted": lambda: Announcing("unwanted", _no_device),
         "shut": lambda: Announcing("shut", _no_device),
@@ -213,9 +221,10 @@ def test_doctor_explains_every_backend_and_plugin(monkeypatch, capsys):
         return line
 
     assert "ready (dist-fine 1.0): compiles, numpy on cuda" in told("fine")
+    assert any("describe" in line and "FAILED: OSError: the device" in line for line in lines)
     assert "MISSING (dist-absent 1.0): " in told("absent")
     assert "OSError: libcuda.so.1" in told("absent")
-    assert told("absent").endswith("pip install absent")
+    assert "pip install absent; leave it out: MIXAD_BACKEND_BLOCK=absent" in told("absent")
     assert "is not allowed: add it to MIXAD_BACKEND_ALLOW" in told("unwanted")
     assert "REFUSED (dist-shut 1.0): not imported: MIXAD_BACKEND_BLOCK names it" in told("shut")
     assert "plugin API 0, this mixad has 1: upgrade the plugin" in told("old")
@@ -237,6 +246,7 @@ def test_a_wrong_setting_is_told_without_a_traceback(monkeypatch, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", ["ModuleNotFoundError", "OSError", "RuntimeError"])
 def test_without_llvmlite_doctor_names_it_and_gradients_are_right(tmp_path, problem):
     (tmp_path / "llvmlite").mkdir()
@@ -259,6 +269,7 @@ def program(command, **environment):
     )
 
 
+@pytest.mark.slow
 def test_what_the_output_cannot_show_is_written_in_ascii(tmp_path):
     folder = str(tmp_path / "dé\u2028j\udcff")
     done = program("doctor", MIXAD_CACHE_DIR=folder, PYTHONIOENCODING="ascii", LC_ALL="C")
@@ -266,6 +277,7 @@ def test_what_the_output_cannot_show_is_written_in_ascii(tmp_path):
     assert "d\\xe9\\u2028j\\udcff" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_gets_no_traceback():
     command = [sys.executable, "-u", "-m", "mixad", "doctor"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -92,6 +92,7 @@ def test_signatures_of_the_page_are_taken(signature, function, cores):
     np.testing.assert_allclose(found, expected, rtol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "system",
     [
@@ -121,6 +122,7 @@ def test_what_is_said_of_loops_in_warp(tmp_path):
     assert exact()[1][1] == pytest.approx(1.030, abs=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SYSTEMS["JAX"], reason="JAX is not installed")
 def test_what_is_said_of_reverse_mode_in_jax(tmp_path):
     (program,) = programs("JAX")
@@ -140,6 +142,7 @@ def test_what_is_said_of_reverse_mode_in_drjit(tmp_path):
     assert "max_iterations" in failed.value.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("heading", "place", "needed"),
     [("PyTorch", 0, ["torch"]), ("PyTorch", 1, ["torch", "mixad_torch"]), ("JAX", 0, ["jax"])],

@@ -15,8 +15,14 @@ from mixad.errors import ConfigurationError
     [
         (config.NUM_THREADS, "1", 1),
         (config.NUM_THREADS, " 12 ", 12),
+        (config.POOL_BYTES, "0", 0),
+        (config.POOL_BYTES, "4096", 4096),
+        (config.POOL_BYTES, " 3k", 3 << 10),
+        (config.POOL_BYTES, "256M", 256 << 20),
+        (config.POOL_BYTES, "2G", 2 << 30),
         (config.CHECK, "FULL", "full"),
         (config.CHECK, "off", "off"),
+        (config.TRACEBACK, "Full", "full"),
         (config.BACKEND_BLOCK, "cupy, torch", frozenset({"cupy", "torch"})),
         (config.BACKEND_ALLOW, "cpu", frozenset({"cpu"})),
     ],
@@ -27,15 +33,15 @@ def test_a_value_is_read_from_the_environment_now(monkeypatch, variable, text, v
     assert variable.read() == value
 
 
-@pytest.mark.parametrize("variable", config.VARIABLES, ids=lambda variable: variable.name)
-@pytest.mark.parametrize("text", [None, "", "  "])
+@pytest.mark.rows("variable", config.VARIABLES, ids=lambda variable: variable.name)
+@pytest.mark.rows("text", [None, "", "  "])
 def test_unset_and_empty_give_the_default(variable, text):
     environ = {} if text is None else {variable.name: text}
     assert not variable.is_set(environ)
     assert variable.read(environ) == variable.default()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("variable", "text"),
     [
         (config.NUM_THREADS, "0"),
@@ -43,7 +49,13 @@ def test_unset_and_empty_give_the_default(variable, text):
         (config.NUM_THREADS, "two"),
         (config.NUM_THREADS, "1.5"),
         (config.NUM_THREADS, "4097"),
+        (config.POOL_BYTES, "M"),
+        (config.POOL_BYTES, "-1"),
+        (config.POOL_BYTES, "1.5G"),
+        (config.POOL_BYTES, "1e6"),
+        (config.POOL_BYTES, "many"),
         (config.CHECK, "yes"),
+        (config.TRACEBACK, "long"),
         (config.BACKEND_BLOCK, "cupy,,torch"),
         (config.BACKEND_ALLOW, ","),
     ],

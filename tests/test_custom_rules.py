@@ -140,8 +140,8 @@ def expected() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("make", RULES.values(), ids=RULES)
-@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.rows("make", RULES.values(), ids=RULES)
+@pytest.mark.rows("name", TRANSFORMS, slow="hessian")
 def test_right_rules_give_right_derivatives_of_any_order(name: str, make: Any) -> None:
     products, used = make()
     assert_same(TRANSFORMS[name](loss_of(products)), expected()[name])
@@ -354,6 +354,7 @@ def test_other_libraries(make: Any, array: Any) -> None:
         np.testing.assert_allclose(np.asarray(np.from_dlpack(one)), other)
 
 
+@pytest.mark.slow
 def test_kernels_do_not_take_functions_with_rules() -> None:
     f = mixad.custom_vjp(lambda x: x * x)
     f.defvjp(lambda x: (x * x, x), lambda x, g: (g * 0.0,))
@@ -438,8 +439,8 @@ NOT_LINEAR = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16"])
-@pytest.mark.parametrize("rule", NOT_LINEAR)
+@pytest.mark.rows("dtype", ["f8", "f4", "f2", "c16"])
+@pytest.mark.rows("rule", NOT_LINEAR)
 def test_what_is_not_linear_has_no_transpose(rule: str, dtype: str) -> None:
     if dtype == "c16" and rule == "one side":
         pytest.skip("complex numbers have no order")
@@ -448,6 +449,70 @@ def test_what_is_not_linear_has_no_transpose(rule: str, dtype: str) -> None:
     x = X.astype(dtype)
     with pytest.raises(TracerError, match=r"mixad\.custom_jvp of <lambda>: .* not linear"):
         mixad.grad(lambda x: f(x).real.sum())(x)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2"])
+@pytest.mark.parametrize("rule", NOT_LINEAR)
+def test_forward_mode_refuses_what_is_not_linear(rule: str, dtype: str) -> None:
+    f = mixad.custom_jvp(lambda x: x**2)
+    f.defjvp(NOT_LINEAR[rule])
+    x = X.astype(dtype)
+    for transform in (
+        lambda: mixad.jvp(f, (x,), (x,)),
+        lambda: mixad.jvp(f, (x,), (0 * x,)),
+        lambda: mixad.jacfwd(f)(x),
+        lambda: mixad.linearize(f, x)[1](x),
+    ):
+        with pytest.raises(TracerError, match=r"mixad\.custom_jvp of <lambda>: .* not linear"):
+            transform()
+
+
+BACKWARD_NOT_LINEAR = {
+    "something more": lambda x, g: (2 * x * g + 1,),
+    "something of the residuals more": lambda x, g: (2 * x * g + x,),
+    "clipping": lambda x, g: (np.clip(2 * x * g, -1, 1),),
+    "a bound": lambda x, g: (np.minimum(g, 1.0),),
+    "magnitudes": lambda x, g: (abs(g),),
+    "cubes": lambda x, g: (g**3,),
+    "squares": lambda x, g: (g * g,),
+}
+
+
+@pytest.mark.parametrize("rule", BACKWARD_NOT_LINEAR)
+def test_a_backward_rule_that_is_not_linear_has_no_transpose(rule: str) -> None:
+    bwd = BACKWARD_NOT_LINEAR[rule]
+    f = mixad.custom_vjp(lambda x: x**2)
+    f.defvjp(lambda x: (x**2, x), bwd)
+    for transform in (lambda: mixad.jvp(f, (X,), (V,)), lambda: mixad.jacfwd(f)(X)):
+        with pytest.raises(TracerError, match=r"mixad\.custom_vjp of <lambda>: bwd is not linear"):
+            transform()
+    found = mixad.grad(lambda x: (f(x) * W).sum())(X)  # reverse mode takes it as it is
+    np.testing.assert_array_equal(found, np.broadcast_to(bwd(X, W)[0], X.shape))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2"])
+def test_linear_rules_are_believed_where_terms_cancel_and_sixteen_bits_round(dtype: str) -> None:
+    """Softmax with one large logit, whose tangents cancel: p (t - <p, t>); subnormal in 16 bits."""
+    x = np.asarray([-4.0, 1.0, 12.0]).astype(dtype)
+    t = np.asarray([1.0, -0.5, 0.25]).astype(dtype)
+
+    def softmax(x: Any) -> Any:
+        e = np.exp(x - 12.0)
+        return e / e.sum()
+
+    by_jvp, by_vjp = mixad.custom_jvp(softmax), mixad.custom_vjp(softmax)
+
+    def product(p: Any, t: Any) -> Any:
+        return p * (t - (p * t).sum())
+
+    by_jvp.defjvp(lambda p, t: (softmax(p[0]), product(softmax(p[0]), t[0])))
+    by_vjp.defvjp(lambda x: (softmax(x),) * 2, lambda p, g: (product(p, g),))
+    p = np.exp(x.astype("f8") - 12.0)
+    p /= p.sum()
+    want = p * (t - (p * t).sum())
+    for f in (by_jvp, by_vjp):
+        found = mixad.jvp(f, (x,), (t,))[1]
+        np.testing.assert_allclose(found, want, atol=8 * float(np.finfo(dtype).eps))
 
 
 def _of_parts(rule: Any) -> Any:

@@ -85,12 +85,13 @@ def _loss(xp: Any, name: str, number: int, a: Any, b: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", WORKING)
+@pytest.mark.rows("name", WORKING, slow="logaddexp pow prod std")
 def test_functions_and_gradients_are_numpys_and_lazy(
     name: str, da: Any, xp: Any, computed: list[Any]
 ) -> None:
     if name in OF_SCIPY:
         pytest.importorskip("scipy")
+    computed.clear()
     rng = np.random.default_rng(0)
     compared = 0
     for number in range(len(_calls(name))):
@@ -124,10 +125,11 @@ def _gradient(xp: Any, name: str, number: int) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(LACKING | OF_UNKNOWN_SHAPE))
+@pytest.mark.rows("name", sorted(LACKING | OF_UNKNOWN_SHAPE))
 def test_what_dask_lacks_raises_and_computes_nothing(
     name: str, da: Any, xp: Any, computed: list[Any]
 ) -> None:
+    computed.clear()
     a, b = (_lazy(da, x) for x in np.ones((2, 4, 4)))
     kinds = (AttributeError, MixadError, NotImplementedError, TypeError)
     with pytest.raises(kinds):
@@ -149,11 +151,12 @@ def _transformed(xp: Any, name: str, x: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(OF_SOME_CHUNKS))
+@pytest.mark.rows("name", sorted(OF_SOME_CHUNKS))
 def test_what_dask_has_of_some_chunks_has_the_gradients_of_numpy(
     name: str, da: Any, xp: Any, computed: list[Any]
 ) -> None:
     """Matrices are cut along the first axis, and transforms are along the other one."""
+    computed.clear()
     x = np.random.default_rng(1).normal(size=(6, 3))
     own = mixad.namespace_of(np)
     want = mixad.value_and_grad(lambda x: _transformed(own, name, x))(x)
@@ -166,10 +169,11 @@ def test_what_dask_has_of_some_chunks_has_the_gradients_of_numpy(
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(OF_SOME_CHUNKS))
+@pytest.mark.rows("name", sorted(OF_SOME_CHUNKS))
 def test_what_dask_lacks_of_other_chunks_is_its_own_error(
     name: str, da: Any, xp: Any, computed: list[Any]
 ) -> None:
+    computed.clear()
     cut = da.from_array(np.ones((6, 4)), chunks=(3, 2))
     with pytest.raises((ValueError, NotImplementedError)):
         mixad.grad(lambda x: _transformed(xp, name, x))(cut)
@@ -228,8 +232,9 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.rows("program", PROGRAMS, slow="<lambda>12 <lambda>13")
 def test_programs_are_numpys_and_lazy(program: Any, da: Any, xp: Any, computed: list[Any]) -> None:
+    computed.clear()
     found = mixad.pytree.leaves(program(da.from_array(X, chunks=4), xp))
     assert not computed
     want = mixad.pytree.leaves(program(X, mixad.namespace_of(np)))
@@ -248,7 +253,7 @@ def test_fourier_transforms_along_one_chunk(da: Any, xp: Any, computed: list[Any
     np.testing.assert_allclose(found.compute(), mixad.grad(loss)(X), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "look",
     [
         bool,
@@ -302,7 +307,7 @@ def test_what_would_have_to_be_computed_is_refused(da: Any, computed: list[Any])
     x = da.from_array(X, chunks=4)
     with pytest.raises(KernelTypeError, match=r"shape is not known.*\n.*where\(\)"):
         mixad.grad(lambda x: (x[x > 2] ** 2).sum())(x)
-    with pytest.raises(TracerError, match="pass a 0-d array in place of the number"):
+    with pytest.raises(TracerError, match=r"pass dask\.array\.asarray\(x\) in place of the number"):
         mixad.grad(lambda e: kepler(x, e).sum())(0.3)
     with pytest.raises(KernelTypeError, match="shape is not known"):
         folded(x[x > 2], 1.0)
@@ -310,7 +315,7 @@ def test_what_would_have_to_be_computed_is_refused(da: Any, computed: list[Any])
     assert not mixad.grad(lambda e: kepler(x, e).sum())(da.asarray(0.3)).shape
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "use",
     [
         lambda da, x: da.sum(x),
@@ -356,6 +361,7 @@ def cubed(x: Any) -> Any:
     return x * x * x
 
 
+@pytest.mark.slow
 def test_kernels_with_rules_are_computed_by_processes_that_know_no_rules(
     da: Any, tmp_path: Path
 ) -> None:
@@ -415,3 +421,116 @@ def test_floats_of_every_width(da: Any, dtype: str) -> None:
     for f in (kernel, lambda x: x * x):
         found = mixad.grad(lambda x, f=f: f(x).sum())(lazy).compute()
         np.testing.assert_array_equal(found, mixad.grad(lambda x, f=f: f(x).sum())(x), strict=True)
+
+
+# -- blocks that are more than arrays --------------------------------------------------------------
+
+
+class Metres(np.ndarray):
+    """A subclass that means something else than its numbers."""
+
+
+def _sparse(block: Any) -> Any:
+    return pytest.importorskip("sparse").COO(block)
+
+
+def _scipy_sparse(block: Any) -> Any:
+    return pytest.importorskip("scipy.sparse").coo_array(block)
+
+
+def _with_units(block: Any) -> Any:
+    return block * pytest.importorskip("pint").UnitRegistry().metre
+
+
+def _tensor(block: Any) -> Any:
+    return pytest.importorskip("torch").from_numpy(block)
+
+
+MORE_THAN_ARRAYS: dict[str, tuple[Any, str]] = {
+    "masked": (
+        lambda b: np.ma.masked_greater(b, 3.0),
+        r"MaskedArray[^$]*two arrays: x\.map_blocks",
+    ),
+    "nothing masked": (np.ma.asarray, r"MaskedArray[^$]*numpy\.ma\.getmaskarray\(x\)"),
+    "matrix": (np.matrix, r"numpy\.matrix[^$]*x\.map_blocks\(lambda x: numpy\.asarray\(x\)\)"),
+    "subclass": (lambda b: b.view(Metres), r"Metres[^$]*numpy\.asarray\(x\)"),
+    "records": (lambda b: b.view(np.recarray), r"recarray[^$]*numpy\.asarray\(x\)"),
+    "sparse": (_sparse, r"COO[^$]*x\.map_blocks\(lambda x: x\.todense\(\)\)"),
+    "SciPy's sparse": (_scipy_sparse, r"coo_array[^$]*x\.map_blocks\(lambda x: x\.todense\(\)\)"),
+    "with units": (_with_units, r"Quantity[^$]*x\.map_blocks\(lambda x: x\.magnitude\)"),
+    "tensors": (_tensor, r"torch\.Tensor[^$]*x\.map_blocks\(lambda x: x\.numpy\(\)\)"),
+    "lists": (lambda b: b.tolist(), r"list[^$]*numpy\.asarray\(x\)"),
+}
+"""What makes such a block of an array, and what is said of it."""
+
+SAID_IN_META = ("masked", "nothing masked", "subclass", "sparse")
+"""Those that Dask has as its `_meta`, if it is asked what becomes of an empty array."""
+
+
+@mixad.broadcast
+def bent(x: float, y: float) -> float:
+    return x * x * x + y if x > 2.0 else y
+
+
+def _uses(x: Any, one: Any) -> dict[str, Any]:
+    """Ways for an array to come to a kernel."""
+    return {
+        "first argument": lambda: bent(x, 2.0),
+        "second argument": lambda: bent(one, x),
+        "captured": lambda: mixad.broadcast(lambda v: v * x[0, 1])(one),
+        "grad": lambda: mixad.grad(lambda v: (v * v).sum())(x),
+        "beside": lambda: mixad.grad(lambda v: (v * x).sum())(one),
+        "kernel": lambda: mixad.grad(lambda v: bent(v, 1.0).sum())(x),
+        "of NumPy": lambda: mixad.grad(lambda v: np.sin(v).sum())(x),
+        "jvp": lambda: mixad.jvp(lambda v: v * v, (x,), (one,))[1],
+        "seed": lambda: mixad.jvp(lambda v: v * v, (one,), (x,))[1],
+        "cotangent": lambda: mixad.vjp(lambda v: v * v, one)[1](x)[0],
+        "duals": lambda: bent.duals(x, one).primal,
+    }
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("kind", MORE_THAN_ARRAYS)
+def test_blocks_that_are_more_than_arrays_are_refused_where_they_are_met(
+    kind: str, da: Any, computed: list[Any]
+) -> None:
+    """At the call if `_meta` tells them; if that says that they are arrays, by the worker."""
+    make, why = MORE_THAN_ARRAYS[kind]
+    make(np.ones((1, 1)))  # skips where its library is not there
+    plain, one = da.from_array(X.reshape(2, 3), chunks=2), da.ones((2, 3), chunks=2)
+    hidden = plain.map_blocks(make, dtype="f8", meta=np.empty((0, 0)))
+    for use, call in _uses(hidden, one).items():
+        later = call()
+        with pytest.raises(KernelTypeError, match=f"block of a Dask array is a [^$]*{why}"):
+            later.compute(scheduler="sync")
+        assert use
+    if kind in SAID_IN_META:
+        computed.clear()
+        for call in _uses(plain.map_blocks(make, dtype="f8"), one).values():
+            with pytest.raises(KernelTypeError, match=f"blocks that are [^$]*{why}"):
+                call()
+        assert not computed
+
+
+def test_what_is_said_of_blocks_that_are_more_than_arrays_works(da: Any) -> None:
+    """The ways out, written as they are told."""
+    masked = da.from_array(np.ma.masked_array(X, X > 4.0), chunks=2)
+    values = masked.map_blocks(lambda x: np.ma.filled(x))
+    mask = masked.map_blocks(lambda x: np.ma.getmaskarray(x))
+    kept = mixad.broadcast(lambda x, hidden: 0.0 if hidden else x * x)
+    found = mixad.grad(lambda x: kept(x, mask).sum())(values)
+    np.testing.assert_array_equal(found.compute(), np.where(X > 4.0, 0.0, 2 * X))
+    sparse = pytest.importorskip("sparse")
+    dense = da.from_array(X, chunks=2).map_blocks(sparse.COO).map_blocks(lambda x: x.todense())
+    np.testing.assert_array_equal(mixad.grad(lambda x: (x * x).sum())(dense).compute(), 2 * X)
+
+
+def test_blocks_that_are_numbers_and_mapped_files_are_arrays(da: Any, tmp_path: Path) -> None:
+    memory = np.memmap(tmp_path / "map", "f8", "w+", shape=6)
+    memory[:] = X
+    for make in (lambda b: b, lambda b: memory[: len(b)]):
+        x = da.from_array(X, chunks=6).map_blocks(make, dtype="f8", meta=np.empty(0))
+        np.testing.assert_array_equal(mixad.grad(lambda x: (x * x).sum())(x).compute(), 2 * X)
+    for make in (np.float64, float):
+        x = da.from_array(np.asarray(3.0)).map_blocks(make, dtype="f8", meta=np.empty(()))
+        assert mixad.grad(lambda x: x * x)(x).compute() == 6.0

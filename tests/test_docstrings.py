@@ -52,7 +52,7 @@ def test_the_reference_shows_everything_that_users_import():
     assert [one.__qualname__ for one in own if one not in described] == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "name", [n for n in FUNCTIONS if not n.endswith("__") and n not in NOT_ITS_PARAMETER]
 )
 def test_a_function_is_described_in_full(name):
@@ -61,7 +61,7 @@ def test_a_function_is_described_in_full(name):
     assert [text for code, text in errors if code in CHECKS] == []
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.rows("name", CLASSES)
 def test_a_class_describes_its_fields(name):
     found = pkgutil.resolve_name(name)
     fields = [f.name for f in dataclasses.fields(found)] if dataclasses.is_dataclass(found) else []
@@ -70,7 +70,7 @@ def test_a_class_describes_its_fields(name):
     assert [f for f in missing if not f.startswith("_")] == []
 
 
-@pytest.mark.parametrize("name", [n for n in FUNCTIONS if re.fullmatch(r"mixad:\w+", n)])
+@pytest.mark.rows("name", [n for n in FUNCTIONS if re.fullmatch(r"mixad:\w+", n)])
 def test_a_function_that_users_import_has_an_example_that_runs(name):
     """As a doctest: pytest collects those of all modules."""
     assert ">>> " in inspect.getdoc(pkgutil.resolve_name(name)).partition("Examples\n---")[2]

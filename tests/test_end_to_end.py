@@ -117,6 +117,7 @@ def test_one_array_given_twice() -> None:
     np.testing.assert_allclose(got, 3 * x * x, rtol=1e-15)
 
 
+@pytest.mark.slow
 def test_long_chain_of_kernels() -> None:
     def chained(x: Any, sin: Any) -> Any:
         s = x
@@ -131,7 +132,7 @@ def test_long_chain_of_kernels() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(SHAPES, repeat=2)))
+@pytest.mark.rows(("first", "second"), list(itertools.product(SHAPES, repeat=2)))
 def test_gradients_of_all_broadcasts(first: tuple[int, ...], second: tuple[int, ...]) -> None:
     rng = np.random.default_rng(len(first) + 7 * len(second))
     x, y = rng.uniform(-1, 1, first), rng.uniform(-1, 1, second)
@@ -150,6 +151,7 @@ def test_gradients_of_all_broadcasts(first: tuple[int, ...], second: tuple[int, 
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_large_arrays_give_the_same_bits_at_every_call() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.uniform(-1, 1, LARGE), rng.uniform(-1, 1, LARGE[1])

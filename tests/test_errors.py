@@ -12,7 +12,7 @@ from mixad.errors import KernelError, MixadError, SourceLocation, format_at
 PLACE = SourceLocation("cell.py", 3, 11, 16, "    return a @ b")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("name", "builtin"),
     [
         ("ConfigurationError", ValueError),
@@ -68,8 +68,8 @@ def test_a_kernel_error_without_a_place_prints_message_and_hint(cls):
     assert str(cls("no source", hint="use def")) == "no source\n  Instead: use def"
 
 
-@pytest.mark.parametrize("cls", KERNEL_ERRORS)
-@pytest.mark.parametrize("through", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy])
+@pytest.mark.rows("cls", KERNEL_ERRORS)
+@pytest.mark.rows("through", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy])
 def test_a_kernel_error_keeps_its_place_across_processes(cls, through):
     error = cls.at(PLACE, "no", hint="yes")
     again = through(error)

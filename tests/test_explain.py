@@ -84,7 +84,7 @@ BYTES = {
 }
 
 
-@pytest.mark.parametrize("case", BYTES)
+@pytest.mark.rows("case", BYTES)
 def test_bytes_are_those_counted_by_hand(case: str) -> None:
     kernel, arguments, read, written = BYTES[case]
     explained = kernel.explain(*arguments)
@@ -405,7 +405,7 @@ def test_explaining_inside_a_gradient() -> None:
     assert seen[0] == (2,)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "call",
     [
         lambda: cell.explain(1.0, 2.0, 3.0),

@@ -19,8 +19,8 @@ ORDERS = (0, 1, 2, 3, 4, 7, 25, 26, 60, 1000)
 POINTS = (1e-30, 1e-5, 0.3, 0.999, 1.0, 1.001, 2.5, 30.0, 80.0)
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4"])
-@pytest.mark.parametrize("n", ORDERS)
+@pytest.mark.rows("dtype", ["f8", "f4"])
+@pytest.mark.rows("n", ORDERS, slow="0")
 def test_derivatives_are_those_of_lower_orders(n: int, dtype: str) -> None:
     x = np.array([t for t in POINTS if dtype == "f8" or t > 1e-10], dtype)
     kernel = mixad.broadcast(lambda x: special.expn(n, x))
@@ -34,6 +34,7 @@ def test_derivatives_are_those_of_lower_orders(n: int, dtype: str) -> None:
                 assert error < 40 or abs(exact) < np.finfo(dtype).tiny, (order, t, got, error)
 
 
+@pytest.mark.slow
 def test_derivatives_at_zero() -> None:
     n, x = np.arange(7.0), np.zeros(7)
     kernel = mixad.broadcast(special.expn)
@@ -45,6 +46,7 @@ def test_derivatives_at_zero() -> None:
     np.testing.assert_allclose(second(x), [inf, inf, inf, inf, 1, 1 / 2, 1 / 3])
 
 
+@pytest.mark.slow
 def test_values_at_edges_are_those_of_scipy() -> None:
     n, x = (g.ravel() for g in np.meshgrid(
         [-1, 0, 1, 2, 3, 30, 1000000],

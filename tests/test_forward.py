@@ -148,6 +148,7 @@ def assert_leaves_near(found: Any, expected: Any, rtol: float = 1e-6) -> None:
 PRIMALS, TANGENTS = (X, Y), (DX, DY)
 
 
+@pytest.mark.slow
 @given(STATEMENTS)
 def test_tangents_of_random_programs_are_the_limits_of_differences(statements: Any) -> None:
     def f(x: Any, y: Any) -> Any:
@@ -158,6 +159,7 @@ def test_tangents_of_random_programs_are_the_limits_of_differences(statements: A
     assert_leaves_near(tangent, differences(f, PRIMALS, TANGENTS))
 
 
+@pytest.mark.slow
 @given(STATEMENTS)
 def test_forward_and_reverse_mode_agree_on_random_programs(statements: Any) -> None:
     def f(x: Any, y: Any) -> Any:
@@ -196,6 +198,7 @@ def test_second_derivatives_of_random_programs_in_every_mix_of_modes(statements:
     assert mixad.jvp(slope, PRIMALS, TANGENTS)[1] == pytest.approx(curvature, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(STATEMENTS)
 def test_a_linearized_function_is_linear_and_may_be_called_again(statements: Any) -> None:
     def f(x: Any, y: Any) -> Any:
@@ -465,6 +468,22 @@ sigmoid_of = mixad.broadcast(lambda t: sigmoid(t))
 
 
 # -- what is refused (messages are in tests/refusals) ----------------------------------------------
+
+
+def test_whole_numbers_are_tangents_and_cotangents() -> None:
+    """SciPy finds the dtype of an operator with zeros of int8; a mask is one of 0 and 1."""
+    f, slope = (lambda x: x**3), 3 * X**2
+    wrong = []
+    for namespace in (np, array_api_strict):
+        for dtype in ("int8", "int64", "uint8", "bool"):
+            t = namespace.asarray([1, 0, 1], dtype=getattr(namespace, dtype))
+            x = namespace.asarray(X)
+            _, pushed = mixad.jvp(f, (x,), (t,))
+            (pulled,) = mixad.vjp(f, x)[1](t)
+            for got in (pushed, pulled):
+                if got.dtype != x.dtype or not np.allclose(np.asarray(got), slope * [1, 0, 1]):
+                    wrong.append((namespace.__name__, dtype, got))
+    assert not wrong
 
 
 def test_a_tangent_of_another_transform_that_is_over_is_refused() -> None:

@@ -40,18 +40,20 @@ def by_rule(wrong: float, order: int) -> Any:
     return cube
 
 
+@pytest.mark.slow
 def test_right_derivatives_pass() -> None:
     mixad.check_grads(model, ({"m": M, "x": X}, 0.75), order=3)
     mixad.check_grads(by_rule(1.0, 1), (X,), order=2)
     mixad.check_grads(by_rule(1.001, 2), (X,), order=1)
 
 
+@pytest.mark.slow
 def test_narrow_floats_have_tolerances_of_their_own() -> None:
     mixad.check_grads(lambda x, y: np.sin(x) * y, (X.astype("f4"), X.astype("f4")))
 
 
-@pytest.mark.parametrize("modes", [("fwd",), ("rev",), ("fwd", "rev"), "fwd", ["rev"]])
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.rows("modes", [("fwd",), ("rev",), ("fwd", "rev"), "fwd", ["rev"]])
+@pytest.mark.rows("order", [1, 2])
 def test_a_wrong_derivative_is_named(order: int, modes: Any) -> None:
     first = modes if isinstance(modes, str) else modes[0]
     named = rf"order {order} \({' of '.join([first] * order)}\): leaf 0 is .* differ by .*"

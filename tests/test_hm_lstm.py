@@ -181,6 +181,7 @@ def gradients_with(data: Inputs, **options: Any) -> Sequence[Any]:
     return gradients
 
 
+@pytest.mark.slow
 @layouts
 @dtypes
 def test_chunks_give_equal_gradients(layout: str, dtype: Any) -> None:
@@ -201,7 +202,7 @@ def test_placements_give_equal_gradients(layout: str) -> None:
 
 
 @layouts
-@pytest.mark.parametrize("strategy", get_args(Strategy))
+@pytest.mark.rows("strategy", get_args(Strategy))
 def test_strategies_give_equal_gradients(layout: str, strategy: str) -> None:
     data = inputs(layout, np.float64)
     explained = cell_update.with_options(strategy=strategy).explain(*data.all, wrt=ACTIVE)

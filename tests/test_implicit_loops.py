@@ -251,7 +251,7 @@ def derivatives(kernel, point):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES, slow="triple pair returned volatility kepler contraction")
 def test_derivatives_are_those_of_the_solution(name, backend):
     kernel, solution, point = CASES[name]
     got = derivatives(kernel.with_options(backend=backend), point)
@@ -261,7 +261,7 @@ def test_derivatives_are_those_of_the_solution(name, backend):
     np.testing.assert_allclose(got, [float(w) for w in want], rtol=2e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES, slow="triple pair")
 def test_values_are_those_of_the_loop_as_it_is(name):
     kernel, _, (a, b) = CASES[name]
     a, b = (p * np.linspace(0.9, 1.1, 37) for p in (a, b))
@@ -270,6 +270,7 @@ def test_values_are_those_of_the_loop_as_it_is(name):
     assert np.isfinite(gradients).all()
 
 
+@pytest.mark.slow
 def test_a_lagging_iteration_has_the_derivative_of_its_limit():
     """Dual numbers in every turn lag a turn behind the value; here both are as good."""
 
@@ -333,6 +334,7 @@ def test_float32_keeps_its_digits():
     np.testing.assert_allclose(D.partials["M"], 1 / (1 - 0.3 * np.cos(E)), rtol=2e-6)
 
 
+@pytest.mark.slow
 def test_more_seeds_and_carries_than_one_chunk_holds():
     """Ten inputs and three carries: the step is evaluated in two passes."""
 
@@ -491,7 +493,7 @@ def made_of_a_flag(a):
     return y
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "function",
     [escaping, product, mean_of_means, exhausted, exhausted_in_the_test, bisected,
      made_of_a_counter, made_of_a_clock, made_of_a_flag],
@@ -542,8 +544,8 @@ def test_an_infinity_is_no_fixed_point():
     assert np.isnan(mixad.broadcast(loops="implicit")(infinite).duals(a).partials["a"]).all()
 
 
-@pytest.mark.parametrize("function", [cooled, relaxed, cooled_beside, cooled_from_infinity])
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.rows("function", [cooled, relaxed, cooled_beside, cooled_from_infinity])
+@pytest.mark.rows("backend", ["cpu", "reference"])
 def test_a_large_start_excuses_no_decay_that_has_not_arrived(function, backend):
     """What is left of 5000 is little beside it, and no solution all the same."""
     T, r = np.meshgrid([2.0, 1e3, 5e3, 1e4, 1e5, 1e6, 1e8], [0.1, 0.3, 0.5, 0.9, 0.95])
@@ -589,8 +591,8 @@ def contraction_to_zero(a, b):
     return x
 
 
-@pytest.mark.parametrize("size", [0.0, 1e-300, 1e-20, 1e-12, 1e-9, 1e-6, 1e-4])
-@pytest.mark.parametrize("function", [newton_at_zero, newton_at_zero_by_break, contraction_to_zero])
+@pytest.mark.rows("size", [0.0, 1e-300, 1e-20, 1e-12, 1e-9, 1e-6, 1e-4])
+@pytest.mark.rows("function", [newton_at_zero, newton_at_zero_by_break, contraction_to_zero])
 def test_solutions_at_zero_and_near_it(function, size):
     """They have no size that Newton's step could be small beside."""
     a, b = size * np.asarray([1.0, -1.0]), np.asarray([0.7, 1.5])
@@ -600,6 +602,7 @@ def test_solutions_at_zero_and_near_it(function, size):
     np.testing.assert_allclose(D.partials["b"], -a / b**2, rtol=1e-5, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_keplers_equation_at_zero():
     e = np.linspace(0.0, 0.9, 7)
 
@@ -634,6 +637,7 @@ def bracketed(a):
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_an_end_of_a_bracket_that_is_far_away_is_of_no_account(backend):
     a = np.linspace(0.5, 60.0, 200)

@@ -96,6 +96,7 @@ def test_two_derivatives_in_both_arguments_agree_with_mpmath(name: str, dtype: s
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("a", [1.0, 2.0, 3.0, 8.0])
 def test_whole_parameters_end_the_fraction_but_not_its_derivatives(a: float) -> None:
     x = np.array([a + 2, a + 10.0])
@@ -105,6 +106,7 @@ def test_whole_parameters_end_the_fraction_but_not_its_derivatives(a: float) -> 
     np.testing.assert_allclose(found, [float(w) for w in wanted], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_the_gradient_in_the_shape_is_that_of_differences() -> None:
     """SciPy's values, differenced: nothing of mixad or mpmath."""
     a, x, step = np.array([0.7, 2.2, 15.0]), np.array([1.1, 2.0, 14.0]), 1e-5
@@ -117,6 +119,7 @@ def test_the_gradient_in_the_shape_is_that_of_differences() -> None:
 EDGES = (-math.inf, -1.0, -0.0, 0.0, 1e-200, 0.5, 1.0, 12.0, 1e3, 1e300, math.inf, math.nan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_values_at_edges_are_those_of_scipy(name: str) -> None:
     a, x = map(np.array, zip(*itertools.product(EDGES, EDGES), strict=True))
@@ -128,6 +131,7 @@ def test_values_at_edges_are_those_of_scipy(name: str) -> None:
     np.testing.assert_allclose(alone, wanted, rtol=1e-13, atol=1e-300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_derivatives_where_the_function_begins(name: str) -> None:
     sign = 1 if name == "gammainc" else -1
@@ -141,6 +145,7 @@ def test_derivatives_where_the_function_begins(name: str) -> None:
     np.testing.assert_array_equal(dx, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_huge_arguments_end(dtype: str) -> None:
     a = np.array([1e9, 1e16, 1e30], dtype)

@@ -48,8 +48,8 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("jacobian", JACOBIANS)
-@pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+@pytest.mark.rows("jacobian", JACOBIANS)
+@pytest.mark.rows("f", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_jacobians_are_the_limits_of_differences(f: Any, jacobian: Any) -> None:
     found = jacobian(f)(X)
     expected = differences(f, X)
@@ -136,8 +136,8 @@ def test_a_function_that_depends_on_nothing_is_warned_of(jacobian: Any) -> None:
     np.testing.assert_array_equal(found, np.zeros((2, 3, 3)))
 
 
-@pytest.mark.parametrize("inner", JACOBIANS)
-@pytest.mark.parametrize("outer", JACOBIANS)
+@pytest.mark.rows("inner", JACOBIANS)
+@pytest.mark.rows("outer", JACOBIANS)
 def test_jacobians_of_jacobians(outer: Any, inner: Any) -> None:
     f = lambda x: np.tanh(M @ x)  # noqa: E731
     found = outer(inner(f))(X)
@@ -203,6 +203,7 @@ def rosenbrock_hessian(x: Any) -> Any:
     return found + np.diag(-400 * x[:-1], 1) + np.diag(-400 * x[:-1], -1)
 
 
+@pytest.mark.slow
 def test_hessian_of_rosenbrock_s_function() -> None:
     for size in (2, 3, 12):
         x = np.linspace(-1.2, 1.0, size)
@@ -268,8 +269,8 @@ LIBRARIES = [
 ]
 
 
-@pytest.mark.parametrize("array", LIBRARIES)
-@pytest.mark.parametrize("transform", [*JACOBIANS, mixad.hessian])
+@pytest.mark.rows("array", LIBRARIES)
+@pytest.mark.rows("transform", [*JACOBIANS, mixad.hessian])
 def test_other_libraries_give_their_own_arrays(transform: Any, array: Any) -> None:
     found = transform(lambda x: product(x, x) * x.sum())(array(X))
     assert type(found) is type(array(X))
@@ -293,6 +294,7 @@ def test_arguments_without_derivatives_are_refused_by_the_transform_s_name(trans
         transform(3.0)
 
 
+@pytest.mark.slow
 def test_jacobian_of_one_number_takes_memory_for_ten_directions() -> None:
     """Not for all of them, which are a square: 32 MB of 2000 elements."""
     gradient = mixad.jacfwd(lambda x: (x * x).sum())

@@ -236,7 +236,7 @@ def test_methods_see_their_instance():
     assert Gate.passed.kinks(Gate(), np.asarray([2.0, 3.0])).count == 1
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("function", "point"),
     [
         (special.j0, 8.0), (special.i1, 8.0), (special.i0e, -8.0), (special.y0, 8.0),

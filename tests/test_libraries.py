@@ -112,7 +112,7 @@ def dtype_name(x: Any) -> str:
     return str(x.dtype).rpartition(".")[2]
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.rows("dtype", FLOATS)
 def test_library_dtype_and_device_are_those_of_the_inputs(library: Any, dtype: str) -> None:
     x, y = library.array([1.0, 2.0, 3.0], dtype), library.array([2.0, 2.0, 2.0], dtype)
     value = gate(x, y)
@@ -133,7 +133,7 @@ def test_library_dtype_and_device_are_those_of_the_inputs(library: Any, dtype: s
     assert float(total) == gate_in_numpy(a, b).sum()
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.rows("dtype", INTEGERS)
 def test_integer_arrays_keep_their_dtype(library: Any, dtype: str) -> None:
     if library.name == "torch" and not hasattr(library.xp, dtype):
         pytest.skip(f"this torch has no {dtype}")
@@ -169,7 +169,7 @@ def test_python_numbers_adopt_the_arrays_dtype(library: Any) -> None:
     np.testing.assert_array_equal(library.to_numpy(blend(x, 2.0)), [3, 6])
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
+@pytest.mark.rows("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
 def test_zero_size_arrays(library: Any, shape: tuple[int, ...]) -> None:
     x = library.array(np.ones(shape))
     value, (dx, dy) = mixad.value_and_vjp(blend, (x, library.array(2.0)), x)
@@ -246,6 +246,7 @@ class TestTorch:
             with pytest.raises(TracerError, match=r"detach\(\).*mixad-torch"):
                 use()
 
+    @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
     def test_dual_tensors_are_refused_once_kernels_are_there_too(self) -> None:
         import torch
@@ -331,6 +332,7 @@ class TestJax:
             assert got.dtype == x.dtype
             np.testing.assert_array_equal(np.asarray(got), expected)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("x64", [False, True])
     @pytest.mark.parametrize(
         "f",
@@ -432,8 +434,8 @@ def _read_only(a: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("second", LAYOUTS)
-@pytest.mark.parametrize("first", LAYOUTS)
+@pytest.mark.rows("second", LAYOUTS)
+@pytest.mark.rows("first", LAYOUTS)
 def test_strides_do_not_matter(first: str, second: str, dtype: str) -> None:
     x = LAYOUTS[first](numbers((7, 35), 0).astype(dtype))
     y = LAYOUTS[second](numbers((7, 35), 1).astype(dtype))
@@ -460,6 +462,7 @@ def test_cotangent_of_any_strides() -> None:
                 np.testing.assert_array_equal(a, b, err_msg=name)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=5, max_side=5, min_side=0), st.data())
 def test_any_broadcast_of_any_strides(shapes: Any, data: Any) -> None:
@@ -489,6 +492,7 @@ def strided(data: Any, array: Any) -> Any:
     return view.transpose(np.argsort(order, kind="stable").tolist())
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(
     st.data(),
@@ -514,8 +518,8 @@ def test_many_axes() -> None:
     assert gate(np.ones((1,) * 40), 2.0).shape == (1,) * 40
 
 
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 4095, 4096, 4097, 70_001])
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.rows("count", [1, 15, 16, 17, 4095, 4096, 4097, 70_001])
+@pytest.mark.rows("dtype", FLOATS)
 def test_every_element_up_to_the_last(count: int, dtype: str) -> None:
     x, y = (numbers((count,), seed).astype(dtype) for seed in (0, 1))
     np.testing.assert_array_equal(gate(x, y), gate_in_numpy(x, y))
@@ -563,7 +567,7 @@ LARGEST = {
 }
 
 
-@pytest.mark.parametrize("kind", LARGEST)
+@pytest.mark.rows("kind", LARGEST)
 def test_extreme_scalars_reach_the_kernel(kind: Any) -> None:
     number = kind(LARGEST[kind])
     kernel = mixad.broadcast(lambda x, y: y)
@@ -636,8 +640,8 @@ def test_shapes_that_do_not_broadcast_are_named_inside_a_gradient() -> None:
         mixad.grad(lambda x: blend(x, y).sum())(x)
 
 
-@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**100])
-@pytest.mark.parametrize("dtype", [np.float64, np.int64])
+@pytest.mark.rows("number", [2**63, -(2**63) - 1, 2**100])
+@pytest.mark.rows("dtype", [np.float64, np.int64])
 def test_whole_number_that_fits_no_type_is_refused(number: int, dtype: Any) -> None:
     way_out = "pass np.uint64 of it, or a float" if number == 2**63 else "pass a float"
     with pytest.raises(KernelTypeError, match=rf"argument 'y'[^$]*Instead: {way_out}$"):

@@ -63,7 +63,12 @@ def program_of(op: Any, type: Any) -> Any:
 
 @BACKENDS
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("op", [o for o in OPS if o.name != "nextafter"], ids=lambda op: op.name)
+@pytest.mark.rows(
+    "op",
+    [o for o in OPS if o.name != "nextafter"],
+    ids=lambda op: op.name,
+    slow="polygamma ierfcx erfinv erfcinv digamma trigamma erfcx",
+)
 def test_ops_are_those_of_float32_rounded(op: Any, dtype: Any, backend: str) -> None:
     type = F16 if dtype == "float16" else BF16
     patterns = RNG.integers(0, 1 << 16, (op.arity, 300), dtype="u2")
@@ -129,8 +134,8 @@ def test_conversion_that_a_kernel_names_rounds() -> None:
     np.testing.assert_array_equal(mixad.grad(lambda x: kernel(x, y).sum())(y), np.zeros(3, "f4"))
 
 
-@pytest.mark.parametrize("number", [0.1, 3, True, 1e-7, 70000.0])
-@pytest.mark.parametrize("operator", ["add", "sub", "mul", "truediv"])
+@pytest.mark.rows("number", [0.1, 3, True, 1e-7, 70000.0])
+@pytest.mark.rows("operator", ["add", "sub", "mul", "truediv"])
 def test_an_operation_that_is_recorded_gives_the_bits_of_numpy(operator: str, number: Any) -> None:
     import operator as operators
 
@@ -243,8 +248,8 @@ def test_second_derivatives() -> None:
 # -- sums ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("value", [1.0, 0.0999755859375, 3.0])
+@pytest.mark.rows("dtype", DTYPES, ids=str)
+@pytest.mark.rows("value", [1.0, 0.0999755859375, 3.0])
 def test_a_long_sum_is_rounded_once(dtype: Any, value: float) -> None:
     """In 16 bits it would stop at 2048, or 256: from there on adding 1 changes nothing."""
     x = np.full(10**6, value, dtype) * np.asarray(1 / 32, dtype)
@@ -287,6 +292,7 @@ def test_a_mean_does_not_overflow_where_the_sum_does() -> None:
 SLICES = st.sampled_from([slice(None), slice(None, None, 2), slice(None, None, -1)])
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES_OF_LAYOUTS, deadline=None)
 @given(shapes=mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=40), data=st.data())
 def test_layouts(shapes: Any, data: Any) -> None:
@@ -304,7 +310,7 @@ def test_layouts(shapes: Any, data: Any) -> None:
             np.testing.assert_allclose(g.astype("f8"), e.astype("f2").astype("f8"), rtol=2**-10)
 
 
-@pytest.mark.parametrize("n", [1, 15, 16, 17, 2048, 2049, 5_000_000])
+@pytest.mark.rows("n", [1, 15, 16, 17, 2048, 2049, 5_000_000])
 def test_every_extent(n: int) -> None:
     """The longest moves more than the last-level cache holds: stored past it."""
     x = RNG.uniform(0.5, 2.0, n).astype("f2")
@@ -397,8 +403,8 @@ def bits_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bits_for_bfloat16")
-@pytest.mark.parametrize("folds", [False, True])
-@pytest.mark.parametrize("shape", [None, (), (7, 1), (33,)])
+@pytest.mark.rows("folds", [False, True])
+@pytest.mark.rows("shape", [None, (), (7, 1), (33,)])
 def test_bfloat16_is_loaded_stored_and_summed(shape: Any, folds: bool) -> None:
     from mixad.backends.cpu.backend import CpuBackend
     from mixad.kernel.plan import Layout, plan
@@ -462,6 +468,7 @@ def test_torch_tensors(name: str) -> None:
     assert picked[0] == torch.tensor(5000.0, dtype=dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_torch_promotes_as_torch_does() -> None:
     torch = pytest.importorskip("torch")
@@ -491,6 +498,7 @@ def test_types_of_comparisons_and_conversions() -> None:
     np.testing.assert_array_equal(double, X.astype("f8"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 @BACKENDS
 def test_bfloat16_of_jax_has_the_bits_of_numpys(backend: str) -> None:

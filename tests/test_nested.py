@@ -261,8 +261,8 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("library", ["numpy", "strict", "torch"])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.rows("library", ["numpy", "strict", "torch"])
+@pytest.mark.rows("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_nested_transforms_are_those_of_torch(program: Any, library: str) -> None:
     found = program(ad := ours(library), **ad.values())
     want = program(ad := theirs(), **ad.values())

@@ -58,8 +58,8 @@ def dtype_of(function, *args):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", NUMBERS)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.rows("kind", NUMBERS)
+@pytest.mark.rows("name", FUNCTIONS)
 def test_result_types_are_those_of_numpy(name, kind, dtype):
     function, n, x = FUNCTIONS[name], NUMBERS[kind], np.ones(2, dtype)
     expected = dtype_of(lambda x: function(n, x) * x, x)
@@ -91,8 +91,8 @@ TRACED = {
 }
 
 
-@pytest.mark.parametrize("name", TRACED)
-@pytest.mark.parametrize("s", [1.5, 100.0])
+@pytest.mark.rows("name", TRACED)
+@pytest.mark.rows("s", [1.5, 100.0])
 def test_values_of_traced_python_floats_have_the_type_that_numpy_gives(name, s):
     f = TRACED[name]
     with np.errstate(over="ignore"):
@@ -106,9 +106,7 @@ def test_values_of_traced_python_floats_have_the_type_that_numpy_gives(name, s):
         np.testing.assert_allclose(slope, (f(s + h) - f(s - h)) / (2 * h), rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "function", [math.exp, special.exp, special.sinc, math.degrees, abs, float]
-)
+@pytest.mark.rows("function", [math.exp, special.exp, special.sinc, math.degrees, abs, float])
 def test_what_is_a_python_number_of_python_numbers_adapts_in_a_kernel(function):
     assert mixad.broadcast(lambda x: function(3.0) * x)(X).dtype == np.float32
 
@@ -116,7 +114,7 @@ def test_what_is_a_python_number_of_python_numbers_adapts_in_a_kernel(function):
 # -- kernels called with Python numbers only -------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "function",
     [
         lambda x: np.exp(x),

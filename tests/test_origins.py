@@ -39,9 +39,9 @@ def through(pick):
     return mixad.broadcast(lambda i: pick(i + 1 - 1))
 
 
-@pytest.mark.parametrize("second", [LOWER, BESIDE], ids=["another line", "another column"])
-@pytest.mark.parametrize("make", [mixad.broadcast, through], ids=["itself", "through a helper"])
-@pytest.mark.parametrize("use", [called, differentiated], ids=lambda f: f.__name__)
+@pytest.mark.rows("second", [LOWER, BESIDE], ids=["another line", "another column"])
+@pytest.mark.rows("make", [mixad.broadcast, through], ids=["itself", "through a helper"])
+@pytest.mark.rows("use", [called, differentiated], ids=lambda f: f.__name__)
 def test_an_error_is_of_the_function_that_was_called(module, use, make, second):
     modules = [module("one", FIRST), module("other", second)]
     x = np.asarray([2.0, 3.0])

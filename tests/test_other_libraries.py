@@ -49,7 +49,11 @@ def test_what_ours_stand_for_is_what_scipy_has_under_their_names() -> None:
     assert {"expit", "gammaln", "j0", "ndtr", "sindg", "xlogy"} <= set(COMPILED)
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.rows(
+    "name",
+    COMPILED,
+    slow="beta betaln cotdg erf expn gammainc gammaincc j0 j1 polygamma y0 y1 zeta",
+)
 def test_scipys_functions_have_scipys_values_and_derivatives(name: str) -> None:
     kernel, function, point = kernel_of(name), getattr(scipy_special, name), ARGUMENTS[name]
     columns = [p if name in WHOLE and i == 0 else p * np.array([1.0, 0.9, 1.1])
@@ -71,7 +75,9 @@ UFUNCS = [name for name in COMPILED if isinstance(getattr(scipy_special, name), 
 DTYPES = [np.dtype(t) for t in "? b B h H i I q Q e f d".split()]
 
 
-@pytest.mark.parametrize("name", UFUNCS)
+@pytest.mark.rows(
+    "name", UFUNCS, slow="beta betaln ellipkm1 expn gammainc gammaincc i1 kl_div rel_entr"
+)
 def test_results_have_scipys_types(name: str) -> None:
     ufunc, count = getattr(scipy_special, name), len(ARGUMENTS[name])
     function = (lambda x: ufunc(x)) if count == 1 else (lambda x, y: ufunc(x, y))
@@ -149,7 +155,7 @@ def test_a_function_of_that_name_from_elsewhere_is_not_taken_for_scipys() -> Non
         mixad.broadcast(lambda x: ndtr(x))(3.0)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("call", "message"),
     [
         (lambda x: scipy_special.ndtr(x, x), r"`scipy_special\.ndtr`.*takes 1 argument"),
@@ -176,7 +182,7 @@ def refused(function: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", sorted({*special.__all__, *NAMES} - {"select"}))
+@pytest.mark.rows("name", sorted({*special.__all__, *NAMES} - {"select"}))
 def test_names_of_ours_are_found_by_those_of_torch(name: str) -> None:
     ours = NAMES.get(name, name)
     theirs = types.SimpleNamespace(__name__=f"special_{name}")

@@ -63,6 +63,16 @@ def test_ci_reads_the_commands_from_the_readme():
     assert shown.stdout == blocks("sh")[1]
 
 
+def test_ci_runs_the_tests_on_the_pythons_that_the_classifiers_name():
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    versions = re.search(r'^pythons="(.*)"', script, re.MULTILINE)[1].split()
+    named = re.findall(
+        r"^Programming Language :: Python :: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.M
+    )
+    assert versions == named
+    assert PROJECT["requires-python"] == f">={versions[0]}"
+
+
 def test_a_missing_block_is_an_error_for_ci():
     command = [sys.executable, ROOT / ".ci/readme.py", ROOT / "README.md", "sh", "3"]
     failed = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -86,7 +96,7 @@ def test_the_test_requirements_have_no_torch():
     assert "torch" in {requirement.name for requirement in requirements("test-torch")}
 
 
-@pytest.mark.parametrize("group", [None, *PROJECT["optional-dependencies"]])
+@pytest.mark.rows("group", [None, *PROJECT["optional-dependencies"]])
 def test_what_ci_tests_is_pinned_and_within_the_bounds(group):
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
@@ -122,12 +132,14 @@ def test_a_plugin_registers_what_its_entry_points_name(path, monkeypatch):
         assert name in {spec.name for spec in registry.specs}
 
 
+@pytest.mark.slow
 def test_importing_mixad_imports_no_other_array_library():
     heavy = "{'torch', 'cupy', 'jax', 'numba', 'array_api_strict', 'scipy'}"
     code = f"import sys, mixad; found = {heavy} & set(sys.modules); assert not found, found"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_importing_mixad_imports_no_part_that_an_ordinary_first_call_does_not_need():
     late = {
         "mixad.backends.cuda",
@@ -146,12 +158,14 @@ def test_importing_mixad_imports_no_part_that_an_ordinary_first_call_does_not_ne
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["special", "pytree"])
 def test_importing_mixad_gives_the_modules_that_its_messages_name(module):
     code = f"import mixad; mixad.{module}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_importing_mixad_runs_no_plugin():
     code = (
         "import mixad.backends.registry as r, mixad; "
@@ -189,6 +203,7 @@ def test_the_ci_script_is_executable():
     assert listed.stdout.startswith(b"100755")
 
 
+@pytest.mark.slow
 def test_numbers_of_examples_are_named_constants() -> None:
     """So that how much is tried is read at the head of a file."""
     written = [

@@ -9,15 +9,10 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "kernels.md"
 if not PAGE.is_file():
     pytest.skip("the documentation is in the repository only", allow_module_level=True)
-FILES = (
-    "scalar/parse/parse_refused.py",
-    "scalar/parse/parse_refused_complex.py",
-    "refusals/refused_calls.py",
-)
 STORED = {
     name
-    for file in FILES
-    for name in re.findall(r"^def refuse_(\w+)\(", (ROOT / "tests" / file).read_text("utf-8"), re.M)
+    for file in (ROOT / "tests" / "refusals").glob("*.py")
+    for name in re.findall(r"^(?:async )?def refuse_(\w+)\(", file.read_text("utf-8"), re.M)
 }
 REFUSED = {
     "a list, a dictionary or a set from outside": "captured_list captured_dict captured_set",
@@ -73,6 +68,6 @@ def test_what_the_page_lists_is_what_is_named_here():
     assert rows == ["written", *REFUSED]
 
 
-@pytest.mark.parametrize("row", REFUSED)
+@pytest.mark.rows("row", REFUSED)
 def test_each_has_a_stored_refusal(row):
     assert sorted(set(REFUSED[row].split()) - STORED) == []

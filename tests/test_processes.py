@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,7 @@ def finish(process):
     return process.returncode, output, errors
 
 
+@pytest.mark.slow
 def test_processes_that_compile_the_same_at_once_all_keep_it(start):
     first = [start("check_gradient()") for _ in range(4)]
     assert [finish(process) for process in first] == [(0, "", "")] * 4
@@ -109,6 +111,7 @@ sys.addaudithook(kill)
 }
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("moment", KILLED)
 def test_a_process_killed_while_it_writes_leaves_a_cache_that_serves(start, tmp_path, moment):
@@ -121,6 +124,7 @@ def test_a_process_killed_while_it_writes_leaves_a_cache_that_serves(start, tmp_
     assert finish(start("no_compiler(); check_gradient(); check_another()")) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_cache_in_the_place_of_a_file_costs_one_warning(start, tmp_path):
     (tmp_path / "file").write_text("in the way")
     status, _, errors = finish(start("check_gradient(); check_another()", tmp_path / "file"))
@@ -128,6 +132,7 @@ def test_a_cache_in_the_place_of_a_file_costs_one_warning(start, tmp_path):
     assert errors.count("RuntimeWarning: compiled kernels are not kept on disk") == 1
 
 
+@pytest.mark.slow
 @posix
 def test_a_disk_without_room_costs_one_warning_and_keeps_nothing(start, tmp_path):
     body = """
@@ -142,6 +147,7 @@ check_another()
     assert list((tmp_path / "cache/kernels").iterdir()) == []
 
 
+@pytest.mark.slow
 @posix
 def test_children_forked_after_a_gradient_compute_known_and_new_ones(start):
     body = """
@@ -160,6 +166,7 @@ print("three generations", flush=True)
     assert "Error" not in errors
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("module", ["execute", "registry"])
 def test_children_forked_while_another_thread_holds_a_lock_compute(start, module):
@@ -187,6 +194,7 @@ os._exit(0)
     assert (status, output) == (0, "computed\n")
 
 
+@pytest.mark.slow
 @posix
 def test_an_interrupt_ends_a_loop_without_an_end_and_nothing_else(start):
     body = """
@@ -207,6 +215,7 @@ for run in (run_endless, lambda: mixad.grad(lambda x: endless(x).sum())(np.ones(
     assert finish(process) == (0, "", "")
 
 
+@pytest.mark.slow
 @posix
 def test_an_interrupt_reaches_the_main_thread_while_another_is_in_a_loop_without_an_end(start):
     body = """
@@ -226,6 +235,7 @@ except KeyboardInterrupt:
     assert finish(process) == (0, "", "")  # also though the thread is still in its loop
 
 
+@pytest.mark.slow
 def test_an_interpreter_ends_while_threads_compute(start):
     body = """
 def compute():
@@ -241,3 +251,42 @@ time.sleep(0.05)
     status, _, errors = finish(start(body))
     assert status == 0, errors
     assert time.monotonic() - started < 30
+
+
+KEEP = """
+import builtins
+from mixad.backends.cpu.compiler import compile_module
+kept = builtins.kept = compile_module("define i32 @mixad_kernel() { ret i32 1 }")
+"""
+"""A module of machine code that outlives the packages that know how to free it."""
+
+
+@pytest.mark.slow
+def test_code_that_outlives_the_interpreter_calls_nothing_of_llvm(start):
+    body = """
+def told(write=os.write, is_ending=sys.is_finalizing):
+    if is_ending():
+        write(2, b"called")
+
+import llvmlite.binding
+llvmlite.binding.ffi.register_lock_callback(told, told)
+"""
+    assert finish(start(body + KEEP)) == (0, "", "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("numba") is None, reason="no Numba here")
+def test_an_interpreter_that_imported_numba_ends_without_a_word(start):
+    body = """
+import warnings
+warnings.simplefilter("ignore")  # what Numba's own imports say
+import numba
+
+@numba.njit
+def more(x):
+    return x + 1.0
+
+more(2.0)
+check_gradient()
+"""
+    assert finish(start(body + KEEP)) == (0, "", "")

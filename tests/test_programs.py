@@ -385,7 +385,7 @@ def slopes_of_torch(program: Any, arguments: Any, constants: Any) -> tuple[Any, 
 
 
 @pytest.mark.parametrize("library", CONVERT)
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.rows("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_gradients_are_those_of_torch(program: Any, library: str) -> None:
     arguments, constants = PROGRAMS[program]
     want_value, want = slopes_of_torch(program, arguments, constants)

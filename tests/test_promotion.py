@@ -116,6 +116,7 @@ def added_type(x: Any, y: Any) -> Any:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_of_any_dtypes_and_ranks(library: Any, dtype: str) -> None:
     for other, *shapes in itertools.product(DTYPES, SHAPES, SHAPES):
@@ -123,7 +124,7 @@ def test_arrays_of_any_dtypes_and_ranks(library: Any, dtype: str) -> None:
         assert added_type(x, y) == sum_type(library, x, y), (dtype, other, shapes)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.rows("number", NUMBERS, slow="True")
 def test_python_numbers_beside_arrays(library: Any, number: Any) -> None:
     for dtype, shape in itertools.product(DTYPES, SHAPES):
         x = library.array(dtype, shape)
@@ -132,7 +133,7 @@ def test_python_numbers_beside_arrays(library: Any, number: Any) -> None:
         assert added_type(number, x) == want, (dtype, shape)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.rows("dtype", FLOATS)
 def test_values_that_are_differentiated(library: Any, dtype: str) -> None:
     """Operators and kernels, with arrays and numbers on the right."""
     others = [library.array(d, s) for d, s in itertools.product(DTYPES, SHAPES)]
@@ -153,7 +154,7 @@ def test_values_that_are_differentiated(library: Any, dtype: str) -> None:
             assert found == [want, want], (dtype, shape, other)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.rows("dtype", DTYPES)
 def test_a_python_float_that_is_differentiated(library: Any, dtype: str) -> None:
     for shape in SHAPES:
         x, found = library.array(dtype, shape), []
@@ -193,7 +194,7 @@ def test_the_arguments_library_decides_before_a_capture_that_is_not_used() -> No
 
 @pytest.mark.torch
 @_no_torch
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.rows("dtype", DTYPES)
 def test_numpy_scalars_beside_tensors_are_plain_numbers(dtype: str) -> None:
     """As torch and our operators have it: arguments, captures, items of tuples."""
     import torch
@@ -334,7 +335,7 @@ def test_the_square_of_booleans_is_refused_and_other_powers_are_integers() -> No
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
+@pytest.mark.rows("dtype", [d for d in DTYPES if d != "bool"])
 def test_functions_and_quotients_of_any_dtype(library: Any, dtype: str) -> None:
     """Of integers, libraries make floats of different widths, or none."""
     x = library.array(dtype, (2,))

@@ -49,6 +49,7 @@ TREES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(TREES)
 def test_flatten_and_unflatten_are_inverse(tree: Any) -> None:
     found, structure = pytree.flatten(tree)

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import array_api_strict
 import pytest
 
 import mixad
@@ -28,6 +29,11 @@ FLOAT32, FLOAT64 = (frozenset({name}) for name in ("float32", "float64"))
 class FakeBackend:
     def __init__(self, name):
         self.name = name
+
+    def emit(self, *_):
+        raise NotImplementedError
+
+    compile = bind = launch = emit
 
 
 class Plugin:
@@ -68,10 +74,10 @@ INTERPRETED = spec("interpreted", native=False)
 NATIVE_LATER = spec("native-later")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("better", "worse"), [(EXACT, NATIVE), (NATIVE, INTERPRETED), (NATIVE, NATIVE_LATER)]
 )
-@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.rows("swap", [False, True])
 def test_ranking_does_not_depend_on_the_order_of_installation(better, worse, swap):
     plugins = [source("a", better), source("b", worse)]
     registry = Registry(reversed(plugins) if swap else plugins)
@@ -278,6 +284,7 @@ def test_lists_that_leave_nothing_are_named_in_the_refusal():
         registry.resolve("numpy", "cpu", FLOAT32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "value", "refusal"),
     [
@@ -341,6 +348,17 @@ class Integrating:
 class FakeIntegration:
     kinds = ()
 
+    def is_tracing(self):
+        return False
+
+    def follows(self, values):
+        return False
+
+    def trace(self, number, args, kwargs):
+        raise NotImplementedError
+
+    call = trace
+
 
 @pytest.fixture
 def offering(monkeypatch):
@@ -353,9 +371,10 @@ def offering(monkeypatch):
         integrations.load_integrations()
         return own
 
-    monkeypatch.setattr(integrations, "LOADED", [])
     monkeypatch.setattr(integrations, "_met", set())
-    return offer
+    before, integrations.LOADED[:] = integrations.LOADED[:], []
+    yield offer
+    integrations.LOADED[:] = before
 
 
 def integration(load=FakeIntegration, module="numpy", version=API_VERSION):
@@ -385,3 +404,137 @@ def test_an_integration_of_another_version_is_refused(offering):
     own = offering(integration(version=API_VERSION + 1))
     assert own.integrations == ()
     assert "integration 'own' is written for plugin API" in own.failures[0].reason
+
+
+# -- what plugins return that is something else --------------------------------------------------
+
+
+class Whole:
+    """What a factory returns where all is well."""
+
+    name = "own"
+    emit = compile = bind = launch = staticmethod(lambda *_: None)
+
+
+def whole(**changes):
+    return type("Changed", (Whole,), changes)()
+
+
+WRONG_RETURNS = {
+    "nothing": (lambda: None, "returned None"),
+    "a class": (lambda: Whole.launch, "lacks emit, compile, bind, launch"),
+    "a string": (lambda: "cpu", "returned a str, which lacks"),
+    "no launch": (lambda: whole(launch=None), "which lacks launch"),
+    "another's name": (lambda: whole(name="cpu"), "with the name 'cpu'"),
+    "a cache as text": (lambda: whole(cache_bytes="1 MiB"), "cache_bytes = '1 MiB'"),
+    "no word on parts": (lambda: whole(writes_parts=None), "writes_parts = None"),
+    "no word on rows": (lambda: whole(folds="yes"), "folds = 'yes'"),
+    "no description": (lambda: whole(describe={}), "describe = {}"),
+    "a property that raises": (
+        lambda: whole(launch=property(refusing_method)),
+        "ZeroDivisionError: no launch",
+    ),
+}
+
+
+def refusing_method(self):
+    raise ZeroDivisionError("no launch")
+
+
+@pytest.mark.parametrize("kind", WRONG_RETURNS)
+def test_what_is_no_backend_is_refused_and_the_next_serves(kind):
+    load, why = WRONG_RETURNS[kind]
+    own = spec("own", modules=("numpy",), load=load)
+    registry = Registry([source("p", own), source("b", NATIVE)])
+    way_out = r"[\s\S]*MIXAD_BACKEND_BLOCK=p"
+    with pytest.raises(BackendError, match=rf"plugin 'p' \(dist-p 1\.0\)[\s\S]*{why}{way_out}"):
+        registry.backend("own")
+    with pytest.warns(RuntimeWarning, match=f"served by the backend 'native'[^$]*{why}{way_out}"):
+        assert registry.resolve("numpy", "cpu", FLOAT32).name == "native"
+    (status,) = [s for s in registry.statuses() if s.spec.name == "own"]
+    assert status.reason is not None
+
+
+CAPABILITY = Capability((ANY,), ("cpu",), FLOATS, True)
+WRONG_SPECS = {
+    "name": {"name": None},
+    "api_version": {"api_version": "1"},
+    "load": {"load": "mixad_own:load"},
+    "install_hint": {"install_hint": None},
+    "capability": {"capability": None},
+    "array_modules": {"capability": Capability("numpy", ("cpu",), FLOATS, True)},
+    "devices": {"capability": Capability((ANY,), "cpu", FLOATS, True)},
+    "dtypes": {"capability": Capability((ANY,), ("cpu",), ["float32"], True)},
+    "native": {"capability": Capability((ANY,), ("cpu",), FLOATS, None)},
+}
+
+
+def test_a_spec_with_a_wrong_field_is_refused_naming_the_field():
+    for field, change in WRONG_SPECS.items():
+        right = {"name": "own", "api_version": API_VERSION, "capability": CAPABILITY,
+                     "load": Whole, "install_hint": ""}  # fmt: skip
+        registry = Registry([source("p", BackendSpec(**right | change)), source("b", NATIVE)])
+        assert registry.resolve("numpy", "cpu", FLOAT32).name == "native", field
+        (failure,) = registry.failures
+        assert f" {field} " in failure.reason, failure.reason
+    wrong = IntegrationSpec("own", API_VERSION, None, FakeIntegration)
+    registry = Registry([PluginSource("own", "dist", lambda: Integrating(wrong))])
+    assert "array_module of type str" in registry.failures[0].reason
+
+
+ANSWERS = {"None": None, "a number": 3, "a spec": NATIVE, "a function": len}
+
+
+@pytest.mark.parametrize("hook", ["mixad_backends", "mixad_integrations"])
+def test_a_hook_that_returns_no_list_is_refused_naming_it(hook):
+    for kind, answer in ANSWERS.items():
+        plugin = type("Answers", (), {hook: hookimpl(lambda self, answer=answer: answer)})
+        registry = Registry([source("p", load=plugin), source("b", NATIVE)])
+        assert registry.resolve("numpy", "cpu", FLOAT32).name == "native", kind
+        assert f"{hook} returned" in registry.failures[0].reason, kind
+
+
+WRONG_INTEGRATIONS = {
+    "nothing": (lambda: None, "None, which lacks"),
+    "no follows": (lambda: changed(follows=None), "which lacks follows"),
+    "no kinds": (lambda: changed(kinds=None), "TypeError"),
+    "names of kinds": (lambda: changed(kinds=("Tensor",)), "lacks types as kinds"),
+    "an end of the process": (refusing("", SystemExit), "SystemExit"),
+    "a question that raises": (lambda: changed(is_tracing=refusing_to_answer), "OSError: lost"),
+}
+
+
+def changed(**changes):
+    return type("Changed", (FakeIntegration,), changes)()
+
+
+def test_what_is_no_integration_is_told_and_hurts_nothing(offering, monkeypatch):
+    for kind, (load, why) in WRONG_INTEGRATIONS.items():
+        monkeypatch.setattr(integrations, "_met", set())
+        with pytest.warns(RuntimeWarning, match=f"{why}[^$]*MIXAD_BACKEND_BLOCK=own"):
+            offering(integration(load))
+        assert integrations.LOADED == [], kind
+
+
+def test_an_integration_that_fails_at_a_call_is_named(offering, monkeypatch):
+    """Nothing serves instead: the library would not see the call."""
+    strict = array_api_strict.asarray([1.0])
+    half = mixad.broadcast(lambda x: 0.5 * x)
+    offering(integration(lambda: changed(follows=refusing_to_answer)))
+    with pytest.raises(BackendError, match=r"'follows' of the plugin 'own'[^$]*lost[^$]*BLOCK=own"):
+        half(strict)
+    integrations.LOADED.clear()
+    monkeypatch.setattr(integrations, "_met", set())
+    for wrong in (None, strict, (), (strict, strict)):
+        monkeypatch.setattr(integrations, "_met", set())
+        integrations.LOADED.clear()
+        all_calls = {"follows": lambda *_: True, "call": lambda *_, wrong=wrong: wrong}
+        offering(integration(lambda all_calls=all_calls: changed(**all_calls)))
+        with pytest.raises(
+            BackendError, match=r"'call' of the plugin 'own'[^$]*expected 1 in a tuple"
+        ):
+            half(strict)
+
+
+def refusing_to_answer(*_):
+    raise OSError("lost")

@@ -77,8 +77,8 @@ def second(f):
     return mixad.grad(summed(mixad.grad(summed(f))))
 
 
-@pytest.mark.parametrize(("backend", "strategy"), MODES)
-@pytest.mark.parametrize(
+@pytest.mark.rows(("backend", "strategy"), MODES)
+@pytest.mark.rows(
     ("f", "first", "bend"),
     [
         (lambda x: root(x), lambda x: 0.5 / np.sqrt(x), lambda x: -0.25 * x**-1.5),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -146,7 +147,7 @@ def runs(start: Any, stop: Any, step: Any) -> Any:
     return turns, last
 
 
-@pytest.mark.parametrize("bounds", RANGES_AT_THE_EDGE)
+@pytest.mark.rows("bounds", RANGES_AT_THE_EDGE)
 def test_range_ends_where_the_next_step_would_overflow(bounds: tuple[int, int, int]) -> None:
     start, stop, step = bounds
     kernel = mixad.broadcast(runs)
@@ -177,7 +178,7 @@ def test_zero_cotangent_gives_zero_gradient_at_a_singularity() -> None:
     np.testing.assert_array_equal(got, [0, INF, 0.25])
 
 
-@pytest.mark.parametrize("name", ["sqrt", "log", "cbrt", "asin", "acosh", "atanh"])
+@pytest.mark.rows("name", ["sqrt", "log", "cbrt", "asin", "acosh", "atanh"])
 def test_masking_the_result_masks_the_gradient(name: str) -> None:
     op = getattr(special, name)
     kernel = mixad.broadcast(lambda x: op(x))
@@ -211,7 +212,7 @@ def test_abs_at_zero_has_derivative_zero() -> None:
     assert np.isnan(gradient(lambda x: abs(x), [NAN]))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("larger", "f"),
     [
         (True, lambda x, y: max(x, y)),
@@ -247,7 +248,7 @@ def test_powers_at_the_edges(f: Any) -> None:
     assert_ulps(dy[3], 8 * math.log(2))
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, -1, -2, 0.0, 1.0, 2.0, 3.0, 0.5, -0.5])
+@pytest.mark.rows("exponent", [0, 1, 2, 3, 7, -1, -2, 0.0, 1.0, 2.0, 3.0, 0.5, -0.5])
 def test_constant_exponents_need_no_logarithm(exponent: float) -> None:
     kernel = mixad.broadcast(lambda x: x**exponent)  # captured: a runtime number
     x = np.asarray([0.0, -2.0, 3.0])
@@ -308,7 +309,7 @@ def exact(f: Callable[[Any], Any], x: float) -> float:
         return float(f(mpmath.mpf(x)))
 
 
-@pytest.mark.parametrize("x", [-700.0, -40.0, -20.0, -1.0, 0.0, 1e-9, 20.0, 40.0, 300.0])
+@pytest.mark.rows("x", [-700.0, -40.0, -20.0, -1.0, 0.0, 1e-9, 20.0, 40.0, 300.0])
 def test_tails_of_tanh_and_sigmoid_keep_their_digits(x: float) -> None:
     got = gradient(lambda x: special.tanh(x), [x])[0]
     want = exact(lambda x: 1 / mpmath.cosh(x) ** 2, x)
@@ -332,7 +333,7 @@ NEAR_THE_EDGE = {
 }
 
 
-@pytest.mark.parametrize("name", NEAR_THE_EDGE)
+@pytest.mark.rows("name", NEAR_THE_EDGE)
 def test_inverse_functions_keep_their_digits_at_the_edge(name: str) -> None:
     formula, points = NEAR_THE_EDGE[name]
     op = getattr(special, name)
@@ -392,7 +393,7 @@ def test_integer_inputs_beside_active_ones() -> None:
     np.testing.assert_allclose(mixad.grad(lambda x: kernel(n, x).sum())(x), [12, 0, -2], rtol=EPS)
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+@pytest.mark.rows("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
 def test_integers_wrap_at_their_dtype(dtype: str) -> None:
     info = np.iinfo(dtype)
     x = np.asarray([info.max, info.min, 3], dtype)
@@ -428,8 +429,8 @@ def outcome(function: Any, *arguments: Any) -> Any:
     return result.dtype, result.tolist()
 
 
-@pytest.mark.parametrize("dtype", NARROW)
-@pytest.mark.parametrize("f", MEETINGS.values(), ids=MEETINGS.keys())
+@pytest.mark.rows("dtype", NARROW)
+@pytest.mark.rows("f", MEETINGS.values(), ids=MEETINGS.keys())
 def test_python_integers_that_do_not_fit_are_refused_as_by_numpy(f: Any, dtype: str) -> None:
     kernel, info = mixad.broadcast(f), np.iinfo(dtype)
     x = np.asarray([1, 2, info.max], dtype)
@@ -492,8 +493,8 @@ def from_tuple(i: Any, x: Any) -> Any:
 BACKENDS = ["cpu", "reference"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("run", ["plain", "gradient", "duals", "pending sum"])
+@pytest.mark.rows("backend", BACKENDS)
+@pytest.mark.rows("run", ["plain", "gradient", "duals", "pending sum"])
 def test_index_outside_an_array_is_named_with_its_element_and_line(backend: str, run: str) -> None:
     kernel = mixad.broadcast(backend=backend)(from_table)
     rows, columns = np.zeros((40, 1), int), np.arange(70) % 3
@@ -520,6 +521,7 @@ def test_index_outside_an_array_is_named_with_its_element_and_line(backend: str,
         array[at] = right
 
 
+@pytest.mark.slow
 def test_index_outside_after_very_many_turns_names_the_lines_that_read() -> None:
     """The interpreter gives up before it meets the index itself."""
     heights = np.zeros(150_000)
@@ -612,7 +614,7 @@ def test_product_of_captured_integers_does_not_wrap_beside_floats() -> None:
         mixad.broadcast(lambda t: t * (LARGE * LARGE * LARGE))(np.ones(1))
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u4", "u8"])
+@pytest.mark.rows("dtype", ["i1", "i4", "i8", "u1", "u4", "u8"])
 def test_comparisons_with_python_integers_are_exact(dtype: str) -> None:
     info = np.iinfo(dtype)
     x = np.asarray([info.min, 0, 1, info.max], dtype)
@@ -634,6 +636,7 @@ def test_comparisons_with_literals_that_do_not_fit_are_known(dtype: str) -> None
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u8"])
 def test_integer_division_never_traps(dtype: str) -> None:
     info = np.iinfo(dtype)
@@ -767,7 +770,7 @@ def test_no_reassociation() -> None:
     np.testing.assert_array_equal(mixad.broadcast(lambda x: x == x)(zero), [True, True, False])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("f", "point"),
     [
         (lambda x: 1 / x, 0.0),
@@ -930,7 +933,7 @@ def code_and_comments(f: Any, stage: str, backend: str) -> tuple[list[str], str]
     return [line for line in lines if line not in comments], "\n".join(comments)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("stage", "backend"),
     [("program", "cpu"), ("pushforward", "cpu"), ("pullback", "cpu"), ("llvm", "cpu"),
      ("asm", "cpu"), ("llvm", "reference")],
@@ -1091,7 +1094,7 @@ def _one_over(x: Any) -> Any:
     return 1.0 / x
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("integers", "floats"),
     [("?", "f2"), ("i1", "f2"), ("u1", "f2"), ("i2", "f4"), ("u2", "f4"), ("i4", "f8")],
 )
@@ -1122,3 +1125,27 @@ def _step_of_zero(a: Any) -> Any:
     for i in range(0, 5, 0):
         a = a + i
     return a
+
+
+# -- values that are being differentiated ----------------------------------------------------------
+
+
+def test_code_that_asks_for_the_class_of_an_array_takes_the_other_branch_inside_a_transform() -> (
+    None
+):
+    x = np.ones(2)
+
+    def by_class(x: Any) -> Any:
+        return 2.0 * x if isinstance(x, np.ndarray) else 0.0 * x
+
+    def by_what_it_has(x: Any) -> Any:
+        return 2.0 * x if hasattr(x, "shape") else 0.0 * x
+
+    np.testing.assert_array_equal(by_class(x), [2.0, 2.0])
+    np.testing.assert_array_equal(mixad.grad(lambda x: by_class(x).sum())(x), [0.0, 0.0])
+    np.testing.assert_array_equal(mixad.grad(lambda x: by_what_it_has(x).sum())(x), [2.0, 2.0])
+    for page in ("semantics.md", "coming-from.md"):  # which say so before anything else
+        text = (Path(__file__).parents[1] / "docs" / page).read_text("utf-8")
+        assert (
+            0 <= text.find("isinstance(x, np.ndarray)") < text.find("\n## ", text.find("\n## ") + 1)
+        )

@@ -135,13 +135,13 @@ def test_what_is_promised_is_there():
     assert {*COVERED} <= {*special.__all__}
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.rows("name", OPS)
 def test_ops_take_as_many_arguments_as_the_table_says(name):
     assert len(inspect.signature(getattr(special, name)).parameters) == BY_NAME[name].arity
     assert BY_NAME[name].doc in getattr(special, name).__doc__
 
 
-@pytest.mark.parametrize("name", special.__all__)
+@pytest.mark.rows("name", special.__all__)
 def test_help_is_complete(name):
     function = getattr(special, name)
     assert (function.__name__, function.__module__) == (name, "mixad.special")
@@ -164,7 +164,7 @@ def test_parameters_with_defaults_are_said_to_be_optional():
     assert "alpha : number, optional\n    Argument, 1.0 by default." in special.elu.__doc__
 
 
-@pytest.mark.parametrize("name", DERIVED)
+@pytest.mark.rows("name", DERIVED)
 def test_derived_functions_agree_with_mpmath_outside_and_inside_kernels(name):
     function = getattr(special, name)
     required = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
@@ -198,7 +198,7 @@ def assert_as_on_the_cpu(name, backend):
         np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-13, err_msg=parameter)
 
 
-@pytest.mark.parametrize("name", DERIVED)
+@pytest.mark.rows("name", DERIVED, slow="beta betaln ellipkm1 gammainc gammaincc zeta")
 def test_derived_functions_are_the_same_on_the_reference_backend(name):
     assert_as_on_the_cpu(name, "reference")
 
@@ -274,7 +274,7 @@ WHOLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.rows("name", WHOLE, slow="beta betaln exp1")
 def test_whole_numbers_are_taken_as_floats(name):
     function, values = getattr(special, name), WHOLE[name]
     floats = function(*map(float, values))
@@ -282,6 +282,7 @@ def test_whole_numbers_are_taken_as_floats(name):
     assert mixad.broadcast(function)(*map(np.asarray, values)) == pytest.approx(floats, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_series_are_no_equations_in_kernels_with_implicit_loops():
     kernel = mixad.broadcast(
         lambda a, x: special.gammainc(a, x) + special.exp1(x), loops="implicit"

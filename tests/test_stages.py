@@ -74,7 +74,7 @@ def test_passes_are_shown_one_by_one() -> None:
         assert of_t in two.splitlines()[0]
 
 
-@pytest.mark.parametrize("stage", EVERYWHERE)
+@pytest.mark.rows("stage", EVERYWHERE)
 def test_there_is_a_text_where_nothing_is_differentiated(stage: str) -> None:
     for kernel in (cell, cell.with_options(placement="forward")):
         assert "special.sigmoid(f) * c" in kernel.source(X, X, X, stage=stage, wrt=())
@@ -193,7 +193,7 @@ def kernel(x, y):
         assert "docstring" not in shown
 
 
-@pytest.mark.parametrize("stage", EVERYWHERE)
+@pytest.mark.rows("stage", EVERYWHERE)
 def test_equal_functions_have_texts_of_their_own(stage: str) -> None:
     @mixad.broadcast
     def one(x, y):

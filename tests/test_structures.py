@@ -193,7 +193,7 @@ def test_classes_with_operators_of_their_own_are_structures():
     np.testing.assert_array_equal(turned.x, ring.y)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("function", "kind"),
     [
         (lambda s: (s + s)[0], Point),

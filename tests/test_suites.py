@@ -47,6 +47,7 @@ CHOICES = {
 
 @pytest.fixture(autouse=True)
 def _small_and_restored(monkeypatch):
+    default_registry()  # it reads the variable once, and serves the tests that follow
     monkeypatch.setenv(BACKEND_ALLOW.name, "")  # suites set it for the process that asv gives them
     monkeypatch.setattr(kernels, "SIDE", SMALL)
     monkeypatch.setattr(memory, "ELEMENTS", SMALL**2)
@@ -75,7 +76,7 @@ every_suite = pytest.mark.parametrize(
 
 
 @every_suite
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.rows("backend", ["cpu", "reference"], slow="cpu")
 def test_the_suites_run_on_the_built_in_backends(suite, backend):
     timed = [name for name in dir(suite) if name.startswith(MEASURED)]
     assert timed
@@ -143,13 +144,14 @@ print(sys.path.index({installed!r}) < sys.path.index(suites.ROOT))
     assert in_process(given) == "True"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_operators_use_the_backend_that_is_asked_for(backend):
     code = f"""
 from suites.recording import Chain
 from mixad.backends import registry
 used, load = set(), registry._loaded
-registry._loaded = lambda spec: used.add(spec.name) or load(spec)
+registry._loaded = lambda found: used.add(found.spec.name) or load(found)
 Chain().setup({backend!r}, 8)
 print(*used)
 """
@@ -175,6 +177,7 @@ def test_axes_are_every_combination():
     assert len(set(reductions.AXES.values())) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache", ["empty", "filled"])
 def test_a_first_gradient_is_compiled_only_where_the_cache_is_empty(cache):
     suite = starting.FirstGradient()
@@ -205,6 +208,7 @@ def test_a_module_that_is_imported_is_named():
     assert starting.Import().timeraw_import("mixad") == "import mixad"
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_that_are_tracked():
     stored = json.loads(BASELINE.read_text("utf-8"))["figures"]
     suite = figures.Figures()

@@ -42,6 +42,7 @@ def ulps_off(values, count):
 ARGUMENTS = (np.linspace(0.5, 3, 11),)
 
 
+@pytest.mark.slow
 def test_right_results_agree():
     for seed in range(NUMBER_OF_PROGRAMS):
         program = random_program(seed)
@@ -166,11 +167,11 @@ def replaced(block, old, new):
     return replace(block, statements=tuple(map(statement, block.statements)))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("old", "new"),
     [("add", "sub"), ("lt", "le"), ("gt", "ge"), ("floordiv", "mod"), ("minimum", "maximum"),
      ("floor", "trunc"), ("shr", "shl"), ("and", "or"), ("ceil", "rint"), ("ne", "eq")],
-)  # fmt: skip
+slow="add-sub and-or floordiv-mod gt-ge lt-le minimum-maximum ne-eq shr-shl")  # fmt: skip
 def test_a_wrong_op_is_found(old, new):
     """An emitter that took one op for another would fail on many programs that show the op."""
     found = total = 0

@@ -72,6 +72,7 @@ def test_values_are_those_of_the_same_function_of_scalars_bit_for_bit(dtype):
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [None, 4])
 def test_gradients_are_those_of_the_same_function_of_scalars_bit_for_bit(chunk):
     camera, point, weight, seen = bundle()
@@ -128,6 +129,7 @@ def laid_out(array, layout):
     return array
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(LENGTHS, LENGTHS, SHAPES, LAYOUTS, LAYOUTS)
 def test_matrix_times_vector_of_any_layout(m, n, shapes, first, second):
@@ -149,6 +151,7 @@ def summed_to(array, shape):
     return array.sum(axis=kept, keepdims=True)
 
 
+@pytest.mark.slow
 def test_second_derivatives_and_forward_mode():
     a, v = RNG.normal(size=(5, 3, 3)), RNG.normal(size=3)
 
@@ -277,6 +280,7 @@ def test_constants_of_a_namespace_stay_constants():
     np.testing.assert_allclose(mixad.grad(loss)(v), np.einsum("nij,ni->j", a, a.sum(-1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("placement", ["forward", "reverse"])
 def test_backends_and_placements_agree(backend, placement):
@@ -317,7 +321,7 @@ def test_source_and_kinks_name_elements():
 # -- refusals --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("signature", "message"),
     [
         ("(3)", "is none"), ("3->()", "is none"), ("(3)->", "is none"),
@@ -407,6 +411,7 @@ def solved(a, b):
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_rows_are_exchanged_at_indices_known_at_run_time(backend):
     rng = np.random.default_rng(5)

@@ -99,7 +99,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("called", SAME.values(), ids=SAME)
+@pytest.mark.rows("called", SAME.values(), ids=SAME)
 def test_a_wrapper_gives_what_it_gives_in_python(called: Callable[[Any], Any]) -> None:
     expected = [called(float(x)) for x in X]
     np.testing.assert_array_equal(mixad.broadcast(lambda x: called(x))(X), expected)

@@ -29,6 +29,7 @@ def ulps(got: float, wanted: mpf, dtype: str) -> float:
     return float(abs(mpf(float(got)) - wanted) / abs(wanted) / np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 def test_hurwitz_zeta_has_two_derivatives_in_both_arguments(dtype: str) -> None:
     rows = [tuple(map(float, np.array(p, dtype))) for p in HURWITZ
@@ -55,6 +56,7 @@ def test_hurwitz_zeta_has_two_derivatives_in_both_arguments(dtype: str) -> None:
                     assert error < limit, (name, x, q, found[k], float(e), error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 def test_riemann_zeta_has_two_derivatives_on_both_sides_of_its_pole(dtype: str) -> None:
     x = np.array([x for x in RIEMANN if dtype == "f8" or abs(x) < 35], dtype)
@@ -93,6 +95,7 @@ def test_values_of_riemann_zeta_at_edges_are_those_of_scipy() -> None:
     assert special.zeta(0.0) == -0.5
 
 
+@pytest.mark.slow
 def test_q_is_left_out_or_given() -> None:
     x = np.array([2.0, 3.0])
     np.testing.assert_allclose(mixad.broadcast(special.zeta)(x, 1.0), scipy_special.zeta(x))

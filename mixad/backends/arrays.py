@@ -36,7 +36,7 @@ from mixad.scalar.types import ScalarType
 
 __all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "device_key", "device_name",
            "is_array", "is_number", "is_scalar", "layout_of", "library_of", "own_library",
-           "strides_of"]  # fmt: skip
+           "plain_block", "strides_of"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -84,13 +84,14 @@ def _over_jax(array: Array) -> _NumpyArray:
     return np.asarray(array).view("int16") if _is_bfloat16(array) else np.from_dlpack(array)
 
 
-# Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits.
+# Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits,
+# and zeros that are in no memory.
 _MEMORY = {
     "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result: result),
     "cupy": _Memory(lambda a: a.strides, np.from_dlpack, lambda xp, result: xp.asarray(result)),
     "torch": _Memory(
         lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
-        lambda a: a.detach().resolve_conj().resolve_neg().numpy(),
+        lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=a._is_zerotensor()),
         lambda xp, result: xp.from_numpy(result),
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
     ),
@@ -131,6 +132,11 @@ class Library:
     name: str
     xp: Any
     _dtypes: dict[ScalarType, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def module(self) -> str:
+        """What users import, such as ``"dask.array"``."""
+        return str(self.xp.__name__).removeprefix("array_api_compat.")
 
     @property
     def rules(self) -> Rules:
@@ -309,12 +315,67 @@ def own_library(array: Array) -> Library:
     library = _LIBRARIES.get(kind) or _met(kind, array)
     if library.name == "torch":
         _check_dense(array)
-    elif library.is_lazy and any(map(math.isnan, array.shape)):
+    elif library.is_lazy:
+        _check_blocks(array)
+    return library
+
+
+def _check_blocks(array: Array) -> None:
+    """Refuse a lazy array of unknown shape, and one whose blocks are said to be no plain arrays."""
+    if any(map(math.isnan, array.shape)):
         raise KernelTypeError(
             "a Dask array whose shape is not known before it is computed is not supported",
-            hint="write where() in place of x[mask]; call x.compute_chunk_sizes() on arguments",
+            hint="write numpy.where() in place of x[mask]; call x.compute_chunk_sizes() before",
         )
-    return library
+    kind = type(array._meta)
+    if kind is not np.ndarray and not _is_plain(array._meta):
+        raise KernelTypeError(
+            f"a Dask array of blocks that are {_named(kind)} is not supported: kernels compute on "
+            "blocks that are NumPy arrays, and results would be such",
+            hint=_plain(kind, "x.map_blocks(lambda x: {})"),
+        )
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is a NumPy array that is nothing more than an array, or a number."""
+    return type(value) in _PLAIN or isinstance(value, np.generic) or is_number(value)
+
+
+_PLAIN = {np.ndarray, np.memmap}
+
+
+def plain_block(block: object, what: str) -> object:
+    """Return a block of a lazy array; what is more than an array is refused where it is met."""
+    if not _is_plain(block):
+        kind = type(block)
+        raise KernelTypeError(
+            f"{what}: a block of a Dask array is a {_named(kind)}: kernels compute on blocks that "
+            "are NumPy arrays, and results would be such",
+            hint=_plain(kind, "x.map_blocks(lambda x: {})"),
+        )
+    return block
+
+
+def _named(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _plain(kind: type, through: str = "{}") -> str:
+    """Return how values of a type that is more than an array are made plain arrays."""
+    if issubclass(kind, np.ma.MaskedArray):
+        filled, mask = (through.format(f"numpy.ma.{f}(x)") for f in ("filled", "getmaskarray"))
+        return f"pass values and mask as two arrays: {filled} and {mask}"
+    way = next((way for name, way in _WAYS.items() if hasattr(kind, name)), "numpy.asarray(x)")
+    return f"convert it: {through.format(way)}"
+
+
+_WAYS = {
+    "todense": "x.todense()",  # of sparse arrays
+    "magnitude": "x.magnitude",  # of pint
+    "get": "x.get()",  # of CuPy
+    "numpy": "x.numpy()",  # of tensors
+}
+"""What makes a plain array of one that is more, by an attribute that tells such arrays."""
 
 
 def _check_dense(tensor: Array) -> None:
@@ -378,7 +439,7 @@ _TRACERS = (("jax", "jax.core", "Tracer"), ("autograd", "autograd.tracer", "Box"
 def _met(kind: type, array: Array) -> Library:
     """Return, and remember, the library of a type of arrays that was not seen before."""
     if issubclass(kind, np.ndarray) and kind is not np.memmap:
-        raise _more_than_an_array(kind, "convert it with numpy.asarray")
+        raise _more_than_an_array(kind, _plain(kind))
     if issubclass(kind, (np.ndarray, np.generic)):
         return _LIBRARIES.setdefault(kind, NUMPY)
     _check_no_tracer(kind)
@@ -386,6 +447,11 @@ def _met(kind: type, array: Array) -> Library:
     name = xp.__name__.removeprefix("array_api_compat.").partition(".")[0]
     if name == "torch" and kind not in (xp.Tensor, sys.modules["torch"].nn.Parameter):
         raise _more_than_an_array(kind, "pass a plain tensor, such as x.as_subclass(torch.Tensor)")
+    if name != "dask" and not hasattr(kind, "__dlpack__"):
+        raise KernelTypeError(
+            f"{_named(kind)} is not supported: it has no memory with an element for each index",
+            hint=_plain(kind),
+        )
     library = _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
     return _LIBRARIES.setdefault(kind, library)
 
@@ -416,7 +482,7 @@ def _library_named(name: str) -> Library:
 
 def _more_than_an_array(kind: type, hint: str) -> KernelTypeError:
     return KernelTypeError(
-        f"{kind.__module__}.{kind.__qualname__} is not supported: it is more than an array, and "
+        f"{_named(kind)} is not supported: it is more than an array, and "
         "results would be plain arrays",
         hint=hint,
     )

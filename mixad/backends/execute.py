@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import os
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from mixad.backends.arrays import (
     library_of,
     strides_of,
 )
+from mixad.backends.faults import Watched, WatchedLaunch
 from mixad.backends.hookspecs import (
     Backend,
     Bound,
@@ -39,6 +41,7 @@ from mixad.backends.hookspecs import (
 )
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
 from mixad.backends.outside import located
+from mixad.backends.remembered import Remembered
 from mixad.backends.slow import warn_if_large
 from mixad.config import AUDIT
 from mixad.errors import (
@@ -58,20 +61,30 @@ if TYPE_CHECKING:
 __all__ = ["Kernel", "Prepared", "backend_beside", "broadcast_shape", "execute", "kernel_for",
            "stores_beside", "writes_parts"]  # fmt: skip
 
-_MOST_LAUNCHES = 256
-"""Layout combinations that one kernel remembers."""
+_MOST_LAUNCHES = 1024
+"""Combinations of kernels and layouts that are remembered, those of all kernels together."""
 
 _MOST_KERNELS = 1024
 """Kernels that are remembered; one that is called is held by whoever calls it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """What a backend made of a spec: one for all launches of it, and gone with the last of them."""
+
+    backend: Backend
+    executable: Executable
+
+
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """Everything about one combination of layouts that does not depend on the data."""
 
     backend: Backend
     launch: Launch
+    compiled: Compiled
     bound: Bound
+    launcher: Backend | WatchedLaunch
     audit: Audit | None = None
 
 
@@ -91,8 +104,11 @@ class Kernel:
         self.requests = requests
         self._dtypes = _dtypes(passes, requests)
         self._is_array = tuple(p.kind != "uniform" for p in passes[0].params)
-        self._prepared: dict[object, Prepared] = {}
-        self._executables: dict[tuple[str, KernelSpec], Executable] = {}
+        self._starts = tuple([None if r.part is None else r.part.starts for r in requests])
+        first = tuple(map(_at_first, requests))
+        self._home = None if first == requests else kernel_for(passes, first)
+        self._moved: tuple[Prepared, Prepared] | None = None
+        self._faults: dict[str, str] = {}
 
     @cached_property
     def _numbers(self) -> Numbers | None:
@@ -129,9 +145,14 @@ class Kernel:
                 return found
         prepared = self.prepared(arguments, backend)
         try:
-            results = prepared.backend.launch(prepared.bound, arguments)
+            results = prepared.launcher.launch(prepared.bound, arguments)
         except IndexError as error:
+            if isinstance(error, KernelIndexError):
+                raise
             raise self._located(arguments, backend) or error from None
+        except BackendError as fault:
+            self._leave(prepared.backend, backend, fault)
+            return self(arguments, backend)
         if prepared.audit is not None:
             prepared.audit(arguments, results)
         return results
@@ -148,8 +169,8 @@ class Kernel:
         return None
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
-        """Return what a plan depends on: library, device, dtype, shape, strides of every array."""
-        key: list[object] = [backend]
+        """Return what a launch depends on: backend, and library, device and layout of arrays."""
+        key: list[object] = [self, backend, len(self._faults)]
         for a, is_array in zip(arguments, self._is_array, strict=True):
             if type(a) is np.ndarray:  # on the CPU, with strides: told in a third of the time
                 key += (a.dtype, a.shape, a.strides)
@@ -160,40 +181,71 @@ class Kernel:
 
     def is_compiled(self, arguments: Sequence[Any], backend: str | None = None) -> bool:
         """Whether a call with such arguments finds its kernel compiled, for whatever extents."""
-        if self._key(arguments, backend) in self._prepared:
+        if self._home is not None:
+            return self._home.is_compiled(arguments, backend)
+        if _LAUNCHES.get(self._key(arguments, backend)) is not None:
             return True
         chosen, launch = self._planned(arguments, backend)
-        return (chosen.name, launch.spec) in self._executables
+        return (id(chosen), launch.spec) in _COMPILED
 
     def prepared(self, arguments: Sequence[Any], backend: str | None = None) -> Prepared:
         """Return plan, backend and executable for the layouts of some arguments."""
+        if self._home is not None:
+            return self._elsewhere(self._home.prepared(arguments, backend))
         try:
             key = self._key(arguments, backend)
         except (KernelTypeError, TracerError):
             _check_arguments(self.passes[0], arguments)
             raise
-        found = self._prepared.get(key)
+        found = _LAUNCHES.get(key)
         if found is None:
             found = self._prepare(arguments, backend)
-            with _lock:
-                if len(self._prepared) >= _MOST_LAUNCHES:
-                    self._prepared.clear()
-                    self._executables.clear()
-                self._prepared[key] = found
+            _LAUNCHES.keep(key, 1, found)
         return found
+
+    def _elsewhere(self, prepared: Prepared) -> Prepared:
+        """Return a launch that begins where arrays do, for the parts that are wanted here."""
+        moved = self._moved
+        if moved is None or moved[0] is not prepared:
+            chosen, launch = prepared.backend, prepared.launch.moved(self._starts)
+            assert isinstance(chosen, PartWriting)  # or it would not have been planned
+            with Watched(registry.plugin_of(chosen.name), chosen.name, f"at {self.passes[0].name}"):
+                bound = chosen.moved(prepared.bound, launch)
+            audit = prepared.audit and replace(prepared.audit, requests=self.requests)
+            moved = prepared, replace(prepared, launch=launch, bound=bound, audit=audit)
+            self._moved = moved
+        return moved[1]
 
     def _prepare(self, arguments: Sequence[Any], backend: str | None) -> Prepared:
         """Plan and compile."""
         chosen, launch = self._planned(arguments, backend)
-        bound = chosen.bind(self._executable(chosen, launch.spec), launch)
+        plugin = registry.plugin_of(chosen.name)
+        try:
+            with Watched(plugin, chosen.name, f"at the compilation of {self.passes[0].name}"):
+                compiled = _compiled(chosen, launch.spec)
+                bound = chosen.bind(compiled.executable, launch)
+        except BackendError as fault:
+            self._leave(chosen, backend, fault)
+            return self._prepare(arguments, backend)
+        launcher: Backend | WatchedLaunch = chosen
+        if plugin is not None:
+            place = _one_place(self._arrays(arguments))
+            launcher = WatchedLaunch(plugin, chosen, launch, *place)
         rate = AUDIT.read()
         if not rate:
-            return Prepared(chosen, launch, bound)
+            return Prepared(chosen, launch, compiled, bound, launcher)
         from mixad.backends.audit import Audit
 
         rerun = partial(_stored, chosen.name)
         audit = Audit(self.passes, self.requests, launch.shape, chosen.name, rate, rerun)
-        return Prepared(chosen, launch, bound, audit)
+        return Prepared(chosen, launch, compiled, bound, launcher, audit)
+
+    def _leave(self, chosen: Backend, backend: str | None, fault: BackendError) -> None:
+        """Leave a plugin's backend that failed to the others, unless it was asked for by name."""
+        if backend is not None or registry.plugin_of(chosen.name) is None:
+            raise fault
+        planner = self if self._home is None else self._home
+        planner._faults[chosen.name] = str(fault)
 
     def unfolded(self, arguments: Sequence[Any], backend: str | None = None) -> Launch:
         """Return the launch for the layouts of some arguments on backends that fold no rows."""
@@ -206,16 +258,16 @@ class Kernel:
         arrays = [
             a if is_array else None for a, is_array in zip(arguments, self._is_array, strict=True)
         ]
-        library, device = _one_place([a for a in arrays if a is not None])
+        library, device = _one_place(self._arrays(arguments))
         layouts = [None if a is None else layout_of(a) for a in arrays]
         _check_types(self.passes[0], layouts)
         shape = broadcast_shape(self.passes[0], [() if a is None else a.shape for a in arrays])
         chosen = (
             registry.backend(backend, self._dtypes)
             if backend
-            else registry.resolve(library.name, device, self._dtypes)
+            else self._preferred(library.name, device)
         )
-        _check_writes(chosen, self.requests)
+        _check_writes(chosen, self.requests, self._faults)
         if backend is None and not registry.compiles(chosen.name):
             warn_if_large(math.prod(shape), library.name, device)
         cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
@@ -223,28 +275,59 @@ class Kernel:
         launch = plan(self.passes, self.requests, layouts, shape, cache_bytes, folds=folds)
         return chosen, launch
 
-    def _executable(self, backend: Backend, spec: KernelSpec) -> Executable:
-        key = (backend.name, spec)
-        found = self._executables.get(key)
-        if found is None:
-            compiled = backend.compile(spec)  # not under the lock: it takes long
-            with _lock:
-                found = self._executables.setdefault(key, compiled)
-        return found
+    def _preferred(self, array_module: str, device: str) -> Backend:
+        """Return the best backend among those that have not failed in this kernel."""
+        if not self._faults:
+            return registry.resolve(array_module, device, self._dtypes)
+        name = self.passes[0].name
+        best = registry.default_registry().substitute
+        return best(array_module, device, self._dtypes, dict(self._faults), name)
+
+    def _arrays(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return the arrays among the arguments."""
+        return [a for a, is_array in zip(arguments, self._is_array, strict=True) if is_array]
+
+
+_LAUNCHES: Remembered[Prepared] = Remembered(_MOST_LAUNCHES)
+"""By kernel and layouts what is launched; what has long not been prepared goes first."""
+
+_COMPILED: weakref.WeakValueDictionary[tuple[int, KernelSpec], Compiled] = (
+    weakref.WeakValueDictionary()
+)
+"""By the id of a backend, which it holds, and spec: what has been loaded and is still needed."""
+
+
+def _compiled(backend: Backend, spec: KernelSpec) -> Compiled:
+    """Return what a backend makes of a spec, made anew only if no launch has it."""
+    key = (id(backend), spec)
+    found = _COMPILED.get(key)
+    if found is None:
+        compiled = Compiled(backend, backend.compile(spec))  # not under the lock: it takes long
+        with _lock:
+            found = _COMPILED.setdefault(key, compiled)
+    return found
+
+
+def _at_first(request: OutputRequest) -> OutputRequest:
+    """Return a request with its part where the array begins: those that differ are one launch."""
+    part = request.part
+    if part is None:
+        return request
+    return replace(request, part=part._replace(starts=(0,) * len(part.starts)))
 
 
 def _stored(backend: str, program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run a program on a backend, without an audit, and store all its outputs."""
     requests = tuple(OutputRequest(0, k) for k in range(len(program.outputs)))
     prepared = kernel_for((program,), requests).prepared(arguments, backend)
-    return prepared.backend.launch(prepared.bound, arguments)
+    return prepared.launcher.launch(prepared.bound, arguments)
 
 
 def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]) -> bool:
     """Whether a kernel reads outside an array."""
     prepared = kernel.prepared(arguments, backend)
     try:
-        prepared.backend.launch(prepared.bound, arguments)
+        prepared.launcher.launch(prepared.bound, arguments)
     except IndexError:
         return True
     return False
@@ -305,12 +388,19 @@ def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
             )
 
 
-def _check_writes(backend: Backend, requests: Sequence[OutputRequest]) -> None:
+def _check_writes(
+    backend: Backend, requests: Sequence[OutputRequest], faults: Mapping[str, str]
+) -> None:
     """Refuse outputs that a backend's kernels do not know of: they would write something else."""
+    because = "".join(f"; it serves because {reason}" for reason in faults.values())
     if any(r.part is not None for r in requests) and not _declares_parts(backend):
-        raise BackendError(f"the backend {backend.name!r} does not write parts of larger arrays")
+        raise BackendError(
+            f"the backend {backend.name!r} does not write parts of larger arrays{because}"
+        )
     if any(r.beside for r in requests) and not _declares_beside(backend):
-        raise BackendError(f"the backend {backend.name!r} does not store results side by side")
+        raise BackendError(
+            f"the backend {backend.name!r} does not store results side by side{because}"
+        )
 
 
 def _declares_parts(backend: Backend) -> bool:

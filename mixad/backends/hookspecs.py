@@ -253,6 +253,25 @@ class PartWriting(Protocol):
 
     writes_parts: bool
 
+    def moved(self, bound: Bound, launch: Launch) -> Bound:
+        """Return what `Backend.bind` returned, for a launch that writes parts elsewhere.
+
+        Nothing is planned or compiled for it: where parts begin is told to each launch.
+
+        Parameters
+        ----------
+        bound : Bound
+            What `Backend.bind` returned for a launch.
+        launch : Launch
+            The same launch, but for where parts begin.
+
+        Returns
+        -------
+        Bound
+            Whatever `Backend.launch` takes.
+        """
+        ...
+
 
 @runtime_checkable
 class StoringBeside(Protocol):

@@ -6,14 +6,20 @@ None is asked about where it is asked on the way of every call: `LOADED` is empt
 from __future__ import annotations
 
 import sys
-import warnings
+from collections.abc import Sequence
+from typing import Any
 
 from mixad.backends import registry
 from mixad.backends.arrays import adopt
+from mixad.backends.faults import Watched, fault, named, way_out
 from mixad.backends.hookspecs import Integration, IntegrationSpec
-from mixad.backends.plugins import are_any_installed
+from mixad.backends.plugins import Announced, PluginSource, are_any_installed
+from mixad.backends.warned import warn_user
+from mixad.errors import BackendError
+from mixad.kernel.options import KernelOptions
+from mixad.scalar.ir import Program
 
-__all__ = ["LOADED", "load_integrations"]
+__all__ = ["LOADED", "follower", "load_integrations", "recorded"]
 
 LOADED: list[Integration] = []
 """Those of libraries that have been imported."""
@@ -21,26 +27,65 @@ LOADED: list[Integration] = []
 _met: set[str] = set()
 """Names of the integrations that were loaded, or failed to load."""
 
+_plugins: dict[int, PluginSource] = {}
+"""Whose an integration is, by its identity."""
+
+_METHODS = ("is_tracing", "trace", "follows", "call")
+
 
 def load_integrations() -> None:
     """Load what plugins offer for array libraries that have been imported since the last time."""
     if are_any_installed():
-        for spec in registry.default_registry().integrations:
+        for announced in registry.default_registry().integrations:
+            spec = announced.spec
             if spec.name not in _met and spec.array_module in sys.modules:
                 _met.add(spec.name)
-                _load(spec)
+                _load(announced)
 
 
-def _load(spec: IntegrationSpec) -> None:
+def _load(announced: Announced[IntegrationSpec]) -> None:
     """Load one; a failure is told, and calls that it would record are refused as without it."""
+    spec, plugin = announced.spec, announced.plugin
     try:
         loaded = spec.load()
-    except Exception as error:
-        warnings.warn(
-            f"the integration {spec.name!r} cannot be used: {type(error).__name__}: {error}",
-            RuntimeWarning,
-            stacklevel=2,
+        lacks = [m for m in _METHODS if not callable(getattr(loaded, m, None))]
+        if lacks or not all(isinstance(kind, type) for kind in loaded.kinds):
+            raise BackendError(
+                f"its factory returned {named(loaded)}, which lacks "
+                f"{', '.join(lacks) or 'types as kinds'} of an integration"
+            )
+        loaded.is_tracing()  # asked at every call: what it raises is raised here
+        adopt(spec.array_module, loaded.kinds)
+    except (Exception, SystemExit) as error:
+        warn_user(
+            f"the integration {spec.name!r} cannot be used: {type(error).__name__}: {error}; "
+            f"{way_out(plugin)}"
         )
         return
-    adopt(spec.array_module, loaded.kinds)
+    _plugins[id(loaded)] = plugin
     LOADED.append(loaded)
+
+
+def follower(values: Sequence[Any]) -> Integration | None:
+    """Return the integration whose library follows one of these values, if there is one."""
+    for integration in LOADED:
+        plugin = _plugins.get(id(integration))
+        with Watched(plugin, "follows", "asked whether it follows a call"):
+            if integration.follows(values):
+                return integration
+    return None
+
+
+def recorded(
+    integration: Integration, program: Program, values: Sequence[Any], options: KernelOptions
+) -> tuple[Any, ...]:
+    """Return what an integration makes of a call: one array for each output."""
+    outputs = integration.call(program, values, options)
+    plugin, count = _plugins.get(id(integration)), len(program.outputs)
+    if plugin is not None and not (isinstance(outputs, tuple) and len(outputs) == count):
+        raise fault(
+            plugin,
+            "call",
+            f"returned {named(outputs)} for {program.name}, expected {count} in a tuple",
+        )
+    return outputs

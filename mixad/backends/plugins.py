@@ -7,10 +7,10 @@ show. Which backend then serves is the business of `mixad.backends.registry`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pluggy
 
@@ -21,6 +21,7 @@ from mixad.backends.hookspecs import (
     API_VERSION,
     ENTRY_POINT_GROUP,
     BackendSpec,
+    Capability,
     IntegrationSpec,
 )
 
@@ -45,6 +46,9 @@ _BUILT_IN = {
 _ENTRY_POINTS = entry_points(ENTRY_POINT_GROUP)
 
 
+Spec = TypeVar("Spec", BackendSpec, IntegrationSpec)
+
+
 @dataclass(frozen=True)
 class PluginSource:
     """A plugin before it is imported.
@@ -58,16 +62,22 @@ class PluginSource:
         reading a distribution's metadata takes milliseconds.
     load : callable
         Imports it and returns the module, or any object with the hook.
+    is_built_in : bool
+        Whether it is mixad's own: what it raises is a defect of mixad, not of a plugin.
     """
 
     name: str
     origin: str | Callable[[], str]
     load: Callable[[], object]
+    is_built_in: bool = False
 
     @property
     def described_origin(self) -> str:  # numpydoc ignore=RT01
         """Where it comes from, in words."""
         return self.origin if isinstance(self.origin, str) else self.origin()
+
+    def __str__(self) -> str:
+        return f"plugin {self.name!r} ({self.described_origin})"
 
 
 @dataclass(frozen=True)
@@ -93,18 +103,18 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Announced:
-    """A backend, and the plugin that announced it.
+class Announced(Generic[Spec]):
+    """A backend or an integration, and the plugin that announced it.
 
     Attributes
     ----------
-    spec : BackendSpec
+    spec : BackendSpec or IntegrationSpec
         What the plugin says of it.
     plugin : PluginSource
         Whose it is.
     """
 
-    spec: BackendSpec
+    spec: Spec
     plugin: PluginSource
 
 
@@ -116,14 +126,14 @@ class Plugins:
     ----------
     backends : dict of str to Announced
         By name, in the order they were met.
-    integrations : tuple of IntegrationSpec
+    integrations : tuple of Announced
         In the order they were met.
     failures : tuple of Failure
         In the order they were met: whatever a plugin raised, save KeyboardInterrupt, is one.
     """
 
-    backends: dict[str, Announced]
-    integrations: tuple[IntegrationSpec, ...]
+    backends: dict[str, Announced[BackendSpec]]
+    integrations: tuple[Announced[IntegrationSpec], ...]
     failures: tuple[Failure, ...]
 
 
@@ -152,7 +162,7 @@ def installed_plugins() -> list[PluginSource]:
 
 
 def _built_in(name: str, module: ModuleType) -> PluginSource:
-    return PluginSource(name, "mixad", lambda: module)
+    return PluginSource(name, "mixad", lambda: module, is_built_in=True)
 
 
 def _of_distribution(entry_point: EntryPoint) -> PluginSource:
@@ -178,8 +188,8 @@ def read_plugins(sources: Iterable[PluginSource], block: frozenset[str] = frozen
     Plugins
         Their backends and integrations, and what failed.
     """
-    backends: dict[str, Announced] = {}
-    integrations: list[IntegrationSpec] = []
+    backends: dict[str, Announced[BackendSpec]] = {}
+    integrations: list[Announced[IntegrationSpec]] = []
     failures: list[Failure] = []
     for source in sources:
         for outcome in _outcomes(source, block):
@@ -190,7 +200,7 @@ def read_plugins(sources: Iterable[PluginSource], block: frozenset[str] = frozen
             elif isinstance(outcome, BackendSpec):
                 backends[outcome.name] = Announced(outcome, source)
             elif isinstance(outcome, IntegrationSpec):
-                integrations.append(outcome)
+                integrations.append(Announced(outcome, source))
             else:
                 failures.append(outcome)
     return Plugins(backends, tuple(integrations), tuple(failures))
@@ -206,41 +216,77 @@ def _outcomes(
         specs = _answers(source)
     except (Exception, SystemExit) as error:
         return [_failure(source, f"{type(error).__name__}: {error}", error)]
-    refusals = [_refusal(spec) for spec in specs]
-    return [
-        spec if refusal is None else _failure(source, refusal)
-        for spec, refusal in zip(specs, refusals, strict=True)
-    ]
+    found = ((spec, _refusal(spec)) for spec in specs)
+    return [spec if refusal is None else _failure(source, refusal) for spec, refusal in found]
 
 
 def _failure(source: PluginSource, reason: str, exception: BaseException | None = None) -> Failure:
     return Failure(source.name, source.described_origin, reason, exception)
 
 
-def _answers(source: PluginSource) -> list[BackendSpec | IntegrationSpec]:
+def _answers(source: PluginSource) -> list[Any]:
     """Import a plugin and call its hooks, alone, so that its errors are its own."""
     hooks = pluggy.PluginManager(ENTRY_POINT_GROUP)
     hooks.add_hookspecs(hookspecs)
     hooks.register(source.load(), name=source.name)
     hooks.check_pending()
-    answers: list[Sequence[BackendSpec | IntegrationSpec]] = [
-        *hooks.hook.mixad_backends(),
-        *hooks.hook.mixad_integrations(),
-    ]
-    if not answers:
+    found: list[Any] = []
+    known = (hooks.hook.mixad_backends, hooks.hook.mixad_integrations)
+    called = [hook for hook in known if hook.get_hookimpls()]
+    if not called:
         raise TypeError("it has no function `mixad_backends` marked with `hookimpl`")
-    return [spec for answer in answers for spec in answer]
+    for hook in called:
+        for answer in hook() or [None]:  # pluggy leaves out a None
+            if not isinstance(answer, Iterable):
+                got = "None" if answer is None else f"a {type(answer).__name__}"
+                raise TypeError(f"{hook.name} returned {got}, expected a list of specs")
+            found += answer
+    return found
 
 
-def _refusal(spec: object) -> str | None:
+def _refusal(spec: Any) -> str | None:
     """Return why a spec cannot be registered, or None."""
     if not isinstance(spec, (BackendSpec, IntegrationSpec)):
-        return f"mixad_backends returned a {type(spec).__name__}, expected BackendSpec"
-    if spec.api_version != API_VERSION:
+        return f"a hook returned a {type(spec).__name__}, expected BackendSpec or IntegrationSpec"
+    kind = "backend" if isinstance(spec, BackendSpec) else "integration"
+    if isinstance(spec.api_version, int) and spec.api_version != API_VERSION:
         older = "the plugin" if spec.api_version < API_VERSION else "mixad"
-        kind = "backend" if isinstance(spec, BackendSpec) else "integration"
         return (
             f"{kind} {spec.name!r} is written for plugin API {spec.api_version}, this mixad has "
             f"{API_VERSION}: upgrade {older}"
         )
-    return None
+    wrong = [f"{name} {expected}, not {got!r}" for name, got, expected in _wrong_fields(spec)]
+    return f"the spec of {kind} {spec.name!r} must have {' and '.join(wrong)}" if wrong else None
+
+
+def _wrong_fields(spec: BackendSpec | IntegrationSpec) -> Iterator[tuple[str, object, str]]:
+    """Yield the fields of a spec that are not what its annotations say, and what is expected."""
+    yield from _wrong(spec, name=str, api_version=int)
+    load: object = spec.load
+    if not callable(load):
+        yield "load", load, "a function"
+    if isinstance(spec, IntegrationSpec):
+        yield from _wrong(spec, array_module=str)
+        return
+    yield from _wrong(spec, install_hint=str, capability=Capability)
+    if isinstance(spec.capability, Capability):
+        yield from _wrong(spec.capability, native=bool)
+        for name, kinds, expected in _NAMES:
+            found: object = getattr(spec.capability, name)
+            if not isinstance(found, kinds) or not all(isinstance(each, str) for each in found):
+                yield name, found, expected
+
+
+def _wrong(owner: object, **kinds: type) -> Iterator[tuple[str, object, str]]:
+    for name, kind in kinds.items():
+        found = getattr(owner, name)
+        if not isinstance(found, kind):
+            yield name, found, f"of type {kind.__name__}"
+
+
+_NAMES: tuple[tuple[str, tuple[type[Collection[str]], ...], str], ...] = (
+    ("array_modules", (tuple, list), "a tuple of str"),  # a str would serve every part of itself
+    ("devices", (tuple, list), "a tuple of str"),
+    ("dtypes", (frozenset, set), "a frozenset of str"),
+)
+"""The fields of a capability that hold names."""

@@ -9,12 +9,19 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mixad import config
+from mixad.backends.faults import refuse_what_is_no_backend, way_out
 from mixad.backends.hookspecs import Backend, BackendSpec, IntegrationSpec
-from mixad.backends.plugins import Failure, PluginSource, installed_plugins, read_plugins
+from mixad.backends.plugins import (
+    Announced,
+    Failure,
+    PluginSource,
+    installed_plugins,
+    read_plugins,
+)
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError
 
@@ -27,6 +34,7 @@ __all__ = [
     "compiles",
     "default_registry",
     "installed_plugins",
+    "plugin_of",
     "rank",
     "resolve",
 ]
@@ -111,7 +119,7 @@ class Registry:
         return self._failures
 
     @property
-    def integrations(self) -> tuple[IntegrationSpec, ...]:  # numpydoc ignore=RT01
+    def integrations(self) -> tuple[Announced[IntegrationSpec], ...]:  # numpydoc ignore=RT01
         """The integrations with other libraries' derivatives, in the order they were met."""
         return self._integrations
 
@@ -145,8 +153,61 @@ class Registry:
         found = self._resolved.get(key)
         if found is None:
             with _lock:
-                found = self._resolved[key] = self._best(array_module, _kind(device), dtypes)
+                served = f"{array_module} arrays on {_kind(device)} are"
+                found = self._best(array_module, _kind(device), dtypes, {}, served)
+                self._resolved[key] = found
         return found
+
+    def substitute(
+        self,
+        array_module: str,
+        device: str,
+        dtypes: frozenset[str],
+        faults: Mapping[str, str],
+        kernel: str,
+    ) -> Backend:
+        """Return the best backend for a kernel in which others have failed, with a RuntimeWarning.
+
+        Parameters
+        ----------
+        array_module, device : str
+            As in `resolve`.
+        dtypes : frozenset of str
+            As in `resolve`.
+        faults : mapping of str to str
+            What happened in those that failed, by name of the backend.
+        kernel : str
+            Whose it is, for the warning.
+
+        Returns
+        -------
+        Backend
+            Loaded.
+
+        Raises
+        ------
+        BackendError
+            None serves; the message has what happened.
+        """
+        with _lock:
+            served = f"the kernel of {kernel} is"
+            return self._best(array_module, _kind(device), dtypes, faults, served)
+
+    def plugin(self, name: str) -> PluginSource | None:
+        """Return the plugin of a backend; None for mixad's own.
+
+        Parameters
+        ----------
+        name : str
+            Of a backend.
+
+        Returns
+        -------
+        PluginSource or None
+            For messages about what it does wrong.
+        """
+        found = self._announced.get(name)
+        return None if found is None or found.plugin.is_built_in else found.plugin
 
     def backend(self, name: str, dtypes: frozenset[str] = frozenset()) -> Backend:
         """Return the backend of a name.
@@ -178,7 +239,7 @@ class Registry:
                 f"backend {name!r} does not compute in {' and '.join(sorted(missing))}: convert "
                 "the arrays, or name no backend"
             )
-        outcome = self._load(self._announced[name].spec)
+        outcome = self._load(name)
         if isinstance(outcome, BackendError):
             raise BackendError(str(outcome)) from outcome.__cause__
         return outcome
@@ -203,7 +264,14 @@ class Registry:
             return str(error)
         return None
 
-    def _best(self, array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
+    def _best(
+        self,
+        array_module: str,
+        device: str,
+        dtypes: frozenset[str],
+        faults: Mapping[str, str],
+        served: str,
+    ) -> Backend:
         candidates = [
             spec for spec in self.specs if spec.capability.serves(array_module, device, dtypes)
         ]
@@ -213,17 +281,17 @@ class Registry:
             if refusal is not None:
                 refused.append(refusal)
                 continue
-            outcome = self._load(spec)
-            if isinstance(outcome, BackendError):
+            outcome = faults.get(spec.name) or self._load(spec.name)
+            if isinstance(outcome, (str, BackendError)):
                 failed.append(str(outcome))
                 continue
             if failed:
-                self._warn_of_substitute(spec.name, f"{array_module} arrays on {device}", failed)
+                self._warn_of_substitute(f"{served} served by the backend {spec.name!r}", failed)
             return outcome
         raise BackendError(self._nothing_serves(array_module, device, dtypes, [*failed, *refused]))
 
-    def _warn_of_substitute(self, chosen: str, what: str, reasons: Sequence[str]) -> None:
-        message = f"{what} are served by the backend {chosen!r}, because " + "; ".join(reasons)
+    def _warn_of_substitute(self, what: str, reasons: Sequence[str]) -> None:
+        message = f"{what}, because " + "; ".join(reasons)
         if message not in self._warned:  # as it is for every combination of dtypes
             self._warned.add(message)
             warn_user(message)
@@ -252,11 +320,11 @@ class Registry:
         known = ", ".join(sorted(self._announced)) or "(none)"
         return f"no backend is named {name!r}: use one of {known}, or install its plugin"
 
-    def _load(self, spec: BackendSpec) -> Backend | BackendError:
+    def _load(self, name: str) -> Backend | BackendError:
         with _lock:
-            if spec.name not in self._loaded:
-                self._loaded[spec.name] = _loaded(spec)
-            return self._loaded[spec.name]
+            if name not in self._loaded:
+                self._loaded[name] = _loaded(self._announced[name])
+            return self._loaded[name]
 
 
 _lock = threading.RLock()
@@ -273,15 +341,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_unlock)
 
 
-def _loaded(spec: BackendSpec) -> Backend | BackendError:
+def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:
     """Call the factory; any failure becomes a BackendError with the reason and the way out."""
+    spec, plugin = announced.spec, announced.plugin
     try:
-        return spec.load()
+        found = spec.load()
+        refuse_what_is_no_backend(found, spec.name)
+        return found
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, BackendError) else f"{type(error).__name__}: "
-        refusal = BackendError(
-            f"backend {spec.name!r} cannot serve: {kind}{error}; {spec.install_hint}"
-        )
+        reasons = [f"{kind}{error}", spec.install_hint]
+        whose = ""
+        if not plugin.is_built_in:
+            whose = f" ({plugin})"
+            reasons.append(way_out(plugin))
+        refusal = BackendError(f"backend {spec.name!r}{whose} cannot serve: {'; '.join(reasons)}")
         refusal.__cause__ = error
         return refusal
 
@@ -325,6 +399,22 @@ def resolve(array_module: str, device: str, dtypes: frozenset[str]) -> Backend:
         Loaded.
     """
     return default_registry().resolve(array_module, device, dtypes)
+
+
+def plugin_of(name: str) -> PluginSource | None:
+    """Return the plugin of a backend: see `Registry.plugin`.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"cpu"``.
+
+    Returns
+    -------
+    PluginSource or None
+        None for mixad's own.
+    """
+    return default_registry().plugin(name)
 
 
 def compiles(name: str) -> bool:

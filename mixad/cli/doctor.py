@@ -130,8 +130,11 @@ def _serves(spec: BackendSpec) -> str:
 
 def _details(backend: Backend) -> Rows:
     if isinstance(backend, Described):
-        for name, value in backend.describe().items():
-            yield f"  {name}", value
+        try:
+            rows = [(f"  {name}", str(value)) for name, value in backend.describe().items()]
+        except Exception as error:  # a plugin's, whose other rows count
+            rows = [("  describe", f"FAILED: {type(error).__name__}: {error}")]
+        yield from rows
 
 
 def _failed(failure: Failure) -> str:

@@ -6,7 +6,7 @@ import math
 import struct
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mixad.errors import KernelTypeError
@@ -116,6 +116,12 @@ class Binding:
     names: tuple[str, tuple[str, ...]]
     outputs: tuple[Result, ...]
     is_finished: bool
+
+    def moved(self, launch: Launch) -> Binding:
+        """Return the binding of a launch that writes the same parts elsewhere: no word differs."""
+        pairs = zip(self.outputs, launch.parts, strict=True)
+        outputs = tuple([o if part is None else replace(o, part=part) for o, part in pairs])
+        return replace(self, outputs=outputs)
 
     def word(self, param: int, value: Any, type: ScalarType) -> int:
         """Return the bits of a uniform.

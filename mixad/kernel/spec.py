@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -268,3 +269,18 @@ class Launch:
     def loops(self) -> tuple[int, ...]:
         """Extents of the loop nest, outermost first."""
         return self.extents if self.fold is None else self.fold.extents
+
+    def moved(self, starts: Sequence[tuple[int, ...] | None]) -> Launch:
+        """Return the launch that writes the same parts elsewhere.
+
+        Parameters
+        ----------
+        starts : sequence of (tuple of int or None)
+            For each output that is a part, where it begins in the array, for each axis.
+        """
+        parts = [
+            part if part is None or at is None
+            else part._replace(starts=tuple(at[axis] for axis in self.order))
+            for part, at in zip(self.parts, starts, strict=True)
+        ]  # fmt: skip
+        return replace(self, parts=tuple(parts))

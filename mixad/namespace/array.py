@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -25,13 +27,15 @@ from mixad.namespace.indexing import getitem, view_key
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, exchanged, namespace_over
+from mixad.namespace.scipy_calls import function_called, instead_of
 from mixad.namespace.spelling import Spelling
-from mixad.namespace.spellings import NUMPY, spelling_of, spelling_of_ufunc, torch_spelling
+from mixad.namespace.spellings import NUMPY, UFUNCS, spelling_of, spelling_of_ufunc, torch_spelling
 from mixad.namespace.statistical import total
 from mixad.namespace.torch_in_place import IN_PLACE, change
 from mixad.tape.constant import constants, unwrapped
 from mixad.tape.memory import array_as, is_numpy_number, share, unshared
 from mixad.tape.tracer import Tracer, plain
+from mixad.tracebacks import hide_frames
 
 __all__ = ["ArrayTracer"]
 
@@ -51,18 +55,26 @@ def _from_lists(other: Any, tracer: Any) -> Any:
 
 def _binary(op: str) -> _Method:
     def method(self: Any, other: Any) -> Any:
-        if not is_operand(other):
-            return _converted(other, self, method)
-        return elementwise(op, self, other)
+        try:
+            if not is_operand(other):
+                return _converted(other, self, method)
+            return elementwise(op, self, other)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return method
 
 
 def _reflected(op: str) -> _Method:
     def method(self: Any, other: Any) -> Any:
-        if not is_operand(other):
-            return _converted(other, self, method)
-        return elementwise(op, other, self)
+        try:
+            if not is_operand(other):
+                return _converted(other, self, method)
+            return elementwise(op, other, self)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return method
 
@@ -71,7 +83,11 @@ def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
     """Comparisons have no derivative: they give constants, which `if` and `while` can test."""
 
     def method(self: Any, other: Any) -> Any:
-        return constants(compare(plain(self), plain(_from_lists(other, self))))
+        try:
+            return constants(compare(plain(self), plain(_from_lists(other, self))))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return method
 
@@ -85,10 +101,14 @@ def _in_place(symbol: str, compute: _Method) -> _Method:
     name = f"__i{compute.__name__}__"
 
     def method(self: Any, other: Any) -> Any:
-        result = compute(self, other)
-        if is_numpy_number(self) or not hasattr(_array_class(self.cell.library), name):
-            return result
-        return replace(self, symbol, result)
+        try:
+            result = compute(self, other)
+            if is_numpy_number(self) or not hasattr(_array_class(self.cell.library), name):
+                return result
+            return replace(self, symbol, result)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return method
 
@@ -121,9 +141,13 @@ class ArrayTracer(Tracer):
     __hash__ = None
 
     def __pow__(self, other: Any) -> Any:
-        if not is_operand(other):
-            return _converted(other, self, operator.pow)
-        return power(self, other)
+        try:
+            if not is_operand(other):
+                return _converted(other, self, operator.pow)
+            return power(self, other)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __divmod__(self, other: Any) -> tuple[Any, Any]:
         return self // other, self % other
@@ -132,7 +156,11 @@ class ArrayTracer(Tracer):
         return other // self, other % self
 
     def __neg__(self) -> Any:
-        return elementwise("neg", self)
+        try:
+            return elementwise("neg", self)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __pos__(self) -> Any:
         own = unshared(self)
@@ -146,44 +174,98 @@ class ArrayTracer(Tracer):
         return array_as(unshared(self), self)
 
     def __abs__(self) -> Any:
-        return elementwise("abs", self)
+        try:
+            return elementwise("abs", self)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __matmul__(self, other: Any) -> Any:
-        if not _is_matrix(other):
-            return _converted(other, self, operator.matmul)
-        return matmul(self, other)
+        try:
+            if not _is_matrix(other):
+                return _converted(other, self, operator.matmul)
+            return matmul(self, other)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __rmatmul__(self, other: Any) -> Any:
-        if not _is_matrix(other):
-            return _converted(other, self, lambda x, y: matmul(y, x))
-        return matmul(other, self)
+        try:
+            if not _is_matrix(other):
+                return _converted(other, self, lambda x, y: matmul(y, x))
+            return matmul(other, self)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
-        if "out" in options or (method == "at" and not isinstance(operands[0], Tracer)):
-            raise TracerError(_CHANGED)
-        if method == "at" and ufunc in CHANGES_AT and operands[0].cell.library.name in _WITH_AT:
-            return change_at(ufunc, *operands)
-        if method != "__call__":
-            name = f"{ufunc.__name__}.{method}"
-            found = NUMPY.functions.get(name) if hasattr(np, ufunc.__name__) else None
-            return as_numpy_gives(NUMPY.call_found(f"numpy.{name}()", found, operands, options))
-        return as_numpy_gives(spelling_of_ufunc(ufunc).call(ufunc, operands, options))
+        try:
+            if "out" in options or (method == "at" and not isinstance(operands[0], Tracer)):
+                raise TracerError(_CHANGED)
+            if method == "at" and ufunc in CHANGES_AT and operands[0].cell.library.name in _WITH_AT:
+                return change_at(ufunc, *operands)
+            if method != "__call__":
+                spelling = NUMPY if hasattr(np, ufunc.__name__) else UFUNCS
+                name = f"{ufunc.__name__}.{method}"
+                return as_numpy_gives(spelling.call_named(name, operands, options))
+            spelling = spelling_of_ufunc(ufunc)
+            if spelling is NUMPY and getattr(np, ufunc.__name__, None) is not ufunc:
+                called = function_called(sys._getframe(1))
+                if called is not None:  # a private ufunc, under the name of what calls it
+                    raise self._leak(called, instead_of(called, "numpy", NUMPY))
+            return as_numpy_gives(spelling.call(ufunc, operands, options))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if _is_like(function, self) and first_traced((args, *kwargs.values())) is None:
-            return constants(function(*args, **kwargs))
-        return as_numpy_gives(NUMPY.call(function, args, kwargs))
+        try:
+            if _is_like(function, self) and first_traced((args, *kwargs.values())) is None:
+                return constants(function(*args, **kwargs))
+            return as_numpy_gives(NUMPY.call(function, args, kwargs))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     @classmethod
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        name = function.__name__
-        if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
-            if args and isinstance(args[0], Tracer) and name in IN_PLACE:
-                return getattr(args[0], name)(*args[1:], **(kwargs or {}))
-            raise MixadError(_CHANGED)  # torch takes a TypeError for "try the reflected operator"
-        return torch_spelling().call(function, args, kwargs or {})
+        try:
+            name = function.__name__
+            if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+                if args and isinstance(args[0], Tracer) and name in IN_PLACE:
+                    return getattr(args[0], name)(*args[1:], **(kwargs or {}))
+                # For torch, a TypeError says "try the reflected operator".
+                raise MixadError(_CHANGED)
+            return torch_spelling().call(function, args, kwargs or {})
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise self._conversion(
+            sys._getframe(1),
+            "conversion to a NumPy array",
+            "use its own operators and methods, np.stack([x, y]) in place of the list [x, y], and "
+            "np.concatenate in place of np.r_ and np.c_",
+        )
+
+    def __float__(self) -> float:
+        raise self._conversion(
+            sys._getframe(1),
+            "float()",
+            "keep it as an array, use np.exp(x) for math.exp(x), and write it (out[i] = x) into an "
+            "array made with np.zeros_like(x) or np.zeros(n, like=x)",
+        )
+
+    def _conversion(self, frame: FrameType, what: str, instead: str) -> TracerError:
+        """Return the refusal of what a frame does, named after the function if it is SciPy's."""
+        called = function_called(frame)
+        if called is None:
+            return self._leak(what, instead)
+        library = self.cell.library.name
+        return self._leak(called, instead_of(called, library, self._spelling))
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
         """Return the functions of the standard that take what is traced."""
@@ -204,13 +286,21 @@ class ArrayTracer(Tracer):
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     def __getitem__(self, key: Any) -> Any:
-        key = _key(key)
-        part = getitem(self, key)
-        found = view_key(self, part, key)
-        return part if found is None else share(part, self, found)
+        try:
+            key = _key(key)
+            part = getitem(self, key)
+            found = view_key(self, part, key)
+            return part if found is None else share(part, self, found)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        setitem(self, _key(key), unwrapped(value))
+        try:
+            setitem(self, _key(key), unwrapped(value))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
@@ -254,9 +344,13 @@ class ArrayTracer(Tracer):
 
     def sum(self, *args: Any, **options: Any) -> Any:
         """Return the sum over axes; arguments are those of the array's library."""
-        if not args and not options:
-            return total(self)
-        return _called(self._spelling, "sum", self, *args, **options)
+        try:
+            if not args and not options:
+                return total(self)
+            return _called(self._spelling, "sum", self, *args, **options)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def mean(self, *args: Any, **options: Any) -> Any:
         """Return the arithmetic mean over axes; arguments are those of the array's library."""
@@ -344,8 +438,12 @@ def _is_like(function: Any, tracer: Any) -> bool:
 
 def _called(spelling: Spelling, name: str, x: Any, /, *args: Any, **options: Any) -> Any:
     """Return what a method of a traced value returns."""
-    args, options = _given(args, options)
-    return spelling.call_method(name, (x, *args), options)
+    try:
+        args, options = _given(args, options)
+        return spelling.call_method(name, (x, *args), options)
+    except Exception as error:
+        hide_frames(error)
+        raise
 
 
 def _given(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:

@@ -53,6 +53,8 @@ def stacked(x: Any, like: Any) -> Any:
         return library.xp.asarray(number, device=device_of(like))
     if library is NUMPY and first_traced(x) is None:
         return np.asarray(x)
+    if not x:
+        return library.xp.zeros((0,), device=device_of(like))
     return stack(of_one_type("asarray", [stacked(each, like) for each in x]))
 
 

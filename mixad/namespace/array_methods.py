@@ -12,6 +12,7 @@ from mixad.errors import TracerError
 from mixad.namespace.arrangements import compress
 from mixad.namespace.assignment import setitem
 from mixad.namespace.complex_numbers import conj
+from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import clip
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.spelling import SpelledFunction, function_of
@@ -61,6 +62,7 @@ METHODS: Mapping[str, SpelledFunction] = {"to_device": function_of(to_device)}
 
 NUMPY_METHODS: Mapping[str, SpelledFunction] = {
     **METHODS,
+    "astype": function_of(astype, "x dtype order casting subok copy"),
     "clip": function_of(clip, "x min max out"),
     "compress": function_of(_compress, "x condition axis out"),
     "conj": function_of(conj, "x out"),

@@ -16,7 +16,7 @@ from numpy.exceptions import AxisError
 from mixad.namespace.complex_numbers import conj, real
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import concat
-from mixad.namespace.manipulation import normalized_axes, roll
+from mixad.namespace.manipulation import normalized_axes, roll, whole_numbers
 from mixad.scalar.dtypes import is_complex_dtype
 from mixad.tape.node import Rule, apply_rule, library_beside
 
@@ -24,8 +24,8 @@ __all__ = ["fft", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihf
            "irfftn", "rfft", "rfftn"]  # fmt: skip
 
 Norm = str | None
-Lengths = Sequence[int] | None
-Axes = Sequence[int] | None
+Lengths = int | Sequence[int] | None
+Axes = int | Sequence[int] | None
 
 
 # -- complex numbers -------------------------------------------------------------------------------
@@ -207,16 +207,17 @@ def _extent(
     ValueError
         If there are not as many lengths as axes.
     """
-    if axes is None:
-        axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
-    places = normalized_axes(tuple(axes), x.ndim)
+    given = None if s is None else whole_numbers(s)
+    if axes is None and given is not None:
+        axes = range(x.ndim - len(given), x.ndim)
+    places = normalized_axes(axes, x.ndim)
     if len(places) < least:
         raise AxisError(-1, x.ndim)
-    if s is None:
+    if given is None:
         return places, tuple(x.shape[a] for a in places)
-    if len(s) != len(places):
-        raise ValueError(f"a Fourier transform along {len(places)} axes of {len(s)} lengths")
-    pairs = zip(places, map(operator.index, s), strict=True)
+    if len(given) != len(places):
+        raise ValueError(f"a Fourier transform along {len(places)} axes of {len(given)} lengths")
+    pairs = zip(places, given, strict=True)
     return places, tuple(x.shape[a] if n == -1 else n for a, n in pairs)
 
 

@@ -20,7 +20,8 @@ from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
 
 __all__ = ["basic_axes", "basic_key", "gather", "getitem", "is_selection", "part_along",
-           "positions_of", "scatter_add", "take", "take_along_axis", "view_key"]  # fmt: skip
+           "positions_of", "scatter_add", "take", "take_along_axis", "view_key",
+           "without_lists"]  # fmt: skip
 
 _Key = tuple[Any, ...]
 
@@ -76,7 +77,15 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = reshape(x, -1), 0
     (axis,) = normalized_axes(axis, x.ndim)
-    return gather(x, xp.take(positions_of(x), indices, axis=axis))
+    return gather(x, xp.take(positions_of(x), without_lists(indices, x), axis=axis))
+
+
+def without_lists(indices: Any, x: Any) -> Any:
+    """Return lists of indices as an array beside ``x``: NumPy takes them, others may not."""
+    if not isinstance(indices, (list, tuple)) or library_beside(x) is NUMPY:
+        return indices
+    where = x.device if isinstance(x, Tracer) else device(x)
+    return library_beside(x).xp.asarray(indices, device=where)
 
 
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixad.namespace.data_types import of_one_type
-from mixad.namespace.indexing import gather, part_along, positions_of
+from mixad.namespace.indexing import gather, part_along, positions_of, without_lists
 from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape, whole_numbers
 from mixad.tape import broadcasting
 from mixad.tape.memory import gives_read_only_views, gives_views, share, unshared
@@ -152,4 +152,4 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Any:
         x, axis = reshape(x, math.prod(x.shape)), 0
     (axis,) = normalized_axes(axis, x.ndim)
     xp = library_beside(x).xp
-    return gather(x, xp.repeat(positions_of(x), repeats, axis=axis))
+    return gather(x, xp.repeat(positions_of(x), without_lists(repeats, x), axis=axis))

@@ -77,11 +77,11 @@ _RESHAPE = Rule(
 
 
 @gives_views
-def permute_dims(x: Any, axes: Sequence[int] | None = None) -> Any:
+def permute_dims(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     """Return ``x`` with its axes in another order; in reverse order for None."""
     if axes is None:
         axes = range(x.ndim)[::-1]
-    return apply_rule(_PERMUTE_DIMS, x, axes=normalized_axes(tuple(axes), x.ndim))
+    return apply_rule(_PERMUTE_DIMS, x, axes=normalized_axes(axes, x.ndim))
 
 
 _PERMUTE_DIMS = Rule(

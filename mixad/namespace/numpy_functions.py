@@ -12,6 +12,7 @@ import numpy as np
 
 from mixad import special
 from mixad.backends.arrays import is_array
+from mixad.errors import TracerError
 from mixad.namespace.arrangements import (
     append,
     array_split,
@@ -56,7 +57,7 @@ from mixad.namespace.numpy_samples import NUMPY_SAMPLES
 from mixad.namespace.numpy_statistics import NUMPY_STATISTICS
 from mixad.namespace.sorting import sort
 from mixad.namespace.special import of_scalars
-from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
+from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import amax, amin, cumprod
 from mixad.namespace.ufunc_methods import UFUNC_METHODS
 from mixad.scalar.parse.library import NUMPY_LIBRARY
@@ -64,7 +65,7 @@ from mixad.tape.memory import gives_arrays, gives_read_only_views
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["NUMPY_FUNCTIONS", "nan_to_num"]
+__all__ = ["NUMPY_FUNCTIONS", "nan_to_num", "of_half"]
 
 
 def _matrices_last(x: Any, axis1: int, axis2: int) -> Any:
@@ -252,15 +253,25 @@ def _real_if_close(x: Any, tol: float = 100) -> Any:
     return real(x) if np.isrealobj(np.real_if_close(np.asarray(plain(x)), tol)) else x
 
 
+def _fix(x: Any) -> Any:
+    return elementwise("trunc", x)
+
+
 def _svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return svd(x, full_matrices=full_matrices) if compute_uv else svdvals(x)
 
 
-def _qr(x: Any, mode: str = "reduced") -> Any:
-    return qr(x).R if mode == "r" else qr(x, mode=mode)
+def _qr(x: Any, mode: Any = "reduced") -> Any:
+    np.linalg.qr(np.ones((1, 1)), mode=mode)  # raises or warns as this version of NumPy does
+    if mode in ("raw", "economic", "e"):
+        raise TracerError(
+            f"linalg.qr(mode={mode!r}) of a value that is being differentiated is not available, "
+            "since it returns how the factors are stored: use mode='reduced', or mode='r'"
+        )
+    return qr(x).R if mode == "r" else qr(x, mode="reduced" if mode in ("full", "f") else mode)
 
 
-def _of_half(function: Callable[..., Any]) -> Callable[..., Any]:
+def of_half(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that reads the lower half of matrices as one that is told which half."""
 
     def evaluate(x: Any, uplo: str = "L") -> Any:
@@ -269,34 +280,35 @@ def _of_half(function: Callable[..., Any]) -> Callable[..., Any]:
     return evaluate
 
 
-_ELEMENTWISE = ("degrees rad2deg radians deg2rad logaddexp2 heaviside sinc fix fmin fmax").split()
+_ELEMENTWISE = ("degrees rad2deg radians deg2rad logaddexp2 heaviside sinc fmin fmax").split()
 
 NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     **{name: of_scalars(name, NUMPY_LIBRARY[getattr(np, name)]) for name in _ELEMENTWISE},
     "i0": of_scalars("i0", special.i0),
+    "fix": function_of(_fix, "x out"),
     "ravel": function_of(ravel, "a order"),
     "swapaxes": function_of(swapaxes, "a axis1 axis2"),
     "rollaxis": function_of(rollaxis, "a axis start"),
     "rot90": function_of(rot90, "m=x k axes"),
     "lib.stride_tricks.sliding_window_view": function_of(
-        sliding_windows, "x window_shape axis subok writeable"
+        sliding_windows, "x window_shape axis * subok writeable"
     ),
     "fliplr": function_of(fliplr, "m=x"),
     "flipud": function_of(flipud, "m=x"),
     "diag": function_of(diag, "v=x k"),
     "pad": function_of(pad, "array=x pad_width mode"),
-    "partition": function_of(partition, "a kth axis"),
-    "atleast_1d": Variadic(at_least(1), ()),
-    "atleast_2d": Variadic(at_least(2), ()),
-    "atleast_3d": Variadic(at_least(3), ()),
-    "broadcast_arrays": Variadic(_broadcast_arrays, ()),
+    "partition": function_of(partition, "a kth axis kind order"),
+    "atleast_1d": SpelledFunction(at_least(1), ()),
+    "atleast_2d": SpelledFunction(at_least(2), ()),
+    "atleast_3d": SpelledFunction(at_least(3), ()),
+    "broadcast_arrays": SpelledFunction(_broadcast_arrays, ()),
     "tril": function_of(_triangle(tril), "m=x k"),
     "triu": function_of(_triangle(triu), "m=x k"),
-    "vstack": function_of(vstack, "tup=arrays dtype casting"),
-    "hstack": function_of(hstack, "tup=arrays dtype casting"),
+    "vstack": function_of(vstack, "tup=arrays * dtype casting"),
+    "hstack": function_of(hstack, "tup=arrays * dtype casting"),
     "dstack": function_of(dstack, "tup=arrays"),
     "column_stack": function_of(column_stack, "tup=arrays"),
-    "linspace": function_of(_linspace, "start stop num endpoint retstep dtype axis device"),
+    "linspace": function_of(_linspace, "start stop num endpoint retstep dtype axis * device"),
     "append": function_of(append, "arr=x values axis"),
     "delete": function_of(delete, "arr=x obj=places axis"),
     "insert": function_of(insert, "arr=x obj=places values axis"),
@@ -305,7 +317,7 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "diagflat": function_of(_diagflat, "v=x k"),
     "vander": function_of(_vander, "x N increasing"),
     "compress": function_of(compress, "condition=selected a axis out"),
-    "piecewise": Variadic(_piecewise, ()),
+    "piecewise": SpelledFunction(_piecewise, ()),
     "modf": function_of(_modf, "x"),
     "float_power": function_of(_float_power, "x y"),
     "split": function_of(split, "ary=x indices_or_sections axis"),
@@ -316,8 +328,8 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "diagonal": function_of(_diagonal, "a offset axis1 axis2"),
     "trace": function_of(_trace, "a offset axis1 axis2 dtype out"),
     "ptp": function_of(_ptp, "a axis out keepdims"),
-    "sort": function_of(_sort, "a axis kind order stable"),
-    "meshgrid": Variadic(_meshgrid, ()),
+    "sort": function_of(_sort, "a axis kind order * stable"),
+    "meshgrid": SpelledFunction(_meshgrid, ()),
     "block": function_of(_block, "arrays=blocks"),
     "nan_to_num": function_of(nan_to_num, "x copy nan posinf neginf"),
     **{
@@ -328,8 +340,8 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "select": function_of(_select, "condlist choicelist default"),
     "linalg.svd": function_of(_svd, "a full_matrices compute_uv hermitian"),
     "linalg.qr": function_of(_qr, "a mode"),
-    "linalg.eigh": function_of(_of_half(eigh), "a UPLO=uplo"),
-    "linalg.eigvalsh": function_of(_of_half(eigvalsh), "a UPLO=uplo"),
+    "linalg.eigh": function_of(of_half(eigh), "a UPLO=uplo"),
+    "linalg.eigvalsh": function_of(of_half(eigvalsh), "a UPLO=uplo"),
     **NUMPY_QUANTILES,
     **NUMPY_STATISTICS,
     **NUMPY_SAMPLES,

@@ -161,5 +161,5 @@ def _product(arrays: Sequence[Any], tree: tuple[Any, ...]) -> Any:
 NUMPY_LINEAR_ALGEBRA: Mapping[str, SpelledFunction] = {
     "linalg.cond": function_of(cond, "x p"),
     "linalg.lstsq": function_of(lstsq, "a b rcond"),
-    "linalg.multi_dot": function_of(multi_dot, "arrays out"),
+    "linalg.multi_dot": function_of(multi_dot, "arrays * out"),
 }

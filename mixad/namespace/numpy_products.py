@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.einsum import einsum, read_operands
 from mixad.namespace.elementwise import elementwise
+from mixad.namespace.indexing import getitem
+from mixad.namespace.joining import concat
 from mixad.namespace.linear_algebra import cross, dot, inner, outer, tensordot, vecdot
 from mixad.namespace.manipulation import moveaxis, reshape
-from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
+from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.tape.memory import gives_arrays
+from mixad.tape.node import library_beside
 
 __all__ = ["NUMPY_PRODUCTS", "kron"]
 
@@ -57,18 +62,37 @@ def kron(x: Any, y: Any) -> Any:
 def _cross(
     x: Any, y: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
+    """Return cross products of vectors of length 3, or of 2, beside which the third number is 0.
+
+    Of two vectors of length 2 it is the third number.
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
-    return moveaxis(cross(moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)), -1, axisc)
+    x, y = arrays_of(x, y)
+    x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
+    lengths = x.shape[-1], y.shape[-1]
+    if lengths != (3, 3):
+        first, second = map(np.ones, lengths)
+        np.cross(first, second)  # which raises or warns as this version of NumPy does
+    found = cross(_of_length_3(x), _of_length_3(y))
+    return getitem(found, (..., 2)) if lengths == (2, 2) else moveaxis(found, -1, axisc)
+
+
+def _of_length_3(x: Any) -> Any:
+    if x.shape[-1] == 3:
+        return x
+    zeros = library_beside(x).xp.zeros((*x.shape[:-1], 1), dtype=x.dtype, device=x.device)
+    return concat([x, zeros], axis=-1)
 
 
 NUMPY_PRODUCTS: Mapping[str, SpelledFunction] = {
-    "dot": function_of(_of_arrays(dot), "a b"),
-    "inner": function_of(_of_arrays(inner), "a b"),
+    "dot": function_of(_of_arrays(dot), "a b out"),
+    "inner": function_of(_of_arrays(inner), "a b /"),
     "kron": function_of(_of_arrays(kron), "a b"),
     "outer": function_of(_flat(outer), "a b out"),
-    "vdot": function_of(_flat(vecdot), "a b"),
-    **dict.fromkeys(("tensordot", "linalg.tensordot"), function_of(_tensordot)),
-    "einsum": Variadic(_einsum, ()),
+    "vdot": function_of(_flat(vecdot), "a b /"),
+    "tensordot": function_of(_tensordot, "a b axes"),
+    "linalg.tensordot": function_of(_tensordot, "x1=a x2=b / * axes"),
+    "einsum": SpelledFunction(_einsum, ()),
     "cross": function_of(_cross, "a=x b=y axisa axisb axisc axis"),
 }

@@ -252,7 +252,7 @@ def _of_columns(ordered: Any, places: Array) -> Any:
 
 
 _MEDIAN = "a axis out overwrite_input keepdims"
-_QUANTILE = "a q axis out overwrite_input method keepdims weights interpolation"
+_QUANTILE = "a q axis out overwrite_input method keepdims * weights interpolation"
 
 NUMPY_QUANTILES: Mapping[str, SpelledFunction] = {
     "median": function_of(median, _MEDIAN),

@@ -12,13 +12,14 @@ from array_api_compat import device
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.arrangements import at_least
+from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.complex_numbers import conj, is_complex
 from mixad.namespace.data_types import astype, of_one_type
 from mixad.namespace.elementwise import array_beside, elementwise, where
 from mixad.namespace.indexing import getitem, part_along
 from mixad.namespace.joining import concat, unstack
 from mixad.namespace.manipulation import flip, normalized_axes, reshape
-from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
+from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import total
 from mixad.namespace.utility import diff
 from mixad.scalar.dtypes import element_type_of
@@ -94,7 +95,7 @@ def _slope(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         )
     if not np.ndim(plain(spacing)):
         return elementwise("div", _even_slope(x, axis, edge_order), spacing)
-    spacing = array_beside(spacing, x)
+    _, spacing = arrays_of(x, spacing)
     if tuple(spacing.shape) != (x.shape[axis],):
         raise ValueError(
             f"gradient() along an axis of length {x.shape[axis]} with coordinates of shape "
@@ -141,7 +142,9 @@ def _uneven_slope(x: Any, axis: int, steps: Any, edge_order: int) -> Any:
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Return the integral along an axis of what is linear between samples."""
-    if x is not None:  # an axis is counted in each array: x may have more of them, or fewer
+    if x is not None:
+        y, x = arrays_of(y, x)
+        # An axis is counted in each array: x may have more of them, or fewer.
         dx = _along(y, diff(x), axis) if x.ndim == 1 else diff(x, axis=axis)
     sums = elementwise("add", part_along(y, axis, 1, None), part_along(y, axis, None, -1))
     return total(elementwise("div", elementwise("mul", dx, sums), 2.0), axis)
@@ -336,10 +339,10 @@ _CONVOLVE = Rule(
 )
 
 NUMPY_SAMPLES: Mapping[str, SpelledFunction] = {
-    "gradient": Variadic(gradient, ()),
+    "gradient": SpelledFunction(gradient, ()),
     "trapezoid": function_of(trapezoid, "y x dx axis"),
     "interp": function_of(interp, "x xp=points fp=values left right period"),
-    "unwrap": function_of(unwrap, "p=x discont axis period"),
+    "unwrap": function_of(unwrap, "p=x discont axis * period"),
     "polyval": function_of(polyval, "p x"),
     "convolve": function_of(convolve, "a=x v=y mode"),
     "correlate": function_of(correlate, "a=x v=y mode"),

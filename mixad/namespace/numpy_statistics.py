@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import library_of
+from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.data_types import astype, of_one_type
 from mixad.namespace.elementwise import array_beside, elementwise, where
@@ -82,6 +83,7 @@ def average(
         count = math.prod(x.shape[a] for a in normalized_axes(axis, x.ndim))
         scale: Any = library_beside(x).xp.full_like(plain(found), count)[()]
     else:
+        x, weights = arrays_of(x, weights)
         found, scale = _weighted(x, axis, weights, keepdims=keepdims)
     return (found, scale) if returned else found
 
@@ -154,7 +156,7 @@ def cov(
 
 def _variables(x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     """Return the variables as rows of one matrix."""
-    given = [v for v in (x, y) if v is not None]
+    given = arrays_of(*(v for v in (x, y) if v is not None))
     for v in given:
         if v.ndim > 2:
             raise ValueError(f"cov() takes one axis or two, this array has shape {tuple(v.shape)}")
@@ -217,17 +219,21 @@ def _beyond_one(x: Any) -> Any:
 
 
 NUMPY_STATISTICS: Mapping[str, SpelledFunction] = {
-    "bincount": function_of(bincount, "x=places weights minlength"),
-    "average": function_of(average, "a axis weights returned keepdims"),
-    "cov": function_of(cov, "m=x y rowvar bias ddof fweights aweights dtype"),
-    "corrcoef": function_of(corrcoef, "x y rowvar bias ddof dtype"),
+    "bincount": function_of(bincount, "x=places / weights minlength"),
+    "average": function_of(average, "a axis weights returned * keepdims"),
+    "cov": function_of(cov, "m=x y rowvar bias ddof fweights aweights * dtype"),
+    "corrcoef": function_of(corrcoef, "x y rowvar * dtype"),
     "nansum": function_of(nansum, "a axis dtype out keepdims initial where"),
     "nanprod": function_of(nanprod, "a axis dtype out keepdims initial where"),
     "nancumsum": function_of(nancumsum, "a axis dtype out"),
     "nancumprod": function_of(nancumprod, "a axis dtype out"),
     "nanmax": function_of(nanmax, "a axis out keepdims initial where"),
     "nanmin": function_of(nanmin, "a axis out keepdims initial where"),
-    "nanmean": function_of(nanmean, "a axis dtype out keepdims where"),
-    "nanvar": function_of(nanvar, "a axis dtype out ddof=correction keepdims where mean"),
-    "nanstd": function_of(nanstd, "a axis dtype out ddof=correction keepdims where mean"),
+    "nanmean": function_of(nanmean, "a axis dtype out keepdims * where"),
+    "nanvar": function_of(
+        nanvar, "a axis dtype out ddof=correction keepdims * where mean correction"
+    ),
+    "nanstd": function_of(
+        nanstd, "a axis dtype out ddof=correction keepdims * where mean correction"
+    ),
 }

@@ -45,9 +45,10 @@ def _tolerance(w: Array) -> Array:
 def _largest(w: Array) -> Array:
     """Return the largest magnitude for each matrix."""
     xp = library_of(w).xp
+    sizes = xp.abs(w)
     if not w.shape[-1]:
-        return xp.zeros(w.shape[:-1], dtype=w.dtype, device=device(w))
-    return xp.max(xp.abs(w), axis=-1)
+        return xp.zeros(w.shape[:-1], dtype=sizes.dtype, device=device(w))
+    return xp.max(sizes, axis=-1)
 
 
 def nearly_zero(s: Array) -> Array:

@@ -165,7 +165,8 @@ def _rule(name: str) -> ValuesRule:
 def _refused(name: str, parameter: str) -> str:
     return (
         f"the derivative of scipy.special.{name}() with respect to {parameter!r} is not available: "
-        f"say mixad.stop_gradient({parameter}) if none is meant"
+        f"give the function one with mixad.custom_vjp, or say mixad.stop_gradient({parameter}) if "
+        "none is meant"
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from mixad.namespace.array_likes import first_traced, from_lists, stacked
 from mixad.tape.memory import noted
 from mixad.tape.tracer import plain
 
-__all__ = ["OfOperands", "SpelledFunction", "Spelling", "Variadic", "function_of", "missing"]
+__all__ = ["Binding", "OfOperands", "SpelledFunction", "Spelling", "function_of", "missing",
+           "respelled"]  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SpelledFunction:
     """A function of the namespace, as a library calls it.
 
@@ -28,77 +29,55 @@ class SpelledFunction:
     evaluate : callable
         The function.
     parameters : tuple of str
-        Those of the library's function in order.
+        Those of the library's function in order; none where operands come by place, any number of
+        them, and options by their own names.
     renamed : mapping
         Their names here, where they differ and the library's others do not go by the same name.
+    by_place : int or None
+        How many of them may come by place; None for all.
+    nameless : int
+        How many of them, the first ones, come by place only.
     """
 
     evaluate: Callable[..., Any]
     parameters: tuple[str, ...]
     renamed: Mapping[str, str] = field(default_factory=dict)
+    by_place: int | None = None
+    nameless: int = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns; results that share memory with arguments know it."""
         result = self.evaluate(*args, **kwargs)
         return noted(self.evaluate, result, (*args, *kwargs.values()))
 
-    @cached_property
-    def taken(self) -> frozenset[str]:
-        """Names of the namespace function's own parameters."""
-        return frozenset(inspect.signature(self.evaluate).parameters)
-
-    @cached_property
-    def arrays(self) -> frozenset[str]:
-        """Names of its own parameters that are arrays: NumPy takes lists for them."""
-        return self.taken & _ARRAYS
-
-    @cached_property
-    def direct(self) -> int:
-        """How many arguments by position are, in this order, the first of the function's own."""
+    def own_parameters(self) -> tuple[Iterable[str], Iterable[str]]:
+        """Return which parameters the function takes by place, in order, and all that it takes."""
         own = inspect.signature(self.evaluate).parameters.values()
-        names = [p.name for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        theirs = [self.renamed.get(name, name) for name in self.parameters]
-        pairs = enumerate(zip(names, theirs, strict=False))
-        return next((at for at, (a, b) in pairs if a != b), min(len(names), len(theirs)))
+        by_place = [p.name for p in own if p.kind in _BY_PLACE]
+        return by_place, (*by_place, *(p.name for p in own if p.kind is p.KEYWORD_ONLY))
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class OfOperands(SpelledFunction):
-    """A function that takes operands by position only: those that come by name, in their order."""
+    """A function of operands only: in the library by place, or all parameters are operands."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the function returns."""
-        return self.evaluate(*args, *kwargs.values())
+        """Return what the function returns; operands that come by name are in their places."""
+        return self.evaluate(*args, *(kwargs[p] for p in self.parameters if p in kwargs))
 
-    @cached_property
-    def taken(self) -> frozenset[str]:
-        """Names of all parameters."""
-        return frozenset(self.parameters)
-
-    @cached_property
-    def arrays(self) -> frozenset[str]:
-        """Names of all parameters."""
-        return self.taken
-
-    @cached_property
-    def direct(self) -> int:
-        """How many arguments may come by position: all."""
-        return len(self.parameters)
-
-
-class Variadic(SpelledFunction):
-    """A function of any number of operands by position; its parameters are options by name."""
-
-    @cached_property
-    def arrays(self) -> frozenset[str]:
-        """None: operands come by position."""
-        return frozenset()
+    def own_parameters(self) -> tuple[Iterable[str], Iterable[str]]:
+        """Return the operands twice: they may come by place and by name."""
+        operands = self.parameters[: self.nameless or None]
+        return operands, operands
 
 
 _ARRAYS = frozenset(
     "a append aweights b condition dx fill_value fweights max min p points prepend start stop "
     "values weights where x y".split()
 )
-"""What parameters are called that are arrays."""
+"""What parameters are called that are arrays: NumPy takes lists for them."""
 
 _SEQUENCES = {"arrays": stacked, "choicelist": from_lists, "condlist": from_lists}
 """What parameters are called that are sequences of arrays, and what makes arrays of lists there.
@@ -108,16 +87,207 @@ Numbers are arrays among arrays that are joined; among choices they adapt to tho
 
 _LISTS = (list, tuple)
 
+_Lists = Mapping[str, Callable[[Any, Any], Any]]
+"""What makes arrays of lists beside a traced value, by our names of parameters."""
+
 
 def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> SpelledFunction:
-    """Return a function with a library's parameters, ``"theirs=ours same"``; or with its own."""
+    """Return a function with a library's parameters, or with its own.
+
+    They are ``"theirs=ours same"``, with ``/`` and ``*`` where a signature has them.
+    """
     if parameters is None:
         code = evaluate.__code__  # a signature takes ten times as long, and all are made on import
         count = code.co_argcount + code.co_kwonlyargcount
-        return SpelledFunction(evaluate, code.co_varnames[:count])
-    pairs = [each.partition("=")[::2] for each in parameters.split()]
+        return SpelledFunction(evaluate, code.co_varnames[:count], by_place=code.co_argcount)
+    return SpelledFunction(evaluate, *_parsed(parameters))
+
+
+def respelled(found: SpelledFunction, parameters: str) -> SpelledFunction:
+    """Return a function that has its own parameters under other names: the first ones in order.
+
+    Those by name only are its own ones too, or options that are not taken.
+    """
+    names, renamed, by_place, nameless = _parsed(parameters)
+    if not isinstance(found, OfOperands):
+        own = (found.renamed.get(name, name) for name in found.parameters)
+        pairs = zip(names[:by_place], own, strict=False)
+        renamed = {theirs: ours for theirs, ours in pairs if ours not in names} | renamed
+    return type(found)(found.evaluate, names, renamed, by_place, nameless)
+
+
+def _parsed(parameters: str) -> tuple[tuple[str, ...], dict[str, str], int | None, int]:
+    """Return names in order, ours, how many may come by place, and how many come so only."""
+    given = parameters.split()
+    nameless = given.index("/") if "/" in given else 0
+    given = [each for each in given if each != "/"]
+    by_place = given.index("*") if "*" in given else None
+    pairs = [each.partition("=")[::2] for each in given if each != "*"]
     renamed = {theirs: ours for theirs, ours in pairs if ours}
-    return SpelledFunction(evaluate, tuple(theirs for theirs, _ in pairs), renamed)
+    return tuple(theirs for theirs, _ in pairs), renamed, by_place, nameless
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """How arguments of a library's function become those of the namespace's: decided once.
+
+    Attributes
+    ----------
+    found : SpelledFunction
+        The namespace's function.
+    called : callable or str
+        What users call: the library's function, or the name of a method.
+    library : str
+        Its library.
+    places : tuple of (str, str or None)
+        Of the arguments that may come by place, their names and ours; None for what is not taken.
+    names : mapping
+        Our names of those that may come by name.
+    direct : int
+        How many of those that come by place are ours in the same places.
+    lists : mapping or None
+        What makes arrays of lists, by our names of the arguments that may be some; None where
+        the library takes none.
+    list_places : tuple of (int, str)
+        Where these come by place.
+    """
+
+    found: SpelledFunction
+    called: Any
+    library: str
+    places: tuple[tuple[str, str | None], ...]
+    names: Mapping[str, str]
+    direct: int
+    lists: _Lists | None
+    list_places: tuple[tuple[int, str], ...]
+
+    @classmethod
+    def of(cls, spelling: Spelling, found: SpelledFunction, called: Any) -> Binding:
+        """Return how a function of a table is called."""
+        by_place, taken = map(tuple, found.own_parameters())
+
+        def own_name(name: str) -> str | None:
+            is_own = name in found.renamed or name in taken
+            own = (found.renamed if is_own else spelling.renamed).get(name, name)
+            return own if own in taken else None
+
+        places = tuple((name, own_name(name)) for name in found.parameters[: found.by_place])
+        by_place_only = {each for pair in places[: found.nameless] for each in pair}
+        named = {*spelling.renamed, *taken, *found.parameters} - by_place_only
+        pairs = zip(by_place, (own for _, own in places), strict=False)
+        count = next((at for at, (a, b) in enumerate(pairs) if a != b), None)
+        direct = min(len(by_place), len(places)) if count is None else count
+        lists = _lists_among(found, taken) if spelling.takes_lists else None
+        at = enumerate(own for _, own in places)
+        return cls(
+            found,
+            called,
+            spelling.library,
+            places,
+            {name: own for name in named if (own := own_name(name)) is not None},
+            direct if found.parameters else sys.maxsize,
+            lists,
+            tuple((place, own) for place, own in at if own is not None and own in (lists or ())),
+        )
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return what the function returns for arguments as the library takes them."""
+        if kwargs or len(args) > self.direct:
+            args, kwargs = self.bound(args, kwargs)
+        if self.lists is not None and self._has_lists(args, kwargs, self.lists):
+            args, kwargs = self._with_arrays(args, kwargs, self.lists)
+        return self.found(*args, **kwargs)
+
+    def bound(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments as the function takes them; those that say nothing are left out."""
+        bound: dict[str, Any] = {}
+        if len(args) > self.direct:
+            if len(args) > len(self.places):
+                raise TracerError(self._too_many(len(args)))
+            rest = zip(self.places[self.direct :], args[self.direct :], strict=False)
+            for (name, own), value in rest:
+                self._add(bound, name, own, value)
+        for name, value in kwargs.items():
+            self._add(bound, name, self.names.get(name), value)
+        return args[: self.direct], bound
+
+    def _add(self, bound: dict[str, Any], name: str, own: str | None, value: Any) -> None:
+        if own is None:
+            if not _is_default(name, value):
+                raise TracerError(self._untaken(name))
+        elif own in bound:
+            raise TracerError(
+                f"{self._name()} got {name!r} twice, by place or by another name: leave out one"
+            )
+        elif value is not np._NoValue:
+            bound[own] = value
+
+    def _has_lists(self, args: tuple[Any, ...], bound: Mapping[str, Any], lists: _Lists) -> bool:
+        for place, _ in self.list_places:
+            if place < len(args) and isinstance(args[place], _LISTS):
+                return True
+        for own, value in bound.items():
+            if isinstance(value, _LISTS) and own in lists:
+                return True
+        return not self.places
+
+    def _with_arrays(
+        self, args: tuple[Any, ...], bound: Mapping[str, Any], lists: _Lists
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return arguments with arrays in place of lists that stand for arrays."""
+        if not self.places:
+            return _operands(args), bound
+        like = first_traced((*args, *bound.values()))
+        if like is None:
+            return args, bound
+        given, named = list(args), dict(bound)
+        for place, own in self.list_places:
+            if place < len(args) and isinstance(args[place], _LISTS):
+                given[place] = lists[own](args[place], like)
+        for own, value in bound.items():
+            if own in lists and isinstance(value, _LISTS):
+                named[own] = lists[own](value, like)
+        return tuple(given), named
+
+    def _name(self) -> str:
+        called = self.called
+        return f"{called if isinstance(called, str) else _public_name(called, self.library)}()"
+
+    def _too_many(self, count: int) -> str:
+        return (
+            f"{self._name()} takes at most {len(self.places)} positional arguments here, "
+            f"{count} were given: {_OTHERWISE}"
+        )
+
+    def _untaken(self, name: str) -> str:
+        given = dict(self.places) | dict(self.names)
+        options = [p for p in self.found.parameters if given.get(p) not in (None, "x", "y")]
+        takes = f"it takes {', '.join(options)}" if options else "it takes no options"
+        return (
+            f"{self._name()} of a value that is being differentiated has no argument {name!r}: "
+            f"{takes}; {_INSTEAD_OF_ARGUMENT.get(name, _OTHERWISE)}"
+        )
+
+
+def _operands(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return operands with arrays in place of lists of what is traced: others are labels."""
+    like = first_traced(args)
+    if like is None:
+        return args
+    return tuple(a if first_traced(a) is None else from_lists(a, like) for a in args)
+
+
+def _lists_among(found: SpelledFunction, taken: Iterable[str]) -> _Lists:
+    """Return what makes arrays of lists, by the names of the parameters that may be some."""
+    is_array = frozenset(taken) if isinstance(found, OfOperands) else _ARRAYS
+    arrays = {name: from_lists for name in taken if name in is_array}
+    return arrays | {name: _each(_SEQUENCES[name]) for name in taken if name in _SEQUENCES}
+
+
+def _each(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda values, like: [function(each, like) for each in values]
 
 
 @dataclass(frozen=True)
@@ -158,6 +328,7 @@ class Spelling:
     takes_lists: bool = False
     methods: Mapping[str, SpelledFunction] = field(default_factory=dict)
     is_method: Callable[[Any], bool] = lambda function: False
+    _bindings: dict[Any, Callable[..., Any]] = field(default_factory=dict, init=False, repr=False)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what a function of the library returns, recorded.
@@ -167,30 +338,39 @@ class Spelling:
         TracerError
             If the namespace has no such function yet, or it lacks an argument that was given.
         """
+        binding = self._bindings.get(function)
+        if binding is None:
+            binding = self._bindings[function] = self.binding(function)
+        return binding(args, kwargs)
+
+    def binding(self, function: Any) -> Callable[..., Any]:
+        """Return what takes the arguments of a function of the library.
+
+        Raises
+        ------
+        TracerError
+            If the namespace has no such function.
+        """
         name = self.name_of(function)
-        found = None if name is None or name in self.constant else self._named(name, function)
-        if found is not None and not kwargs and self._is_direct(found, args):
-            return found(*args)
         if name is not None and name in self.constant:
-            return function(*pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs)))
-        return self.call_found(f"{_public_name(function, self.library)}()", found, args, kwargs)
+            return lambda args, kwargs: function(
+                *pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs))
+            )
+        is_method = name in self.methods and self.is_method(function)
+        functions = self.methods if is_method else self.functions
+        if name is None or name not in functions:
+            raise TracerError(missing(f"{_public_name(function, self.library)}()"))
+        return Binding.of(self, functions[name], function)
 
-    def call_found(
-        self, called: str, found: SpelledFunction | None, args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:  # fmt: skip
-        """Return what a function of the table returns; None is one that it lacks."""
-        if found is None:
-            raise TracerError(missing(called))
-        if isinstance(found, Variadic):
-            return found(*self._operands(args), **self._bound(called, found, (), kwargs))
-        return found(**self._bound(called, found, args, kwargs))
-
-    def _named(self, name: str, function: Any) -> SpelledFunction | None:
-        """Return what a function of the library of that name is here."""
-        if name in self.methods and self.is_method(function):
-            return self.methods[name]
-        return self.functions.get(name)
+    def call_named(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a method of one of the library's functions returns, ``"add.reduce"``."""
+        binding = self._bindings.get(name)
+        if binding is None:
+            called = f"{self.library}.{name}"
+            if name not in self.functions:
+                raise TracerError(missing(f"{called}()"))
+            binding = self._bindings[name] = Binding.of(self, self.functions[name], called)
+        return binding(args, kwargs)
 
     def has_method(self, name: str) -> bool:
         """Whether the table has what a method of arrays does."""
@@ -199,97 +379,63 @@ class Spelling:
 
     def call_method(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what a method of an array returns; ``args`` begin with the array."""
+        binding = self._bindings.get(name)
+        if binding is None:
+            binding = self._bindings[name] = self.method_binding(name)
+        return binding(args, kwargs)
+
+    def method_binding(self, name: str) -> Callable[..., Any]:
+        """Return what takes the arguments of a method of arrays, the array among them."""
         found = self.methods.get(name) or self.functions[name]
-        array, *rest = args
-        if found.parameters[1:2] in _SEVERAL and rest and isinstance(rest[0], (int, np.integer)):
-            args = (array, tuple(rest))
-        if isinstance(found, Variadic):
-            return found(*args, **self._bound(f"{name}()", found, (), kwargs))
-        if not kwargs and self._is_direct(found, args):
-            return found(*args)
-        return found(**self._bound(f"{name}()", found, args, kwargs))
-
-    def _is_direct(self, found: SpelledFunction, args: tuple[Any, ...]) -> bool:
-        """Whether a function of the namespace takes these arguments as they are."""
-        if len(args) > found.direct:
-            return False
-        return not (self.takes_lists and any(type(a) in _LISTS for a in args))
-
-    def _operands(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return operands with arrays in place of lists of what is traced: others are labels."""
-        like = first_traced(args) if self.takes_lists else None
-        if like is None:
-            return args
-        return tuple(a if first_traced(a) is None else from_lists(a, like) for a in args)
-
-    def _bound(
-        self, called: str, found: SpelledFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the arguments under the namespace's names; those that say nothing are left out."""
-        if len(args) > len(found.parameters):
-            raise TracerError(
-                f"{called} takes at most {len(found.parameters)} positional arguments here, "
-                f"{len(args)} were given: leave out the last ones, or say mixad.stop_gradient(x) "
-                "if no derivative is meant"
-            )
-        bound = {}
-        for name, value in (*zip(found.parameters, args, strict=False), *kwargs.items()):
-            own = self._own_name(found, name)
-            if own in found.taken:
-                bound[own] = value
-            elif not _is_default(name, value):
-                raise TracerError(self._untaken(called, found, name))
-        return self._without_lists(found, bound) if self.takes_lists else bound
-
-    def _without_lists(self, found: SpelledFunction, bound: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments with arrays in place of lists that stand for arrays."""
-        given = [name for name, value in bound.items() if isinstance(value, _LISTS)]
-        like = first_traced(tuple(bound.values())) if given else None
-        if like is None:
-            return bound
-        for name in given:
-            if name in found.arrays:
-                bound[name] = from_lists(bound[name], like)
-            elif name in _SEQUENCES:
-                bound[name] = [_SEQUENCES[name](each, like) for each in bound[name]]
-        return bound
-
-    def _own_name(self, found: SpelledFunction, name: str) -> str:
-        if name in found.renamed or name in found.taken:
-            return found.renamed.get(name, name)
-        return self.renamed.get(name, name)
-
-    def _untaken(self, called: str, found: SpelledFunction, name: str) -> str:
-        options = [
-            p for p in found.parameters if self._own_name(found, p) in found.taken - {"x", "y"}
-        ]
-        takes = f"it takes {', '.join(options)}" if options else "it takes no options"
-        return (
-            f"{called} of a value that is being differentiated has no argument {name!r}: {takes}; "
-            f"{_INSTEAD_OF_ARGUMENT.get(name, 'leave it out')}, or say mixad.stop_gradient(x) if "
-            "no derivative is meant"
-        )
+        binding = Binding.of(self, found, name)
+        return _taking_several(binding) if found.parameters[1:2] in _SEVERAL else binding
 
 
 _SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
 """What methods take as several numbers too."""
 
-_DEFAULTS = {
-    "inplace": False, "decimals": 0, "order": "C", "_stacklevel": 3, "norm_type": 2.0,
-    "compute_mode": "use_mm_for_euclid_dist_if_necessary", "scale_grad_by_freq": False,
-    "sparse": False, "non_blocking": False, "subok": False, "writeable": False,
+
+def _taking_several(binding: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that takes several numbers as one tuple too."""
+
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if len(args) > 1 and isinstance(args[1], (int, np.integer)):
+            args = (args[0], args[1:])
+        return binding(args, kwargs)
+
+    return call
+
+
+_DEFAULTS: Mapping[str, tuple[Any, ...]] = {
+    "casting": ("same_kind", "unsafe"), "copy": (True,),
+    "compute_mode": ("use_mm_for_euclid_dist_if_necessary",), "hermitian": (False,),
+    "inplace": (False,), "layout": ("torch.strided",), "keepdims": (False,),
+    "kind": ("introselect",), "mode": ("raise",),
+    "ndmax": (0,), "ndmin": (0,), "non_blocking": (False,), "norm_type": (2.0,),
+    "order": ("C", "F", "A", "K"), "overwrite_input": (False,), "pin_memory": (False,),
+    "requires_grad": (False,), "retstep": (False,), "scale_grad_by_freq": (False,),
+    "sparse": (False,), "sparse_grad": (False,), "subok": (False, True), "where": (True,),
+    "writeable": (False,),
 }  # fmt: skip
 """What arguments that are not taken may be given as; others as None."""
 
+_OTHERWISE = (
+    "write what it does with other functions, or say mixad.stop_gradient(x) if no derivative is "
+    "meant"
+)
+
 _INSTEAD_OF_ARGUMENT = {
-    "out": "use the result that it returns",
-    "where": "select the elements first, x[mask]",
-    "initial": "combine it with the result",
-    "order": "permute the axes first",
-    "dtype": "convert the arguments first",
-    "dim": "write axis=",
-    "keepdim": "write keepdims=",
-    "inplace": "use the result that it returns",
+    name: f"{instead}, or say mixad.stop_gradient(x) if no derivative is meant"
+    for name, instead in {
+        "out": "use the result that it returns",
+        "where": "select the elements first, x[mask]",
+        "initial": "combine it with the result",
+        "order": "permute the axes first",
+        "dtype": "convert the arguments first",
+        "dim": "write axis=",
+        "keepdim": "write keepdims=",
+        "inplace": "use the result that it returns",
+    }.items()
 }
 
 
@@ -297,7 +443,10 @@ def _is_default(name: str, value: Any) -> bool:
     """Whether an argument that is not taken says nothing."""
     if value is None or value is np._NoValue:
         return True
-    return name in _DEFAULTS and isinstance(value, (int, float, str)) and value == _DEFAULTS[name]
+    defaults = _DEFAULTS.get(name, ())
+    if isinstance(value, (int, float)):
+        return any(type(value) is type(default) and value == default for default in defaults)
+    return bool(defaults) and str(value) in defaults  # of torch's layouts the names
 
 
 def missing(called: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from mixad.backends.arrays import Library
 from mixad.namespace.array_methods import METHODS, NUMPY_METHODS, copied
+from mixad.namespace.axis_of_numbers import NumbersHaveAnAxis
 from mixad.namespace.common_spellings import (
     ALONG_ONE,
     ALONG_SEVERAL,
@@ -79,7 +80,7 @@ from mixad.namespace.scipy_functions import SCIPY
 from mixad.namespace.sets import unique_all, unique_counts, unique_inverse, unique_values
 from mixad.namespace.sorting import sort
 from mixad.namespace.special import SPECIAL
-from mixad.namespace.spelling import SpelledFunction, Spelling, function_of
+from mixad.namespace.spelling import SpelledFunction, Spelling, function_of, respelled
 from mixad.namespace.statistical import (
     amax,
     amin,
@@ -95,7 +96,7 @@ from mixad.namespace.statistical import (
 )
 from mixad.namespace.utility import diff
 
-__all__ = ["NUMPY", "STANDARD", "spelling_of", "spelling_of_ufunc", "torch_spelling"]
+__all__ = ["NUMPY", "STANDARD", "UFUNCS", "spelling_of", "spelling_of_ufunc", "torch_spelling"]
 
 
 UNIQUE = (unique_all, unique_counts, unique_inverse, unique_values)
@@ -119,7 +120,7 @@ _ARRAY_API = {
     "asarray": function_of(asarray),
     "full": function_of(full),
     "full_like": function_of(full_like),
-    "meshgrid": function_of(meshgrid),
+    "meshgrid": SpelledFunction(meshgrid, ()),
     "tril": function_of(tril),
     "triu": function_of(triu),
     "take": function_of(take),
@@ -158,7 +159,8 @@ _ARRAY_API = {
 _IN_PLACE = frozenset(("partition", "resize", "sort"))
 _EXTREME = "a axis out keepdims initial where"
 _REDUCTION = "a axis dtype out keepdims initial where"
-_SPREAD = "a axis dtype out ddof=correction keepdims where mean"
+_SPREAD = "a axis dtype out ddof=correction keepdims * where mean correction"
+_LIKE = "dtype order subok shape * device"
 
 STANDARD = Spelling(
     "xp",
@@ -189,69 +191,108 @@ def _numpy_name(function: Any) -> str | None:
     return None
 
 
-NUMPY = Spelling(
+_OF_MATRICES = {
+    **dict.fromkeys(("linalg.matmul", "linalg.outer"), "x1 x2 /"),
+    **dict.fromkeys(("linalg.vecdot", "linalg.cross"), "x1 x2 / * axis"),
+    **dict.fromkeys(("linalg.matrix_transpose", "linalg.svdvals"), "x /"),
+    **{f"linalg.{name}": "a" for name in ("inv", "det", "slogdet", "eig", "eigvals")},
+    "linalg.solve": "a b",
+    "linalg.matrix_power": "a n",
+    "linalg.diagonal": "x / * offset",
+    "linalg.trace": "x / * offset dtype",
+    "linalg.pinv": "a rcond=rtol hermitian * rtol",
+    "linalg.cholesky": "a / * upper",
+    "linalg.vector_norm": "x / * axis keepdims ord",
+    "linalg.matrix_norm": "x / * keepdims ord",
+}
+
+_OF_UFUNCS = "out * where casting order dtype subok signature"
+_OF_MATMUL = "x1 x2 / out * axes axis keepdims casting order dtype subok signature"
+
+
+def _numbered(count: int) -> str:
+    """Return what NumPy calls the operands of ufuncs."""
+    return "x" if count == 1 else " ".join(f"x{at}" for at in range(1, count + 1))
+
+
+def _with_options_of_ufuncs(functions: dict[str, SpelledFunction]) -> dict[str, SpelledFunction]:
+    """Return functions, NumPy's elementwise ones with the parameters that all of these have."""
+    return {name: _as_ufunc(getattr(np, name, None), f) for name, f in functions.items()}
+
+
+def _as_ufunc(function: Any, found: SpelledFunction) -> SpelledFunction:
+    if not isinstance(function, np.ufunc):
+        return found
+    if function.signature is not None:
+        return respelled(found, _OF_MATMUL)
+    return respelled(found, f"{_numbered(function.nin)} / {_OF_UFUNCS}")
+
+
+NUMPY = NumbersHaveAnAxis(
     "numpy",
     _numpy_name,
-    {
-        **COMMON,
-        **named(f"{INVERSES} absolute=abs fabs=abs rint=round power=pow"),
-        "cbrt": unary("cbrt"),
-        **dict.fromkeys(("round", "around"), function_of(rounded, "a decimals out")),
-        "real": function_of(real, "val=x"),
-        "imag": function_of(imag, "val=x"),
-        "angle": function_of(angle, "z=x deg"),
-        **dict.fromkeys(("conj", "conjugate"), function_of(conj)),
-        "reciprocal": _RECIPROCAL,
-        "sum": function_of(masked_total, _REDUCTION),
-        "mean": function_of(masked_mean, "a axis dtype out keepdims where"),
-        "prod": function_of(masked_prod, _REDUCTION),
-        **dict.fromkeys(("max", "amax"), function_of(masked_max, _EXTREME)),
-        **dict.fromkeys(("min", "amin"), function_of(masked_min, _EXTREME)),
-        "std": function_of(masked_std, _SPREAD),
-        "var": function_of(masked_var, _SPREAD),
-        "cumsum": function_of(cumsum, "a axis dtype out"),
-        "cumprod": function_of(cumprod, "a axis dtype out"),
-        "cumulative_sum": function_of(cumulative_sum, "x axis dtype out include_initial"),
-        "cumulative_prod": function_of(cumulative_prod, "x axis dtype out include_initial"),
-        "diff": function_of(diff, "a n axis prepend append"),
-        "clip": function_of(clip, "a a_min=min a_max=max out min max"),
-        "reshape": function_of(reshape, "a shape order copy"),
-        "transpose": function_of(permute_dims, "a axes"),
-        "matrix_transpose": function_of(matrix_transpose),
-        "moveaxis": function_of(moveaxis, "a source destination"),
-        "expand_dims": function_of(expand_dims, "a axis"),
-        "squeeze": function_of(squeeze, "a axis"),
-        "flip": function_of(flip, "m=x axis"),
-        "roll": function_of(roll, "a shift axis"),
-        "repeat": function_of(repeat, "a repeats axis"),
-        "tile": function_of(tile, "A=x reps=repetitions"),
-        "broadcast_to": function_of(broadcast_to, "array=x shape subok"),
-        "concatenate": function_of(concat, "arrays axis out dtype casting"),
-        "stack": function_of(stack, "arrays axis out dtype casting"),
-        "unstack": function_of(unstack, "x axis"),
-        "where": function_of(where),
-        "take": function_of(take, "a indices axis out mode"),
-        "take_along_axis": function_of(take_along_axis, "arr=x indices axis"),
-        **LINALG,
-        "linalg.norm": function_of(norm),
-        **{f"fft.{f.__name__}": function_of(f, "a n axis norm out") for f in ALONG_ONE},
-        **{f"fft.{f.__name__}": function_of(f, "a s axes norm out") for f in ALONG_SEVERAL},
-        **{f"fft.{f.__name__}": function_of(f) for f in SHIFTS},
-        "vecdot": function_of(vecdot),
-        "array": function_of(asarray, "object=x dtype copy order subok ndmin"),
-        "asarray": function_of(asarray, "a dtype order device copy"),
-        "asanyarray": function_of(asarray, "a dtype order device copy"),
-        "ascontiguousarray": function_of(asarray, "a dtype"),
-        "full": function_of(full, "shape fill_value dtype order device"),
-        "full_like": function_of(full_like, "a fill_value dtype order subok shape device"),
-        "ones_like": function_of(ones_like, "a dtype order subok shape device"),
-        "zeros_like": function_of(zeros_like, "a dtype order subok shape device"),
-        "empty_like": function_of(empty_like, "prototype=x dtype order subok shape device"),
-        "copy": function_of(copied, "a order subok"),
-        "astype": function_of(astype, "x dtype order casting subok copy"),
-        **{f.__name__: function_of(f) for f in UNIQUE},
-        **NUMPY_FUNCTIONS,
-    },
+    _with_options_of_ufuncs(
+        {
+            **COMMON,
+            **named(f"{INVERSES} absolute=abs fabs=abs rint=round power=pow"),
+            "cbrt": unary("cbrt"),
+            **dict.fromkeys(("round", "around"), function_of(rounded, "a decimals out")),
+            "real": function_of(real, "val=x"),
+            "imag": function_of(imag, "val=x"),
+            "angle": function_of(angle, "z=x deg"),
+            **dict.fromkeys(("conj", "conjugate"), function_of(conj)),
+            "reciprocal": _RECIPROCAL,
+            "sum": function_of(masked_total, _REDUCTION),
+            "mean": function_of(masked_mean, "a axis dtype out keepdims * where"),
+            "prod": function_of(masked_prod, _REDUCTION),
+            **dict.fromkeys(("max", "amax"), function_of(masked_max, _EXTREME)),
+            **dict.fromkeys(("min", "amin"), function_of(masked_min, _EXTREME)),
+            "std": function_of(masked_std, _SPREAD),
+            "var": function_of(masked_var, _SPREAD),
+            "cumsum": function_of(cumsum, "a axis dtype out"),
+            "cumprod": function_of(cumprod, "a axis dtype out"),
+            "cumulative_sum": function_of(cumulative_sum, "x / * axis dtype out include_initial"),
+            "cumulative_prod": function_of(cumulative_prod, "x / * axis dtype out include_initial"),
+            "diff": function_of(diff, "a n axis prepend append"),
+            "clip": function_of(clip, "a a_min=min a_max=max out * min max"),
+            "reshape": function_of(reshape, "a / shape order * copy"),
+            "transpose": function_of(permute_dims, "a axes"),
+            "matrix_transpose": function_of(matrix_transpose, "x /"),
+            "moveaxis": function_of(moveaxis, "a source destination"),
+            "expand_dims": function_of(expand_dims, "a axis"),
+            "squeeze": function_of(squeeze, "a axis"),
+            "flip": function_of(flip, "m=x axis"),
+            "roll": function_of(roll, "a shift axis"),
+            "repeat": function_of(repeat, "a repeats axis"),
+            "tile": function_of(tile, "A=x reps=repetitions"),
+            "broadcast_to": function_of(broadcast_to, "array=x shape subok"),
+            "concatenate": function_of(concat, "arrays / axis out * dtype casting"),
+            "stack": function_of(stack, "arrays axis out * dtype casting"),
+            "unstack": function_of(unstack, "x / * axis"),
+            "where": function_of(where, "condition x y /"),
+            "take": function_of(take, "a indices axis out mode"),
+            "take_along_axis": function_of(take_along_axis, "arr=x indices axis"),
+            **{name: respelled(LINALG[name], given) for name, given in _OF_MATRICES.items()},
+            "linalg.norm": function_of(norm),
+            **{f"fft.{f.__name__}": function_of(f, "a n axis norm out") for f in ALONG_ONE},
+            **{f"fft.{f.__name__}": function_of(f, "a s axes norm out") for f in ALONG_SEVERAL},
+            **{f"fft.{f.__name__}": function_of(f, "x axes") for f in SHIFTS},
+            "vecdot": function_of(vecdot),
+            "array": function_of(asarray, "object=x dtype * copy order subok ndmin ndmax like"),
+            "asarray": function_of(asarray, "a dtype order * device copy like"),
+            "asanyarray": function_of(asarray, "a dtype order * device copy like"),
+            "ascontiguousarray": function_of(asarray, "a dtype * like"),
+            "full": function_of(full, "shape fill_value dtype order * device like"),
+            "full_like": function_of(full_like, f"a fill_value {_LIKE}"),
+            "ones_like": function_of(ones_like, f"a {_LIKE}"),
+            "zeros_like": function_of(zeros_like, f"a {_LIKE}"),
+            "empty_like": function_of(empty_like, f"prototype=x / {_LIKE}"),
+            "copy": function_of(copied, "a order subok"),
+            "astype": function_of(astype, "x dtype / * copy device"),
+            **{f.__name__: function_of(f, "x") for f in UNIQUE},
+            **NUMPY_FUNCTIONS,
+        }
+    ),
     {"a": "x"},
     frozenset(
         "shape ndim size isclose allclose array_equal "
@@ -267,7 +308,15 @@ NUMPY = Spelling(
 )
 
 
-UFUNCS = Spelling("scipy.special", lambda ufunc: ufunc.__name__, SPECIAL | SCIPY, takes_lists=True)
+UFUNCS = Spelling(
+    "scipy.special",
+    lambda ufunc: ufunc.__name__,
+    {
+        name: respelled(f, f"{_numbered(len(f.parameters))} / {_OF_UFUNCS}")
+        for name, f in (SPECIAL | SCIPY).items()
+    },
+    takes_lists=True,
+)
 """Special functions as SciPy's ufuncs."""
 
 

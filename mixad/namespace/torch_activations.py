@@ -5,8 +5,8 @@ Comparisons are such that nan comes out as nan, and derivatives at kinks are tor
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 from mixad.namespace.elementwise import elementwise
@@ -97,28 +97,25 @@ def _threshold(x: Any, limit: Any, value: Any) -> Any:
     return value if x <= limit else x
 
 
-class _OfScalars(SpelledFunction):
-    """A function of a tensor and of numbers, the parameters after the first."""
-
-    @cached_property
-    def taken(self) -> frozenset[str]:
-        """Names of the parameters."""
-        return frozenset(("x", *self.parameters[1:]))
-
-    @cached_property
-    def direct(self) -> int:
-        """How many may come by position: the tensor."""
-        return 1
-
-
 def _activation(scalar: Callable[..., Any], **defaults: float) -> SpelledFunction:
     """Return a function of scalars, whose further parameters have defaults, as one of tensors."""
     kernel = of_scalars(scalar.__name__.strip("_"), scalar).evaluate
+    names = tuple(defaults)
 
-    def evaluate(x: Any, **options: Any) -> Any:
-        return kernel(x, *(defaults | options).values())
+    def evaluate(x: Any, *numbers: Any, **options: Any) -> Any:
+        given = defaults | dict(zip(names, numbers, strict=False)) | options
+        return kernel(x, *given.values())
 
-    return _OfScalars(evaluate, ("input", *defaults))
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own = [inspect.Parameter(name, kind) for name in ("x", *names)]
+    evaluate.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    return SpelledFunction(evaluate, ("input", *names))
+
+
+def _in_place(scalar: Callable[..., Any], **defaults: float) -> SpelledFunction:
+    """Return one that torch can put in the place of its argument."""
+    found = _activation(scalar, **defaults)
+    return SpelledFunction(found.evaluate, (*found.parameters, "inplace"))
 
 
 _BY_TANH = of_scalars("gelu", _gelu_by_tanh)
@@ -137,7 +134,7 @@ _SIGMOID = of_scalars("sigmoid", sigmoid)
 def _along_one(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function along an axis, which may be left out: torch takes one by their number."""
 
-    def evaluate(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    def evaluate(x: Any, axis: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
         if axis is None:
             axis = 0 if x.ndim in (0, 1, 3) else 1
         return function(x, axis, dtype)
@@ -159,23 +156,23 @@ def _glu(x: Any, axis: int = -1) -> Any:
 
 
 TORCH_ACTIVATIONS: Mapping[str, SpelledFunction] = {
-    "relu": _activation(relu),
-    "relu6": _activation(_relu6),
-    "leaky_relu": _activation(leaky_relu, negative_slope=0.01),
-    "elu": _activation(elu, alpha=1.0),
-    "celu": _activation(_celu, alpha=1.0),
-    "selu": _activation(_selu),
-    "gelu": function_of(_gelu, "input approximate"),
-    "silu": _activation(silu),
-    "mish": _activation(_mish),
+    "relu": _in_place(relu),
+    "relu6": _in_place(_relu6),
+    "leaky_relu": _in_place(leaky_relu, negative_slope=0.01),
+    "elu": _in_place(elu, alpha=1.0),
+    "celu": _in_place(_celu, alpha=1.0),
+    "selu": _in_place(_selu),
+    "gelu": function_of(_gelu, "input * approximate"),
+    "silu": _in_place(silu),
+    "mish": _in_place(_mish),
     "softplus": _activation(_softplus, beta=1, threshold=20),
     "softsign": _activation(softsign),
     "tanhshrink": _activation(_tanhshrink),
-    "hardtanh": _activation(_hardtanh, min_val=-1.0, max_val=1.0),
-    "hardsigmoid": _activation(_hardsigmoid),
-    "hardswish": _activation(_hardswish),
+    "hardtanh": _in_place(_hardtanh, min_val=-1.0, max_val=1.0),
+    "hardsigmoid": _in_place(_hardsigmoid),
+    "hardswish": _in_place(_hardswish),
     "softshrink": _activation(_softshrink, lambd=0.5),
-    "_threshold": _activation(_threshold, threshold=0.0, value=0.0),
+    "_threshold": _in_place(_threshold, threshold=0.0, value=0.0),
     "log_sigmoid": _activation(log_sigmoid),
     "softmax": function_of(_along_one(softmax), "input dim _stacklevel dtype"),
     "softmin": function_of(_along_one(_softmin), "input dim _stacklevel dtype"),

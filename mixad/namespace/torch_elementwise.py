@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mixad import special
-from mixad.namespace.complex_numbers import imag, real
+from mixad.namespace.complex_numbers import imag, is_complex, real
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, operand, rounded
+from mixad.namespace.elementwise import angle, elementwise, operand, rounded
 from mixad.namespace.joining import broadcast_arrays
 from mixad.namespace.numpy_functions import nan_to_num
 from mixad.namespace.special import SPECIAL, of_scalars
@@ -48,7 +49,7 @@ def _with_alpha(op: str) -> SpelledFunction:
         y = y if type(alpha) is int and alpha == 1 else y * alpha
         return elementwise(op, operand(x, y), operand(y, x))
 
-    return SpelledFunction(evaluate, ("x", "y", "alpha"))
+    return function_of(evaluate, "input other * alpha")
 
 
 def _div(x: Any, y: Any, rounding_mode: str | None = None) -> Any:
@@ -107,6 +108,33 @@ def _fmin(x: Any, y: Any) -> Any:
     return x if x <= y or y != y else y
 
 
+# Zeros have no sign for these, and nan the sign 0.
+
+
+def sign(x: Any) -> Any:
+    """Return the sign as torch has it."""
+    return special.sign(x) if x < 0 or x > 0 else 0.0
+
+
+def _heaviside(x: Any, values: Any) -> Any:
+    if x == 0:
+        return values
+    return 1.0 if x > 0 else 0.0
+
+
+def _angle_of_real(x: Any) -> Any:
+    if x >= 0:
+        return 0.0
+    return math.pi if x < 0 else x * 0.0
+
+
+_ANGLE_OF_REAL = of_scalars("angle", _angle_of_real)
+
+
+def _angle(x: Any) -> Any:
+    return angle(x) if is_complex(x) else _ANGLE_OF_REAL(x)
+
+
 _AT_LEAST = of_scalars("clamp_min", _at_least)
 _AT_MOST = of_scalars("clamp_max", _at_most)
 
@@ -131,7 +159,7 @@ _SPECIAL_OF_ONE = (
     "gammaln i0 i0e i1 i1e log1p modified_bessel_i0 modified_bessel_i1 ndtr ndtri psi"
 ).split()
 _SPECIAL_OF_TWO = "gammainc gammaincc xlog1py xlogy zeta".split()
-_OF_ONE = "erfinv fix i0 rsqrt sgn".split()
+_OF_ONE = "erfinv fix i0 rsqrt".split()
 
 
 def _ours(names: Iterable[str], prefix: str = "") -> dict[str, Callable[..., Any]]:
@@ -156,7 +184,7 @@ TORCH_ELEMENTWISE: Mapping[str, SpelledFunction] = {
     **{n: _kernel(n, f, "input other") for n, f in _ours(_SPECIAL_OF_TWO, "special_").items()},
     "xlogy": _kernel("xlogy", special.xlogy, "input other"),
     **{n: _kernel(n, NUMPY_LIBRARY[own], "input") for n, own in _NUMPYS_OF_ONE.items()},
-    "heaviside": _kernel("heaviside", NUMPY_LIBRARY[np.heaviside], "input values"),
+    "heaviside": _kernel("heaviside", _heaviside, "input values"),
     "logaddexp2": _kernel("logaddexp2", NUMPY_LIBRARY[np.logaddexp2], "input other"),
     "fmax": _kernel("fmax", _fmax, "input other"),
     "fmin": _kernel("fmin", _fmin, "input other"),
@@ -165,14 +193,15 @@ TORCH_ELEMENTWISE: Mapping[str, SpelledFunction] = {
     **dict.fromkeys(("polygamma", "special_polygamma"), function_of(_polygamma, "n input")),
     "add": _with_alpha("add"),
     **dict.fromkeys(("sub", "subtract"), _with_alpha("sub")),
-    **dict.fromkeys(
-        ("div", "divide", "true_divide"), SpelledFunction(_div, ("x", "y", "rounding_mode"))
-    ),
+    **dict.fromkeys(("div", "divide"), function_of(_div, "input other * rounding_mode")),
+    "true_divide": function_of(_div, "input other"),
     "complex": function_of(_complex, "real=x imag=y"),
     "float_power": function_of(_float_power, "input exponent"),
     "nan_to_num": function_of(nan_to_num, "input nan posinf neginf"),
-    **dict.fromkeys(("round", "special_round"), function_of(rounded, "input decimals")),
+    **dict.fromkeys(("round", "special_round"), function_of(rounded, "input * decimals")),
     "clamp_min": function_of(_clamp_min, "input min"),
     "clamp_max": function_of(_clamp_max, "input max"),
     "reciprocal": function_of(_reciprocal, "input"),
+    "angle": function_of(_angle, "input"),
+    **dict.fromkeys(("sign", "sgn"), _kernel("sign", sign, "input")),
 }

@@ -128,7 +128,9 @@ TORCH_LAYERS: Mapping[str, SpelledFunction] = {
     "normalize": function_of(_normalize, "input p dim eps out"),
     "layer_norm": function_of(_layer_norm, "input normalized_shape weight bias eps"),
     "rms_norm": function_of(_rms_norm, "input normalized_shape weight eps"),
-    "embedding": function_of(_embedding, "input weight padding_idx max_norm norm_type"),
+    "embedding": function_of(
+        _embedding, "input weight padding_idx max_norm norm_type scale_grad_by_freq sparse"
+    ),
     "dropout": function_of(_dropout, "input p training inplace"),
     "pad": function_of(_pad, "input pad mode value"),
     "cosine_similarity": function_of(_cosine_similarity, "x1 x2 dim eps"),

@@ -105,8 +105,10 @@ def _smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", *, beta: float
     return _reduced(_KERNELS[_smooth_l1](x, target, beta), reduction)
 
 
-def _huber_loss(x: Any, target: Any, reduction: str = "mean", *, delta: float = 1.0) -> Any:
-    return _reduced(_KERNELS[_huber](x, target, delta), reduction)
+def _huber_loss(
+    x: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
+) -> Any:
+    return _reduced(_KERNELS[_huber](x, target, delta), reduction, weight)
 
 
 def _bce(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
@@ -184,8 +186,9 @@ def _cross_entropy(
         return _nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)
     if weight is not None or is_class:
         raise TracerError(
-            "cross_entropy() of a value that is being differentiated takes weight= and "
-            "label_smoothing= each alone, the latter for probabilities: write the target as those"
+            "cross_entropy() of a value that is being differentiated takes weight= for a target of "
+            "classes, label_smoothing= for one of probabilities, and not both: write it as "
+            "-(weight * target * log_softmax(x, 1)).sum(1) with the probabilities that are meant"
         )
     check_shape("cross_entropy", "probabilities", target, x.shape)
     count = x.shape[classes]

@@ -15,7 +15,7 @@ from mixad.namespace.joining import broadcast_to, tile
 from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.special import SPECIAL
-from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
+from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import total
 from mixad.tape.constant import constants
 from mixad.tape.memory import gives_views, unshared
@@ -158,16 +158,16 @@ _DTYPES = {"double": "float64", "float": "float32", "half": "float16", "bfloat16
            "long": "int64", "int": "int32", "bool": "bool"}  # fmt: skip
 
 TORCH_METHODS: Mapping[str, SpelledFunction] = {
-    "expand": function_of(_expand, "input size=shape implicit"),
+    "expand": function_of(_expand, "input size=shape * implicit"),
     "expand_as": function_of(_expand_as, "input other"),
     "view": function_of(_view, "input size=shape"),
     "view_as": function_of(_view_as, "input other"),
     "reshape_as": function_of(_view_as, "input other"),
     "repeat": function_of(_repeat, "input size=shape"),
-    "clone": function_of(_clone, "input memory_format"),
-    "contiguous": function_of(_same, "input memory_format"),
+    "clone": function_of(_clone, "input * memory_format"),
+    "contiguous": function_of(_same, "input * memory_format"),
     "detach": function_of(_detached, "input"),
-    "to": Variadic(_to, ()),
+    "to": SpelledFunction(_to, ()),
     "type_as": function_of(_type_as, "input other"),
     **{name: function_of(_as_type(dtype), "input") for name, dtype in _DTYPES.items()},
     "where": function_of(_where, "input condition other"),
@@ -177,6 +177,8 @@ TORCH_METHODS: Mapping[str, SpelledFunction] = {
     "nelement": function_of(_nelement, "input"),
     "polygamma": function_of(_polygamma, "input n"),
     "unfold": function_of(_unfold, "input dimension size step"),
-    **{name: Variadic(_new(name), ()) for name in _NEW},
-    "new_full": function_of(_new_full, "input size fill_value dtype device"),
+    **{name: SpelledFunction(_new(name), ()) for name in _NEW},
+    "new_full": function_of(
+        _new_full, "input size fill_value * dtype layout device pin_memory requires_grad"
+    ),
 }

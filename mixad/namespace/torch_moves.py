@@ -28,7 +28,7 @@ from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import gather, getitem, part_along, positions_of, scatter_add
 from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
 from mixad.namespace.manipulation import moveaxis, normalized_axes, permute_dims, reshape, squeeze
-from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
+from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.tape.memory import gives_views
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
@@ -41,6 +41,10 @@ Axis = int | Sequence[int] | None
 def _gathered(x: Any, axis: int, index: Any) -> Any:
     """Return, for each index, the element there along an axis, from its place along the others."""
     return gather(x, positions_of(x).gather(axis, plain(index)))
+
+
+def _take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
+    return gather(x, positions_of(x).take_along_dim(plain(indices), axis))
 
 
 def _scatter_add(x: Any, axis: int, index: Any, src: Any) -> Any:
@@ -80,6 +84,16 @@ def _scatter(x: Any, axis: int, index: Any, src: Any) -> Any:
         return here.scatter(axis, index, there)
 
     return _written(scatter, x, src, index)
+
+
+def _cat(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """Return tensors one behind the other; those of shape ``(0,)`` stand beside any other."""
+    arrays = of_one_type("cat", tuple(arrays))
+    return concat([x for x in arrays if tuple(x.shape) != (0,)] or arrays, axis=axis)
+
+
+def _index_select(x: Any, axis: int, index: Any) -> Any:
+    return gather(x, positions_of(x).index_select(axis, plain(index)))
 
 
 def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
@@ -223,16 +237,19 @@ def _diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 
 TORCH_MOVES: Mapping[str, SpelledFunction] = {
     "diag_embed": function_of(_diag_embed, "input offset dim1 dim2"),
-    "gather": function_of(_gathered, "input dim index"),
-    "scatter": function_of(_scatter, "input dim index src"),
+    "gather": function_of(_gathered, "input dim index * sparse_grad"),
+    "scatter": function_of(_scatter, "input dim index src * value=src reduce"),
     "scatter_add": function_of(_scatter_add, "input dim index src"),
-    "index_add": function_of(_index_add, "input dim index source alpha"),
+    "index_add": function_of(_index_add, "input dim index source * alpha"),
     "index_copy": function_of(_index_copy, "input dim index source"),
+    **dict.fromkeys(("cat", "concat", "concatenate"), function_of(_cat, "tensors=arrays dim")),
+    "index_select": function_of(_index_select, "input dim index"),
     "index_fill": function_of(_index_fill, "input dim index value"),
     "masked_fill": function_of(_masked_fill, "input mask value"),
     "masked_scatter": function_of(_masked_scatter, "input mask source"),
     "masked_select": function_of(_masked_select, "input mask"),
     "take": function_of(_take, "input index"),
+    "take_along_dim": function_of(_take_along_dim, "input indices dim"),
     "narrow": function_of(_narrow, "input dim start length"),
     "select": function_of(_select, "input dim index"),
     "squeeze": function_of(_squeeze, "input dim"),
@@ -248,7 +265,9 @@ TORCH_MOVES: Mapping[str, SpelledFunction] = {
     "chunk": function_of(_chunk, "input chunks dim"),
     "split": function_of(_split, "tensor=x split_size_or_sections=split_size dim"),
     "tensor_split": function_of(
-        _tensor_split, "input sections=indices_or_sections dim indices=indices_or_sections"
+        _tensor_split,
+        "input sections=indices_or_sections dim * indices=indices_or_sections "
+        "tensor_indices_or_sections=indices_or_sections",
     ),
     "hstack": function_of(hstack, "tensors=arrays"),
     **dict.fromkeys(("vstack", "row_stack"), function_of(vstack, "tensors=arrays")),
@@ -258,7 +277,7 @@ TORCH_MOVES: Mapping[str, SpelledFunction] = {
     "flipud": function_of(flipud, "input"),
     "rot90": function_of(rot90, "input k dims=axes"),
     "diag": function_of(diag, "input diagonal=k"),
-    "meshgrid": Variadic(_meshgrid, ()),
-    "broadcast_tensors": Variadic(_broadcast_tensors, ()),
-    **{f"atleast_{n}d": Variadic(_at_least(n), ()) for n in (1, 2, 3)},
+    "meshgrid": SpelledFunction(_meshgrid, ()),
+    "broadcast_tensors": SpelledFunction(_broadcast_tensors, ()),
+    **{f"atleast_{n}d": SpelledFunction(_at_least(n), ()) for n in (1, 2, 3)},
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mixad.namespace.complex_numbers import is_complex
 from mixad.namespace.creation import tril, triu
 from mixad.namespace.determinants import det, slogdet
 from mixad.namespace.einsum import einsum
@@ -21,10 +23,18 @@ from mixad.namespace.linear_algebra import (
     trace,
     vecdot,
 )
-from mixad.namespace.manipulation import expand_dims, matrix_transpose, moveaxis, reshape
+from mixad.namespace.manipulation import (
+    expand_dims,
+    is_several,
+    matrix_transpose,
+    moveaxis,
+    normalized_axes,
+    reshape,
+)
 from mixad.namespace.numpy_products import kron
 from mixad.namespace.solving import identity_like, inv, matrix_power, pinv, solve
-from mixad.namespace.spelling import SpelledFunction, Variadic, function_of
+from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.statistical import total
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
 
@@ -74,7 +84,17 @@ def _lerp(x: Any, end: Any, weight: Any) -> Any:
 
 
 def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
-    return tensordot(a, b, axes=dims)
+    """Return sums of products; where one factor has length 1, the other is summed on its own."""
+    if not is_several(dims):
+        count = operator.index(dims)
+        dims = range(a.ndim - count, a.ndim), range(count)
+    left, right = (normalized_axes(axes, x.ndim) for axes, x in zip(dims, (a, b), strict=True))
+    for i, j in zip(left, right, strict=True):
+        if a.shape[i] == 1:
+            b = total(b, j, keepdims=True)
+        elif b.shape[j] == 1:
+            a = total(a, i, keepdims=True)
+    return tensordot(a, b, axes=(left, right))
 
 
 def _cross(x: Any, y: Any, axis: int | None = None) -> Any:
@@ -125,8 +145,10 @@ def _solve_triangular(
 
 
 def _logdet(x: Any) -> Any:
-    """Return the logarithm of determinants, nan where they are negative."""
+    """Return the logarithm of determinants; of real ones nan where they are negative."""
     sign, size = slogdet(x)
+    if is_complex(x):
+        return elementwise("add", elementwise("log", sign), size)
     return where(plain(sign) < 0, math.nan, size)
 
 
@@ -142,13 +164,13 @@ def _sum_of(
     a: str, b: str, product: Callable[..., Any] = matmul, type: str = ""
 ) -> SpelledFunction:
     """Return a sum with a product, whose factors, and perhaps type, torch calls so."""
-    return function_of(_added_product(product), f"input {a}=a {b}=b {type} beta alpha")
+    return function_of(_added_product(product), f"input {a}=a {b}=b {type} * beta alpha")
 
 
-_MATMUL = function_of(matmul, "input=a mat2=b")
+_MATMUL = function_of(matmul, "input=a mat2=b out_dtype")
 
 TORCH_PRODUCTS: Mapping[str, SpelledFunction] = {
-    "einsum": Variadic(_einsum, ()),
+    "einsum": SpelledFunction(_einsum, ()),
     "mm": _MATMUL,
     "bmm": _MATMUL,
     "mv": function_of(matmul, "input=a vec=b"),
@@ -159,24 +181,26 @@ TORCH_PRODUCTS: Mapping[str, SpelledFunction] = {
     "baddbmm": _sum_of("batch1", "batch2", type="out_dtype"),
     "addmv": _sum_of("mat", "vec"),
     "addr": _sum_of("vec1", "vec2", outer),
-    "addcmul": function_of(_addcmul, "input tensor1=a tensor2=b value"),
-    "addcdiv": function_of(_addcdiv, "input tensor1=a tensor2=b value"),
+    "addcmul": function_of(_addcmul, "input tensor1=a tensor2=b * value"),
+    "addcdiv": function_of(_addcdiv, "input tensor1=a tensor2=b * value"),
     "lerp": function_of(_lerp, "input end weight"),
     "tensordot": function_of(_tensordot, "a b dims out"),
     "kron": function_of(kron, "input other"),
     "cross": function_of(_cross, "input other dim"),
-    "linalg_cross": function_of(_linalg_cross, "input other dim"),
-    "linalg_vecdot": function_of(_linalg_vecdot, "x y dim"),
+    "linalg_cross": function_of(_linalg_cross, "input other * dim"),
+    "linalg_vecdot": function_of(_linalg_vecdot, "x y * dim"),
     "linalg_matmul": function_of(matmul, "input=a other=b"),
     "trace": function_of(trace, "input"),
     "diagonal": function_of(_diagonal, "input offset dim1 dim2"),
-    "linalg_diagonal": function_of(_linalg_diagonal, "A=x offset dim1 dim2"),
+    "linalg_diagonal": function_of(_linalg_diagonal, "A=x * offset dim1 dim2"),
     "matrix_power": function_of(matrix_power, "input n"),
-    "linalg_matrix_power": function_of(matrix_power, "A=x n"),
+    "linalg_matrix_power": function_of(matrix_power, "input n"),
     "inverse": function_of(inv, "input"),
-    "linalg_solve_triangular": function_of(_solve_triangular, "A=a B=b upper left unitriangular"),
-    "linalg_solve": function_of(_solve, "A=a B=b left"),
-    "linalg_pinv": function_of(pinv, "A=x rtol"),
+    "linalg_solve_triangular": function_of(
+        _solve_triangular, "input=a B=b * upper left unitriangular"
+    ),
+    "linalg_solve": function_of(_solve, "A=a B=b * left"),
+    "linalg_pinv": function_of(pinv, "input rcond=rtol hermitian * atol rtol"),
     "det": function_of(det, "input"),
     "slogdet": function_of(slogdet, "input"),
     "logdet": function_of(_logdet, "input"),

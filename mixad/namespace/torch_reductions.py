@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixad.namespace.complex_numbers import real
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import take_along_axis
@@ -53,8 +54,10 @@ class Selected(NamedTuple):
 
 def largest(x: Any, axis: Axis, *, keepdims: bool = True) -> Any:
     """Return the largest elements over axes as a plain array."""
-    axes = normalized_axes(axis, x.ndim)
-    return library_beside(x).xp.amax(plain(x), axes, keepdim=keepdims)
+    axes, xp = normalized_axes(axis, x.ndim), library_beside(x).xp
+    if 0 in x.shape:  # which torch takes no largest element of
+        x = xp.full(tuple(n or 1 for n in x.shape), -math.inf, dtype=x.dtype, device=x.device)
+    return xp.amax(plain(x), axes, keepdim=keepdims)
 
 
 def _extreme(of_all: Callable[..., Any], op: str, indices: str) -> Callable[..., Any]:
@@ -93,7 +96,7 @@ def _topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = T
 
 
 def _spread_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the standard's ``var`` or ``std`` with torch's arguments, the older ones too."""
+    """Return a function of a correction with the arguments of torch's ``var``, all its ways."""
 
     def evaluate(
         x: Any,
@@ -107,27 +110,24 @@ def _spread_of(function: Callable[..., Any]) -> Callable[..., Any]:
             axis, unbiased = None, axis
         if correction is None:
             correction = 1.0 if unbiased is None else float(unbiased)
-        return function(x, axis, correction=correction, keepdims=keepdims)
+        return function(x, _or_all(axis), correction=correction, keepdims=keepdims)
 
     return evaluate
 
 
-_var, _std = (over_all_for_none(_spread_of(f)) for f in (var, std))
-
-
 def _with_mean(spread: Callable[..., Any]) -> Callable[..., Any]:
-    def evaluate(x: Any, axis: Any = None, *, keepdims: bool = False, correction: float = 1) -> Any:
-        options = {"keepdims": keepdims}
-        return spread(x, axis, correction=correction, **options), mean(x, axis, **options)
+    def evaluate(x: Any, axis: Any, *, correction: float, keepdims: bool) -> Any:
+        found = spread(x, axis, correction=correction, keepdims=keepdims)
+        return found, mean(x, axis, keepdims=keepdims)
 
-    return over_all_for_none(evaluate)
+    return evaluate
 
 
 def _logsumexp(x: Any, axis: Axis, keepdims: bool = False) -> Any:
     """Return log Σ exp x, with the largest x taken out: a constant, since it cancels."""
     if not normalized_axes(axis, x.ndim) and x.ndim:
         raise ValueError("logsumexp() got no axis: name one")
-    top = largest(x, axis)
+    top = largest(real(x), axis)
     top = library_beside(x).xp.where(abs(top) == math.inf, 0.0, top)
     found = elementwise("log", total(elementwise("exp", elementwise("sub", x, top)), axis,
                                      keepdims=True))  # fmt: skip
@@ -175,6 +175,18 @@ def _norm(x: Any, p: Any = "fro", axis: Axis = None, keepdims: bool = False, *,
 
 def _axes_last(x: Any, axis: Any) -> Any:
     return moveaxis(x, axis, (-2, -1))
+
+
+def _in_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a norm that takes a dtype, to which elements are converted first."""
+
+    def evaluate(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False, *,
+                 dtype: Any = None) -> Any:  # fmt: skip
+        options = {"ord": ord, "axis": axis}
+        given = {name: value for name, value in options.items() if value is not None}
+        return function(x if dtype is None else astype(x, dtype), keepdims=keepdims, **given)
+
+    return evaluate
 
 
 def _matrix_norm(x: Any, ord: Any = "fro", axis: Any = (-2, -1), keepdims: bool = False) -> Any:
@@ -230,7 +242,7 @@ def _quantile(
     return quantile(x, q, axis, method=interpolation, keepdims=keepdims)
 
 
-_SPREAD = "input dim unbiased keepdim correction"
+_SPREAD = "input dim unbiased keepdim * correction"
 _SUMS_OF_POWERS = {
     "softmax": function_of(softmax, "input dim dtype"),
     "log_softmax": function_of(log_softmax, "input dim dtype"),
@@ -238,26 +250,27 @@ _SUMS_OF_POWERS = {
 }
 
 TORCH_REDUCTIONS: Mapping[str, SpelledFunction] = {
-    "max": function_of(_extreme(amax, "maximum", "max"), "input dim keepdim other"),
-    "min": function_of(_extreme(amin, "minimum", "min"), "input dim keepdim other"),
-    "sort": function_of(_sort, "input dim descending stable"),
+    "max": function_of(_extreme(amax, "maximum", "max"), "input dim keepdim * other"),
+    "min": function_of(_extreme(amin, "minimum", "min"), "input dim keepdim * other"),
+    "sort": function_of(_sort, "input dim descending * stable"),
     "topk": function_of(_topk, "input k dim largest sorted"),
-    "var": function_of(_var, _SPREAD),
-    "std": function_of(_std, _SPREAD),
-    "var_mean": function_of(_with_mean(_var), "input dim correction keepdim"),
-    "std_mean": function_of(_with_mean(_std), "input dim correction keepdim"),
+    "var": function_of(_spread_of(var), _SPREAD),
+    "std": function_of(_spread_of(std), _SPREAD),
+    "var_mean": function_of(_spread_of(_with_mean(var)), _SPREAD),
+    "std_mean": function_of(_spread_of(_with_mean(std)), _SPREAD),
     **_SUMS_OF_POWERS,
     **{f"special_{name}": function for name, function in _SUMS_OF_POWERS.items()},
-    "nansum": function_of(over_all_for_none(nansum), "input dim keepdim dtype"),
-    "nanmean": function_of(over_all_for_none(nanmean), "input dim keepdim dtype"),
+    "special_log_softmax": function_of(log_softmax, "input dim * dtype"),
+    "nansum": function_of(over_all_for_none(nansum), "input dim keepdim * dtype"),
+    "nanmean": function_of(over_all_for_none(nanmean), "input dim keepdim * dtype"),
     "median": function_of(_middle("median"), "input dim keepdim"),
     "nanmedian": function_of(_middle("nanmedian"), "input dim keepdim"),
     "kthvalue": function_of(_kthvalue, "input k dim keepdim"),
-    "quantile": function_of(_quantile, "input q dim keepdim interpolation"),
+    "quantile": function_of(_quantile, "input q dim keepdim * interpolation"),
     "norm": function_of(_norm, "input p dim keepdim out dtype"),
-    "linalg_norm": function_of(norm, "A=x ord dim keepdim"),
-    "linalg_vector_norm": function_of(_vector_norm, "x ord dim keepdim"),
-    "linalg_matrix_norm": function_of(_matrix_norm, "A=x ord dim keepdim"),
+    "linalg_norm": function_of(_in_dtype(norm), "input ord dim keepdim * dtype"),
+    "linalg_vector_norm": function_of(_in_dtype(_vector_norm), "input ord dim keepdim * dtype"),
+    "linalg_matrix_norm": function_of(_in_dtype(_matrix_norm), "input ord dim keepdim * dtype"),
     "dist": function_of(_dist, "input other p"),
     "cdist": function_of(_cdist, "x1 x2 p compute_mode"),
 }

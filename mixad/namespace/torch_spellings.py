@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mixad.namespace.array_methods import METHODS
@@ -25,13 +26,13 @@ from mixad.namespace.creation import (
 )
 from mixad.namespace.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from mixad.namespace.determinants import det, slogdet
-from mixad.namespace.elementwise import angle, where
-from mixad.namespace.indexing import take, take_along_axis
-from mixad.namespace.joining import broadcast_to, concat, repeat, stack, tile, unstack
+from mixad.namespace.elementwise import where
+from mixad.namespace.joining import broadcast_to, repeat, stack, tile, unstack
 from mixad.namespace.linear_algebra import dot
 from mixad.namespace.manipulation import expand_dims, flip, moveaxis, permute_dims, reshape, roll
+from mixad.namespace.numpy_functions import of_half
 from mixad.namespace.solving import inv
-from mixad.namespace.spelling import Spelling, function_of
+from mixad.namespace.spelling import SpelledFunction, function_of, respelled
 from mixad.namespace.spellings import STANDARD
 from mixad.namespace.statistical import (
     amax,
@@ -42,6 +43,7 @@ from mixad.namespace.statistical import (
     prod,
     total,
 )
+from mixad.namespace.torch_checks import CheckedSpelling
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
 from mixad.namespace.torch_methods import TORCH_METHODS
 from mixad.namespace.torch_moves import TORCH_MOVES
@@ -70,25 +72,38 @@ _TORCH_MODULES: dict[str | None, str] = {
 }
 """Where functions are from, and what is before their names in the table."""
 
-TORCH = Spelling(
+
+_LIKE = "* dtype layout device pin_memory memory_format requires_grad"
+
+
+def _spelled(functions: Mapping[str, SpelledFunction]) -> dict[str, SpelledFunction]:
+    """Return functions of one and of two operands with torch's names of these."""
+    names = ("", "input", "input other")
+    return {name: respelled(f, names[len(f.parameters)]) for name, f in functions.items()}
+
+
+TORCH = CheckedSpelling(
     "torch",
     _torch_name,
     {
-        **{name: function for name, function in COMMON.items() if name != "equal"},
-        **named(
-            f"{INVERSES} absolute=abs sub=subtract mul=multiply div=divide true_divide=divide "
-            "__floordiv__=floor_divide neg=negative lt=less le=less_equal gt=greater "
-            "ge=greater_equal eq=equal ne=not_equal"
-        ),
-        **{op: unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
-        **{f.__name__: function_of(f, "input") for f in (real, imag, conj, angle)},
-        "sum": function_of(over_all_for_none(total), "input dim keepdim dtype"),
-        "mean": function_of(over_all_for_none(mean), "input dim keepdim dtype"),
-        "prod": function_of(prod, "input dim keepdim dtype"),
+        **_spelled({
+            **{name: function for name, function in COMMON.items() if name != "equal"},
+            **named(
+                f"{INVERSES} absolute=abs mul=multiply "
+                "__floordiv__=floor_divide neg=negative lt=less le=less_equal gt=greater "
+                "ge=greater_equal eq=equal ne=not_equal"
+            ),
+            **{op: unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
+        }),
+        "pow": respelled(COMMON["pow"], "input exponent"),
+        **{f.__name__: function_of(f, "input") for f in (real, imag, conj)},
+        "sum": function_of(over_all_for_none(total), "input dim keepdim * dtype"),
+        "mean": function_of(over_all_for_none(mean), "input dim keepdim * dtype"),
+        "prod": function_of(prod, "input dim keepdim * dtype"),
         "amax": function_of(over_all_for_none(amax), "input dim keepdim"),
         "amin": function_of(over_all_for_none(amin), "input dim keepdim"),
-        "cumsum": function_of(cumulative_sum, "input dim dtype"),
-        "cumprod": function_of(cumulative_prod, "input dim dtype"),
+        "cumsum": function_of(cumulative_sum, "input dim * dtype"),
+        "cumprod": function_of(cumulative_prod, "input dim * dtype"),
         "diff": function_of(diff, "input n dim prepend append"),
         "reshape": function_of(reshape, "input shape"),
         "permute": function_of(permute_dims, "input dims=axes"),
@@ -96,15 +111,12 @@ TORCH = Spelling(
         "unsqueeze": function_of(expand_dims, "input dim"),
         "flip": function_of(flip, "input dims=axis"),
         "roll": function_of(roll, "input shifts=shift dims=axis"),
-        "repeat_interleave": function_of(repeat, "input repeats dim"),
+        "repeat_interleave": function_of(repeat, "input repeats dim * output_size"),
         "tile": function_of(tile, "input dims=repetitions"),
         "broadcast_to": function_of(broadcast_to, "input size=shape"),
-        **dict.fromkeys(("cat", "concat"), function_of(concat, "tensors=arrays dim")),
         "stack": function_of(stack, "tensors=arrays dim"),
         "unbind": function_of(unstack, "input dim"),
         "where": function_of(where, "condition input other"),
-        "index_select": function_of(take, "input dim index=indices"),
-        "take_along_dim": function_of(take_along_axis, "input indices dim"),
         "dot": function_of(dot, "input=a tensor=b"),
         **{f"fft_{f.__name__}": function_of(f, "input n dim norm") for f in ALONG_ONE},
         **{
@@ -114,19 +126,19 @@ TORCH = Spelling(
         "linalg_inv": function_of(inv, "A=x"),
         "linalg_det": function_of(det, "A=x"),
         "linalg_slogdet": function_of(slogdet, "A=x"),
-        "linalg_cholesky": function_of(cholesky, "input upper"),
+        "linalg_cholesky": function_of(cholesky, "input * upper"),
         "linalg_qr": function_of(qr, "A=x mode"),
-        "linalg_eig": function_of(eig, "A=x"),
-        "linalg_eigvals": function_of(eigvals, "A=x"),
-        "linalg_eigvalsh": function_of(eigvalsh, "A=x"),
-        "linalg_eigh": function_of(eigh, "A=x"),
-        "linalg_svd": function_of(svd, "A=x full_matrices"),
-        "linalg_svdvals": function_of(svdvals, "A=x"),
+        "linalg_eig": function_of(eig, "input"),
+        "linalg_eigvals": function_of(eigvals, "input"),
+        "linalg_eigvalsh": function_of(of_half(eigvalsh), "input UPLO=uplo"),
+        "linalg_eigh": function_of(of_half(eigh), "input UPLO=uplo"),
+        "linalg_svd": function_of(svd, "A=x full_matrices * driver"),
+        "linalg_svdvals": function_of(svdvals, "A=x * driver"),
         "tril": function_of(tril, "input diagonal=k"),
         "triu": function_of(triu, "input diagonal=k"),
-        "full_like": function_of(full_like, "input fill_value dtype device"),
+        "full_like": function_of(full_like, f"input fill_value {_LIKE}"),
         **{
-            f.__name__: function_of(f, "input dtype device")
+            f.__name__: function_of(f, f"input {_LIKE}")
             for f in (empty_like, ones_like, zeros_like)
         },
         "astype": STANDARD.functions["astype"],
@@ -137,7 +149,10 @@ TORCH = Spelling(
         **TORCH_NEURAL,
         **{name: TORCH_METHODS[name] for name in ("clone", "detach")},
     },
-    {"input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims"},
+    {
+        "input": "x", "other": "y", "exponent": "y", "dim": "axis", "keepdim": "keepdims",
+        "a": "x", "x1": "x", "x2": "y",  # torch takes NumPy's names too
+    },
     frozenset(
         "numel rand_like randn_like isclose allclose "
         "equal any all argmax argmin argsort count_nonzero nonzero is_floating_point is_complex "

@@ -55,7 +55,7 @@ def _outer(name: str) -> Callable[..., Any]:
     return evaluate
 
 
-_REDUCE = "array=x axis dtype out keepdims initial where"
+_REDUCE = "array=x / axis dtype out keepdims initial where"
 _OUTER = {"power": "pow"} | {
     name: name for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 }
@@ -65,8 +65,8 @@ UFUNC_METHODS: Mapping[str, SpelledFunction] = {
     "multiply.reduce": function_of(_reduce(masked_prod), _REDUCE),
     "maximum.reduce": function_of(_extreme(masked_max), _REDUCE),
     "minimum.reduce": function_of(_extreme(masked_min), _REDUCE),
-    "add.accumulate": function_of(_accumulate(cumsum), "array=x axis dtype out"),
-    "multiply.accumulate": function_of(_accumulate(cumprod), "array=x axis dtype out"),
-    **{f"{name}.outer": function_of(_outer(ours), "A=x B=y") for name, ours in _OUTER.items()},
+    "add.accumulate": function_of(_accumulate(cumsum), "array=x / axis dtype out"),
+    "multiply.accumulate": function_of(_accumulate(cumprod), "array=x / axis dtype out"),
+    **{f"{name}.outer": function_of(_outer(ours), "A=x B=y /") for name, ours in _OUTER.items()},
 }
 """Beside functions in NumPy's table; other methods are refused by name."""

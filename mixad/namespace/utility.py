@@ -39,6 +39,8 @@ def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any
     if n < 0:
         raise ValueError(f"diff(n={n}): n is at least 0")
     (axis,) = normalized_axes(axis, x.ndim)
+    if not n:  # NumPy and torch return the input then, without what is around it
+        return x
     around = [_edge(part, x, axis) for part in (prepend, x, append) if part is not None]
     x = concat(around, axis=axis) if len(around) > 1 else x
     for _ in range(n):

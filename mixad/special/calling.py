@@ -18,6 +18,7 @@ from mixad.scalar.interpret import apply
 from mixad.scalar.narrow import to_memory
 from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.types import BOOL, ScalarType, type_of_dtype
+from mixad.tracebacks import hide_frames
 
 __all__ = ["Number", "documented", "of_op"]
 
@@ -33,7 +34,11 @@ def of_op(name: str) -> Callable[..., Number]:
     names = _parameters(op)
 
     def function(*args: Number) -> Number:
-        return _evaluated(op, args)
+        try:
+            return _evaluated(op, args)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.doc

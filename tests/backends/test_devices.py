@@ -77,7 +77,7 @@ def test_a_device_of_cupy_is_named_as_torch_names_it() -> None:
     assert device_name(Array()) == "cuda:1"
 
 
-@pytest.mark.parametrize("name", "bool float16 bfloat16 float32 float64 complex64 int8".split())
+@pytest.mark.rows("name", "bool float16 bfloat16 float32 float64 complex64 int8".split())
 def test_numbers_become_what_torch_makes_of_them(name: str) -> None:
     torch = pytest.importorskip("torch")
     dtype = getattr(torch, name)

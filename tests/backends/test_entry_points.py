@@ -62,6 +62,7 @@ def test_a_distribution_that_a_finder_knows_is_found(tmp_path, monkeypatch):
     assert len(entry_points("of.a.test")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(metadata.entry_points(group="mixad")), reason="a plugin is installed")
 def test_importing_mixad_without_plugins_does_not_import_importlib_metadata():
     code = "import sys, mixad; assert 'importlib.metadata' not in sys.modules"

@@ -1,9 +1,12 @@
 """Execution: programs over arrays of any layout give what NumPy gives, planned once per layout."""
 
+import gc
 import itertools
 import subprocess
 import sys
 import threading
+import weakref
+from functools import partial
 from types import SimpleNamespace
 
 import array_api_strict
@@ -15,14 +18,18 @@ from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from mixad.backends import execute as execution
 from mixad.backends import registry
+from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.execute import Kernel, execute, kernel_for
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.backends.reference.backend import ReferenceBackend
 from mixad.backends.registry import PluginSource, Registry
-from mixad.errors import BackendError, KernelTypeError
-from mixad.kernel.spec import OutputRequest
+from mixad.backends.remembered import Remembered
+from mixad.errors import BackendError, KernelIndexError, KernelTypeError, TracerError
+from mixad.kernel.spec import OutputRequest, Part
 from mixad.kernel.tiling import BLOCK
 from mixad.scalar.build import Builder
-from mixad.scalar.types import ALL_TYPES, BOOL, F32, F64, I32, U8
+from mixad.scalar.ir import ArrayType
+from mixad.scalar.types import ALL_TYPES, BOOL, F32, F64, I32, I64, U8
 
 EXAMPLES = 200
 BACKENDS = ["cpu", "reference"]
@@ -71,9 +78,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "names", [*itertools.combinations_with_replacement(LAYOUTS, 2)], ids=", ".join
-)
+@pytest.mark.rows("names", [*itertools.combinations_with_replacement(LAYOUTS, 2)], ids=", ".join)
 def test_arrays_of_every_layout(names):
     shape = (5, 2 * GANG + 3)
     x, y = (LAYOUTS[name](numbers(shape, 100 * k)) for k, name in enumerate(names))
@@ -84,6 +89,7 @@ def test_arrays_of_every_layout(names):
     assert got.flags.owndata or got.base is not None
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(mutually_broadcastable_shapes(num_shapes=3, min_dims=0, max_dims=5, max_side=3, min_side=0))
 def test_shapes_broadcast_as_numpys_do(shapes):
@@ -94,6 +100,7 @@ def test_shapes_broadcast_as_numpys_do(shapes):
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(
     mutually_broadcastable_shapes(num_shapes=3, min_dims=0, max_dims=4, max_side=3, min_side=0),
@@ -118,8 +125,8 @@ LARGE = [(3 * BLOCK + 7,), (1100, 33), (5, 2 * BLOCK + 5), (3, 600, 40), (2, 3, 
 """Shapes of many tiles along one axis, along the other, and of small ones."""
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("shape", LARGE, ids=str)
+@pytest.mark.rows("order", ["C", "F"])
+@pytest.mark.rows("shape", LARGE, ids=str)
 def test_sums_of_many_tiles(shape, order):
     """Whole numbers: whatever the order of summation, there is one right result."""
     x, y, z = numbers(shape), numbers(shape[-1:]), numbers((*shape[:-1], 1))
@@ -133,7 +140,7 @@ def test_sums_of_many_tiles(shape, order):
         np.testing.assert_array_equal(got, whole.sum(axis=axes, keepdims=True))
 
 
-@pytest.mark.parametrize("type", [t for t in ALL_TYPES if t.is_integer], ids=str)
+@pytest.mark.rows("type", [t for t in ALL_TYPES if t.is_integer], ids=str)
 def test_sums_of_integers_wrap(type, backend):
     b = Builder("same")
     x = b.param("x", type)
@@ -143,14 +150,14 @@ def test_sums_of_integers_wrap(type, backend):
     assert got == values.sum(dtype=type.dtype)
 
 
-@pytest.mark.parametrize("size", [0, 1, GANG - 1, GANG, GANG + 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+@pytest.mark.rows("size", [0, 1, GANG - 1, GANG, GANG + 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
 def test_rows_of_every_size(size, backend):
     x, y, z = numbers((3, size)), numbers((size,)), numbers((3, 1))
     (got,) = execute((WEIGHTED_SUM,), STORED, [x, y, z], backend)
     np.testing.assert_array_equal(got, x + 2 * y + 3 * z)
 
 
-@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (2, 0, 3)])
+@pytest.mark.rows("shape", [(0,), (3, 0), (0, 4), (2, 0, 3)])
 def test_empty_arrays_give_empty_results_and_sums_of_nothing(shape, backend):
     arrays = [numbers(shape)] * 3
     requests = (OutputRequest(0, 0), OutputRequest(0, 0, ()))
@@ -160,7 +167,7 @@ def test_empty_arrays_give_empty_results_and_sums_of_nothing(shape, backend):
     assert total == 0
 
 
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_arrays_of_every_dtype(type, backend):
     b = Builder("twice")
     x = b.param("x", type)
@@ -177,7 +184,7 @@ _READ_TO_THE_LAST_PAGE = """
 import ctypes, mmap
 import numpy as np
 from mixad.backends.execute import execute
-from mixad.kernel.spec import OutputRequest
+from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
 from mixad.scalar.types import F32, U8
 
@@ -202,6 +209,7 @@ print("nothing beyond")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="guards a page with mprotect")
 def test_nothing_is_read_beyond_an_array():
     """In a process of its own, which a read beyond would end."""
@@ -237,7 +245,7 @@ def test_shapes_that_do_not_broadcast_are_refused_by_name():
         execute((WEIGHTED_SUM,), STORED, [numbers(3), numbers(4), numbers(1)])
 
 
-@pytest.mark.parametrize("dtype", ["f4", "i8", ">f8", "c16", "O", "U3", "M8[s]"])
+@pytest.mark.rows("dtype", ["f4", "i8", ">f8", "c16", "O", "U3", "M8[s]"])
 def test_arrays_of_another_dtype_are_refused(dtype):
     wrong = np.zeros(3, dtype)
     with pytest.raises(KernelTypeError, match=str(wrong.dtype).replace("[", r"\[")):
@@ -258,7 +266,7 @@ def scaled(type):
     return b.finish([b.op("and" if type.is_bool else "mul", x, factor)])
 
 
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_uniforms_of_every_type(type, backend):
     x = np.arange(5).astype(type.dtype)
     for factor in (type.dtype.type(1), type.dtype.type(1).item()):
@@ -371,7 +379,8 @@ def test_equal_layouts_share_a_plan_and_others_do_not():
     assert kernel.prepared([strict] * 3) is not plan
 
 
-def test_kernel_says_whether_a_call_is_cold():
+def test_kernel_says_whether_a_call_is_cold(monkeypatch):
+    forget(monkeypatch)
     kernel = Kernel((WEIGHTED_SUM,), STORED)
     a, b = numbers(3), numbers(4)
     assert not kernel.is_compiled([a, a, a])
@@ -382,12 +391,84 @@ def test_kernel_says_whether_a_call_is_cold():
     assert not kernel.is_compiled([a, a, a], "reference")
 
 
-def test_many_layouts_do_not_fill_the_memory():
-    kernel = Kernel((WEIGHTED_SUM,), STORED)
-    for size in range(1, 600):
-        kernel.prepared([numbers(size)] * 3, "reference")
-    assert len(kernel._prepared) <= 256
-    assert len(kernel._executables) <= 256
+def forget(monkeypatch, most=1000):
+    """Begin as a new process does, where nothing is compiled; remember so many launches."""
+    monkeypatch.setattr(execution, "_LAUNCHES", Remembered(most))
+    monkeypatch.setattr(execution, "_COMPILED", weakref.WeakValueDictionary())
+
+
+def compiled(monkeypatch):
+    """Return the list that the specs come into which the CPU backend compiles."""
+    found = []
+    plain = CpuBackend.compile
+    monkeypatch.setattr(
+        CpuBackend, "compile", lambda self, spec: (found.append(spec), plain(self, spec))[1]
+    )
+    return found
+
+
+def test_many_layouts_do_not_fill_the_memory(monkeypatch):
+    forget(monkeypatch, 20)
+    for factor in range(3):  # of several kernels together
+        kernel = Kernel((WEIGHTED_SUM,), STORED[: 1 + factor % 2])
+        for size in range(1, 60):
+            kernel.prepared([numbers(size)] * 3)
+    assert len(execution._LAUNCHES) == 20
+    assert len(execution._COMPILED) <= 2
+
+
+def test_what_is_compiled_is_shared_by_kernels_and_gone_with_the_last_launch(monkeypatch):
+    forget(monkeypatch)
+    specs = compiled(monkeypatch)
+    for extent in range(2, 30):  # a sum to another shape is another kernel, but the same code
+        x, y = numbers(extent * 5).reshape(extent, 5), numbers(extent).reshape(extent, 1)
+        (total,) = Kernel((WEIGHTED_SUM,), (OutputRequest(0, 0, (extent, 1)),))([x, x, y])
+        np.testing.assert_array_equal(total, (3 * x + 3 * y).sum(1, keepdims=True))
+    assert len(specs) <= 2
+    assert 1 <= len(execution._COMPILED) <= 2
+    execution._LAUNCHES.clear()
+    gc.collect()
+    assert not execution._COMPILED
+
+
+def test_parts_that_begin_elsewhere_are_one_launch(monkeypatch):
+    forget(monkeypatch)
+    specs = compiled(monkeypatch)
+    x = numbers(5, start=1)
+    kernels = []
+    for start in range(40):
+        request = OutputRequest(0, 0, part=Part((50,), (start,)))
+        kernels.append(kernel_for((WEIGHTED_SUM,), (request,)))
+        for backend in (None, "cpu"):
+            (placed,) = kernels[-1]([x, x, x], backend)
+            np.testing.assert_array_equal(placed[start : start + 5], 6 * x)
+            assert np.count_nonzero(placed) == 5
+    assert len(specs) == 1
+    assert len(execution._LAUNCHES) == 2  # one for each way to ask for the backend
+
+
+@pytest.mark.slow
+def test_threads_launch_what_is_forgotten_meanwhile(monkeypatch):
+    forget(monkeypatch, 1)
+    wrong = []
+
+    def work(seed):
+        for turn in range(60):
+            x = numbers(3 + (seed + turn) % 5)
+            program = (WEIGHTED_SUM, weighted_sum(F32))[(seed + turn) % 2]
+            x = x.astype(program.params[0].var.type.dtype)
+            (got,) = Kernel((program,), STORED[:1])([x, x, x])
+            if not np.array_equal(got, 6 * x):
+                wrong.append((seed, turn))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    gc.collect()
+    assert len(execution._COMPILED) == 1
 
 
 def test_equal_programs_share_a_kernel():
@@ -413,44 +494,181 @@ def test_many_kernels_do_not_fill_the_memory(monkeypatch):
 # -- the choice of a backend -----------------------------------------------------------------------
 
 
-class Doubles:
-    """A backend that is preferred to all others where it can serve."""
+class Own(ReferenceBackend):
+    """A plugin's backend that is preferred to all others where it can serve."""
 
     name = "a"  # before "cpu"
 
-    def compile(self, spec):
-        return None
-
-    def bind(self, executable, launch):
-        raise AssertionError("chosen")
+    def launch(self, bound, arguments):
+        return tuple([np.asarray(result) for result in super().launch(bound, arguments)])
 
 
 @pytest.fixture
-def with_a_backend_of_doubles(monkeypatch):
-    capability = Capability(("numpy",), ("cpu",), frozenset({"float64"}), native=True)
-    spec = BackendSpec("a", API_VERSION, capability, Doubles, "")
-    plugin = SimpleNamespace(mixad_backends=hookimpl(lambda: [spec]))
-    sources = [*registry.installed_plugins(), PluginSource("a", "here", lambda: plugin)]
-    chosen_from = Registry(sources)
-    monkeypatch.setattr(registry, "default_registry", lambda: chosen_from)
+def offering(monkeypatch):
+    """Return what puts a backend of float64 before all others."""
+
+    def offer(backend):
+        dtypes = frozenset({"float64", "int64", "bool"})
+        capability = Capability(("numpy",), ("cpu",), dtypes, native=True)
+        spec = BackendSpec("a", API_VERSION, capability, lambda: backend, "")
+        plugin = SimpleNamespace(mixad_backends=hookimpl(lambda: [spec]))
+        chosen_from = Registry(
+            [*registry.installed_plugins(), PluginSource("beads", "dist-beads 1.0", lambda: plugin)]
+        )
+        monkeypatch.setattr(registry, "default_registry", lambda: chosen_from)
+
+    return offer
 
 
-@pytest.mark.usefixtures("with_a_backend_of_doubles")
-def test_a_backend_serves_the_types_of_all_arguments_and_results():
+def test_a_backend_serves_the_types_of_all_arguments_and_results(offering):
+    offering(Own())
     x = numbers(3)
-    with pytest.raises(AssertionError, match="chosen"):
-        execute((WEIGHTED_SUM,), STORED, [x, x, x])
+    assert Kernel((WEIGHTED_SUM,), STORED).prepared([x, x, x]).backend.name == "a"
     b = Builder("mixed")
     n = b.param("n", F64), b.param("k", I32)
     mixed = b.finish([b.op("add", n[0], b.convert(n[1], F64))])
-    np.testing.assert_array_equal(execute((mixed,), STORED, [x, x.astype("i4")])[0], 2 * x)
+    assert Kernel((mixed,), STORED).prepared([x, x.astype("i4")]).backend.name == "cpu"
     b = Builder("uniform")
     n = b.param("n", F64), b.param("k", I32, "uniform")
     uniform = b.finish([b.op("add", n[0], b.convert(n[1], F64))])
-    np.testing.assert_array_equal(execute((uniform,), STORED, [x, 2])[0], x + 2)
-    b = Builder("comparison")
-    comparison = b.finish([b.op("lt", b.param("x", F64), b.const(1.0, F64))])
-    np.testing.assert_array_equal(execute((comparison,), STORED, [x])[0], x < 1)
+    assert Kernel((uniform,), STORED).prepared([x, 2]).backend.name == "cpu"
+    b = Builder("rounding")
+    rounding = b.finish([b.convert(b.param("x", F64), F32)])
+    assert Kernel((rounding,), STORED).prepared([x]).backend.name == "cpu"
+
+
+# -- what a plugin's backend does wrong ------------------------------------------------------------
+
+
+def raising(error):
+    def method(self, *arguments):
+        raise error
+
+    return method
+
+
+def returning(change):
+    """Return a launch that changes the results of a good one."""
+    return lambda self, *arguments: change(Own.launch(self, *arguments))
+
+
+METHODS = ("compile", "bind", "launch")
+KINDS = (RuntimeError, BackendError, AttributeError, IndexError, OSError, StopIteration)
+ERRORS = [*(kind("boom") for kind in KINDS), AssertionError("boom"), TypeError("boom")]
+FAULTS = {
+    **{
+        f"{type(e).__name__} in {method}": ({method: raising(e)}, f"{type(e).__name__}[^$]*boom")
+        for method in METHODS
+        for e in ERRORS
+    },
+    "None": ({"launch": returning(lambda r: None)}, "returned None [^$]*expected a tuple"),
+    "an array": ({"launch": returning(lambda r: r[0])}, "a ndarray [^$]*expected a tuple"),
+    "a generator": ({"launch": returning(iter)}, "a tuple_iterator [^$]*expected a tuple"),
+    "too few": ({"launch": returning(lambda r: ())}, "0 results [^$]*expected 1;"),
+    "too many": ({"launch": returning(lambda r: r * 2)}, "2 results [^$]*expected 1;"),
+    "nothing in it": ({"launch": returning(lambda r: (None,))}, "None from[^$]*result 0"),
+    "a list in it": ({"launch": returning(lambda r: (r[0].tolist(),))},
+                     "a list from[^$]*result 0"),
+    "a number in it": ({"launch": returning(lambda r: (1.0,))}, "a float from[^$]*result 0"),
+    "another's array": (
+        {"launch": returning(lambda r: (array_api_strict.asarray(r[0]),))},
+        "float64 array [^$]*of array_api_strict on [^$]*expected a float64 [^$]* of numpy on cpu",
+    ),
+    "masked": ({"launch": returning(lambda r: (np.ma.array(r[0]),))},
+               "a MaskedArray from[^$]*result 0"),
+    "objects": ({"launch": returning(lambda r: (r[0].astype(object),))},
+                "a ndarray from[^$]*result 0"),
+    "another shape": ({"launch": returning(lambda r: (r[0][:2],))}, r"shape \(2,\)[^$]*\(3,\)"),
+    "more axes": ({"launch": returning(lambda r: (r[0][None],))}, r"shape \(1, 3\)[^$]*\(3,\)"),
+    "broadcast": ({"launch": returning(lambda r: (r[0][:1],))}, r"shape \(1,\)[^$]*\(3,\)"),
+    "another dtype": ({"launch": returning(lambda r: (r[0].astype("f4"),))}, "float32[^$]*float64"),
+    "integers": ({"launch": returning(lambda r: (r[0].astype("i8"),))}, "int64[^$]*float64"),
+    "big-endian": ({"launch": returning(lambda r: (r[0].astype(">f8"),))},
+                   "a ndarray from[^$]*result 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_where_a_plugin_fails_the_next_backend_serves_and_says_why(kind, offering):
+    methods, why = FAULTS[kind]
+    offering(type("Failing", (Own,), methods)())
+    kernel, x = Kernel((WEIGHTED_SUM,), STORED), numbers(3)
+    told = r"kernel of weighted_sum is served by the backend 'cpu', because 'a' of the plugin "
+    told += rf"'beads' \(dist-beads 1\.0\)[^$]*{why}[^$]*leave it out: MIXAD_BACKEND_BLOCK=beads"
+    with pytest.warns(RuntimeWarning, match=told) as warned:
+        (got,) = kernel([x, x, x])
+    assert len(warned) == 1
+    np.testing.assert_array_equal(got, 6 * x)
+    (other,) = kernel([numbers(4)] * 3)  # another layout: no new try, and no new warning
+    np.testing.assert_array_equal(other, 6 * numbers(4))
+    with pytest.raises(BackendError, match=rf"^'a' of the plugin 'beads'[^$]*{why}[^$]*=beads$"):
+        Kernel((WEIGHTED_SUM,), STORED)([x, x, x], "a")
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_where_nothing_else_serves_the_fault_is_told(kind, offering, monkeypatch):
+    methods, why = FAULTS[kind]
+    offering(type("Failing", (Own,), methods)())
+    alone = registry.default_registry()
+    monkeypatch.setattr(alone, "_allow", frozenset({"a"}))
+    x = numbers(3)
+    with pytest.raises(BackendError, match=rf"no backend serves[^$]*'beads'[^$]*{why}[^$]*=beads"):
+        Kernel((WEIGHTED_SUM,), STORED)([x, x, x])
+
+
+PASSING = (KeyboardInterrupt(), SystemExit(3), MemoryError("all gone"), KernelTypeError("of f"),
+           TracerError("too late"), KernelIndexError("outside"), UserWarning("an error by choice"),
+           type("OutOfMemoryError", (RuntimeError,), {})("of a device"))  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("error", PASSING, ids=lambda e: type(e).__name__)
+def test_what_is_not_the_plugins_fault_passes(method, error, offering):
+    offering(type("Failing", (Own,), {method: raising(error)})())
+    x = numbers(3)
+    for name in (None, "a"):
+        with pytest.raises(type(error)) as caught:
+            Kernel((WEIGHTED_SUM,), STORED)([x, x, x], name)
+        assert caught.value is error
+
+
+def test_an_index_outside_is_the_users_where_the_kernel_indexes(offering):
+    offering(Own())
+    b = Builder("gathered")
+    k, table = b.param("k", I64), b.array_param("table", ArrayType(F64, 1))
+    program = b.finish([b.load(table, k)])
+    kernel = Kernel((program,), STORED)
+    with pytest.raises(KernelIndexError, match=r"element \(1,\): index 7 is outside 'table'"):
+        kernel([np.asarray([0, 7]), numbers(3)])
+    assert kernel.prepared([np.asarray([0, 7]), numbers(3)]).backend.name == "a"
+
+
+def test_a_plugin_that_fails_later_is_left_then(offering):
+    backend = Own()
+    offering(backend)
+    kernel, x = Kernel((WEIGHTED_SUM,), STORED), numbers(3)
+    assert kernel.prepared([x, x, x]).backend is backend
+    np.testing.assert_array_equal(kernel([x, x, x])[0], 6 * x)
+    backend.launch = partial(raising(OSError("the device is gone")), backend)
+    with pytest.warns(RuntimeWarning, match="OSError from a launch[^$]*the device is gone"):
+        np.testing.assert_array_equal(kernel([x, x, x])[0], 6 * x)
+    assert kernel.prepared([x, x, x]).backend.name == "cpu"
+
+
+def test_a_fallback_that_writes_no_parts_is_not_asked_to(offering, monkeypatch):
+    methods = {"writes_parts": True, "moved": len, "bind": raising(OSError("boom"))}
+    offering(type("Failing", (Own,), methods)())
+    part = (OutputRequest(0, 0, part=Part((5,), (1,))),)
+    x = numbers(3)
+    with pytest.warns(RuntimeWarning, match="boom"):
+        (got,) = Kernel((WEIGHTED_SUM,), part)([x, x, x])
+    np.testing.assert_array_equal(got, [0, *(6 * x), 0])
+    monkeypatch.setattr(registry.default_registry(), "_allow", frozenset({"a", "reference"}))
+    with (
+        pytest.warns(RuntimeWarning, match="served by the backend 'reference', because [^$]*boom"),
+        pytest.raises(BackendError, match=r"'reference' does not write parts[^$]*'beads'[^$]*boom"),
+    ):
+        Kernel((WEIGHTED_SUM,), part)([x, x, x])
 
 
 # -- errors, threads -------------------------------------------------------------------------------
@@ -463,7 +681,7 @@ def test_errors_name_the_program_of_the_call_not_an_equal_one():
 
 
 def test_threads_that_compile_the_same_at_once_share_one_executable():
-    kernel, together, found = Kernel((WEIGHTED_SUM,), STORED), threading.Barrier(4), []
+    together, found = threading.Barrier(4), []
 
     def compiled(spec):
         together.wait(10)
@@ -471,7 +689,7 @@ def test_threads_that_compile_the_same_at_once_share_one_executable():
 
     slow = SimpleNamespace(name="slow", compile=compiled)
     threads = [
-        threading.Thread(target=lambda: found.append(kernel._executable(slow, "spec")))
+        threading.Thread(target=lambda: found.append(execution._compiled(slow, "spec")))
         for _ in range(4)
     ]
     for thread in threads:
@@ -513,7 +731,7 @@ def test_arguments_are_not_changed(backend):
 WIDTHS = [(700, 33), (3, 50, 1), (1, 17), (40, 2048), (33, 2049), (5, 7, 40)]
 
 
-@pytest.mark.parametrize("shape", WIDTHS, ids=str)
+@pytest.mark.rows("shape", WIDTHS, ids=str)
 def test_sums_over_rows_of_any_width(shape):
     x = np.random.default_rng(1).standard_normal((*shape[:-1], shape[-1] + 3))[..., :-3]
     rows, outer = len(shape) - 2, tuple(range(len(shape) - 1))
@@ -528,7 +746,7 @@ SMALL_STACK = """
 import threading
 import numpy as np
 from mixad.backends.execute import Kernel
-from mixad.kernel.spec import OutputRequest
+from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
 from mixad.scalar.types import F64
 
@@ -547,6 +765,7 @@ assert [set(sums.ravel()) for sums in found] == [{64.0 * k} for k in range(16)]
 """
 
 
+@pytest.mark.slow
 def test_sums_over_rows_take_no_stack():
     """As threads have little of where the C library is musl."""
     done = subprocess.run([sys.executable, "-c", SMALL_STACK], capture_output=True, text=True)

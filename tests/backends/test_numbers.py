@@ -48,6 +48,7 @@ def random_program(source: random.Random, type: ScalarType, length: int) -> Prog
     return b.finish([values[-1], values[-2]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", [F32, F64], ids=str)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 5))
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -131,6 +132,7 @@ def test_a_mean_launches_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(gradient, x / np.float32(4))
 
 
+@pytest.mark.slow
 def test_a_number_of_16_bits_is_rounded() -> None:
     x = np.asarray([1.1, 2.3, 0.7], np.float16)
     functions = [
@@ -149,6 +151,7 @@ def test_a_number_of_16_bits_is_rounded() -> None:
             assert value == want
 
 
+@pytest.mark.slow
 def test_numbers_are_computed_to_all_orders_in_both_modes() -> None:
     def loss(x: Any) -> Any:
         total, mean = (x * x).sum(), x.mean()

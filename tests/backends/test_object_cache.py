@@ -94,7 +94,7 @@ def corruptions():
     yield "other key", lambda b: object_cache._format(digest("other"), ENTRY)
 
 
-@pytest.mark.parametrize("damage", [pytest.param(c, id=name) for name, c in corruptions()])
+@pytest.mark.rows("damage", [pytest.param(c, id=name) for name, c in corruptions()])
 def test_damaged_file_is_ignored_and_written_anew(stored, damage):
     file_of(stored).write_bytes(damage(file_of(stored).read_bytes()))
     assert stored.load(KEY) is None
@@ -242,6 +242,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
 def test_killed_writers_leave_no_broken_entry(cache):
     for delay in (0.0, 0.003, 0.01, 0.02, 0.035):
@@ -267,6 +268,7 @@ def use_shared_cache(folder, seed, results):
     results.put(wrong)
 
 
+@pytest.mark.slow
 def test_processes_share_one_cache(tmp_path):
     context = multiprocessing.get_context("spawn")
     results = context.Queue()

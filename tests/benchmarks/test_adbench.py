@@ -87,6 +87,7 @@ def test_the_gradients_by_hand_of_a_recurrence_are_those_of_its_differences(size
     check(gradients, differences(objective, p.parameters), 1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", MIXTURES)
 def test_mixad_differentiates_a_mixture(sizes):
     problem = gmm.problem(drawn_mixture(*sizes))
@@ -94,6 +95,7 @@ def test_mixad_differentiates_a_mixture(sizes):
     check(unpack(call()), problem.expected, 1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", RECURRENCES)
 @pytest.mark.parametrize("name", dlstm.OURS)
 def test_mixad_differentiates_a_recurrence(name, sizes):
@@ -102,6 +104,7 @@ def test_mixad_differentiates_a_recurrence(name, sizes):
     check(unpack(call()), problem.expected, 1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["test", "1k/gmm_d2_K5", "1k/gmm_d10_K25", "1k/gmm_d64_K25"])
 def test_mixad_differentiates_the_mixtures_of_adbench(name):
     problem = gmm.problem(adbench.read_mixture(given_file(f"gmm/{name}.txt")))
@@ -117,6 +120,7 @@ def test_mixad_differentiates_the_recurrence_of_adbench(name):
     check(unpack(call()), problem.expected, 1e-11)
 
 
+@pytest.mark.slow
 def test_jax_gives_the_same_gradients_of_the_same_source():
     pytest.importorskip("jax")
     mixture, recurrence = drawn_mixture(4, 3, 9), drawn_recurrence(2, 6, 3)
@@ -128,6 +132,7 @@ def test_jax_gives_the_same_gradients_of_the_same_source():
         check(unpack(call()), unpack_other(other()), 1e-11)
 
 
+@pytest.mark.slow
 def test_points_in_a_mixture_far_from_all_gaussians_have_finite_gradients():
     p = drawn_mixture(3, 2, 5)
     p = replace(p, x=100.0 * p.x)

@@ -150,6 +150,7 @@ def slow_commit(project):
 # --- what is in the folder
 
 
+@pytest.mark.slow
 @needs_asv
 def test_nothing_published_names_the_host_or_a_path(project, built):
     texts = {path: path.read_bytes() for path in built.rglob("*") if path.is_file()}
@@ -229,6 +230,7 @@ def test_a_benchmark_that_never_ran_is_not_shown(built):
     assert sorted(index["benchmarks"]) == ["devices.hm_lstm", STEPPED, STEADY]
 
 
+@pytest.mark.slow
 @needs_asv
 def test_a_commit_beside_the_history_is_told(project, tmp_path):
     clone = tmp_path / "clone"
@@ -262,6 +264,7 @@ class Sums:
 """
 
 
+@pytest.mark.slow
 @needs_asv
 def test_a_commit_without_results_is_measured_once(tmp_path, monkeypatch):
     """As asv documents it: in this environment, with the commit's hash."""

@@ -51,6 +51,7 @@ def drawn_works():
                 yield pytest.param(work, id=f"{work.name}-{work.title}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", list(drawn_works()))
 def test_mixad_gives_the_values_that_are_expected(work):
     if work.title == "call, CuPy":
@@ -80,6 +81,7 @@ def test_controls_that_are_alike_are_so_in_runs_of_a_warp():
         assert 0 < control.mean() < 1
 
 
+@pytest.mark.slow
 def test_a_report_is_written_with_the_devices_name(tmp_path, capsys):
     arguments = ["overhead", "hm_lstm", "--scale", "0.01", "--rounds", "2", "--out", str(tmp_path)]
     assert main(arguments, on=Host) == 0

@@ -43,6 +43,7 @@ def test_same_times_give_the_same_interval():
     assert harness.summarise(values, seed=3) == harness.summarise(values, seed=3)
 
 
+@pytest.mark.slow
 def test_bootstrap_interval_covers_the_true_median_about_as_often_as_it_says():
     rng = np.random.default_rng(4)
     samples = [harness.summarise(rng.exponential(1.0, 41), seed) for seed in range(300)]
@@ -278,6 +279,7 @@ def test_bars_are_of_what_does_the_whole_work_the_fastest_last():
     assert list(plot.contenders(m)) == ["peer", "mixad"]
 
 
+@pytest.mark.slow
 def test_a_figure_has_a_panel_for_each_measurement_and_a_line_for_the_copy(tmp_path):
     pytest.importorskip("matplotlib")
     near, far = timed(copy_of_the_bytes=0.5, peer=3.0), timed(copy_of_the_bytes=0.01, peer=3.0)

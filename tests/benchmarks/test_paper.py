@@ -69,6 +69,7 @@ def launches(monkeypatch):
 # -- values ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(drawn_cases()))
 def test_mixad_gives_the_values_that_are_expected(case):
     for row in measured(case, HOST, rounds=0):
@@ -76,6 +77,7 @@ def test_mixad_gives_the_values_that_are_expected(case):
         assert row.error <= 1, row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", list(placement.problems(SCALE, 0)), ids=lambda p: p.title)
 def test_every_placement_gives_the_values_that_are_expected(problem):
     own = {name: make for name, make in problem.ways.items() if name.startswith("mixad")}
@@ -201,6 +203,7 @@ def has_nvrtc() -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 11])
 def test_registers_are_read_from_machine_code_or_said_to_be_missing(count):
     xs = [np.full((8, 8), 0.25, np.float32)] * count
@@ -219,6 +222,7 @@ def test_registers_are_read_from_machine_code_or_said_to_be_missing(count):
     assert gradients["registers"][0] > duals["registers"][0]
 
 
+@pytest.mark.slow
 def test_held_bytes_are_those_of_the_stored_partials():
     e = cell_problem(SIDE)
     array = 4 * SIDE * SIDE
@@ -227,6 +231,7 @@ def test_held_bytes_are_those_of_the_stored_partials():
     assert placement.pure(e, HOST).held() >= 8 * array
 
 
+@pytest.mark.slow
 def test_a_dear_loop_is_held_by_its_partials():
     e = placement.kepler.problem(SIDE * SIDE, np.float64, 0)
     array = 8 * SIDE * SIDE
@@ -236,6 +241,7 @@ def test_a_dear_loop_is_held_by_its_partials():
 # -- the report ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_writes_what_it_prints(tmp_path, capsys):
     arguments = ["divergence", "arity", "placement", "--scale", "0.01", "--rounds", "1"]
     options = parse([*arguments, "--inputs", "2", "3", "--out", str(tmp_path)])

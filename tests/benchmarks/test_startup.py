@@ -16,6 +16,7 @@ def test_a_timed_process_may_write_byte_code_whatever_it_inherits(monkeypatch, i
     assert in_process(("-c", ANSWER)) == 0.0
 
 
+@pytest.mark.slow
 def test_an_import_without_the_compiler_is_not_timed():
     assert in_process(("-c", IMPORT_SCRIPT, "mixad")) > 0
     broken = "import sys; sys.modules['llvmlite'] = None\n"

@@ -75,6 +75,7 @@ def test_the_readme_lists_every_file_of_suites():
     assert sorted(listed) == sorted({name.partition(".")[0] for name in SUITES})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUITES)
 def test_a_suite_runs_on_the_cpu(name, monkeypatch):
     few = {call: figures_suite.CASES[call] for call in FEW}

@@ -160,6 +160,7 @@ def test_every_call_has_an_accepted_figure_of_every_name():
     assert {tuple(found) for found in STORED["figures"].values()} == {figures.NAMES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["HM-LSTM, control (n,)", "Kepler, pulled back later", "bundle adjustment"]
 )

@@ -54,8 +54,8 @@ def wide(count: int) -> Any:
     return drawn(count) * 10.0 ** RNG.integers(-200, 200, count)
 
 
-@pytest.mark.parametrize("name", kernels.OPERATORS)
-@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.rows("name", kernels.OPERATORS)
+@pytest.mark.rows("dtype", ["complex64", "complex128"])
 def test_operators_of_two_complex_numbers_have_the_bits_of_numpys_scalars(
     name: str, dtype: str
 ) -> None:
@@ -70,7 +70,7 @@ def test_operators_of_two_complex_numbers_have_the_bits_of_numpys_scalars(
     assert_same_bits(got, want)
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 5, 8, 13, 99, -1, -2, -7])
+@pytest.mark.rows("exponent", [0, 1, 2, 3, 5, 8, 13, 99, -1, -2, -7])
 def test_small_whole_powers_have_the_bits_of_numpys_scalars(exponent: int) -> None:
     kernel = WHOLE_POWERS[exponent]
     assert_same_bits(kernel(Z), np.array([z**exponent for z in Z]))
@@ -125,12 +125,13 @@ def test_powers_known_at_run_time(kind: str) -> None:
     np.testing.assert_allclose(kernels.power(Z, given), Z**exponent, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_real_numbers_to_complex_powers() -> None:
     np.testing.assert_allclose(kernels.power(X, Z), (X + 0j) ** Z, rtol=1e-13)
     np.testing.assert_allclose(kernels.power(2.0, Z), 2.0**Z, rtol=1e-13)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("exponent", "value", "slope"),
     [(0.0, 1, 0), (1.0, 0, 1), (2.0, 0, 0), (2.5, 0, 0), (1, 0, 1), (2, 0, 0), (0, 1, 0),
      (1 + 0j, 0, 1), (2 + 1j, 0, 0), (0j, 1, 0)],
@@ -192,15 +193,15 @@ def regular(name: str) -> Any:
     return POINTS[POINTS != -1] if name == "log1p" else POINTS
 
 
-@pytest.mark.parametrize("name", kernels.FUNCTIONS)
+@pytest.mark.rows("name", kernels.FUNCTIONS)
 def test_values_keep_their_digits(name: str) -> None:
     points = regular(name)
     got = kernels.FUNCTIONS[name](points)
     assert worst(got, MP[name][0], points) < 4 * EPSILON
 
 
-@pytest.mark.parametrize("name", kernels.FUNCTIONS)
-@pytest.mark.parametrize("cotangent", [1.0, 1j])
+@pytest.mark.rows("name", kernels.FUNCTIONS)
+@pytest.mark.rows("cotangent", [1.0, 1j])
 def test_derivatives_keep_their_digits_on_axes_and_cuts_too(name: str, cotangent: Any) -> None:
     points = regular(name)
     _, pullback = mixad.vjp(kernels.FUNCTIONS[name], points)
@@ -208,7 +209,7 @@ def test_derivatives_keep_their_digits_on_axes_and_cuts_too(name: str, cotangent
     assert worst(np.conj(pulled / cotangent), MP[name][1], points) < 8 * EPSILON
 
 
-@pytest.mark.parametrize("name", kernels.FUNCTIONS)
+@pytest.mark.rows("name", kernels.FUNCTIONS)
 def test_single_precision_is_that_of_its_parts(name: str) -> None:
     points = drawn(100).astype("complex64")
     got = kernels.FUNCTIONS[name](points)
@@ -225,10 +226,8 @@ def test_logarithms_of_infinities_are_numpys(name: str) -> None:
     np.testing.assert_allclose(parted(got), parted(want), rtol=1e-13)
 
 
-@pytest.mark.parametrize("at", [0.0, -0.0])
-@pytest.mark.parametrize(
-    ("function", "pole"), [(np.log, 0), (np.log2, 0), (np.log10, 0), (np.log1p, -1)]
-)
+@pytest.mark.rows("at", [0.0, -0.0])
+@pytest.mark.rows(("function", "pole"), [(np.log, 0), (np.log2, 0), (np.log10, 0), (np.log1p, -1)])
 def test_logarithms_are_infinitely_steep_at_their_pole_as_of_real_numbers(
     function: Any, pole: int, at: float
 ) -> None:
@@ -241,7 +240,7 @@ def test_logarithms_are_infinitely_steep_at_their_pole_as_of_real_numbers(
     assert not mixad.grad(lambda z: (0.0 * kernel(z).real).sum())(z).any()
 
 
-@pytest.mark.parametrize("name", "exp exp2 sqrt sin cos tan sinh cosh tanh".split())
+@pytest.mark.rows("name", "exp exp2 sqrt sin cos tan sinh cosh tanh".split())
 def test_overflow_beside_zero_is_what_numpy_gives(name: str) -> None:
     """One part may be infinite: that with which exponentials grow."""
     grows = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf]
@@ -330,15 +329,15 @@ def test_spellings() -> None:
 OTHERS = "bool int8 int32 int64 uint16 float16 float32 float64 complex64 complex128".split()
 
 
-@pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.rows("other", OTHERS)
+@pytest.mark.rows("dtype", ["complex64", "complex128"])
 def test_types_of_results_are_numpys(dtype: str, other: str) -> None:
     a, b = np.ones(2, dtype), np.ones(2, other)
     for x, y in ((a, b), (b, a)):
         assert kernels.mul(x, y).dtype == (x * y).dtype
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.rows("other", OTHERS)
 def test_complex_numbers_of_python_adapt(other: str) -> None:
     x = np.ones(2, other)
     assert kernels.mul(x, 1j).dtype == (x * 1j).dtype
@@ -412,7 +411,7 @@ LOSSES: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.rows("name", LOSSES, slow=["branches", "powers", "real exponents"])
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_gradients_are_those_of_differences(
     name: str, backend: str, monkeypatch: pytest.MonkeyPatch
@@ -426,6 +425,7 @@ def test_gradients_are_those_of_differences(
     np.testing.assert_allclose(gradient, difference(loss, z), rtol=2e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_second_derivatives_are_those_of_differences(name: str) -> None:
     loss, z = LOSSES[name]
@@ -439,6 +439,7 @@ def test_second_derivatives_are_those_of_differences(name: str) -> None:
     np.testing.assert_allclose(slope, (gradient(z).conj() * along).real.sum(), rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "placement"),
     [("forward", "forward"), ("forward", "reverse"), ("reverse", "reverse")],
@@ -456,6 +457,7 @@ def test_strategies_and_placements_agree(strategy: str, placement: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_holomorphic_derivatives_are_those_of_functions_of_arrays() -> None:
     @mixad.broadcast
     def kernel(z, w):
@@ -501,6 +503,7 @@ def test_infinite_cotangents_stay_in_their_part() -> None:
     assert_same_bits(pulled, [complex(1.0, math.inf)])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_JAX, reason="no JAX here")
 @pytest.mark.parametrize("name", ["cell", "gain", "airy"])
 def test_gradients_are_conjugates_of_jaxs(name: str) -> None:
@@ -533,6 +536,7 @@ def test_gradients_are_conjugates_of_jaxs(name: str) -> None:
 # -- libraries -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["array_api_strict", "torch", "dask"])
 def test_library_and_dtype_are_those_of_the_arguments(name: str) -> None:
     library = pytest.importorskip("dask.array" if name == "dask" else name)
@@ -554,6 +558,7 @@ def as_numpy(name: str, x: Any) -> Any:
     return np.asarray(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["array_api_strict", "torch"])
 def test_gradients_over_other_libraries_are_numpys(name: str) -> None:
     library = pytest.importorskip(name)

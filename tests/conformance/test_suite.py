@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from more_backends import WRONG
 
+pytestmark = pytest.mark.slow  # every run is a process that imports all
+
 ROOT = Path(__file__).parents[2]
 QUICKLY = "not test_op_is and not test_generated"
 """Without what takes longest."""
@@ -44,17 +46,18 @@ def launches(done):
     return int(re.search(r"(\d+) launches", done.stdout)[1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cpu", "reference", "emulated"])
 def test_our_backends_pass(suite, name):
     assert launches(suite(f"--mixad-backend={name}")) > LEAST_LAUNCHES["all"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cpu", "strict"])
 def test_our_backends_pass_what_is_quick(suite, name):
     assert launches(suite(f"--mixad-backend={name}", "-k", QUICKLY)) > LEAST_LAUNCHES["quick"]
 
 
+@pytest.mark.slow
 def test_what_is_not_declared_is_skipped_and_said(suite):
     done = suite("--mixad-backend=few", "-k", QUICKLY, "-rs")
     assert launches(done) > LEAST_LAUNCHES["quick"]
@@ -80,6 +83,7 @@ def test_every_wrong_backend_has_tests_that_find_it():
     assert set(FOUND_BY) == set(WRONG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_backend_is_found(suite, name):
     done = suite(f"--mixad-backend={name}", "-k", " or ".join(FOUND_BY[name]))
@@ -88,7 +92,7 @@ def test_a_wrong_backend_is_found(suite, name):
         assert re.search(rf"FAILED .*{test}", done.stdout), done.stdout[-3000:]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("options", "message"),
     [
         ([], "name the backend to test: --mixad-backend=NAME, one of .*cpu"),
@@ -105,6 +109,7 @@ def test_a_call_that_cannot_work_is_a_usage_error(suite, options, message):
     assert re.search(message, done.stderr), done.stderr
 
 
+@pytest.mark.slow
 def test_arrays_are_made_by_the_module_that_is_named(suite, tmp_path):
     (tmp_path / "my_arrays.py").write_text(
         "import array_api_strict, numpy\n"

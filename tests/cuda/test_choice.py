@@ -37,7 +37,7 @@ RESIDENT = [
 ]
 
 
-@pytest.mark.parametrize(("threads", "registers", "shared", "blocks"), RESIDENT)
+@pytest.mark.rows(("threads", "registers", "shared", "blocks"), RESIDENT)
 def test_resident_threads_are_those_of_the_occupancy_calculator(threads, registers, shared, blocks):
     used = Usage(registers, 0, shared)
     assert DEVICE.resident(used, threads) == blocks * threads

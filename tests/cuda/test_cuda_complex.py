@@ -10,6 +10,8 @@ import pytest
 
 import mixad
 
+pytestmark = pytest.mark.slow  # every kernel is compiled by g++
+
 
 @mixad.broadcast
 def branches(z, w, x):

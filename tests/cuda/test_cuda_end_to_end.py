@@ -11,6 +11,8 @@ from cuda_functions import anomaly, cell_update
 import mixad
 from mixad.backends import registry
 
+pytestmark = pytest.mark.slow  # every kernel is compiled by g++
+
 ON_CUDA = {"backend": "emulated"}
 
 
@@ -25,8 +27,8 @@ def cell_inputs(shape, control_shape, dtype):
     return control, [rng.uniform(-2, 2, shape).astype(dtype) for _ in range(5)]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("control_shape", [(40, 1), (64,), (40, 64)])
+@pytest.mark.rows("dtype", [np.float32, np.float64])
+@pytest.mark.rows("control_shape", [(40, 1), (64,), (40, 64)])
 def test_value_and_gradients_of_the_cell_are_those_of_the_cpu(control_shape, dtype):
     (z, zb), (*states, cotangent) = cell_inputs((40, 64), control_shape, dtype)
     cell = cell_update.with_options(**ON_CUDA)

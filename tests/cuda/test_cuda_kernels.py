@@ -86,8 +86,9 @@ def test_sums_have_the_same_bits_for_any_number_of_blocks_and_order_of_threads(r
     assert np.abs(sums[0].ravel() - exact.ravel()).max() < 2e-7 * scale
 
 
-@pytest.mark.parametrize("type", [F32, F64])
-@pytest.mark.parametrize("columns", [16, 64, 2052, 4096])
+@pytest.mark.slow
+@pytest.mark.rows("type", [F32, F64])
+@pytest.mark.rows("columns", [16, 64, 2052, 4096])
 def test_packs_are_used_where_all_rows_are_aligned_and_change_no_bit(type, columns):
     rows = 70
     rng = np.random.default_rng(0)
@@ -108,9 +109,10 @@ def test_packs_are_used_where_all_rows_are_aligned_and_change_no_bit(type, colum
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("type", "columns", "widest"),
     [(F32, 64, 4), (F32, 66, 2), (F32, 67, 1), (F64, 64, 2), (I8, 64, 8), (I8, 20, 4)],
+    slow="type0-64-4",
 )
 def test_a_thread_has_as_many_neighbours_as_fit_16_bytes_and_divide_a_row(type, columns, widest):
     x = np.arange(5 * columns, dtype=type.dtype).reshape(5, columns)
@@ -120,6 +122,7 @@ def test_a_thread_has_as_many_neighbours_as_fit_16_bytes_and_divide_a_row(type, 
     np.testing.assert_array_equal(total, (x * x).sum(axis=0, dtype=type.dtype)[None])
 
 
+@pytest.mark.slow
 def test_without_sums_neighbours_that_are_not_aligned_go_to_neighbouring_threads():
     x = np.ones(65, np.float32)[1:]
     _, bound = run(product(F32), [x, x], (64,), None)
@@ -140,7 +143,8 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.slow
+@pytest.mark.rows("text", HOSTILE)
 def test_user_text_cannot_leave_its_comment(text):
     line = Line(text, 1, text)
     x = np.arange(4, dtype=np.float32)
@@ -198,6 +202,7 @@ def test_names_of_the_user_are_not_in_the_text():
 VALUES = [0.0, -0.0, 1.0, -1.5, 0.1, 1e-45, 3.4e38, math.inf, -math.inf, math.nan]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("type", "bits"), [(F32, "u4"), (F64, "u8")])
 def test_literals_have_their_bits(type, bits):
     x, constants = Var(0, type), [Const(v, type) for v in VALUES]

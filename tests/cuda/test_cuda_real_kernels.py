@@ -33,6 +33,7 @@ def given(
     return kernel.value_and_jacobian(*arrays, wrt=subject.wrt)
 
 
+@pytest.mark.slow
 @EACH
 def test_values_and_jacobians_are_those_of_the_cpu(subject: Subject) -> None:
     few = [a[:20] if isinstance(a, np.ndarray) else a for a in subject.arguments]

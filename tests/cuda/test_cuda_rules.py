@@ -10,6 +10,8 @@ import pytest
 import mixad
 from mixad.errors import KernelGradientError
 
+pytestmark = pytest.mark.slow  # every kernel is compiled by g++
+
 ON_CUDA: dict[str, Any] = {"backend": "emulated"}
 
 

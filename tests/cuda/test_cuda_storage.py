@@ -17,6 +17,8 @@ from mixad.scalar.build import Builder
 from mixad.scalar.narrow import from_memory, to_memory
 from mixad.scalar.types import BF16, F16, F32, U16
 
+pytestmark = pytest.mark.slow  # every kernel is compiled by g++
+
 BACKEND = emulated()
 PATTERNS = np.arange(1 << 16, dtype="u2")
 
@@ -96,8 +98,8 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize("type", [F16, F32], ids=str)
-@pytest.mark.parametrize(("shape", "whole", "starts"), PARTS)
+@pytest.mark.rows("type", [F16, F32], ids=str)
+@pytest.mark.rows(("shape", "whole", "starts"), PARTS)
 def test_a_part_is_written_beside_other_results_and_the_rest_is_zero(shape, whole, starts, type):
     b = Builder("sum_and_product")
     x, y = b.param("x", type), b.param("y", type)

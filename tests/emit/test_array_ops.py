@@ -69,8 +69,8 @@ def program_of_op(op, type, result):
     return b.finish([b.op(op.name, *atoms, type=result if op.result == "stated" else None)])
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(("op", "type", "result"), list(cases()))
+@pytest.mark.rows("library", LIBRARIES)
+@pytest.mark.rows(("op", "type", "result"), list(cases()))
 def test_every_op_computes_what_its_definition_does(op, type, result, library):
     xp, to_numpy = LIBRARIES[library]
     columns = grid(op, type)

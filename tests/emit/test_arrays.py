@@ -50,7 +50,7 @@ def run(program, arguments, library, shape=None):
 # -- shapes and dtypes -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shapes", [((2, 1), (3,)), ((), (3,)), ((0, 3), (3,)), ((), ())], ids=str)
+@pytest.mark.rows("shapes", [((2, 1), (3,)), ((), (3,)), ((0, 3), (3,)), ((), ())], ids=str)
 def test_outputs_have_the_broadcast_shape(shapes, library):
     x, y = (np.ones(shape, "f4") for shape in shapes)
     (out,) = run(binary("add", F32), [x, y], library)
@@ -80,6 +80,7 @@ def test_outputs_share_no_memory_with_arguments_or_each_other():
     assert list(first) == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_every_intermediate_has_its_programs_dtype(monkeypatch):
     """All names of a procedure are watched while generated programs run."""
     seen = {}
@@ -174,8 +175,8 @@ def test_carries_are_replaced_all_at_once(library):
 # -- ops where libraries differ or trap ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["floordiv", "mod"])
-@pytest.mark.parametrize("type", [I8, U8, I64], ids=str)
+@pytest.mark.rows("name", ["floordiv", "mod"])
+@pytest.mark.rows("type", [I8, U8, I64], ids=str)
 def test_integer_division_is_defined_for_every_divisor(name, type, library):
     info = np.iinfo(type.dtype)
     x = np.array([7, 7, info.min, info.max, info.min, 0], type.dtype)
@@ -208,7 +209,7 @@ def test_negative_exponents_are_defined(library):
     np.testing.assert_array_equal(out, [1, -1, 1, 0, 0, -1])
 
 
-@pytest.mark.parametrize("type", [I8, U8, I32, I64], ids=str)
+@pytest.mark.rows("type", [I8, U8, I32, I64], ids=str)
 def test_conversions_stop_at_the_range(type, library):
     info = np.iinfo(type.dtype)
     x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 2.9, -0.9])
@@ -216,7 +217,7 @@ def test_conversions_stop_at_the_range(type, library):
     np.testing.assert_array_equal(out, [0, info.max, info.min, info.max, info.min, 2, 0])
 
 
-@pytest.mark.parametrize("name", ["erf", "gamma", "cbrt", "digamma"])
+@pytest.mark.rows("name", ["erf", "gamma", "cbrt", "digamma"])
 def test_ops_without_an_array_function_run_by_their_definition(name, library):
     x = np.array([0.5, 1.5, 2.5], "f4")
     (out,) = run(unary(name, F32), [x], library)
@@ -283,7 +284,7 @@ def test_negative_indices_count_from_the_end(library):
     np.testing.assert_array_equal(out, [3.0, 3.0, 1.0])
 
 
-@pytest.mark.parametrize("wrong", [3, 2**63, 2**64 - 1])
+@pytest.mark.rows("wrong", [3, 2**63, 2**64 - 1])
 def test_unsigned_indices_never_count_from_the_end(library, wrong):
     b = Builder("f")
     a, i = b.array_param("a", ArrayType(F32, 1)), b.param("i", U64)
@@ -378,7 +379,7 @@ def test_text_is_the_same_for_equal_programs():
         assert first == second
 
 
-@pytest.mark.parametrize("shape", [(4, 3), (1, 3), (4, 1), (3,), (1,), (), (1, 1)], ids=str)
+@pytest.mark.rows("shape", [(4, 3), (1, 3), (4, 1), (3,), (1,), (), (1, 1)], ids=str)
 def test_sums_to_a_shape_are_sums(shape, library):
     xp, to_numpy = library
     array = np.arange(12, dtype="f4").reshape(4, 3)

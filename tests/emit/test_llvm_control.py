@@ -68,6 +68,7 @@ def test_loop():
     assert_as_interpreted(b.finish(outs), [small_integers(0), doubles(1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_nested_loops(bits):
     b = Builder("nested")
@@ -112,6 +113,7 @@ def test_loop_carries_values_of_all_types():
     assert_as_interpreted(b.finish(outs), [small_integers(0)])
 
 
+@pytest.mark.slow
 def test_loop_in_a_condition_in_a_loop():
     b = Builder("condition")
     n, m, x = b.param("n", I32), b.param("m", I32), b.param("x", F64)

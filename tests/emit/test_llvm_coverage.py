@@ -40,8 +40,8 @@ def program_of(name, types, out):
     return b.finish([b.op(name, *params, type=out)])
 
 
-@pytest.mark.parametrize("lanes", [True, False], ids=["lanes", "uniform"])
-@pytest.mark.parametrize("name", [op.name for op in TABLE])
+@pytest.mark.rows("lanes", [True, False], ids=["lanes", "uniform"])
+@pytest.mark.rows("name", [op.name for op in TABLE])
 def test_op_is_lowered_for_all_types_it_takes(name, lanes):
     for types, out in signatures(name):
         shape = (3, 4) if lanes else (1,)
@@ -61,7 +61,7 @@ def test_lowerings_name_ops_of_the_table_only():
     }
 
 
-@pytest.mark.parametrize("name", [op.name for op in TABLE if op.lowering == "instruction"])
+@pytest.mark.rows("name", [op.name for op in TABLE if op.lowering == "instruction"])
 def test_instruction_is_spelled_once(name):
     """For each kind of argument, one of the tables has an op, so no entry hides another."""
     for kind in {types[-1].kind for types, _ in signatures(name)}:

@@ -104,7 +104,7 @@ def test_every_instruction_is_tested():
     assert tested == set(INSTRUCTIONS) - {"where"}
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.rows("bits", WIDTHS)
 @each_signature
 def test_lanes(type, arity, bits):
     b = Builder("lanes")
@@ -112,6 +112,7 @@ def test_lanes(type, arity, bits):
     assert_same(type, arity, run(b.finish(ops_of(b, type, params)), points(type, arity), bits))
 
 
+@pytest.mark.slow
 @each_signature
 def test_one_value_for_the_whole_gang(type, arity):
     b = Builder("uniform")
@@ -124,8 +125,8 @@ def test_one_value_for_the_whole_gang(type, arity):
         assert_same(type, arity, [r[:, k] for r in results])
 
 
-@pytest.mark.parametrize("moving", [0, 1])
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("moving", [0, 1])
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_one_value_beside_lanes(type, moving):
     """The one value is made as wide as the gang."""
     b = Builder("mixed")
@@ -160,7 +161,7 @@ def test_under_a_mask(type, arity):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("type", [t for t in ALL_TYPES if t.is_integer], ids=str)
+@pytest.mark.rows("type", [t for t in ALL_TYPES if t.is_integer], ids=str)
 def test_shifts_are_numpys(type):
     """Where NumPy defines them: by any count that is not negative."""
     x, count = points(type, 2)
@@ -172,8 +173,8 @@ def test_shifts_are_numpys(type):
         np.testing.assert_array_equal(got[defined], numpys(x, count)[defined])
 
 
-@pytest.mark.parametrize("shapes", [((4,), (4,)), ((4, 1), (1, 4)), ((1, 4), (4, 1))])
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("shapes", [((4,), (4,)), ((4, 1), (1, 4)), ((1, 4), (4, 1))])
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_where_selects_bits(type, shapes):
     """Both arguments and the condition as lanes and as one value."""
     b = Builder("where")
@@ -190,7 +191,7 @@ def test_where_selects_bits(type, shapes):
     assert same_bits(np.where(*arguments), got).all()
 
 
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_uniform_params(type):
     """Scalars of the call take another way in than arrays do."""
     b = Builder("scalars")

@@ -22,7 +22,7 @@ def loading(element, rank, index=I64):
     return b.finish([b.load(array, *indices)])
 
 
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_elements_of_every_type(type):
     table = np.resize(np.array(special_values(type), type.dtype), 9)
     at = np.arange(COUNT) % 9
@@ -31,7 +31,7 @@ def test_elements_of_every_type(type):
     np.testing.assert_array_equal(got, table[at])
 
 
-@pytest.mark.parametrize("index", INDEX_TYPES, ids=str)
+@pytest.mark.rows("index", INDEX_TYPES, ids=str)
 def test_indices_of_every_type(index):
     table = np.arange(7.0)
     at = (np.arange(COUNT) % 7).astype(index.dtype)
@@ -58,7 +58,7 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+@pytest.mark.rows("table", TABLES.values(), ids=TABLES)
 def test_tables_of_every_layout(table):
     at = [np.resize(np.arange(-n, n), (5, COUNT)) for n in table.shape]
     (got,) = run(loading(F64, 2), [table, *at])
@@ -92,8 +92,8 @@ OUTSIDE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("still", [False, True])
-@pytest.mark.parametrize(("index", "wrong"), OUTSIDE.values(), ids=OUTSIDE)
+@pytest.mark.rows("still", [False, True])
+@pytest.mark.rows(("index", "wrong"), OUTSIDE.values(), ids=OUTSIDE)
 def test_index_outside_is_an_index_error(index, wrong, still):
     at = np.zeros((2, COUNT), index.dtype)
     at[1, 0 if still else COUNT - 2] = wrong

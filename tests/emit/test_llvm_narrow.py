@@ -117,6 +117,7 @@ def nearest(x, type):
     )
 
 
+@pytest.mark.slow
 @TYPES
 @HOSTS
 def test_float32_is_rounded_to_the_nearest_halves_to_even(type, bits, has_half):
@@ -208,7 +209,7 @@ MACHINES = [
 
 
 @TYPES
-@pytest.mark.parametrize(("triple", "cpu", "features", "has_half"), MACHINES)
+@pytest.mark.rows(("triple", "cpu", "features", "has_half"), MACHINES)
 def test_no_machine_needs_a_function_for_them(type, triple, cpu, features, has_half):
     """What LLVM would call where there is no instruction is on no list of ours."""
     with LLVM_LOCK:

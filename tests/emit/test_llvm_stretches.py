@@ -84,6 +84,7 @@ def span_of_divisions(assembly):
     return lines[-1] - lines[0]
 
 
+@pytest.mark.slow
 def test_boundaries_change_no_bit():
     """Wide registers have them, narrow ones do not."""
     program = gradient_of_a_product()

@@ -46,6 +46,7 @@ def instructions(module):
 # -- arithmetic ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_instruction_has_a_fast_math_flag():
     for program in with_lanes(SEEDS):
         for row in instructions(emitted(program)):
@@ -83,6 +84,7 @@ SIGNLESS = tuple(name for name in NOT_LIBRARY if name not in ("signbit", "copysi
 """Without ops that tell one nan from another: the sign of a nan is nobody's promise."""
 
 
+@pytest.mark.slow
 def test_every_width_computes_the_same_bits():
     """Inlined functions included; functions of the maths library are another one for each width."""
     for seed, program in enumerate(with_lanes(SEEDS, Recipe(ops=SIGNLESS, arrays=True))):
@@ -126,6 +128,7 @@ for seed in {SEEDS!r}:
 """
 
 
+@pytest.mark.slow
 def test_processes_that_hash_differently_emit_the_same_text():
     texts = [
         subprocess.run(
@@ -141,6 +144,7 @@ def test_processes_that_hash_differently_emit_the_same_text():
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_specs_that_are_equal_give_equal_text():
     for program in with_lanes(SEEDS):
         arguments = random_arguments(program, 0, count=GANG)
@@ -180,7 +184,7 @@ def test_line_is_not_repeated_for_each_of_its_equations():
     assert emitted(annotated("f", "y = x * x + 1")).count("; 7:") == 1
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.rows("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_text_of_the_user_changes_the_module(text):
     plain, hostile = emitted(annotated("f", "y")), emitted(annotated(text, text))
     assert hostile.isascii()
@@ -197,7 +201,7 @@ def test_names_of_params_are_in_no_instruction():
 # -- constants -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_constants_keep_their_bits(type):
     """As results of a program: the only way to them that nothing simplifies."""
     values = np.array(special_values(type), type.dtype)

@@ -151,6 +151,7 @@ def _suite(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_runner_lists_what_fails_with_the_namespace_only(tmp_path: Path) -> None:
     folder = tmp_path / "suite"
     folder.mkdir()

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("autograd")]  # which share a run
 
 VERSION = "1.9.1"
 FUNCTIONS = 531

@@ -14,15 +14,20 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import scipy_calls
+import scipy_solvers
+
+from mixad.namespace.scipy_calls import WITH_ARRAY_API
 
 pytest.importorskip("scipy", "1.17", reason="the table's calls are those of SciPy 1.17")
+
+from scipy import special
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "scipy.md"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
-FOR_TORCH = [pytest.mark.torch, pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")]
 
 INTRODUCTION = """\
 # SciPy
@@ -65,6 +70,17 @@ also found by calls of SciPy's functions on traced arrays without `SCIPY_ARRAY_A
 """
 
 
+SOLVERS = """
+## Solvers that take derivatives
+
+Solvers call the functions that transforms return: gradients, Jacobians, Hessians and their products
+with vectors. The results of these {count} calls are compared with solutions in closed form.
+
+```python
+{problems}```
+"""
+
+
 RECIPE = """\
 y = np.cos(np.arange(100.0))
 
@@ -96,16 +112,18 @@ def functions() -> set[str]:
     return {call.lstrip("(").partition("(")[0] for call in scipy_calls.calls()}
 
 
-@pytest.mark.parametrize("call", scipy_calls.calls())
+@pytest.mark.slow
+@pytest.mark.rows("call", scipy_calls.calls())
 def test_gradient_through_scipy_agrees_with_differences(call: str) -> None:
     error = outcomes("numpy")[call]
     assert isinstance(error, float), error
     assert error < scipy_calls.TOLERANCE
 
 
-@pytest.mark.parametrize(
-    "call", [pytest.param(call, marks=FOR_TORCH) for call in scipy_calls.calls()]
-)
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+@pytest.mark.rows("call", scipy_calls.calls())
 def test_gradient_of_tensors_through_scipy_agrees_or_is_refused(call: str) -> None:
     error = outcomes("torch")[call]
     if is_numpy_only(call):
@@ -125,11 +143,30 @@ def test_the_page_lists_the_calls(check_stored) -> None:
         f"\n## {family}\n\n```python\n{lines(calls)}\n```\n"
         for family, calls in scipy_calls.CALLS.items()
     ]
-    check_stored(
-        PAGE, INTRODUCTION.format(count=len(functions()), recipe=RECIPE) + "".join(families)
+    introduction = INTRODUCTION.format(count=len(functions()), recipe=RECIPE)
+    check_stored(PAGE, introduction + "".join(families) + solvers())
+
+
+def solvers() -> str:
+    """Return the section of solvers."""
+    groups = {group: lines(calls) for group, (_, calls) in scipy_solvers.CALLS.items()}
+    count = sum(len(calls.splitlines()) for calls in groups.values())
+    return SOLVERS.format(count=count, problems=scipy_solvers.PROBLEMS) + "".join(
+        f"\n### {group.capitalize()}\n\n```python\n{calls}\n```\n"
+        for group, calls in groups.items()
     )
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`scipy.odr` is deprecated")
+@pytest.mark.filterwarnings("ignore:delta_grad == 0.0")
+def test_solvers_that_take_derivatives_find_the_solutions() -> None:
+    errors = scipy_solvers.errors()
+    wrong = {c: e for c, e in errors.items() if isinstance(e, str) or not e < 1e-5}
+    assert not wrong
+
+
+@pytest.mark.slow
 def test_the_recipe_for_arrays_beside_traced_ones_works() -> None:
     """And is needed: without it SciPy refuses the call.  The gradient is that of differences."""
     code = f"""
@@ -156,3 +193,16 @@ np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
 
 def lines(calls: str) -> str:
     return "\n".join(line.strip() for line in calls.strip().splitlines())
+
+
+def test_refusals_name_the_functions_that_the_array_api_serves() -> None:
+    """Array libraries have those of fft, and ufuncs need nothing."""
+    classes = {name.rpartition(".")[0] if "transform" in name else name for name in functions()}
+    ufuncs = {f"special.{name}" for name in vars(special) if is_ufunc(vars(special)[name])}
+    elsewhere = {f"fft.{name}" for name in dir(np.fft)}
+    made_of_ufuncs = {"special.sinc", "special.softplus"}
+    assert classes - ufuncs - elsewhere - made_of_ufuncs == WITH_ARRAY_API
+
+
+def is_ufunc(value: object) -> bool:
+    return isinstance(value, np.ufunc) or hasattr(value, "nin")

@@ -34,9 +34,8 @@ from mixad.testing import (
     random_program,
 )
 
-BATCH = 50
-BATCHES = 25
-"""Of programs of all ops, and as many of exact ones: 2500 programs for each emitter in all.
+BATCHES = [range(5), range(5, 50), *(range(k, k + 50) for k in range(50, 1250, 50))]
+"""Seeds of programs of all ops, and of as many of exact ones: 2500 for each emitter in all.
 
 The first batch of each runs always, the others are slow."""
 
@@ -135,11 +134,11 @@ RECIPES = {
 }
 
 
-@lru_cache(maxsize=4)
-def expectations(kind, batch):
+@lru_cache(maxsize=1)
+def expectations(kind, seeds):
     """Interpret one batch of programs; all emitters are compared with the same results."""
     made = []
-    for seed in range(batch * BATCH, (batch + 1) * BATCH):
+    for seed in seeds:
         program = random_program(seed, RECIPES[kind][seed % 4 == 3])
         arguments = random_arguments(program, seed, COUNT)
         made.append(expected_outputs(program, laid_out(program, arguments, seed)))
@@ -166,16 +165,16 @@ def compares(name, program):
 
 
 def batches():
-    marks = [()] + [pytest.mark.slow] * (BATCHES - 1)
-    return [pytest.param(k, marks=mark) for k, mark in enumerate(marks)]
+    for seeds in BATCHES:
+        slow = [] if seeds is BATCHES[0] else [pytest.mark.slow]
+        yield pytest.param(seeds, marks=slow, id=f"{seeds.start}-{seeds.stop - 1}")
 
 
-# The batch is the outer loop: its expectations are computed once for all emitters.
-@pytest.mark.parametrize("name", EMITTERS)
-@pytest.mark.parametrize("batch", batches())
+@pytest.mark.rows("name", EMITTERS, slow="cuda-emulated")
+@pytest.mark.parametrize("seeds", list(batches()))
 @pytest.mark.parametrize("kind", RECIPES)
-def test_emitters_agree_with_the_interpreter(kind, batch, name):
-    every = expectations(kind, batch)
+def test_emitters_agree_with_the_interpreter(kind, seeds, name):
+    every = expectations(kind, seeds)
     assert np.mean([e.discarded for e in every]) <= (0 if kind == "exact" else MOST_DISCARDED)
     cases = [e for e in every if compares(name, e.program)]
     functions = emitter(name)([(e.program, e.arguments) for e in cases])
@@ -187,7 +186,7 @@ def examples():
     for name in EMITTERS:
         slow = name == "cuda-emulated"
         count = EMULATED_EXAMPLES if slow else EXAMPLES
-        yield pytest.param(name, count, id=name, marks=[pytest.mark.slow] * slow)
+        yield pytest.param(name, count, id=name, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("name", "count"), list(examples()))

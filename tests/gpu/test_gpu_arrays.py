@@ -46,7 +46,8 @@ def cell_inputs(side, control_shape, dtype):
 def test_the_conformance_suite_passes(name, device_of):
     device_of(name)
     path = [str(ROOT), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "_mixad_pytest", "-p", "plugins_here",
+    command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=",
+               "-p", "_mixad_pytest", "-p", "plugins_here",
                "--pyargs", "mixad.conformance", f"--mixad-backend={name}"]  # fmt: skip
     done = subprocess.run(
         command,

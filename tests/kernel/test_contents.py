@@ -27,6 +27,7 @@ def reads_from_around(block):
     return {a for a in atoms if isinstance(a, Var)} - written
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(programs(Recipe(statements=6, depth=4, turns=2, arrays=True)))
 def test_contents_are_what_a_look_through_each_block_finds(program):

@@ -49,6 +49,7 @@ def conditions(block):
     return [s for s in walk_statements(block) if isinstance(s, If)]
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(programs(BRANCHING), st.integers(0, 2**20))
 def test_flattened_program_computes_the_same_bits(program, seed):
@@ -62,6 +63,7 @@ def test_flattened_program_computes_the_same_bits(program, seed):
         assert all(same_bits(a, b) for a, b in zip(expected, got, strict=True)), str(program)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(programs(BRANCHING))
 def test_flattening_repeats_no_equation(program):
@@ -246,6 +248,7 @@ def chain_of_sines(arms):
     return expand(b.finish(rest(0)))
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_right_in_each_arm():
     flat = verify(flattened(chain_of_sines(40)))
     for k in range(40):
@@ -254,6 +257,7 @@ def test_a_long_chain_is_right_in_each_arm():
     assert interpret(flat, [40.5]) == (40.5,)
 
 
+@pytest.mark.slow
 def test_work_grows_with_the_length_of_a_chain_not_with_its_square(monkeypatch):
     met = Counter()
     node = divergence._Tree.node
@@ -281,6 +285,7 @@ for seed in {SEEDS!r}:
 """
 
 
+@pytest.mark.slow
 def test_processes_that_hash_differently_flatten_alike():
     texts = [
         subprocess.run(

@@ -1,5 +1,6 @@
 """Statements in the order of their heights: the same values, chains that take turns."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def lane(b, name):
     return b.param(name, F64)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(programs(Recipe(statements=6, depth=4, turns=2, arrays=True)), st.integers(0, 2**20))
 def test_ordered_program_computes_the_same_bits(program, seed):

@@ -66,6 +66,7 @@ def broadcasts(draw):
     return shape, [draw(arrays_over(shape)) for _ in range(count)]
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(broadcasts())
 def test_nest_reads_every_element_once_in_the_order_of_the_results(case):
@@ -78,6 +79,7 @@ def test_nest_reads_every_element_once_in_the_order_of_the_results(case):
         np.testing.assert_array_equal(walked(launch, k, array).ravel(), expected.ravel())
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(broadcasts(), st.randoms(use_true_random=False))
 def test_nest_sums_what_a_result_lacks(case, random):
@@ -93,6 +95,7 @@ def test_nest_sums_what_a_result_lacks(case, random):
     np.testing.assert_array_equal(summed.ravel(), expected.transpose(launch.order).ravel())
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(broadcasts())
 def test_no_two_neighbours_of_a_nest_could_be_one_axis(case):
@@ -105,6 +108,7 @@ def test_no_two_neighbours_of_a_nest_could_be_one_axis(case):
         assert any(a != b for a, b in steps)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(broadcasts())
 def test_step_says_how_the_innermost_axis_is_walked(case):
@@ -117,8 +121,8 @@ def test_step_says_how_the_innermost_axis_is_walked(case):
             assert operand.step == named
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 3), (2, 3, 4), (2, 1, 3, 1, 2), (5, 1)])
+@pytest.mark.rows("order", ["C", "F"])
+@pytest.mark.rows("shape", [(), (1,), (7,), (2, 3), (2, 3, 4), (2, 1, 3, 1, 2), (5, 1)])
 def test_contiguous_arrays_of_any_rank_are_one_axis(shape, order):
     arrays = [np.ones(shape, order=order) for _ in range(MOST_OPERANDS)]
     launch = planned(arrays, shape)
@@ -126,7 +130,7 @@ def test_contiguous_arrays_of_any_rank_are_one_axis(shape, order):
     assert {o.step for o in launch.spec.operands} == {"unit"}
 
 
-@pytest.mark.parametrize("axes", list(itertools.permutations(range(3))))
+@pytest.mark.rows("axes", list(itertools.permutations(range(3))))
 def test_arrays_of_one_order_in_memory_are_walked_in_that_order(axes):
     memory = np.arange(24.0).reshape(2, 3, 4)
     array = memory.transpose(axes)
@@ -206,6 +210,7 @@ def test_summed_results_do_not_stream():
 # -- strides of broadcast arrays -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(broadcasts())
 def test_broadcast_strides_are_those_of_numpy(case):
@@ -219,7 +224,7 @@ def test_broadcast_strides_are_those_of_numpy(case):
         ]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "summed", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)], ids=lambda axes: f"axes {axes}"
 )
 def test_tiles_leave_few_partial_sums_whichever_axes_are_summed(summed):

@@ -39,6 +39,7 @@ def everything_out(program):
     return Program(program.name, program.params, body)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(programs(RECIPE), st.integers(0, 2**20))
 def test_uniform_results_are_equal_in_all_lanes(program, seed):
@@ -73,6 +74,7 @@ def equations_of(program, varying):
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(programs(RECIPE), st.integers(0, 2**20))
 def test_uniform_equations_inside_conditions_and_loops_are_equal_in_all_lanes(program, seed):
@@ -98,11 +100,13 @@ def test_uniform_equations_inside_conditions_and_loops_are_equal_in_all_lanes(pr
             assert all(same_bits(a, b) for a, b in zip(seen[0], other, strict=True))
 
 
+@pytest.mark.slow
 @given(programs(RECIPE))
 def test_nothing_varies_where_no_param_does(program):
     assert varying_vars(program, ()) == frozenset()
 
 
+@pytest.mark.slow
 @given(programs(RECIPE))
 def test_more_varying_params_make_more_variables_vary(program):
     lane_params = [k for k, p in enumerate(program.params) if p.kind == "lane"]

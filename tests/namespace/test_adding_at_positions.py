@@ -53,13 +53,14 @@ def compare(ufunc: Any, x: Any, key: Any, value: Any) -> None:
     np.testing.assert_allclose(curvature, 2 * weights * moved, rtol=1e-13)
 
 
-@pytest.mark.parametrize("ufunc", SIGNS)
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.rows("ufunc", SIGNS)
+@pytest.mark.rows("name", KEYS)
 def test_numpys_ways_of_adding(name: str, ufunc: Any) -> None:
     part = X[KEYS[name]]
     compare(ufunc, X, KEYS[name], np.sin(np.arange(part.size)).reshape(part.shape))
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(keys(), st.integers(0, 9), st.data())
 def test_any_key_and_value(drawn: Any, seed: int, data: Any) -> None:
@@ -71,6 +72,7 @@ def test_any_key_and_value(drawn: Any, seed: int, data: Any) -> None:
     compare(np.add, x, key, rng.normal(size=own))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ufunc", SIGNS)
 def test_numbers_lists_and_constants_are_added(ufunc: Any) -> None:
     def f(x: Any) -> Any:
@@ -87,6 +89,7 @@ def test_numbers_lists_and_constants_are_added(ufunc: Any) -> None:
     mixad.check_grads(f, (x,), order=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [np.zeros_like, lambda x: np.full(3, 2.0, like=x)])
 def test_made_arrays_take_traced_values(make: Any) -> None:
     def f(x: Any) -> Any:
@@ -159,10 +162,10 @@ def test_what_is_not_added_is_refused() -> None:
         mixad.grad(lambda x: np.add.at(x * 1, [0], x[:1]))(x)
 
 
-@pytest.mark.parametrize("view", [lambda y: y[1], lambda y: y.T, lambda y: y.reshape(-1),
+@pytest.mark.rows("view", [lambda y: y[1], lambda y: y.T, lambda y: y.reshape(-1),
                                   lambda y: np.ravel(y), lambda y: y[1:]])  # fmt: skip
-@pytest.mark.parametrize("is_base_changed", [True, False])
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.rows("is_base_changed", [True, False])
+@pytest.mark.rows("is_first", [True, False])
 def test_what_was_recorded_of_shared_memory_stays(
     view: Any, is_base_changed: bool, is_first: bool
 ) -> None:

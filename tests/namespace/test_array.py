@@ -15,7 +15,7 @@ A = np.asarray([[1.5, 2.0], [3.0, 0.5]])
 X = np.asarray([0.5, 2.0])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("apply", "slope"),
     [
         (operator.add, lambda a, x: np.ones_like(a)),
@@ -28,7 +28,7 @@ X = np.asarray([0.5, 2.0])
         (operator.matmul, lambda a, x: a),
     ],
 )
-@pytest.mark.parametrize("function", [False, True], ids=["operator", "ufunc"])
+@pytest.mark.rows("function", [False, True], ids=["operator", "ufunc"])
 def test_numpy_array_on_the_left(apply: Any, slope: Any, function: bool) -> None:
     names = {"sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power",
              "floordiv": "floor_divide"}  # fmt: skip
@@ -45,7 +45,7 @@ def test_numpy_scalar_on_the_left(left: Any) -> None:
     np.testing.assert_allclose(mixad.grad(lambda x: (left - x).sum())(X), [-1.0, -1.0])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "compare",
     [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne],
 )

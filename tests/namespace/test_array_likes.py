@@ -75,8 +75,8 @@ SEEN: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.rows("dtype", ["f4", "f8"])
+@pytest.mark.rows("name", SEEN)
 def test_values_shapes_and_types_are_those_of_numpy(name: str, dtype: str) -> None:
     x = X.astype(dtype)
     value, _ = mixad.vjp(SEEN[name], x)
@@ -87,7 +87,7 @@ def test_values_shapes_and_types_are_those_of_numpy(name: str, dtype: str) -> No
         np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.rows("name", SEEN, slow=["meshgrid", "meshgrid by matrix", "operators", "outer"])
 def test_derivatives_are_those_of_differences(name: str) -> None:
     mixad.check_grads(lambda x: [p * p for p in parts_of(SEEN[name](x))], (X,), order=2)
 
@@ -155,7 +155,7 @@ UNSEEN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", UNSEEN)
+@pytest.mark.rows("name", UNSEEN)
 def test_lists_that_numpy_does_not_ask_are_refused_with_what_to_write(name: str) -> None:
     with pytest.raises(TracerError, match=r"np\.stack\(\[x, y\]\) .*np\.concatenate .*np\.r_"):
         mixad.grad(lambda x: UNSEEN[name](x).sum())(X)

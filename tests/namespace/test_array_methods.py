@@ -100,7 +100,7 @@ def test_every_method_of_numpys_arrays_is_there_or_refused() -> None:
     assert own == {*NUMPYS, *CONSTANT, *REFUSED, "fill"}
 
 
-@pytest.mark.parametrize("name", NUMPYS)
+@pytest.mark.rows("name", NUMPYS, slow="clip cumprod max mean min prod round std sum var")
 def test_methods_of_numpys_arrays_do_what_numpys_do(name: str) -> None:
     function = NUMPYS[name]
     value, _ = mixad.vjp(function, X)
@@ -109,7 +109,7 @@ def test_methods_of_numpys_arrays_do_what_numpys_do(name: str) -> None:
     mixad.check_grads(lambda x: [p * x.sum() for p in parts_of(function(x))], (X,), order=2)
 
 
-@pytest.mark.parametrize("name", CONSTANT)
+@pytest.mark.rows("name", CONSTANT)
 def test_methods_without_a_derivative_give_plain_arrays(name: str) -> None:
     def loss(x: Any) -> Any:
         for found, wanted in zip(
@@ -122,7 +122,7 @@ def test_methods_without_a_derivative_give_plain_arrays(name: str) -> None:
     mixad.grad(loss)(X)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.rows("name", REFUSED)
 def test_other_methods_are_refused_with_what_to_do(name: str) -> None:
     with pytest.raises((AttributeError, TypeError), match=r"use |stop_gradient\(x\)"):
         mixad.grad(lambda x: getattr(x, name)())(X)
@@ -153,7 +153,7 @@ def test_a_copy_is_not_changed_with_the_array_and_a_view_is_retired() -> None:
     np.testing.assert_allclose(mixad.grad(loss)(X), wanted)
 
 
-@pytest.mark.parametrize("method", ["clip", "cumsum", "repeat", "std", "squeeze", "take"])
+@pytest.mark.rows("method", ["clip", "cumsum", "repeat", "std", "squeeze", "take"])
 def test_methods_are_spelled_as_the_library_spells_them(method: str) -> None:
     with pytest.raises(TypeError, match=r"no argument|positional"):
         mixad.grad(lambda x: getattr(x, method)(dim=0))(X)

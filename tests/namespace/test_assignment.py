@@ -70,12 +70,13 @@ def _numbers(value: Any) -> Any:
     return np.arange(value.size).reshape(value.shape)
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.rows("name", KEYS)
 def test_numpys_ways_of_assigning(name: str) -> None:
     part = X[KEYS[name]]
     compare(KEYS[name], X, np.sin(np.arange(part.size)).reshape(part.shape))
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(keys(), st.integers(0, 9), st.data())
 def test_any_key_and_value(drawn: Any, seed: int, data: Any) -> None:
@@ -211,7 +212,12 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.rows(
+    "program",
+    PROGRAMS,
+    slow="_factors_after_values _factors_of_stored_partials "
+    "_in_place _read_before_and_after _recurrence",
+)
 def test_programs_that_write(program: Any) -> None:
     check(program, X, X[1] + 0.3, others=WRITTEN_TO)
     check_single(program, X, X[1] + 0.3)
@@ -262,8 +268,8 @@ def test_transforms_inside_each_other() -> None:
     np.testing.assert_allclose(mixad.grad(outer)(x), want, rtol=1e-8)
 
 
-@pytest.mark.parametrize("xp", [np, array_api_strict])
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+@pytest.mark.rows("xp", [np, array_api_strict])
+@pytest.mark.rows("shape", [(), (1,), (2, 3)])
 def test_a_sum_is_an_array_of_its_own(xp: Any, shape: tuple[int, ...]) -> None:
     """Also that over no axes, whose elements are those of the array."""
 
@@ -396,7 +402,7 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.rows("name", COPIES)
 def test_copies_keep_their_elements(name: str) -> None:
     def f(x: Any) -> Any:
         y = COPIES[name](x)
@@ -451,7 +457,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.rows("name", VIEWS)
 def test_views_do_not_outlive_a_write(name: str) -> None:
     """Where NumPy's memory is shared, one of the two is used only before the other is written."""
     view = VIEWS[name]
@@ -504,9 +510,9 @@ def _residual(x: Any) -> Any:
     return (h + x)[..., None]
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
-@pytest.mark.parametrize("f", [_two_names, _residual])
-@pytest.mark.parametrize("library", _libraries())
+@pytest.mark.rows("shape", [(), (1,), (2, 3)])
+@pytest.mark.rows("f", [_two_names, _residual])
+@pytest.mark.rows("library", _libraries())
 def test_operators_in_place_are_the_librarys(library: str, f: Any, shape: tuple[int, ...]) -> None:
     """Some arrays are changed under all their names, others are bound to a new one."""
     xp = importlib.import_module(library)
@@ -553,8 +559,8 @@ ARRAYS_WITHOUT_AXES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ARRAYS_WITHOUT_AXES)
-@pytest.mark.parametrize("number", [np.asarray(2.0), np.float64(2.0), 2.0])
+@pytest.mark.rows("name", ARRAYS_WITHOUT_AXES)
+@pytest.mark.rows("number", [np.asarray(2.0), np.float64(2.0), 2.0])
 def test_what_numpy_has_no_axes_of_is_an_array_or_a_number(name: str, number: Any) -> None:
     """An array is changed under both names, of a number the other name keeps its value."""
     if isinstance(number, float) and name == "ellipsis":
@@ -651,7 +657,7 @@ def test_parts_of_parts_are_written_by_one_key() -> None:
 # -- refusals and errors --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "change",
     [
         lambda x: x.__setitem__(7, 0.0),
@@ -758,6 +764,7 @@ def _filled(x: Any, count: int) -> Any:
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "derivative",
     [
@@ -793,7 +800,7 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+@pytest.mark.rows("make", MADE.values(), ids=MADE, slow="ones_like zeros_like")
 def test_arrays_made_like_a_traced_one_take_traced_values(make: Any) -> None:
     def f(x: Any) -> Any:
         out = make(x)

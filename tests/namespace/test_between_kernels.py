@@ -45,7 +45,7 @@ def check(f: Callable[..., Any], *arguments: Any) -> None:
         np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "f",
     [
         lambda x, y: x + y,
@@ -59,6 +59,7 @@ def check(f: Callable[..., Any], *arguments: Any) -> None:
         lambda x, y: 2 - x + (3 * y) - 1 / x + 2.0**y + 7 // x * y + 7 % y * x + x**2,
         lambda x, y: x * x + y**-1,
     ],
+    slow="<lambda>8",
 )
 def test_operators(f: Any) -> None:
     check(f, X, RNG.uniform(0.6, 1.9, 3))
@@ -68,8 +69,8 @@ def test_powers_of_negative_numbers_stay_real() -> None:
     check(lambda x: x**3 + x**2 + x**0, np.asarray([-2.0, 1.5]))
 
 
-@pytest.mark.parametrize("keepdims", [False, True])
-@pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 2), (1, 2), (0, 1), ()])
+@pytest.mark.rows("keepdims", [False, True])
+@pytest.mark.rows("axis", [None, 0, 1, -1, (0, 2), (1, 2), (0, 1), ()])
 def test_sums_and_means(axis: Any, keepdims: bool) -> None:
     x = RNG.uniform(-1, 1, (2, 3, 4))
     check(lambda x: (x * x).sum(axis=axis, keepdims=keepdims), x)
@@ -83,7 +84,7 @@ def test_an_axis_that_is_not_there_is_refused() -> None:
         mixad.grad(lambda x: x.sum(axis=(0, -2)))(X)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "f",
     [
         lambda x: x.reshape(3, 2) ** 2,
@@ -98,6 +99,7 @@ def test_shapes(f: Any) -> None:
     check(f, X)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_basic_indexing(data: Any) -> None:
@@ -136,7 +138,7 @@ def test_iteration_and_unpacking() -> None:
     check(f, X)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("a", "b"),
     [
         ((2, 3), (3, 4)),
@@ -174,7 +176,7 @@ def test_conversions_between_floats_carry_the_gradient() -> None:
     assert mixad.grad(lambda x: (x * x.astype(np.int64)).sum())(X).dtype == np.float64
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "other",
     [np.float32(2), np.float64(2), np.asarray(2.0), np.ones(3, "f8"), np.arange(3), 2, 2.0, True],
 )

@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES)
 def test_derivatives_agree_with_differences(name: str) -> None:
     check_complex(*CASES[name], tolerance=1e-5)
 
@@ -94,7 +94,7 @@ NOT_AS_JAX = {"acosh", "sign"}
 
 
 @pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
-@pytest.mark.parametrize("name", sorted(CASES.keys() - NOT_AS_JAX))
+@pytest.mark.rows("name", sorted(CASES.keys() - NOT_AS_JAX))
 def test_derivatives_agree_with_those_of_jax(name: str) -> None:
     complex_against_jax(*CASES[name], tolerance=1e-8)
 
@@ -112,7 +112,7 @@ NOT_STRICT: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_STRICT)
+@pytest.mark.rows("name", NOT_STRICT, slow="angle var")
 def test_what_numpy_has_beyond_the_standard(name: str) -> None:
     f, z = NOT_STRICT[name]
     mixad.check_grads(lambda z: _as_tuple(f(z)), (z,), order=2, rtol=1e-5)
@@ -128,6 +128,7 @@ def _as_tuple(found: Any) -> tuple[Any, ...]:
 SHAPES = st.sampled_from(["", "1", "3", "0", "13", "23", "21", "203", "221", "123"])
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES_OF_OPERATORS)
 @given(SHAPES, SHAPES, st.sampled_from("+-*/"), st.booleans(), st.integers(0, 99))
 def test_operators_broadcast(one: str, other: str, symbol: str, is_real: bool, seed: int) -> None:
@@ -143,6 +144,7 @@ def test_operators_broadcast(one: str, other: str, symbol: str, is_real: bool, s
     check_complex(lambda xp, x, z: f(x, z) * z, x.real if is_real else x, z, tolerance=1e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES_OF_SUMS)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.data())
 def test_sums_and_products_over_any_axes(shape: list[int], data: Any) -> None:
@@ -246,7 +248,7 @@ def test_a_view_of_the_real_part_does_not_follow_writes() -> None:
         mixad.grad(loss)(Z)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("f", "match"),
     [
         (lambda z: z.astype(float), r"astype\(float64\).*imaginary part"),

@@ -142,7 +142,19 @@ OF_EIG: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows(
+    "name",
+    CASES,
+    slow=[
+        "eigh",
+        "matrix_norm",
+        "svd of square",
+        "svd of tall",
+        "svd of wide",
+        "svdvals",
+        "vector_norm of order",
+    ],
+)
 def test_derivatives_agree_with_differences(name: str) -> None:
     check_complex(*CASES[name], tolerance=1e-5)
 
@@ -153,7 +165,7 @@ def test_derivatives_of_eig_agree_with_differences(name: str) -> None:
 
 
 @pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES)
 def test_derivatives_agree_with_those_of_jax(name: str) -> None:
     complex_against_jax(*CASES[name], tolerance=1e-7)
 
@@ -164,6 +176,7 @@ def test_derivatives_of_eig_agree_with_those_of_jax(name: str) -> None:
     complex_against_jax(*OF_EIG[name], tolerance=1e-7)
 
 
+@pytest.mark.slow
 def test_real_eigenvalues_are_real_in_numpy() -> None:
     def f(x: Any) -> Any:
         w, v = np.linalg.eig(x)
@@ -173,6 +186,7 @@ def test_real_eigenvalues_are_real_in_numpy() -> None:
     mixad.check_grads(f, (GROWING,), rtol=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(st.integers(1, 4), st.integers(1, 4), st.sampled_from([(), (2,)]), st.integers(0, 99))
 def test_decompositions_of_any_shape(rows: int, columns: int, batch: Any, seed: int) -> None:

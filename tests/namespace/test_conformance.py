@@ -269,7 +269,7 @@ def base(request: pytest.FixtureRequest) -> Any:
     return importlib.import_module(request.param)
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@pytest.mark.rows("name", sorted(FUNCTIONS))
 def test_plain_arrays_and_constants_give_what_the_library_gives(name: str, base: Any) -> None:
     xp = mixad.namespace_of(base)
     succeeded = 0
@@ -301,7 +301,7 @@ WITHOUT_COMPLEX = set("asarray astype clip max maximum min minimum".split())
 """What would lose imaginary parts, or take an order for one, is refused where a library does it."""
 
 
-@pytest.mark.parametrize("name", TAKE_TRACED)
+@pytest.mark.rows("name", TAKE_TRACED, slow="linalg.vector_norm std var")
 def test_traced_arrays_give_what_the_library_gives(name: str, base: Any) -> None:
     """Within rounding; what the library refuses is refused, by an error of the same base class."""
     xp = mixad.namespace_of(base)

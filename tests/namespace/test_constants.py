@@ -71,7 +71,7 @@ CREATION = [
 ]
 
 
-@pytest.mark.parametrize("make", CREATION)
+@pytest.mark.rows("make", CREATION)
 def test_creation_functions_make_constants(make: Any, base: Any, xp: Any) -> None:
     found, want = make(xp), make(base)
     assert is_constant(found)
@@ -163,7 +163,7 @@ def test_constants_are_copied_and_pickled() -> None:
 TWO = "add sub mul truediv floordiv mod pow matmul lt le gt ge eq ne".split()
 
 
-@pytest.mark.parametrize("name", TWO)
+@pytest.mark.rows("name", TWO)
 def test_operators_are_those_of_the_library(name: str, base: Any, xp: Any) -> None:
     compute = getattr(operator, name)
     a, b = base.asarray([5.0, -3.0, 2.0]), base.asarray([2.0, 2.0, 3.0])
@@ -178,7 +178,7 @@ def test_operators_are_those_of_the_library(name: str, base: Any, xp: Any) -> No
         np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
 
 
-@pytest.mark.parametrize("name", ["and_", "or_", "xor", "lshift", "rshift"])
+@pytest.mark.rows("name", ["and_", "or_", "xor", "lshift", "rshift"])
 def test_operators_of_whole_numbers(name: str, base: Any, xp: Any) -> None:
     compute, change = getattr(operator, name), getattr(operator, f"i{name.strip('_')}")
     a, b = [12, 7, 1], [1, 2, 3]
@@ -191,7 +191,7 @@ def test_operators_of_whole_numbers(name: str, base: Any, xp: Any) -> None:
     assert np.asarray(~x).tolist() == [~p for p in want]
 
 
-@pytest.mark.parametrize("name", [*TWO, "divmod"])
+@pytest.mark.rows("name", [*TWO, "divmod"])
 def test_operators_beside_what_is_traced(name: str, base: Any, xp: Any) -> None:
     compute = divmod if name == "divmod" else getattr(operator, name)
     a, c = base.asarray([5.5, 3.0, 2.5]), base.asarray([2.0, 2.0, 3.0])
@@ -271,9 +271,7 @@ def test_traced_elements_are_written_into_what_was_made(base: Any, xp: Any) -> N
     assert (float(value), float(tangent)) == (1.0 + 5.0 + 21.0, 22.0)
 
 
-@pytest.mark.parametrize(
-    "symbol", ["iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod"]
-)
+@pytest.mark.rows("symbol", ["iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod"])
 def test_in_place_operators_take_what_is_traced(symbol: str, base: Any, xp: Any) -> None:
     change, compute = getattr(operator, symbol), getattr(operator, symbol[1:])
     x = base.asarray([1.5, 2.0, 4.0])
@@ -312,7 +310,7 @@ def test_views_of_constants_follow_their_writes() -> None:
     assert flat.tolist() == [1.0, 4.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "view",
     [
         lambda c: c[1:],
@@ -436,6 +434,7 @@ def test_a_transform_inside_takes_what_is_captured() -> None:
     assert mixad.grad(lambda x: mixad.grad(lambda y: XP.sum(x * y))(XP.ones(3)).sum())(X).sum() == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_captured", [False, True])
 def test_checkpoint_and_custom_rules_take_constants(is_captured: bool) -> None:
     made = XP.asarray([1.0, 2.0, 3.0])
@@ -557,7 +556,7 @@ def beside_a_constant(method: Any, zeros_like: Any, c: Any) -> Any:
     return lambda x: method(x, zeros_like(x) + c)
 
 
-@pytest.mark.parametrize("name", NUMPY_METHODS)
+@pytest.mark.rows("name", NUMPY_METHODS)
 def test_methods_of_arrays_take_constants(name: str) -> None:
     x, c, method = np.asarray([0.25, 1.5, 2.0]), np.asarray([0.5, 0.125, 2.5]), NUMPY_METHODS[name]
     value, pullback = mixad.vjp(beside_a_constant(method, np.zeros_like, c), x)
@@ -568,7 +567,7 @@ def test_methods_of_arrays_take_constants(name: str) -> None:
     np.testing.assert_allclose(gradient @ along, (ends[0] - ends[1]) / (2 * step), rtol=1e-8)
 
 
-@pytest.mark.parametrize("name", TORCH_METHODS)
+@pytest.mark.rows("name", TORCH_METHODS)
 def test_methods_of_tensors_take_constants(name: str) -> None:
     torch = pytest.importorskip("torch")
     x, c, method = (

@@ -34,8 +34,8 @@ POWERS = {"itself": lambda n: n, "squared": lambda n: n * n}
 
 
 @LIBRARIES
-@pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.rows("power", POWERS)
+@pytest.mark.rows("name", NORMS)
 def test_where_a_norm_is_0_it_has_no_second_derivative(name: str, power: str, library: Any) -> None:
     xp = mixad.namespace_of(library)
     x, v = library.asarray(np.zeros(2)), library.asarray(V)
@@ -61,6 +61,7 @@ def test_where_a_norm_is_0_it_has_no_second_derivative(name: str, power: str, li
             second(x)
 
 
+@pytest.mark.slow
 def test_only_what_touches_the_corner_is_nan() -> None:
     """The energy of a chain of springs, of which one has no length; exact elsewhere."""
 
@@ -74,6 +75,7 @@ def test_only_what_touches_the_corner_is_nan() -> None:
     np.testing.assert_allclose(found, want, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_what_the_program_does_not_use_has_second_derivatives() -> None:
     """Of a choice by a constant mask, and of a norm beside others: the cotangent is 0 always."""
 

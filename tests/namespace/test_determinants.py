@@ -72,8 +72,8 @@ def derivatives(xp: Any, x: Any, along: Any) -> list[Any]:
     return [slope(x), curvature(x), xp.sum(mixad.grad(curvature)(x) * third)]
 
 
-@pytest.mark.parametrize("eps", [1e-9, 1e-12, 1e-14, 0.0])
-@pytest.mark.parametrize(("n", "lost"), SIZES)
+@pytest.mark.rows("eps", [1e-9, 1e-12, 1e-14, 0.0])
+@pytest.mark.rows(("n", "lost"), SIZES)
 def test_three_derivatives_keep_their_digits(n: int, lost: int, eps: float) -> None:
     x = nearly_singular(n, lost, eps)
     along = directions(x, 3)
@@ -85,8 +85,8 @@ def test_three_derivatives_keep_their_digits(n: int, lost: int, eps: float) -> N
         assert abs(found[1]) > 1e-3
 
 
-@pytest.mark.parametrize("eps", [1e-9, 1e-14, 0.0])
-@pytest.mark.parametrize(("n", "lost"), [(2, 1), (3, 1), (3, 2), (5, 2)])
+@pytest.mark.rows("eps", [1e-9, 1e-14, 0.0])
+@pytest.mark.rows(("n", "lost"), [(2, 1), (3, 1), (3, 2), (5, 2)])
 def test_two_derivatives_of_complex_matrices(n: int, lost: int, eps: float) -> None:
     """The gradient of the real part is the conjugate of the holomorphic derivative."""
     x = nearly_singular(n, lost, eps, is_complex=True)
@@ -100,8 +100,8 @@ def test_two_derivatives_of_complex_matrices(n: int, lost: int, eps: float) -> N
     np.testing.assert_allclose((np.conj(back) * second).sum(), want, 1e-12, 1e-14)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("library", OTHERS, ids=operator.attrgetter("__name__"))
+@pytest.mark.rows("order", ["C", "F"])
+@pytest.mark.rows("library", OTHERS, ids=operator.attrgetter("__name__"))
 def test_every_library_keeps_the_digits(library: Any, order: str) -> None:
     with in_double(library):
         for eps in (1e-12, 0.0):

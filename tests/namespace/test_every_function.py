@@ -91,7 +91,7 @@ def test_derivatives_agree_with_differences(name: str) -> None:
 
 
 @pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
-@pytest.mark.parametrize("name", sorted(CASES.keys() - NOT_IN_JAX))
+@pytest.mark.rows("name", sorted(CASES.keys() - NOT_IN_JAX))
 def test_derivatives_agree_with_those_of_jax(name: str) -> None:
     against_jax(*CASES[name])
 
@@ -118,6 +118,7 @@ class _Noting:
         return {n.rpartition(".")[2] for n in STANDARD.functions if n.startswith(self._prefix)}
 
 
+@pytest.mark.slow
 def test_every_function_is_differentiated_in_some_case() -> None:
     noted: set[str] = set()
     xp = _Noting(mixad.namespace_of(np), noted)

@@ -30,9 +30,9 @@ def drawn(name: str, shape: Any) -> Any:
     return x if name in OF_REAL else x + 1j * RNG.normal(size=shape)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("n", [None, 1, 2, 3, 4, 5, 7])
-@pytest.mark.parametrize("name", ALONG_ONE)
+@pytest.mark.rows("norm", NORMS)
+@pytest.mark.rows("n", [None, 1, 2, 3, 4, 5, 7])
+@pytest.mark.rows("name", ALONG_ONE)
 def test_transforms_along_one_axis(name: str, n: int | None, norm: str) -> None:
     def f(xp: Any, x: Any) -> Any:
         return getattr(xp.fft, name)(x, n=n, axis=0, norm=norm) ** 2
@@ -43,6 +43,7 @@ def test_transforms_along_one_axis(name: str, n: int | None, norm: str) -> None:
         complex_against_jax(f, x)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(
     st.sampled_from(ALONG_SEVERAL),
@@ -80,7 +81,7 @@ SEVERAL: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.rows("name", SEVERAL)
 def test_compositions(name: str) -> None:
     check_complex(*SEVERAL[name], tolerance=1e-5)
     if HAS_JAX:

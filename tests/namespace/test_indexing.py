@@ -47,7 +47,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.rows("name", KEYS)
 def test_numpys_ways_of_indexing(name: str) -> None:
     compare(KEYS[name], X)
 
@@ -94,6 +94,7 @@ def keys(draw: Any) -> Any:
     return shape, tuple(each)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(keys(), st.integers(0, 9))
 def test_any_key(drawn: Any, seed: int) -> None:
@@ -158,7 +159,7 @@ def test_indexing_by_the_standard() -> None:
     np.testing.assert_allclose(np.from_dlpack(gradient), expected)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("key", "error"),
     [
         (np.asarray([3]), IndexError),

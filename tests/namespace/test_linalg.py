@@ -104,22 +104,27 @@ CASES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows(
+    "name",
+    CASES,
+    slow=["eigh", "matrix_norm", "svd of square", "svd of wide", "vector_norm of order"],
+)
 def test_derivatives_agree_with_differences(name: str) -> None:
     check(*CASES[name], tolerance=1e-5)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES)
 def test_float32_stays_float32(name: str) -> None:
     check_single(*CASES[name])
 
 
 @pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES)
 def test_derivatives_agree_with_those_of_jax(name: str) -> None:
     against_jax(*CASES[name], tolerance=1e-7)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(
     st.integers(1, 4), st.integers(1, 4), st.sampled_from([(), (2,), (1, 2)]), st.integers(0, 99)
@@ -177,8 +182,8 @@ UNEVEN = {
 }
 
 
-@pytest.mark.parametrize("matrix", UNEVEN)
-@pytest.mark.parametrize("name", OF_SYMMETRIC)
+@pytest.mark.rows("matrix", UNEVEN)
+@pytest.mark.rows("name", OF_SYMMETRIC)
 def test_what_reads_one_triangle_refuses_matrices_whose_triangles_differ(
     name: str, matrix: str
 ) -> None:
@@ -191,8 +196,8 @@ def test_what_reads_one_triangle_refuses_matrices_whose_triangles_differ(
         mixad.jvp(f, (x,), (x,))
 
 
-@pytest.mark.parametrize("x", [positive(np, A), positive(np, A) * ROUNDED, HERMITIAN])
-@pytest.mark.parametrize("name", OF_SYMMETRIC)
+@pytest.mark.rows("x", [positive(np, A), positive(np, A) * ROUNDED, HERMITIAN])
+@pytest.mark.rows("name", OF_SYMMETRIC)
 def test_of_symmetric_matrices_derivatives_are_those_along_symmetric_ones(
     name: str, x: Any
 ) -> None:
@@ -345,7 +350,7 @@ def test_the_sign_of_a_determinant_is_a_plain_array() -> None:
 SINGULAR = np.asarray([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("f", "x", "error"),
     [
         (lambda xp, x: xp.linalg.inv(x).sum(), np.zeros((2, 2)), np.linalg.LinAlgError),

@@ -174,7 +174,7 @@ def test_plain_numpy_has_the_spelling_of_the_standard() -> None:
     assert found[0].tolist() == order
 
 
-@pytest.mark.parametrize("name", sorted(STANDARD.constant))
+@pytest.mark.rows("name", sorted(STANDARD.constant))
 def test_what_has_no_derivative_gets_the_values(name: str) -> None:
     module, _, short = name.rpartition(".")
     function = getattr(getattr(of(np), module) if module else of(np), short)

@@ -252,7 +252,7 @@ COMPLEX: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", COMPLEX)
+@pytest.mark.rows("name", COMPLEX, slow="nanstd")
 def test_complex_values_and_derivatives_are_those_of_numpy(name: str) -> None:
     def parts(x: Any, y: Any) -> list[Any]:
         found = parts_of(COMPLEX[name](x + 1j * y))
@@ -265,13 +265,20 @@ def test_every_function_has_a_case() -> None:
     assert sorted(NUMPY_FUNCTIONS) == sorted(CASES)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows(
+    "name",
+    CASES,
+    slow="average block corrcoef cov deg2rad divide.outer float_power fmax gradient i0 interp "
+    "kron linalg.cond linalg.lstsq logaddexp2 maximum.outer multiply.reduce nanmax "
+    "nanmedian nanprod nanquantile nanstd nanvar percentile piecewise polyval power.outer "
+    "sinc subtract.outer trapezoid",
+)
 def test_values_and_derivatives_are_those_of_numpy(name: str) -> None:
     function, *arrays = CASES[name]
     check(function, *arrays)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES)
 def test_dtypes_are_those_of_numpy(name: str) -> None:
     function, *arrays = CASES[name]
     arrays = [x.astype("f4") if x.dtype.kind == "f" else x for x in arrays]
@@ -280,7 +287,7 @@ def test_dtypes_are_those_of_numpy(name: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, strict=True)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "function",
     [
         lambda x, v: np.vecdot(x, v[:3], axis=0) ** 2,
@@ -290,6 +297,7 @@ def test_dtypes_are_those_of_numpy(name: str) -> None:
         lambda x, v: np.linalg.cross(x[:, :2], v[:3], axis=0) ** 2,
         lambda x, v: np.linalg.cross(v[:3], x[:, :3], axis=0) * x[:, :3].T,
     ],
+    slow="<lambda>2 <lambda>4 <lambda>5",
 )
 def test_an_axis_is_that_of_each_array_before_they_broadcast(function: Any) -> None:
     check(function, X, V)
@@ -308,8 +316,8 @@ BESIDE: dict[str, Any] = {"dot": np.dot, "inner": np.inner, "outer": np.outer, "
                           "tensordot": functools.partial(np.tensordot, axes=0)}  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [2, 2.5, 2j, np.float64(2.5), np.complex64(2j)])
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.rows("number", [2, 2.5, 2j, np.float64(2.5), np.complex64(2j)])
+@pytest.mark.rows("name", BESIDE)
 def test_products_with_numbers_over_other_libraries(name: str, number: Any) -> None:
     product, x = BESIDE[name], np.asarray([0.5, -1.5])
     for function in (lambda x: product(x, number), lambda x: product(number, x)):
@@ -347,8 +355,8 @@ NUMPYS_NUMBERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("name", NUMPYS_NUMBERS)
+@pytest.mark.rows("dtype", ["f4", "f8"])
+@pytest.mark.rows("name", NUMPYS_NUMBERS)
 def test_numbers_are_taken_as_numpy_takes_them(name: str, dtype: str) -> None:
     function, x = NUMPYS_NUMBERS[name], X.astype(dtype)
     if dtype == "f8":
@@ -388,7 +396,7 @@ EINSUMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("subscripts", EINSUMS)
+@pytest.mark.rows("subscripts", EINSUMS)
 def test_sums_of_products(subscripts: str) -> None:
     arrays = EINSUMS[subscripts]
     check(lambda *x: np.einsum(subscripts, *x, optimize=True) ** 2, *arrays)

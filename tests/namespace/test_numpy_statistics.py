@@ -75,7 +75,7 @@ def reduced(draw: Any) -> tuple[Any, Any]:
 
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*does not depend on:UserWarning")
-@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.rows("name", REDUCTIONS, slow="var")
 @settings(max_examples=EXAMPLES_OF_SHAPES, deadline=None)
 @given(given=reduced(), keepdims=st.booleans())
 def test_reductions_of_every_shape_are_those_of_numpy(
@@ -294,7 +294,7 @@ AGAINST_JAX: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
-@pytest.mark.parametrize("name", AGAINST_JAX)
+@pytest.mark.rows("name", AGAINST_JAX)
 def test_derivatives_are_those_of_jax(name: str) -> None:
     import jax
     import jax.numpy as jnp

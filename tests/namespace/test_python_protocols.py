@@ -32,7 +32,7 @@ def inside(use: Any, x: Any = X) -> Any:
 # -- what looks at values ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "use",
     [
         len,
@@ -72,7 +72,7 @@ def test_python_functions_that_compare_and_add_keep_the_derivative(use: Any) -> 
     np.testing.assert_array_equal(kept[1], weights)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "use",
     [
         lambda x: x - [1.0, 2.0, 3.0],
@@ -115,7 +115,7 @@ INSTEAD = {
 }
 
 
-@pytest.mark.parametrize("name", INSTEAD)
+@pytest.mark.rows("name", INSTEAD)
 def test_methods_are_those_of_the_library_others_say_what_does_the_same(name: str) -> None:
     arrays = [np.arange(6.0).reshape(2, 3), array_api_strict.ones((2, 3))]
     if HAS_TORCH:
@@ -144,7 +144,7 @@ def test_equal_to_what_is_no_number_is_what_the_library_says() -> None:
     assert inside(lambda x: x != object()).all()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("use", "error", "match"),
     [
         (bool, ValueError, "ambiguous"),
@@ -196,7 +196,7 @@ LEAKS = {
 }
 
 
-@pytest.mark.parametrize(("leak", "match"), LEAKS.values(), ids=LEAKS.keys())
+@pytest.mark.rows(("leak", "match"), LEAKS.values(), ids=LEAKS.keys())
 def test_what_would_lose_the_derivative_is_refused(leak: Any, match: str) -> None:
     with pytest.raises(TracerError, match=rf"{match}[^$]*stop_gradient\(x\)"):
         inside(leak)
@@ -243,7 +243,7 @@ IN_PLACE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("symbol", IN_PLACE)
+@pytest.mark.rows("symbol", IN_PLACE)
 def test_arrays_are_changed_under_all_their_names(symbol: str) -> None:
     y = np.eye(3) + 0.5 if symbol == "@" else 0.25 * X + 1.0
 
@@ -260,7 +260,7 @@ def test_arrays_are_changed_under_all_their_names(symbol: str) -> None:
     np.testing.assert_allclose(gradient, want, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("symbol", [s for s in IN_PLACE if s != "@"])
+@pytest.mark.rows("symbol", [s for s in IN_PLACE if s != "@"])
 def test_numbers_are_bound_anew(symbol: str) -> None:
     def f(x: Any) -> Any:
         total = y = x * 1.5

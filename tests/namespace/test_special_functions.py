@@ -75,6 +75,7 @@ def test_a_function_that_scipy_computes_has_two_derivatives(name: str, exact: An
         np.testing.assert_allclose(found, wanted, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_operands_broadcast_and_gradients_have_their_shapes() -> None:
     a, b = np.array([[0.7], [1.6]]), X
     da, db = mixad.grad(lambda a, b: scipy_special.betaln(a, b).sum(), argnums=(0, 1))(a, b)
@@ -83,6 +84,7 @@ def test_operands_broadcast_and_gradients_have_their_shapes() -> None:
     np.testing.assert_allclose(db, (psi(b) - psi(a + b)).sum(0), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_single_precision_stays() -> None:
     gradient = mixad.grad(lambda x: scipy_special.gammaincc(np.float32(2), x).sum())
     found = gradient(X.astype("float32"))
@@ -90,6 +92,7 @@ def test_single_precision_stays() -> None:
     np.testing.assert_allclose(found, -X * np.exp(-X), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_whole_numbers_beside_traced_values_are_floats() -> None:
     found = mixad.grad(lambda x: scipy_special.stdtr(np.array([1, 1, 1]), x).sum())(X)
     np.testing.assert_allclose(found, 1 / (np.pi * (1 + X * X)), rtol=1e-13)
@@ -135,7 +138,7 @@ def test_plain_arrays_and_numbers_are_computed_as_scipy_does() -> None:
 EDGES = np.array([-np.inf, -2.0, -0.0, 0.0, 0.5, 2.0, np.inf, np.nan])
 
 
-@pytest.mark.parametrize("name", ["entr", "rel_entr", "kl_div", "huber", "pseudo_huber", "xlogy"])
+@pytest.mark.rows("name", ["entr", "rel_entr", "kl_div", "huber", "pseudo_huber", "xlogy"])
 def test_values_at_edges_are_those_of_scipy(name: str) -> None:
     ufunc, count = getattr(scipy_special, name), len(SPECIAL[name].parameters)
     # Of pseudo_huber, SciPy has 0 at (0, inf) and (nan, 0).
@@ -147,8 +150,8 @@ def test_values_at_edges_are_those_of_scipy(name: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-15)
 
 
-@pytest.mark.parametrize("name", DERIVED)
-@pytest.mark.parametrize("point", [(0.3, 1.7), (1.2, 1.1), (2.5, 0.4)])
+@pytest.mark.rows("name", DERIVED)
+@pytest.mark.rows("point", [(0.3, 1.7), (1.2, 1.1), (2.5, 0.4)])
 def test_gradients_of_derived_functions_agree_with_mpmath(name: str, point: Any) -> None:
     exact, kernel = DERIVED[name], mixad.broadcast(getattr(mixad.special, name))
     values = point[: exact.__code__.co_argcount] if name != "ndtr" else point[:1]

@@ -59,7 +59,7 @@ def changed(name: str, x: Any, *arguments: Any) -> Any:
     return y
 
 
-@pytest.mark.parametrize("name", sorted(IN_PLACE))
+@pytest.mark.rows("name", sorted(IN_PLACE))
 def test_methods_that_change_a_tensor_are_those_of_torch(name: str) -> None:
     given = ARGUMENTS.get(name, ())
     start = shifted(name, X)

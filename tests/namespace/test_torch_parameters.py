@@ -1,4 +1,4 @@
-"""The parameters of torch's functions are those that torch documents, by place and by name.
+"""The parameters of torch's functions are those of its operators' schemas, by place and by name.
 
 Many of its functions are the standard's here: that their names and places agree is not a matter of
 course.
@@ -9,29 +9,39 @@ from __future__ import annotations
 import functools
 import importlib.util
 import inspect
-import re
+import math
 from typing import Any
 
 import pytest
 
-from mixad.errors import TracerError
-from mixad.namespace.spelling import Variadic
+from mixad.namespace.spelling import Binding
 
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 ]
 
-NOT_AS_DOCUMENTED = {
-    ("pow", "self"): "a number, before an exponent that is a tensor",
-    ("true_divide", "dividend"): "torch takes input=",
-    ("true_divide", "divisor"): "torch takes other=",
-    ("linalg_cholesky", "A"): "torch takes input=",
-    ("repeat_interleave", "repeats"): "the only argument, of integers",
-    ("max", "other"): "in the place of dim: a tensor is one, and an integer the other",
-    ("min", "other"): "in the place of dim: a tensor is one, and an integer the other",
-    ("tensor_split", "indices"): "in the place of sections, which may be a sequence",
-}
+BY_OTHER_TYPES = {
+    ("eq", "b"), ("ne", "b"),  # of lists
+    ("repeat_interleave", "repeats"),  # the only argument, of integers
+    ("max", "other"), ("min", "other"),  # a tensor in the place of dim
+    ("var", "unbiased"), ("std", "unbiased"), ("var_mean", "unbiased"), ("std_mean", "unbiased"),
+}  # fmt: skip
+"""In the place of another parameter: their type says which one it is."""
+
+NOT_TAKEN_BY_PLACE = {("add", "alpha"), ("sub", "alpha"), ("subtract", "alpha")}
+"""After a number, which torch calls deprecated."""
+
+OF_OTHERS = {("celu", "inplace"), ("selu", "inplace")}
+"""Of the functions of these names in ``torch.nn.functional``."""
+
+ADDED = {"requires_grad"}
+"""What torch's functions take that make tensors, and their schemas do not say."""
+
+RESULTS = {"max", "max_values", "min_indices", "values", "indices", "eigvals", "eigvecs"}
+"""What gets results: a tracer's are returned."""
+
+METHODS = {"__floordiv__", "astype"}
 
 
 def public(name: str) -> Any:
@@ -44,62 +54,54 @@ def public(name: str) -> Any:
     return functools.reduce(lambda found, each: getattr(found, each, None), name.split("."), torch)
 
 
-def documented(name: str) -> list[list[str]]:
-    """Return the parameters that may come by place, in each way that torch documents."""
+def forms(name: str) -> list[tuple[list[str], list[str]]]:
+    """Return what comes by place, and what by name only, in each way that torch has."""
+    import torch
+
     function = public(name)
-    short = re.sub(r"^(linalg|fft|special)_", "", name.rpartition(".")[2])
-    pattern = rf"^ *(?:\.\. function:: )?(?:\w+\.)*{short}\(((?:[^()]|\([^()]*\))*)\) *->"
-    texts = re.findall(pattern, function.__doc__ or "", re.MULTILINE)
-    if texts or function is None or inspect.isbuiltin(function):
-        return [_places(re.sub(r"\([^()]*\)|\[[^\]]*\]", "", text)) for text in texts]
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [[p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]]
+    if inspect.isfunction(function):
+        own = inspect.signature(function).parameters.values()
+        by_name = [p.name for p in own if p.kind is p.KEYWORD_ONLY]
+        return [([p.name for p in own if p.name not in by_name], by_name)]
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name.rpartition('.')[2]}")
+    found = []
+    for schema in schemas:
+        arguments = schema.arguments
+        is_of_lists = "List" in str(arguments[0].type) and arguments[0].name == "self"
+        if any("Tensor" in str(a.type) for a in arguments) and not is_of_lists:
+            given = [a for a in arguments if not a.is_out]
+            names = [("input" if a.name == "self" else a.name, a.kwarg_only) for a in given]
+            found.append(([n for n, last in names if not last], [n for n, last in names if last]))
+    return found
 
 
-def _places(text: str) -> list[str]:
-    before = re.split(r",?\s*\\?\*", text)[0]
-    return [re.split("[=:]", each)[0].split()[-1] for each in before.split(",") if each.strip()]
-
-
-def cases() -> list[tuple[str, int, str]]:
+@pytest.mark.slow
+def test_torchs_parameters_are_those_of_its_schemas() -> None:
+    """By place and by name they mean one argument here; no others are said to be there."""
     from mixad.namespace.torch_spellings import TORCH
 
-    return [
-        (name, place, parameter)
-        for name, found in TORCH.functions.items()
-        if not isinstance(found, Variadic)
-        for parameters in documented(name)
-        for place, parameter in enumerate(parameters)
-        if parameter != "out" and (name, parameter) not in NOT_AS_DOCUMENTED
-    ]
-
-
-def test_most_of_torchs_functions_say_what_they_take() -> None:
-    found = {name for name, _, _ in cases()}
-    assert len(found) > 250
-    assert {"sum", "cumsum", "linalg_solve", "linalg_norm", "where", "fft_fftn", "cross"} <= found
-
-
-def test_what_comes_by_place_is_what_comes_by_name_or_is_refused() -> None:
-    from mixad.namespace.torch_spellings import TORCH
-
-    different = []
-    for name, place, parameter in cases():
-        found = TORCH.functions[name]
-        by_place = _own(found, TORCH, (None,) * place + (0.25,), {})
-        by_name = _own(found, TORCH, (), {parameter: 0.25})
-        if by_place != by_name:
-            different.append((name, place, parameter, by_place, by_name))
+    names = [n for n, found in TORCH.functions.items() if found.parameters and n not in METHODS]
+    different = [each for name in names for each in differences(name, TORCH)]
     assert not different
+    assert len(names) > 300
 
 
-def _own(found: Any, spelling: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Return what an argument is called here; None if it is refused."""
-    try:
-        bound = spelling._bound("f()", found, args, kwargs)
-    except TracerError:
-        return None
-    return next(name for name, value in bound.items() if value == 0.25)
+def differences(name: str, spelling: Any) -> list[tuple[Any, ...]]:
+    found, ways = spelling.functions[name], forms(name)
+    binding = Binding.of(spelling, found, name)
+    known = {n for way in ways for names in way for n in names}
+    different: list[tuple[Any, ...]] = [
+        (name, "has not", n) for n in {*found.parameters} - known - ADDED
+    ]
+    for by_place, by_name in ways:
+        for place, parameter in enumerate(by_place):
+            here = binding.places[place][1] if place < len(binding.places) else "nothing"
+            if here != binding.names.get(parameter):
+                different.append((name, parameter, place, here))
+        lacks = {*by_name} - {*found.parameters} - RESULTS
+        different += [(name, "lacks", parameter) for parameter in lacks]
+    listed = BY_OTHER_TYPES | NOT_TAKEN_BY_PLACE
+    return [d for d in different if d[:2] not in listed and (d[0], d[-1]) not in OF_OTHERS]
 
 
 def test_what_torch_calls_its_own_way_is_computed() -> None:
@@ -123,3 +125,46 @@ def test_what_torch_calls_its_own_way_is_computed() -> None:
         torch.testing.assert_close((value, gradient), (want.sum().detach(), slope))
     steps = mixad.vjp(lambda x: torch.heaviside(x, values=y), x)[0]
     torch.testing.assert_close(steps, torch.heaviside(x, values=y))
+
+
+@pytest.mark.slow
+def test_values_at_nan_and_at_zeros_of_either_sign_are_torchs() -> None:
+    import torch
+
+    import mixad
+    from mixad.namespace.torch_spellings import TORCH
+
+    x = torch.tensor([math.nan, 0.0, -0.0, 0.5, -0.5, 1.5, -1.5, 2.0], dtype=torch.float64)
+    different, count = [], 0
+    for name, found in TORCH.functions.items():
+        function = public(name)
+        if found.parameters != ("input",) or function is None or "linalg" in name:
+            continue
+        try:
+            want = function(x)
+        except RuntimeError:  # of matrices, of complex numbers
+            continue
+        seen: list[Any] = []
+
+        def loss(x: Any, function: Any = function, seen: list[Any] = seen) -> Any:
+            seen.append(mixad.stop_gradient(function(x)))
+            return x.sum()
+
+        mixad.grad(loss)(x)
+        count += 1
+        if not torch.allclose(torch.as_tensor(seen[0]), want, equal_nan=True):
+            different.append((name, seen[0], want))
+    assert not different
+    assert count > 80
+
+
+def test_functions_of_two_at_nan_are_torchs() -> None:
+    import torch
+
+    import mixad
+
+    x = torch.tensor([math.nan, -0.0, 1.5, -1.5], dtype=torch.float64)
+    found = mixad.vjp(lambda x: torch.heaviside(x, 0 * x + 0.5), x)[0]
+    torch.testing.assert_close(found, torch.heaviside(x, 0 * x + 0.5))
+    found = mixad.vjp(lambda x: torch.diff(x, 0, prepend=x[:1]), x)[0]
+    torch.testing.assert_close(found, x, equal_nan=True)

@@ -121,7 +121,7 @@ def assert_refused_or_same(f: Callable[[Any], Any], message: str) -> None:
 NAMES = sorted({*NUMPY.functions, *OTHERS} - {"dsplit", "einsum", "linalg.outer", "select"})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.rows("name", NAMES)
 def test_a_view_of_numpy_is_not_read_after_a_write_under_the_other_name(name: str) -> None:
     for at, is_writable in _shared(name, X.copy()):
 
@@ -202,7 +202,7 @@ HANDED_ON: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HANDED_ON)
+@pytest.mark.rows("name", HANDED_ON)
 def test_what_is_handed_on_shares_memory_with_the_argument(name: str) -> None:
     hand_on = HANDED_ON[name]
 

@@ -83,18 +83,18 @@ CASES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES, slow=["broadcast_arrays", "var, std"])
 def test_derivatives_agree_with_differences(name: str) -> None:
     check(*CASES[name])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES)
 def test_float32_stays_float32(name: str) -> None:
     check_single(*CASES[name])
 
 
 @pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows("name", CASES)
 def test_derivatives_agree_with_those_of_jax(name: str) -> None:
     against_jax(*CASES[name])
 
@@ -147,7 +147,12 @@ ALONG_AN_AXIS = {
 }
 
 
-@pytest.mark.parametrize("name", ALONG_AN_AXIS)
+@pytest.mark.rows(
+    "name",
+    ALONG_AN_AXIS,
+    slow="cumulative_prod cumulative_sum diff expand_dims flip max mean moveaxis prod repeat "
+    "roll stack tile unstack var",
+)
 @settings(max_examples=EXAMPLES)
 @given(an_array_and_an_axis())
 def test_any_shape_along_any_axis(name: str, drawn: Any) -> None:
@@ -173,7 +178,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("name", EMPTY)
+@pytest.mark.rows("name", EMPTY)
 def test_arrays_without_elements(name: str) -> None:
     check_values(EMPTY[name], np.ones((0, 3)))
 
@@ -272,7 +277,7 @@ def test_sorting_downwards_keeps_the_order_of_equal_elements() -> None:
     np.testing.assert_array_equal(slope, [2.0, 0.0, 3.0, 1.0])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("f", "error"),
     [
         (lambda xp, x: xp.squeeze(x, axis=0), ValueError),

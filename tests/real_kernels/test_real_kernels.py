@@ -65,6 +65,7 @@ def test_values_and_partials_are_those_of_pytorch_on_the_same_text(subject):
     assert (abs(block(partials) - jacobian) <= 1e-9 * abs(jacobian) + 1e-10 * size).all()
 
 
+@pytest.mark.slow
 @ALL
 def test_gradients_of_a_weighted_sum_contract_the_jacobian(subject):
     active = [subject.arguments[k] for k in subject.active]
@@ -84,6 +85,7 @@ def test_gradients_of_a_weighted_sum_contract_the_jacobian(subject):
     np.testing.assert_allclose(gradients, wanted, rtol=1e-9, atol=1e-10 * abs(wanted).max())
 
 
+@pytest.mark.slow
 @ALL
 def test_strided_and_reversed_inputs_give_the_same_bits(subject):
     spread = [
@@ -94,6 +96,7 @@ def test_strided_and_reversed_inputs_give_the_same_bits(subject):
     np.testing.assert_array_equal(subject.kernel.jacobian(*spread, wrt=subject.wrt), own[::-1])
 
 
+@pytest.mark.slow
 @ALL
 def test_empty_inputs_give_empty_results(subject):
     empty = [a[:0] if isinstance(a, np.ndarray) else a for a in subject.arguments]
@@ -155,6 +158,7 @@ def scene(count: int) -> tuple[Any, ...]:
     return cameras, points, weights, who, what, seen
 
 
+@pytest.mark.slow
 def test_gathered_blocks_are_those_of_inputs_gathered_before():
     cameras, points, weights, who, what, seen = scene(301)
     kernel = bundle.gathered(cameras, points, weights)
@@ -166,6 +170,7 @@ def test_gathered_blocks_are_those_of_inputs_gathered_before():
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12 * abs(wanted).max())
 
 
+@pytest.mark.slow
 def test_an_observation_of_a_point_that_is_not_there_is_refused():
     cameras, points, weights, who, what, seen = scene(20)
     what[3] = 12

@@ -6,16 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import refused
 
 import mixad
 
 ROOT = Path(mixad.__file__).parent
-TESTS = Path(__file__).parents[1]
-STORED = [
-    path.read_text()
-    for folder in (TESTS / "scalar/parse/expected", TESTS / "refusals/expected")
-    for path in folder.glob("*.txt")
-]
 REFUSING = {"error", "type_error", "at"}
 ERRORS = ("Kernel", "TracerError", "BackendError", "ConfigurationError")
 PLAIN = ("ValueError", "TypeError", "IndexError")
@@ -85,6 +80,7 @@ ELSEWHERE = {
     "stands for a tensor that is not there yet": "needs the plugin mixad-torch",
     "would be silently detached: pass plain arrays": "tests/test_libraries.py, with JAX, autograd",
     "is given no array: pass scalars": "needs a device",
+    "of an integration": "tests/test_registry.py: it is told as a warning",
 }
 """Messages that need what is not installed here, or that guard what users do not reach."""
 
@@ -103,9 +99,7 @@ def sites() -> Iterator[tuple[str, ast.expr]]:
                 yield f"{path.name}:{message.lineno}", message
 
 
-SITES = list(sites())
-
-
-@pytest.mark.parametrize("message", [m for _, m in SITES], ids=[where for where, _ in SITES])
-def test_every_refusal_is_met_by_a_stored_case(message: ast.expr) -> None:
-    assert any(re.search(f": {pattern(message)}", text) for text in STORED), ast.unparse(message)
+@pytest.mark.rows(("where", "message"), lambda: list(sites()))
+def test_every_refusal_is_met_by_a_stored_case(where: str, message: ast.expr) -> None:
+    texts = (case.text for case in refused.cases())
+    assert any(re.search(f": {pattern(message)}", text) for text in texts), ast.unparse(message)

@@ -34,7 +34,7 @@ def test_slots_are_named_by_the_seeds_and_not_by_the_position_of_the_param():
     assert slots_of_outputs(b, [b.op("add", x, y)], {1: 7}) == [{7}]
 
 
-@pytest.mark.parametrize("name", [op.name for op in TABLE if op.partials])
+@pytest.mark.rows("name", [op.name for op in TABLE if op.partials])
 def test_an_argument_with_static_zero_partial_passes_nothing_on(name):
     partials = next(op.partials for op in TABLE if op.name == name)
     assert active_arguments[name] == tuple(i for i, p in enumerate(partials) if p != "0")

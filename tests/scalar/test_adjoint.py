@@ -78,6 +78,7 @@ def is_close(got, wanted):
     return got == wanted or abs(got - wanted) <= AGREEMENT * (1 + abs(wanted))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cotangents", [(-2.0, 0.0, 0.5, 3.0), (1.0, 0.0, mp.inf, -mp.inf)])
 def test_gradients_of_random_programs_are_those_of_dual_numbers(cotangents):
     """At singular points too; where those have nan these may be defined, never the reverse."""
@@ -96,6 +97,7 @@ def test_gradients_of_random_programs_are_those_of_dual_numbers(cotangents):
     assert compared > PROGRAMS / 8
 
 
+@pytest.mark.slow
 def test_gradients_of_random_programs_are_cotangents_times_differences():
     compared = 0
     for seed, program, wrt, chosen in programs(PROGRAMS // 2, SMOOTH):
@@ -116,6 +118,7 @@ def test_gradients_of_random_programs_are_cotangents_times_differences():
     assert compared > PROGRAMS / 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outer", ["forward", "reverse"])
 def test_it_can_be_differentiated_again(outer):
     """Second derivatives are those of dual numbers twice: forward and reverse over reverse."""
@@ -156,6 +159,7 @@ def second(chunk_pass, wrt, arguments, strategy):
     return found
 
 
+@pytest.mark.slow
 def test_special_values_give_no_nan_that_dual_numbers_do_not_give():
     """In the types of the program; infinite cotangents among them."""
     compared = 0
@@ -208,6 +212,7 @@ def built(build, names="x", type=F64):
     return b.finish([build(b, *(b.param(name, type) for name in names))])
 
 
+@pytest.mark.slow
 def test_the_product_of_many_factors():
     """Of arity 24, all with branches, against the other factors' product."""
     xs = np.linspace(-1, 1.2, 24)
@@ -228,6 +233,7 @@ def product_of_tanh(count, type):
     return b.finish([total])
 
 
+@pytest.mark.slow
 def test_statements_grow_as_the_number_of_inputs():
     def statements(count):
         found = reverse_pullback(product_of_tanh(count, F32), range(count), [0])
@@ -289,8 +295,8 @@ def test_an_infinite_cotangent_meets_the_whole_partial():
     assert gradients_of(program, [-1.0], cotangents=[math.inf]) == [-math.inf]
 
 
-@pytest.mark.parametrize("branch", ["where", "if"])
-@pytest.mark.parametrize(("inner", "x"), [("exp", 800.0), ("sqrt", -1.0), ("log", 0.0)])
+@pytest.mark.rows("branch", ["where", "if"])
+@pytest.mark.rows(("inner", "x"), [("exp", 800.0), ("sqrt", -1.0), ("log", 0.0)])
 def test_what_is_not_chosen_spoils_nothing(branch, inner, x):
     """x · op(x) from 1 to 10, else x; exp is no singular op, and its partial overflows."""
 

@@ -1,6 +1,7 @@
 """A program printed as Python source computes, run as Python, what the interpreter computes."""
 
 import numpy as np
+import pytest
 
 from mixad.scalar.as_python import as_python_source
 from mixad.scalar.build import Builder
@@ -19,6 +20,7 @@ def run(source):
     return namespace
 
 
+@pytest.mark.slow
 def test_printed_programs_compute_the_same_bits():
     for seed in range(NUMBER_OF_PROGRAMS):
         program = random_program(seed, Recipe(arrays=seed % 3 == 0))

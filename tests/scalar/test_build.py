@@ -67,7 +67,7 @@ def built(name, type, constants):
     return b.finish([b.op(name, *atoms, type=stated(name, type))])
 
 
-@pytest.mark.parametrize(("name", "type"), SIGNATURES, ids=str)
+@pytest.mark.rows(("name", "type"), SIGNATURES, ids=str)
 def test_ops_with_constants_compute_the_same_bits(name, type):
     types = argument_types(name, type)
     most = FEWER_VALUES if len(types) == 3 else None
@@ -81,7 +81,7 @@ def test_ops_with_constants_compute_the_same_bits(name, type):
             assert same(name, got, expected), (str(program), args, got, expected)
 
 
-@pytest.mark.parametrize(("name", "type"), SIGNATURES, ids=str)
+@pytest.mark.rows(("name", "type"), SIGNATURES, ids=str)
 def test_ops_of_one_variable_twice_compute_the_same_bits(name, type):
     types = argument_types(name, type)
     b = Builder(name)
@@ -94,7 +94,7 @@ def test_ops_of_one_variable_twice_compute_the_same_bits(name, type):
         assert same(name, interpret(program, [flag, value])[0], expected)
 
 
-@pytest.mark.parametrize(("name", "type"), SIGNATURES, ids=str)
+@pytest.mark.rows(("name", "type"), SIGNATURES, ids=str, slow="fma-f32")
 def test_ops_of_ops_compute_the_same_bits(name, type):
     for inner in UNARY:
         if not takes(inner, type) or out_type(inner, type) != type:
@@ -149,13 +149,13 @@ IDENTITIES = {
 }
 
 
-@pytest.mark.parametrize("name", IDENTITIES)
+@pytest.mark.rows("name", IDENTITIES)
 def test_identities_leave_no_statement(name):
     type, build, result = IDENTITIES[name]
     assert statements_of(type, build) == (0, result)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "build",
     [
         lambda b, x, y: b.op("add", x, b.const(0.0, F64)),  # -0.0 + 0.0 is 0.0
@@ -276,7 +276,7 @@ def test_branches_with_statements_stay_branches():
     assert isinstance(b.finish([y]).body.statements[0], If)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("value", "type", "stored"),
     [(300, U8, 44), (-1, U8, 255), (128, I8, -128), (0.1, F32, float(np.float32(0.1))),
      (1e300, F32, np.inf), (2, BOOL, True), (2.9, I32, 2)],
@@ -306,6 +306,7 @@ def test_indexing_something_else_than_an_array_param_is_refused():
         verify(b.finish([b.load(x, n)]))
 
 
+@pytest.mark.slow
 def test_inlined_programs_compute_what_they_did():
     """Copying simplifies again: the copy is well formed and gives the same bits."""
     for seed in range(NUMBER_OF_PROGRAMS):

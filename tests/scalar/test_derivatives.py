@@ -68,14 +68,21 @@ def test_every_differentiable_op_has_a_case():
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.rows(
+    "name",
+    CASES,
+    slow="beta betaln digamma ellipe ellipk ellipkm1 erfcinv j0 j1 lgamma ndtri polygamma sinc "
+    "tanpi trigamma y0 y1",
+)
 def test_errors_stay_below_what_is_promised(name, dtype):
     bound = CASES[name].bound(dtype)
     for order, worst in zip(ORDERS, measure(name, dtype, POINTS, SEED), strict=True):
         assert worst.ulp <= getattr(bound, order), f"{order}: {worst}"
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in NOT_BY_DIFFERENCES])
+@pytest.mark.rows(
+    "name", [n for n in CASES if n not in NOT_BY_DIFFERENCES], slow="y0 y1 betaln beta"
+)
 def test_closed_forms_are_derivatives_of_the_value(name):
     """The references themselves, against mpmath's numerical differentiation."""
     case = CASES[name]
@@ -100,7 +107,7 @@ def assert_numerically_equal(case, row, exact, order):
         assert abs(found - e) <= mpf(10) ** -20 * (1 + abs(e)), (row, which)
 
 
-@pytest.mark.parametrize("name", sorted({*DIFFERENTIABLE, *PUBLIC}))
+@pytest.mark.rows("name", sorted({*DIFFERENTIABLE, *PUBLIC}), slow="gammainc gammaincc beta betaln")
 def test_three_derivatives_exist_wherever_one_does(name):
     """DESIGN.md, invariant 4: two derivatives deep works everywhere one does; three as well."""
     program = program_of(name, np.dtype("f8"))
@@ -670,8 +677,8 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", SPECIAL)
+@pytest.mark.rows("dtype", DTYPES, ids=str)
+@pytest.mark.rows("name", SPECIAL, slow="betaln")
 def test_special_points_have_the_stated_derivatives(name, dtype):
     rows = SPECIAL[name]
     columns = [np.array(c, dtype) for c in zip(*(row[0] for row in rows), strict=True)]
@@ -738,7 +745,7 @@ def test_power_of_a_negative_base_has_a_derivative_where_the_exponent_is_not_act
     np.testing.assert_array_equal(first[0], [12.0, -4.0, 0.0])
 
 
-@pytest.mark.parametrize("name", [op.name for op in TABLE if op.partials])
+@pytest.mark.rows("name", [op.name for op in TABLE if op.partials])
 def test_a_static_zero_partial_has_no_entry(name):
     op = BY_NAME[name]
     wrt = [i for i in range(op.arity) if op.partials[i] is not None]

@@ -24,8 +24,8 @@ def value_of(text, type=F64, **values):
     return interpret(program, [type.dtype.type(v) for v in values.values()])[0].item()
 
 
-@pytest.mark.parametrize("type", [F32, F64], ids=str)
-@pytest.mark.parametrize("text", STRINGS)
+@pytest.mark.rows("type", [F32, F64], ids=str)
+@pytest.mark.rows("text", STRINGS)
 def test_every_derivative_of_the_table_is_an_expression_of_table_ops(text, type):
     b = Builder("e")
     names = {n: b.param(n, type) for n in NAMES}
@@ -36,12 +36,12 @@ def test_every_derivative_of_the_table_is_an_expression_of_table_ops(text, type)
     verify(b.finish([result]))
 
 
-@pytest.mark.parametrize("text", [op.array for op in TABLE if op.array], ids=str)
+@pytest.mark.rows("text", [op.array for op in TABLE if op.array], ids=str)
 def test_array_expressions_parse_with_the_same_grammar(text):
     assert expression(text).names <= {"x", "y", "z"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("text", "expected"),
     [
         ("x + y * 2", 11.0),
@@ -60,7 +60,7 @@ def test_expression_has_the_value_of_the_formula(text, expected):
         assert value_of(text, x=3.0, y=4.0) == expected
 
 
-@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.rows("name", CONSTANTS)
 def test_constants_are_correctly_rounded(name):
     with mp.workprec(100):
         exact = {
@@ -84,7 +84,7 @@ def test_static_partials_are_numbers():
     ]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "text", ["x ** 2", "x if y else z", "x.y", "f(x, k=1)", "x < y < z", "[x]", "'x'"]
 )
 def test_text_outside_the_grammar_is_refused(text):

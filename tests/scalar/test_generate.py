@@ -37,6 +37,7 @@ def test_the_same_seed_gives_the_same_program():
     assert random_program(SeededChoices(7)) == random_program(7)
 
 
+@pytest.mark.slow
 def test_random_programs_cover_every_op_statement_and_type():
     equations = [s for s in statements() if isinstance(s, Equation)]
     kinds = Counter(type(s) for s in statements())
@@ -45,6 +46,7 @@ def test_random_programs_cover_every_op_statement_and_type():
     assert min(kinds[If], kinds[While]) > NUMBER_OF_PROGRAMS / 4
 
 
+@pytest.mark.slow
 def test_random_programs_nest_branches_and_loops_in_each_other():
     nested = {
         (type(s), type(inner))
@@ -56,6 +58,7 @@ def test_random_programs_nest_branches_and_loops_in_each_other():
     assert {(a, b) for a in (If, While) for b in (If, While)} <= nested
 
 
+@pytest.mark.slow
 def test_random_programs_have_several_outputs_and_both_kinds_of_params():
     made = [random_program(seed) for seed in range(NUMBER_OF_PROGRAMS)]
     assert {len(p.outputs) for p in made} == {1, 2, 3, 4, 5, 6}
@@ -88,6 +91,7 @@ def test_array_params_are_loaded_from_inside_their_extents():
             interpret(program, [c[k] if p.kind == "lane" else c for p, c in pairs], max_turns=9)
 
 
+@pytest.mark.slow
 def test_loops_end_for_all_arguments():
     for seed in range(NUMBER_OF_PROGRAMS):
         program = random_program(seed)
@@ -97,7 +101,7 @@ def test_loops_end_for_all_arguments():
         interpret(program, args, max_turns=Recipe().turns)
 
 
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_special_values_are_values_of_their_type(type):
     for value in special_values(type):
         stored = type.dtype.type(value).item()
@@ -111,12 +115,14 @@ def test_special_values_hold_the_edges_of_floats(type):
     assert {float(e) for e in edges} <= set(special_values(type))
 
 
+@pytest.mark.slow
 @given(programs())
 @settings(max_examples=NUMBER_OF_EXAMPLES, suppress_health_check=list(HealthCheck))
 def test_hypothesis_makes_well_formed_programs(program):
     assert verify(program) is program
 
 
+@pytest.mark.slow
 def test_hypothesis_shrinks_failing_programs():
     """Find a program with a loop: what is left of it is little more than that."""
     found = find(

@@ -72,7 +72,7 @@ def collatz_in_python(n):
     return steps, most
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 27, 97, 871])
+@pytest.mark.rows("n", [1, 2, 7, 27, 97, 871])
 def test_a_loop_with_a_branch_does_what_python_does(n):
     assert interpret(collatz(), [n]) == collatz_in_python(n)
 
@@ -95,7 +95,7 @@ def grid_sum():
     return b.finish([total, b.op("gt", total, b.const(100, I32))])
 
 
-@pytest.mark.parametrize("n", [-1, 0, 1, 2, 6, 9])
+@pytest.mark.rows("n", [-1, 0, 1, 2, 6, 9])
 def test_nested_loops_do_what_python_does(n):
     total = sum(i * j for i in range(n) for j in range(i))
     assert interpret(grid_sum(), [n]) == (total, total > 100)
@@ -142,7 +142,7 @@ def test_as_many_turns_as_the_limit_are_allowed():
 # -- arguments, arrays, watching -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_arguments_and_results_are_of_the_programs_types(type):
     b = Builder("identity")
     (result,) = interpret(b.finish([b.param("x", type)]), [1])
@@ -218,7 +218,7 @@ def test_every_op_has_a_definition():
     assert set(FUNCTIONS) >= EXACT
 
 
-@pytest.mark.parametrize("name", sorted({op.name for op in TABLE} - {"where"}))
+@pytest.mark.rows("name", sorted({op.name for op in TABLE} - {"where"}), slow="ierfcx polygamma")
 def test_no_op_raises_or_warns_whatever_its_arguments(name):
     """Warnings are errors in this suite."""
     op = BY_NAME[name]
@@ -266,8 +266,8 @@ IN_PYTHON = {
 }
 
 
-@pytest.mark.parametrize("name", IN_PYTHON)
-@pytest.mark.parametrize("type", INTEGERS, ids=str)
+@pytest.mark.rows("name", IN_PYTHON)
+@pytest.mark.rows("type", INTEGERS, ids=str)
 def test_integer_ops_are_pythons_reduced_to_the_width(name, type):
     op = BY_NAME[name]
     out = BOOL if op.result == "bool" else type
@@ -278,7 +278,7 @@ def test_integer_ops_are_pythons_reduced_to_the_width(name, type):
         assert got == (expected if out == BOOL else wrapped(expected, type)), args
 
 
-@pytest.mark.parametrize("type", INTEGERS, ids=str)
+@pytest.mark.rows("type", INTEGERS, ids=str)
 def test_shifts_beyond_the_width_are_defined(type):
     for x, count in itertools.product(special_values(type), special_values(type)):
         args = (type.dtype.type(x), type.dtype.type(count))
@@ -287,8 +287,8 @@ def test_shifts_beyond_the_width_are_defined(type):
         assert apply("shr", args, type) == x >> (count if inside else type.bits)
 
 
-@pytest.mark.parametrize("source", FLOATS, ids=str)
-@pytest.mark.parametrize("target", INTEGERS, ids=str)
+@pytest.mark.rows("source", FLOATS, ids=str)
+@pytest.mark.rows("target", INTEGERS, ids=str)
 def test_floats_convert_to_integers_towards_zero_and_stop_at_the_range(source, target):
     limits = np.iinfo(target.dtype)
     for value in (*special_values(source), 0.99, -0.99, 126.5, -128.5, 255.5):
@@ -302,21 +302,21 @@ def test_floats_convert_to_integers_towards_zero_and_stop_at_the_range(source, t
         assert int(apply("convert", (x,), target)) == expected, x
 
 
-@pytest.mark.parametrize("source", ALL_TYPES, ids=str)
+@pytest.mark.rows("source", ALL_TYPES, ids=str)
 def test_conversions_to_bool_ask_whether_it_is_zero(source):
     for value in special_values(source):
         assert apply("convert", (source.dtype.type(value),), BOOL) == (value != 0)
 
 
-@pytest.mark.parametrize("source", INTEGERS, ids=str)
-@pytest.mark.parametrize("target", INTEGERS, ids=str)
+@pytest.mark.rows("source", INTEGERS, ids=str)
+@pytest.mark.rows("target", INTEGERS, ids=str)
 def test_integers_convert_by_wrapping(source, target):
     for value in special_values(source):
         got = apply("convert", (source.dtype.type(value),), target)
         assert got == wrapped(value, target)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("type", "args", "expected"),
     [
         (F32, (1 + 2.0**-12, 1 + 2.0**-12, -(1 + 2.0**-11)), 2.0**-24),
@@ -400,7 +400,7 @@ def test_every_inexact_op_has_a_true_value():
     assert {op.name for op in TABLE if not is_exact(op.name)} == set(TRUE_VALUES)
 
 
-@pytest.mark.parametrize("name", TRUE_VALUES)
+@pytest.mark.rows("name", TRUE_VALUES, slow="ierfcx polygamma")
 @pytest.mark.parametrize("type", FLOATS, ids=str)
 def test_inexact_ops_are_accurate(name, type):
     low, high = DOMAINS.get(name, (0.01 if name in POSITIVE else -12, 12))
@@ -419,7 +419,7 @@ def test_inexact_ops_are_accurate(name, type):
             assert abs(float(got) - true) <= allowed * unit, args
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("name", "args", "expected"),
     [
         ("gamma", (0.0,), math.inf), ("gamma", (-0.0,), -math.inf), ("gamma", (-2.0,), math.nan),

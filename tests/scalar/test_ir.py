@@ -101,6 +101,7 @@ def test_token_depends_on_array_types():
     assert program(1).token != program(2).token
 
 
+@pytest.mark.slow
 def test_different_random_programs_have_different_tokens():
     made = {random_program(seed) for seed in range(NUMBER_OF_PROGRAMS)}
     assert len({p.token for p in made}) == len(made)

@@ -130,8 +130,8 @@ WARNED = {
 }
 
 
-@pytest.mark.parametrize("placement", ["reverse", "forward"])
-@pytest.mark.parametrize("function", WARNED, ids=lambda f: f.__name__)
+@pytest.mark.rows("placement", ["reverse", "forward"])
+@pytest.mark.rows("function", WARNED, ids=lambda f: f.__name__)
 def test_result_decided_by_comparisons_is_warned_of_by_name(function: Any, placement: Any) -> None:
     names, inputs = WARNED[function]
     (message,) = warned(function, placement=placement)
@@ -329,7 +329,7 @@ NOT_WARNED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", NOT_WARNED, ids=lambda f: f.__name__)
+@pytest.mark.rows("function", NOT_WARNED, ids=lambda f: f.__name__)
 def test_no_false_alarm(function: Any) -> None:
     assert warned(function) == []
 

@@ -71,6 +71,7 @@ def product_of_tanh(count, type):
     return b.finish([total])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", [F32, F64], ids=str)
 def test_gradients_have_the_same_bits_for_every_chunk_size(type):
     rng = np.random.default_rng(3)
@@ -105,6 +106,7 @@ def test_no_inputs_take_no_pass():
 # -- contraction -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gradients_of_random_programs_are_cotangents_times_differences():
     compared = 0
     for seed in range(PROGRAMS):
@@ -170,8 +172,8 @@ def test_no_cotangent_means_no_gradient():
     assert empty.program.outputs == ()
 
 
-@pytest.mark.parametrize("type", [F32, F64], ids=str)
-@pytest.mark.parametrize(("name", "x"), STEEP)
+@pytest.mark.rows("type", [F32, F64], ids=str)
+@pytest.mark.rows(("name", "x"), STEEP)
 def test_a_zero_cotangent_gives_a_zero_gradient_whatever_the_partial_is(name, x, type):
     b = Builder("f")
     program = b.finish([b.op(name, b.param("x", type))])

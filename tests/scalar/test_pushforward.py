@@ -94,6 +94,7 @@ def at(values, chunk, k, j):
     return values[chunk[k].partials[j]] if j in chunk[k].partials else mpf(0)
 
 
+@pytest.mark.slow
 def test_first_and_second_partials_of_random_programs_are_those_of_differences():
     active = compared = undefined = too_large = 0
     for seed in range(PROGRAMS):
@@ -120,7 +121,7 @@ def test_first_and_second_partials_of_random_programs_are_those_of_differences()
     assert undefined <= MOST_UNDEFINED * compared, (undefined, compared)
 
 
-@pytest.mark.parametrize("seed", range(KERNEL_PROGRAMS))
+@pytest.mark.rows("seed", range(KERNEL_PROGRAMS), slow="7")
 def test_primal_outputs_of_dual_programs_have_the_primal_programs_bits(seed):
     """Of special values too: both take the same branches."""
     program = random_program(seed, WITH_KERNEL)

@@ -68,7 +68,7 @@ WELL_FORMED = {
 }
 
 
-@pytest.mark.parametrize("name", WELL_FORMED)
+@pytest.mark.rows("name", WELL_FORMED)
 def test_well_formed_programs_pass_unchanged(name):
     assert verify(WELL_FORMED[name]) is WELL_FORMED[name]
 
@@ -161,7 +161,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("name", MALFORMED)
+@pytest.mark.rows("name", MALFORMED)
 def test_malformed_programs_are_refused(name):
     malformed, message = MALFORMED[name]
     with pytest.raises(VerificationError) as caught:
@@ -183,8 +183,8 @@ IN_DOMAIN = {
 }
 
 
-@pytest.mark.parametrize("op", TABLE, ids=lambda op: op.name)
-@pytest.mark.parametrize("type", ALL_TYPES, ids=str)
+@pytest.mark.rows("op", TABLE, ids=lambda op: op.name)
+@pytest.mark.rows("type", ALL_TYPES, ids=str)
 def test_every_op_takes_its_domain_and_nothing_else(op, type):
     types = (type,) * op.arity if op.name != "where" else (BOOL, type, type)
     if type in IN_DOMAIN[op.domain]:

@@ -64,7 +64,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.rows("name", PROGRAMS)
 def test_programs_give_what_the_reference_gives(name: str) -> None:
     assert term.explain(X).backend == "cpu"
     given = [array_api_strict.asarray(a, device=ELSEWHERE) for a in (X, Y, V)]

@@ -82,6 +82,7 @@ def random_program(seed: int) -> Callable[..., Any]:
     return f
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_first_and_second_derivatives(seed: int) -> None:
     x, y = np.random.default_rng(seed).uniform(-1, 1, (2, 3, 3))
@@ -145,6 +146,7 @@ def torch_projected(
     return weight * (scale * a - u0), weight * (scale * b - u1)
 
 
+@pytest.mark.slow
 def test_fifteen_inputs_in_reverse() -> None:
     """First derivatives, and second ones by reverse and by forward mode over reverse."""
     rng = np.random.default_rng(5)

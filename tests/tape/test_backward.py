@@ -29,6 +29,7 @@ def test_the_same_argument_twice() -> None:
     np.testing.assert_array_equal(mixad.grad(lambda x: (x * x).sum())(X), 2 * X)
 
 
+@pytest.mark.slow
 def test_ten_thousand_operations_need_no_recursion() -> None:
     def f(x: Any) -> Any:
         for _ in range(10_000):

@@ -63,6 +63,7 @@ def test_gradient_of_a_hand_built_program() -> None:
     np.testing.assert_allclose(dy, x, rtol=0)
 
 
+@pytest.mark.slow
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=4, min_side=0), st.data())
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_gradients_are_summed_over_broadcast_axes(shapes: Any, data: Any) -> None:
@@ -79,6 +80,7 @@ def test_gradients_are_summed_over_broadcast_axes(shapes: Any, data: Any) -> Non
     assert dy.shape == y.shape
 
 
+@pytest.mark.slow
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3, min_side=0), st.data())
 @settings(max_examples=EXAMPLES_OF_SECOND_ORDER, deadline=None)
 def test_second_derivatives_through_broadcasting(shapes: Any, data: Any) -> None:

@@ -220,7 +220,7 @@ def check(
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.rows("loss", LOSSES)
 def test_each_kind_of_pass_after_each_other(loss: str, name: str) -> None:
     for first in (0, 3, 6):
         for calls in (CALLS[first:] + CALLS[:first], CALLS[::-1]):
@@ -228,6 +228,7 @@ def test_each_kind_of_pass_after_each_other(loss: str, name: str) -> None:
             check(name, [("product", 0, 1)], loss, calls)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not depend on the arguments:UserWarning")
 @pytest.mark.parametrize("name", LIBRARIES)
 @settings(max_examples=EXAMPLES)
@@ -242,8 +243,8 @@ def test_passes_of_random_programs_in_any_order(
     check(name, statements, loss, calls)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("loss", [
+@pytest.mark.rows("dtype", ["float16", "float32", "float64"])
+@pytest.mark.rows("loss", [
     lambda x: (x * x * x).sum(),
     lambda x: (x * x).mean(),
     lambda x: x * x * x,

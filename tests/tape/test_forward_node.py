@@ -116,7 +116,7 @@ PLANS: dict[str, tuple[Callable[..., Any], int, int, list[dict[int, Any]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", PLANS)
+@pytest.mark.rows("what", PLANS)
 def test_only_what_exists_nowhere_else_is_stored(what: str) -> None:
     build, count, stored, places = PLANS[what]
     plan = plan_forward(program(build, count=count), tuple(range(count)), FORWARD)
@@ -258,6 +258,7 @@ def test_more_than_ten_inputs_take_several_dual_programs(count: int, launches: l
     np.testing.assert_allclose(gradients, np.cos(product) * product / xs, rtol=1e-12)
 
 
+@pytest.mark.slow
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=4, min_side=0), st.data())
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_gradients_are_summed_over_broadcast_axes(shapes: Any, data: Any) -> None:
@@ -292,6 +293,7 @@ SMOOTH = ("add", "sub", "mul", "div", "neg", "sin", "tanh", "exp", "log1p", "sig
           "where", "lt", "minimum", "convert")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [None, 1])
 @pytest.mark.parametrize("scalar_type", [F32, F64], ids=str)
 def test_random_programs_have_the_gradients_of_reverse_placement(

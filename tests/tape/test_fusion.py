@@ -81,6 +81,7 @@ def derivative(f: Callable[..., Any], inputs: tuple[Any, ...], along: tuple[Any,
     return float(np.imag(f(*moved)) / STEP)
 
 
+@pytest.mark.slow
 @given(
     st.lists(_instruction, min_size=1, max_size=14),
     st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3),
@@ -103,6 +104,7 @@ def test_gradients_of_random_programs(program: list[Any], shapes: list[Any], see
         assert gradient.shape == x.shape
 
 
+@pytest.mark.slow
 @given(st.lists(_instruction, min_size=1, max_size=8), st.integers(0, 2**16))
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_second_derivatives_of_random_programs(program: list[Any], seed: int) -> None:
@@ -165,6 +167,7 @@ def _cold() -> None:
                     value.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looked_at", [False, True])
 def test_what_fuses_does_not_depend_on_what_ran_before(
     looked_at: bool, launches: list[Any]
@@ -209,6 +212,7 @@ def test_a_hessian_vector_product_is_one_kernel(launches: list[Any]) -> None:
     assert len(launches) == 1
 
 
+@pytest.mark.slow
 def test_what_only_sums_are_read_of_is_not_stored(launches: list[Any]) -> None:
     mixad.grad(lambda x: chain(x).sum())(X)
     [(_, requests)] = launches
@@ -231,6 +235,7 @@ def test_a_row_is_computed_once_not_at_every_row(launches: list[Any]) -> None:
     assert len(shapes) == 2  # the sum over rows, then the six elements of the row
 
 
+@pytest.mark.slow
 def test_a_dear_value_that_two_kernels_read_is_computed_once(launches: list[Any]) -> None:
     def loss(x: Any) -> Any:
         y = np.exp(np.sin(x))
@@ -244,6 +249,7 @@ def test_a_dear_value_that_two_kernels_read_is_computed_once(launches: list[Any]
     assert len(dear) <= 2  # once forward; once more for the derivative
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [100, 10_000])
 def test_long_chains_are_cut_into_kernels(length: int, launches: list[Any]) -> None:
     def f(x: Any) -> Any:
@@ -262,6 +268,7 @@ def test_long_chains_are_cut_into_kernels(length: int, launches: list[Any]) -> N
     assert len({passes[0].token for passes, _ in launches}) < 12  # the cuts repeat
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the resource module is POSIX")
 def test_a_sum_of_a_broadcast_writes_no_array_of_its_size() -> None:
     """Peak memory of a process that differentiates a sum over 8192² elements of a row and a column.
@@ -409,8 +416,8 @@ ZERO_TIMES_INFINITY: dict[str, tuple[Callable[..., Any], list[float], list[float
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", ZERO_TIMES_INFINITY)
-@pytest.mark.parametrize("looked_at", [False, True])
+@pytest.mark.rows("what", ZERO_TIMES_INFINITY)
+@pytest.mark.rows("looked_at", [False, True])
 def test_a_zero_cotangent_gives_a_zero_gradient_fused_or_not(what: str, looked_at: bool) -> None:
     f, at, expected = ZERO_TIMES_INFINITY[what]
 
@@ -444,6 +451,7 @@ def test_a_pending_value_that_no_derivative_reads_makes_no_cycle() -> None:
     np.testing.assert_allclose(gradient, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_dear_programs_are_cut_before_their_kernel_takes_long_to_compile() -> None:
     @mixad.broadcast
     def step(x: float) -> float:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import threading
 import traceback
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import optimize
 
 import mixad
 from mixad.errors import TracerError
@@ -180,6 +183,105 @@ def test_nothing_is_locked_where_nothing_is_checked(monkeypatch: pytest.MonkeyPa
         return y.sum()
 
     mixad.grad(f)(X)
+
+
+class _OtherFlags(np.ndarray[Any, Any]):
+    """What a library may make of ``setflags``."""
+
+    def setflags(self, *args: Any, **kwargs: Any) -> None:
+        raise ValueError("not of this array")
+
+
+class _Interface:
+    """Memory that NumPy finds by ``__array_interface__``."""
+
+    def __init__(self) -> None:
+        self._memory = np.ones(8)
+        self.__array_interface__ = self._memory.__array_interface__
+
+
+def _mapped() -> np.ndarray[Any, Any]:
+    array = np.frombuffer(mmap.mmap(-1, 64))
+    array[:] = 1.0
+    return array
+
+
+def _foreign() -> dict[str, np.ndarray[Any, Any]]:
+    """Return arrays of eight ones over memory that is not NumPy's."""
+    ones = np.ones(8).tobytes()
+    arrays = {
+        "ctypes": np.ctypeslib.as_array((ctypes.c_double * 8)(*[1.0] * 8)),
+        "mmap": _mapped(),
+        "bytearray": np.frombuffer(bytearray(ones)),
+        "bytes": np.frombuffer(ones),
+        "memoryview": np.asarray(memoryview(bytearray(ones)).cast("d")),
+        "a buffer with an offset": np.ndarray(8, buffer=bytearray(8) + ones, offset=8),
+        "__array_interface__": np.asarray(_Interface()),
+        "DLPack": np.from_dlpack(np.ones(8)),
+        "strides of its own": np.lib.stride_tricks.as_strided(np.ones(8)),
+        "another class": np.asarray(_OtherFlags(8)),
+        "a kernel's result": mixad.broadcast(lambda x: x + 1.0)(np.zeros(8)),
+    }
+    arrays["another class"][:] = 1.0
+    views = {f"a view of {name}": array.view() for name, array in arrays.items()}
+    return arrays | views
+
+
+def test_arrays_over_foreign_memory_are_as_they_were() -> None:
+    wrong = {}
+    for name, array in _foreign().items():
+        was = array.flags.writeable
+        captured = mixad.grad(lambda x, array=array: (x * x * array).sum())(np.full(8, 3.0))
+        own = mixad.jacobian(lambda x, array=array: x**3 * array)(array)
+        expected = np.array_equal(captured, np.full(8, 6.0)), np.array_equal(own, 3 * np.eye(8))
+        if not all(expected) or array.flags.writeable != was:
+            wrong[name] = captured, own, array.flags.writeable
+    assert not wrong
+
+
+def test_a_write_to_foreign_memory_is_refused() -> None:
+    found = {}
+    for name, array in _foreign().items():
+        if not array.flags.writeable:
+            continue
+
+        def f(x: Any, array: Any = array) -> Any:
+            y = x * x * array
+            array[3] += 1.0
+            return y.sum()
+
+        try:
+            found[name] = mixad.grad(f)(np.full(8, 3.0))
+        except TracerError as error:
+            found[name] = "changed in place" in str(error)
+    assert [name for name, refused in found.items() if refused is not True] == []
+
+
+@pytest.mark.torch
+def test_memory_of_a_tensor_is_as_it_was() -> None:
+    torch = pytest.importorskip("torch")
+    array = torch.ones(8, dtype=torch.float64).numpy()
+    assert mixad.jacobian(lambda x: x**3 * array)(array)[2, 2] == 3.0
+    assert array.flags.writeable
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [8, 1000])
+def test_memory_that_a_compiled_solver_lends_to_a_callback(size: int) -> None:
+    """A C array of MINPACK: NumPy takes no write flag back for what has no owner that it knows."""
+    roots = np.linspace(0.5, 2.0, size)
+    lent, writable = [], []
+
+    def slopes(x: np.ndarray[Any, Any]) -> Any:
+        lent.append(x.base is None and not x.flags.owndata)
+        found = mixad.grad(lambda t: (t**3 * x).sum() / 4)(x)  # an argument, and captured
+        writable.append(x.flags.writeable)
+        return np.diag(found * 4)
+
+    found = optimize.fsolve(lambda x: x**4 - roots**4, np.full(size, 2.0), fprime=slopes)
+    np.testing.assert_allclose(found, roots, rtol=1e-6)
+    assert any(lent)  # SciPy calls it itself first
+    assert all(writable)
 
 
 def test_what_kernels_made_is_read_again_and_stays_writable() -> None:

@@ -129,6 +129,7 @@ def test_memory_is_flat_over_a_hundred_thousand_calls(tmp_path: Path) -> None:
     assert objects < 5000  # one for each call of one of the eleven would be 9000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "work",
     ["same", "decorated", "other_shapes", "other_ranks", "raising", "never_pulled_back",
@@ -163,8 +164,8 @@ def test_no_call_leaves_a_block_or_a_cycle(work: str, tmp_path: Path) -> None:
 # -- values that nobody needs any more -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transform", [mixad.vjp, mixad.linearize])
-@pytest.mark.parametrize("f", [lambda x: x * 2.0, np.exp, lambda x: np.sin(x).reshape((2, -1)),
+@pytest.mark.rows("transform", [mixad.vjp, mixad.linearize])
+@pytest.mark.rows("f", [lambda x: x * 2.0, np.exp, lambda x: np.sin(x).reshape((2, -1)),
                                lambda x: (x[:5], x @ x)])  # fmt: skip
 def test_a_pullback_does_not_hold_the_value(transform: Any, f: Any) -> None:
     x = np.linspace(0.0, 1.0, 10)
@@ -248,6 +249,7 @@ def peak_of_a_sum(folder: Path, expression: str, shapes: list[tuple[int, ...]], 
     return peak
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("how", ["value and all", "the first", "the last"])
 @pytest.mark.parametrize("what", SUMS)
@@ -265,6 +267,7 @@ def test_a_sum_of_a_broadcast_is_differentiated_without_an_array_of_its_size(
     assert peak_of_a_sum(tmp_path, expression, shapes, transform) < 8 << 20
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("what", UNMERGED)
 def test_sums_over_outer_axes_only_need_no_array_of_the_whole(what: str, tmp_path: Path) -> None:
@@ -303,6 +306,7 @@ REVERSED = ({}, {"placement": "reverse"}, {"strategy": "reverse"})
 """Options with which nothing is stored: what costs as much as this kernel is evaluated again."""
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("options", REVERSED, ids=str)
 @pytest.mark.parametrize("what", REVERSE)
@@ -326,6 +330,7 @@ def test_reverse_placement_holds_inputs_and_outputs_and_a_tenth(
     assert peak <= outputs * array + (4 + outputs) * array // 10
 
 
+@pytest.mark.slow
 @linux
 def test_forward_placement_holds_values_and_partials_and_a_tenth(tmp_path: Path) -> None:
     """Value, then four partials, then the gradients while the partials are still there."""
@@ -355,6 +360,7 @@ SHIFTED = {
 """Calls, and how many arrays of full size they may hold at once, the result among them."""
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("what", SHIFTED)
 def test_cotangents_of_shifted_views_are_not_held_beside_their_sum(

@@ -152,6 +152,7 @@ def then(derivative: Any, afterwards: str) -> Any:
 _step = st.tuples(st.sampled_from(TRANSFORMS), st.integers(0, 1), st.sampled_from([*AFTERWARDS]))
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from([*KERNELS, combined]),
     st.sampled_from(OPTIONS),
@@ -176,8 +177,8 @@ def test_derivatives_of_any_nesting(
     np.testing.assert_allclose(found(X, Y), want, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("f", KERNELS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.rows("f", KERNELS, ids=lambda f: f.__name__)
+@pytest.mark.rows("order", [2, 3])
 def test_third_derivatives_through_broadcasting(f: Callable[..., Any], order: int) -> None:
     """Of a column and a row: what comes back is summed at every order."""
     x, y = X[:, None], Y[:3]

@@ -79,6 +79,7 @@ def test_a_dear_value_that_is_needed_first_comes_with_its_partials(launches: lis
     np.testing.assert_allclose(again, 2 * zx * W, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("f", "why"),
     [
@@ -95,6 +96,7 @@ def test_other_values_come_alone(f: Any, why: str, launches: list[Any]) -> None:
     assert len(launches) == 2
 
 
+@pytest.mark.slow
 def test_a_straight_line_is_dear_enough_where_the_user_has_not_chosen(launches: list[Any]) -> None:
     mixad.vjp(line, X, Y)
     [(_, made)] = launches
@@ -171,6 +173,7 @@ def test_one_result_of_two_is_used() -> None:
     np.testing.assert_allclose(mixad.grad(other, 1)(X, Y), expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_second_derivatives_through_a_value_that_was_needed() -> None:
     def gradient(x: Any) -> Any:
         value, pullback = mixad.vjp(lambda x: dear(x, Y), x)
@@ -194,6 +197,7 @@ def test_forward_mode_stores_nothing(launches: list[Any]) -> None:
     np.testing.assert_allclose(tangent, 2 * gradients_by_hand(X, Y)[1] * W, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_partials_of_more_inputs_than_one_chunk_holds() -> None:
     @mixad.broadcast
     def many(
@@ -231,8 +235,8 @@ def test_a_result_that_is_a_partial_and_changes_is_found(placement: Any) -> None
         pullback((W, 0.0))
 
 
-@pytest.mark.parametrize("placement", ["auto", "forward", "reverse"])
-@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.rows("placement", ["auto", "forward", "reverse"])
+@pytest.mark.rows("axis", [None, 0, 1])
 def test_a_value_beside_its_own_sum(placement: Any, axis: int | None) -> None:
     """The sum is another value, not one that broadcasts."""
     f = mixad.broadcast(lambda a, b: a * b).with_options(placement=placement)
@@ -300,6 +304,7 @@ def test_partials_are_not_stored_with_what_depends_on_the_value_they_belong_to()
     np.testing.assert_allclose(pullback(g)[0], (g + 0.25 * g.sum()) * slopes, rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "partials"), [("auto", 0), ("forward", 12)])
 def test_wide_partials_are_not_stored_where_reverse_accumulation_makes_them(
     strategy: Any, partials: int, launches: list[Any]

@@ -105,12 +105,14 @@ def close(found: Any, expected: NDArray[Any]) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(shifted_keys(), st.integers(0, 99))
 def test_gradients_through_shifted_views(drawn: Any, seed: int) -> None:
     check(Loss(*drawn, seed))
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(shifted_keys(), st.integers(0, 99))
 def test_gradients_through_shifted_views_by_one_kernel(drawn: Any, seed: int) -> None:
@@ -177,7 +179,7 @@ def slope_along(loss: Callable[[Any], Any], x: NDArray[Any], v: NDArray[Any]) ->
     return loss(x + 1e-30j * v).imag / 1e-30
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.rows("loss", LOSSES)
 def test_gradients_of_functions_that_use_views_in_other_ways(
     loss: Callable[[Any], Any], way: str
 ) -> None:
@@ -312,6 +314,7 @@ sys.stdout.buffer.write(found.tobytes())
 """
 
 
+@pytest.mark.slow
 def test_the_bits_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     found = set()
     for threads in ("1", "3"):

@@ -109,6 +109,7 @@ def gradients(w: Any, x: Any, y: Any, z: Any, backend: str | None = None) -> Any
     return mixad.grad(lambda x, y, z: kernel(w, x, y, z).sum(), (0, 1, 2))(x, y, z)
 
 
+@pytest.mark.slow
 @given(operands((17, 5, 3, 2, 1), 4, whole_numbers))
 @settings(max_examples=EXAMPLES)
 def test_gradients_of_arrays_of_any_layout(arrays: tuple[Any, ...]) -> None:
@@ -143,8 +144,8 @@ PATTERNS: dict[str, tuple[tuple[int, ...], ...]] = {
 """A full shape and one that broadcasts to it, of more than a tile each."""
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.rows("dtype", DTYPES)
+@pytest.mark.rows("pattern", PATTERNS)
 def test_gradients_of_every_pattern(pattern: str, dtype: Any) -> None:
     full, own = PATTERNS[pattern]
     rng = np.random.default_rng(0)
@@ -211,8 +212,8 @@ def at_offset(array: Any, count: int) -> Any:
     return moved
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, *NARROW])
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.rows("dtype", [*DTYPES, *NARROW])
+@pytest.mark.rows("pattern", PATTERNS)
 def test_any_alignment_gives_the_same_bits(pattern: str, dtype: Any) -> None:
     arrays = of_pattern(pattern, dtype)
     item = arrays[0].itemsize
@@ -253,8 +254,8 @@ def again(call: Any, bits: int) -> list[Any]:
 
 
 @pytest.mark.skipif(len(WIDTHS) < 2, reason="this processor has one vector width")
-@pytest.mark.parametrize("dtype", [*DTYPES, *NARROW])
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.rows("dtype", [*DTYPES, *NARROW])
+@pytest.mark.rows("pattern", PATTERNS)
 def test_any_vector_width_gives_the_same_bits(pattern: str, dtype: Any, calls: list[Any]) -> None:
     gradients(*of_pattern(pattern, dtype))
     assert calls
@@ -263,6 +264,7 @@ def test_any_vector_width_gives_the_same_bits(pattern: str, dtype: Any, calls: l
             assert bits_of(again(call, bits)) == bits_of(call[-1])
 
 
+@pytest.mark.slow
 @given(operands((130, 19, 2, 1), 3, magnitudes), st.integers(0, 63))
 @settings(
     max_examples=EXAMPLES_OF_LAYOUTS, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -302,8 +304,8 @@ def summed(x: Any, **options: Any) -> Any:
     return mixad.vjp(lambda x: (x * 1.0).sum(**options), x)[0]
 
 
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("count", [10, 1000, 100_003, 10_000_000])
+@pytest.mark.rows("distribution", DISTRIBUTIONS)
+@pytest.mark.rows("count", [10, 1000, 100_003, 10_000_000], slow="10000000")
 def test_sums_of_f32_are_as_good_as_numpys(count: int, distribution: str) -> None:
     x = drawn(distribution, count, np.float32)
     exact = math.fsum(x)
@@ -313,8 +315,8 @@ def test_sums_of_f32_are_as_good_as_numpys(count: int, distribution: str) -> Non
     assert abs(float(found) - exact) <= max(abs(float(numpys) - exact), float(rounding))
 
 
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize(
+@pytest.mark.rows("distribution", DISTRIBUTIONS)
+@pytest.mark.rows(
     ("shape", "axis"),
     [((1500, 300), 0), ((1500, 300), 1), ((300, 1500), 0), ((9, 800, 60), 1),
      ((900, 6, 70), (0, 2)), ((800, 20, 30), 0)],
@@ -331,8 +333,8 @@ def test_sums_of_f32_along_axes_are_as_good_as_numpys(
     assert (np.abs(found - exact) <= np.maximum(np.abs(numpys - exact), rounding)).all()
 
 
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("count", [10, 1000, 100_003, 3_000_000])
+@pytest.mark.rows("distribution", DISTRIBUTIONS)
+@pytest.mark.rows("count", [10, 1000, 100_003, 3_000_000], slow="3000000")
 def test_sums_of_f64_err_by_the_bound_of_pairwise_summation(count: int, distribution: str) -> None:
     """Higham, Accuracy and Stability of Numerical Algorithms, §4.2: u · depth · Σ|x|.
 

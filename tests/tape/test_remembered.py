@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mixad.tape.remembered import Remembered
+from mixad.backends.remembered import Remembered
 
 from .test_threads import THREADS, together
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixad
+from mixad.backends.remembered import Remembered
 from mixad.errors import TracerError, ZeroDerivativeWarning
 from mixad.tape import backward, kernel_node, make_step, making
-from mixad.tape.remembered import Remembered
 
 X = np.asarray([0.5, -1.5, 0.25])
 Y = np.asarray([2.0, 0.75, -0.5])
@@ -78,6 +78,7 @@ def carry_out(
     return sum((v * v).sum() for v in values[-2:])
 
 
+@pytest.mark.slow
 @given(
     st.lists(STATEMENTS, min_size=1, max_size=8),
     st.lists(st.sampled_from([X, Y, Y.copy()]), min_size=1, max_size=3),
@@ -279,7 +280,7 @@ def test_warnings_of_loop_results_are_repeated() -> None:
 
 
 def test_few_traces_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory: Remembered[Any] = Remembered(20)
+    memory: Remembered[Any] = Remembered(5 * backward._LEAST_NODES)
     monkeypatch.setattr(backward, "_KNOWN", memory)
     for count in range(1, 12):
 
@@ -287,10 +288,10 @@ def test_few_traces_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
             return sum((x for _ in range(count)), 0.0 * x).sum()
 
         np.testing.assert_array_equal(mixad.grad(f)(X), [count] * 3)
-    assert 0 < len(memory) < 11  # of eleven, which have 3 to 13 nodes
+    assert 0 < len(memory) < 5  # of eleven, which have 3 to 13 nodes
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "loss",
     [
         lambda x: product(x, Y).sum(),

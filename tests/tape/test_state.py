@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 import mixad
 from mixad.tape.cell import Cell
@@ -51,6 +52,7 @@ def product(a, b):
     return a * b
 
 
+@pytest.mark.slow
 def test_no_module_holds_anything_of_a_running_transform() -> None:
     seen: list[Any] = []
 
@@ -69,6 +71,7 @@ def test_no_module_holds_anything_of_a_running_transform() -> None:
     assert seen == [[]] * len(seen)
 
 
+@pytest.mark.slow
 def test_no_module_has_a_variable_of_the_thread_or_the_context() -> None:
     assert not [v for v in reachable() if isinstance(v, (threading.local, ContextVar))]
 

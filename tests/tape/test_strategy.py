@@ -51,6 +51,7 @@ def expected(xs: Any) -> list[Any]:
 # -- which -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_auto_takes_reverse_beyond_one_dual_chunk() -> None:
     names = "abcdefghijkm"
     for count in range(1, COUNT + 1):
@@ -60,6 +61,7 @@ def test_auto_takes_reverse_beyond_one_dual_chunk() -> None:
     assert "strategy:     reverse, gradients per pass: 12" in str(product.explain(*XS))
 
 
+@pytest.mark.slow
 def test_auto_keeps_dual_numbers_through_loops_and_in_chunks_that_are_asked_for() -> None:
     assert sum_of_powers.explain(*XS).strategy == "forward"
     assert sum_of_powers.explain(*XS).chunks == (6, 6)
@@ -111,7 +113,7 @@ def test_gradients_of_what_broadcasts_are_summed(strategy: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("placement", "strategy"),
     [p for p in itertools.product(get_args(Placement), STRATEGIES) if p != ("forward", "reverse")],
 )
@@ -123,6 +125,7 @@ def test_placements_go_with_strategies(placement: str, strategy: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_hessian_vector_products_forward_and_reverse_over_reverse(strategy: str) -> None:
     """Against differences of the gradients by hand, by complex steps."""

@@ -156,8 +156,9 @@ NEW = [
 """Functions that no other test has compiled."""
 
 
-@pytest.mark.parametrize("placement", ["forward", "reverse"])
-@pytest.mark.parametrize("which", range(len(NEW)))
+@pytest.mark.slow
+@pytest.mark.rows("placement", ["forward", "reverse"])
+@pytest.mark.rows("which", range(len(NEW)))
 def test_threads_differentiate_one_function_as_if_they_were_alone(
     which: int, placement: Any
 ) -> None:
@@ -193,6 +194,7 @@ def test_threads_differentiate_at_different_depths_at_once() -> None:
             np.testing.assert_allclose(gradient, want, rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_threads_differentiate_inside_one_outer_derivative() -> None:
     """All read the outer tracer; what they return is recorded for the outer transform."""
     wave = mixad.broadcast(lambda x, y: math.sin(x * y) + x * x * y)

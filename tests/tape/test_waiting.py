@@ -60,6 +60,7 @@ def test_a_hessian_product_in_forward_mode_does_not_put_the_gradient_together(
     np.testing.assert_allclose(found, rosenbrock_hessian(x) @ v, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_chains_of_waiting_values_need_no_recursion() -> None:
     def f(x: Any) -> Any:
         for _ in range(2000):

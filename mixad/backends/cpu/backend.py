@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, library_of
-from mixad.backends.cpu import compiler, workers
+from mixad.backends.cpu import buffers, compiler, workers
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
 from mixad.backends.cpu.launch import allocated, filled, finished
@@ -83,6 +83,7 @@ class CpuBackend:
             "vector width": f"{host.vector_bits} bits, gangs of {GANG} elements",
             "threads": str(usable_cpus()),
             "last-level cache": f"{host.cache_bytes >> 20} MiB",
+            "results to come": f"at most {buffers.limit() / (1 << 20):g} MiB of memory kept",
             "maths inlined": ", ".join(n for n in PROGRAMS if BY_NAME[n].c is not None),
             "other maths": library,
             "kernels kept": f"no: {problem}" if problem else f"in {cache.folder}",
@@ -116,6 +117,10 @@ class CpuBackend:
         """Return a kernel with the argument block of a launch."""
         return BoundKernel(executable, launch, bind(launch, accumulator))
 
+    def moved(self, bound: BoundKernel, launch: Launch) -> BoundKernel:
+        """Return the kernel with the argument block of a launch that writes parts elsewhere."""
+        return BoundKernel(bound.kernel, launch, bound.binding.moved(launch))
+
     def launch(self, bound: BoundKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results."""
         executable, binding = bound.kernel, bound.binding
@@ -133,7 +138,7 @@ class CpuBackend:
             stop_flag = status.buffer_info()[0] if executable.may_not_end else None
             workers.run(executable.address, words.buffer_info()[0], binding.tiles, stop_flag)
             if status[1]:
-                raise IndexError(_outside(executable.spec, status[1] - 1, bound.launch))
+                raise IndexError(_outside(status[1] - 1, bound.launch))
         if not binding.is_finished:
             results = [
                 finished(o, memory, binding.axes)
@@ -156,8 +161,8 @@ def _loops(program: Program) -> bool:
     return any(isinstance(s, While) for s in walk_statements(program.body))
 
 
-def _outside(spec: KernelSpec, param: int, launch: Launch) -> str:
-    program, layout = spec.passes[0], launch.indexed[param]
+def _outside(param: int, launch: Launch) -> str:
+    program, layout = launch.spec.passes[0], launch.indexed[param]
     assert layout is not None
     name = program.params[param].name
     return f"{program.name}: {name!r} of shape {layout[0]} is indexed outside its extents"

@@ -9,23 +9,27 @@ array keeps alive; when it goes, the block goes back to the pool.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import mmap
 import os
 import sys
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["SMALLEST", "BufferPool", "clear", "empty", "retained_bytes"]
+from mixad.backends.cpu.container import memory_bytes
+from mixad.config import POOL_BYTES
+
+__all__ = ["SMALLEST", "BufferPool", "clear", "empty", "limit", "retained_bytes"]
 
 SMALLEST = 128 << 10
 """Arrays of fewer bytes come from NumPy: malloc gives them recycled memory as well."""
 
 _HUGE_PAGE = 2 << 20
-_DEFAULT_LIMIT = 1 << 30
 
 
 class _Block:
@@ -85,14 +89,15 @@ class BufferPool:
 
     Parameters
     ----------
-    limit : int
-        How many bytes are kept at most while no array uses them.
+    limit : callable
+        Returns how many bytes are kept at most while no array uses them; asked for each new array.
     smallest : int
         Arrays of fewer bytes come from NumPy.
     """
 
-    def __init__(self, limit: int, smallest: int = SMALLEST) -> None:
+    def __init__(self, limit: Callable[[], int], smallest: int = SMALLEST) -> None:
         self._limit = limit
+        self._most = 0  # as it was told last: nothing may be raised where blocks come back
         self._smallest = smallest
         self.forget()
 
@@ -157,6 +162,7 @@ class BufferPool:
 
     def _take(self, size: int) -> _Block:
         block, lock = None, self._lock
+        self._most = self._limit()
         # A signal's handler that runs a kernel may have interrupted the thread that has the lock.
         if lock.acquire(timeout=_PATIENCE_SECONDS):
             try:
@@ -190,7 +196,7 @@ class BufferPool:
             self._free.setdefault(block.size, []).append(block)
             self._free.move_to_end(block.size)
             self._retained += block.size
-        while self._retained > self._limit:
+        while self._retained > self._most:
             size, blocks = next(iter(self._free.items()))
             if blocks:
                 blocks.pop(0)
@@ -208,19 +214,31 @@ def _rounded(size: int) -> int:
     return -(-size // step) * step
 
 
-def _limit() -> int:
-    """Return an eighth of the memory, and no more than 1 GiB."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return _DEFAULT_LIMIT
-    return min(_DEFAULT_LIMIT, memory // 8)
+@functools.cache
+def _share_of_memory() -> int | None:
+    """Return an eighth of what memory this process may have, None where nothing tells."""
+    memory = memory_bytes()
+    return None if memory is None else memory // 8
+
+
+def limit() -> int:
+    """Return how many bytes the pool of this process keeps at most.
+
+    Returns
+    -------
+    int
+        ``MIXAD_POOL_BYTES`` where it is set; else its default, and no more than an eighth of the
+        memory.
+    """
+    most = POOL_BYTES.read()
+    share = None if POOL_BYTES.is_set() else _share_of_memory()
+    return most if share is None else min(most, share)
 
 
 _PATIENCE_SECONDS = 0.5
 """How long one waits for the pool's lock, which is held for microseconds, before doing without."""
 
-_POOL = BufferPool(_limit())
+_POOL = BufferPool(limit)
 empty = _POOL.empty
 clear = _POOL.clear
 
@@ -234,6 +252,6 @@ def retained_bytes() -> int:
     Returns
     -------
     int
-        At most the pool's limit.
+        At most `limit`.
     """
     return _POOL.retained_bytes

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -63,11 +64,10 @@ class Module:
         self.object_code = object_code
         self.symbols = symbols
         self._engine = engine
-
-    def __del__(self) -> None:
-        if _discarded is not None:  # as it is while the interpreter ends
-            _discarded.append(self._engine)
-            _free_discarded()
+        # When the interpreter ends, the engine is the process's: other packages put Python
+        # functions around every call of LLVM (Numba does), which may be torn down before a module
+        # dies.  From the exit handlers on, a finalizer does nothing.
+        weakref.finalize(self, _discard, engine).atexit = False
 
     def address(self, name: str) -> int:
         """Return where a function starts; it is valid while this module lives.
@@ -116,6 +116,11 @@ class Module:
     def keep_forever(self) -> None:
         """Never free the code: for functions that threads may be in when the process ends."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+
+def _discard(engine: Any) -> None:
+    _discarded.append(engine)
+    _free_discarded()
 
 
 def _free_discarded() -> None:

@@ -17,6 +17,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from mixad import config
+from mixad.backends.cpu.container import core_quota
 from mixad.errors import BackendError
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES
 from mixad.version import __version__
@@ -262,17 +263,10 @@ def _last_level_cache(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -
     sizes = []
     for index in root.glob("index*"):
         try:
-            sizes.append(_bytes((index / "size").read_text()))
+            sizes.append(config.byte_count((index / "size").read_text()))
         except (OSError, ValueError):
             continue
     return max(sizes, default=0) or DEFAULT_CACHE_BYTES
-
-
-def _bytes(text: str) -> int:
-    """Return the bytes that sysfs means by, for example, ``"32768K"``."""
-    text = text.strip()
-    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
-    return int(text.rstrip("KMG")) * unit
 
 
 def usable_cpus() -> int:
@@ -282,31 +276,10 @@ def usable_cpus() -> int:
     -------
     int
         ``MIXAD_NUM_THREADS`` where it is set; else the cores that the process may run on, and no
-        more than the container's quota pays for.
+        more than the quota of its control groups pays for.
     """
     threads = config.NUM_THREADS.read()
     if config.NUM_THREADS.is_set():
         return threads
-    quota = _container_quota()
+    quota = core_quota()
     return threads if quota is None else max(1, min(threads, math.ceil(quota)))
-
-
-def _container_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Return how many cores' time the control group may use, or None where it is not limited."""
-    try:
-        limit, _, period = (root / "cpu.max").read_text().strip().partition(" ")
-    except OSError:
-        limit, period = _quota_of_version_1(root / "cpu")
-    try:
-        quota = int(limit) / int(period)
-    except (ValueError, ZeroDivisionError):  # "max", or no limit that we can read
-        return None
-    return quota if quota > 0 else None
-
-
-def _quota_of_version_1(folder: Path) -> tuple[str, str]:
-    try:
-        limit = (folder / "cpu.cfs_quota_us").read_text()
-        return limit, (folder / "cpu.cfs_period_us").read_text()
-    except OSError:
-        return "max", ""

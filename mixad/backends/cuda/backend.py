@@ -20,7 +20,7 @@ from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.backends.hookspecs import DeviceFunction
 from mixad.emit.cuda import Dialect, emit_axis_sum
-from mixad.errors import BackendError
+from mixad.errors import BackendError, TracerError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.spec import KernelSpec, Launch
@@ -66,6 +66,10 @@ class CudaBackend:
     def bind(self, executable: CudaKernel, launch: Launch) -> CudaBound:
         """Return a kernel with the argument block of a launch."""
         return bound_to(executable, launch)
+
+    def moved(self, bound: CudaBound, launch: Launch) -> CudaBound:
+        """Return the kernel with the argument block of a launch that writes parts elsewhere."""
+        return bound.moved(launch)
 
     def launch(self, bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results, on the current stream."""
@@ -166,7 +170,7 @@ class CudaBackend:
         if not any(bound.launch.indexed):
             return None
         if self.driver.is_capturing(device):
-            raise BackendError(
+            raise TracerError(
                 "a kernel that indexes arrays cannot be captured in a graph: whether an index is "
                 "outside is asked after every launch"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mixad.backends.cuda.choice import BlockShape
 from mixad.backends.cuda.driver import Function
@@ -71,6 +71,12 @@ class CudaBound:
         """Whether neighbours can be loaded together if arrays begin at these addresses."""
         return self.rows_aligned and not any(addresses[k] % size for k, size in self.packed)
 
+    def moved(self, launch: Launch) -> CudaBound:
+        """Return the kernel bound to a launch that writes the same parts elsewhere."""
+        binding = self.binding.moved(launch)
+        rows_aligned = _rows_aligned(launch, binding, self.widest)
+        return replace(self, launch=launch, binding=binding, rows_aligned=rows_aligned)
+
     def dialect(self, shape: BlockShape, is_aligned: bool) -> Dialect:
         """Return the dialect of the text for a shape of blocks.
 
@@ -101,8 +107,13 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
             for at, o in enumerate(operands)
             if isinstance(o, Operand) and o.step == "unit"
         ),
-        rows_aligned=all(step % (widest * size) == 0 for step, size in _steps(launch, binding)),
+        rows_aligned=_rows_aligned(launch, binding, widest),
     )
+
+
+def _rows_aligned(launch: Launch, binding: Binding, widest: int) -> bool:
+    """Whether all rows of an array begin on a pack if the first one does."""
+    return all(step % (widest * size) == 0 for step, size in _steps(launch, binding))
 
 
 def threads_of(extent: int, vector: int, threads: int = THREADS) -> tuple[int, int]:

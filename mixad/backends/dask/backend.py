@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from mixad.backends.arrays import plain_block
 from mixad.backends.execute import kernel_for
 from mixad.kernel.spec import KernelSpec, Launch, Output, OutputRequest
-from mixad.scalar.ir import Program, source_lines
+from mixad.scalar.ir import Param, Program, source_lines
 from mixad.scalar.widen import without_rules
 
 __all__ = ["DaskBackend"]
@@ -110,7 +111,10 @@ def _result(
         elif param.kind == "lane":
             operands += [argument, axes[rank - argument.ndim :]]
         else:  # read at any place: every block gets the whole array
-            whole = argument.rechunk(-1)
+            block = partial(plain_block, what=_place(program, param))  # before they are joined
+            whole = argument.map_blocks(block, dtype=argument.dtype, meta=argument._meta).rechunk(
+                -1
+            )
             operands += [whole, tuple(rank + 64 * at + k for k in range(whole.ndim))]
     full = da.blockwise(
         partial(_block, program, output.source[1]),
@@ -128,11 +132,19 @@ def _block(program: Program, result: int, *arguments: Any) -> Any:
     """Compute one output on a block."""
     kernel = kernel_for((program,), (OutputRequest(0, result),))
     pairs = zip(program.params, arguments, strict=True)
-    return kernel([_number(a) if p.kind == "uniform" else np.asarray(a) for p, a in pairs])[0]
+    return kernel([_of_block(p, a, _place(program, p)) for p, a in pairs])[0]
 
 
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, (np.ndarray, np.generic)) else value
+def _place(program: Program, param: Param) -> str:
+    return f"{program.name}: argument {param.name!r}"
+
+
+def _of_block(param: Param, value: Any, what: str) -> Any:
+    """Return an argument of a kernel on blocks: an array, or a number for a uniform."""
+    plain = plain_block(value, what)
+    if param.kind != "uniform":
+        return np.asarray(plain)
+    return plain.item() if isinstance(plain, (np.ndarray, np.generic)) else plain
 
 
 def _summed(full: Any, shape: tuple[int, ...]) -> Any:

@@ -9,17 +9,25 @@ from __future__ import annotations
 import __future__
 
 import ast
+import dis
 import inspect
 import linecache
+import os
+import threading
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from types import CodeType
+from typing import NamedTuple
 
 from mixad.errors import KernelSyntaxError
 from mixad.scalar.parse.text import SourceText
 
-__all__ = ["FoundFunction", "FunctionNode", "find_function", "same_code"]
+__all__ = ["FoundFunction", "FunctionNode", "SentCode", "compile_sent", "find_function",
+           "globals_read", "same_code", "text_around"]  # fmt: skip
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 
@@ -30,6 +38,22 @@ for _name in __future__.all_feature_names:
 _COMPARED = ("co_code", "co_name", "co_qualname", "co_names", "co_varnames", "co_freevars",
              "co_cellvars", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags",
              "co_exceptiontable")  # fmt: skip
+
+_warnings_lock = threading.RLock()
+"""Held while warnings are off, which they are for the whole process.
+
+Reentrant, because a signal's handler may run a kernel wherever it interrupts.
+"""
+
+
+def _unlock() -> None:
+    """Start anew in a forked child, where a thread of its parent may have held the lock."""
+    global _warnings_lock
+    _warnings_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +74,9 @@ def find_function(code: CodeType) -> FoundFunction:
         If there is no source text, or it is not what the code was compiled from.
     """
     _refuse_coroutine(code)
+    sent = _found_in_sent(code)
+    if sent is not None:
+        return sent
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
@@ -58,16 +85,114 @@ def find_function(code: CodeType) -> FoundFunction:
             hint="define it in a file or a notebook cell",
         )
     source = SourceText(code.co_filename, tuple(text.split("\n")))
-    return _found_nearby(source, code) or _found_in_file(text, source, code)
+    with _warnings_lock:
+        # Python warned of the text when it compiled it first (of `"\\d"`, `~True`); that is enough.
+        # Where the warning was an error then, `~True` was not folded to a number.
+        for action in ("ignore", "error"):
+            with warnings.catch_warnings(action=action):
+                found = _found_nearby(source, code)
+            if found is not None:
+                return found
+        with warnings.catch_warnings(action="ignore"):
+            return _found_in_file(text, source, code)
+
+
+class SentCode(NamedTuple):
+    """Where a code object is found in source text that goes to another process.
+
+    Attributes
+    ----------
+    filename : str
+        The user's.
+    skipped : int
+        Lines before the text.
+    text : str
+        Statements of a module.
+    flags : int
+        What ``from __future__`` changed.
+    name : str
+        The code's qualified name.
+    number : int
+        Which it is of those with that name, such as lambdas.
+    """
+
+    filename: str
+    skipped: int
+    text: str
+    flags: int
+    name: str
+    number: int
+
+
+_SENT: dict[str, dict[str, None]] = {}
+"""Texts that came from other processes, by the name of their file."""
+
+
+def text_around(code: CodeType, source: SourceText) -> SentCode:
+    """Return the least text that has some code, of the file in which it was found."""
+    padded = next(text for text in _texts_around(source.lines, code) if _has(text, source, code))
+    text = padded.lstrip("\n")
+    flags = code.co_flags & _FUTURE_FLAGS
+    sent = SentCode(code.co_filename, len(padded) - len(text), text, flags, code.co_qualname, 0)
+    positions, codes = list(code.co_positions()), _codes_of(sent)
+    equal = [i for i, c in enumerate(codes) if same_code(c, code)]
+    equal.sort(key=lambda i: list(codes[i].co_positions()) != positions)
+    return sent._replace(number=equal[0])
+
+
+def _texts_around(lines: Sequence[str], code: CodeType) -> Iterator[str]:
+    """Yield texts of a file with ever more of it, each line at its place."""
+    yield _statement_text(lines, code)
+    with suppress(SyntaxError):
+        body = _parsed("\n".join(lines)).body
+        # CPython calls functions of modules that are imported in the text otherwise than methods.
+        imports = [s for s in body if isinstance(s, ast.Import | ast.ImportFrom)]
+        kept = [""] * len(lines)
+        for statement in (*imports, *_statement_around(body, code.co_firstlineno)):
+            at = slice(_first_line(statement) - 1, statement.end_lineno)
+            kept[at] = lines[at]
+        yield "\n".join(kept).rstrip("\n")
+    yield "\n".join(lines)
+
+
+def _has(text: str, source: SourceText, code: CodeType) -> bool:
+    try:
+        return _found_in(ast.parse(text).body, source, code) is not None
+    except SyntaxError:
+        return False
+
+
+@lru_cache(maxsize=1024)
+def compile_sent(sent: SentCode) -> CodeType:
+    """Return code from another process; the parser finds its text from now on."""
+    _SENT.setdefault(sent.filename, {})["\n" * sent.skipped + sent.text] = None
+    return _codes_of(sent)[sent.number]
+
+
+def _codes_of(sent: SentCode) -> list[CodeType]:
+    """Return the code objects with a qualified name."""
+    text = "\n" * sent.skipped + sent.text
+    module = compile(text, sent.filename, "exec", flags=sent.flags, dont_inherit=True)
+    return [c for c in _nested_codes(module) if c.co_qualname == sent.name]
+
+
+def _found_in_sent(code: CodeType) -> FoundFunction | None:
+    """Find a function in texts that came from other processes."""
+    for text in _SENT.get(code.co_filename, ()):
+        source = SourceText(code.co_filename, tuple(text.split("\n")))
+        found = _found_in(ast.parse(text).body, source, code)
+        if found is not None:
+            return found
+    return None
 
 
 def _found_nearby(source: SourceText, code: CodeType) -> FoundFunction | None:
     """Find a function where it should be: parsing a whole file takes 10 µs a line."""
     try:
         module = ast.parse(_statement_text(source.lines, code))
+        return _found_in(module.body, source, code)
     except SyntaxError:
         return None
-    return _found_in(module.body, source, code)
 
 
 def _statement_text(lines: Sequence[str], code: CodeType) -> str:
@@ -97,7 +222,7 @@ def _found_in_file(text: str, source: SourceText, code: CodeType) -> FoundFuncti
         module = _parsed(text)
     except SyntaxError:
         raise _edited(code) from None
-    found = _found_in(_statement_around(module, code.co_firstlineno), source, code)
+    found = _found_in(_statement_around(module.body, code.co_firstlineno), source, code)
     found = found or _found_in(module.body, source, code)
     if found is None:
         raise _with_assert(module, source, code) or _edited(code)
@@ -146,9 +271,9 @@ def _edited(code: CodeType) -> KernelSyntaxError:
     )
 
 
-def _statement_around(module: ast.Module, line: int) -> list[ast.stmt]:
+def _statement_around(body: Sequence[ast.stmt], line: int) -> list[ast.stmt]:
     """Return the module's statement that covers a line (a list of one, or none)."""
-    return [s for s in module.body if _first_line(s) <= line <= (s.end_lineno or s.lineno)]
+    return [s for s in body if _first_line(s) <= line <= (s.end_lineno or s.lineno)]
 
 
 def _first_line(statement: ast.stmt) -> int:
@@ -177,6 +302,15 @@ def _nested_codes(code: CodeType) -> Iterator[CodeType]:
         if isinstance(constant, CodeType):
             yield constant
             yield from _nested_codes(constant)
+
+
+@lru_cache(maxsize=1024)
+def globals_read(code: CodeType) -> tuple[str, ...]:
+    """Return the global names that code reads, with the functions and classes inside it."""
+    loads = ("LOAD_GLOBAL", "LOAD_NAME")
+    found = [i.argval for i in dis.get_instructions(code) if i.opname in loads]
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return tuple(dict.fromkeys([*found, *chain.from_iterable(map(globals_read, inner))]))
 
 
 def same_code(a: CodeType, b: CodeType) -> bool:

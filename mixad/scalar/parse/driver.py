@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
@@ -30,11 +30,11 @@ from mixad.scalar.parse.limits import Limit, fits, overflow
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
 from mixad.scalar.parse.ruled import with_rule
-from mixad.scalar.parse.snapshot import FunctionSource, Snapshot
+from mixad.scalar.parse.snapshot import Address, FunctionSource, Snapshot
 from mixad.scalar.parse.statements import SIMPLE_STATEMENTS
 from mixad.scalar.parse.values import Bound, Complex, Number, Scalar, Tuple, Value
 from mixad.scalar.promotion_rules import NUMPY_RULES, Rules
-from mixad.scalar.simplify import without_dead_code
+from mixad.scalar.simplify import read_params, without_dead_code
 
 __all__ = ["Parsed", "check_limits", "parse"]
 
@@ -71,6 +71,8 @@ class Parsed:
         Which of the numbers that parameters are made of are complex, and take two params.
     complex_outputs : tuple of int
         Which outputs are the real part of a complex result, whose imaginary part is the next one.
+    needed : mapping
+        Addresses of integers in tuples that are compiled in, and up to which size each is.
     """
 
     program: Program
@@ -83,6 +85,7 @@ class Parsed:
     returned: Returned | None = None
     complex_values: tuple[int, ...] = ()
     complex_outputs: tuple[int, ...] = ()
+    needed: Mapping[Address, float] = field(default_factory=dict)
 
     @cached_property
     def positions(self) -> frozenset[int]:
@@ -120,7 +123,7 @@ def parse(
     Returns
     -------
     Parsed
-        Equal for equal arguments, ``snapshot.key`` and rules.
+        Equal for equal arguments, ``snapshot.key``, rules, and values of what is ``needed``.
 
     Raises
     ------
@@ -147,10 +150,11 @@ def parse(
     form, results = returned(frame, result, place, cores)
     numbers = [part for number in results for part in _parts(number)]
     program = without_dead_code(builder.finish([_output(frame, number) for number in numbers]))
+    program, captures = _without_unread_items(walk, program)
     limits, steps = _limits(walk, program)
     return Parsed(
         program,
-        tuple(walk.captures),
+        captures,
         single=not isinstance(result, Tuple),
         limits=limits,
         steps=steps,
@@ -159,7 +163,17 @@ def parse(
         returned=form,
         complex_values=complex_places(arguments),
         complex_outputs=_complex_outputs(results),
+        needed=walk.needed,
     )
+
+
+def _without_unread_items(walk: Walk, program: Program) -> tuple[Program, tuple[Capture, ...]]:
+    """Return a program, and its captures, without numbers in tuples that it does not read."""
+    read = {program.params[k].var for k in read_params(program)}
+    unread = {v for c, v in walk.captures.items() if len(c.address) > 2 and v not in read}
+    params = tuple([p for p in program.params if p.var not in unread])
+    captures = tuple([c for c, var in walk.captures.items() if var not in unread])
+    return replace(program, params=params), captures
 
 
 def _parts(number: Number) -> tuple[Scalar, ...]:

@@ -139,7 +139,9 @@ def _is_plain(kind: Any) -> bool:
         own = vars(kind)
         made = "__dataclass_params__" in own and own["__dataclass_params__"].init
         fields = dataclasses.fields(kind)
-        plain = all(f.init and f.default_factory is dataclasses.MISSING for f in fields)
+        # By type: cloudpickle rebuilds the class with another object in place of `MISSING`.
+        without = type(dataclasses.MISSING)
+        plain = all(f.init and isinstance(f.default_factory, without) for f in fields)
         return bool(made and plain and not hasattr(kind, "__post_init__") and _new(kind) is object)
     return "_fields" in vars(_new(kind)) and kind.__init__ is object.__init__
 

@@ -19,7 +19,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Line, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo
-from mixad.scalar.parse.integers import Formula
+from mixad.scalar.parse.integers import Formula, computed
 from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import is_ours
@@ -125,6 +125,8 @@ class Walk:
     active: list[tuple[FunctionInfo, int]] = field(default_factory=list)
     depth: int = 0
     copies: int = 1  # of what is compiled now, by loops that are written out
+    items: dict[Var, tuple[Address, int]] = field(default_factory=dict)  # integers in tuples
+    needed: dict[Address, float] = field(default_factory=dict)  # which of them are known, up to
     implicit: bool = False  # whether convergence loops are differentiated where they end
     family: Any = None  # of rules that are being compiled around this walk, see `ruled`
 
@@ -189,7 +191,7 @@ class Frame:
     @property
     def implicit(self) -> bool:
         """Whether loops that converge are differentiated where they end; series of ours are not."""
-        return self.walk.implicit and not is_ours(self.info.text.filename)
+        return self.walk.implicit and not self.info.is_ours
 
     def runs_in(self, info: FunctionInfo, index: int) -> bool:
         """Whether a function is being compiled around this frame, so that calling it recurs.
@@ -418,10 +420,14 @@ class Frame:
     ) -> Value:
         argument = scalar_argument(value)
         if argument is not None:
-            # Elements of constant tuples, and constants of modules, are in the snapshot's key.
-            if len(address) > 2 or address in self.walk.snapshot.constants:
+            # Constants of modules, and elements of constant tuples, are in the snapshot's key.
+            if address[:2] in self.walk.snapshot.constants:
                 return self._known(value, argument)
             captured = self.walk.capture(name, address, argument)
+            is_item = len(address) > 2 and isinstance(captured, Scalar)
+            if is_item and not captured.typed.type.is_float:
+                assert isinstance(captured, Scalar)
+                self.walk.items[cast("Var", captured.atom)] = address, int(value)
             if isinstance(captured, Scalar) and captured.typed == Typed(
                 I64, True
             ):  # of any size in Python
@@ -434,6 +440,38 @@ class Frame:
             )
             return named(items, type(value)) if hasattr(value, "_fields") else Tuple(items)
         return Object(value, name)
+
+    def known(self, scalar: Scalar, most: float = math.inf) -> Scalar:
+        """Return an integer as a constant, if it is computed from integers in tuples alone.
+
+        The program is then one for these integers; where one is larger than ``most``, for all that
+        are.  What a rule reads stays a parameter: rules are compiled once for all calls.
+        """
+        read: dict[Address, int] = {}
+        value = self._computed(scalar.atom, read, {})
+        if value is None or not read or self.walk.family is not None:
+            return scalar
+        needed = self.walk.needed
+        needed.update({at: max(most, needed.get(at, 0)) for at in read})
+        if any(abs(number) > most for number in read.values()):
+            return scalar
+        return Scalar(self.builder.const(value, scalar.atom.type), scalar.weak)
+
+    def _computed(
+        self, atom: Atom, read: dict[Address, int], known: dict[Var, int | None]
+    ) -> int | None:
+        """Return an integer that depends on integers in tuples alone; add those to ``read``."""
+        if isinstance(atom, Const):
+            return None if atom.type.is_float else int(atom.value)
+        if atom in self.walk.items:
+            address, value = self.walk.items[atom]
+            read[address] = value
+            return value
+        formula = self.walk.formulas.get(atom)
+        if formula is not None and atom not in known:
+            operands = [self._computed(a, read, known) for a in formula.operands]
+            known[atom] = computed(formula.name, operands)
+        return known.get(atom)
 
     def _known(self, value: Any, argument: Argument) -> Number:
         if argument.type.is_complex:

@@ -14,7 +14,7 @@ from typing import Any
 from mixad.errors import KernelSyntaxError
 from mixad.scalar.parse.analysis import Liveness, captured_by_nested, live_names
 from mixad.scalar.parse.assigned import check_assignment
-from mixad.scalar.parse.code import FunctionNode, find_function
+from mixad.scalar.parse.code import FunctionNode, SentCode, find_function, text_around
 from mixad.scalar.parse.names import (
     Path,
     assigned_names,
@@ -23,11 +23,12 @@ from mixad.scalar.parse.names import (
     local_paths,
     parameter_names,
 )
+from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import check_constructs
 from mixad.scalar.parse.text import SourceText
 
 __all__ = ["MISSING", "FunctionInfo", "Missing", "called_by", "function_info", "is_constant",
-           "op_name", "rule_of", "unwrapped"]  # fmt: skip
+           "op_name", "rule_of", "sent_code", "unwrapped"]  # fmt: skip
 
 
 def is_constant(attributes: Path) -> bool:
@@ -107,6 +108,11 @@ class FunctionInfo:
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters, in order."""
         return parameter_names(self.node)
+
+    @cached_property
+    def is_ours(self) -> bool:
+        """Whether it is a function of mixad's own."""
+        return is_ours(self.text.filename)
 
     @cached_property
     def constants(self) -> tuple[int, ...]:
@@ -221,6 +227,25 @@ def function_info(code: types.CodeType, bound: bool) -> FunctionInfo:
         info = _KNOWN[key] = _read(code, bound)
         weakref.finalize(code, _KNOWN.pop, key, None)
     return info
+
+
+def sent_code(code: types.CodeType) -> SentCode:
+    """Return what a function's code is sent to another process as: its text as it was read.
+
+    Raises
+    ------
+    KernelSyntaxError
+        If it has not been read, and its source is missing or has changed since.
+    """
+    sent = _SENT.get(id(code))
+    if sent is None:
+        info = _KNOWN.get((id(code), True)) or function_info(code, False)
+        sent = _SENT[id(code)] = text_around(code, info.text)
+        weakref.finalize(code, _SENT.pop, id(code), None)
+    return sent
+
+
+_SENT: dict[int, SentCode] = {}
 
 
 def _read(code: types.CodeType, bound: bool) -> FunctionInfo:

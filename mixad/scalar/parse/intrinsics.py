@@ -225,7 +225,7 @@ def _shape(arguments: Arguments) -> Sequence[Value]:
 
 
 def _length(frame: Frame, node: ast.Call, value: Value) -> int:
-    atom = value.atom if isinstance(value, Scalar) else None
+    atom = frame.known(value).atom if isinstance(value, Scalar) else None
     if not isinstance(atom, Const) or not atom.type.is_integer or atom.value < 0:
         raise frame.error(
             node, "the shape of an array is known when it is compiled", "a literal, or len(...)"
@@ -273,7 +273,7 @@ _OPTIONS = {enumerate: "start", zip: "strict"}
 
 def _fixed(frame: Frame, node: ast.Call, function: Any, name: str, value: Value) -> int | bool:
     """Return the literal that an option of zip or enumerate is."""
-    atom = value.atom if isinstance(value, Scalar) else None
+    atom = frame.known(value).atom if isinstance(value, Scalar) else None
     if _OPTIONS.get(function) == name and isinstance(atom, Const) and not atom.type.is_float:
         return bool(atom.value) if atom.type.is_bool else int(atom.value)
     spelled = ast.unparse(node.func)
@@ -293,7 +293,7 @@ def _row(frame: Frame, row: Any) -> Value:
 
 def _range(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """A constant range outside a `for` is a tuple."""
-    scalars = numbers(frame, node, arguments, (1, 2, 3))
+    scalars = [frame.known(s) for s in numbers(frame, node, arguments, (1, 2, 3))]
     bounds = [
         int(s.atom.value) for s in scalars if isinstance(s.atom, Const) and s.atom.type.is_integer
     ]

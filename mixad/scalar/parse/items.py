@@ -111,7 +111,7 @@ def _part(frame: Frame, node: ast.Subscript, value: Tuple, index: ast.expr) -> V
         if isinstance(node.slice, ast.Tuple):
             raise frame.error(index, *refusal(index))
         return _sliced(frame, node, value, _slice(frame, index))
-    number = _number_of(frame, index, value)
+    number = frame.known(_number_of(frame, index, value))
     if isinstance(number.atom, Const):
         return value.items[_place(frame, node, value, int(number.atom.value))]
     return _chosen(frame, node, value, number)
@@ -138,12 +138,36 @@ def _not_indexed(frame: Frame, node: ast.Subscript, value: Value) -> KernelError
     spelled = ast.unparse(node.value)
     what = f"`{spelled}` is {a_kind_of(value)}: it cannot be indexed"
     if isinstance(value, Scalar):
-        hint = "a kernel sees one element of each argument; it indexes arrays from outside"
+        hint = _read_before(frame, node, spelled)
     elif isinstance(value, Object):
         hint = way_out(value, spelled)
     else:
         hint = "index what it returns"
     return frame.type_error(node, what, hint)
+
+
+def _read_before(frame: Frame, node: ast.Subscript, spelled: str) -> str:
+    """Return how a kernel gets what it would read by indexing a number.
+
+    Elements that are read outside have a gradient; an array that the kernel indexes has none.
+    """
+    arguments = frame.info.node.args
+    parameters = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    if frame.caller is not None or spelled not in parameters:
+        return "numbers have no items: leave the index out; a kernel sees one element of each array"
+    signature = f"give a signature, by which the last axes of {spelled} belong to each element"
+    names = {each.id for each in ast.walk(node.slice) if isinstance(each, ast.Name)}
+    if not names.issubset(parameters) or any(
+        isinstance(e, ast.Slice) for e in ast.walk(node.slice)
+    ):
+        return signature
+    index = ast.unparse(node.slice).strip("()")
+    if not names:  # the same for all elements
+        index = f"..., {index}"
+    return (
+        f"index before the call, and pass {spelled}[{index}] as an argument, which has a gradient; "
+        f"or {signature}"
+    )
 
 
 def _place(frame: Frame, node: ast.Subscript, value: Tuple, index: int) -> int:
@@ -222,7 +246,7 @@ def _alike(a: Tuple | Record, b: Tuple | Record) -> bool:
 def _slice(frame: Frame, node: ast.Slice) -> slice:
     bounds = []
     for part in (node.lower, node.upper, node.step):
-        atom = None if part is None else frame.scalar(part).atom
+        atom = None if part is None else frame.known(frame.scalar(part)).atom
         if atom is not None and not (isinstance(atom, Const) and atom.type.is_integer):
             assert part is not None
             raise frame.error(part, *refusal(node))
@@ -306,7 +330,7 @@ def _replaced(
     _check_own(frame, target, node, whole)
     if isinstance(index, ast.Slice):
         raise frame.error(target, "a slice cannot be assigned to", "assign one item after another")
-    number = _number_of(frame, index, whole)
+    number = frame.known(_number_of(frame, index, whole))
     items = list(whole.items)
     if isinstance(number.atom, Const):
         places = [_place(frame, node, whole, int(number.atom.value))]

@@ -44,6 +44,8 @@ def overflow(
     message = f"Python integer {spelled(value, name or '')}{given} out of bounds for {type_.dtype}"
     wider = next((t for t in (I16, I32, I64) if fits(value, t)), None)
     if wider is None or type_ == U64:
-        return KernelOverflowError.at(location, message, f"float({value}), for a result of floats")
+        is_finite = abs(value) < 1 << 1023
+        instead = f"a float, {float(value)!r}, for a result of floats" if is_finite else "a float"
+        return KernelOverflowError.at(location, message, instead)
     hint = f"np.{wider.dtype}({value}), for a result that is wide enough"
     return KernelOverflowError.at(location, message, hint)

@@ -67,6 +67,7 @@ def tuples(frame: Frame, node: ast.expr | ast.stmt, op: ast.operator, a: Value, 
             return kind(a.items + b.items)
         if isinstance(op, ast.Mult):
             times, items = (a, b) if isinstance(b, Tuple) else (b, a)
+            times = frame.known(times) if isinstance(times, Scalar) else times
             if isinstance(times, Scalar) and isinstance(items, Tuple) and _counts(times.atom):
                 return kind(tuple(map(shared, items.items)) * int(times.atom.value))
     has_array = isinstance(a, Array) or isinstance(b, Array)
@@ -314,6 +315,7 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     0, 1, 2 and -1 are exact as in NumPy; 0.5 is sqrt as in NumPy and PyTorch (so -0.0 stays -0.0
     and -inf gives nan, where pow gives 0.0 and inf); 3 to 8 are products.
     """
+    y = frame.known(y, _MOST_FACTORS)
     exponent = y.atom.value if isinstance(y.atom, Const) else None
     typed = join(frame, node, (x, y))
     if _is_square_of_bool(node, x, y):

@@ -110,13 +110,16 @@ def _written_out(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> range | No
     They are where the loop's variable indexes something: an item of a tuple is known when its index
     is.  Each turn that may leave the loop has the next ones inside a condition.
     """
-    numbers, indexed = _constant_range(bounds), _indexed(s)
-    if numbers is None or not indexed:
+    indexed = _indexed(s)
+    if not indexed:
         return None
     most = _MOST_COPIES if any(_may_be_tuple(frame, s, n) for n in indexed) else _FEW_COPIES
     most //= frame.walk.copies
     if breaks(s.body) or contains_return(s.body):
         most = min(most, levels_left(frame) // 2)
+    numbers = _constant_range([frame.known(Scalar(b, True), most).atom for b in bounds])
+    if numbers is None:
+        return None
     return None if numbers[most:] else numbers  # its length may not be one for Python's len
 
 

@@ -12,7 +12,7 @@ import builtins
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
@@ -222,8 +222,13 @@ class FunctionSource:
         return self.info.inside is not None and self.instance is MISSING
 
     def takes_instance(self, value: object) -> bool:
-        """Whether a value is an instance of the class around the function."""
-        return any(kind.__name__ == self.info.inside for kind in type(value).__mro__)
+        """Whether a value is an instance of the class around the function, or that class.
+
+        Class methods get the class: since Python 3.13 `classmethod` calls what it decorates with
+        it, where it had asked that to bind it.
+        """
+        kinds = (*type(value).__mro__, *(value.__mro__ if isinstance(value, type) else ()))
+        return any(kind.__name__ == self.info.inside for kind in kinds)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -288,7 +293,8 @@ class Snapshot:
     rules : dict
         Index in ``sources`` of the rule of each function that has one, by the function's.
     constants : set
-        Addresses of mathematical constants of modules.
+        Addresses of mathematical constants of modules, and of tuples whose numbers are constants:
+        of long ones, and of mixad's own.
     attributes : dict
         Addresses of what may be read from modules and objects that functions get as arguments, by
         the object's id and the attributes: at the end of the row in which the object is.
@@ -310,6 +316,11 @@ class Snapshot:
             value = value[index]
         return value
 
+    def integers(self, needed: Mapping[Address, float]) -> tuple[int | None, ...]:
+        """Return the values of some integers in tuples, None for what is beyond a size."""
+        values = [(self.value(address), most) for address, most in needed.items()]
+        return tuple([value if abs(int(value)) <= most else None for value, most in values])
+
     def values(self, parsed: Any) -> tuple[Any, ...]:
         """Return the values that a parsed program's captures have in this snapshot, in order."""
         return tuple(
@@ -322,6 +333,15 @@ class Snapshot:
     def with_plain_numbers(self) -> Snapshot:
         """Return the snapshot with NumPy's scalars as Python numbers, which adapt to arrays."""
         return replace(self, rows=[[_plain(value) for value in row] for row in self.rows])
+
+
+_MOST_ITEMS = 64
+"""Numbers in a tuple that are parameters: with more of them, a launch takes long to fill."""
+
+
+def _count(value: tuple[Any, ...]) -> int:
+    """Return how many items there are in a tuple, and in those in it."""
+    return len(value) + sum([_count(v) for v in value if isinstance(v, tuple)])
 
 
 def _plain(value: Any) -> Any:
@@ -442,11 +462,24 @@ class _Taker:
         return (object, self.objects.setdefault(id(value), len(self.objects)))
 
     def key_of_tuple(self, value: tuple[Any, ...], address: Address) -> Hashable:
+        if len(address) == 2 and self.is_constant(value, address):
+            self.snapshot.constants.add(address)
+        known = {} if address[:2] in self.snapshot.constants else _SCALARS
         items = tuple(
-            (type(v), repr(v)) if isinstance(v, _NUMBERS) else self.key_of(v, (*address, k))
-            for k, v in enumerate(value)
+            [
+                known[type(v)][0]
+                if type(v) in known
+                else (type(v), repr(v))
+                if isinstance(v, _NUMBERS)
+                else self.key_of(v, (*address, k))
+                for k, v in enumerate(value)
+            ]
         )
         return (type(value), items) if hasattr(value, "_fields") else items
+
+    def is_constant(self, value: tuple[Any, ...], address: Address) -> bool:
+        """Whether the numbers in a tuple are constants: each of the others is a parameter."""
+        return self.snapshot.sources[address[0]].info.is_ours or _count(value) > _MOST_ITEMS
 
     def key_of_stand_in(self, value: Any, standing: StandIn, address: Address) -> Hashable:
         """Read what is compiled for a library's function; an op is found where it is called."""

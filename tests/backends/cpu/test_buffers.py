@@ -17,7 +17,7 @@ MEGABYTE = 1 << 20
 
 @pytest.fixture
 def pool():
-    return BufferPool(limit=16 * MEGABYTE)
+    return BufferPool(limit=lambda: 16 * MEGABYTE)
 
 
 def address(array):
@@ -28,8 +28,8 @@ def floats(megabytes):
     return (megabytes * MEGABYTE // 4,)
 
 
-@pytest.mark.parametrize("dtype", ["?", "i1", "i8", "u4", "f2", "f4", "f8", "c16"])
-@pytest.mark.parametrize("shape", [(1 << 20,), (64, 33, 129), (3, 0, 5), (), (7,)])
+@pytest.mark.rows("dtype", ["?", "i1", "i8", "u4", "f2", "f4", "f8", "c16"])
+@pytest.mark.rows("shape", [(1 << 20,), (64, 33, 129), (3, 0, 5), (), (7,)])
 def test_empty_has_the_shape_and_dtype_asked_for(pool, shape, dtype):
     array = pool.empty(shape, np.dtype(dtype))
     assert array.shape == shape
@@ -61,7 +61,8 @@ def test_memory_of_nearly_the_same_size_is_used_again(pool):
     assert address(pool.empty((floats(4)[0] - 1000,), F4)) == where
 
 
-@pytest.mark.parametrize(
+@pytest.mark.slow
+@pytest.mark.rows(
     "derive",
     [
         lambda a: a[1000:],
@@ -92,7 +93,7 @@ def test_memory_is_not_used_again_while_something_derived_lives(pool, derive):
 @pytest.mark.torch
 def test_tensors_keep_the_memory():
     torch = pytest.importorskip("torch")
-    pool = BufferPool(limit=16 * MEGABYTE)
+    pool = BufferPool(limit=lambda: 16 * MEGABYTE)
     array = pool.empty(floats(4), F4)
     where = address(array)
     tensor = torch.from_numpy(array)[3:]
@@ -108,6 +109,25 @@ def test_pool_keeps_no_more_than_its_limit(pool):
     assert pool.retained_bytes == 0
     arrays.clear()
     assert 0 < pool.retained_bytes <= 16 * MEGABYTE
+
+
+def test_the_pool_of_the_process_keeps_as_much_as_the_environment_says(monkeypatch):
+    for text, kept in [("4M", 4), ("0", 0), ("64M", 8)]:
+        monkeypatch.setenv("MIXAD_POOL_BYTES", text)
+        buffers.clear()
+        arrays = [buffers.empty(floats(4), F4) for _ in range(2)]
+        arrays.clear()
+        assert buffers.retained_bytes() == kept * MEGABYTE, text
+    buffers.clear()
+
+
+def test_the_pool_keeps_an_eighth_of_what_control_groups_allow_unless_told_otherwise(monkeypatch):
+    monkeypatch.delenv("MIXAD_POOL_BYTES", raising=False)
+    for allowed, most in [(256, 32), (1 << 20, 1 << 10), (0, 0)]:
+        monkeypatch.setattr(buffers, "_share_of_memory", lambda n=allowed: n * MEGABYTE // 8)
+        assert buffers.limit() == most * MEGABYTE
+    monkeypatch.setenv("MIXAD_POOL_BYTES", "2G")
+    assert buffers.limit() == 2 << 30
 
 
 def test_least_recently_used_size_is_freed_first(pool):
@@ -165,6 +185,7 @@ def test_threads_never_share_a_block(pool):
             a[::4096], b[::4096] = mark, -mark
             if not ((a[::4096] == mark).all() and (b[::4096] == -mark).all()):
                 failures.append(mark)
+            del a, b  # before the next ones are asked for: a thread has two at a time
 
     threads = [threading.Thread(target=work, args=(float(k + 1),)) for k in range(6)]
     for thread in threads:
@@ -214,6 +235,7 @@ def test_forked_child_allocates_though_the_lock_was_held():
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.slow
 def test_arrays_outlive_the_interpreters_shutdown_silently():
     code = """
 import numpy as np, sys

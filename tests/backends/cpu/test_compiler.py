@@ -72,8 +72,8 @@ def resident_kilobytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize("level", [0, 1, 2, 3])
+@pytest.mark.rows("bits", WIDTHS)
+@pytest.mark.rows("level", [0, 1, 2, 3])
 def test_compiled_kernel_runs_at_every_width_and_level(bits, level):
     run = kernel(compiler.compile_module(AXPY, detect().with_vector_bits(bits), level))
     values = np.arange(64, dtype="f4")
@@ -188,7 +188,7 @@ def test_unknown_function_is_refused_by_name():
         compiler.compile_module(AXPY).address("other")
 
 
-@pytest.mark.parametrize("cut", [0, 3, 20, 64, 200, -1, -30])
+@pytest.mark.rows("cut", [0, 3, 20, 64, 200, -1, -30])
 def test_damaged_object_code_is_refused(cut):
     with pytest.raises(BackendError, match="object code is"):
         compiler.load_object(compiler.compile_object(COSH)[:cut])
@@ -275,6 +275,7 @@ def test_macho_symbols_are_read_without_their_underscore():
     assert read == symbols.Symbols(frozenset({"kernel"}), frozenset({"exp"}))
 
 
+@pytest.mark.slow
 def test_function_keeps_its_code_alive():
     run = kernel(compiler.compile_module(AXPY))
     gc.collect()
@@ -300,6 +301,7 @@ def test_code_is_freed_with_its_module():
     assert mappings() <= before + 5
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_does_not_grow_over_thousands_of_compilations():
     count = 250
@@ -358,6 +360,7 @@ def test_threads_compile_at_once():
     assert not failures
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
 def test_child_compiles_though_a_thread_was_compiling():

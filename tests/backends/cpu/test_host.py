@@ -26,8 +26,8 @@ def test_unknown_symbol_has_no_address():
     assert address_of("mixad_no_such_symbol") is None
 
 
-@pytest.mark.parametrize("bits", [128, 256, 512])
-@pytest.mark.parametrize("element_bits", [32, 64])
+@pytest.mark.rows("bits", [128, 256, 512])
+@pytest.mark.rows("element_bits", [32, 64])
 def test_vector_functions_exist_and_fill_a_register(bits, element_bits):
     host = detect()
     if host.vector_library is None or bits > host.vector_bits:
@@ -99,24 +99,8 @@ def test_number_of_threads_is_the_users(monkeypatch):
 
 def test_number_of_threads_is_no_more_than_the_quota(monkeypatch):
     monkeypatch.delenv("MIXAD_NUM_THREADS", raising=False)
-    monkeypatch.setattr(host_module, "_container_quota", lambda: 0.5)
+    monkeypatch.setattr(host_module, "core_quota", lambda: 0.5)
     assert usable_cpus() == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "quota"), [("max 100000\n", None), ("150000 100000\n", 1.5), ("junk", None)]
-)
-def test_quota_of_version_2_control_groups(tmp_path, text, quota):
-    (tmp_path / "cpu.max").write_text(text)
-    assert host_module._container_quota(tmp_path) == quota
-
-
-@pytest.mark.parametrize(("text", "quota"), [("-1", None), ("50000", 0.5)])
-def test_quota_of_version_1_control_groups(tmp_path, text, quota):
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu/cpu.cfs_quota_us").write_text(text)
-    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000")
-    assert host_module._container_quota(tmp_path) == quota
 
 
 def test_cache_size_is_read_and_has_a_default(tmp_path):

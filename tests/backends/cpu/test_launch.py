@@ -28,7 +28,7 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.rows("name", ARRAYS)
 def test_address_is_that_of_the_first_element(name):
     x = ARRAYS[name]
     assert address(x) == x.__array_interface__["data"][0]

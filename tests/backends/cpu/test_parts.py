@@ -38,6 +38,7 @@ def parts(draw):
     return shape, Part(whole, starts)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(parts(), st.sampled_from((F32, F64, I16)), st.booleans(), st.booleans())
 def test_a_part_is_written_beside_other_results(drawn, type, is_transposed, is_broadcast):

@@ -94,6 +94,7 @@ def sum_to(values: Any, shape: tuple[int, ...]) -> Any:
     return values.sum(axis=axes, keepdims=True, dtype=values.dtype)
 
 
+@pytest.mark.slow
 def test_values_and_sums_of_any_shape() -> None:
     folded: list[bool] = []
 
@@ -121,6 +122,7 @@ def check_values_and_sums(case: Any, cache_bytes: int) -> bool:
     return launch.fold is not None
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES_OF_WIDTHS, suppress_health_check=[HealthCheck.too_slow])
 @given(short_rows(), st.integers(0, 2**16))
 def test_any_vector_width_gives_the_same_bits(case: Any, seed: int) -> None:
@@ -164,7 +166,7 @@ def spec_of(shapes: Any, kept: Any, type: ScalarType = F64) -> Launch:
     return planned(program, [OutputRequest(0, 0, kept)], [np.ones(s) for s in shapes])
 
 
-@pytest.mark.parametrize("pattern", FOLDED_PATTERNS)
+@pytest.mark.rows("pattern", FOLDED_PATTERNS)
 def test_short_rows_are_folded(pattern: str) -> None:
     launch = spec_of(*FOLDED_PATTERNS[pattern])
     fold = launch.fold
@@ -175,8 +177,8 @@ def test_short_rows_are_folded(pattern: str) -> None:
     assert fold.length * math.prod(launch.extents[:outer]) == math.prod(launch.shape)
 
 
-@pytest.mark.parametrize("specials", [(), (math.nan,), (math.inf, -math.inf), (math.nan, math.inf)])
-@pytest.mark.parametrize("pattern", FOLDED_PATTERNS)
+@pytest.mark.rows("specials", [(), (math.nan,), (math.inf, -math.inf), (math.nan, math.inf)])
+@pytest.mark.rows("pattern", FOLDED_PATTERNS)
 def test_floats_in_folded_rows_reach_their_own_results_only(pattern: str, specials: Any) -> None:
     shapes, kept = FOLDED_PATTERNS[pattern]
     rng = np.random.default_rng(0)
@@ -253,8 +255,8 @@ def test_only_backends_that_fold_are_given_folds() -> None:
 # -- what else kernels do --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 7, 100, 1001])
-@pytest.mark.parametrize("columns", [2, 3, 7])
+@pytest.mark.rows("count", [1, 7, 100, 1001])
+@pytest.mark.rows("columns", [2, 3, 7])
 def test_lanes_beyond_the_end_divide_by_no_zero(count: int, columns: int) -> None:
     """An integer division by zero would end the process."""
     b = Builder("quotient")

@@ -263,6 +263,7 @@ def test_dismissed_team_leaves_the_work_to_the_caller(count):
     assert (counted(team, count, 100, ctypes.addressof(flag)) == 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dismissed", ["before its worker wakes", "before it is posted"])
 def test_a_job_of_a_team_that_is_dismissed_meanwhile_is_run(dismissed):
     body = f"""
@@ -284,6 +285,7 @@ assert (counts == 1).all()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_lock_is_free_for_the_thread_that_holds_it():
     """As for a signal's handler that runs a kernel amid the bookkeeping of one."""
     body = """
@@ -314,6 +316,7 @@ def test_workers_leave_signals_to_python(team):
     assert sum(map(blocks_interrupts, Path("/proc/self/task").iterdir())) >= 2
 
 
+@pytest.mark.slow
 @linux
 def test_nothing_grows_over_many_calls(team, count):
     def state():
@@ -371,7 +374,8 @@ def test_child_forked_amid_a_job_works(endless, count):
 
 def script(body):
     head = f"""
-import ctypes, os, sys, threading, time
+import ctypes, os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 import mixad
 import numpy as np
 from mixad.backends import execute
@@ -386,6 +390,7 @@ def endless(tiles=100):
     return [sys.executable, "-c", head + textwrap.dedent(body)]
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("threads", ["1", "2", "5"])
 def test_interrupt_ends_an_endless_kernel(threads):
@@ -415,6 +420,7 @@ def test_interrupt_ends_an_endless_kernel(threads):
             process.kill()
 
 
+@pytest.mark.slow
 @posix
 def test_interrupt_not_caught_ends_the_program():
     with subprocess.Popen(
@@ -434,6 +440,7 @@ def test_interrupt_not_caught_ends_the_program():
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

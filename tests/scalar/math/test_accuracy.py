@@ -16,8 +16,8 @@ def test_every_program_is_measured_or_exact():
     assert set(CLAIMS) | EXACT == set(PROGRAMS)
 
 
-@pytest.mark.parametrize("type", FLOATS, ids=str)
-@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.rows("type", FLOATS, ids=str)
+@pytest.mark.rows("name", CLAIMS)
 def test_error_is_within_the_stated_ulp(name, type):
     error, point = worst(name, type, RANDOM_POINTS, SEED)
     assert error <= MOST_ULP[type], f"{name}{point} is off by {error:.3f} ulp"

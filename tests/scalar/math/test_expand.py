@@ -21,7 +21,7 @@ def count(program, op):
     return sum(isinstance(s, Equation) and s.op == op for s in walk_statements(program.body))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.rows("name", PROGRAMS)
 def test_only_instructions_and_libm_are_left(name):
     names = "xyz"[: BY_NAME[name].arity]
     for type in (I32,) if BY_NAME[name].domain == "integer" else (F32, F64):

@@ -20,7 +20,7 @@ def same_bits(got, want):
     return bool(np.all(both_nan | (got.view(f"u{got.itemsize}") == want.view(f"u{got.itemsize}"))))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.rows("name", PROGRAMS, slow="polygamma")
 def test_compiled_loop_computes_what_the_interpreter_computes(name):
     rng = np.random.default_rng(11)
     for type in (I32,) if BY_NAME[name].domain == "integer" else FLOATS:

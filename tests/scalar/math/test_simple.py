@@ -25,7 +25,7 @@ def floats(request):
     return type, np.concatenate([grid[0], x, x]), np.concatenate([grid[1], y, x])
 
 
-@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite", "sign"])
+@pytest.mark.rows("name", ["isnan", "isinf", "isfinite", "sign"])
 def test_classification_is_numpys(name, floats):
     type, x, _ = floats
     np.testing.assert_array_equal(native_loop.run(program_of(name, type), x), getattr(np, name)(x))

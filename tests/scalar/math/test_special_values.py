@@ -88,15 +88,15 @@ def columns(rows, type):
         return [np.array(c, type.dtype) for c in zip(*rows, strict=True)]
 
 
-@pytest.mark.parametrize("type", FLOATS, ids=str)
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.rows("type", FLOATS, ids=str)
+@pytest.mark.rows("name", UNARY)
 def test_special_values_of_one_argument(name, type):
     x, want = columns([*UNARY[name], (nan, nan)], type)
     assert_same(native_loop.run(program_of(name, type), x), want)
 
 
-@pytest.mark.parametrize("type", FLOATS, ids=str)
-@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.rows("type", FLOATS, ids=str)
+@pytest.mark.rows("name", BINARY)
 def test_special_values_of_two_arguments(name, type):
     x, y, want = columns(BINARY[name], type)
     assert_same(native_loop.run(program_of(name, type), x, y), want)

@@ -85,7 +85,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("function", "values"), CASES.items(), ids=[f.__name__ for f in CASES])
+@pytest.mark.rows(("function", "values"), CASES.items(), ids=[f.__name__ for f in CASES])
 def test_what_python_does_not_compute_is_not_computed(function, values):
     expected = [function(x) for x in values]
     assert [run(function, x) for x in values] == expected

@@ -147,6 +147,7 @@ def assert_near(got, expected):
     assert float(got) == pytest.approx(float(expected), rel=1e-9, nan_ok=True)
 
 
+@pytest.mark.slow
 def test_random_function_gives_what_python_gives():
     def check(function, x, y):
         try:
@@ -217,6 +218,7 @@ def partials_of(function, x, y):
     ]
 
 
+@pytest.mark.slow
 def test_random_function_has_the_derivatives_of_dual_numbers():
     def check(function, x, y):
         try:

@@ -18,7 +18,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@pytest.mark.rows("text", REFUSED)
 def test_constants_beyond_int64_are_refused(text):
     with pytest.raises(KernelError, match="does not fit into int64") as caught:
         parsed(from_source(f"f = lambda t: {text}"), F64)
@@ -50,7 +50,7 @@ def checked(text, **names):
     return run(f, 1.0)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "text", ["N * N * N", "N**3", "(N << 40)", "-(N * N) * 10", "N * 10**10", "abs(N) * N * 9 * N"]
 )
 def test_product_of_captured_integers_must_fit_at_every_call(text):

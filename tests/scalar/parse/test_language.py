@@ -17,8 +17,8 @@ def flat(value):
     return [float(v) for v in (value if isinstance(value, tuple) else (value,))]
 
 
-@pytest.mark.parametrize("function", traits.ONE_ARGUMENT, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("x", [0.0, 1.0, 1.5, -0.25, 2.0, -2.0])
+@pytest.mark.rows("function", traits.ONE_ARGUMENT, ids=lambda f: f.__name__)
+@pytest.mark.rows("x", [0.0, 1.0, 1.5, -0.25, 2.0, -2.0])
 def test_trait_gives_what_python_gives(function, x):
     assert flat(run(function, x)) == pytest.approx(flat(function(x)), nan_ok=True)
 
@@ -176,7 +176,7 @@ INVERTED = [
 ]
 
 
-@pytest.mark.parametrize("function", INVERTED, ids=range(len(INVERTED)))
+@pytest.mark.rows("function", INVERTED, ids=range(len(INVERTED)))
 @pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")
 def test_python_bools_are_inverted_as_the_integers_that_they_are(function):
     assert run(function, 1.5) == function(1.5)
@@ -184,6 +184,7 @@ def test_python_bools_are_inverted_as_the_integers_that_they_are(function):
     np.testing.assert_array_equal(mixad.broadcast(function)(np.asarray([1.5, 2.0])), expected)
 
 
+@pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")
 def test_comparisons_of_arrays_are_inverted_as_booleans():
     x = np.asarray([1.0, 2.0])
     for function in (lambda x: x * ~(x < 1.5), lambda x: x * (~(x < 1.5) & ~FLAG)):

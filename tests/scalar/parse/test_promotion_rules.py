@@ -46,7 +46,7 @@ def numpy_type(function, *values):
             return None
 
 
-@pytest.mark.parametrize("symbol", OPERATORS)
+@pytest.mark.rows("symbol", OPERATORS)
 def test_result_types_of_operators_are_numpys(symbol):
     for a, b in itertools.product(TYPES, repeat=2):
         expected = numpy_type(OPERATORS[symbol], np.ones(1, a.dtype), np.ones(1, b.dtype))
@@ -60,8 +60,8 @@ def test_result_types_of_operators_are_numpys(symbol):
             assert got == expected, (symbol, a, b)
 
 
-@pytest.mark.parametrize("symbol", ["+", "-", "*", "/", "//", "%", "<", "=="])
-@pytest.mark.parametrize("literal", WEAK)
+@pytest.mark.rows("symbol", ["+", "-", "*", "/", "//", "%", "<", "=="])
+@pytest.mark.rows("literal", WEAK)
 def test_literals_adopt_the_other_type_as_in_numpy(symbol, literal):
     function = from_source(f"def f(x):\n    return x {symbol} {literal}\n")
     for a in TYPES:
@@ -98,7 +98,7 @@ def is_refused_on_purpose(name, types, expected):
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
-@pytest.mark.parametrize("name", UFUNCS)
+@pytest.mark.rows("name", UFUNCS)
 def test_functions_of_numpy_give_numpys_types(name):
     numpy = getattr(np, name)
     letters = "xyz"[: numpy.nin]
@@ -114,8 +114,8 @@ def test_functions_of_numpy_give_numpys_types(name):
             assert got == expected, types
 
 
-@pytest.mark.parametrize("name", ["float_power", "arctan2", "fmin", "fmod", "power", "heaviside"])
-@pytest.mark.parametrize("literal", WEAK)
+@pytest.mark.rows("name", ["float_power", "arctan2", "fmin", "fmod", "power", "heaviside"])
+@pytest.mark.rows("literal", WEAK)
 def test_functions_of_numpy_with_literals_give_numpys_types(name, literal):
     function = from_source(f"import numpy as np\ndef f(x):\n    return np.{name}(x, {literal})\n")
     for a in TYPES:
@@ -128,7 +128,7 @@ def test_functions_of_numpy_with_literals_give_numpys_types(name, literal):
             assert got == expected, a
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("f", "numpy"),
     [
         (lambda x, y: np.fmod(x, y), np.fmod),

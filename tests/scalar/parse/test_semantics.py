@@ -27,7 +27,13 @@ def python_result(function, *values):
         return None
 
 
-@pytest.mark.parametrize("function", samples.TWO_ARGUMENTS, ids=lambda f: f.__name__)
+@pytest.mark.rows(
+    "function",
+    samples.TWO_ARGUMENTS,
+    ids=lambda f: f.__name__,
+    slow="mathematics nested_loops kepler calls_helpers unrolled early_returns "
+    "returns_in_while_true collatz",
+)
 @given(x=NUMBERS, y=NUMBERS)
 def test_compiled_function_gives_what_python_gives(function, x, y):
     if function is samples.kepler:

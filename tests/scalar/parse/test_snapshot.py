@@ -75,17 +75,30 @@ def test_captured_python_scalar_is_weak_and_numpy_scalar_is_strong():
     assert [p.kind for p in parsed(weak, F32)[0].program.params] == ["lane", "uniform"]
 
 
-def test_values_of_a_constant_tuple_are_in_the_key(monkeypatch):
+def test_types_of_numbers_in_a_tuple_are_in_the_key_and_values_are_not(monkeypatch):
     def f(x):
         return x * OFFSETS[0]
 
     before = key(f)
     assert run(f, 2.0) == 2.0
-    for value in ((1.0, 3.0), (1, 2), (True, 2.0), (np.float32(1), 2.0), (-0.0, 2.0), (0.0, 2.0)):
+    for value in ((3.0, 1.0), (-0.0, 2.0), (0.0, 2.0)):
+        monkeypatch.setitem(globals(), "OFFSETS", value)
+        assert key(f) == before
+        assert str(run(f, 2.0)) == str(value[0] * 2.0)
+    for value in ((1, 2), (True, 2.0), (np.float32(1), 2.0), (1.0,), ((1.0, 2.0), 1.0)):
         monkeypatch.setitem(globals(), "OFFSETS", value)
         assert key(f) != before
         before = key(f)
-    assert str(run(f, 2.0)) == "0.0"
+
+
+def test_values_of_a_long_tuple_are_in_the_key(monkeypatch):
+    def f(x):
+        return x * OFFSETS[0]
+
+    for value in ((1.0,) * 65, (2.0,) * 65, ((1.0,) * 60, (3.0,) * 5), ((1.0,) * 60, (4.0,) * 5)):
+        before = key(f)
+        monkeypatch.setitem(globals(), "OFFSETS", value)
+        assert key(f) != before
 
 
 def test_helpers_are_followed(monkeypatch):

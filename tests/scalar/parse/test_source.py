@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib.util
 import linecache
+import warnings
 
 import pytest
 from parse_compiled import from_source, parsed, run
@@ -87,7 +88,7 @@ def test_edited_file_is_refused(module_file):
         read_function(module.f)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "edited",
     [
         "def f(x):\n    return x + 1\n",
@@ -130,7 +131,7 @@ BESIDE = {  # where the lines nearby are no statement, so that the whole file is
 }
 
 
-@pytest.mark.parametrize("text", [*SURROUNDED.values(), *BESIDE.values()])
+@pytest.mark.rows("text", [*SURROUNDED.values(), *BESIDE.values()])
 def test_functions_are_found_whatever_is_around_them(module_file, text):
     assert run(module_file(text)[0].f, 2.0) == 3.0
 
@@ -159,6 +160,24 @@ def test_zero_and_minus_zero_are_different_sources(module_file):
 def test_future_annotations_do_not_disturb(module_file):
     text = "from __future__ import annotations\n\ndef f(x: float) -> float:\n    return x * 2\n"
     assert run(module_file(text)[0].f, 2.0) == 4.0
+
+
+TEXTS_OF_WHICH_PYTHON_WARNS = [
+    'def f(x):\n    "of \\sigma"\n    return 2 * x\n',
+    "def f(x):\n    return x * ~True\n",
+    "def f(x):\n    return x if 1 is 1 else 0 * x\n",
+    "f = lambda x: x * 2if x else x\n",
+    'def f(x):\n    return 2 * x\n\n\nunrelated = "\\d"\n',
+]
+
+
+@pytest.mark.parametrize("text", TEXTS_OF_WHICH_PYTHON_WARNS)
+def test_python_warns_of_a_text_once(module_file, text):
+    """Not again when it is read, nor is it an error then: in this suite all warnings are."""
+    with warnings.catch_warnings(action="ignore"):
+        module, path = module_file(text)
+    found = code.find_function(module.f.__code__)
+    assert found.text.filename == str(path)
 
 
 def test_notebook_cells_are_found():

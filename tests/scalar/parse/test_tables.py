@@ -54,8 +54,8 @@ def size(function):
     return len(op_names(parsed(function)[0].program))
 
 
-@pytest.mark.parametrize("count", [0, 1, 16, 17, 60, 61, 250, 257])
-@pytest.mark.parametrize("text", [TOTAL, SEARCH, POSITION], ids=["total", "search", "position"])
+@pytest.mark.rows("count", [0, 1, 16, 17, 60, 61, 250, 257], slow="61 250 257")
+@pytest.mark.rows("text", [TOTAL, SEARCH, POSITION], ids=["total", "search", "position"])
 @pytest.mark.parametrize("kind", [tuple, np.asarray], ids=["tuple", "array"])
 def test_a_loop_over_a_table_gives_what_python_gives(text, kind, count):
     table = kind([(k * 7 % 10 + k) / 7.0 for k in range(300)])
@@ -64,6 +64,7 @@ def test_a_loop_over_a_table_gives_what_python_gives(text, kind, count):
         assert run(function, x) == pytest.approx(function(x), rel=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "columns"), [(2, 3), (4, 5), (16, 16), (24, 24)])
 def test_nested_loops_over_tables_give_what_python_gives(rows, columns):
     rng = np.random.default_rng(0)
@@ -81,6 +82,7 @@ def test_what_is_written_out_of_arrays_is_bounded():
     assert sizes[2] == sizes[3]
 
 
+@pytest.mark.slow
 def test_what_is_written_out_of_tuples_is_bounded():
     for n in (4, 16, 17, 40):
         assert size(nested(((1.0,) * n,) * n, n, n)) < 6 * 256

@@ -1,0 +1,156 @@
+"""What backends of plugins do wrong, told as BackendErrors: whose it is, and how to do without it.
+
+Built-in backends are not watched: what they raise is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mixad import config
+from mixad.backends.arrays import Library, device_name, own_library
+from mixad.backends.hookspecs import Backend, Bound
+from mixad.backends.plugins import PluginSource
+from mixad.errors import BackendError, MixadError
+from mixad.kernel.spec import Launch
+from mixad.scalar.dtypes import scalar_type_of
+
+__all__ = [
+    "Watched",
+    "WatchedLaunch",
+    "fault",
+    "named",
+    "raised",
+    "refuse_what_is_no_backend",
+    "way_out",
+]
+
+_METHODS = ("emit", "compile", "bind", "launch")
+_OPTIONAL_METHODS = ("describe", "assembly", "device_text", "device_functions", "architecture",
+                     "bandwidth")  # fmt: skip
+_FACTS = {"cache_bytes": int, "writes_parts": bool, "stores_beside": bool, "folds": bool}
+
+
+def way_out(plugin: PluginSource) -> str:
+    """Return how to do without a plugin."""
+    return f"leave it out: {config.BACKEND_BLOCK.name}={plugin.name}"
+
+
+def refuse_what_is_no_backend(found: object, name: str) -> None:
+    """Raise BackendError if a factory returned something else than the backend of a name."""
+    missing = [m for m in _METHODS if not callable(getattr(found, m, None))]
+    if missing:
+        raise BackendError(
+            f"its factory returned {named(found)}, which lacks {', '.join(missing)} of a backend"
+        )
+    own = getattr(found, "name", None)
+    if own != name:
+        raise BackendError(f"its factory returned a backend with the name {own!r}")
+    wrong = [m for m in _OPTIONAL_METHODS if not callable(getattr(found, m, len))]
+    wrong += [f for f, kind in _FACTS.items() if not isinstance(getattr(found, f, kind()), kind)]
+    if wrong:
+        told = " and ".join(f"{each} = {getattr(found, each)!r}" for each in wrong)
+        raise BackendError(f"its factory returned a backend with {told}: see `Backend`")
+
+
+def _is_users(error: BaseException) -> bool:
+    """Whether an exception inside a plugin is about the call, not about the plugin.
+
+    Such are refusals of mixad's, warnings that the user made errors, and memory that is not there,
+    for which libraries of devices have classes of their own.
+    """
+    if isinstance(error, MixadError):
+        return not isinstance(error, BackendError)
+    return isinstance(error, (MemoryError, Warning)) or "OutOfMemory" in type(error).__name__
+
+
+def fault(plugin: PluginSource, name: str, what: str) -> BackendError:
+    """Return the error about what something that a plugin offers under a name did wrong."""
+    return BackendError(f"{name!r} of the {plugin} {what}; {way_out(plugin)}")
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Tells an exception of a plugin's as its fault; None: built in, as it is.
+
+    No generator: as RuntimeErrors, faults caused by StopIteration would be taken for its own.
+    """
+
+    plugin: PluginSource | None
+    name: str
+    what: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.plugin is not None and isinstance(error, Exception) and not _is_users(error):
+            raise raised(self.plugin, self.name, error, self.what) from error
+
+
+def raised(plugin: PluginSource, name: str, error: Exception, what: str) -> BackendError:
+    """Return the error about an exception of what a plugin offers under a name."""
+    return fault(plugin, name, f"raised {type(error).__name__} {what}: {error}")
+
+
+@dataclass(eq=False)
+class WatchedLaunch:
+    """Launches of one plan on a plugin's backend, of which the first results are checked.
+
+    An IndexError is the user's if the kernel indexes arrays.
+    """
+
+    plugin: PluginSource
+    backend: Backend
+    planned: Launch
+    library: Library
+    device: str
+    _is_checked: bool = field(default=False)
+
+    def launch(self, bound: Bound, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Launch; what is wrong is a BackendError."""
+        try:
+            results = self.backend.launch(bound, arguments)
+        except Exception as error:
+            if _is_users(error) or (isinstance(error, IndexError) and any(self.planned.indexed)):
+                raise
+            raise raised(self.plugin, self.backend.name, error, self._where) from error
+        if not self._is_checked:
+            wrong = self._wrong(results)
+            if wrong is not None:
+                got, want = wrong
+                returned = f"returned {got} {self._where}, expected {want}"
+                raise fault(self.plugin, self.backend.name, returned)
+            self._is_checked = True
+        return results
+
+    @property
+    def _where(self) -> str:
+        return f"from a launch of {self.planned.spec.passes[0].name}"
+
+    def _wrong(self, results: object) -> tuple[str, str] | None:
+        """Return what results are, and what they must be; or None where they are right."""
+        expected = list(zip(self.planned.results, self.planned.spec.outputs, strict=True))
+        if not isinstance(results, tuple):
+            return named(results), "a tuple"
+        if len(results) != len(expected):
+            return f"{len(results)} results", str(len(expected))
+        for at, (result, (shape, output)) in enumerate(zip(results, expected, strict=True)):
+            want = f"{output.type.dtype_name} array of shape {shape}"
+            want = f"a {want} of {self.library.name} on {self.device} as result {at}"
+            try:
+                library, device = own_library(result), device_name(result)
+                type, own = scalar_type_of(result.dtype), tuple(result.shape)
+            except Exception:  # a thing of any type
+                return named(result), want
+            if (library, device, own, type) != (self.library, self.device, shape, output.type):
+                got = f"{type.dtype_name} array of shape {own}"
+                return f"a {got} of {library.name} on {device}", want
+        return None
+
+
+def named(value: object) -> str:
+    """Return what something is that was to be something else."""
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,67 @@
+"""A memory of plans that weigh something: those known longest are forgotten when it is full."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+__all__ = ["Remembered"]
+
+T = TypeVar("T")
+
+_PATIENCE_SECONDS = 0.02
+"""How long one waits for the lock, which is held for microseconds, before doing without."""
+
+
+class Remembered(Generic[T]):
+    """Values by key, up to a total weight; several threads may use it.
+
+    Parameters
+    ----------
+    most : int
+        What all values together may weigh.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: OrderedDict[Hashable, tuple[int, T]] = OrderedDict()
+        self._weight = 0  # counted along: summing up would take longer the more is known
+        self._unlock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._unlock)
+
+    def _unlock(self) -> None:
+        """Start anew in a forked child, where a thread of its parent may have held the lock."""
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return how many values are known."""
+        return len(self._known)
+
+    def get(self, key: Hashable) -> T | None:
+        """Return a value, None if it is not known."""
+        found = self._known.get(key)
+        return None if found is None else found[1]
+
+    def keep(self, key: Hashable, weight: int, value: T) -> None:
+        """Remember a value, and forget those known longest while all weigh too much."""
+        # A signal's handler may have interrupted the thread that has the lock: it keeps nothing.
+        lock = self._lock
+        if not lock.acquire(timeout=_PATIENCE_SECONDS):
+            return
+        try:
+            self._weight += weight - self._known.pop(key, (0, None))[0]
+            self._known[key] = weight, value
+            while self._weight > self._most:
+                self._weight -= self._known.popitem(last=False)[1][0]
+        finally:
+            lock.release()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._known.clear()
+            self._weight = 0

@@ -1,0 +1,70 @@
+"""Arrays without axes have one of length 1 where a library's function goes along axes.
+
+``np.sum(x, axis=0)`` and ``torch.cumsum(x, 0)`` take a number for ``x``; the standard's do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpy.exceptions import AxisError
+
+from mixad import pytree
+from mixad.backends.arrays import is_array
+from mixad.namespace.spelling import Spelling
+from mixad.tape.tracer import Tracer, plain
+
+__all__ = ["NumbersHaveAnAxis"]
+
+
+class NumbersHaveAnAxis(Spelling):
+    """A spelling of a library that takes an axis of arrays without axes, in some functions.
+
+    Which ones take it the library says: where there is no such axis it is called on the values. It
+    raises its own error, or the results have the shapes of what it gives.
+    """
+
+    def binding(self, function: Any) -> Callable[..., Any]:
+        """Return what takes the arguments of a function of the library."""
+        return self._with_axes(super().binding(function), function)
+
+    def method_binding(self, name: str) -> Callable[..., Any]:
+        """Return what takes the arguments of a method of arrays, the array among them."""
+
+        def method(array: Any, *args: Any, **kwargs: Any) -> Any:
+            return getattr(array, name)(*args, **kwargs)
+
+        return self._with_axes(super().method_binding(name), method)
+
+    def _with_axes(self, bound: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a bound function that asks the library's own where an axis is not there."""
+
+        def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            try:
+                return bound(args, kwargs)
+            except AxisError:
+                want = own(*pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs)))
+                if not any(map(_is_number, args)):
+                    raise
+            return self._shaped(bound(self._with_axis(args), kwargs), want)
+
+        return call
+
+    def _with_axis(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([self._reshape(a, (1,)) if _is_number(a) else a for a in args])
+
+    def _shaped(self, found: Any, want: Any) -> Any:
+        """Return what was found in the shapes of what is wanted."""
+        leaves, structure = pytree.flatten(found)
+        shapes = [tuple(w.shape) for w in (want if isinstance(want, (tuple, list)) else (want,))]
+        shaped = [self._reshape(x, shape) for x, shape in zip(leaves, shapes, strict=True)]
+        return pytree.unflatten(structure, shaped)
+
+    @property
+    def _reshape(self) -> Callable[..., Any]:
+        return self.functions["reshape"]
+
+
+def _is_number(value: Any) -> bool:
+    return (isinstance(value, Tracer) or is_array(value)) and not value.shape

@@ -1,0 +1,116 @@
+"""What to write instead of functions of SciPy that convert their arguments to NumPy arrays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType, FunctionType
+
+from mixad.namespace.spelling import Spelling
+
+__all__ = ["WITH_ARRAY_API", "function_called", "instead_of"]
+
+_ELSEWHERE = {
+    "integrate.trapezoid": "trapezoid",
+    "linalg.cho_factor": "linalg.cholesky",
+    "linalg.cho_solve": "linalg.solve",
+    "linalg.lu_solve": "linalg.solve",
+    "linalg.solve_banded": "linalg.solve",
+    "linalg.solve_triangular": "linalg.solve",
+    "signal.convolve": "convolve",
+}
+"""What array libraries have under other names; they have those of linalg and fft."""
+
+_DIFFERENT = {
+    "linalg.cholesky": " and transpose it, for SciPy's factor is the upper one",
+    "linalg.cho_factor": " and transpose it, for SciPy's factor is the upper one",
+    "linalg.cho_solve": " of the matrix itself",
+    "linalg.lu_solve": " of the matrix itself",
+    "linalg.solve_banded": " of the whole matrix",
+}
+
+WITH_ARRAY_API = frozenset(
+    f"{module}.{name}"
+    for module, names in {
+        "cluster.vq": "whiten",
+        "constants": "convert_temperature lambda2nu nu2lambda",
+        "differentiate": "derivative",
+        "fft": "fht",
+        "integrate": "cubature cumulative_simpson cumulative_trapezoid romb trapezoid",
+        "linalg": "block_diag fiedler orthogonal_procrustes",
+        "optimize": "rosen rosen_der rosen_hess rosen_hess_prod",
+        "signal": "envelope fftconvolve freqs freqz gauss_spline hilbert kaiser_atten lp2bp lp2bs "
+        "normalize oaconvolve resample vectorstrength",
+        "signal.windows": "exponential gaussian general_cosine general_gaussian general_hamming "
+        "kaiser",
+        "spatial.transform": "RigidTransform Rotation",
+        "special": "log_softmax logsumexp polygamma softmax zeta",
+        "stats": "alexandergovern bartlett boxcox_llf chisquare circmean circstd circvar "
+        "combine_pvalues describe differential_entropy directional_stats entropy "
+        "epps_singleton_2samp f_oneway false_discovery_control gmean gstd gzscore hmean iqr "
+        "jarque_bera kstat kstatvar kurtosis kurtosistest levene lmoment median_abs_deviation "
+        "moment normaltest pearsonr pmean power_divergence quantile sem sigmaclip skew skewtest "
+        "tmax tmean tmin trim_mean tsem tstd ttest_1samp ttest_ind ttest_ind_from_stats ttest_rel "
+        "tvar variation yeojohnson_llf zmap zscore",
+    }.items()
+    for name in names.split()
+)
+"""Functions that take arrays of the standard, if they are asked to when SciPy is imported."""
+
+
+def function_called(frame: FrameType | None) -> str | None:
+    """Return the function of SciPy that is at work, in words; None if there is none."""
+    while frame is not None and _module(frame).startswith("numpy"):
+        frame = frame.f_back
+    frames = []
+    while frame is not None and _module(frame).startswith(("scipy.", "numpy")):
+        frames.append(frame)
+        frame = frame.f_back
+    if not frames:
+        return None
+    # The outermost one that SciPy exports: decorators are around many.
+    names = (f"{name}()" for frame in reversed(frames) for name in _names(frame))
+    return next(names, f"a function of {_public_module(_module(frames[-1]))}")
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))
+
+
+def _public_module(name: str) -> str:
+    """Return the innermost module around one, itself too, that is for users."""
+    parts = name.split(".")
+    private = next((at for at, part in enumerate(parts) if part.startswith("_")), len(parts))
+    return ".".join(parts[:private])
+
+
+def _names(frame: FrameType) -> Iterator[str]:
+    """Yield what users may call the function of a frame.
+
+    That is its own name, that of the object whose method it is, or, of a decorator's, what it is
+    around.
+    """
+    found = {frame.f_code.co_qualname: _module(frame)}
+    for value in frame.f_locals.values():
+        if isinstance(value, FunctionType):
+            found[value.__qualname__] = value.__module__
+        else:
+            found[type(value).__qualname__] = type(value).__module__
+    for name, module in found.items():
+        public = _public_module(module)
+        owner, *rest = name.split(".")
+        if public.startswith("scipy") and hasattr(sys.modules.get(public), owner):
+            yield ".".join((public, owner, *(each for each in rest if not each.startswith("_"))))
+
+
+def instead_of(called: str, library: str, spelling: Spelling) -> str:
+    """Return what has the derivative that a function of SciPy would lose."""
+    name = called.removeprefix("scipy.").removesuffix("()")
+    own = _ELSEWHERE.get(name, name)
+    if (own != name or name.startswith(("linalg.", "fft."))) and own in spelling.functions:
+        return f"use {library}.{own}{_DIFFERENT.get(name, '')}"
+    api = sys.modules.get("scipy._lib._array_api")
+    takes_arrays = not {name, name.rpartition(".")[0]}.isdisjoint(WITH_ARRAY_API)
+    if takes_arrays and not getattr(api, "SCIPY_ARRAY_API", False):
+        return "set SCIPY_ARRAY_API=1 in the environment before SciPy is imported, which keeps it"
+    return "give it one with mixad.custom_vjp"

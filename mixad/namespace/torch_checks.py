@@ -1,0 +1,127 @@
+"""What torch refuses is refused in torch's words: torch is asked, on tensors without elements.
+
+Torch checks shapes, dtypes and options of a call on its ``meta`` tensors, which have no elements,
+as it does on others.  It is asked once for each kind of call.  Where it refuses one, or cannot tell
+without elements, the same call on plain tensors decides.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from mixad.backends.remembered import Remembered
+from mixad.namespace.axis_of_numbers import NumbersHaveAnAxis
+from mixad.namespace.common_spellings import COMMON
+from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
+from mixad.tape.cell import Cell
+from mixad.tape.constant import is_constant
+from mixad.tape.node import waiting_view
+from mixad.tape.tracer import Tracer, plain
+
+__all__ = ["CheckedSpelling"]
+
+_UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - {"matmul"}
+"""Functions of elements: kernels check that shapes broadcast and that dtypes fit."""
+
+_OF_LAYOUT = frozenset(("view", "view_as"))
+"""What torch refuses for strides too."""
+
+_TAKEN: Remembered[bool] = Remembered(4096)
+"""The kinds of calls that torch takes."""
+
+
+class CheckedSpelling(NumbersHaveAnAxis):
+    """A spelling of torch: calls that torch refuses raise what torch raises."""
+
+    def binding(self, function: Any) -> Callable[..., Any]:
+        """Return what takes the arguments of a function of torch."""
+        bound, name = super().binding(function), self.name_of(function)
+        is_checked = name is not None and self.has_method(name)
+        return _checked(name, function, bound) if is_checked else bound
+
+    def method_binding(self, name: str) -> Callable[..., Any]:
+        """Return what takes the arguments of a method of tensors, the tensor among them."""
+        bound = super().method_binding(name)
+        function = getattr(sys.modules["torch"].Tensor, name, None)
+        return bound if function is None else _checked(name, function, bound)
+
+
+def _checked(
+    name: str | None, function: Callable[..., Any], bound: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a bound function that raises what torch's raises."""
+    if name in _UNCHECKED:
+        return bound
+    kind_of = _kind_and_strides if name in _OF_LAYOUT else _kind
+
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if kwargs.get("out") is None:  # a second call would write to it
+            key = (function, *map(kind_of, args), *((k, kind_of(v)) for k, v in kwargs.items()))
+            if not _TAKEN.get(key):
+                _check(key, function, args, kwargs)
+        return bound(args, kwargs)
+
+    return call
+
+
+def _check(
+    key: Hashable, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Raise what torch raises, if it refuses a call."""
+    try:
+        _call(function, _without_elements, args, kwargs)
+    except Exception:  # torch's have no class in common, and elements may decide
+        _call(function, plain, args, kwargs)
+    else:
+        _TAKEN.keep(key, 1, True)
+
+
+def _call(
+    function: Any, convert: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Call a function on what its arguments are converted to."""
+    options = {name: _each(convert, value) for name, value in kwargs.items()}
+    function(*[_each(convert, value) for value in args], **options)
+
+
+def _each(convert: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_each(convert, each) for each in value]
+    return convert(value)
+
+
+def _without_elements(value: Any) -> Any:
+    """Return a tensor with the shape, the dtype and the strides of another."""
+    if isinstance(value, Tracer):
+        return waiting_view(value.cell, _meta)
+    return value.detach().to("meta") if _is_tensor(value) else value
+
+
+def _meta(cell: Cell) -> Any:
+    if cell.pending is None:
+        return cell.value.detach().to("meta")
+    dtype = cell.library.dtype_of(cell.type)
+    return cell.library.xp.empty(cell.shape, dtype=dtype, device="meta")
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, sys.modules["torch"].Tensor)
+
+
+def _kind(value: Any) -> Hashable:
+    """Return what decides whether torch takes an argument."""
+    if isinstance(value, Tracer) and not is_constant(value):
+        return value.cell.shape, value.cell.kind
+    value = plain(value)
+    if _is_tensor(value):
+        return value.shape, value.dtype
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_kind, value))
+    return type(value), value if value.__hash__ is not None else str(value)
+
+
+def _kind_and_strides(value: Any) -> Hashable:
+    strides = _without_elements(value)
+    return _kind(value), strides.stride() if _is_tensor(strides) else None

@@ -1,0 +1,185 @@
+"""Tables of rows as one test each: all rows run, and the test names all that fail.
+
+``@pytest.mark.rows(names, table, ids=None, slow="")`` is written as ``@pytest.mark.parametrize``
+is, and costs a run less: nothing is collected, reported or sent between processes for a row.
+Several of them, above each other, stand for all combinations.  Rows that are marked slow, or named
+in ``slow``, are a test of their own, which is slow.  Where the table depends on parameters of the
+test, it is a function of them.  ``--row TEXT`` runs the rows whose labels have a text in them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+SHOWN = 3
+"""Rows whose tracebacks are shown; the others that fail are named, with where and why."""
+
+
+class Row(NamedTuple):
+    """A label, arguments and marks: of a row of one table, or of several together."""
+
+    label: str
+    arguments: dict[str, Any]
+    marks: tuple[pytest.Mark, ...]
+
+    @property
+    def is_slow(self) -> bool:
+        return any(mark.name == "slow" for mark in self.marks)
+
+    def skip_by_marks(self) -> None:
+        """Skip it as pytest skips a test with these marks."""
+        for mark in self.marks:
+            assert mark.name in {"skip", "skipif", "slow", "torch"}, (
+                f"rows know no mark {mark.name!r}"
+            )
+            if mark.name == "skip" or (mark.name == "skipif" and mark.args[0]):
+                pytest.skip(mark.kwargs.get("reason", ""))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--row", metavar="TEXT", help="of tables, run the rows with TEXT in a label")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "rows(names, table, ids=None, slow=''): all rows, as one test"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of the rows, and one of those that are slow; values are set row by row."""
+    marks = list(metafunc.definition.iter_markers("rows"))
+    if marks:
+        names = [name for mark in marks for name in names_of(mark)]
+        tables = [list(rows_of(mark, {})) for mark in marks if not is_function(mark.args[1])]
+        tests = {
+            is_slow: pytest.param(
+                *[is_slow] * len(names),
+                id="slow" if is_slow else pytest.HIDDEN_PARAM,
+                marks=pytest.mark.slow if is_slow else (),
+            )
+            for is_slow in {row.is_slow for row in combined(tables)}
+        }
+        metafunc.parametrize(names, [tests[key] for key in sorted(tests)])
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call a test once for each row."""
+    marks = list(pyfuncitem.iter_markers("rows"))
+    if not marks:
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    given = {name: pyfuncitem.funcargs[name] for name in names}
+    is_slow = given[names_of(marks[0])[0]]
+    selected = pyfuncitem.config.getoption("--row") or ""
+    rows = [
+        row
+        for row in combined([list(rows_of(mark, given)) for mark in marks])
+        if row.is_slow == is_slow and selected in row.label
+    ]
+    clock = pyfuncitem.config.processor_seconds
+    failed, skipped, pyfuncitem.taken_by_row = [], [], []
+    for row in rows:
+        start = clock()
+        try:
+            row.skip_by_marks()
+            pyfuncitem.obj(**(given | row.arguments))
+        except pytest.skip.Exception as why:
+            skipped.append(str(why))
+        except (Exception, pytest.fail.Exception) as error:
+            failed.append((row.label, pytest.ExceptionInfo.from_exception(error)))
+        pyfuncitem.taken_by_row.append((row.label, clock() - start))
+    if failed:
+        pytest.fail(report(failed, len(rows)), pytrace=False)
+    if len(skipped) == len(rows):
+        pytest.skip(skipped[0] if skipped else f"no row has {selected!r} in its label")
+    return True
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def is_function(table: Any) -> bool:
+    return inspect.isfunction(table)
+
+
+def names_of(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0]
+    return [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
+
+
+def rows_of(mark: pytest.Mark, given: dict[str, Any]) -> Iterator[Row]:
+    """Yield the rows of a table, or of what a function returns for the arguments of a test."""
+    names, table, slow = names_of(mark), mark.args[1], mark.kwargs.get("slow", ())
+    slow = slow.split() if isinstance(slow, str) else slow
+    if is_function(table):
+        table = table(**{name: given[name] for name in inspect.signature(table).parameters})
+    params = [
+        row if isinstance(row, PARAM) else pytest.param(*([row] if len(names) == 1 else row))
+        for row in table
+    ]
+    labels = labels_of(names, params, mark.kwargs.get("ids"))
+    assert set(slow) <= set(labels), f"no row is labelled {set(slow) - set(labels)}"
+    for param, label in zip(params, labels, strict=True):
+        marks = [getattr(mark, "mark", mark) for mark in param.marks]
+        marks += [pytest.mark.slow.mark] * (label in slow)
+        yield Row(label, dict(zip(names, param.values, strict=True)), tuple(marks))
+
+
+def labels_of(names: list[str], params: list[Any], ids: Any) -> list[str]:
+    """Return what pytest would call rows: those of equal labels are numbered."""
+    made: list[str] = []
+    given = itertools.repeat("") if ids is None or callable(ids) else map(str, ids)
+    for number, (param, label) in enumerate(zip(params, given, strict=False)):
+        values = zip(names, param.values, strict=True)
+        parts = [label_of(name, value, number, ids) for name, value in values]
+        made.append(param.id or label or "-".join(parts))
+    counts, seen = Counter(made), Counter[str]()
+    for number, label in enumerate(made):
+        if counts[label] > 1:
+            made[number] = f"{label}{seen[label]}"
+            seen[label] += 1
+    return made
+
+
+PARAM = type(pytest.param())
+
+
+def label_of(name: str, value: Any, number: int, ids: Any) -> str:
+    """Return what pytest would call a value."""
+    found = ids(value) if callable(ids) else value
+    if isinstance(found, str | int | float | complex | None):
+        return str(found)
+    return getattr(found, "__name__", None) or f"{name}{number}"
+
+
+def combined(tables: list[list[Row]]) -> Iterator[Row]:
+    """Yield all combinations of rows, one of each table."""
+    for rows in itertools.product(*tables):
+        arguments = {name: value for row in rows for name, value in row.arguments.items()}
+        marks = tuple(mark for row in rows for mark in row.marks)
+        yield Row("-".join(row.label for row in rows), arguments, marks)
+
+
+# -- reports ---------------------------------------------------------------------------------------
+
+
+def report(failed: list[tuple[str, Any]], ran: int) -> str:
+    """Name every row that fails, and show the first ones."""
+    shown = [f"--- {label}\n{info.getrepr(style='short')}\n" for label, info in failed[:SHOWN]]
+    listed = [f"[{label}] {line_of(info)}" for label, info in failed]
+    return "\n".join([*shown, f"{len(failed)} of {ran} rows fail:", *listed])
+
+
+def line_of(info: Any) -> str:
+    """Return where an error comes from, the last line in a file of tests, and its first line."""
+    entries = [entry for entry in info.traceback if Path(entry.path).name.startswith("test_")]
+    where = f"{entries[-1].path.name}:{entries[-1].lineno + 1}: " if entries else ""
+    return where + next(iter(f"{info.typename}: {info.value}".splitlines()), "")

@@ -1,0 +1,285 @@
+"""Numbers from outside, by every way to them: another value does not compile, and is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad.backends.cpu.backend import CpuBackend
+
+X = np.linspace(0.5, 1.5, 5)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+class Settings:
+    gain: Any
+    table: Any
+
+
+def by_name(c: Any) -> Any:
+    return lambda x: x * c
+
+
+def by_item(c: Any) -> Any:
+    t = (c, 2.0)
+    return lambda x: x * t[0] + t[1] * c
+
+
+def by_item_from_the_end(c: Any) -> Any:
+    t = (1.0, c)
+    return lambda x: x * t[-1]
+
+
+def by_nested_item(c: Any) -> Any:
+    t = ((1.0, c), (c, (c, 2.0)))
+    return lambda x: x * t[0][1] + t[1][1][0]
+
+
+def by_unpacking(c: Any) -> Any:
+    t = (c, (2.0, c))
+
+    def f(x: Any) -> Any:
+        a, (b, d) = t
+        return x * a + b * d
+
+    return f
+
+
+def by_loop(c: Any) -> Any:
+    t = ((c, 1.0), (2.0, c))
+
+    def f(x: Any) -> Any:
+        total = 0.0 * x
+        for weight, power in t:
+            total = total + weight * x**2 + power
+        return total
+
+    return f
+
+
+def by_sum(c: Any) -> Any:
+    t = (c, 2.0, c)
+    return lambda x: x * sum(t) + max(t)
+
+
+def by_run_time_index(c: Any) -> Any:
+    t = (c, 2.0 * c, 3.0)
+    return lambda x: x * t[int(x > 1.0)]
+
+
+def by_named_tuple(c: Any) -> Any:
+    t = Pair(c, (c, 1.0))
+    return lambda x: x * t.first + t[0] * t.second[0]
+
+
+def by_attribute(c: Any) -> Any:
+    o = Settings()
+    o.gain, o.table = c, (1.0, (c, 2.0))
+    return lambda x: x * o.gain + o.table[1][0]
+
+
+def by_class_attribute(c: Any) -> Any:
+    Settings.gain, Settings.table = c, (c, 1.0)
+    return lambda x: x * Settings.gain + Settings.table[0]
+
+
+def by_default(c: Any) -> Any:
+    def f(x: Any, a: Any = c) -> Any:
+        return x * a
+
+    return f
+
+
+def by_default_of_a_helper(c: Any) -> Any:
+    def helper(x: Any, a: Any = (c, 2.0), *, b: Any = c) -> Any:
+        return x * a[0] + a[1] * b
+
+    return lambda x: helper(x)
+
+
+def by_slice(c: Any) -> Any:
+    t = (1.0, c, c)
+    return lambda x: x * sum(t[1:]) + sum((*t, c))
+
+
+def by_method(c: Any) -> Any:
+    class Model:
+        def __init__(self) -> None:
+            self.t = (c, 2.0)
+
+        def step(self, x: Any) -> Any:
+            return x * self.t[0] + self.t[1]
+
+    return Model().step
+
+
+def beside_other_things(c: Any) -> Any:
+    t = (c, "text", None, X * c, lambda x: x * c)
+    return lambda x: t[4](x) * t[0] + (t[3] if t[1] == "text" else 0.0)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    name: made for name, made in globals().items() if name.startswith(("by_", "beside_"))
+}
+VALUES = {
+    "float": (2.0, -0.5, 7.25),
+    "int": (2, -3, 11),
+    "bool": (True, False, True),
+    "float32": tuple(map(np.float32, (2.0, -0.5, 7.25))),
+    "int64": tuple(map(np.int64, (2, -3, 11))),
+}
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+    plain = CpuBackend.compile
+
+    def compile(self: CpuBackend, spec: Any) -> Any:
+        found.append(spec)
+        return plain(self, spec)
+
+    monkeypatch.setattr(CpuBackend, "compile", compile)
+    return found
+
+
+@pytest.mark.slow
+def test_another_value_does_not_compile_and_is_computed_with(compiled: list[Any]) -> None:
+    wrong = []
+    for way, make in WAYS.items():
+        for kind, values in VALUES.items():
+            for turn, value in enumerate(values):
+                before = len(compiled)
+                got = mixad.broadcast(make(value))(X)
+                wanted = np.array([_at(make(value), k) for k in range(len(X))])
+                if not np.allclose(got, wanted, rtol=1e-5):
+                    wrong.append((way, kind, value, got, wanted))
+                if turn and len(compiled) > before:
+                    wrong.append((way, kind, value, "compiled"))
+    assert not wrong
+
+
+def _at(function: Callable[[Any], Any], k: int) -> Any:
+    """Return what plain Python gives for one element; an array stands for its element there."""
+    value = np.asarray(function(X[k]))
+    return value if value.ndim == 0 else value[k]
+
+
+WEIGHTS = (1.0, 20.0, 300.0, 4000.0, 50000.0)
+
+
+def needed_by_an_index(n: int) -> Any:
+    t = (n, 1)
+    return lambda x: (x > 0) * WEIGHTS[t[0]] + WEIGHTS[t[0] - t[1]]
+
+
+def needed_by_a_slice(n: int) -> Any:
+    t = (n, 1)
+    return lambda x: x * sum(WEIGHTS[t[1] : t[0]]) + len(WEIGHTS[: 2 * t[0] - t[0]])
+
+
+def needed_by_a_shape(n: int) -> Any:
+    t = (n,)
+    return lambda x: x * len(np.zeros(t[0])) + len([0.0] * t[0])
+
+
+def needed_by_a_range(n: int) -> Any:
+    t = (n,)
+
+    def f(x: Any) -> Any:
+        total = 0.0 * x
+        for i in range(t[0]):
+            total = total + WEIGHTS[i] * x
+        return total + sum(range(t[0]))
+
+    return f
+
+
+def needed_by_an_exponent(n: int) -> Any:
+    t = (n, 2)
+    return lambda x: x ** t[0] + x ** (t[0] - t[1])
+
+
+NEEDED = {name: made for name, made in globals().items() if name.startswith("needed_")}
+
+
+@pytest.mark.slow
+def test_integers_in_tuples_that_are_needed_when_a_kernel_is_compiled_are_known_then() -> None:
+    wrong = []
+    for way, make in NEEDED.items():
+        for n in (2, 4, 1, 2, 3, 4):
+            got = mixad.broadcast(make(n))(X)
+            wanted = [make(n)(float(x)) for x in X]
+            if not np.allclose(got, wanted, rtol=1e-14):
+                wrong.append((way, n, got, wanted))
+    assert not wrong
+
+
+def test_gradients_follow_numbers_in_tuples() -> None:
+    def make(t: Any) -> Any:
+        return mixad.broadcast(lambda x: t[0] * x ** t[1] + t[2][0] / x)
+
+    for a, n, b in [(2.0, 3, 0.5), (-1.0, 3, 4.0), (2.0, 2, 0.5), (2.0, 20, 0.5), (1.0, 21, 0.5)]:
+        got = mixad.grad(lambda x: make((a, n, (b,)))(x).sum())(X)  # noqa: B023
+        np.testing.assert_allclose(got, a * n * X ** (n - 1) - b / X**2, rtol=1e-13)
+
+
+def test_large_integers_in_tuples_share_a_program(compiled: list[Any]) -> None:
+    def make(n: int) -> Any:
+        t = (n,)
+
+        def f(x: Any) -> Any:
+            total = 0.0 * x
+            for i in range(t[0]):
+                total = total + TABLE[i] * x
+            return total + x ** t[0]
+
+        return f
+
+    for n in (100, 200, 3, 101, 250, 300):
+        before = len(compiled)
+        got = mixad.broadcast(make(n))(X)
+        np.testing.assert_allclose(got, TABLE[:n].sum() * X + X**n, rtol=1e-12)
+        assert len(compiled) == before + (n in (100, 3)), n
+
+
+TABLE = np.arange(400.0)
+
+
+def test_lengths_of_captured_arrays_share_a_program(compiled: list[Any]) -> None:
+    for n in (50, 60, 70, 80):
+        before = len(compiled)
+        c = np.arange(float(n))
+
+        def f(x: Any) -> Any:
+            total = 0.0 * x
+            for i in range(c.shape[0]):  # noqa: B023
+                total = total + c[i] * x  # noqa: B023
+            return total / c.shape[0]  # noqa: B023
+
+        np.testing.assert_allclose(mixad.broadcast(f)(X), c.mean() * X, rtol=1e-14)
+        assert len(compiled) == before + (n == 50)
+
+
+def test_rules_read_numbers_in_tuples() -> None:
+    def make(t: Any) -> Any:
+        @mixad.scalar_rule(lambda x: t[0] + t[1])  # not the derivative: so the rule is seen
+        def scaled(x: Any) -> Any:
+            return t[0] * x
+
+        return scaled
+
+    for t in [(2.0, 1.0), (3.0, 5.0)]:
+        scaled = make(t)
+        f = mixad.broadcast(lambda x: scaled(x))  # noqa: B023
+        np.testing.assert_allclose(f(X), t[0] * X, rtol=1e-14)
+        got = mixad.grad(lambda x: f(x).sum())(X)  # noqa: B023
+        np.testing.assert_allclose(got, [sum(t)] * 5, rtol=1e-14)
