@@ -336,6 +336,8 @@ def _same_constant(a: object, b: object) -> bool:
 def _node_of(code: CodeType, part: ast.Module, source: SourceText) -> FoundFunction | None:
     """Return the node of a code object that was compiled from ``part``."""
     candidates = [(node, inside) for node, inside in _functions(part, None) if _may_be(node, code)]
+    if not any(_spans(code)):
+        candidates = [c for c in candidates if _has_the_parts_of(code, c[0])]
     if not candidates:
         return None
     node, inside = min(candidates, key=lambda c: _extent(c[0]))
@@ -358,6 +360,18 @@ def _may_be(node: FunctionNode, code: CodeType) -> bool:
     end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
     return all(
         (node.lineno, node.col_offset) <= first and last <= end for first, last in _spans(code)
+    )
+
+
+def _has_the_parts_of(code: CodeType, node: FunctionNode) -> bool:
+    """Whether a function alone compiles to some code; Python 3.12 places no constant results."""
+    if isinstance(node, ast.FunctionDef):
+        return True
+    alone = compile(ast.Expression(node), code.co_filename, "eval", dont_inherit=True)
+    parts = ("co_code", "co_varnames", "co_argcount", "co_posonlyargcount", "co_consts")
+    return any(
+        all(repr(getattr(found, part)) == repr(getattr(code, part)) for part in parts)
+        for found in _nested_codes(alone)
     )
 
 

@@ -56,6 +56,13 @@ def test_lambdas_on_one_line_are_told_apart():
     assert run(second, 1.0) == -1.0
 
 
+def test_lambdas_that_return_constants_are_told_apart():
+    functions = [lambda x: 2, lambda x: 50, lambda x, y: 2, lambda x=(lambda: 7): 2.0, lambda x: 2]
+    found = [read_function(f) for f in (*functions, functions[3].__defaults__[0])]
+    assert [f.info.node.body.value for f in found] == [2, 50, 2, 2.0, 2, 7]
+    assert [f.parameters for f in found] == [("x",), ("x",), ("x", "y"), ("x",), ("x",), ()]
+
+
 def test_lambda_in_lambda():
     assert run(NESTED, 2.0) == 5.0
 
