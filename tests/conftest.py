@@ -4,13 +4,15 @@
 is, and costs a run less: nothing is collected, reported or sent between processes for a row.
 Several of them, above each other, stand for all combinations.  Rows that are marked slow, or named
 in ``slow``, are a test of their own, which is slow.  Where the table depends on parameters of the
-test, it is a function of them.  ``--row TEXT`` runs the rows whose labels have a text in them.
+test, it is a function of them.  ``--row PATTERN`` runs what has a regular expression in its name:
+a test, or the rows with it in their labels or marks.
 """
 
 from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +35,11 @@ class Row(NamedTuple):
     def is_slow(self) -> bool:
         return any(mark.name == "slow" for mark in self.marks)
 
+    @property
+    def name(self) -> str:
+        """The label and the names of the marks."""
+        return " ".join([self.label, *(mark.name for mark in self.marks)])
+
     def skip_by_marks(self) -> None:
         """Skip it as pytest skips a test with these marks."""
         for mark in self.marks:
@@ -44,13 +51,33 @@ class Row(NamedTuple):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--row", metavar="TEXT", help="of tables, run the rows with TEXT in a label")
+    parser.addoption(
+        "--row",
+        metavar="PATTERN",
+        type=re.compile,
+        default="",
+        help="run the tests, and the rows of tables, with this in their names or marks",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "rows(names, table, ids=None, slow=''): all rows, as one test"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests without rows that ``--row`` does not name."""
+    kept = [i for i in items if is_named(i) or next(i.iter_markers("rows"), None)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[i for i in items if i not in {*kept}])
+        items[:] = kept
+
+
+def is_named(item: pytest.Item) -> bool:
+    """Whether ``--row`` names a whole test."""
+    names = [item.nodeid, *(mark.name for mark in item.iter_markers())]
+    return bool(item.config.getoption("--row").search(" ".join(names)))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -78,11 +105,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = inspect.signature(pyfuncitem.obj).parameters
     given = {name: pyfuncitem.funcargs[name] for name in names}
     is_slow = given[names_of(marks[0])[0]]
-    selected = pyfuncitem.config.getoption("--row") or ""
+    pattern, whole = pyfuncitem.config.getoption("--row"), is_named(pyfuncitem)
     rows = [
         row
         for row in combined([list(rows_of(mark, given)) for mark in marks])
-        if row.is_slow == is_slow and selected in row.label
+        if row.is_slow == is_slow and (whole or pattern.search(row.name))
     ]
     clock = pyfuncitem.config.processor_seconds
     failed, skipped, pyfuncitem.taken_by_row = [], [], []
@@ -99,7 +126,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if failed:
         pytest.fail(report(failed, len(rows)), pytrace=False)
     if len(skipped) == len(rows):
-        pytest.skip(skipped[0] if skipped else f"no row has {selected!r} in its label")
+        pytest.skip(skipped[0] if skipped else f"no row is named {pattern.pattern}")
     return True
 
 

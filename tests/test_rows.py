@@ -90,8 +90,9 @@ def test_a_slow_row_that_is_not_there_is_refused(run):
 
 
 def test_rows_are_selected_by_their_labels(run):
-    run(TABLES, "-k", "test_sum", "--row", "tw").assert_outcomes(passed=1, skipped=1)
+    run(TABLES, "-k", "test_sum", "--row", "tw|slow").assert_outcomes(passed=2)
     run(TABLES, "-k", "test_product", "--row", "=0-A").assert_outcomes(passed=2)
+    run(TABLES, "--row", "test_label").assert_outcomes(failed=2, skipped=5)
 
 
 def test_slow_rows_are_a_slow_test(run):

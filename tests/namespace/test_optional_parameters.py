@@ -39,8 +39,10 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "linalg.multi_dot": ([X, Y.T, X],),
     **dict.fromkeys(("linalg.solve", "linalg.lstsq"), (SQUARE, X)),
     **{f"linalg.{n}": (SQUARE,) for n in (
-        "inv det slogdet eig eigvals eigh eigvalsh cholesky cond matrix_norm norm trace diagonal"
+        "inv det slogdet eigh eigvalsh cholesky cond matrix_norm norm trace diagonal"
     ).split()},
+    **dict.fromkeys(("linalg.eig", "linalg.eigvals"),
+                    (np.triu(SQUARE) + 0.1 * SQUARE + np.diag([0.0, 2.0, 5.0]),)),
     "linalg.matrix_power": (SQUARE, 3),
     **dict.fromkeys(("trace", "diagonal"), (np.stack([SQUARE, SQUARE**2]),)),
     "moveaxis": (X, 0, 1), "swapaxes": (X, 0, 1), "rollaxis": (X, 1),
