@@ -349,12 +349,17 @@ def _unit_logistic(t: mpf) -> tuple[Any, Any, Any]:
 
 
 def _pow(x: mpf, y: mpf) -> Jet:
-    if x < 0:  # y is a whole number; the derivative with respect to it is undefined
+    if x < 0 and y == mp.floor(y):  # the derivative with respect to y is undefined
         first, second = y * x ** int(y - 1), y * (y - 1) * x ** int(y - 2)
         return x ** int(y), (first, mp.nan), (second, mp.nan, mp.nan)
     value, log = mp.power(x, y), mp.log(x)
     first = (y * value / x, value * log)
     return value, first, (y * (y - 1) * value / x**2, value / x * (1 + y * log), value * log**2)
+
+
+def _mul_pow(x: mpf, y: mpf, z: mpf) -> Jet:
+    value, (dy, dz), (dyy, dyz, dzz) = _pow(y, z)
+    return x * value, (value, x * dy, x * dz), (0, dy, dz, x * dyy, x * dyz, x * dzz)
 
 
 def _atan2(x: mpf, y: mpf) -> Jet:
@@ -646,6 +651,11 @@ def _pow_scale(x: mpf, y: mpf) -> Jet:
     return 0, (dx * once, 0), (dxx * twice, mp.power(x, y - 1) * once * (1 + abs(y) * log), 0)
 
 
+def _mul_pow_scale(x: mpf, y: mpf, z: mpf) -> Jet:
+    _, (dy, _), (dyy, dyz, _) = _pow_scale(y, z)
+    return 0, (0, x * dy, 0), (0, dy, 0, x * dyy, x * dyz, 0)
+
+
 def _atan2_scale(x: mpf, y: mpf) -> Jet:
     return 0, (0, 0), (1 / (x**2 + y**2),) * 3
 
@@ -826,6 +836,9 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "pow": _case(_pow, magnitudes(1e-3, 1e3, signed=False), between(-8, 8), f32=(1, 3, 5),
                  scale=_pow_scale,
                  why="∂x: itself times 1 + |(y - 1) log x|; second: each term likewise"),
+    "mul_pow": _case(_mul_pow, _AROUND, magnitudes(1e-3, 1e3, signed=False), between(-8, 8),
+                     f32=(1, 3, 5), scale=_mul_pow_scale,
+                     why="as pow, times x"),
     "ldexp": _case(_ldexp, _HALF, _shifts, f32=_EXACT),
     "sin": _case(_unary(lambda x: (mp.sin(x), mp.cos(x), -mp.sin(x))), _ANGLES,
                  f32=(1.5, 1.5, 1.5)),

@@ -189,6 +189,9 @@ def _exponentials() -> tuple[Op, ...]:
     def logarithm(name: str, partial: str, doc: str, safe: float = 1.0) -> Op:
         return inlined(name, partial, doc, safe=(safe,), singular=True)
 
+    # NumPy takes a square root for z = 0.5, which is nan of -inf.
+    power = "pow(where((z == 0.5) & ((y == 0) | isinf(y)), abs(y), y), z)"
+    root = "pow(abs(y), where((y == 0) | isinf(y), z, 0.5 * z))"
     return (
         inlined("exp", "out", "Exponential function, e to the x."),
         inlined("exp2", "out * LN2", "2 to the x.", array="pow(2, x)"),
@@ -210,9 +213,17 @@ def _exponentials() -> tuple[Op, ...]:
            lowering="program", array="logaddexp(x, y)",
            doc="Logarithm of exp(x) + exp(y), without overflow."),
         Op("pow", 2, "float",
-           ("mul_zero(y, pow(x, y - 1))", "where((x == 0) & (y == 0), 0, mul_zero(out, log(x)))"),
+           ("mul_pow(y, x, y - 1)", "where((x == 0) & (y == 0), 0, mul_zero(out, log(x)))"),
            lowering="program", safe=(1.0, 1.0), singular=True, array="pow(x, y)", c="pow",
            doc="Power, x to the y; 0⁰ is 1 with derivative 0."),
+        Op("mul_pow", 3, "float",
+           ("pow(y, z)", "mul_pow(x * z, y, z - 1)",
+            "where((y == 0) & (z == 0), 0, mul_zero(out, log(y)))"),
+           lowering="program", safe=(1.0, 1.0, 1.0), singular=True,
+           array=f"where(x != 0, where((abs({power}) < 1e-30) | isinf({power}), "
+                 f"copysign(1, {power}) * ((x * {root}) * {root}), x * {power}), 0)",
+           doc="Product of x and y to the z, which may leave the range where the product does not; "
+               "0 where x is zero."),
         Op("ldexp", 2, "float", ("ldexp(dx, y)", None), lowering="program", safe=(1.0, 0.0),
            doc="Product x · 2ⁿ for a whole number n, rounded once; without a derivative in n."),
         Op("powi", 2, "integer", lowering="program", array="pow(x, y)",

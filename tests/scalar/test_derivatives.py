@@ -4,6 +4,7 @@ What is promised, op by op, is in `tools.derivative_cases`; errors are in units 
 """
 
 import math
+from itertools import product
 
 import mpmath
 import numpy as np
@@ -78,6 +79,50 @@ def test_errors_stay_below_what_is_promised(name, dtype):
     bound = CASES[name].bound(dtype)
     for order, worst in zip(ORDERS, measure(name, dtype, POINTS, SEED), strict=True):
         assert worst.ulp <= getattr(bound, order), f"{order}: {worst}"
+
+
+WITHOUT_ENDS = {
+    "minimum", "maximum",  # equal arguments, where the closed form takes one side
+    "ldexp", "polygamma", "ierfcx",  # whole numbers only
+    "floordiv", "mod", "fmod",  # quotients of more digits than mpmath is given
+    "erfcx", "hypot",  # below 1e-308 the value, by which is divided, is rounded itself
+    "mul_pow",  # its derivative multiplies x·z first
+    "convert", "erfc", "digamma", "trigamma", "beta", "betaln", "ellipk", "ellipkm1", "ellipe",
+    "j0", "j1", "y0", "y1", "i0", "i1", "xlogy", "xlog1py",
+}  # fmt: skip
+
+
+def ends_of_the_range(dtype):
+    """Return numbers near 0, near the largest one, and where squares and fourth powers end."""
+    info = np.finfo(dtype)
+    tiny, most = float(info.tiny), float(info.max)
+    sizes = [float(info.smallest_subnormal), tiny / 16, tiny, 8 * tiny, most**-0.5, most**-0.25,
+             1e-5, 0.5, 1.0, 3.0, 1e5, most**0.25, most**0.5, most / 8, most]  # fmt: skip
+    return [*sizes, *(-s for s in sizes)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.rows("name", [n for n in CASES if n not in WITHOUT_ENDS])
+def test_derivatives_at_the_ends_of_the_range(name, dtype):
+    """Where value and derivative are normal numbers, nothing in between leaves the range."""
+    case = CASES[name]
+    rows = product(np.array(ends_of_the_range(dtype), dtype).tolist(), repeat=len(case.arguments))
+    rows = [r for r in rows if case.domain is None or case.domain(*map(mpf, r))]
+    value, first, _ = derivatives(name, [np.array(c, dtype) for c in zip(*rows, strict=True)])
+    least, most = float(np.finfo(dtype).tiny), float(np.finfo(dtype).max)
+    compared = 0
+    with mp.workdps(DIGITS + 310 if name in ("sind", "cosd", "tand") else DIGITS):  # large angles
+        for k, row in enumerate(rows):
+            exact, partials, _ = case.jet(*map(mpf, row))
+            if not isinstance(exact, mpf | int) or not np.isfinite(value[0][k]):
+                continue
+            scales = case.scale(*map(mpf, row))[1] if case.scale else partials
+            for got, e, scale in zip(first, partials, scales, strict=True):
+                if least <= abs(e) <= most:
+                    compared += 1
+                    assert ulps(float(got[k]), e, dtype, scale) <= 64, (row, float(got[k]), e)
+    assert compared or name in ("rint", "floor", "ceil", "trunc", "sign", "acosh")
 
 
 @pytest.mark.rows(
@@ -428,6 +473,15 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((INF, 2.0), INF, (INF, INF), ANY),
         ((NAN, 0.0), 1, (0, NAN), ANY),
         ((1e-20, 2.0), ANY, (2e-20, ANY), (2, ANY, ANY, ANY)),
+    ],
+    "mul_pow": [
+        ((0.0, 0.0, -1.0), 0, (INF, 0, 0), ANY),
+        ((2.0, 0.0, 0.0), 2, (1, 0, 0), ANY),
+        ((2.0, 0.0, 2.0), 0, (0, 0, 0), ANY),
+        ((2.0, 4.0, 1.0), 8, (4, 2, 8 * math.log(4)), ANY),
+        ((-3.0, -2.0, 3.0), 24, (-8, -36, NAN), ANY),
+        ((2.0, INF, -1.0), 0, (0, 0, 0), ANY),
+        ((NAN, 2.0, 1.0), NAN, (2, NAN, NAN), ANY),
     ],
     "hypot": [
         ((0.0, 0.0), 0, (0, 0), Z),

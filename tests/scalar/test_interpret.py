@@ -377,11 +377,12 @@ TRUE_VALUES = {
     "erfcx": lambda x: mpmath.exp(x * x) * mpmath.erfc(x), "erfinv": mpmath.erfinv,
     "erfcinv": lambda q: mpmath.erfinv(1 - q), "ierfcx": _ierfcx,
     "polygamma": lambda n, x: mpmath.polygamma(int(n), x), "pow": mpmath.power,
+    "mul_pow": lambda x, y, z: x * mpmath.power(y, z),
     "atan2": mpmath.atan2, "hypot": mpmath.hypot,
     "logaddexp": lambda x, y: mpmath.log(mpmath.exp(x) + mpmath.exp(y)),
 }  # fmt: skip
-POSITIVE = {"log", "log2", "log10", "pow", "gamma", "lgamma", "digamma", "trigamma", "polygamma",
-            "atan2"}  # fmt: skip
+POSITIVE = {"log", "log2", "log10", "pow", "mul_pow", "gamma", "lgamma", "digamma", "trigamma",
+            "polygamma", "atan2"}  # fmt: skip
 DOMAINS = {
     "erfcx": (-5, 30),
     "erfinv": (-0.99, 0.99),
@@ -400,7 +401,7 @@ def test_every_inexact_op_has_a_true_value():
     assert {op.name for op in TABLE if not is_exact(op.name)} == set(TRUE_VALUES)
 
 
-@pytest.mark.rows("name", TRUE_VALUES, slow="ierfcx polygamma")
+@pytest.mark.rows("name", TRUE_VALUES, slow="ierfcx polygamma mul_pow")
 @pytest.mark.parametrize("type", FLOATS, ids=str)
 def test_inexact_ops_are_accurate(name, type):
     low, high = DOMAINS.get(name, (0.01 if name in POSITIVE else -12, 12))

@@ -46,7 +46,7 @@ PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
         (simple, "ldexp powi relu sign"),
         (exponential, "exp exp2 expm1 logistic_density sigmoid tanh"),
         (logarithm, "log log1p log2 log10 logaddexp"),
-        (power, "pow"),
+        (power, "mul_pow pow"),
         (trigonometric, "sin cos"),
         (error_function, "erf"),
         (scaled_error_function, "erfcx ierfcx erfinv erfcinv"),

@@ -12,6 +12,7 @@ from mixad.scalar.expression import Operand, Term
 from mixad.scalar.ir import Atom, Const, Equation
 from mixad.scalar.math.floats import (
     Format,
+    Pair,
     at_least,
     at_most,
     copysign,
@@ -21,7 +22,8 @@ from mixad.scalar.math.floats import (
     where,
 )
 
-__all__ = ["exp", "exp2", "exp_nonpositive", "exp_sum", "expm1", "sigmoid", "tanh"]
+__all__ = ["exp", "exp2", "exp_nonpositive", "exp_reduced", "exp_sum", "expm1", "power_of_two",
+           "sigmoid", "tanh"]  # fmt: skip
 
 _HEADROOM = {23: 64, 52: 512}  # by bits of the fraction: 2^±headroom times 2ᵏ is always normal
 _UNDERFLOW = {23: -104.0, 52: -746.0}  # exp is below half the smallest denormal
@@ -39,21 +41,33 @@ def exp(x: Term) -> Term:
 
 
 def exp_sum(x: Term, low: Term) -> Term:
-    """exp(x + low) for a small correction ``low`` of x, rounded almost once.
+    """exp(x + low) for a small correction ``low`` of x, rounded almost once."""
+    layout = format_of(x)
+    shifter, undo = _factors(layout, x < 0)
+    x = _clamped(layout, x)
+    k, scale = _nearest_power(layout, x, shifter)
+    one_more, tail = exp_reduced(x, low, k)
+    return fma(tail, scale, one_more * scale) * undo
+
+
+def exp_reduced(x: Term, low: Term, k: Term) -> Pair:
+    """Return exp(x + low - k ln 2) as a float and a small term, for k near x/ln 2.
 
     1 + r is split into a float and what it lost, and r itself likewise: what is rounded last is a
     float plus a small term, so that exact results come out exact.
     """
     layout = format_of(x)
-    shifter, undo = _factors(layout, x < 0)
-    x = _clamped(layout, x)
-    k, scale = _nearest_power(layout, x, shifter)
     head, rest = (fma(k, -part, z) for part, z in zip(layout.tables["LN2"], (x, low), strict=True))
     r = head + rest
     one_more = 1 + r
     lost = ((1 - one_more) + r) + ((head - r) + rest)
-    tail = fma(r * r, polynomial(r, layout.tables["EXP"]), lost)
-    return fma(tail, scale, one_more * scale) * undo
+    return one_more, fma(r * r, polynomial(r, layout.tables["EXP"]), lost)
+
+
+def power_of_two(n: Term) -> Term:
+    """Return 2^n for a whole number n of a normal power, and 0 where n is minus the bias."""
+    layout = format_of(n)
+    return _power_of_two(layout, n + (layout.shifter + layout.bias))
 
 
 def _clamped(layout: Format, x: Term) -> Term:

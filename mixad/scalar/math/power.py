@@ -1,4 +1,4 @@
-"""x to the y as exp(y·log|x|), the logarithm in two floats, with the rules of C's pow.
+"""x to the y as exp(y·log|x|), the logarithm in two floats, with the rules of C's pow; x·yᶻ.
 
 The product y·log|x| reaches 745, so log|x| needs ten bits more than the result has: it is summed
 as an unevaluated pair, high + low (Dekker, *A floating-point technique for extending the available
@@ -11,21 +11,26 @@ from __future__ import annotations
 from math import inf, nan
 
 from mixad.scalar.expression import Term, call
-from mixad.scalar.math.exponential import exp_sum
+from mixad.scalar.math.exponential import exp_reduced, exp_sum, power_of_two
 from mixad.scalar.math.floats import (
     Pair,
+    at_least,
+    at_most,
+    copysign,
     fast_sum,
     fma,
     format_of,
     pair_product,
     polynomial,
+    rint,
     where,
 )
 from mixad.scalar.math.logarithm import exponent_and_fraction
 
-__all__ = ["pow"]
+__all__ = ["mul_pow", "pow"]
 
 _FAR = 2000.0  # beyond any argument whose exponential is finite and positive
+_REACH = {23: 210.0, 52: 1500.0}  # by bits of the fraction: x·exp(t) is 0 or inf beyond, for all x
 
 
 def pow(x: Term, y: Term) -> Term:
@@ -34,13 +39,42 @@ def pow(x: Term, y: Term) -> Term:
     return _with_sign(x, y, magnitude)
 
 
+def mul_pow(x: Term, y: Term, z: Term) -> Term:
+    """X times y to the z, where only the product need be representable; 0 where x is zero."""
+    product = _mul_exp(x, *_exponent(abs(y), z))
+    product = where((z == 0) | (abs(y) == 1), x, product)
+    return where(x != 0, _with_sign(y, z, product), 0)
+
+
+def _mul_exp(x: Term, t: Term, low: Term) -> Term:
+    """x·exp(t + low), rounded almost once: 2ᵏ⁺ᵉ, of both, is applied in two factors."""
+    layout = format_of(x)
+    reach, bias = _REACH[layout.fraction], layout.bias
+    near = at_most(at_least(t, -reach), reach)
+    k = rint(near * layout.tables["LOG2_E"][0])
+    one_more, tail = exp_reduced(near, low, k)
+    e, f = exponent_and_fraction(abs(x))
+    m = copysign(1 + f, x)
+    head = one_more * m
+    found = head + fma(tail, m, fma(one_more, m, -head))
+    n = at_most(at_least(k + e, -2.0 * bias), bias + 3.0)
+    half = rint(0.5 * n)
+    found = found * power_of_two(half) * power_of_two(n - half)
+    return where(abs(x) < inf, found, x * at_least(t + reach, 0))
+
+
 def _power_of_magnitude(x: Term, y: Term) -> Term:
     """exp(y·log x) for x >= 0."""
+    return exp_sum(*_exponent(x, y))
+
+
+def _exponent(x: Term, y: Term) -> Pair:
+    """y·log x for x >= 0."""
     high, low = _log_pair(x)
     high = where((x > 0) & (x < inf), high, where(x == 0, -inf, x))
     product = y * high
     rest = fma(y, high, -product) + y * low
-    return exp_sum(product, where(abs(product) < _FAR, rest, 0))
+    return product, where(abs(product) < _FAR, rest, 0)
 
 
 def _with_sign(x: Term, y: Term, magnitude: Term) -> Term:

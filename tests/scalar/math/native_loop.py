@@ -30,6 +30,7 @@ def run(program: Program, *arrays: np.ndarray) -> np.ndarray:
     out = np.empty(len(arrays[0]), program.outputs[0].type.dtype)
     arguments = [*(np.ascontiguousarray(a) for a in arrays), out]
     pointers = [a.ctypes.data for a in arguments]
+    assert len(arrays) == len(program.params), "the compiled loop would read what is not there"
     kernel = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers), ctypes.c_int64)(address)
     kernel(*pointers, len(out))
     del engine

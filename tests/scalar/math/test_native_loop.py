@@ -31,7 +31,7 @@ def test_compiled_loop_computes_what_the_interpreter_computes(name):
             )
         else:
             x = np.arange(-4, 9, dtype=type.dtype)
-        arguments = [x, x[::-1].copy()][: BY_NAME[name].arity]
+        arguments = [x, x[::-1].copy(), np.roll(x, 5)][: BY_NAME[name].arity]
         got = native_loop.run(program, *arguments)
         want = [interpret(program, row)[0] for row in zip(*arguments, strict=True)]
         assert same_bits(got, np.array(want, got.dtype)), (name, type)

@@ -75,6 +75,18 @@ BINARY = {
                   (2.0, inf, inf), (nan, 0.0, 0.0), (inf, -0.0, 0.0), (nan, 2.0, nan)],
 }  # fmt: skip
 
+TERNARY = {
+    "mul_pow": [(0.0, 0.0, -1.0, 0.0), (-0.0, 2.0, inf, 0.0), (0.0, 2.0, nan, 0.0),
+                (2.0, 3.0, 2.0, 18.0), (-2.0, -3.0, 3.0, 54.0), (3.0, 0.0, 0.0, 3.0),
+                (3.0, nan, 0.0, 3.0), (-3.0, 1.0, nan, -3.0), (3.0, -1.0, inf, 3.0),
+                (-2.0, 0.0, 2.0, -0.0), (2.0, -0.0, 3.0, -0.0), (2.0, 0.0, -1.0, inf),
+                (2.0, -0.0, -1.0, -inf), (-2.0, 0.5, 3e38, -0.0), (2.0, inf, -1.0, 0.0),
+                (2.0, -2.0, 0.5, nan), (inf, 2.0, 3.0, inf), (-inf, 2.0, -1.0, -inf),
+                (inf, 0.0, 1.0, nan), (inf, inf, -1.0, nan), (-inf, inf, 1.0, -inf),
+                (inf, 1.0, 5.0, inf), (nan, 2.0, 1.0, nan), (2.0, nan, 1.0, nan),
+                (2.0, 3.0, nan, nan), (2.0, 1e-30, 11.0, 0.0), (2.0, 1e-30, -11.0, inf)],
+}  # fmt: skip
+
 
 def assert_same(got, want):
     """Equal values, equal signs of zero, nan where nan."""
@@ -102,6 +114,13 @@ def test_special_values_of_two_arguments(name, type):
     assert_same(native_loop.run(program_of(name, type), x, y), want)
 
 
+@pytest.mark.rows("type", FLOATS, ids=str)
+@pytest.mark.rows("name", TERNARY)
+def test_special_values_of_three_arguments(name, type):
+    x, y, z, want = columns(TERNARY[name], type)
+    assert_same(native_loop.run(program_of(name, type), x, y, z), want)
+
+
 @pytest.mark.parametrize("type", FLOATS, ids=str)
 def test_whole_powers_of_whole_numbers_are_exact(type):
     rows = [
@@ -112,6 +131,9 @@ def test_whole_powers_of_whole_numbers_are_exact(type):
     ]
     x, y, want = columns(rows, type)
     assert_same(native_loop.run(program_of("pow", type), x, y), want)
+    one = np.ones_like(x)
+    assert_same(native_loop.run(program_of("mul_pow", type), one, x, y), want)
+    assert_same(native_loop.run(program_of("mul_pow", type), x, x, y - one), want)
 
 
 @pytest.mark.parametrize("type", FLOATS, ids=str)

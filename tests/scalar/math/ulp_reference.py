@@ -160,6 +160,27 @@ def powers(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.n
     return x[keep], y[keep]
 
 
+def products_of_powers(
+    type: ScalarType, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Return factors, bases and exponents; products are finite where many powers are not."""
+    limit = 88.0 if type == F32 else 709.0
+    sizes = np.exp(rng.uniform(-1.1 * limit, limit, (2, count)))
+    near = 1 + rng.standard_normal(count) * 2.0 ** rng.uniform(-20, -1, count)
+    factors = (sizes[0] * rng.choice([-1, 1], count)).astype(type.dtype)
+    x, y = np.tile(factors, 2), np.concatenate([sizes[1], np.abs(near)]).astype(type.dtype)
+    keep = (x != 0) & (y != 1) & (y > 0)
+    x, y = x[keep], y[keep]
+    size = rng.uniform(-1.05 * limit, 1.01 * limit, len(x))
+    with np.errstate(over="ignore"):
+        z = ((size - np.log(np.abs(x.astype("f8")))) / np.log(y.astype("f8"))).astype(type.dtype)
+    negative = (np.full_like(y, -0.3), np.floor(np.minimum(np.abs(z), 40)))
+    kept = np.isfinite(z)
+    return tuple(
+        np.concatenate([a[kept], b]) for a, b in ((x, x), (y, negative[0]), (z, negative[1]))
+    )
+
+
 def pairs(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Return pairs that are near, far, and of any size."""
     x = (rng.standard_normal(count) * 30).astype(type.dtype)
@@ -312,6 +333,7 @@ CLAIMS: dict[str, Claim] = {
     "erfinv": Claim(mp.erfinv, some(unary(-1, 1, 0.5, 0.9990345, dense=(0.1, 0.3)), poles=(-1, 1))),
     "erfcinv": Claim(_erfcinv, some(unary(0, 2, 0.5, 1, dense=(0.1, 0.3)), poles=(0, 2))),
     "pow": Claim(_power, powers),
+    "mul_pow": Claim(lambda x, y, z: x * _power(y, z), products_of_powers),
     "logaddexp": Claim(_logaddexp, pairs, _logaddexp_scale,
                        "in ulp of the largest of the result, max(x, y) and their difference"),
     "digamma": Claim(mp.digamma, off_poles(-50, 1e15), _digamma_scale,
