@@ -11,10 +11,12 @@ import sys
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from mixad.backends.arrays import library_of
 from mixad.backends.remembered import Remembered
 from mixad.namespace.axis_of_numbers import NumbersHaveAnAxis
 from mixad.namespace.common_spellings import COMMON
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
+from mixad.scalar.dtypes import scalar_type_of
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant
 from mixad.tape.node import waiting_view
@@ -73,7 +75,7 @@ def _check(
     try:
         _call(function, _without_elements, args, kwargs)
     except Exception:  # torch's have no class in common, and elements may decide
-        _call(function, plain, args, kwargs)
+        _call(function, _supported, args, kwargs)
     else:
         _TAKEN.keep(key, 1, True)
 
@@ -99,6 +101,15 @@ def _without_elements(value: Any) -> Any:
     return value.detach().to("meta") if _is_tensor(value) else value
 
 
+def _supported(value: Any) -> Any:
+    """Return a value for torch; what is no array for us is refused before torch sees it."""
+    value = plain(value)
+    if _is_tensor(value):
+        library_of(value)
+        scalar_type_of(value.dtype)
+    return value
+
+
 def _meta(cell: Cell) -> Any:
     if cell.pending is None:
         return cell.value.detach().to("meta")
@@ -116,7 +127,7 @@ def _kind(value: Any) -> Hashable:
         return value.cell.shape, value.cell.kind
     value = plain(value)
     if _is_tensor(value):
-        return value.shape, value.dtype
+        return _supported(value).shape if value.is_nested else value.shape, value.dtype
     if isinstance(value, (list, tuple)):
         return tuple(map(_kind, value))
     return type(value), value if value.__hash__ is not None else str(value)
