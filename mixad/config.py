@@ -25,6 +25,7 @@ __all__ = [
     "CHECK",
     "NUM_THREADS",
     "POOL_BYTES",
+    "STREAM_BYTES",
     "TRACEBACK",
     "VARIABLES",
     "CheckMode",
@@ -238,6 +239,17 @@ POOL_BYTES: Variable[int] = Variable(
     parse=byte_count,
 )
 
+STREAM_BYTES: Variable[int] = Variable(
+    name="MIXAD_STREAM_BYTES",
+    meaning="CPU kernels that read and write more than this store their results past the caches; "
+    "they have the same bits either way. By default the size of the last-level cache, and no more "
+    "than eight times what the second level gives to the cores that the process may run on. Read "
+    "once.",
+    expects="a number of bytes, or one with K, M or G after it, for example 32M",
+    default=lambda: 0,
+    parse=byte_count,
+)
+
 CACHE_DIR: Variable[Path] = Variable(
     name="MIXAD_CACHE_DIR",
     meaning="Folder in which compiled kernels are kept from process to process.",
@@ -292,6 +304,7 @@ TRACEBACK: Variable[TracebackMode] = Variable(
 VARIABLES: tuple[Variable[Any], ...] = (
     NUM_THREADS,
     POOL_BYTES,
+    STREAM_BYTES,
     CACHE_DIR,
     CHECK,
     AUDIT,

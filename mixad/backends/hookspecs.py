@@ -233,7 +233,7 @@ class Cached(Protocol):
     Attributes
     ----------
     cache_bytes : int
-        Of the last level: a launch that moves more is planned to stream its results past it. Where
+        About that of the last level: a launch that moves more is planned to stream past it. Where
         a backend does not say, `mixad.kernel.plan.DEFAULT_CACHE_BYTES` is taken.
     """
 

@@ -82,7 +82,7 @@ class CpuBackend:
             "processor": f"{host.cpu}: {' '.join(features) or 'no feature that matters here'}",
             "vector width": f"{host.vector_bits} bits, gangs of {GANG} elements",
             "threads": str(usable_cpus()),
-            "last-level cache": f"{host.cache_bytes >> 20} MiB",
+            "caches": f"written past if a launch moves over {host.cache_bytes / (1 << 20):g} MiB",
             "results to come": f"at most {buffers.limit() / (1 << 20):g} MiB of memory kept",
             "maths inlined": ", ".join(n for n in PROGRAMS if BY_NAME[n].c is not None),
             "other maths": library,

@@ -93,7 +93,7 @@ class Host:
     vector_bits : int
         Width of a vector register: 128, 256 or 512.
     cache_bytes : int
-        Size of the last-level cache.
+        How much a launch moves at most that stores its results through the caches.
     vector_library : str or None
         The vector maths library, if there is one that kernels can call.
     triple : str
@@ -225,7 +225,7 @@ def _detect() -> Host:
         cpu=llvm.get_host_cpu_name(),
         features=features.flatten(),
         vector_bits=_vector_bits(features),
-        cache_bytes=_last_level_cache(),
+        cache_bytes=_cache_bytes(),
         vector_library=_vector_library(),
         triple=llvm.get_process_triple(),
     )
@@ -258,15 +258,34 @@ def _vector_library() -> str | None:
     return None
 
 
-def _last_level_cache(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """Return the size in bytes of the biggest cache that the first core sees."""
-    sizes = []
+def _cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    """Return the last level's size, or a multiple of what the second gives our CPUs if it is less.
+
+    A virtual machine may report the last-level cache of a host that it shares with others.
+    """
+    if config.STREAM_BYTES.is_set():
+        return config.STREAM_BYTES.read()
+    last, second = 0, 0.0
     for index in root.glob("index*"):
         try:
-            sizes.append(config.byte_count((index / "size").read_text()))
+            size = config.byte_count((index / "size").read_text())
+            last = max(last, size)
+            if (index / "level").read_text().strip() == "2":
+                second = size / _count_of((index / "shared_cpu_list").read_text())
         except (OSError, ValueError):
             continue
-    return max(sizes, default=0) or DEFAULT_CACHE_BYTES
+    ours = int(_LAST_BY_SECOND * second * config.available_cores())
+    return min(filter(None, (last, ours)), default=DEFAULT_CACHE_BYTES)
+
+
+_LAST_BY_SECOND = 8
+"""A last-level cache that CPUs have for themselves is hardly larger than so many second ones."""
+
+
+def _count_of(cpus: str) -> int:
+    """Return how many CPUs a list such as ``0-3,8`` names."""
+    ends = [[int(n) for n in part.split("-")] for part in cpus.strip().split(",")]
+    return sum(end[-1] - end[0] + 1 for end in ends)
 
 
 def usable_cpus() -> int:

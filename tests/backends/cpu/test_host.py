@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from mixad import config
 from mixad.backends.cpu import host as host_module
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, address_of, detect, usable_cpus
 from mixad.errors import BackendError
@@ -103,12 +104,35 @@ def test_number_of_threads_is_no_more_than_the_quota(monkeypatch):
     assert usable_cpus() == 1
 
 
-def test_cache_size_is_read_and_has_a_default(tmp_path):
-    assert host_module._last_level_cache(tmp_path) == host_module.DEFAULT_CACHE_BYTES
-    for index, size in enumerate(("48K", "32M", "odd")):
-        (tmp_path / f"index{index}").mkdir()
-        (tmp_path / f"index{index}/size").write_text(size)
-    assert host_module._last_level_cache(tmp_path) == 32 << 20
+MACHINES = {
+    # cores we may use; level, size and CPUs of each cache of the first; MiB moved at most
+    "a server of 480 MiB, of which a virtual machine has two cores": (
+        2, [(1, "48K", "0"), (2, "2M", "0"), (3, "480M", "0-1")], 32),
+    "the same, with threads as CPUs": (2, [(2, "2M", "0-1"), (3, "480M", "0-1")], 16),
+    "two cores of a small server": (2, [(1, "32K", "0"), (2, "1M", "0"), (3, "32M", "0-1")], 16),
+    "all of it": (8, [(1, "32K", "0"), (2, "1M", "0"), (3, "32M", "0-7")], 32),
+    "a desktop with threads": (16, [(2, "2M", "0,8"), (3, "25M", "0-15")], 25),
+    "a phone's cluster": (8, [(1, "64K", "0"), (2, "4M", "0-3"), (3, "8M", "0-7")], 8),
+    "no third level": (4, [(1, "64K", "0"), (2, "12M", "0-3")], 12),
+    "a size that is none": (2, [(2, "odd", "0"), (3, "6M", "0-1")], 6),
+    "CPUs that are none": (2, [(2, "1M", "all"), (3, "6M", "0-1")], 6),
+    "nothing to read": (2, [], host_module.DEFAULT_CACHE_BYTES >> 20),
+}  # fmt: skip
+
+
+@pytest.mark.rows("name", MACHINES)
+def test_results_go_past_caches_by_what_is_ours_of_them(name, tmp_path_factory, monkeypatch):
+    cores, caches, expected = MACHINES[name]
+    root = tmp_path_factory.mktemp("cache")
+    for number, texts in enumerate(caches):
+        (root / f"index{number}").mkdir()
+        for what, text in zip(("level", "size", "shared_cpu_list"), texts, strict=True):
+            (root / f"index{number}/{what}").write_text(f"{text}\n")
+    monkeypatch.delenv("MIXAD_STREAM_BYTES", raising=False)
+    monkeypatch.setattr(config, "available_cores", lambda: cores)
+    assert host_module._cache_bytes(root) == expected << 20
+    monkeypatch.setenv("MIXAD_STREAM_BYTES", "3M")
+    assert host_module._cache_bytes(root) == 3 << 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="affinity is set on Linux")
