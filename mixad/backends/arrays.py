@@ -55,14 +55,15 @@ class _Memory:
     view : callable
         The NumPy array over the memory of an array on the CPU.
     wrapped : callable
-        ``(xp, result)``: the library's array over the memory of a NumPy array.
+        ``(xp, result, like)``: the library's array over the memory of a NumPy array, on the device
+        of ``like``.
     bits : callable
         An array of bfloat16, which NumPy does not know, as one of int16 over the same memory.
     """
 
     strides: Callable[[Array], tuple[int, ...]]
     view: Callable[[Array], _NumpyArray]
-    wrapped: Callable[[Any, _NumpyArray], Array]
+    wrapped: Callable[[Any, _NumpyArray, Array], Array]
     bits: Callable[[Array], Array] = lambda a: a.view("int16")
 
 
@@ -80,33 +81,48 @@ def _refuse_to_compute(array: Array) -> NoReturn:
 
 
 def _over_jax(array: Array) -> _NumpyArray:
-    """Return the NumPy array over a JAX array's memory; DLPack takes no bfloat16 to NumPy."""
+    """Return the NumPy array over a JAX array's memory, which is waited for.
+
+    DLPack takes no bfloat16 to NumPy.
+    """
     return np.asarray(array).view("int16") if _is_bfloat16(array) else np.from_dlpack(array)
+
+
+def _as_jax(xp: Any, result: _NumpyArray, like: Array) -> Array:
+    """Return a JAX array over memory, free to move to another device where ``like`` is."""
+    put = sys.modules["jax"].device_put
+    found = put(result)
+    is_there = not like.committed and found.devices() == like.devices()
+    return found if is_there else put(result, like.device)
 
 
 # Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits,
 # and zeros that are in no memory.
 _MEMORY = {
-    "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result: result),
-    "cupy": _Memory(lambda a: a.strides, np.from_dlpack, lambda xp, result: xp.asarray(result)),
+    "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result, like: result),
+    "cupy": _Memory(
+        lambda a: a.strides, np.from_dlpack, lambda xp, result, like: xp.asarray(result)
+    ),
     "torch": _Memory(
         lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
         lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=a._is_zerotensor()),
-        lambda xp, result: xp.from_numpy(result),
+        lambda xp, result, like: xp.from_numpy(result),
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
     ),
     "jax": _Memory(
         lambda a: _packed_strides(a) if _is_bfloat16(a) else np.from_dlpack(a).strides,
         _over_jax,
-        lambda xp, result: xp.asarray(result, copy=False),
+        _as_jax,
         lambda a: a,
     ),
-    "dask": _Memory(_packed_strides, _refuse_to_compute, lambda xp, result: xp.asarray(result)),
+    "dask": _Memory(
+        _packed_strides, _refuse_to_compute, lambda xp, result, like: xp.asarray(result)
+    ),
 }
 _DLPACK = _Memory(
     lambda a: np.from_dlpack(a).strides,
     np.from_dlpack,
-    lambda xp, result: xp.asarray(result, copy=False),
+    lambda xp, result, like: xp.asarray(result, copy=False),
 )
 _RULES = {
     "numpy": NUMPY_RULES,
@@ -211,18 +227,22 @@ class Library:
         """
         if not self.is_lazy:
             result = function(*(np.asarray(self.numpy_view(a)) for a in arrays))
-            found, device = self.wrapped(result, element_type_of(dtype)), array_api_compat.device
-            where = device(arrays[0])
-            return found if device(found) == where else self.xp.asarray(found, device=where)
+            found = self.wrapped(result, element_type_of(dtype), arrays[0])
+            where = array_api_compat.device(arrays[0])
+            is_there = array_api_compat.device(found) == where
+            return found if is_there else self.xp.asarray(found, device=where)
         dask = sys.modules["dask"]
         delayed = dask.delayed(function, pure=True)(*arrays)
         return sys.modules["dask.array"].from_delayed(delayed, shape, dtype=dtype)
 
-    def wrapped(self, result: _NumpyArray, type: ScalarType) -> Array:
-        """Return a NumPy array of a type, or its bits, as one of its arrays over the memory."""
+    def wrapped(self, result: _NumpyArray, type: ScalarType, like: Array) -> Array:
+        """Return a NumPy array of a type, or its bits, as one of its arrays over the memory.
+
+        It is where ``like`` is, one of its arrays on the CPU.
+        """
         if not type.brain:
-            return self.memory.wrapped(self.xp, result)
-        bits = self.memory.wrapped(self.xp, result.view("int16"))
+            return self.memory.wrapped(self.xp, result, like)
+        bits = self.memory.wrapped(self.xp, result.view("int16"), like)
         return bits.view(self.dtype_of(type))
 
 
@@ -301,6 +321,8 @@ def library_of(array: Array) -> Library:
     library = own_library(array)
     if library.name == "torch":
         _check_untracked(array)
+    elif library.name == "jax":
+        _check_single(array)
     return library
 
 
@@ -385,6 +407,15 @@ def _check_dense(tensor: Array) -> None:
         raise KernelTypeError(
             f"a torch tensor of the kind {kind} is not supported: kernels take dense tensors",
             hint="convert it: x.to_padded_tensor(0.0)" if tensor.is_nested else "pass x.to_dense()",
+        )
+
+
+def _check_single(array: Array) -> None:
+    """Refuse an array of JAX whose elements lie on several devices."""
+    if array.sharding.num_devices > 1:
+        raise KernelTypeError(
+            f"a JAX array that lies on {array.sharding.num_devices} devices is not supported",
+            hint="pass it on one: jax.device_put(x, jax.devices()[0])",
         )
 
 

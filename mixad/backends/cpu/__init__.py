@@ -35,7 +35,7 @@ def mixad_backends() -> list[BackendSpec]:
     dtypes = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 "
     dtypes += "bfloat16 float32 float64"
     capability = Capability(
-        array_modules=("numpy", "array_api_strict", "torch"),
+        array_modules=("numpy", "array_api_strict", "torch", "jax"),
         devices=("cpu",),
         dtypes=frozenset(dtypes.split()),
         native=True,

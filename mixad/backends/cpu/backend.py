@@ -147,7 +147,7 @@ class CpuBackend:
         if is_plain:
             return tuple(results)
         types = [output.type for output in executable.spec.outputs]
-        return tuple([library.wrapped(r, t) for r, t in zip(results, types, strict=True)])
+        return tuple([library.wrapped(r, t, given[0]) for r, t in zip(results, types, strict=True)])
 
 
 def _dialect(host: Host) -> Dialect:

@@ -1,0 +1,140 @@
+"""Kernels on JAX arrays on the CPU run over their memory, whatever JAX does with it meanwhile."""
+
+import gc
+import importlib.util
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixad
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="JAX is not installed"
+)
+LARGE = (512, 512)  # of more bytes than memory that NumPy gives
+
+
+@mixad.broadcast
+def folded(x: Any, y: Any) -> Any:
+    return x * y if x < 0.5 else y / x
+
+
+def numbers(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(4).uniform(0.1, 1.0, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(64, 100), LARGE, (7,), (), (0, 3)], ids=str)
+def test_values_and_gradients_are_numpys_on_the_same_backend(shape: tuple[int, ...]) -> None:
+    import jax.numpy as jnp
+
+    def loss(x: Any) -> Any:
+        return (folded(x, x + 1) ** 2).sum()
+
+    x = numbers(*shape)
+    assert folded.explain(jnp.asarray(x), 2.0).backend == "cpu"
+    np.testing.assert_array_equal(folded(jnp.asarray(x), 2.0), folded(x, np.float32(2)))
+    np.testing.assert_array_equal(mixad.grad(loss)(jnp.asarray(x)), mixad.grad(loss)(x))
+
+
+@pytest.mark.parametrize("has_double", [False, True])
+def test_dtypes_are_those_of_jax_with_types_of_64_bits_and_without(has_double: bool) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    with jax.enable_x64(has_double):
+        x = jnp.asarray(numbers(5).astype(np.float64))
+        assert x.dtype == (np.float64 if has_double else np.float32)
+        assert folded(x, 2.0).dtype == mixad.grad(lambda x: folded(x, x).sum())(x).dtype == x.dtype
+        half = x.astype(jnp.bfloat16)
+        assert folded(half, 2.0).dtype == half.dtype
+
+
+def test_what_is_not_computed_yet_is_waited_for() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda i, y: jnp.sin(y) + x, x))
+    x = jnp.asarray(numbers(*LARGE))
+    expected = folded(np.asarray(slow(x)), np.float32(3))
+    y = slow(x + 0.0)
+    np.testing.assert_array_equal(folded(y, 3.0), expected)
+
+
+def test_results_that_jax_still_reads_are_not_written_again() -> None:
+    """Their memory goes back to the pool when JAX lets go of it, not when the array does."""
+    import jax
+    import jax.numpy as jnp
+
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 60, lambda i, y: jnp.sin(y) + 0.1 * x, x))
+    more = jax.jit(lambda x: x + 1, donate_argnums=0)
+    x = jnp.asarray(numbers(*LARGE))
+    expected = np.asarray(slow(folded(x, 3.0)))
+    one_more = np.asarray(folded(x, 3.0)) + 1
+    for _ in range(20):
+        result = folded(x, 3.0)
+        read, donated = slow(result), more(result)
+        del result
+        gc.collect()
+        others = [folded(x, 5.0) for _ in range(2)]
+        np.testing.assert_array_equal(read, expected)
+        np.testing.assert_array_equal(donated, one_more)
+        del others
+
+
+def test_arguments_that_were_donated_or_deleted_are_told_by_jax() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    donated, deleted = jnp.asarray(numbers(100)), jnp.asarray(numbers(3))
+    folded(donated, 2.0)
+    jax.jit(lambda x: x + 1, donate_argnums=0)(donated)
+    deleted.delete()
+    for x in (donated, deleted):
+        assert x.is_deleted()
+        with pytest.raises(RuntimeError, match="deleted"):
+            folded(x, 2.0)
+    x = jnp.asarray(numbers(3))
+    _, pullback = mixad.vjp(lambda x: folded(x, x), x)
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        pullback(jnp.ones(3))
+
+
+DEVICES = """
+import jax, jax.numpy as jnp, mixad, numpy as np
+from mixad.errors import KernelTypeError
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+k = mixad.broadcast(lambda x: x * x)
+x = jnp.arange(8.0)
+first, second = jax.devices()
+for device in (first, second):
+    y = k(jax.device_put(x, device))
+    assert y.devices() == {device} and y.committed, device
+    np.testing.assert_array_equal(y, x * x)
+assert not k(x).committed
+with jax.default_device(second):
+    assert k(x).devices() == {first}
+mesh = Mesh(np.array([first, second]), ("cpu",))
+for spec in ("cpu", None):
+    z = jax.device_put(x, NamedSharding(mesh, PartitionSpec(spec)))
+    for call in (k, k.with_options(backend="cpu"), mixad.grad(lambda x: k(x).sum())):
+        try:
+            call(z)
+        except KernelTypeError as error:
+            assert "lies on 2 devices" in str(error) and "device_put" in str(error), error
+        else:
+            raise AssertionError(call)
+"""
+
+
+@pytest.mark.slow
+def test_results_are_on_the_device_of_arguments_and_several_are_refused(tmp_path: Any) -> None:
+    path = tmp_path / "devices.py"  # kernels are read from files
+    path.write_text(DEVICES, encoding="utf-8")
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    subprocess.run([sys.executable, str(path)], check=True, env=os.environ | flags)
