@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from mpmath import mp, mpf
 
 from mixad.scalar.ir import Atom, Block, Equation, If, Program, Statement, Var, While
+from mixad.testing import ALL_OPS
 
 __all__ = ["DIGITS", "OPS", "UndecidedError", "evaluate", "gradient", "hessian"]
 
@@ -65,7 +66,8 @@ _SMOOTH: Mapping[str, Callable[..., Value]] = MappingProxyType({
     "atan": mp.atan, "asinh": mp.asinh, "acosh": mp.acosh, "atanh": mp.atanh,
     "sigmoid": _small(lambda x: 1 / (1 + mp.exp(-x))),
     "logistic_density": _small(lambda x: 1 / (2 * mp.cosh(x / 2)) ** 2),
-    "pow": _pow, "hypot": mp.hypot, "atan2": mp.atan2,
+    "pow": _pow, "mul_pow": lambda x, y, z: x * _pow(y, z),
+    "hypot": mp.hypot, "atan2": mp.atan2,
 })  # fmt: skip
 
 _DECIDING: Mapping[str, Callable[..., Value]] = MappingProxyType({
@@ -87,8 +89,8 @@ _WHOLE: Mapping[str, Callable[..., Value]] = MappingProxyType({
 
 _PIECEWISE = ("abs", "sign", "minimum", "maximum", "relu", "floor", "where", "mul_zero",
               "mul_zeros", "copysign", "convert")  # fmt: skip
-OPS = (*_SMOOTH, *_DECIDING, *_LOGIC, *_PIECEWISE)
-"""What can be evaluated."""
+OPS = tuple(n for n in (*_SMOOTH, *_DECIDING, *_LOGIC, *_PIECEWISE) if n in ALL_OPS)
+"""What can be evaluated, and random programs are made of."""
 
 
 class _Run:
