@@ -30,6 +30,7 @@ from mixad.backends.arrays import (
     strides_of,
 )
 from mixad.backends.faults import Watched, WatchedLaunch
+from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.hookspecs import (
     Backend,
     Bound,
@@ -41,7 +42,6 @@ from mixad.backends.hookspecs import (
 )
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
 from mixad.backends.outside import located
-from mixad.backends.remembered import Remembered
 from mixad.backends.slow import warn_if_large
 from mixad.config import AUDIT
 from mixad.errors import (
@@ -288,7 +288,7 @@ class Kernel:
         return [a for a, is_array in zip(arguments, self._is_array, strict=True) if is_array]
 
 
-_LAUNCHES: Remembered[Prepared] = Remembered(_MOST_LAUNCHES)
+_LAUNCHES: FifoCache[Prepared] = FifoCache(_MOST_LAUNCHES)
 """By kernel and layouts what is launched; what has long not been prepared goes first."""
 
 _COMPILED: weakref.WeakValueDictionary[tuple[int, KernelSpec], Compiled] = (

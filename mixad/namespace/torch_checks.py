@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from mixad.backends.arrays import library_of
-from mixad.backends.remembered import Remembered
+from mixad.backends.fifo_cache import FifoCache
 from mixad.namespace.axis_of_numbers import NumbersHaveAnAxis
 from mixad.namespace.common_spellings import COMMON
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
@@ -30,7 +30,7 @@ _UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - {"matmul"}
 _OF_LAYOUT = frozenset(("view", "view_as"))
 """What torch refuses for strides too."""
 
-_TAKEN: Remembered[bool] = Remembered(4096)
+_TAKEN: FifoCache[bool] = FifoCache(4096)
 """The kinds of calls that torch takes."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from mixad.backends.remembered import Remembered
+from mixad.backends.fifo_cache import FifoCache
 from mixad.kernel.spec import Part
 from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Group
@@ -91,7 +91,7 @@ def _remembered(key: tuple[object, ...], nodes: int, steps: Iterator[Step]) -> I
     _KNOWN.keep(key, _LEAST_NODES + nodes, taken)
 
 
-_KNOWN: Remembered[Sequence[Step]] = Remembered(_MOST_NODES)
+_KNOWN: FifoCache[Sequence[Step]] = FifoCache(_MOST_NODES)
 """By the key of a trace the steps of its backward pass, which weigh little more than its nodes."""
 
 

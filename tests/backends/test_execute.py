@@ -20,10 +20,10 @@ from mixad.backends import execute as execution
 from mixad.backends import registry
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.execute import Kernel, execute, kernel_for
+from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
 from mixad.backends.reference.backend import ReferenceBackend
 from mixad.backends.registry import PluginSource, Registry
-from mixad.backends.remembered import Remembered
 from mixad.errors import BackendError, KernelIndexError, KernelTypeError, TracerError
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.kernel.tiling import BLOCK
@@ -393,7 +393,7 @@ def test_kernel_says_whether_a_call_is_cold(monkeypatch):
 
 def forget(monkeypatch, most=1000):
     """Begin as a new process does, where nothing is compiled; remember so many launches."""
-    monkeypatch.setattr(execution, "_LAUNCHES", Remembered(most))
+    monkeypatch.setattr(execution, "_LAUNCHES", FifoCache(most))
     monkeypatch.setattr(execution, "_COMPILED", weakref.WeakValueDictionary())
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixad
-from mixad.backends.remembered import Remembered
+from mixad.backends.fifo_cache import FifoCache
 from mixad.errors import TracerError, ZeroDerivativeWarning
 from mixad.tape import backward, kernel_node, make_step, making
 
@@ -280,7 +280,7 @@ def test_warnings_of_loop_results_are_repeated() -> None:
 
 
 def test_few_traces_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory: Remembered[Any] = Remembered(5 * backward._LEAST_NODES)
+    memory: FifoCache[Any] = FifoCache(5 * backward._LEAST_NODES)
     monkeypatch.setattr(backward, "_KNOWN", memory)
     for count in range(1, 12):
 

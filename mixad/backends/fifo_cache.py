@@ -1,4 +1,4 @@
-"""A memory of plans that weigh something: those known longest are forgotten when it is full."""
+"""A cache of plans that weigh something: those known longest are forgotten when it is full."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Remembered"]
+__all__ = ["FifoCache"]
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ _PATIENCE_SECONDS = 0.02
 """How long one waits for the lock, which is held for microseconds, before doing without."""
 
 
-class Remembered(Generic[T]):
+class FifoCache(Generic[T]):
     """Values by key, up to a total weight; several threads may use it.
 
     Parameters

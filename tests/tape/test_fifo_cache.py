@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mixad.backends.remembered import Remembered
+from mixad.backends.fifo_cache import FifoCache
 
 from .test_threads import THREADS, together
 
 
 def test_what_is_known_longest_is_forgotten_first() -> None:
-    memory: Remembered[str] = Remembered(10)
+    memory: FifoCache[str] = FifoCache(10)
     for key, weight in [("a", 4), ("b", 4), ("c", 2), ("a", 5)]:  # the second a takes b's place
         memory.keep(key, weight, key.upper())
     assert [memory.get(key) for key in "abc"] == ["A", None, "C"]
@@ -20,7 +20,7 @@ def test_what_is_known_longest_is_forgotten_first() -> None:
 
 
 def test_what_weighs_too_much_alone_is_not_remembered() -> None:
-    memory: Remembered[str] = Remembered(10)
+    memory: FifoCache[str] = FifoCache(10)
     memory.keep("a", 11, "A")
     assert len(memory) == 0
     memory.keep("b", 10, "B")
@@ -28,7 +28,7 @@ def test_what_weighs_too_much_alone_is_not_remembered() -> None:
 
 
 def test_nothing_is_weighed_after_clearing() -> None:
-    memory: Remembered[str] = Remembered(10)
+    memory: FifoCache[str] = FifoCache(10)
     memory.keep("a", 9, "A")
     memory.clear()
     memory.keep("b", 9, "B")
@@ -49,7 +49,7 @@ class Counted:
 
 def test_remembering_costs_the_same_however_much_is_known() -> None:
     looked: list[int] = []
-    memory: Remembered[int] = Remembered(500)
+    memory: FifoCache[int] = FifoCache(500)
     for n in range(600):
         looked.clear()
         memory.keep(Counted(n, looked), 1, n)
@@ -58,7 +58,7 @@ def test_remembering_costs_the_same_however_much_is_known() -> None:
 
 
 def test_threads_remember_at_once() -> None:
-    memory: Remembered[Any] = Remembered(100)
+    memory: FifoCache[Any] = FifoCache(100)
 
     def work(at: int) -> None:
         for n in range(2000):
@@ -74,7 +74,7 @@ def test_threads_remember_at_once() -> None:
 
 def test_who_cannot_have_the_lock_remembers_nothing() -> None:
     """As a signal's handler that interrupted the thread that has it."""
-    memory: Remembered[int] = Remembered(10)
+    memory: FifoCache[int] = FifoCache(10)
     with memory._lock:
         memory.keep("a", 1, 7)
     assert memory.get("a") is None
