@@ -79,6 +79,7 @@ ELSEWHERE = {
     "an index is outside an array": "what is said where the interpreter finds another element",
     "stands for a tensor that is not there yet": "needs the plugin mixad-torch",
     "would be silently detached: pass plain arrays": "tests/test_libraries.py, with JAX, autograd",
+    "a JAX array that lies on": "tests/backends/test_jax_arrays.py, with two devices",
     "is given no array: pass scalars": "needs a device",
     "of an integration": "tests/test_registry.py: it is told as a warning",
 }

@@ -732,7 +732,7 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
 
 
 @pytest.mark.rows("dtype", DTYPES, ids=str)
-@pytest.mark.rows("name", SPECIAL, slow="betaln")
+@pytest.mark.rows("name", SPECIAL, slow="beta betaln")
 def test_special_points_have_the_stated_derivatives(name, dtype):
     rows = SPECIAL[name]
     columns = [np.array(c, dtype) for c in zip(*(row[0] for row in rows), strict=True)]
