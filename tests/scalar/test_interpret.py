@@ -218,7 +218,9 @@ def test_every_op_has_a_definition():
     assert set(FUNCTIONS) >= EXACT
 
 
-@pytest.mark.rows("name", sorted({op.name for op in TABLE} - {"where"}), slow="ierfcx mul_pow polygamma")
+@pytest.mark.rows(
+    "name", sorted({op.name for op in TABLE} - {"where"}), slow="ierfcx mul_pow polygamma"
+)
 def test_no_op_raises_or_warns_whatever_its_arguments(name):
     """Warnings are errors in this suite."""
     op = BY_NAME[name]
