@@ -80,10 +80,7 @@ def find_function(code: CodeType) -> FoundFunction:
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
-        raise KernelSyntaxError(
-            f"the source of {_shown(code)} is not available (it was defined in {code.co_filename})",
-            hint="define it in a file or a notebook cell",
-        )
+        raise _without_source(code)
     source = SourceText(code.co_filename, tuple(text.split("\n")))
     with _warnings_lock:
         # Python warned of the text when it compiled it first (of `"\\d"`, `~True`); that is enough.
@@ -263,7 +260,16 @@ def _shown(code: CodeType) -> str:
     return "this lambda" if code.co_name == "<lambda>" else f"function {code.co_name!r}"
 
 
+def _without_source(code: CodeType) -> KernelSyntaxError:
+    return KernelSyntaxError(
+        f"the source of {_shown(code)} is not available (it was defined in {code.co_filename})",
+        hint="define it in a file or a notebook cell",
+    )
+
+
 def _edited(code: CodeType) -> KernelSyntaxError:
+    if code.co_filename == "<string>":  # what `exec` is given, for which 3.13 has the text of `-c`
+        return _without_source(code)
     return KernelSyntaxError(
         f"the source of {_shown(code)} in {code.co_filename}, line {code.co_firstlineno}, "
         "is not what it was compiled from: the file was edited since it was imported",
