@@ -89,11 +89,16 @@ def _over_jax(array: Array) -> _NumpyArray:
 
 
 def _as_jax(xp: Any, result: _NumpyArray, like: Array) -> Array:
-    """Return a JAX array over memory, free to move to another device where ``like`` is."""
-    put = sys.modules["jax"].device_put
-    found = put(result)
-    is_there = not like.committed and found.devices() == like.devices()
-    return found if is_there else put(result, like.device)
+    """Return a JAX array over memory, free to move to another device where ``like`` is.
+
+    Arrays of 64 bits outlive the mode in which they were made, and so do results of them.
+    """
+    jax = sys.modules["jax"]
+    is_double = result.itemsize >= 8 and not jax.config.jax_enable_x64
+    with jax.enable_x64(True) if is_double else nullcontext():
+        found = jax.device_put(result)
+        is_there = not like.committed and found.devices() == like.devices()
+        return found if is_there else jax.device_put(result, like.device)
 
 
 # Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits,

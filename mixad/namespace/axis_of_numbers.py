@@ -45,14 +45,15 @@ class NumbersHaveAnAxis(Spelling):
                 return bound(args, kwargs)
             except AxisError:
                 want = own(*pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs)))
-                if not any(map(_is_number, args)):
+                if not any(map(_is_number, (*args, *kwargs.values()))):
                     raise
-            return self._shaped(bound(self._with_axis(args), kwargs), want)
+            given = {name: self._with_axis(value) for name, value in kwargs.items()}
+            return self._shaped(bound(tuple(map(self._with_axis, args)), given), want)
 
         return call
 
-    def _with_axis(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple([self._reshape(a, (1,)) if _is_number(a) else a for a in args])
+    def _with_axis(self, value: Any) -> Any:
+        return self._reshape(value, (1,)) if _is_number(value) else value
 
     def _shaped(self, found: Any, want: Any) -> Any:
         """Return what was found in the shapes of what is wanted."""

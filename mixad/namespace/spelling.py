@@ -211,6 +211,9 @@ class Binding:
                 self._add(bound, name, own, value)
         for name, value in kwargs.items():
             self._add(bound, name, self.names.get(name), value)
+        for name, own in self.places[: min(len(args), self.direct)]:
+            if own in bound:
+                raise TracerError(self._twice(name))
         return args[: self.direct], bound
 
     def _add(self, bound: dict[str, Any], name: str, own: str | None, value: Any) -> None:
@@ -218,9 +221,7 @@ class Binding:
             if not _is_default(name, value):
                 raise TracerError(self._untaken(name))
         elif own in bound:
-            raise TracerError(
-                f"{self._name()} got {name!r} twice, by place or by another name: leave out one"
-            )
+            raise TracerError(self._twice(name))
         elif value is not np._NoValue:
             bound[own] = value
 
@@ -254,6 +255,9 @@ class Binding:
     def _name(self) -> str:
         called = self.called
         return f"{called if isinstance(called, str) else _public_name(called, self.library)}()"
+
+    def _twice(self, name: str) -> str:
+        return f"{self._name()} got {name!r} twice, by place or by another name: leave out one"
 
     def _too_many(self, count: int) -> str:
         return (

@@ -53,6 +53,20 @@ def test_dtypes_are_those_of_jax_with_types_of_64_bits_and_without(has_double: b
         assert folded(half, 2.0).dtype == half.dtype
 
 
+def test_arrays_of_64_bits_keep_them_where_jax_makes_none() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    product = mixad.broadcast(lambda x, y: x * y)
+    with jax.enable_x64(True):
+        whole, large = jnp.asarray([3_000_000_000]), jnp.asarray([1e200, 1.0])
+    with jax.enable_x64(False):
+        assert product(whole, 2).dtype == (whole + whole).dtype == np.int64
+        assert product(whole, 2).tolist() == [6_000_000_000]
+        assert product(large, large * large).dtype == np.float64
+        assert product(large, 2.0).tolist() == [2e200, 2.0]
+
+
 def test_what_is_not_computed_yet_is_waited_for() -> None:
     import jax
     import jax.numpy as jnp

@@ -142,6 +142,13 @@ def test_cross_of_two_warns_as_numpy_does() -> None:
         mixad.grad(lambda x: np.cross(x, x).sum())(X)
 
 
+def test_numbers_have_an_axis_where_they_come_by_name_too() -> None:
+    calls = (lambda x: np.sum(a=x, axis=0), lambda x: np.cumsum(a=x, axis=-1)[0],
+             lambda x: np.max(a=x, axis=0))  # fmt: skip
+    for call in calls:
+        assert mixad.value_and_grad(call)(3.0) == (3.0, 1.0)
+
+
 def test_an_axis_that_numpy_has_not_is_refused_in_its_words() -> None:
     calls = (lambda x: np.sum(x, axis=1), lambda x: np.mean(x, axis=0), lambda x: np.flip(x, 0))
     for call in calls:
