@@ -175,6 +175,11 @@ class Library:
         return self.name == "dask"
 
     @property
+    def is_mutable(self) -> bool:
+        """Whether its arrays can be written to."""
+        return self.name != "jax"
+
+    @property
     def memory(self) -> _Memory:
         """How its memory is shared with NumPy."""
         return _MEMORY.get(self.name, _DLPACK)

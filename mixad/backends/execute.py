@@ -334,8 +334,11 @@ def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]
 
 
 def writes_parts(program: Program, array: Any, backend: str | None = None) -> bool:
-    """Whether the kernels of `backend_beside` write results into parts of larger arrays."""
-    return _declares_parts(backend_beside(program, array, backend))
+    """Whether the kernels of `backend_beside` write results into parts of larger arrays.
+
+    Other parts are added to such an array, so its library must let it be written to.
+    """
+    return library_of(array).is_mutable and _declares_parts(backend_beside(program, array, backend))
 
 
 def stores_beside(program: Program, array: Any, backend: str | None = None) -> bool:

@@ -40,6 +40,31 @@ def test_values_and_gradients_are_numpys_on_the_same_backend(shape: tuple[int, .
     np.testing.assert_array_equal(mixad.grad(loss)(jnp.asarray(x)), mixad.grad(loss)(x))
 
 
+PARTS = {
+    "neighbours": lambda x: (x[1:] * x[:-1]).sum(),
+    "ends": lambda x: (x[:2] * x[3:5]).sum(),
+    "three": lambda x: (x[2:] * x[1:-1] * x[:-2]).sum(),
+    "kernel": lambda x: folded(x[1:], x[:-1]).sum(),
+    "rosenbrock": lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum(),
+    "rows": lambda x: (x.reshape(4, 5)[1:] * x.reshape(4, 5)[:-1]).sum(),
+    "columns": lambda x: (x.reshape(4, 5)[:, 1:] * x.reshape(4, 5)[:, :-1]).sum(),
+    "diff": lambda x: (np.diff(x, 2) ** 2).sum(),
+    "gradient": lambda x: (np.gradient(x) ** 2).sum(),
+    "trapezoid": lambda x: np.trapezoid(x * x, x),
+    "pieces": lambda x: (np.concatenate([x[:3] * 2, x[3:] * x[2]]) ** 2).sum(),
+}
+
+
+@pytest.mark.rows("name", PARTS)
+def test_cotangents_of_parts_are_added_up(name: str) -> None:
+    """JAX's arrays cannot be written to, and ``part += value`` leaves them as they are."""
+    import jax.numpy as jnp
+
+    x, f = numbers(20), PARTS[name]
+    expected = mixad.grad(f)(x)
+    np.testing.assert_allclose(mixad.grad(f)(jnp.asarray(x)), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("has_double", [False, True])
 def test_dtypes_are_those_of_jax_with_types_of_64_bits_and_without(has_double: bool) -> None:
     import jax
