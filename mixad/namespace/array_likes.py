@@ -55,6 +55,8 @@ def stacked(x: Any, like: Any) -> Any:
         return np.asarray(x)
     if not x:
         return library.xp.zeros((0,), device=device_of(like))
+    if all(isinstance(each, (bool, np.bool_)) for each in x):
+        return library.xp.asarray([bool(each) for each in x], device=device_of(like))
     return stack(of_one_type("asarray", [stacked(each, like) for each in x]))
 
 
