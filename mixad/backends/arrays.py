@@ -59,12 +59,15 @@ class _Memory:
         of ``like``.
     bits : callable
         An array of bfloat16, which NumPy does not know, as one of int16 over the same memory.
+    address : callable
+        Where an array on the CPU begins; None where only `view` tells.
     """
 
     strides: Callable[[Array], tuple[int, ...]]
     view: Callable[[Array], _NumpyArray]
     wrapped: Callable[[Any, _NumpyArray, Array], Array]
     bits: Callable[[Array], Array] = lambda a: a.view("int16")
+    address: Callable[[Array], int | None] = lambda a: None
 
 
 def _packed_strides(array: Array) -> tuple[int, ...]:
@@ -113,6 +116,9 @@ _MEMORY = {
         lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=a._is_zerotensor()),
         lambda xp, result, like: xp.from_numpy(result),
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
+        lambda a: (
+            None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr()
+        ),
     ),
     "jax": _Memory(
         lambda a: _packed_strides(a) if _is_bfloat16(a) else np.from_dlpack(a).strides,

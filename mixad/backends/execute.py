@@ -12,10 +12,10 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -76,6 +76,10 @@ class Compiled:
     executable: Executable
 
 
+Run: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
+"""Launches a kernel on arguments."""
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """Everything about one combination of layouts that does not depend on the data."""
@@ -84,7 +88,7 @@ class Prepared:
     launch: Launch
     compiled: Compiled
     bound: Bound
-    launcher: Backend | WatchedLaunch
+    run: Run
     audit: Audit | None = None
 
 
@@ -145,7 +149,7 @@ class Kernel:
                 return found
         prepared = self.prepared(arguments, backend)
         try:
-            results = prepared.launcher.launch(prepared.bound, arguments)
+            results = prepared.run(arguments)
         except IndexError as error:
             if isinstance(error, KernelIndexError):
                 raise
@@ -191,7 +195,7 @@ class Kernel:
     def prepared(self, arguments: Sequence[Any], backend: str | None = None) -> Prepared:
         """Return plan, backend and executable for the layouts of some arguments."""
         if self._home is not None:
-            return self._elsewhere(self._home.prepared(arguments, backend))
+            return self._elsewhere(self._home.prepared(arguments, backend), arguments)
         try:
             key = self._key(arguments, backend)
         except (KernelTypeError, TracerError):
@@ -203,7 +207,7 @@ class Kernel:
             _LAUNCHES.keep(key, 1, found)
         return found
 
-    def _elsewhere(self, prepared: Prepared) -> Prepared:
+    def _elsewhere(self, prepared: Prepared, arguments: Sequence[Any]) -> Prepared:
         """Return a launch that begins where arrays do, for the parts that are wanted here."""
         moved = self._moved
         if moved is None or moved[0] is not prepared:
@@ -212,7 +216,8 @@ class Kernel:
             with Watched(registry.plugin_of(chosen.name), chosen.name, f"at {self.passes[0].name}"):
                 bound = chosen.moved(prepared.bound, launch)
             audit = prepared.audit and replace(prepared.audit, requests=self.requests)
-            moved = prepared, replace(prepared, launch=launch, bound=bound, audit=audit)
+            run = self._runner(chosen, launch, bound, arguments)
+            moved = prepared, replace(prepared, launch=launch, bound=bound, run=run, audit=audit)
             self._moved = moved
         return moved[1]
 
@@ -227,18 +232,24 @@ class Kernel:
         except BackendError as fault:
             self._leave(chosen, backend, fault)
             return self._prepare(arguments, backend)
-        launcher: Backend | WatchedLaunch = chosen
-        if plugin is not None:
-            place = _one_place(self._arrays(arguments))
-            launcher = WatchedLaunch(plugin, chosen, launch, *place)
+        run = self._runner(chosen, launch, bound, arguments)
         rate = AUDIT.read()
         if not rate:
-            return Prepared(chosen, launch, compiled, bound, launcher)
+            return Prepared(chosen, launch, compiled, bound, run)
         from mixad.backends.audit import Audit
 
         rerun = partial(_stored, chosen.name)
         audit = Audit(self.passes, self.requests, launch.shape, chosen.name, rate, rerun)
-        return Prepared(chosen, launch, compiled, bound, launcher, audit)
+        return Prepared(chosen, launch, compiled, bound, run, audit)
+
+    def _runner(
+        self, chosen: Backend, launch: Launch, bound: Bound, arguments: Sequence[Any]
+    ) -> Run:
+        """Return what launches a kernel; launches on a plugin's backend are watched."""
+        plugin = registry.plugin_of(chosen.name)
+        if plugin is None:
+            return partial(chosen.launch, bound)
+        return WatchedLaunch(plugin, chosen, launch, bound, *_one_place(self._arrays(arguments)))
 
     def _leave(self, chosen: Backend, backend: str | None, fault: BackendError) -> None:
         """Leave a plugin's backend that failed to the others, unless it was asked for by name."""
@@ -319,15 +330,14 @@ def _at_first(request: OutputRequest) -> OutputRequest:
 def _stored(backend: str, program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run a program on a backend, without an audit, and store all its outputs."""
     requests = tuple(OutputRequest(0, k) for k in range(len(program.outputs)))
-    prepared = kernel_for((program,), requests).prepared(arguments, backend)
-    return prepared.launcher.launch(prepared.bound, arguments)
+    return kernel_for((program,), requests).prepared(arguments, backend).run(arguments)
 
 
 def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]) -> bool:
     """Whether a kernel reads outside an array."""
     prepared = kernel.prepared(arguments, backend)
     try:
-        prepared.launcher.launch(prepared.bound, arguments)
+        prepared.run(arguments)
     except IndexError:
         return True
     return False

@@ -105,14 +105,15 @@ class WatchedLaunch:
     plugin: PluginSource
     backend: Backend
     planned: Launch
+    bound: Bound
     library: Library
     device: str
     _is_checked: bool = field(default=False)
 
-    def launch(self, bound: Bound, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Launch; what is wrong is a BackendError."""
         try:
-            results = self.backend.launch(bound, arguments)
+            results = self.backend.launch(self.bound, arguments)
         except Exception as error:
             if _is_users(error) or (isinstance(error, IndexError) and any(self.planned.indexed)):
                 raise

@@ -7,7 +7,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from mixad.errors import KernelTypeError
 from mixad.kernel.arguments import ArgumentBlock
@@ -26,7 +26,15 @@ from mixad.scalar.types import ScalarType
 
 __all__ = ["Binding", "Result", "bind"]
 
-_PACKING = {"float32": "<fxxxx", "float64": "<d", "bool": "<?xxxxxxx"}
+Packing: TypeAlias = Callable[[Any], int]
+
+_PACKING = {
+    "float32": "<fxxxx",
+    "float64": "<d",
+    "bool": "<?xxxxxxx",
+    **{f"int{bits}": "<q" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": "<Q" for bits in (8, 16, 32, 64)},
+}
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,16 @@ class Result:
         """Whether what the kernel writes is the output, up to the order of the axes."""
         return self.summed is None and self.memory == self.final
 
+    @property
+    def is_left_whole(self) -> bool:
+        """Whether what the kernel writes are the elements of the output, in its type and order."""
+        if self.part is not None or self.is_summed_by_columns or self.columns:
+            return False
+        if self.summed is None:
+            return self.memory == self.final
+        nothing_left = all(self.memory[axis] == 1 for axis in self.summed)
+        return nothing_left and self.held == self.type and not self.type.is_narrow
+
 
 @dataclass(frozen=True)
 class Binding:
@@ -99,9 +117,7 @@ class Binding:
     arrays : tuple
         Index of a param and position of its address.
     uniforms : tuple
-        Index of a param, position of its bits, its type.
-    names : tuple
-        Name of the program and of its params, for messages.
+        Index of a param, position of its bits, what makes them of a number.
     outputs : tuple of Result
         How each output is allocated and finished.
     is_finished : bool
@@ -112,8 +128,7 @@ class Binding:
     tiles: int
     axes: tuple[int, ...] | None
     arrays: tuple[tuple[int, int], ...]
-    uniforms: tuple[tuple[int, int, ScalarType], ...]
-    names: tuple[str, tuple[str, ...]]
+    uniforms: tuple[tuple[int, int, Packing], ...]
     outputs: tuple[Result, ...]
     is_finished: bool
 
@@ -122,23 +137,6 @@ class Binding:
         pairs = zip(self.outputs, launch.parts, strict=True)
         outputs = tuple([o if part is None else replace(o, part=part) for o, part in pairs])
         return replace(self, outputs=outputs)
-
-    def word(self, param: int, value: Any, type: ScalarType) -> int:
-        """Return the bits of a uniform.
-
-        Raises
-        ------
-        KernelTypeError
-            If its type does not hold the value.
-        """
-        try:
-            return _bits(value, type)
-        except struct.error:
-            program, name = self.names
-            raise KernelTypeError(
-                f"{program}: argument {name[param]!r} is {value}, which {type.dtype} does not hold",
-                hint=f"pass {'np.uint64 of it, or ' if 0 < value < 1 << 64 else ''}a float",
-            ) from None
 
 
 def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Binding:
@@ -158,7 +156,9 @@ def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Bin
     arrays, uniforms = [], []
     for k, operand in enumerate(spec.operands):
         if operand is None:
-            uniforms.append((k, block.params[k], program.params[k].var.type))
+            param = program.params[k]
+            packing = _packing(param.var.type, f"{program.name}: argument {param.name!r}")
+            uniforms.append((k, block.params[k], packing))
             continue
         arrays.append((k, block.params[k]))
         if isinstance(operand, Indexed):
@@ -177,7 +177,6 @@ def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Bin
         axes=axes,
         arrays=tuple(arrays),
         uniforms=tuple(uniforms),
-        names=(program.name, tuple(p.name for p in program.params)),
         outputs=outputs,
         is_finished=axes is None and all(o.is_finished for o in outputs),
     )
@@ -259,16 +258,31 @@ def _fill_indexed(words: array[int], block: ArgumentBlock, launch: Launch, k: in
         words[block.indexed_stride(k, axis)] = stride
 
 
-def _bits(value: Any, type: ScalarType) -> int:
-    """Return a scalar as the 64-bit word that kernels read it from."""
-    if type.is_integer:
-        packed = struct.pack("<q" if type.kind == "int" else "<Q", int(value))
-    else:
-        if type.is_narrow:  # as memory would hold it, in the type that it is computed in
-            value, type = rounded(value, type).item(), type.arithmetic
+def _packing(type: ScalarType, what: str) -> Packing:
+    """Return what makes of a number the 64-bit word that kernels read it from.
+
+    It raises KernelTypeError, which says what the number is, where the type does not hold it.
+    """
+    if type.is_narrow:  # as memory would hold it, in the type that it is computed in
+        wide = _packing(type.arithmetic, what)
+        return lambda value: wide(rounded(value, type).item())
+    pack, unpack = struct.Struct(_PACKING[type.dtype.name]).pack, struct.Struct("<q").unpack
+
+    def packed_integer(value: Any) -> int:
         try:
-            packed = struct.pack(_PACKING[type.dtype.name], value)
+            word: int = unpack(pack(int(value)))[0]
+        except struct.error:
+            raise KernelTypeError(
+                f"{what} is {value}, which {type.dtype} does not hold",
+                hint=f"pass {'np.uint64 of it, or ' if 0 < value < 1 << 64 else ''}a float",
+            ) from None
+        return word
+
+    def packed(value: Any) -> int:
+        try:
+            word: int = unpack(pack(value))[0]
         except OverflowError:  # beyond float32: infinite, as NumPy converts it
-            packed = struct.pack("<fxxxx", math.copysign(math.inf, value))
-    word: int = struct.unpack("<q", packed)[0]
-    return word
+            word = packed(math.copysign(math.inf, value))
+        return word
+
+    return packed_integer if type.is_integer else packed

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from mixad.backends.arrays import NUMPY, library_of
-from mixad.backends.cpu import buffers, compiler, workers
+from mixad.backends.cpu import buffers, compiler
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
-from mixad.backends.cpu.launch import allocated, filled, finished
+from mixad.backends.cpu.launch import Run, prepare_launch
 from mixad.backends.object_cache import default
 from mixad.emit.llvm.text import ENTRY, GANG, Dialect
 from mixad.kernel.binding import Binding, bind
@@ -26,10 +22,6 @@ from mixad.scalar.ops import BY_NAME
 __all__ = ["BoundKernel", "CpuBackend", "CpuKernel"]
 
 _TELLING_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "neon", "sve", "sve2")
-
-
-_QUIET = (0, 0)
-"""Nobody asks a kernel to stop, and it has read nothing outside."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +37,12 @@ class CpuKernel:
 
 @dataclass(frozen=True)
 class BoundKernel:
-    """A compiled kernel with the argument block of a launch."""
+    """A compiled kernel with the argument block of a launch, and what runs it."""
 
     kernel: CpuKernel
     launch: Launch
     binding: Binding
+    run: Run
 
 
 class CpuBackend:
@@ -115,39 +108,19 @@ class CpuBackend:
 
     def bind(self, executable: CpuKernel, launch: Launch) -> BoundKernel:
         """Return a kernel with the argument block of a launch."""
-        return BoundKernel(executable, launch, bind(launch, accumulator))
-
-    def moved(self, bound: BoundKernel, launch: Launch) -> BoundKernel:
-        """Return the kernel with the argument block of a launch that writes parts elsewhere."""
-        return BoundKernel(bound.kernel, launch, bound.binding.moved(launch))
+        return _bound(executable, launch, bind(launch, accumulator))
 
     def launch(self, bound: BoundKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results."""
-        executable, binding = bound.kernel, bound.binding
-        library = library_of(arguments[binding.arrays[0][0]]) if binding.arrays else NUMPY
-        given = [arguments[k] for k, _ in binding.arrays]
-        is_plain = library is NUMPY and executable.is_numpys
-        views = [a if is_plain and type(a) is np.ndarray else library.numpy_view(a) for a in given]
-        if not binding.tiles:
-            results = [np.zeros(o.memory, o.held.dtype) for o in binding.outputs]
-        else:
-            aligned = executable.spec.streaming
-            results = [allocated(o, aligned) for o in binding.outputs]
-            status = array("i", _QUIET)
-            words = filled(binding, views, arguments, results, status)
-            stop_flag = status.buffer_info()[0] if executable.may_not_end else None
-            workers.run(executable.address, words.buffer_info()[0], binding.tiles, stop_flag)
-            if status[1]:
-                raise IndexError(_outside(status[1] - 1, bound.launch))
-        if not binding.is_finished:
-            results = [
-                finished(o, memory, binding.axes)
-                for o, memory in zip(binding.outputs, results, strict=True)
-            ]
-        if is_plain:
-            return tuple(results)
-        types = [output.type for output in executable.spec.outputs]
-        return tuple([library.wrapped(r, t, given[0]) for r, t in zip(results, types, strict=True)])
+        return bound.run(arguments)
+
+    def moved(self, bound: BoundKernel, launch: Launch) -> BoundKernel:
+        """Return the kernel with the argument block of a launch that writes parts elsewhere."""
+        return _bound(bound.kernel, launch, bound.binding.moved(launch))
+
+
+def _bound(kernel: CpuKernel, launch: Launch, binding: Binding) -> BoundKernel:
+    return BoundKernel(kernel, launch, binding, prepare_launch(kernel, launch, binding))
 
 
 def _dialect(host: Host) -> Dialect:
@@ -159,10 +132,3 @@ def _dialect(host: Host) -> Dialect:
 def _loops(program: Program) -> bool:
     """Whether a program has a loop of the user's, which may not end."""
     return any(isinstance(s, While) for s in walk_statements(program.body))
-
-
-def _outside(param: int, launch: Launch) -> str:
-    program, layout = launch.spec.passes[0], launch.indexed[param]
-    assert layout is not None
-    name = program.params[param].name
-    return f"{program.name}: {name!r} of shape {layout[0]} is indexed outside its extents"

@@ -1,36 +1,210 @@
-"""One launch of a CPU kernel: addresses filled in, sums of tiles added up."""
+"""Launches of CPU kernels: addresses filled in, results allocated, sums of tiles added up."""
 
 from __future__ import annotations
 
+import ctypes
 import math
 from array import array
-from collections.abc import Sequence
-from ctypes import c_size_t
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mixad.backends.cpu import buffers
+from mixad.backends.arrays import own_library
+from mixad.backends.cpu import buffers, workers
+from mixad.backends.cpu.compiler import KERNEL_PROTOTYPE
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.boxes import Box, without
+from mixad.kernel.spec import Launch
 from mixad.kernel.tiling import padded_columns
 from mixad.scalar.narrow import to_memory
 from mixad.scalar.types import ScalarType
 
-__all__ = ["address", "allocated", "filled", "finished", "tree_sum"]
+if TYPE_CHECKING:
+    from mixad.backends.cpu.backend import CpuKernel
+
+__all__ = ["Run", "address_of", "allocate", "finish", "prepare_launch", "tree_sum"]
+
+_Array: TypeAlias = np.ndarray[Any, Any]
+Run: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 _LINE = 64
 """Bytes of a cache line, on which streamed results begin."""
 
-_DATA = object.__basicsize__
-"""How many bytes into an array object its address is (``PyArrayObject_fields.data``)."""
-
 _NOTHING = np.zeros(1, np.float64)
 """What an empty array's address is, so that a kernel can read an element before it is refused."""
 
+_QUIET = array("i", (0, 0))
+"""The flags of kernels that end by themselves and read nothing outside: nobody writes to them."""
 
-def allocated(result: Result, aligned: bool) -> np.ndarray[Any, Any]:
+
+def _address_of() -> Callable[[_Array], int]:
+    """Return what reads where an array begins: probed once, by the public way where that fails.
+
+    Every extension that is compiled against NumPy reads it behind the head of the object
+    (``PyArrayObject_fields.data``).  `ndarray.ctypes` takes ten times as long, a buffer three times.
+    """
+    at, head = ctypes.c_size_t.from_address, object.__basicsize__
+
+    def read(array: _Array) -> int:
+        return at(id(array) + head).value
+
+    def ask(array: _Array) -> int:
+        return int(array.__array_interface__["data"][0])
+
+    probes = [np.zeros(3), np.zeros((4, 5), np.float32)[1:, ::2], np.zeros((), np.int64)]
+    return read if all(read(probe) == ask(probe) for probe in probes) else ask
+
+
+address_of = _address_of()
+
+
+def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
+    """Return what runs a kernel on the arguments of a launch, over new results.
+
+    Everything is done that does not depend on values.  Several threads may call it at once: each
+    call fills a block of words of its own.
+
+    Parameters
+    ----------
+    kernel : CpuKernel
+        What is run.
+    launch : Launch
+        The loop nest.
+    binding : Binding
+        Its argument block, with gaps for addresses and scalars.
+    """
+    block = binding.words[:]
+    _set_flags(block, _QUIET)
+    for k, at in binding.arrays:
+        if _is_empty(launch, k):
+            block[at] = address_of(_NOTHING)
+    arrays = tuple([(k, at) for k, at in binding.arrays if not _is_empty(launch, k)])
+    uniforms = binding.uniforms
+    outputs = tuple([_output(kernel, binding, result) for result in binding.outputs])
+    finishes = any(finish is not None for _, _, _, finish in outputs)
+    is_direct = binding.tiles == 1 and not kernel.may_not_end and not any(launch.indexed)
+    call, ndarray, is_numpys = KERNEL_PROTOTYPE(kernel.address), np.ndarray, kernel.is_numpys
+
+    def run(arguments: Sequence[Any]) -> tuple[Any, ...]:
+        words, results, others = block[:], [], None
+        for k, at in arrays:
+            array = arguments[k]
+            if type(array) is ndarray:
+                words[at] = address_of(array)
+            else:
+                others = [] if others is None else others
+                words[at] = _address(array, others)
+        for k, at, pack in uniforms:
+            words[at] = pack(arguments[k])
+        for at, make, first, _ in outputs:
+            memory = make()
+            words[at] = address_of(memory) + first
+            results.append(memory)
+        if is_direct:
+            call(words.buffer_info()[0], 0, 1)
+        else:
+            _run_on_workers(kernel, launch, words, binding.tiles)
+        if finishes:
+            results = [
+                memory if finish is None else finish(memory)
+                for memory, (_, _, _, finish) in zip(results, outputs, strict=True)
+            ]
+        if others is None and is_numpys:
+            return tuple(results)
+        return _wrapped(kernel, results, others[0] if others else arguments[arrays[0][0]])
+
+    return run
+
+
+def _run_on_workers(kernel: CpuKernel, launch: Launch, words: array[int], tiles: int) -> None:
+    """Run all tiles on the workers of this process, and raise what a kernel noted."""
+    if tiles == 0:
+        return
+    flags = array("i", (0, 0))
+    stop = _set_flags(words, flags)
+    workers.run(
+        kernel.address, words.buffer_info()[0], tiles, stop if kernel.may_not_end else None
+    )
+    if flags[1]:
+        raise IndexError(_outside(flags[1] - 1, launch))
+
+
+def _set_flags(words: array[int], flags: array[int]) -> int:
+    """Tell a kernel which two flags to look at and to write to; return the first one's address."""
+    address = flags.buffer_info()[0]
+    words[ArgumentBlock.STOP] = address
+    words[ArgumentBlock.OUTSIDE] = address + flags.itemsize
+    return address
+
+
+def _wrapped(kernel: CpuKernel, results: Sequence[_Array], like: Any) -> tuple[Any, ...]:
+    """Return results as arrays of the library of an argument."""
+    library = own_library(like)
+    pairs = zip(results, kernel.spec.outputs, strict=True)
+    return tuple([library.wrapped(result, output.type, like) for result, output in pairs])
+
+
+def _output(kernel: CpuKernel, binding: Binding, result: Result) -> _Output:
+    """Return how one output is allocated and finished."""
+    dtype, aligned = result.held.dtype, kernel.spec.streaming
+    if not binding.tiles:
+        make: Callable[[], _Array] = partial(np.zeros, result.memory, dtype)
+    elif binding.axes is None and result.is_left_whole:
+        return _Output(result.position, _allocator(result.final, dtype, aligned))
+    else:
+        make = partial(allocate, result, aligned)
+    needs_finish = binding.axes is not None or not result.is_finished
+    finishes = partial(finish, result, axes=binding.axes) if needs_finish else None
+    return _Output(result.position, make, result.first * dtype.itemsize, finishes)
+
+
+class _Output(NamedTuple):
+    """Where the address of an output goes, what makes its memory, where it begins in that, and what
+    makes the output of it; None if that is the memory."""
+
+    position: int
+    make: Callable[[], _Array]
+    first: int = 0
+    finish: Callable[[_Array], _Array] | None = None
+
+
+def _is_empty(launch: Launch, param: int) -> bool:
+    """Whether an array that is read by index has no element."""
+    layout = launch.indexed[param]
+    return layout is not None and 0 in layout[0]
+
+
+def _address(array: Any, others: list[Any]) -> int:
+    """Return where an array of another library begins; note it, and what keeps its elements."""
+    library = own_library(array)
+    others.append(array)
+    found = library.memory.address(array)
+    if found is None:  # its elements are elsewhere, or have yet to be computed
+        others.append(library.numpy_view(array))
+        found = address_of(others[-1])
+    return found
+
+
+def _outside(param: int, launch: Launch) -> str:
+    program, layout = launch.spec.passes[0], launch.indexed[param]
+    assert layout is not None
+    name = program.params[param].name
+    return f"{program.name}: {name!r} of shape {layout[0]} is indexed outside its extents"
+
+
+def _allocator(
+    shape: tuple[int, ...], dtype: np.dtype[Any], aligned: bool
+) -> Callable[[], _Array]:
+    """Return what makes an array, without asking the pool for a small one."""
+    if aligned or math.prod(shape) * dtype.itemsize >= buffers.SMALLEST:
+        return partial(buffers.empty, shape, dtype, aligned=aligned)
+    return partial(np.empty, shape, dtype)
+
+
+def allocate(result: Result, aligned: bool) -> np.ndarray[Any, Any]:
     """Return the memory of an output, zero where the kernel does not write.
 
     Parameters
@@ -55,42 +229,7 @@ def allocated(result: Result, aligned: bool) -> np.ndarray[Any, Any]:
     return whole
 
 
-def filled(
-    binding: Binding,
-    views: Sequence[np.ndarray[Any, Any]],
-    arguments: Sequence[Any],
-    results: Sequence[np.ndarray[Any, Any]],
-    status: array[int],
-) -> array[int]:
-    """Return the argument block of one call.
-
-    Parameters
-    ----------
-    binding : Binding
-        The launch.
-    views : sequence of ndarray
-        The arrays, in the order of ``binding.arrays``.
-    arguments : sequence
-        All arguments of the call, for the uniforms among them.
-    results : sequence of ndarray
-        Memory for the outputs.
-    status : array of int32
-        Two words: a request to stop, and the array that was read outside its extents.
-    """
-    words = binding.words[:]
-    flags = status.buffer_info()[0]
-    words[ArgumentBlock.STOP] = flags
-    words[ArgumentBlock.OUTSIDE] = flags + status.itemsize
-    for view, (_, at) in zip(views, binding.arrays, strict=True):
-        words[at] = address(view if view.size else _NOTHING)
-    for k, at, type in binding.uniforms:
-        words[at] = binding.word(k, arguments[k], type)
-    for result, output in zip(results, binding.outputs, strict=True):
-        words[output.position] = address(result) + output.first * output.held.itemsize
-    return words
-
-
-def finished(
+def finish(
     result: Result, memory: np.ndarray[Any, Any], axes: tuple[int, ...] | None
 ) -> np.ndarray[Any, Any]:
     """Return an output from what the kernel left.
@@ -147,12 +286,3 @@ def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
             values[:half] += values[count - half : count]
             count -= half
     return np.moveaxis(values[:1], 0, axis)
-
-
-def address(array: np.ndarray[Any, Any]) -> int:
-    """Return where an array begins.
-
-    Every extension that is compiled against NumPy reads it there: the first word after the head of
-    the object.  `ndarray.ctypes` takes ten times as long, a buffer three times.
-    """
-    return c_size_t.from_address(id(array) + _DATA).value

@@ -84,8 +84,8 @@ class CudaBackend:
         words, addresses = binding.words[:], [driver.address(a) for a in arrays]
         for address, (_, at) in zip(addresses, binding.arrays, strict=True):
             words[at] = address
-        for k, at, type in binding.uniforms:
-            words[at] = binding.word(k, arguments[k], type)
+        for k, at, pack in binding.uniforms:
+            words[at] = pack(arguments[k])
         for memory, output in zip(results, binding.outputs, strict=True):
             words[output.position] = driver.address(memory) + output.first * output.type.itemsize
         outside = self._outside(bound, words, library, device)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixad.backends.cpu.launch import address
+from mixad.backends.cpu.launch import address_of
 
 X = np.arange(24.0).reshape(2, 3, 4)
 FROZEN = X.copy()
@@ -31,4 +31,4 @@ ARRAYS = {
 @pytest.mark.rows("name", ARRAYS)
 def test_address_is_that_of_the_first_element(name):
     x = ARRAYS[name]
-    assert address(x) == x.__array_interface__["data"][0]
+    assert address_of(x) == x.__array_interface__["data"][0]
