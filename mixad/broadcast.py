@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from mixad.arguments import made
-from mixad.backends.integrations import LOADED, load_integrations
+from mixad.backends import registry
+from mixad.backends.arrays import describe_array
+from mixad.backends.hookspecs import Integration
+from mixad.backends.integrations import LOADED, follower, load_integrations
+from mixad.backends.numbers import are_numbers
 from mixad.duals import dual_chunks
-from mixad.errors import KernelGradientError, KernelSyntaxError
+from mixad.errors import BackendError, KernelGradientError, KernelSyntaxError
 from mixad.graph_calls import numbered, numbered_bound
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Loops, Placement, Strategy
 from mixad.results import applied, as_numbers, as_returned, made_whole, stores_whole, with_complex
@@ -23,7 +28,7 @@ from mixad.scalar.parse import PYTHON_SCALARS, Leaf, Parsed
 from mixad.scalar.parse.by_value import PickledFunction, by_value, helpers_by_value
 from mixad.scalar.parse.info import op_name, rule_of
 from mixad.scalar.parse.uncallable import is_transform
-from mixad.specialise import Specialiser
+from mixad.specialise import PreparedCall, Specialiser
 from mixad.tape.constant import unwrapped
 from mixad.tape.tracer import plain
 from mixad.tracebacks import hide_frames
@@ -138,21 +143,42 @@ class BroadcastFunction(PickledFunction):
                     return integration.trace(self._number, args, kwargs)
             if self._needs_instance and self._is_through_class(args):
                 return self.__get__(args[0])(*args[1:], **kwargs)
-            found, values = self._specialiser.bound(args, kwargs)
-            parsed = found.parsed
+            call, values = self._specialiser.bound(args, kwargs)
+            if call.run is not None and (call.is_numpys or _follower(values) is None):
+                try:
+                    outputs = call.run(values)
+                except (IndexError, BackendError):  # it says where, or asks another backend
+                    outputs = call.found.call.kernel(values, self._options.backend)
+                return outputs[0] if call.finish is None else call.finish(values, outputs)
+            found, parsed = call.found, call.found.parsed
             if found.whole is not None and stores_whole(parsed, values, self._options):
                 return made_whole(found, values, self._options)
             if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
                 outputs = found.call.kernel(values, self._options.backend)
             else:
                 outputs = applied(found.call, values, self._options)
-            outputs = as_numbers(parsed, values, outputs)
-            if parsed.complex_outputs:
-                outputs = with_complex(outputs, parsed.complex_outputs)
-            return as_returned(parsed, outputs)
+            if call.guard is not None:
+                self._prepare(call, values)
+            return _returned(parsed, values, outputs)
         except Exception as error:
             hide_frames(error)
             raise
+
+    def _prepare(self, call: PreparedCall, values: Sequence[Any]) -> None:
+        """Let calls with such arguments and captures launch the kernel at once, if nothing else
+        is to be done in them: no derivative, no other backend where this one fails, no audit."""
+        if not all(type(v) in PYTHON_SCALARS or describe_array(v) is not None for v in values):
+            return
+        if are_numbers(values):
+            return
+        prepared = call.found.call.kernel.prepared(values, self._options.backend)
+        if prepared.audit is None and registry.plugin_of(prepared.backend.name) is None:
+            parsed = call.found.parsed
+            converts = parsed.scalars or parsed.complex_outputs or parsed.returned is not None
+            is_output = parsed.single and not converts
+            call.finish = None if is_output else partial(_returned, parsed)
+            call.is_numpys = _DIRECT.issuperset(map(type, values))
+            call.run = prepared.run
 
     def with_options(self, **changes: Any) -> BroadcastFunction:
         """Return the same function with other overrides.
@@ -553,8 +579,8 @@ class BroadcastFunction(PickledFunction):
         if self._needs_instance and self._is_through_class(args):
             bound: BroadcastFunction = self.__get__(args[0])
             return bound._parsed(args[1:], kwargs)
-        found, values = self._specialiser.bound(args, kwargs)
-        return found.parsed, tuple(map(unwrapped, values))
+        call, values = self._specialiser.bound(args, kwargs)
+        return call.found.parsed, tuple(map(unwrapped, values))
 
     def _refuse_complex_partials(self, parsed: Parsed, leaves: Sequence[Leaf]) -> None:
         """Refuse partials with respect to complex numbers, or of them.
@@ -576,6 +602,18 @@ class BroadcastFunction(PickledFunction):
                 f"{name}: partials of complex values are no numbers",
                 hint="return their parts, z.real and z.imag; mixad.vjp and jvp take complex values",
             )
+
+
+def _follower(values: Sequence[Any]) -> Integration | None:
+    return follower(values) if LOADED else None
+
+
+def _returned(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -> Any:
+    """Return what a function returns, made of the outputs of its program."""
+    outputs = as_numbers(parsed, values, outputs)
+    if parsed.complex_outputs:
+        outputs = with_complex(outputs, parsed.complex_outputs)
+    return as_returned(parsed, outputs)
 
 
 def _unpickled(function: Any, options: KernelOptions, helpers: Any) -> BroadcastFunction:

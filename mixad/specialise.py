@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
@@ -14,8 +15,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mixad.arguments import Form, elements_of, forms_of, is_structured, output_cores, stored_whole
-from mixad.backends.arrays import NUMPY, Library, default_dtypes, is_array, own_library
-from mixad.backends.execute import Kernel
+from mixad.backends.arrays import (
+    NUMPY,
+    Library,
+    default_dtypes,
+    describe_array,
+    is_array,
+    own_library,
+)
+from mixad.backends.execute import Kernel, Run
 from mixad.backends.integrations import load_integrations
 from mixad.errors import ConfigurationError, KernelTypeError, TracerError
 from mixad.scalar.core_dimensions import read_signature
@@ -26,10 +34,13 @@ from mixad.scalar.parse import (
     Argument,
     Described,
     FunctionSource,
+    Guard,
     Parsed,
     Snapshot,
     Structured,
     check_limits,
+    describe_value,
+    guard_of,
     parse,
     plain_number,
     read_function,
@@ -41,7 +52,10 @@ from mixad.tape.complex_parts import parts
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.tracer import Tracer
 
-__all__ = ["Specialisation", "Specialiser"]
+__all__ = ["PreparedCall", "Specialisation", "Specialiser"]
+
+_MOST_CALLS = 64
+"""Descriptions of arguments that one function remembers its calls for."""
 
 _MOST_PROGRAMS = 256
 """Combinations of types that one function remembers its programs for."""
@@ -95,6 +109,16 @@ def _kind(value: Any) -> object:
     return (kind, getattr(value, "dtype", None), not getattr(value, "ndim", 0))
 
 
+def _describe(value: Any) -> Hashable:
+    """Return what of an argument decides the program and its launch; None where more is asked."""
+    found = describe_value(value)
+    if found is None and isinstance(value, Tracer):
+        library = value.cell.library
+        world = None if library is NUMPY else default_dtypes()
+        return (value.cell.kind, not value.cell.shape, world)
+    return describe_array(value) if found is None else found
+
+
 @dataclass(frozen=True, slots=True)
 class Specialisation:
     """The program for some types of arguments and captures, and the call that applies it.
@@ -116,6 +140,32 @@ class Specialisation:
     call: KernelCall
     plain: bool
     whole: Kernel | None = None
+
+
+@dataclass(slots=True)
+class PreparedCall:
+    """A function called with arguments of some descriptions.
+
+    Attributes
+    ----------
+    found : Specialisation
+        Its program.
+    guard : Guard or None
+        Whether the program is still the function's; None if only a snapshot tells.
+    run : callable or None
+        What runs the program on all its values where nothing else is to be done: no derivative, no
+        number or array to convert.
+    is_numpys : bool
+        Whether all arrays are NumPy's, which no other system follows.
+    finish : callable or None
+        What makes of the outputs what the function returns, where that is not they.
+    """
+
+    found: Specialisation
+    guard: Guard | None = None
+    run: Run | None = None
+    is_numpys: bool = True
+    finish: Callable[[Sequence[Any], tuple[Any, ...]], Any] | None = None
 
 
 class Compound(NamedTuple):
@@ -191,6 +241,7 @@ class Specialiser:
         self._signature = None if signature is None else read_signature(signature)
         self.source: FunctionSource = read_function(function)
         self._known = _programs_of(self.source.function.__code__)
+        self._calls: dict[tuple[Hashable, ...], PreparedCall] = {}
 
     def check_signature(self) -> None:
         """Raise if the signature does not have one core for each parameter."""
@@ -202,16 +253,33 @@ class Specialiser:
                 "() for a number"
             )
 
-    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Specialisation, Any]:
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[PreparedCall, Any]:
         """Return what the function is for the types of these arguments, and all values it takes."""
-        try:
-            values = self.source.bind(args, kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self.source.name}() {error}") from None
+        key = tuple(map(_describe, args))
+        call = None if kwargs else self._calls.get(key)
+        if call is not None:
+            captures = call.guard.captures()  # type: ignore[union-attr]
+            if captures is not None:
+                return call, (*args, *captures)
         try:
             snapshot = self.source.snapshot(describe)
         except (KernelTypeError, TracerError) as error:
             raise error.about(f"{self.source.name}: a value from outside") from None
+        call, values = self._bound(args, kwargs, snapshot)
+        unchanged = (*args, *snapshot.values(call.found.parsed))
+        is_plain = len(values) == len(unchanged) and all(map(operator.is_, values, unchanged))
+        if is_plain and not (kwargs or None in key or call.found.parsed.limits):
+            self._remember(key, call, snapshot)
+        return call, values
+
+    def _bound(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], snapshot: Snapshot
+    ) -> tuple[PreparedCall, Sequence[Any]]:
+        """Find the program by the types of all values."""
+        try:
+            values = self.source.bind(args, kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.source.name}() {error}") from None
         compound = None
         if self._signature is not None or is_structured(values):
             values, compound = self._taken_apart(values)
@@ -231,7 +299,15 @@ class Specialiser:
             check_limits(found.parsed, values)
         if found.parsed.positions:
             values = _in_one_library(values, found.parsed.positions)
-        return found, values
+        return PreparedCall(found), values
+
+    def _remember(self, key: tuple[Hashable, ...], call: PreparedCall, snapshot: Snapshot) -> None:
+        """Remember a call whose program takes arguments and captures as they are."""
+        call.guard = guard_of(snapshot, call.found.parsed)
+        if call.guard is not None:
+            if len(self._calls) >= _MOST_CALLS:
+                self._calls.clear()
+            self._calls[key] = call
 
     def _keep(self, key: object, found: Specialisation, snapshot: Snapshot) -> None:
         """Remember a program; beside it those for other integers where these are compiled in."""

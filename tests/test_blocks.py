@@ -247,7 +247,7 @@ def test_an_audit_looks_at_every_partial(monkeypatch):
 
 
 def test_side_by_side_is_for_backends_that_say_so():
-    program = polar._specialiser.bound((np.ones(3), np.ones(3)), {})[0].parsed.program
+    program = polar._specialiser.bound((np.ones(3), np.ones(3)), {})[0].found.parsed.program
     assert stores_beside(program, np.ones(3))
     assert not stores_beside(program, np.ones(3), "reference")
     kernel = Kernel((program,), (OutputRequest(0, 1, beside=((0, 0), (0, 1))),))

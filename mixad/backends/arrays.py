@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import accumulate
 from typing import Any, NoReturn, TypeAlias
 
@@ -34,9 +35,9 @@ from mixad.scalar.promotion_rules import (
 )
 from mixad.scalar.types import ScalarType
 
-__all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "device_key", "device_name",
-           "is_array", "is_number", "is_scalar", "layout_of", "library_of", "own_library",
-           "plain_block", "strides_of"]  # fmt: skip
+__all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "describe_array", "device_key",
+           "device_name", "is_array", "is_number", "is_scalar", "layout_of", "library_met",
+           "library_of", "own_library", "plain_block", "strides_of"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -116,9 +117,7 @@ _MEMORY = {
         lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=a._is_zerotensor()),
         lambda xp, result, like: xp.from_numpy(result),
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
-        lambda a: (
-            None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr()
-        ),
+        lambda a: None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr(),
     ),
     "jax": _Memory(
         lambda a: _packed_strides(a) if _is_bfloat16(a) else np.from_dlpack(a).strides,
@@ -185,7 +184,7 @@ class Library:
         """Whether its arrays can be written to."""
         return self.name != "jax"
 
-    @property
+    @cached_property
     def memory(self) -> _Memory:
         """How its memory is shared with NumPy."""
         return _MEMORY.get(self.name, _DLPACK)
@@ -358,6 +357,11 @@ def own_library(array: Array) -> Library:
     return library
 
 
+def library_met(array: Array) -> Library:
+    """Return the library of an array that one of the two above has looked at."""
+    return _LIBRARIES.get(type(array)) or own_library(array)
+
+
 def _check_blocks(array: Array) -> None:
     """Refuse a lazy array of unknown shape, and one whose blocks are said to be no plain arrays."""
     if any(map(math.isnan, array.shape)):
@@ -460,7 +464,7 @@ def _check_untracked(tensor: Array) -> None:
             "tensor.detach(); outside of mixad's transforms, the plugin mixad-torch records calls "
             "of kernels for torch"
         )
-    if torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
+    if _has_tangent(torch.autograd.forward_ad, tensor):
         raise TracerError(
             "a torch dual tensor would silently lose its tangent here: pass "
             "torch.autograd.forward_ad.unpack_dual(tensor).primal, or differentiate with mixad.jvp"
@@ -571,6 +575,53 @@ def device_name(array: Array) -> str:
 def device_key(device: Any) -> Hashable:
     """Return what tells a device from a library's others in keys: CuPy's devices do not hash."""
     return device if type(device).__hash__ is not None else str(device)
+
+
+def describe_array(array: Array) -> Hashable:
+    """Return what of an array decides which program and launch serve it.
+
+    None where `library_of` has to look closer, or telling takes as long as all else.
+    """
+    kind = type(array)
+    if kind is np.ndarray:
+        return (array.dtype, array.shape, array.strides)
+    library = _LIBRARIES.get(kind)
+    if library is None or library.name != "torch":
+        return None
+    return _tensor_description()(array)
+
+
+@cache
+def _tensor_description() -> Callable[[Array], Hashable]:
+    """Return what describes tensors; its names are looked up once."""
+    torch = sys.modules["torch"]
+    forward_ad, get_default_dtype = torch.autograd.forward_ad, torch.get_default_dtype
+    kind, strided = torch.Tensor, torch.strided
+    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # no public name tells it
+
+    def describe(tensor: Array) -> Hashable:
+        if (
+            type(tensor) is not kind
+            or tensor.layout is not strided
+            or tensor.is_nested
+            or tensor.requires_grad
+            or tensor.is_neg()
+            or tensor.is_conj()
+            or tensor._is_zerotensor()
+            or is_wrapped(tensor)
+            or _has_tangent(forward_ad, tensor)
+        ):
+            return None
+        layout = (tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
+        return (*layout, get_default_dtype())
+
+    return describe
+
+
+def _has_tangent(forward_ad: Any, tensor: Array) -> bool:
+    """Whether torch's forward mode follows a tensor: asked of each only while it is on."""
+    is_off = getattr(forward_ad, "_current_level", 0) < 0
+    return not is_off and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def strides_of(array: Array) -> tuple[int, ...]:

@@ -58,8 +58,8 @@ from mixad.scalar.ir import Program
 if TYPE_CHECKING:
     from mixad.backends.audit import Audit
 
-__all__ = ["Kernel", "Prepared", "backend_beside", "broadcast_shape", "execute", "kernel_for",
-           "stores_beside", "writes_parts"]  # fmt: skip
+__all__ = ["Kernel", "Prepared", "Run", "backend_beside", "broadcast_shape", "execute",
+           "kernel_for", "stores_beside", "writes_parts"]  # fmt: skip
 
 _MOST_LAUNCHES = 1024
 """Combinations of kernels and layouts that are remembered, those of all kernels together."""

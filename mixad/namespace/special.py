@@ -39,8 +39,8 @@ def _broadcast(function: _Scalar, operands: tuple[Any, ...]) -> Any:
         return elementwise(op, *operands)
     if any(map(is_complex, operands)):
         return elementwise(function.__name__, *operands)  # as refused as for an op
-    found, values = _specialiser(function).bound(operands, {})
-    return apply_call(found.call, values)[0]
+    call, values = _specialiser(function).bound(operands, {})
+    return apply_call(call.found.call, values)[0]
 
 
 def _beside(value: Any, operands: tuple[Any, ...]) -> Any:

@@ -198,8 +198,8 @@ def test_all_are_compared_at_a_rate_of_one():
 def test_off_means_that_nothing_is_there():
     kernel = mixad.broadcast(lambda x: x + 17.0)
     kernel(X)
-    found, _ = kernel._specialiser.bound((X,), {})
-    prepared = found.call.kernel.prepared((X,), None)
+    call, _ = kernel._specialiser.bound((X,), {})
+    prepared = call.found.call.kernel.prepared((X,), None)
     assert prepared.audit is None
 
 

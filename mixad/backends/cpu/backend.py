@@ -18,6 +18,7 @@ from mixad.kernel.tiling import accumulator
 from mixad.scalar.ir import Program, While, walk_statements
 from mixad.scalar.math import PROGRAMS
 from mixad.scalar.ops import BY_NAME
+from mixad.scalar.types import ScalarType
 
 __all__ = ["BoundKernel", "CpuBackend", "CpuKernel"]
 
@@ -33,6 +34,7 @@ class CpuKernel:
     address: int
     may_not_end: bool
     is_numpys: bool
+    types: tuple[ScalarType, ...]
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class CpuBackend:
             module.address(ENTRY),
             may_not_end=any(map(_loops, spec.passes)),
             is_numpys=not any(o.type.brain for o in (*spec.operands, *spec.outputs) if o),
+            types=tuple(output.type for output in spec.outputs),
         )
 
     def bind(self, executable: CpuKernel, launch: Launch) -> BoundKernel:

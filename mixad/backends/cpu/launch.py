@@ -7,11 +7,12 @@ import math
 from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mixad.backends.arrays import own_library
+from mixad.backends.arrays import library_met
 from mixad.backends.cpu import buffers, workers
 from mixad.backends.cpu.compiler import KERNEL_PROTOTYPE
 from mixad.kernel.arguments import ArgumentBlock
@@ -44,7 +45,7 @@ def _address_of() -> Callable[[_Array], int]:
     """Return what reads where an array begins: probed once, by the public way where that fails.
 
     Every extension that is compiled against NumPy reads it behind the head of the object
-    (``PyArrayObject_fields.data``).  `ndarray.ctypes` takes ten times as long, a buffer three times.
+    (``PyArrayObject_fields.data``).  `ndarray.ctypes` takes ten times as long.
     """
     at, head = ctypes.c_size_t.from_address, object.__basicsize__
 
@@ -54,7 +55,7 @@ def _address_of() -> Callable[[_Array], int]:
     def ask(array: _Array) -> int:
         return int(array.__array_interface__["data"][0])
 
-    probes = [np.zeros(3), np.zeros((4, 5), np.float32)[1:, ::2], np.zeros((), np.int64)]
+    probes: list[_Array] = [np.zeros(3), np.ones((4, 5), np.float32)[1:, ::2], np.asarray(1)]
     return read if all(read(probe) == ask(probe) for probe in probes) else ask
 
 
@@ -89,14 +90,11 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
     call, ndarray, is_numpys = KERNEL_PROTOTYPE(kernel.address), np.ndarray, kernel.is_numpys
 
     def run(arguments: Sequence[Any]) -> tuple[Any, ...]:
-        words, results, others = block[:], [], None
+        words, results = block[:], []
+        others: list[Any] = []  # arrays of other libraries, and what keeps their elements
         for k, at in arrays:
             array = arguments[k]
-            if type(array) is ndarray:
-                words[at] = address_of(array)
-            else:
-                others = [] if others is None else others
-                words[at] = _address(array, others)
+            words[at] = address_of(array) if type(array) is ndarray else _address(array, others)
         for k, at, pack in uniforms:
             words[at] = pack(arguments[k])
         for at, make, first, _ in outputs:
@@ -108,13 +106,10 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
         else:
             _run_on_workers(kernel, launch, words, binding.tiles)
         if finishes:
-            results = [
-                memory if finish is None else finish(memory)
-                for memory, (_, _, _, finish) in zip(results, outputs, strict=True)
-            ]
-        if others is None and is_numpys:
-            return tuple(results)
-        return _wrapped(kernel, results, others[0] if others else arguments[arrays[0][0]])
+            results = list(map(_finished, outputs, results))
+        if others or not is_numpys:
+            return _wrapped(kernel, results, others[0] if others else arguments[arrays[0][0]])
+        return tuple(results)
 
     return run
 
@@ -125,9 +120,7 @@ def _run_on_workers(kernel: CpuKernel, launch: Launch, words: array[int], tiles:
         return
     flags = array("i", (0, 0))
     stop = _set_flags(words, flags)
-    workers.run(
-        kernel.address, words.buffer_info()[0], tiles, stop if kernel.may_not_end else None
-    )
+    workers.run(kernel.address, words.buffer_info()[0], tiles, stop if kernel.may_not_end else None)
     if flags[1]:
         raise IndexError(_outside(flags[1] - 1, launch))
 
@@ -142,9 +135,7 @@ def _set_flags(words: array[int], flags: array[int]) -> int:
 
 def _wrapped(kernel: CpuKernel, results: Sequence[_Array], like: Any) -> tuple[Any, ...]:
     """Return results as arrays of the library of an argument."""
-    library = own_library(like)
-    pairs = zip(results, kernel.spec.outputs, strict=True)
-    return tuple([library.wrapped(result, output.type, like) for result, output in pairs])
+    return tuple(map(library_met(like).wrapped, results, kernel.types, repeat(like)))
 
 
 def _output(kernel: CpuKernel, binding: Binding, result: Result) -> _Output:
@@ -171,6 +162,10 @@ class _Output(NamedTuple):
     finish: Callable[[_Array], _Array] | None = None
 
 
+def _finished(output: _Output, memory: _Array) -> _Array:
+    return memory if output.finish is None else output.finish(memory)
+
+
 def _is_empty(launch: Launch, param: int) -> bool:
     """Whether an array that is read by index has no element."""
     layout = launch.indexed[param]
@@ -179,7 +174,7 @@ def _is_empty(launch: Launch, param: int) -> bool:
 
 def _address(array: Any, others: list[Any]) -> int:
     """Return where an array of another library begins; note it, and what keeps its elements."""
-    library = own_library(array)
+    library = library_met(array)
     others.append(array)
     found = library.memory.address(array)
     if found is None:  # its elements are elsewhere, or have yet to be computed
@@ -195,9 +190,7 @@ def _outside(param: int, launch: Launch) -> str:
     return f"{program.name}: {name!r} of shape {layout[0]} is indexed outside its extents"
 
 
-def _allocator(
-    shape: tuple[int, ...], dtype: np.dtype[Any], aligned: bool
-) -> Callable[[], _Array]:
+def _allocator(shape: tuple[int, ...], dtype: np.dtype[Any], aligned: bool) -> Callable[[], _Array]:
     """Return what makes an array, without asking the pool for a small one."""
     if aligned or math.prod(shape) * dtype.itemsize >= buffers.SMALLEST:
         return partial(buffers.empty, shape, dtype, aligned=aligned)

@@ -1,0 +1,246 @@
+"""Whether a function would read the same from outside as it did: asked at every call.
+
+A snapshot resolves everything that a function and its helpers read, and takes microseconds.  A
+guard repeats the reads alone and compares what comes with what came: objects by identity, numbers
+and arrays by their descriptions, so that a number may have another value.
+"""
+
+from __future__ import annotations
+
+import builtins
+import types
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from mixad.scalar.parse.driver import Parsed
+from mixad.scalar.parse.info import MISSING
+from mixad.scalar.parse.names import Path
+from mixad.scalar.parse.other_libraries import stand_in
+from mixad.scalar.parse.snapshot import Address, Snapshot
+
+__all__ = ["Guard", "describe_value", "guard_of"]
+
+
+def describe_value(value: Any) -> Hashable:
+    """Return what of a number or a NumPy array decides programs and launches; None of all else."""
+    kind: Any = type(value)
+    if kind is np.ndarray:
+        return (value.dtype, value.shape, value.strides)
+    if kind in _NUMBERS:
+        return cast(Hashable, kind)
+    return (kind, value.dtype) if isinstance(value, np.generic) else None
+
+
+_UNCHANGING = frozenset(
+    {types.ModuleType, type, types.BuiltinFunctionType, np.ufunc, str, type(None), type(MISSING)}
+)
+_NUMBERS = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64, np.bool_})
+
+
+_NOTHING = object()
+
+
+class _Object(NamedTuple):
+    """What must be the same: how it is read, which attributes, and what tells that it is.
+
+    That is the object itself where it holds nothing of the user's, else a function.
+    """
+
+    read: Callable[[], Any]
+    attributes: Path
+    same: Any
+    is_same: Callable[[Any], bool] | None
+
+
+class _Value(NamedTuple):
+    """A number or an array: how it is read, its description, and the captures that it goes to."""
+
+    read: Callable[[], Any]
+    attributes: Path
+    description: Hashable
+    places: list[int]
+
+
+class Guard:
+    """What a program was made of that its function reads from outside; it keeps none of it alive.
+
+    Parameters
+    ----------
+    objects : sequence of _Object
+        What must be the same.
+    values : sequence of _Value
+        What must have the same description.
+    captures : sequence
+        Values of the program's captures; those of ``values`` are put in their places.
+    """
+
+    __slots__ = ("_captures", "_objects", "_values")
+
+    def __init__(
+        self, objects: Sequence[_Object], values: Sequence[_Value], captures: Sequence[Any]
+    ) -> None:
+        self._objects = tuple(objects)
+        self._values = tuple(values)
+        self._captures = list(captures)
+        for value in values:
+            for place in value.places:
+                self._captures[place] = None
+
+    def captures(self) -> Sequence[Any] | None:
+        """Return the current values of the captures; None if the program may be another."""
+        captures = self._captures[:]
+        try:
+            for read, attributes, same, is_same in self._objects:
+                value = read()
+                for attribute in attributes:
+                    value = getattr(value, attribute, MISSING)
+                if value is not same and (is_same is None or not is_same(value)):
+                    return None
+            for read, attributes, description, places in self._values:
+                value = read()
+                for attribute in attributes:
+                    value = getattr(value, attribute, MISSING)
+                if describe_value(value) != description:
+                    return None
+                for place in places:
+                    captures[place] = value
+        except ValueError:  # a cell that is not filled any more
+            return None
+        return captures
+
+
+def guard_of(snapshot: Snapshot, parsed: Parsed) -> Guard | None:
+    """Return the guard of a program that was parsed of a snapshot.
+
+    None where something may mean something else while it stays the same object: lists, objects
+    that are called, what tuples hold, arrays of other libraries, attributes of arguments, parts of
+    complex numbers.
+    """
+    captures = parsed.captures
+    if snapshot.attributes or any(c.part or c.positions for c in captures):
+        return None
+    objects: list[_Object] = []
+    values: list[_Value] = []
+    described = set()
+    for address, read, attributes in _reads(snapshot):
+        if read is None:
+            return None
+        value = snapshot.value(address)
+        description = None if address in snapshot.constants else describe_value(value)
+        if description is not None:
+            places = [place for place, c in enumerate(captures) if c.address == address]
+            values.append(_Value(read, attributes, description, places))
+            described.add(address)
+            continue
+        if _is_unchanging(value):
+            objects.append(_Object(read, attributes, value, None))
+            continue
+        is_same = _comparison(value, address in snapshot.functions)
+        if is_same is None:
+            return None
+        objects.append(_Object(read, attributes, _NOTHING, is_same))
+    if not described.issuperset(snapshot.arguments) or any(len(a) > 2 for a in snapshot.functions):
+        return None
+    for index in snapshot.rules.values():
+        rule = snapshot.sources[index].function
+        is_same = _comparison_of_function(rule)
+        if is_same is None:
+            return None
+        objects.append(_Object(partial(_itself, rule), (), _NOTHING, is_same))
+    return Guard(objects, values, snapshot.values(parsed))
+
+
+def _comparison(value: Any, is_called: bool) -> Callable[[Any], bool] | None:
+    """Return what tells whether an object is the one that was there; None where nothing does."""
+    kind = type(value)
+    if kind is types.FunctionType:
+        return _comparison_of_function(value)
+    if kind is types.MethodType:
+        return _comparison_of_method(value)
+    is_read_only = "__mixad_function__" in vars(kind) or stand_in(value) is not None
+    if (is_called and not is_read_only) or isinstance(value, (list, dict, set, tuple)):
+        return None
+    found = _weakly(value)
+    return None if found is None else lambda other: other is found()
+
+
+def _is_unchanging(value: Any) -> bool:
+    """Whether an object means the same while it is the same, and holds nothing of the user's."""
+    if type(value) is tuple:
+        return all(map(_is_unchanging, value))
+    return type(value) in _UNCHANGING or describe_value(value) in _NUMBERS
+
+
+def _comparison_of_function(function: types.FunctionType) -> Callable[[Any], bool] | None:
+    if function.__kwdefaults__:
+        return None
+    found, code, defaults = weakref.ref(function), function.__code__, function.__defaults__
+
+    def is_same(other: Any) -> bool:
+        same: bool = other is found()
+        return same and other.__code__ is code and other.__defaults__ is defaults
+
+    return is_same
+
+
+def _comparison_of_method(method: types.MethodType) -> Callable[[Any], bool] | None:
+    """Python binds a method anew at each read."""
+    instance = _weakly(method.__self__)
+    function = method.__func__
+    if instance is None or not isinstance(function, types.FunctionType):
+        return None
+    is_same_function = _comparison_of_function(function)
+    if is_same_function is None:
+        return None
+
+    def is_same(other: Any) -> bool:
+        is_method = type(other) is types.MethodType
+        return is_method and other.__self__ is instance() and is_same_function(other.__func__)
+
+    return is_same
+
+
+def _weakly(value: Any) -> Callable[[], Any] | None:
+    """Return what returns an object while it is alive; None for one that nothing else tells of."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return None
+
+
+def _reads(snapshot: Snapshot) -> Iterator[tuple[Address, Callable[[], Any] | None, Path]]:
+    """Yield where each value of a snapshot is, how its root is read, and which attributes of it.
+
+    Globals of mixad's own functions do not change.  Helpers are held by whoever calls them.
+    """
+    for i, source in enumerate(snapshot.sources):
+        for j, (where, attributes) in enumerate(source.info.getters):
+            if where is None:
+                instance = source.instance
+                read = partial(_itself, instance) if i == 0 else _weakly(instance)
+                yield (i, j), read, attributes
+            elif isinstance(where, int):
+                yield (i, j), _read_cell(source.function, where, is_helper=i > 0), attributes
+            elif not source.info.is_ours:
+                yield (i, j), _read_global(source.function.__globals__, where), attributes
+
+
+def _read_cell(function: types.FunctionType, index: int, *, is_helper: bool) -> Callable[[], Any]:
+    if is_helper:
+        found = weakref.ref(function)
+        return lambda: found().__closure__[index].cell_contents  # type: ignore[union-attr,index]
+    return partial(getattr, (function.__closure__ or ())[index], "cell_contents")
+
+
+def _read_global(names: dict[str, Any], name: str) -> Callable[[], Any]:
+    if name in names:
+        return partial(names.get, name, MISSING)
+    return lambda: names.get(name, getattr(builtins, name, MISSING))
+
+
+def _itself(value: Any) -> Any:
+    return value
