@@ -89,20 +89,8 @@ def _log_ratio(x: Number, y: Number) -> Number:
     return log(above) - log(below)
 
 
-def _is_near(x: Number, y: Number) -> bool:
+def _is_near(x: Number, y: Number) -> Number:
     return abs(x - y) < 0.5 * y
-
-
-@documented
-@with_partials(lambda delta, r: (_huber_in_delta(delta, r), _huber_in_r(delta, r)))
-def pseudo_huber(delta: Number, r: Number) -> Number:
-    """Return delta² (√(1 + (r/delta)²) - 1), a smooth `huber`, without cancellation."""
-    if delta < 0:
-        return math.inf
-    if isinf(r) or (delta == 0 and r == 0):
-        return delta * abs(r)
-    least, ratio, root = _sides(delta, abs(r))
-    return least * (abs(r) / ((1.0 if abs(r) <= delta else ratio) + root))
 
 
 def _huber_in_delta_partials(delta: Number, r: Number) -> tuple[Number, Number]:
@@ -136,6 +124,18 @@ def _huber_in_r(delta: Number, r: Number) -> Number:
         return 0.0
     least, _, root = _sides(delta, abs(r))
     return copysign(least, r) / root
+
+
+@documented
+@with_partials(lambda delta, r: (_huber_in_delta(delta, r), _huber_in_r(delta, r)))
+def pseudo_huber(delta: Number, r: Number) -> Number:
+    """Return delta² (√(1 + (r/delta)²) - 1), a smooth `huber`, without cancellation."""
+    if delta < 0:
+        return math.inf
+    if isinf(r) or (delta == 0 and r == 0):
+        return delta * abs(r)
+    least, ratio, root = _sides(delta, abs(r))
+    return least * (abs(r) / ((1.0 if abs(r) <= delta else ratio) + root))
 
 
 def _rest(delta: Number, r: Number) -> tuple[Number, Number]:
