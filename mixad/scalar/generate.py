@@ -22,8 +22,8 @@ from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.types import ALL_TYPES, BOOL, F32, I32, ScalarType, integer_bounds
 from mixad.scalar.verify import VerificationError, result_type, verify
 
-__all__ = ["ALL_OPS", "ARRAY_EXTENT", "EXACT_OPS", "OF_DERIVATIVES", "Choices", "Recipe", "SeededChoices",
-           "random_program", "special_values"]  # fmt: skip
+__all__ = ["ALL_OPS", "ARRAY_EXTENT", "EXACT_OPS", "OF_DERIVATIVES", "Choices", "Recipe",
+           "SeededChoices", "random_program", "special_values"]  # fmt: skip
 
 T = TypeVar("T")
 

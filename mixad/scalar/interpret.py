@@ -305,8 +305,8 @@ def _double_program(name: str) -> Program:
 _PROGRAMS_ONLY = ("digamma", "trigamma", "polygamma", "erfcx", "ierfcx", "erfinv", "erfcinv",
                   "mul_pow", "pow_log", "direction_cosine")  # fmt: skip
 
-EXACT = frozenset({"div_zero", "mul_zero", "mul_zeros", "sign", "minimum", "maximum", "nextafter", "isnan",
-                   "isinf", "isfinite", "relu", "powi", "fmod", "ldexp"})  # fmt: skip
+EXACT = frozenset({"div_zero", "mul_zero", "mul_zeros", "sign", "minimum", "maximum", "nextafter",
+                   "isnan", "isinf", "isfinite", "relu", "powi", "fmod", "ldexp"})  # fmt: skip
 """Ops that are no instructions but have one right result; computed in the arguments' dtype."""
 
 FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({

@@ -192,6 +192,7 @@ def _exponentials() -> tuple[Op, ...]:
     def logarithm(name: str, partial: str, doc: str, safe: float = 1.0) -> Op:
         return inlined(name, partial, doc, safe=(safe,), singular=True)
 
+    flat = "(x == 0) & (y > 1) | isinf(x) & (y < 1)"
     # NumPy takes a square root for z = 0.5, which is nan of -inf.
     power = "pow(where((z == 0.5) & ((y == 0) | isinf(y)), abs(y), y), z)"
     root = "pow(abs(y), where((y == 0) | isinf(y), z, 0.5 * z))"
@@ -220,8 +221,7 @@ def _exponentials() -> tuple[Op, ...]:
            lowering="program", safe=(1.0, 1.0), singular=True, array="pow(x, y)", c="pow",
            doc="Power, x to the y; 0⁰ is 1 with derivative 0."),
         Op("pow_log", 2, "float",
-           ("where((x == 0) & (y > 1) | isinf(x) & (y < 1), 0, "
-            "mul_pow(fma(y, log(x), 1), x, y - 1))",
+           (f"where({flat}, 0, mul_pow(fma(y, log(x), 1), x, y - 1))",
             "mul_zero(out, log(x))"),
            lowering="program", safe=(1.0, 1.0), singular=True,
            array="where((pow(x, y) != 0) & ((x != 0) | (y != 0)), pow(x, y) * log(x), 0)",

@@ -147,7 +147,7 @@ def _rest(delta: Number, r: Number) -> tuple[Number, Number]:
 
 
 def _sides(x: Number, y: Number) -> tuple[Number, Number, Number]:
-    """Return the smaller of two numbers, what it is of the larger, and what hypot(x, y) is of it."""
+    """Return the smaller of two numbers, and it and hypot(x, y) over the larger."""
     least, most = (y, x) if y <= x else (x, y)
     ratio = least / most
     return least, ratio, sqrt(fma(ratio, ratio, 1.0))

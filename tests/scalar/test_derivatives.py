@@ -57,7 +57,8 @@ DEEPEST = 3
 PUBLIC = [n for n in special.__all__ if n not in BY_NAME or n in DIFFERENTIABLE]
 MADE_OF_OPS = [
     "sinc", "xlogy", "xlog1py", "sec", "csc", "cot", "sind", "cosd", "tand", "sinpi", "cospi",
-    "tanpi", "log1mexp", "logsubexp", "gelu_tanh", "ndtri", "entr", "rel_entr", "kl_div", "pseudo_huber",
+    "tanpi", "log1mexp", "logsubexp", "gelu_tanh", "ndtri", "entr", "rel_entr",
+    "kl_div", "pseudo_huber",
     "i0", "i1", "i0e", "i1e", "j0", "j1", "y0", "y1",
     "ellipk", "ellipkm1", "ellipe", "betaln", "beta", "exp1", "expi",
 ]  # fmt: skip
@@ -803,9 +804,9 @@ def test_special_points_have_the_stated_derivatives(name, dtype):
     rows = SPECIAL[name]
     columns = [np.array(c, dtype) for c in zip(*(row[0] for row in rows), strict=True)]
     value, first, second = derivatives(name, columns)
-    for k, (arguments, *expected) in enumerate(rows):
+    for k, (arguments, *stated) in enumerate(rows):
         found = ([value[0][k]], [f[k] for f in first], [s[k] for s in second])
-        wanted = ((expected[0],), *expected[1:])
+        wanted = ((stated[0],), *stated[1:])
         for order, got, want in zip(ORDERS, found, wanted, strict=True):
             if want is not ANY:
                 assert agree(got, want, dtype), f"{name}{arguments}, {order}: {got}, not {want}"

@@ -1,4 +1,4 @@
-"""x to the y as exp(y·log|x|), the logarithm in two floats, with the rules of C's pow; x·yᶻ and xʸ·log x.
+"""x to the y as exp(y·log|x|), the logarithm in two floats, as C's pow; x·yᶻ and xʸ·log x.
 
 The product y·log|x| reaches 745, so log|x| needs ten bits more than the result has: it is summed
 as an unevaluated pair, high + low (Dekker, *A floating-point technique for extending the available

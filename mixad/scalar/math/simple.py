@@ -15,8 +15,8 @@ from mixad.scalar.math.floats import (
     while_,
 )
 
-__all__ = ["direction_cosine", "div_zero", "isfinite", "isinf", "isnan", "ldexp", "maximum", "minimum", "mul_zero", "mul_zeros",
-           "nextafter", "powi", "relu", "sign"]  # fmt: skip
+__all__ = ["direction_cosine", "div_zero", "isfinite", "isinf", "isnan", "ldexp", "maximum",
+           "minimum", "mul_zero", "mul_zeros", "nextafter", "powi", "relu", "sign"]  # fmt: skip
 
 
 def isnan(x: Term) -> Term:
