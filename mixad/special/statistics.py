@@ -39,26 +39,32 @@ def normcdfinv(p: Number) -> Number:
     return ndtri(p)
 
 
+def _entr_slope(x: Number) -> Number:
+    slope = -1 - log(x)
+    return 0.0 if x < 0 else slope
+
+
 @documented
-@with_partials(lambda x: 0.0 if x < 0 else -1 - log(x))
+@with_partials(_entr_slope)
 def entr(x: Number) -> Number:
     """Return -x · log(x), a term of an entropy: 0 where x is 0, -inf where it is negative."""
-    return -math.inf if x < 0 else -_mul_zero(x, log(x))
+    product = -_mul_zero(x, log(x))
+    return -math.inf if x < 0 else product
 
 
 def _rel_entr_partials(x: Number, y: Number) -> tuple[Number, Number]:
-    if _is_apart(x, y):
-        return 0.0, 0.0
-    return 1 + _log_ratio(x, y), -_div_zero(x, y)
+    along, across = 1 + _log_ratio(x, y), -_div_zero(x, y)
+    return (0.0, 0.0) if _is_apart(x, y) else (along, across)
 
 
 @documented
 @with_partials(_rel_entr_partials)
 def rel_entr(x: Number, y: Number) -> Number:
     """Return x · log(x / y), 0 where x is 0, inf where x or y is negative or y alone is 0."""
+    product = _mul_zero(x, _log_ratio(x, y))
     if isnan(x) or isnan(y):
         return x + y
-    return math.inf if _is_apart(x, y) else _mul_zero(x, _log_ratio(x, y))
+    return math.inf if _is_apart(x, y) else product
 
 
 def _kl_div_partials(x: Number, y: Number) -> tuple[Number, Number]:
@@ -82,11 +88,10 @@ def _is_apart(x: Number, y: Number) -> bool:
 @with_partials(lambda x, y: (1 / x, -1 / y))
 def _log_ratio(x: Number, y: Number) -> Number:
     """Return log(x / y), without cancellation."""
-    if _is_near(x, y):
-        return log1p((x - y) / y)
     ratio = x / y
     above, below = (ratio, 1.0) if 1e-30 < ratio < 1e30 else (x, y)
-    return log(above) - log(below)
+    near, far = log1p((x - y) / y), log(above) - log(below)  # shared by value and derivative
+    return near if _is_near(x, y) else far
 
 
 def _is_near(x: Number, y: Number) -> Number:

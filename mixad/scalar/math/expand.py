@@ -117,6 +117,9 @@ class _SharingBuilder(Builder):
 
     def expanded(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
         """Add an equation, or the program of its op."""
+        inner = self.definition(args[0]) if equation.op == "bitcast" else None
+        if inner is not None and (inner.op, inner.args[0].type) == ("bitcast", equation.out.type):
+            return inner.args[0]  # was held from derivatives, which are all taken
         inlined = FLOAT_PROGRAMS if args[0].type.is_float else PROGRAMS
         function = inlined.get(equation.op)
         if function is None or self._native(equation.op, equation.out.type):
