@@ -395,6 +395,31 @@ def _xlogy(x: mpf, y: mpf) -> Jet:
     return x * mp.log(y), (mp.log(y), x / y), (0, 1 / y, -x / y**2)
 
 
+def _entr(x: mpf) -> tuple[Any, Any, Any]:
+    return -x * mp.log(x), -1 - mp.log(x), -1 / x
+
+
+def _rel_entr(x: mpf, y: mpf) -> Jet:
+    log = mp.log(x / y)
+    return x * log, (1 + log, -x / y), (1 / x, -1 / y, x / y**2)
+
+
+def _kl_div(x: mpf, y: mpf) -> Jet:
+    value, (dx, _), second = _rel_entr(x, y)
+    return value - x + y, (dx - 1, (y - x) / y), second
+
+
+def _larger_of_them(x: mpf, y: mpf) -> Jet:
+    return max(x, y), (0, 0), (0, 0, 0)
+
+
+def _pseudo_huber(d: mpf, r: mpf) -> Jet:
+    h = mp.hypot(d, r)
+    rest = r**2 / (h + d)
+    second = (-(rest**2) * (2 * h + d) / h**3, r**3 / h**3, d**3 / h**3)
+    return d * rest, (rest**2 / h, d * r / h), second
+
+
 def _xlog1py(x: mpf, y: mpf) -> Jet:
     _, _, (_, mixed, bend) = _xlogy(x, 1 + y)
     return x * mp.log1p(y), (mp.log1p(y), x / (1 + y)), (0, mixed, bend)
@@ -644,6 +669,32 @@ def _logaddexp_scale(x: mpf, y: mpf) -> Jet:
     return 0, tuple(f * gap for f in first), tuple(s * gap for s in second)
 
 
+def _pow_log(x: mpf, y: mpf) -> Jet:
+    """The derivative of the power in its exponent."""
+    value, log = mp.power(x, y), mp.log(x)
+    dx = value / x
+    second = (dx / x * (2 * y - 1 + y * (y - 1) * log), dx * log * (2 + y * log), value * log**3)
+    return value * log, (dx * (1 + y * log), value * log**2), second
+
+
+def _pow_log_scale(x: mpf, y: mpf) -> Jet:
+    log = abs(mp.log(x))
+    dx, once, twice = mp.power(x, y - 1), 1 + abs(y) * log, 1 + (abs(y) + 1) * log
+    second = (dx / x * (abs(y) + 1) * once * twice, dx * (2 + abs(y) * log) * log * twice, 0)
+    return 0, (dx * once * twice, 0), second
+
+
+def _direction_cosine(x: mpf, y: mpf) -> Jet:
+    r, q = mp.hypot(x, y), x**2 + y**2
+    second = (-3 * x * y**2 / q**2, y * (2 * x**2 - y**2) / q**2, x * (2 * y**2 - x**2) / q**2)
+    return x / r, (y**2 / (r * q), -x * y / (r * q)), tuple(s / r for s in second)
+
+
+def _direction_cosine_scale(x: mpf, y: mpf) -> Jet:
+    q = x**2 + y**2
+    return 0, (0, 0), (0, abs(y) / mp.sqrt(q) / q, abs(x) / mp.sqrt(q) / q)
+
+
 def _pow_scale(x: mpf, y: mpf) -> Jet:
     _, (dx, _), (dxx, _, _) = _pow(x, y)
     log = abs(mp.log(x))
@@ -752,6 +803,7 @@ _PARAMETERS = either(between(-9, 1), near(0, 1, 0.875, -7), magnitudes(1e-6, 1e1
 _COMPLEMENTS = either(between(0, 9), near(1, 0.125, 8), magnitudes(1e-30, 1e30, signed=False))
 _SHAPES = either(between(0, 30), near(10, 1), magnitudes(1e-6, 1e6, signed=False))
 _DECAYS = either(between(0, 60), near(1), magnitudes(1e-30, 1, signed=False))
+_PROBABILITIES = either(spread(0.3, signed=False), between(0, 1), near(1))
 _JUMPS = either(_AROUND, near(0.5, 1, 1.5, -0.5, -1, -1.5))
 
 _MODULUS = "√(J² + Y²), and so of derivatives; J for |x| < 1: itself"
@@ -779,6 +831,10 @@ def _no_pole(x: mpf) -> bool:
     return x > 0 or x != mp.floor(x)
 
 
+def _both_positive(x: mpf, y: mpf) -> bool:
+    return x > 0 and y > 0
+
+
 def _below_one(m: mpf) -> bool:
     return m < 1 and m != 0
 
@@ -794,6 +850,7 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "mul_zero": _case(_mul, _HALF, _HALF, f32=_ROUNDED),
     "mul_zeros": _case(_mul, _HALF, _HALF, f32=_ROUNDED),
     "div": _case(_div, _THIRD, _THIRD, f32=(0.5, 1.5, 2.5)),
+    "div_zero": _case(_div, _THIRD, _THIRD, f32=(0.5, 1.5, 2.5)),
     "floordiv": _case(_floordiv, _AROUND, _AROUND, f32=(2, 0, 0)),
     "mod": _case(_mod, _AROUND, _AROUND, f32=(0.5, 2, 0)),
     "fmod": _case(_fmod, _AROUND, _AROUND, f32=(0, 2, 0)),
@@ -839,6 +896,8 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "mul_pow": _case(_mul_pow, _AROUND, magnitudes(1e-3, 1e3, signed=False), between(-8, 8),
                      f32=(1, 3, 5), scale=_mul_pow_scale,
                      why="as pow, times x"),
+    "pow_log": _case(_pow_log, magnitudes(1e-3, 1e3, signed=False), between(-8, 8),
+                     f32=(4, 4, 8), scale=_pow_log_scale, why="as pow, times log x"),
     "ldexp": _case(_ldexp, _HALF, _shifts, f32=_EXACT),
     "sin": _case(_unary(lambda x: (mp.sin(x), mp.cos(x), -mp.sin(x))), _ANGLES,
                  f32=(1.5, 1.5, 1.5)),
@@ -859,6 +918,8 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "atanh": _case(_unary(_atanh), _UNIT, f32=(4, 2, 4), domain=_inside),
     "atan2": _case(_atan2, _THIRD, _THIRD, f32=(4, 6, 16), scale=_atan2_scale,
                    why="second: 1/(x² + y²)"),
+    "direction_cosine": _case(_direction_cosine, _THIRD, _THIRD, f32=(3, 6, 12),
+                              scale=_direction_cosine_scale, why="second: the larger term"),
     "hypot": _case(_hypot, _THIRD, _THIRD, f32=(4, 5, 10), scale=_hypot_scale,
                    why="second: 1/hypot(x, y)"),
     "cbrt": _case(_unary(_cbrt), _WIDE, f32=(4, 8, 16)),
@@ -929,6 +990,7 @@ CASES: Mapping[str, Case] = MappingProxyType({
     "ellipkm1": _case(_unary(_ellipkm1), _COMPLEMENTS, f32=(8, 12, 20), domain=lambda p: p != 1),
     "ellipe": _case(_unary(_ellipe), _PARAMETERS, f32=(8, 12, 40), domain=_below_one),
     "betaln": _case(_betaln, _SHAPES, _SHAPES, f32=(20, 20, 40), scale=_betaln_scale,
+                    domain=_both_positive,
                     why="value: the larger of 1 and log Γ of the smaller argument"),
     "beta": _case(_beta, _SHAPES, _SHAPES, f32=(20, 20, 40), scale=_beta_scale,
                   why="its terms, times 1 + |log B|"),
@@ -938,6 +1000,16 @@ CASES: Mapping[str, Case] = MappingProxyType({
                   why="value for 0 < x < 1: 1; second: first"),
     "xlogy": _case(_xlogy, _THIRD, either(spread(0.3, signed=False), near(1)),
                    f32=(2, 2, 3)),
+    "entr": _case(_unary(_entr), either(_POSITIVE, near(1, math.exp(-1))), f32=(2, 2, 2),
+                  domain=lambda x: x > 0, scale=lambda x: (0, (mpf(1),), (0,)),
+                  why="first near 1/e: 1"),
+    "rel_entr": _case(_rel_entr, _PROBABILITIES, _PROBABILITIES, f32=(4, 4, 2),
+                      domain=_both_positive, scale=lambda x, y: (0, (mpf(1), 0), (0, 0, 0)),
+                      why="∂x near log(x/y) = -1: 1"),
+    "kl_div": _case(_kl_div, _PROBABILITIES, _PROBABILITIES, f32=(4, 4, 2), domain=_both_positive,
+                    scale=_larger_of_them, why="value: the larger of x and y"),
+    "pseudo_huber": _case(_pseudo_huber, spread(0.3, signed=False), _THIRD, f32=(4, 8, 16),
+                          domain=lambda d, r: d > 0),
     "xlog1py": _case(_xlog1py, _THIRD,
                      either(spread(0.3, signed=False), near(-1, 1)),
                      f32=(2.5, 3, 6), domain=lambda x, y: y > -1),

@@ -67,6 +67,8 @@ _SMOOTH: Mapping[str, Callable[..., Value]] = MappingProxyType({
     "sigmoid": _small(lambda x: 1 / (1 + mp.exp(-x))),
     "logistic_density": _small(lambda x: 1 / (2 * mp.cosh(x / 2)) ** 2),
     "pow": _pow, "mul_pow": lambda x, y, z: x * _pow(y, z),
+    "pow_log": lambda x, y: _pow(x, y) * mp.log(x),
+    "direction_cosine": lambda x, y: x / mp.hypot(x, y),
     "hypot": mp.hypot, "atan2": mp.atan2,
 })  # fmt: skip
 

@@ -22,15 +22,18 @@ from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.types import ALL_TYPES, BOOL, F32, I32, ScalarType, integer_bounds
 from mixad.scalar.verify import VerificationError, result_type, verify
 
-__all__ = ["ALL_OPS", "ARRAY_EXTENT", "EXACT_OPS", "Choices", "Recipe", "SeededChoices",
-           "random_program", "special_values"]  # fmt: skip
+__all__ = ["ALL_OPS", "ARRAY_EXTENT", "EXACT_OPS", "OF_DERIVATIVES", "Choices", "Recipe",
+           "SeededChoices", "random_program", "special_values"]  # fmt: skip
 
 T = TypeVar("T")
 
-ALL_OPS = tuple(op.name for op in TABLE if op.name != "mul_pow")
-"""Every op of the table; the product with a power comes in with the derivatives of powers."""
+OF_DERIVATIVES = frozenset({"direction_cosine", "div_zero", "mul_pow", "pow_log"})
+"""Ops that come in with the derivatives of others."""
 
-EXACT_OPS = tuple(op.name for op in TABLE if is_exact(op.name) and None not in op.partials)
+ALL_OPS = tuple(op.name for op in TABLE if op.name not in OF_DERIVATIVES)
+"""Every op of the table but those."""
+
+EXACT_OPS = tuple(n for n in ALL_OPS if is_exact(n) and None not in BY_NAME[n].partials)
 """The ops that have one right result, bit for bit, and all their derivatives."""
 
 ARRAY_EXTENT = 5

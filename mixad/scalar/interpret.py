@@ -303,14 +303,15 @@ def _double_program(name: str) -> Program:
 
 
 _PROGRAMS_ONLY = ("digamma", "trigamma", "polygamma", "erfcx", "ierfcx", "erfinv", "erfcinv",
-                  "mul_pow")  # fmt: skip
+                  "mul_pow", "pow_log", "direction_cosine")  # fmt: skip
 
-EXACT = frozenset({"mul_zero", "mul_zeros", "sign", "minimum", "maximum", "nextafter", "isnan",
-                   "isinf", "isfinite", "relu", "powi", "fmod", "ldexp"})  # fmt: skip
+EXACT = frozenset({"div_zero", "mul_zero", "mul_zeros", "sign", "minimum", "maximum", "nextafter",
+                   "isnan", "isinf", "isfinite", "relu", "powi", "fmod", "ldexp"})  # fmt: skip
 """Ops that are no instructions but have one right result; computed in the arguments' dtype."""
 
 FUNCTIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
     "mul_zero": lambda x, y: x * y if x != 0 else x.dtype.type(0),
+    "div_zero": lambda x, y: x / y if x != 0 else x.dtype.type(0),
     "mul_zeros": lambda x, y: x * y if x != 0 and y != 0 else x.dtype.type(0),
     "sign": np.sign, "minimum": _minimum, "maximum": _maximum, "nextafter": np.nextafter,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,

@@ -96,6 +96,9 @@ def _arithmetic() -> tuple[Op, ...]:
            array="where((x != 0) & (y != 0), x * y, 0)",
            doc="Product in which a zero gives zero whatever the other factor is: contraction of a "
                "partial with a cotangent."),
+        Op("div_zero", 2, "float", ("1 / y", "-div_zero(out, y)"), lowering="program", safe=two,
+           singular=True, array="where(x != 0, x / y, 0)",
+           doc="Quotient in which a zero x gives zero whatever y is."),
         Op("div", 2, "float", ("1 / y", "-(out / y)"), safe=two, singular=True, array="x / y",
            doc="IEEE quotient."),
         Op("floordiv", 2, "number", ("0", "0"), safe=two, array="floor_divide(x, y)",
@@ -189,6 +192,7 @@ def _exponentials() -> tuple[Op, ...]:
     def logarithm(name: str, partial: str, doc: str, safe: float = 1.0) -> Op:
         return inlined(name, partial, doc, safe=(safe,), singular=True)
 
+    flat = "(x == 0) & (y > 1) | isinf(x) & (y < 1)"
     # NumPy takes a square root for z = 0.5, which is nan of -inf.
     power = "pow(where((z == 0.5) & ((y == 0) | isinf(y)), abs(y), y), z)"
     root = "pow(abs(y), where((y == 0) | isinf(y), z, 0.5 * z))"
@@ -213,9 +217,16 @@ def _exponentials() -> tuple[Op, ...]:
            lowering="program", array="logaddexp(x, y)",
            doc="Logarithm of exp(x) + exp(y), without overflow."),
         Op("pow", 2, "float",
-           ("mul_pow(y, x, y - 1)", "where((x == 0) & (y == 0), 0, mul_zero(out, log(x)))"),
+           ("mul_pow(y, x, y - 1)", "pow_log(x, y)"),
            lowering="program", safe=(1.0, 1.0), singular=True, array="pow(x, y)", c="pow",
            doc="Power, x to the y; 0⁰ is 1 with derivative 0."),
+        Op("pow_log", 2, "float",
+           (f"where({flat}, 0, mul_pow(fma(y, log(x), 1), x, y - 1))",
+            "mul_zero(out, log(x))"),
+           lowering="program", safe=(1.0, 1.0), singular=True,
+           array="where((pow(x, y) != 0) & ((x != 0) | (y != 0)), pow(x, y) * log(x), 0)",
+           doc="Product of x to the y and log(x), the derivative of the power in y; 0 where the "
+               "power is, and at (0, 0)."),
         Op("mul_pow", 3, "float",
            ("pow(y, z)", "mul_pow(x * z, y, z - 1)",
             "where((y == 0) & (z == 0), 0, mul_zero(out, log(y)))"),
@@ -240,8 +251,8 @@ def _trigonometric() -> tuple[Op, ...]:
         return Op(name, 1, "float", (partial,), lowering="libm", safe=(safe,), singular=singular,
                   array=f"{name}(x)", c=name, doc=doc)  # fmt: skip
 
-    # Where one argument is infinite, the other no longer counts; where both are, it is nan.
-    along = "where(out == 0, 0, where(isinf({0}) & isfinite({1}), copysign(1, {0}), {0} / out))"
+    larger = "maximum(abs(x), abs(y))"
+    across = "direction_cosine(y, x)"
     off_plane = "(hypot(x, y) == 0) | isinf(hypot(x, y))"
     return (
         inlined("sin", "cos(x)", "Sine of radians."),
@@ -258,13 +269,22 @@ def _trigonometric() -> tuple[Op, ...]:
              "Inverse hyperbolic cosine.", safe=1.5, singular=True),
         libm("atanh", "1 / fma(-x, x, 1)", "Inverse hyperbolic tangent.", singular=True),
         Op("atan2", 2, "float",
-           (f"where({off_plane}, 0, (y / hypot(x, y)) / hypot(x, y))",
-            f"where({off_plane}, 0, -((x / hypot(x, y)) / hypot(x, y)))"),
+           (f"where({off_plane}, 0, direction_cosine(y, x) / hypot(x, y))",
+            f"where({off_plane}, 0, -(direction_cosine(x, y) / hypot(x, y)))"),
            lowering="libm", safe=(1.0, 1.0), array="atan2(x, y)", c="atan2",
            doc="Angle of the point (y, x), that is of x over y; derivatives 0 at the origin."),
-        Op("hypot", 2, "float", (along.format("x", "y"), along.format("y", "x")),
+        Op("hypot", 2, "float", ("direction_cosine(x, y)", "direction_cosine(y, x)"),
            lowering="libm", safe=(1.0, 1.0), array="hypot(x, y)", c="hypot",
            doc="√(x² + y²) without overflow; derivatives 0 at the origin."),
+        Op("direction_cosine", 2, "float",
+           (f"{across} * div_zero({across}, hypot(x, y))",
+            f"-div_zero(out * {across}, hypot(x, y))"),
+           lowering="program", safe=(1.0, 1.0),
+           array=f"where((x == 0) & (y == 0), 0, where(isinf(x) & isfinite(y), copysign(1, x), "
+                 f"(x / {larger}) / sqrt((x / {larger}) * (x / {larger}) "
+                 f"+ (y / {larger}) * (y / {larger}))))",
+           doc="Quotient of x and hypot(x, y), of numbers below the normal range too; 0 at the "
+               "origin."),
     )  # fmt: skip
 
 

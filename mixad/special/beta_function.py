@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 from mixad.special.angles import cospi, sinpi
-from mixad.special.calling import Number, documented
+from mixad.special.calling import Number, documented, with_partials
 from mixad.special.stirling import correction, correction_drop
-from mixad.special.table import exp, floor, gamma, isinf, lgamma, log, log1p, pow, sqrt
+from mixad.special.table import exp, floor, gamma, isinf, lgamma, log, log1p, pow
 
 __all__ = ["beta", "betaln"]
 
@@ -72,13 +72,19 @@ def _parts(a: Number, b: Number) -> tuple[Number, Number, Number, Number]:
         return 1.0, 0.0 * b, 1.0, 0.0
     if b >= 10:
         rest = correction(b) + correction_drop(a, b)
-        exponent = rest - (b - 0.5) * log1p(a / b) - a * log1p(b / a)
-        return 1.0, math.sqrt(2 * math.pi) / sqrt(a), 1.0, exponent
+        exponent = rest - (b - 0.5) * log1p(a / b) - _growth(a, b)
+        return 0.5, math.sqrt(2), a, exponent
     product = 1.0
     while a < 10:
         product = product * (1 + b / a)
         a = a + 1
-    return 1.0 * b, product, a + b, b - (a - 0.5) * log1p(b / a) + correction_drop(a, b)
+    return 1.0 * b, product, a + b, b - _growth(a, b) + 0.5 * log1p(b / a) + correction_drop(a, b)
+
+
+@with_partials(lambda a, b: (log1p(b / a) - b / a / (1 + b / a), 1 / (1 + b / a)))
+def _growth(a: Number, b: Number) -> Number:
+    """Return a · log(1 + b/a), whose derivatives by the rule for products need b/a²."""
+    return a * log1p(b / a)
 
 
 def _log(order: Number, product: Number, base: Number, exponent: Number) -> Number:

@@ -20,7 +20,7 @@ from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.types import BOOL, ScalarType, type_of_dtype
 from mixad.tracebacks import hide_frames
 
-__all__ = ["Number", "documented", "of_op"]
+__all__ = ["Number", "documented", "of_op", "with_partials"]
 
 Number: TypeAlias = Any
 """A Python or NumPy number; inside a kernel, a value of it."""
@@ -76,6 +76,16 @@ def documented(function: _F) -> _F:
         *_section("Returns", [result]),
     ])  # fmt: skip
     return function
+
+
+def with_partials(rule: Callable[..., Any]) -> Callable[[_F], _F]:
+    """Return a decorator for a function whose derivatives are a rule's, as for `scalar_rule`."""
+
+    def mark(function: _F) -> _F:
+        function.__mixad_rule__ = rule  # type: ignore[attr-defined]  # what the parser looks for
+        return function
+
+    return mark
 
 
 def _section(title: str, entries: Iterable[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from mixad.scalar.parse.sinc import sinc_by
-from mixad.special.calling import Number, documented, of_op
+from mixad.special.calling import Number, documented, of_op, with_partials
 from mixad.special.table import (
     exp,
     expm1,
@@ -42,19 +42,24 @@ def sinc(x: Number) -> Number:
     return sinc_by(x, sin, rint)
 
 
+_div_zero = of_op("div_zero")
 _mul_zero = of_op("mul_zero")
 
 
 @documented
+@with_partials(lambda x, y: (log(y), _div_zero(x, y)))
 def xlogy(x: Number, y: Number) -> Number:
     """Return x · log(y), 0 where x is 0 unless y is nan; the derivative log(y) stays."""
-    return x * y if isnan(y) else _mul_zero(x, log(y))
+    product = _mul_zero(x, log(y))  # outside of the branch, so that the derivative shares it
+    return x * y if isnan(y) else product
 
 
 @documented
+@with_partials(lambda x, y: (log1p(y), _div_zero(x, 1 + y)))
 def xlog1py(x: Number, y: Number) -> Number:
     """Return x · log(1 + y), 0 where x is 0 unless y is nan; the derivative log(1 + y) stays."""
-    return x * y if isnan(y) else _mul_zero(x, log1p(y))
+    product = _mul_zero(x, log1p(y))
+    return x * y if isnan(y) else product
 
 
 @documented

@@ -380,11 +380,13 @@ TRUE_VALUES = {
     "erfcinv": lambda q: mpmath.erfinv(1 - q), "ierfcx": _ierfcx,
     "polygamma": lambda n, x: mpmath.polygamma(int(n), x), "pow": mpmath.power,
     "mul_pow": lambda x, y, z: x * mpmath.power(y, z),
+    "pow_log": lambda x, y: mpmath.power(x, y) * mpmath.log(x),
+    "direction_cosine": lambda x, y: x / mpmath.hypot(x, y),
     "atan2": mpmath.atan2, "hypot": mpmath.hypot,
     "logaddexp": lambda x, y: mpmath.log(mpmath.exp(x) + mpmath.exp(y)),
 }  # fmt: skip
-POSITIVE = {"log", "log2", "log10", "pow", "mul_pow", "gamma", "lgamma", "digamma", "trigamma",
-            "polygamma", "atan2"}  # fmt: skip
+POSITIVE = {"log", "log2", "log10", "pow", "mul_pow", "pow_log", "gamma", "lgamma", "digamma",
+            "trigamma", "polygamma", "atan2"}  # fmt: skip
 DOMAINS = {
     "erfcx": (-5, 30),
     "erfinv": (-0.99, 0.99),
@@ -442,7 +444,9 @@ def test_inexact_ops_are_accurate(name, type):
         ("relu", (-0.0,), 0.0), ("relu", (math.inf,), math.inf), ("relu", (-math.inf,), 0.0),
         ("relu", (math.nan,), math.nan), ("sign", (-0.0,), 0.0), ("sign", (math.nan,), math.nan),
         ("mul_zero", (0.0, math.inf), 0.0), ("mul_zero", (-0.0, math.nan), 0.0),
-        ("mul_zero", (2.0, math.inf), math.inf), ("rint", (2.5,), 2.0), ("rint", (-0.5,), -0.0),
+        ("mul_zero", (2.0, math.inf), math.inf), ("div_zero", (0.0, 0.0), 0.0),
+        ("div_zero", (-0.0, math.nan), 0.0), ("div_zero", (2.0, 0.0), math.inf),
+        ("rint", (2.5,), 2.0), ("rint", (-0.5,), -0.0),
         ("mod", (-1.0, 3.0), 2.0), ("mod", (-1.0, math.inf), math.inf), ("fmod", (-1.0, 3.0), -1.0),
         ("floordiv", (-1.0, 3.0), -1.0), ("floordiv", (1.0, 0.0), math.inf),
         ("nextafter", (0.0, 1.0), 5e-324), ("nextafter", (1.0, math.nan), math.nan),

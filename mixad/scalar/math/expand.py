@@ -42,11 +42,11 @@ __all__ = ["PROGRAMS", "expand", "program_of"]
 PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
     name: getattr(module, name)
     for module, names in (
-        (simple, "isfinite isinf isnan maximum minimum mul_zero mul_zeros nextafter"),
-        (simple, "ldexp powi relu sign"),
+        (simple, "direction_cosine div_zero isfinite isinf isnan maximum minimum mul_zero"),
+        (simple, "mul_zeros nextafter ldexp powi relu sign"),
         (exponential, "exp exp2 expm1 logistic_density sigmoid tanh"),
         (logarithm, "log log1p log2 log10 logaddexp"),
-        (power, "mul_pow pow"),
+        (power, "mul_pow pow pow_log"),
         (trigonometric, "sin cos"),
         (error_function, "erf"),
         (scaled_error_function, "erfcx ierfcx erfinv erfcinv"),
@@ -117,6 +117,9 @@ class _SharingBuilder(Builder):
 
     def expanded(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
         """Add an equation, or the program of its op."""
+        inner = self.definition(args[0]) if equation.op == "bitcast" else None
+        if inner is not None and (inner.op, inner.args[0].type) == ("bitcast", equation.out.type):
+            return inner.args[0]  # was held from derivatives, which are all taken
         inlined = FLOAT_PROGRAMS if args[0].type.is_float else PROGRAMS
         function = inlined.get(equation.op)
         if function is None or self._native(equation.op, equation.out.type):

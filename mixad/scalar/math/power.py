@@ -1,4 +1,4 @@
-"""x to the y as exp(y·log|x|), the logarithm in two floats, with the rules of C's pow; x·yᶻ.
+"""x to the y as exp(y·log|x|), the logarithm in two floats, as C's pow; x·yᶻ and xʸ·log x.
 
 The product y·log|x| reaches 745, so log|x| needs ten bits more than the result has: it is summed
 as an unevaluated pair, high + low (Dekker, *A floating-point technique for extending the available
@@ -25,9 +25,10 @@ from mixad.scalar.math.floats import (
     rint,
     where,
 )
-from mixad.scalar.math.logarithm import exponent_and_fraction
+from mixad.scalar.math.logarithm import exponent_and_fraction, log
+from mixad.scalar.math.simple import mul_zero
 
-__all__ = ["mul_pow", "pow"]
+__all__ = ["mul_pow", "pow", "pow_log"]
 
 _FAR = 2000.0  # beyond any argument whose exponential is finite and positive
 _REACH = {23: 210.0, 52: 1500.0}  # by bits of the fraction: x·exp(t) is 0 or inf beyond, for all x
@@ -44,6 +45,11 @@ def mul_pow(x: Term, y: Term, z: Term) -> Term:
     product = _mul_exp(x, *_exponent(abs(y), z))
     product = where((z == 0) | (abs(y) == 1), x, product)
     return where(x != 0, _with_sign(y, z, product), 0)
+
+
+def pow_log(x: Term, y: Term) -> Term:
+    """X to the y times log(x); 0 where the power is, and at the origin."""
+    return where((x == 0) & (y == 0), 0, mul_zero(pow(x, y), log(x)))
 
 
 def _mul_exp(x: Term, t: Term, low: Term) -> Term:

@@ -1,10 +1,10 @@
-"""Programs of a few operations: selections, classification, neighbours, integer powers."""
+"""Programs of a few operations: selections, strong zeros, neighbours, integer powers, cosines."""
 
 from __future__ import annotations
 
 from math import inf
 
-from mixad.scalar.expression import Term
+from mixad.scalar.expression import Term, call
 from mixad.scalar.math.floats import (
     at_least,
     at_most,
@@ -15,8 +15,8 @@ from mixad.scalar.math.floats import (
     while_,
 )
 
-__all__ = ["isfinite", "isinf", "isnan", "ldexp", "maximum", "minimum", "mul_zero", "mul_zeros",
-           "nextafter", "powi", "relu", "sign"]  # fmt: skip
+__all__ = ["direction_cosine", "div_zero", "isfinite", "isinf", "isnan", "ldexp", "maximum",
+           "minimum", "mul_zero", "mul_zeros", "nextafter", "powi", "relu", "sign"]  # fmt: skip
 
 
 def isnan(x: Term) -> Term:
@@ -67,6 +67,26 @@ def mul_zero(x: Term, y: Term) -> Term:
 def mul_zeros(x: Term, y: Term) -> Term:
     """x·y, and 0 where x or y is zero, whatever the other is."""
     return where((x != 0) & (y != 0), x * y, 0)
+
+
+def div_zero(x: Term, y: Term) -> Term:
+    """x/y, and 0 where x is zero, whatever y is."""
+    return where(x != 0, x / y, 0)
+
+
+def direction_cosine(x: Term, y: Term) -> Term:
+    """x/√(x² + y²), of numbers that are scaled by powers of two where squares leave the range.
+
+    A small x is scaled before it is divided, a large one after, so that only the result rounds.
+    """
+    unit = (format_of(x).bias + 1) // 128
+    size = abs(x) + abs(y)
+    up = where(size < 2.0 ** (-40 * unit), 2.0 ** (96 * unit), 1, type=x.type)
+    down = where(size > 2.0 ** (60 * unit), 2.0 ** (-70 * unit), 1, type=x.type)
+    a, b = (x * up) * down, (y * up) * down
+    found = (x * up) / call("sqrt", a * a + b * b) * down
+    found = where(isinf(x) & isfinite(y), copysign(1, x), found)
+    return where(size == 0, 0, found)
 
 
 def nextafter(x: Term, y: Term) -> Term:

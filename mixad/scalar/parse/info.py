@@ -193,13 +193,19 @@ def called_by(function: Any) -> Any:
 def rule_of(function: Any) -> Any:
     """Return the function that computes the partial derivatives of a callable, None if none does.
 
-    Told by the exact type, as `called_by` does.
+    Told by the exact type, as `called_by` does.  Of functions, those of `mixad.special` are marked;
+    ``functools.wraps`` copies the mark to functions that compute something else.
     """
     while function is not None:
-        if "__mixad_rule__" in vars(type(function)):
+        if "__mixad_rule__" in vars(type(function)) or _is_marked(function):
             return function.__mixad_rule__
         function = called_by(function)
     return None
+
+
+def _is_marked(function: Any) -> bool:
+    is_function = isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__")
+    return is_function and "__mixad_rule__" in vars(function)
 
 
 def _method(kind: type, name: str) -> Any:

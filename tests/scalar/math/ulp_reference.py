@@ -181,6 +181,29 @@ def products_of_powers(
     )
 
 
+def positive_powers(
+    type: ScalarType, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Return bases and exponents of powers that are normal numbers."""
+    x, y = powers(type, count, rng)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = y * np.log(x.astype("f8"))
+    keep = (x > 0) & (np.abs(size) < (87.0 if type == F32 else 708.0))
+    return x[keep], y[keep]
+
+
+def pairs_of_any_size(
+    type: ScalarType, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Return numbers of any size, and beside each one of a similar size and any other."""
+    x, y = any_floats(type, count, rng), any_floats(type, count, rng)
+    with np.errstate(over="ignore", invalid="ignore"):
+        similar = (x * np.exp(rng.standard_normal(count) * 3)).astype(type.dtype)
+    x, y = np.tile(x, 2), np.concatenate([similar, y])
+    keep = np.isfinite(x) & np.isfinite(y) & (x != 0)
+    return x[keep], y[keep]
+
+
 def pairs(type: ScalarType, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Return pairs that are near, far, and of any size."""
     x = (rng.standard_normal(count) * 30).astype(type.dtype)
@@ -334,6 +357,9 @@ CLAIMS: dict[str, Claim] = {
     "erfcinv": Claim(_erfcinv, some(unary(0, 2, 0.5, 1, dense=(0.1, 0.3)), poles=(0, 2))),
     "pow": Claim(_power, powers),
     "mul_pow": Claim(lambda x, y, z: x * _power(y, z), products_of_powers),
+    "pow_log": Claim(lambda x, y: _power(x, y) * mp.log(x), positive_powers, None,
+                     "of powers in the normal range; two roundings more, 2.1 ulp in all"),
+    "direction_cosine": Claim(lambda x, y: x / mp.hypot(x, y), pairs_of_any_size),
     "logaddexp": Claim(_logaddexp, pairs, _logaddexp_scale,
                        "in ulp of the largest of the result, max(x, y) and their difference"),
     "digamma": Claim(mp.digamma, off_poles(-50, 1e15), _digamma_scale,
