@@ -14,6 +14,7 @@ from mixad.call_node import CallNode, Value, record_call
 from mixad.closures import captured, frozen, substituted
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
+from mixad.lifting import entered
 from mixad.scalar.dtypes import is_complex_dtype
 from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.signature import Function, TransformedFunction, check_callable
@@ -21,7 +22,8 @@ from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held, sampling_step
-from mixad.tape.tracer import Level, Origin, Tracer, plain
+from mixad.tape.tangents import carry_forward
+from mixad.tape.tracer import Level, Origin, Tracer, plain, stripped
 from mixad.tracebacks import hide_frames
 
 __all__ = ["checkpoint"]
@@ -121,20 +123,52 @@ class _Checkpoint:
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Run the function again, recorded, and carry the cotangents back through that."""
+        with Level("checkpoint") as own:
+            origins, nodes = self._recorded(call, level, own)
+        seeds = [(o, g) for o, g in zip(origins, gs, strict=True) if o is not None]
+        return [c and c.value for c in backward(own, seeds, nodes)]
+
+    def pushed(
+        self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
+    ) -> list[list[Any]]:
+        """Run the function again, recorded, and carry tangents forward through that."""
+        with Level("checkpoint", is_reverse=False) as again:
+            origins, nodes = self._recorded(call, level, again)
+        with Level("checkpoint", is_reverse=False) as own:
+            given = [[along[i] for along in directions] for i in call.wrt(level)]
+            seeds = [
+                tuple([None if tangent is None else entered(tangent, own) for tangent in of_leaf])
+                for of_leaf in given
+            ]
+            moving = [origin for origin in origins if origin is not None]
+            duals = iter(carry_forward(again, own, moving, nodes, seeds))
+            zero = (None,) * len(directions)
+            carried = [zero if origin is None else next(duals).tangents for origin in origins]
+        return [[stripped(t, own) for t in along] for along in zip(*carried, strict=True)]
+
+    def _recorded(
+        self, call: CallNode, level: Level, own: Level
+    ) -> tuple[list[Origin | None], list[Any]]:
+        """Run the function again on inputs of a level.
+
+        Returns
+        -------
+        origins : list of (Origin or None)
+            Of the values of floats; None of those that do not depend on the inputs.
+        nodes : list of InputNode
+            The inputs.
+        """
         for held in self.watched:
             held.array  # noqa: B018  # raises if it was changed
-        with Level("checkpoint") as own:
-            leaves, nodes = call.entered(level, own)
-            result = self._call(self.again, pytree.unflatten(call.tree, leaves))
-            found, structure = pytree.flatten(result)
-            self._check(call.value, found, structure, call.residuals)
+        leaves, nodes = call.entered(level, own)
+        result = self._call(self.again, pytree.unflatten(call.tree, leaves))
+        found, structure = pytree.flatten(result)
+        self._check(call.value, found, structure, call.residuals)
         moving = [leaf for leaf, cell in zip(found, call.value.cells, strict=True) if cell]
-        seeds: list[tuple[Origin, Any]] = [
-            (leaf.origin, g)
-            for leaf, g in zip(moving, gs, strict=True)
-            if isinstance(leaf, Tracer) and own in leaf.origin.levels
-        ]
-        return [c and c.value for c in backward(own, seeds, nodes)]
+        return [
+            leaf.origin if isinstance(leaf, Tracer) and own in leaf.origin.levels else None
+            for leaf in moving
+        ], nodes
 
     def _call(self, f: Function, arguments: Any) -> Any:
         args, kwargs, captured = arguments

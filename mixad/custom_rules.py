@@ -23,7 +23,7 @@ from mixad.tape.held import Held, Reader
 from mixad.tape.kernel_node import moved
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["Arguments", "CustomFunction", "fitting", "fitting_leaves", "pair_of"]
+__all__ = ["Arguments", "CustomFunction", "fitting", "fitting_leaves", "pair_of", "place_of"]
 
 
 class Arguments:
@@ -150,6 +150,12 @@ class CustomFunction(PickledFunction):
                 )
             args = bound.args
         return Arguments(self.name, args, self._fixed)
+
+
+def place_of(rule: Function) -> str:
+    """Return where a rule is, for messages; nothing of one that is not written in Python."""
+    code = getattr(inspect.unwrap(rule), "__code__", None)
+    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
 
 def pair_of(name: str, rule: str, result: Any, what: str) -> Any:
