@@ -14,16 +14,14 @@ from mixad.call_node import CallNode, Value, record_call
 from mixad.closures import captured, frozen, substituted
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
-from mixad.lifting import entered
+from mixad.linear_rule import RecordedRule
 from mixad.scalar.dtypes import is_complex_dtype
 from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.signature import Function, TransformedFunction, check_callable
-from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held, sampling_step
-from mixad.tape.tangents import carry_forward
-from mixad.tape.tracer import Level, Origin, Tracer, plain, stripped
+from mixad.tape.tracer import Level, Tracer, plain
 from mixad.tracebacks import hide_frames
 
 __all__ = ["checkpoint"]
@@ -123,52 +121,26 @@ class _Checkpoint:
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Run the function again, recorded, and carry the cotangents back through that."""
-        with Level("checkpoint") as own:
-            origins, nodes = self._recorded(call, level, own)
-        seeds = [(o, g) for o, g in zip(origins, gs, strict=True) if o is not None]
-        return [c and c.value for c in backward(own, seeds, nodes)]
+        return self._recorded(call, level).transposed(gs)
 
     def pushed(
         self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
     ) -> list[list[Any]]:
         """Run the function again, recorded, and carry tangents forward through that."""
-        with Level("checkpoint", is_reverse=False) as again:
-            origins, nodes = self._recorded(call, level, again)
-        with Level("checkpoint", is_reverse=False) as own:
-            given = [[along[i] for along in directions] for i in call.wrt(level)]
-            seeds = [
-                tuple([None if tangent is None else entered(tangent, own) for tangent in of_leaf])
-                for of_leaf in given
-            ]
-            moving = [origin for origin in origins if origin is not None]
-            duals = iter(carry_forward(again, own, moving, nodes, seeds))
-            zero = (None,) * len(directions)
-            carried = [zero if origin is None else next(duals).tangents for origin in origins]
-        return [[stripped(t, own) for t in along] for along in zip(*carried, strict=True)]
+        places = call.wrt(level)
+        recorded = self._recorded(call, level, is_reverse=False)
+        return recorded.pushed([[along[i] for i in places] for along in directions])
 
-    def _recorded(
-        self, call: CallNode, level: Level, own: Level
-    ) -> tuple[list[Origin | None], list[Any]]:
-        """Run the function again on inputs of a level.
-
-        Returns
-        -------
-        origins : list of (Origin or None)
-            Of the values of floats; None of those that do not depend on the inputs.
-        nodes : list of InputNode
-            The inputs.
-        """
+    def _recorded(self, call: CallNode, level: Level, *, is_reverse: bool = True) -> RecordedRule:
         for held in self.watched:
             held.array  # noqa: B018  # raises if it was changed
-        leaves, nodes = call.entered(level, own)
-        result = self._call(self.again, pytree.unflatten(call.tree, leaves))
-        found, structure = pytree.flatten(result)
-        self._check(call.value, found, structure, call.residuals)
+        with Level("checkpoint", is_reverse=is_reverse) as own:
+            leaves, nodes = call.entered(level, own)
+            result = self._call(self.again, pytree.unflatten(call.tree, leaves))
+            found, structure = pytree.flatten(result)
+            self._check(call.value, found, structure, call.residuals)
         moving = [leaf for leaf, cell in zip(found, call.value.cells, strict=True) if cell]
-        return [
-            leaf.origin if isinstance(leaf, Tracer) and own in leaf.origin.levels else None
-            for leaf in moving
-        ], nodes
+        return RecordedRule(own, nodes, moving)
 
     def _call(self, f: Function, arguments: Any) -> Any:
         args, kwargs, captured = arguments
