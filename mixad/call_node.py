@@ -177,6 +177,13 @@ class CallNode:
         """Let the rule run the user's function: NumPy hides refusals in it behind its own error."""
         try:
             return step(self, level, given)
+        except TracerError as error:
+            if str(error) != level.over:
+                raise
+            raise TracerError(
+                f"the rule of {self.name} reads a value that is being differentiated and is not "
+                "among its arguments: pass it as an argument"
+            ) from None
         except ValueError as error:
             refusal = leaked(error)
             if refusal is None:
