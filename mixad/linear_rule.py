@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -176,14 +177,15 @@ def trial(cell: Cell, argument: int, number: int = 0) -> Array:
         0: positive, about 1; 1: negative, up to 1024; 2: of both signs, 1/16 down to 1/1024.
     """
     size = math.prod(cell.shape)
-    parts = [_spread(size, argument + each, number) for each in (0.0, 0.5)]
+    parts = [np.resize(_spread(argument + each, number), size) for each in (0.0, 0.5)]
     elements = parts[0] + 1j * parts[1] if cell.type.is_complex else parts[0]
     return cell.library.asarray(elements.reshape(cell.shape), cell.type, cell.device)
 
 
-def _spread(size: int, start: float, number: int) -> np.ndarray[Any, Any]:
+@lru_cache(maxsize=64)
+def _spread(start: float, number: int) -> np.ndarray[Any, Any]:
     """Return the parts of multiples of irrational numbers as numbers in no apparent order."""
-    steps = np.arange(1.0, size + 1) + math.sqrt(2.0) * start
+    steps = np.arange(1.0, _PERIOD + 1) + math.sqrt(2.0) * start
     if number == 0:
         return 0.5 + steps * _GOLDEN % 1.0
     if number == 1:
@@ -191,6 +193,9 @@ def _spread(size: int, start: float, number: int) -> np.ndarray[Any, Any]:
     signs = np.where((steps * math.sqrt(7.0) + 0.70) % 1.0 < 0.5, -1.0, 1.0)
     return signs * 2.0 ** (6.0 * ((steps * math.sqrt(11.0) + 0.06) % 1.0) - 10.0)
 
+
+_PERIOD = 1009
+"""After so many, which is a prime, the numbers of longer arrays come again."""
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
@@ -216,8 +221,8 @@ def _check_small(
 
 def _check(refusal: str, rest: Array, whole: Array, tolerance: float) -> None:
     """Refuse a rest that is no rounding, where it is finite."""
-    if math.prod(rest.shape):
-        xp = library_of(rest).xp
+    xp = library_of(rest).xp
+    if bool(xp.any(rest != 0)):
         is_finite = xp.logical_and(xp.isfinite(rest), xp.isfinite(whole))
         if _largest(rest, is_finite) > tolerance * _largest(whole, is_finite):
             raise TracerError(refusal)
