@@ -173,7 +173,7 @@ class CustomFunction(PickledFunction):
 def place_of(rule: Function) -> str:
     """Return where a rule is, for messages; nothing of one that is not written in Python."""
     code = getattr(inspect.unwrap(rule), "__code__", None)
-    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    return "" if code is None else f" (in {code.co_filename}, line {code.co_firstlineno})"
 
 
 def pair_of(name: str, rule: str, result: Any, what: str) -> Any:
