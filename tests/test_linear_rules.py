@@ -75,7 +75,7 @@ NOT_LINEAR: dict[str, Rule] = {
 }
 
 
-@pytest.mark.rows("dtype", ["f8", "f4", "f2"])
+@pytest.mark.rows("dtype", ["f8", "f4", "f2"], slow="f4 f2")
 @pytest.mark.rows("use", USES)
 @pytest.mark.rows("rule", NOT_LINEAR)
 def test_rules_that_are_not_linear_are_refused(rule: str, use: str, dtype: str) -> None:
@@ -263,6 +263,7 @@ def test_linear_rules_are_never_refused(drawn: tuple[str, int, Callable[[Any], A
         assert use(lambda _, t: rule(t), x).dtype == x.dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "complex64"])
 @pytest.mark.parametrize(
     "library",
