@@ -6,7 +6,7 @@ such calls: they differ in what they run and in how cotangents go back through i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -75,6 +75,12 @@ class CallRule(Protocol):
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Return cotangents of the leaves that carry the level, None where they are zero."""
+        ...
+
+    def pushed(
+        self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
+    ) -> Sequence[Sequence[Any]]:
+        """Return for each direction the tangents of the floats, given those of the leaves."""
         ...
 
 
@@ -154,15 +160,30 @@ class CallNode:
             like.zeros() if g is None else _shielded(broadcast_to(g, like.shape))
             for g, like in zip(given, self.results, strict=True)
         ]
+        pulled = self._run(self.rule.pulled, level, gs)
         found: list[Any] = [None] * len(self.parents)
-        for i, gradient in zip(self.wrt(level), self._pulled(level, gs), strict=True):
+        for i, gradient in zip(self.wrt(level), pulled, strict=True):
             found[i] = owned(self.leaves[i].cell, None) if gradient is None else gradient
         return found
 
-    def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
+    def pushforward(
+        self, directions: Iterable[Sequence[Any]], level: Level
+    ) -> Sequence[Sequence[Any]]:
+        """Let the rule carry tangents forward."""
+        found: Sequence[Sequence[Any]] = self._run(self.rule.pushed, level, list(directions))
+        return found
+
+    def _run(self, step: Callable[..., Any], level: Level, given: Sequence[Any]) -> Any:
         """Let the rule run the user's function: NumPy hides refusals in it behind its own error."""
         try:
-            return self.rule.pulled(self, level, gs)
+            return step(self, level, given)
+        except TracerError as error:
+            if str(error) != level.over:
+                raise
+            raise TracerError(
+                f"the rule of {self.name} reads a value that is being differentiated and is not "
+                "among its arguments: pass it as an argument"
+            ) from None
         except ValueError as error:
             refusal = leaked(error)
             if refusal is None:
@@ -170,7 +191,7 @@ class CallNode:
             raise refusal from error
 
 
-def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = CallNode) -> Any:
+def record_call(rule: CallRule, arguments: Any) -> Any:
     """Run a rule on plain values; record it if a leaf of the arguments is traced.
 
     Parameters
@@ -179,8 +200,6 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
         What to run.
     arguments : object
         A tree with a tracer among its leaves.
-    node_type : type
-        Of the node.
 
     Returns
     -------
@@ -196,7 +215,7 @@ def record_call(rule: CallRule, arguments: Any, node_type: type[CallNode] = Call
     held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(leaves)])
     results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
     kept_value = value._replace(leaves=[])
-    node = node_type(rule, held, tree, parents, kept_value, residuals, results)
+    node = CallNode(rule, held, tree, parents, kept_value, residuals, results)
     outputs = [ArrayTracer(cell, Origin(node, k, levels)) for k, cell in enumerate(value.floats)]
     of_floats = [a for a, cell in zip(value.leaves, value.cells, strict=True) if cell is not None]
     share_alike(zip(leaves, given, strict=True), zip(outputs, of_floats, strict=True))

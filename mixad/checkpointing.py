@@ -14,14 +14,14 @@ from mixad.call_node import CallNode, Value, record_call
 from mixad.closures import captured, frozen, substituted
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
+from mixad.linear_rule import RecordedRule
 from mixad.scalar.dtypes import is_complex_dtype
 from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.signature import Function, TransformedFunction, check_callable
-from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held, sampling_step
-from mixad.tape.tracer import Level, Origin, Tracer, plain
+from mixad.tape.tracer import Level, Tracer, plain
 from mixad.tracebacks import hide_frames
 
 __all__ = ["checkpoint"]
@@ -121,20 +121,26 @@ class _Checkpoint:
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Run the function again, recorded, and carry the cotangents back through that."""
+        return self._recorded(call, level).transposed(gs)
+
+    def pushed(
+        self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
+    ) -> list[list[Any]]:
+        """Run the function again, recorded, and carry tangents forward through that."""
+        places = call.wrt(level)
+        recorded = self._recorded(call, level, is_reverse=False)
+        return recorded.pushed([[along[i] for i in places] for along in directions])
+
+    def _recorded(self, call: CallNode, level: Level, *, is_reverse: bool = True) -> RecordedRule:
         for held in self.watched:
             held.array  # noqa: B018  # raises if it was changed
-        with Level("checkpoint") as own:
+        with Level("checkpoint", is_reverse=is_reverse) as own:
             leaves, nodes = call.entered(level, own)
             result = self._call(self.again, pytree.unflatten(call.tree, leaves))
             found, structure = pytree.flatten(result)
             self._check(call.value, found, structure, call.residuals)
         moving = [leaf for leaf, cell in zip(found, call.value.cells, strict=True) if cell]
-        seeds: list[tuple[Origin, Any]] = [
-            (leaf.origin, g)
-            for leaf, g in zip(moving, gs, strict=True)
-            if isinstance(leaf, Tracer) and own in leaf.origin.levels
-        ]
-        return [c and c.value for c in backward(own, seeds, nodes)]
+        return RecordedRule(own, nodes, moving)
 
     def _call(self, f: Function, arguments: Any) -> Any:
         args, kwargs, captured = arguments

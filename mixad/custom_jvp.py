@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from mixad import pytree
 from mixad.backends.arrays import as_array, is_scalar, library_of
 from mixad.call_node import CallNode, is_inexact, record_call
-from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
+from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of, place_of
 from mixad.errors import TracerError
-from mixad.linear_rule import (
-    check_odd,
-    check_transpose,
-    pairs_of,
-    plain_values,
-    trial,
-    trial_tracer,
-)
+from mixad.linear_rule import checked_rule, trial
 from mixad.returning import owned
 from mixad.signature import Argnums, Function, check_callable
-from mixad.tape.backward import backward
 from mixad.tape.constant import unwrapped
-from mixad.tape.node import InputNode
 from mixad.tape.tracer import Level, Tracer
 from mixad.tracebacks import hide_frames
 
@@ -33,7 +24,7 @@ __all__ = ["CustomJvp", "custom_jvp"]
 def custom_jvp(f: Function, *, nondiff_argnums: Argnums = ()) -> CustomJvp:
     """Return ``f`` as a function whose forward rule the user gives with ``defjvp``.
 
-    Reverse mode transposes what the rule does to tangents.  Either mode checks each time, at two
+    Reverse mode transposes what the rule does to tangents.  Either mode checks each time, at three
     tangents, that this is linear: see `mixad.linear_rule`.  Arrays of Dask are not checked.
 
     Parameters
@@ -114,7 +105,7 @@ class CustomJvp(CustomFunction):
                 raise TracerError(f"{self.name} has no rule: make one with defjvp(rule)")
             rule = _JvpRule(self.name, arguments, self.f, self._rule)
             arguments.watch(rule)
-            return record_call(rule, arguments.primals, _JvpNode)
+            return record_call(rule, arguments.primals)
         except Exception as error:
             hide_frames(error)
             raise
@@ -139,44 +130,32 @@ class _JvpRule:
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Transpose the map of tangents: it is recorded, and the cotangents pulled back."""
-        with Level("custom_jvp") as own:
-            seeds, tangents = self._tried(call, level, own, 1)
-            others = self._tried(call, level, own, -1)[1]
-            values, others, tried = map(plain_values, (tangents, others, seeds))
-        outputs = [
-            (tangent.origin, g)
-            for tangent, g in zip(tangents, gs, strict=True)
-            if isinstance(tangent, Tracer) and own in tangent.origin.levels
-        ]
-        found = backward(own, outputs, [cast("InputNode", seed.origin.node) for seed in seeds])
-        pulled = [cotangent and cotangent.value for cotangent in found]
-        if not any(seed.cell.library.is_lazy for seed in seeds):  # they are not looked at
-            check_odd(self._refusal, values, others)
-            check_transpose(self._refusal, pairs_of(gs, values), pairs_of(pulled, tried))
-        return pulled
+        places = call.wrt(level)
 
-    def check_linear(self, call: CallNode, level: Level) -> None:
-        """Refuse a rule that is not linear in the tangents, as reverse mode does."""
+        def map_of_tangents(seeds: Sequence[Any]) -> list[Any]:
+            moving = dict(zip(places, seeds, strict=True))
+            return self.tangents(call, level, [moving.get(i) for i in range(len(call.leaves))])
+
+        cells = [call.leaves[i].cell for i in places]
+        return checked_rule("custom_jvp", self._refusal, map_of_tangents, cells, gs)[1]
+
+    def pushed(
+        self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
+    ) -> list[list[Any]]:
+        """Call the rule on the tangents of the leaves; it must be linear, as in reverse mode."""
         cells = call.value.floats
         if not any(cell.library.is_lazy for cell in cells):
-            self.pulled(call, level, [trial(cell, k, 1) for k, cell in enumerate(cells)])
+            self.pulled(call, level, [trial(cell, k) for k, cell in enumerate(cells)])
+        return [self.tangents(call, level, tangents) for tangents in directions]
 
     @property
     def _refusal(self) -> str:
         return (
-            f"{self.name}: the rule is not linear in the tangents, so what it gives is no "
-            "derivative and has no transpose for reverse mode (it was tried at some tangents and "
-            "at their negatives): make its tangent a sum of products of one tangent and what "
-            "depends on the primals only, or use custom_vjp"
+            f"{self.name}: the rule is not linear in the tangents{place_of(self.rule)}, so what it "
+            "gives is no derivative and has no transpose for reverse mode (it was tried at three "
+            "tangents, which gave different Jacobians, or at zero): make its tangent a sum of "
+            "products of one tangent and what depends on the primals only, or use custom_vjp"
         )
-
-    def _tried(
-        self, call: CallNode, level: Level, own: Level, sign: int
-    ) -> tuple[list[Tracer], list[Any]]:
-        """Return trial tangents of the leaves that carry the level, and what the rule gives."""
-        seeds = {i: trial_tracer(call.leaves[i].cell, own, i, sign) for i in call.wrt(level)}
-        given = [seeds.get(i) for i in range(len(call.leaves))]
-        return list(seeds.values()), self.tangents(call, level, given)
 
     def tangents(self, call: CallNode, level: Level, given: Sequence[Any]) -> list[Any]:
         """Call the rule; return the tangents of what it returns, None where they are zero."""
@@ -205,23 +184,6 @@ class _JvpRule:
                 "of the arguments and is not zero: make it linear in them"
             )
         return None
-
-
-class _JvpNode(CallNode):
-    """A call with a forward rule."""
-
-    __slots__ = ()
-
-    def check_linear(self, level: Level) -> None:
-        """Let the rule check itself."""
-        assert isinstance(self.rule, _JvpRule)
-        self.rule.check_linear(self, level)
-
-    def pushforward(self, tangents: Sequence[Any], level: Level) -> Sequence[Any]:
-        """Call the rule on the tangents of the leaves."""
-        rule = self.rule
-        assert isinstance(rule, _JvpRule)
-        return rule.tangents(self, level, tangents)
 
 
 def _zero(leaf: Any) -> Any:

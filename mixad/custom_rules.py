@@ -23,7 +23,7 @@ from mixad.tape.held import Held, Reader
 from mixad.tape.kernel_node import moved
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["Arguments", "CustomFunction", "fitting", "fitting_leaves", "pair_of"]
+__all__ = ["Arguments", "CustomFunction", "fitting", "fitting_leaves", "pair_of", "place_of"]
 
 
 class Arguments:
@@ -98,6 +98,24 @@ def _positions(name: str, nondiff_argnums: Argnums) -> tuple[int, ...]:
     return tuple(map(int, given))
 
 
+def _from_the_front(f: Function, positions: tuple[int, ...]) -> tuple[int, ...]:
+    """Return positions with those that count from the end as the signature has them.
+
+    Of functions that take any number of arguments they count from the end of those of a call.
+    """
+    if min(positions, default=0) >= 0:
+        return positions
+    kinds = [p.kind for p in inspect.signature(f).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return positions
+    count = (
+        len(kinds)
+        - kinds.count(inspect.Parameter.KEYWORD_ONLY)
+        - (inspect.Parameter.VAR_KEYWORD in kinds)
+    )
+    return tuple([at + count if -count <= at < 0 else at for at in positions])
+
+
 def _position(name: str, at: int, count: int) -> int:
     if not -count <= at < count:
         raise TracerError(
@@ -127,7 +145,7 @@ class CustomFunction(PickledFunction):
                 setattr(self, name, getattr(f, name))
         self.f = f
         self.name = f"mixad.{transform} of {getattr(f, '__name__', type(f).__name__)}"
-        self._fixed = _positions(self.name, nondiff_argnums)
+        self._fixed = _from_the_front(f, _positions(self.name, nondiff_argnums))
 
     def _reduced(self) -> tuple[Any, ...]:
         return type(self), (by_value(self.f), self._fixed), by_value(self._rule)
@@ -150,6 +168,12 @@ class CustomFunction(PickledFunction):
                 )
             args = bound.args
         return Arguments(self.name, args, self._fixed)
+
+
+def place_of(rule: Function) -> str:
+    """Return where a rule is, for messages; nothing of one that is not written in Python."""
+    code = getattr(inspect.unwrap(rule), "__code__", None)
+    return "" if code is None else f" (in {code.co_filename}, line {code.co_firstlineno})"
 
 
 def pair_of(name: str, rule: str, result: Any, what: str) -> Any:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from mixad import pytree
 from mixad.backends.arrays import is_array
 from mixad.call_node import CallNode, record_call
 from mixad.config import CHECK
-from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of
+from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of, place_of
 from mixad.errors import TracerError
-from mixad.linear_rule import check_odd, check_transpose, pairs_of, plain_values, trial_tracer
+from mixad.linear_rule import checked_rule, trial
 from mixad.signature import Argnums, Function, check_callable
-from mixad.tape.backward import backward
+from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held
-from mixad.tape.node import InputNode
 from mixad.tape.tracer import Level, Tracer
 from mixad.tracebacks import hide_frames
 
@@ -100,7 +99,7 @@ class CustomVjp(CustomFunction):
                 raise TracerError(f"{self.name} has no rule: make one with defvjp(fwd, bwd)")
             rule = _VjpRule(self.name, arguments, *self._rule)
             arguments.watch(rule)
-            return record_call(rule, arguments.primals, _VjpNode)
+            return record_call(rule, arguments.primals)
         except Exception as error:
             hide_frames(error)
             raise
@@ -137,38 +136,29 @@ class _VjpRule:
         result = self.bwd(*self.given.fixed, residuals, call.value.tree(gs))
         return self._checked(call, level, result)
 
-    def check_linear(self, call: CallNode, level: Level) -> None:
-        """Refuse a backward rule that is not linear in the cotangent: it has no transpose.
-
-        Reverse mode takes it as it is.
-        """
-        leaves = [call.leaves[i] for i in call.wrt(level)]
-        cells = call.value.floats
-        if any(cell.library.is_lazy for cell in cells):  # which is not looked at
-            return
-        with Level("custom_vjp") as own:
-            sides = []
-            for sign in (1, -1):
-                gs = [trial_tracer(cell, own, k, sign) for k, cell in enumerate(cells)]
-                sides.append((gs, self.pulled(call, level, gs)))
-            tried = [trial_tracer(leaf.cell, own, k, 1) for k, leaf in enumerate(leaves)]
-            (gs, pulled), (_, negatives) = sides
-            given = plain_values(gs)
-            values, others, tangents = map(plain_values, (pulled, negatives, tried))
-        seeds = [
-            (g.origin, tangent)
-            for g, tangent in zip(pulled, tangents, strict=True)
-            if isinstance(g, Tracer) and own in g.origin.levels
-        ]
-        found = backward(own, seeds, [cast("InputNode", g.origin.node) for g in gs])
+    def pushed(
+        self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
+    ) -> list[list[Any]]:
+        """Transpose the backward rule, which must be linear; reverse mode takes it as it is."""
+        places, cells = call.wrt(level), call.value.floats
         refusal = (
-            f"{self.name}: bwd is not linear in the cotangent, so it has no transpose for forward "
-            "mode (it was tried at some cotangents and at their negatives): use reverse mode, "
-            "which takes bwd as it is, or custom_jvp"
+            f"{self.name}: bwd is not linear in the cotangent{place_of(self.bwd)}, so it has no "
+            "transpose for forward mode (it was tried at three cotangents, which gave different "
+            "Jacobians, or at zero): use reverse mode, which takes bwd as it is, or custom_jvp"
         )
-        check_odd(refusal, values, others)
-        pushed = [each and each.value for each in found]
-        check_transpose(refusal, pairs_of(tangents, values), pairs_of(pushed, given))
+        tangents = [trial(call.leaves[i].cell, k) for k, i in enumerate(places)]
+        rule, _ = checked_rule(
+            "custom_vjp", refusal, lambda gs: self.pulled(call, level, gs), cells, tangents
+        )
+        return [
+            [
+                None if tangent is None else broadcast_to(tangent, cell.shape)
+                for tangent, cell in zip(
+                    rule.transposed([along[i] for i in places]), cells, strict=True
+                )
+            ]
+            for along in directions
+        ]
 
     def _forward(self, primals: Sequence[Any]) -> Any:
         result = self.fwd(*self.given.with_primals(primals))
@@ -202,17 +192,6 @@ class _VjpRule:
             for i in call.wrt(level)
             for leaf, named in (found[i],)
         ]
-
-
-class _VjpNode(CallNode):
-    """A call with a reverse rule."""
-
-    __slots__ = ()
-
-    def check_linear(self, level: Level) -> None:
-        """Let the rule check itself."""
-        assert isinstance(self.rule, _VjpRule)
-        self.rule.check_linear(self, level)
 
 
 def _seen(leaf: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -47,13 +46,6 @@ class TransformedFunction(PickledFunction):
         except Exception as error:
             hide_frames(error)
             raise
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Bind to an instance, as functions do; pickles of methods have nothing but their name."""
-        if instance is None:
-            return self
-        is_of_class = getattr(type(instance), getattr(self, "__name__", ""), None) is self
-        return (MethodType if is_of_class else functools.partial)(self, instance)
 
     def __repr__(self) -> str:
         f, transform, options = self._made_of

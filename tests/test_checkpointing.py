@@ -415,3 +415,28 @@ def test_a_write_of_a_traced_value_in_the_second_run_is_refused_by_name() -> Non
 
     with pytest.raises(TracerError, match=r"out\[i\] = x.*np\.zeros_like\(x\)"):
         mixad.grad(lambda w: mixad.checkpoint(f)(w).sum())(np.ones(3))
+
+
+def test_forward_mode_refuses_a_backward_rule_inside_that_is_not_linear() -> None:
+    bounded = mixad.custom_vjp(lambda x: x * 1.0)
+    bounded.defvjp(lambda x: (x * 1.0, None), lambda _, g: (np.clip(g, -1.0, 1.0),))
+    f = mixad.checkpoint(lambda x: bounded(x) * 3.0)
+    x = np.asarray([0.5, -2.0])
+    with pytest.raises(TracerError, match="bwd is not linear"):
+        mixad.jvp(f, (x,), (x,))
+    np.testing.assert_array_equal(mixad.grad(lambda x: f(x).sum())(x), np.ones(2))
+
+
+RUNS: list[Any] = []
+
+
+def test_forward_mode_runs_it_again_once_for_all_directions() -> None:
+    def f(x: Any) -> Any:
+        RUNS.append(x)
+        return np.sin(x) * x.sum()
+
+    RUNS.clear()
+    x = np.asarray([0.5, -2.0, 1.0])
+    found = mixad.jacfwd(mixad.checkpoint(f))(x)
+    assert len(RUNS) == 2
+    np.testing.assert_allclose(found, np.diag(np.cos(x) * x.sum()) + np.sin(x)[:, None])

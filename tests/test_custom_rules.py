@@ -389,14 +389,21 @@ def test_a_captured_traced_value_is_refused() -> None:
             mixad.grad(loss)(X, made)
 
 
-def test_what_a_rule_reads_of_a_transform_that_is_over_is_told() -> None:
-    def loss(w: Any) -> Any:
+def test_what_a_rule_reads_beside_its_arguments_is_told() -> None:
+    def by_vjp(w: Any) -> Any:
         f = mixad.custom_vjp(lambda x: x * 2.0)
         f.defvjp(lambda x: (x * 2.0, None), lambda _, g: (g * 2.0 * w,))
         return f(w).sum()
 
-    with pytest.raises(TracerError, match="argument of the function whose custom rule reads it"):
-        mixad.grad(loss)(X)
+    def by_jvp(w: Any) -> Any:
+        f = mixad.custom_jvp(lambda x: x * 2.0)
+        f.defjvp(lambda p, t: (p[0] * 2.0, t[0] * 2.0 * w))
+        return f(w).sum()
+
+    for loss in (by_vjp, by_jvp):
+        for transform in (lambda f: mixad.grad(f)(X), lambda f: mixad.jvp(f, (X,), (V,))):
+            with pytest.raises(TracerError, match=r"the rule of mixad\.custom_.* as an argument"):
+                transform(loss)
 
 
 def test_positions_that_are_not_differentiated_are_checked() -> None:
@@ -413,10 +420,66 @@ def test_an_argument_that_is_not_differentiated_may_have_its_default(positions: 
 
     f = mixad.custom_vjp(power, nondiff_argnums=positions)
     f.defvjp(lambda x, n: (x**n, x), lambda n, x, g: (g * n * x ** (n - 1),))
-    for given, n in (((), 3), ((2,), 2)) if positions != (-1,) else (((2,), 2),):
+    for given, n in (((), 3), ((2,), 2)):
         np.testing.assert_array_equal(f(X, *given), X**n)
         found = mixad.grad(lambda x, given=given: f(x, *given).sum())(X)
         np.testing.assert_allclose(found, n * X ** (n - 1), rtol=1e-15)
+
+
+def test_positions_from_the_end_are_those_of_the_function() -> None:
+    def sized(x: Any, *more: Any) -> Any:
+        return x * len(more[-1])
+
+    f = mixad.custom_jvp(sized, nondiff_argnums=-1)  # of as many as a call has
+    f.defjvp(lambda last, p, t: (sized(*p, last), t[0] * len(last)))
+    for given in (("ab",), (1.0, "abc")):
+        found = mixad.grad(lambda x, given=given: f(x, *given).sum())(X)
+        np.testing.assert_array_equal(found, np.full(3, len(given[-1])))
+
+    def scaled(x: Any, n: float = 2.0, *, unused: int = 0) -> Any:
+        return x * n
+
+    g = mixad.custom_jvp(scaled, nondiff_argnums=-2)
+    g.defjvp(lambda x, p, t: (x * p[0], x * t[0]))
+    assert mixad.grad(lambda n: g(X, n).sum())(1.0) == X.sum()
+
+
+class Scaled:
+    """Functions with rules in a class body are methods, as others are."""
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    @mixad.scalar_rule(lambda self, x: (None, 2.0 * x * self.by))
+    def square(self, x: Any) -> Any:
+        return x * x * self.by
+
+    @mixad.custom_jvp
+    def cube(self, x: Any) -> Any:
+        return x**3 * self.by
+
+    @cube.defjvp
+    def _rule(primals: Any, tangents: Any) -> Any:  # noqa: N805
+        me, x = primals
+        return me.cube(x), 3.0 * x**2 * tangents[1] * me.by
+
+    def _fourth(self, x: Any) -> Any:
+        return x**4 * self.by
+
+    fourth = mixad.custom_vjp(_fourth, nondiff_argnums=0)
+    fourth.defvjp(
+        lambda self, x: (x**4 * self.by, x), lambda self, x, g: (4.0 * x**3 * self.by * g,)
+    )
+
+
+@pytest.mark.parametrize(("name", "power"), [("square", 2), ("cube", 3), ("fourth", 4)])
+def test_functions_with_rules_are_methods_in_a_class(name: str, power: int) -> None:
+    method = getattr(Scaled(1.5), name)
+    np.testing.assert_allclose(method(X), 1.5 * X**power)
+    np.testing.assert_allclose(getattr(Scaled, name)(Scaled(1.5), X), 1.5 * X**power)
+    want = 1.5 * power * X ** (power - 1)
+    np.testing.assert_allclose(mixad.grad(lambda x: method(x).sum())(X), want)
+    np.testing.assert_allclose(mixad.jvp(method, (X,), (V,))[1], want * V)
 
 
 def test_a_leaked_value_is_refused() -> None:

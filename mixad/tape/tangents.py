@@ -7,7 +7,7 @@ tangents come out of the same kernels, fused as all pending nodes are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import add
@@ -101,8 +101,10 @@ def _check_phases(level: Level, outputs: Sequence[Origin], inputs: Sequence[Inpu
 class PushedNode(PulledNode, Protocol):
     """A node with a pushforward of its own."""
 
-    def pushforward(self, tangents: Sequence[Any], level: Level) -> Sequence[Any]:
-        """Return the outputs' tangents, given those of the parents, along one direction."""
+    def pushforward(
+        self, directions: Iterable[Sequence[Any]], level: Level
+    ) -> Sequence[Sequence[Any]]:
+        """Return for each direction the outputs' tangents, given those of the parents."""
         ...
 
 
@@ -281,23 +283,13 @@ def _zeros_like(argument: Any, node: RuleNode) -> Any:
     return xp.zeros(shape, dtype=argument.dtype, device=result.device)
 
 
-class CheckedNode(PulledNode, Protocol):
-    """A node with a rule that the user gave."""
-
-    def check_linear(self, level: Level) -> None:
-        """Refuse a rule that is not linear."""
-        ...
-
-
 def _pushed_node(
-    node: PulledNode | PushedNode | CheckedNode, level: Level, tangents: Sequence[Tangents]
+    node: PulledNode | PushedNode, level: Level, tangents: Sequence[Tangents]
 ) -> Callable[[int], Dual]:
     """Return what the node's own pushforward gives, or the transpose of its pullback."""
-    if hasattr(node, "check_linear"):
-        node.check_linear(level)
     if not hasattr(node, "pushforward"):
         return _transposed(node, level, tangents)
-    found = [node.pushforward(along, level) for along in zip(*tangents, strict=True)]
+    found = node.pushforward(zip(*tangents, strict=True), level)
     return lambda output: Dual(None, tuple([each[output] for each in found]))
 
 

@@ -85,8 +85,7 @@ class Level:
         """What to say of a value that is used when the transform is over."""
         return (
             f"a value from inside mixad.{self.name} is used after that call has ended: return it "
-            "from the function (with has_aux=True if it is not the result), or make it an argument "
-            "of the function whose custom rule reads it"
+            "from the function (with has_aux=True if it is not the result)"
         )
 
 

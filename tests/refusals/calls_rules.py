@@ -170,10 +170,10 @@ def refuse_function_without_forward_rule():
 
 
 @refused("""
-TracerError: mixad.custom_jvp of squares: the rule is not linear in the tangents, so what it gives \
-is no derivative and has no transpose for reverse mode (it was tried at some tangents and at their \
-negatives): make its tangent a sum of products of one tangent and what depends on the primals \
-only, or use custom_vjp
+TracerError: mixad.custom_jvp of squares: the rule is not linear in the tangents (in ..., line 3), \
+so what it gives is no derivative and has no transpose for reverse mode (it was tried at three \
+tangents, which gave different Jacobians, or at zero): make its tangent a sum of products of one \
+tangent and what depends on the primals only, or use custom_vjp
 """)
 def refuse_rule_that_is_not_linear():
     custom = mixad.custom_jvp(squares)
@@ -419,11 +419,24 @@ def refuse_position_named_twice():
 
 
 @refused("""
-TracerError: mixad.custom_vjp of squares: bwd is not linear in the cotangent, so it has no \
-transpose for forward mode (it was tried at some cotangents and at their negatives): use reverse \
-mode, which takes bwd as it is, or custom_jvp
+TracerError: mixad.custom_vjp of squares: bwd is not linear in the cotangent (in ..., line 3), so \
+it has no transpose for forward mode (it was tried at three cotangents, which gave different \
+Jacobians, or at zero): use reverse mode, which takes bwd as it is, or custom_jvp
 """)
 def refuse_backward_rule_that_is_not_linear():
     custom = mixad.custom_vjp(squares)
     custom.defvjp(lambda x: (squares(x), x), lambda x, g: (np.minimum(g, 1.0) * x,))
     mixad.jvp(custom, (X,), (X,))
+
+
+@refused("""
+TracerError: the rule of mixad.custom_vjp of squares reads a value that is being differentiated \
+and is not among its arguments: pass it as an argument
+""")
+def refuse_rule_that_reads_a_traced_value():
+    def loss(w):
+        custom = mixad.custom_vjp(squares)
+        custom.defvjp(lambda x: (squares(x), x), lambda x, g: (g * x * w,))
+        return custom(w)
+
+    mixad.grad(loss)(X)

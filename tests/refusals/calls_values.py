@@ -16,8 +16,7 @@ from mixad.backends.registry import PluginSource, Registry
 
 @refused("""
 TracerError: a value from inside mixad.grad is used after that call has ended: return it from the \
-function (with has_aux=True if it is not the result), or make it an argument of the function whose \
-custom rule reads it
+function (with has_aux=True if it is not the result)
 """)
 def refuse_use_after_the_end():
     kept = []

@@ -39,6 +39,17 @@ class PickledFunction:
         """Return what makes an equal one, as ``__reduce__`` does."""
         raise NotImplementedError
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, as the user's function is."""
+        raise NotImplementedError
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Bind to an instance, as functions do; pickles of methods have nothing but their name."""
+        if instance is None:
+            return self
+        is_of_class = getattr(type(instance), getattr(self, "__name__", ""), None) is self
+        return (MethodType if is_of_class else functools.partial)(self, instance)
+
     def __copy__(self) -> PickledFunction:
         return self
 
