@@ -108,7 +108,7 @@ class Kernel:
         first = tuple(map(_at_first, requests))
         self._home = None if first == requests else kernel_for(passes, first)
         self._moved: tuple[Prepared, Prepared] | None = None
-        self._faults: dict[str, str] = {}
+        self._faults: dict[str, str] = {} if self._home is None else self._home._faults
 
     @cached_property
     def _numbers(self) -> Numbers | None:
@@ -191,7 +191,12 @@ class Kernel:
     def prepared(self, arguments: Sequence[Any], backend: str | None = None) -> Prepared:
         """Return plan, backend and executable for the layouts of some arguments."""
         if self._home is not None:
-            return self._elsewhere(self._home.prepared(arguments, backend))
+            prepared = self._home.prepared(arguments, backend)
+            try:
+                return self._elsewhere(prepared)
+            except BackendError as fault:
+                self._leave(prepared.backend, backend, fault)
+                return self.prepared(arguments, backend)
         try:
             key = self._key(arguments, backend)
         except (KernelTypeError, TracerError):
@@ -244,8 +249,7 @@ class Kernel:
         """Leave a plugin's backend that failed to the others, unless it was asked for by name."""
         if backend is not None or registry.plugin_of(chosen.name) is None:
             raise fault
-        planner = self if self._home is None else self._home
-        planner._faults[chosen.name] = str(fault)
+        self._faults[chosen.name] = str(fault)
 
     def unfolded(self, arguments: Sequence[Any], backend: str | None = None) -> Launch:
         """Return the launch for the layouts of some arguments on backends that fold no rows."""

@@ -15,7 +15,7 @@ from mixad.backends.faults import Watched, fault, named, way_out
 from mixad.backends.hookspecs import Integration, IntegrationSpec
 from mixad.backends.plugins import Announced, PluginSource, are_any_installed
 from mixad.backends.warned import warn_user
-from mixad.errors import BackendError
+from mixad.errors import BackendError, ConfigurationError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 
@@ -56,6 +56,9 @@ def _load(announced: Announced[IntegrationSpec]) -> None:
             )
         loaded.is_tracing()  # asked at every call: what it raises is raised here
         adopt(spec.array_module, loaded.kinds)
+    except ConfigurationError:
+        _met.discard(spec.name)  # it is told until the user has put it right
+        raise
     except (Exception, SystemExit) as error:
         warn_user(
             f"the integration {spec.name!r} cannot be used: {type(error).__name__}: {error}; "

@@ -23,7 +23,7 @@ from mixad.backends.plugins import (
     read_plugins,
 )
 from mixad.backends.warned import warn_user
-from mixad.errors import BackendError
+from mixad.errors import BackendError, ConfigurationError
 
 __all__ = [
     "BackendStatus",
@@ -260,7 +260,7 @@ class Registry:
     def _unusable(self, name: str) -> str | None:
         try:
             self.backend(name)
-        except BackendError as error:
+        except (BackendError, ConfigurationError) as error:
             return str(error)
         return None
 
@@ -342,12 +342,17 @@ if hasattr(os, "register_at_fork"):
 
 
 def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:
-    """Call the factory; any failure becomes a BackendError with the reason and the way out."""
+    """Call the factory; a failure becomes a BackendError with the reason and the way out.
+
+    What the user has set wrong is no failure of the backend, and no other backend stands in.
+    """
     spec, plugin = announced.spec, announced.plugin
     try:
         found = spec.load()
         refuse_what_is_no_backend(found, spec.name)
         return found
+    except ConfigurationError:
+        raise
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, BackendError) else f"{type(error).__name__}: "
         reasons = [f"{kind}{error}", spec.install_hint]
