@@ -72,6 +72,7 @@ class BroadcastFunction(PickledFunction):
             self._source = self._specialiser.source
             self._needs_instance = self._source.needs_instance
             self._number = numbered(self)
+            self._helpers: tuple[Any, ...] = ()
             load_integrations()
         except Exception as error:
             hide_frames(error)
@@ -579,8 +580,10 @@ class BroadcastFunction(PickledFunction):
 
 
 def _unpickled(function: Any, options: KernelOptions, helpers: Any) -> BroadcastFunction:
-    """Return a kernel; its helpers were made so that their text is known."""
-    return BroadcastFunction(function, options)
+    """Return a kernel, which holds its helpers: their text is known as long as they live."""
+    kernel = BroadcastFunction(function, options)
+    kernel._helpers = helpers
+    return kernel
 
 
 def _check_is_of_elements(function: Callable[..., Any]) -> None:

@@ -15,6 +15,7 @@ import linecache
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -74,9 +75,9 @@ def find_function(code: CodeType) -> FoundFunction:
         If there is no source text, or it is not what the code was compiled from.
     """
     _refuse_coroutine(code)
-    sent = _found_in_sent(code)
-    if sent is not None:
-        return sent
+    received = _found_in_received(code)
+    if received is not None:
+        return received
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
@@ -121,10 +122,6 @@ class SentCode(NamedTuple):
     number: int
 
 
-_SENT: dict[str, dict[str, None]] = {}
-"""Texts that came from other processes, by the name of their file."""
-
-
 def text_around(code: CodeType, source: SourceText) -> SentCode:
     """Return the least text that has some code, of the file in which it was found."""
     padded = next(text for text in _texts_around(source.lines, code) if _has(text, source, code))
@@ -161,26 +158,47 @@ def _has(text: str, source: SourceText, code: CodeType) -> bool:
 
 @lru_cache(maxsize=1024)
 def compile_sent(sent: SentCode) -> CodeType:
-    """Return code from another process; the parser finds its text from now on."""
-    _SENT.setdefault(sent.filename, {})["\n" * sent.skipped + sent.text] = None
-    return _codes_of(sent)[sent.number]
+    """Return code from another process; the parser finds its text as long as the code lives."""
+    code = _codes_of(sent)[sent.number]
+    lines = tuple(_padded(sent).split("\n"))
+    source = _RECEIVED.get(_mark(code))
+    if source is None or source.lines != lines:
+        source = SourceText(sent.filename, lines)
+    for each in _all_codes(sent):  # others may have made one: cloudpickle the methods of a class
+        _RECEIVED[_mark(each)] = source
+    weakref.finalize(code, id, source).atexit = False  # holds the text
+    return code
+
+
+_RECEIVED: weakref.WeakValueDictionary[tuple[str, int], SourceText] = weakref.WeakValueDictionary()
+"""Texts from other processes, by the marks of the code objects in them."""
+
+
+def _mark(code: CodeType) -> tuple[str, int]:
+    """Return what equal code objects of one file share; it holds none of them."""
+    return code.co_filename, hash(code)
+
+
+def _padded(sent: SentCode) -> str:
+    return "\n" * sent.skipped + sent.text
+
+
+def _all_codes(sent: SentCode) -> Iterator[CodeType]:
+    flags = sent.flags
+    return _nested_codes(
+        compile(_padded(sent), sent.filename, "exec", flags=flags, dont_inherit=True)
+    )
 
 
 def _codes_of(sent: SentCode) -> list[CodeType]:
     """Return the code objects with a qualified name."""
-    text = "\n" * sent.skipped + sent.text
-    module = compile(text, sent.filename, "exec", flags=sent.flags, dont_inherit=True)
-    return [c for c in _nested_codes(module) if c.co_qualname == sent.name]
+    return [c for c in _all_codes(sent) if c.co_qualname == sent.name]
 
 
-def _found_in_sent(code: CodeType) -> FoundFunction | None:
-    """Find a function in texts that came from other processes."""
-    for text in _SENT.get(code.co_filename, ()):
-        source = SourceText(code.co_filename, tuple(text.split("\n")))
-        found = _found_in(ast.parse(text).body, source, code)
-        if found is not None:
-            return found
-    return None
+def _found_in_received(code: CodeType) -> FoundFunction | None:
+    """Find a function in the text that came with it from another process."""
+    source = _RECEIVED.get(_mark(code))
+    return source and _found_in(ast.parse("\n".join(source.lines)).body, source, code)
 
 
 def _found_nearby(source: SourceText, code: CodeType) -> FoundFunction | None:
