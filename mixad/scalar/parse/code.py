@@ -198,7 +198,9 @@ def _codes_of(sent: SentCode) -> list[CodeType]:
 def _found_in_received(code: CodeType) -> FoundFunction | None:
     """Find a function in the text that came with it from another process."""
     source = _RECEIVED.get(_mark(code))
-    return source and _found_in(ast.parse("\n".join(source.lines)).body, source, code)
+    if source is None:
+        return None
+    return _found_in(ast.parse("\n".join(source.lines)).body, source, code)
 
 
 def _found_nearby(source: SourceText, code: CodeType) -> FoundFunction | None:

@@ -144,7 +144,7 @@ def is_transform(function: Any) -> bool:
 
 def refused_transform(name: str, function: Any) -> tuple[str, str]:
     """Return the message and the hint for one of mixad's own functions."""
-    if str(function.__globals__.get("__name__")) == "mixad.broadcast":
+    if function.__module__ == "mixad.broadcast":
         hint = "call the function itself: it is compiled with the kernel"
     else:
         hint = "apply it outside, to a function that calls the kernel"
