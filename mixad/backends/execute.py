@@ -8,7 +8,7 @@ Layouts that differ in extents only share an executable.
 from __future__ import annotations
 
 import math
-import os
+import sys
 import threading
 import weakref
 from collections import OrderedDict
@@ -51,6 +51,7 @@ from mixad.errors import (
     KernelTypeError,
     TracerError,
 )
+from mixad.fork_locks import lock_of
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
@@ -482,21 +483,11 @@ def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...])
     return kernel
 
 
-_lock = threading.RLock()
+_lock = lock_of(sys.modules[__name__], "_lock", threading.RLock)
 """Held for moments, to change what kernels are remembered and what they remember.
 
 Reentrant, because a signal's handler or a ``__del__`` may run a kernel wherever it interrupts.
 """
-
-
-def _unlock() -> None:
-    """Start anew in a forked child, where a thread of its parent may have held the lock."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
 
 
 def execute(

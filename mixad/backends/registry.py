@@ -7,7 +7,7 @@ until the first question.
 from __future__ import annotations
 
 import functools
-import os
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from mixad.backends.plugins import (
 )
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError, ConfigurationError
+from mixad.fork_locks import lock_of
 
 __all__ = [
     "BackendStatus",
@@ -327,18 +328,8 @@ class Registry:
             return self._loaded[name]
 
 
-_lock = threading.RLock()
+_lock = lock_of(sys.modules[__name__], "_lock", threading.RLock)
 """Held while a backend is chosen and loaded, so that none is loaded twice."""
-
-
-def _unlock() -> None:
-    """Start anew in a forked child, where a thread of its parent may have held the lock."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
 
 
 def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:

@@ -12,7 +12,7 @@ import ast
 import dis
 import inspect
 import linecache
-import os
+import sys
 import threading
 import warnings
 import weakref
@@ -25,6 +25,7 @@ from types import CodeType
 from typing import NamedTuple
 
 from mixad.errors import KernelSyntaxError
+from mixad.fork_locks import lock_of
 from mixad.scalar.parse.text import SourceText
 
 __all__ = ["FoundFunction", "FunctionNode", "SentCode", "compile_sent", "find_function",
@@ -40,21 +41,11 @@ _COMPARED = ("co_code", "co_name", "co_qualname", "co_names", "co_varnames", "co
              "co_cellvars", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags",
              "co_exceptiontable")  # fmt: skip
 
-_warnings_lock = threading.RLock()
+_warnings_lock = lock_of(sys.modules[__name__], "_warnings_lock", threading.RLock)
 """Held while warnings are off, which they are for the whole process.
 
 Reentrant, because a signal's handler may run a kernel wherever it interrupts.
 """
-
-
-def _unlock() -> None:
-    """Start anew in a forked child, where a thread of its parent may have held the lock."""
-    global _warnings_lock
-    _warnings_lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
 
 
 @dataclass(frozen=True, eq=False)
