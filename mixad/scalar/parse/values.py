@@ -339,7 +339,6 @@ def way_out(value: Value, spelled: str) -> str:
 
 
 _INSTEAD: Mapping[type, str] = MappingProxyType({
-    list: "make it a tuple, or a NumPy array",
     set: "make it a tuple",
     dict: "read its numbers before the call, into names of their own",
     str: "a number or a bool stands for it; strings are only compared, with == and !=",
