@@ -27,7 +27,7 @@ from mixad.signature import (
 from mixad.tape.backward import backward
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.tracer import Level, Tracer, plain
-from mixad.tracebacks import short_traceback
+from mixad.tracebacks import hide_frames, short_traceback
 
 __all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
 
@@ -224,7 +224,6 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     return outputs.values(level), tuple(gradients)
 
 
-@short_traceback
 def stop_gradient(tree: Any) -> Any:
     """Return the values of a pytree without their derivatives, for every transform around.
 
@@ -248,7 +247,11 @@ def stop_gradient(tree: Any) -> Any:
     >>> mixad.grad(lambda x: x * mixad.stop_gradient(x))(3.0)
     3.0
     """
-    return pytree.tree_map(_stopped, tree)
+    try:  # not decorated: the parser knows it by its mark, which it takes of no wrapper
+        return pytree.tree_map(_stopped, tree)
+    except Exception as error:
+        hide_frames(error)
+        raise
 
 
 def _stopped(leaf: Any) -> Any:
