@@ -29,7 +29,7 @@ from mixad.backends.arrays import (
     library_of,
     strides_of,
 )
-from mixad.backends.faults import Watched, WatchedLaunch
+from mixad.backends.faults import PluginCall, PluginLaunch
 from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.hookspecs import (
     Backend,
@@ -85,7 +85,7 @@ class Prepared:
     launch: Launch
     compiled: Compiled
     bound: Bound
-    launcher: Backend | WatchedLaunch
+    launcher: Backend | PluginLaunch
     audit: Audit | None = None
 
 
@@ -215,7 +215,9 @@ class Kernel:
         if moved is None or moved[0] is not prepared:
             chosen, launch = prepared.backend, prepared.launch.moved(self._starts)
             assert isinstance(chosen, PartWriting)  # or it would not have been planned
-            with Watched(registry.plugin_of(chosen.name), chosen.name, f"at {self.passes[0].name}"):
+            with PluginCall(
+                registry.plugin_of(chosen.name), chosen.name, f"at {self.passes[0].name}"
+            ):
                 bound = chosen.moved(prepared.bound, launch)
             audit = prepared.audit and replace(prepared.audit, requests=self.requests)
             moved = prepared, replace(prepared, launch=launch, bound=bound, audit=audit)
@@ -227,16 +229,16 @@ class Kernel:
         chosen, launch = self._planned(arguments, backend)
         plugin = registry.plugin_of(chosen.name)
         try:
-            with Watched(plugin, chosen.name, f"at the compilation of {self.passes[0].name}"):
+            with PluginCall(plugin, chosen.name, f"at the compilation of {self.passes[0].name}"):
                 compiled = _compiled(chosen, launch.spec)
                 bound = chosen.bind(compiled.executable, launch)
         except BackendError as fault:
             self._leave(chosen, backend, fault)
             return self._prepare(arguments, backend)
-        launcher: Backend | WatchedLaunch = chosen
+        launcher: Backend | PluginLaunch = chosen
         if plugin is not None:
             place = _one_place(self._arrays(arguments))
-            launcher = WatchedLaunch(plugin, chosen, launch, *place)
+            launcher = PluginLaunch(plugin, chosen, launch, *place)
         rate = AUDIT.read()
         if not rate:
             return Prepared(chosen, launch, compiled, bound, launcher)

@@ -49,7 +49,7 @@ from mixad.scalar.parse.values import (
     a_kind_of,
     field_of,
     kind_of_object,
-    named,
+    named_tuple,
     refused_attribute,
     shape_of_array,
     way_out,
@@ -428,7 +428,7 @@ class Frame:
             return self.constant(value)
         if isinstance(value, tuple):
             items = tuple([self.static(v, f"{name}[{i}]") for i, v in enumerate(value)])
-            return named(items, type(value)) if hasattr(value, "_fields") else Tuple(items)
+            return named_tuple(items, type(value)) if hasattr(value, "_fields") else Tuple(items)
         return Object(value, name)
 
     def _attribute(
@@ -484,7 +484,7 @@ class Frame:
                 self.outside((*address, i), f"{name}[{i}]", node, reader) for i in range(len(value))
             )
             if hasattr(value, "_fields"):
-                return named(items, type(value))
+                return named_tuple(items, type(value))
             return Tuple(items) if isinstance(value, tuple) else List(items, is_shared=True)
         return Object(value, name)
 
