@@ -27,7 +27,7 @@ from mixad.signature import (
 from mixad.tape.backward import backward
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.tracer import Level, Tracer, plain
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import hide_frames, short_traceback
 
 __all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
 
@@ -73,12 +73,8 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     check_callable("grad", f)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        try:
-            _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, value=False)
-            return (gradients, aux) if has_aux else gradients
-        except Exception as error:
-            hide_frames(error)
-            raise
+        _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, value=False)
+        return (gradients, aux) if has_aux else gradients
 
     return TransformedFunction(gradient, f, grad, argnums=argnums, has_aux=has_aux)
 
@@ -116,20 +112,17 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     check_callable("value_and_grad", f)
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        try:
-            value, gradients, aux = _scalar_vjp(
-                "value_and_grad", f, argnums, has_aux, args, kwargs, value=True
-            )
-            return ((value, aux), gradients) if has_aux else (value, gradients)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        value, gradients, aux = _scalar_vjp(
+            "value_and_grad", f, argnums, has_aux, args, kwargs, value=True
+        )
+        return ((value, aux), gradients) if has_aux else (value, gradients)
 
     return TransformedFunction(
         value_and_gradient, f, value_and_grad, argnums=argnums, has_aux=has_aux
     )
 
 
+@short_traceback
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return the value of ``f`` and the function that carries cotangents back through it.
 
@@ -166,30 +159,24 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     >>> pullback(np.asarray([1.0, 10.0]))
     (array([ 2., 40.]),)
     """
-    try:
-        check_callable("vjp", f)
-        with Level("vjp") as level:
-            inputs = lifted(level, list(primals), range(len(primals)))
-            outputs, aux = called(f, inputs, {}, has_aux, level)
-        warn_if_constant(f, outputs, level)
-        value, aux = outputs.values(level), returned_aux(aux, level)
-        outputs = outputs.without_values()
+    check_callable("vjp", f)
+    with Level("vjp") as level:
+        inputs = lifted(level, list(primals), range(len(primals)))
+        outputs, aux = called(f, inputs, {}, has_aux, level)
+    warn_if_constant(f, outputs, level)
+    value, aux = outputs.values(level), returned_aux(aux, level)
+    outputs = outputs.without_values()
 
-        def pullback(cotangent: Any) -> tuple[Any, ...]:
-            try:
-                seeds = outputs.seeds(cotangent, level)
-                cotangents = backward(level, seeds, inputs.nodes)
-                return tuple(inputs.gradients(cotangents, outputs.around(level)))
-            except Exception as error:
-                hide_frames(error)
-                raise
+    @short_traceback
+    def pullback(cotangent: Any) -> tuple[Any, ...]:
+        seeds = outputs.seeds(cotangent, level)
+        cotangents = backward(level, seeds, inputs.nodes)
+        return tuple(inputs.gradients(cotangents, outputs.around(level)))
 
-        return (value, pullback, aux) if has_aux else (value, pullback)
-    except Exception as error:
-        hide_frames(error)
-        raise
+    return (value, pullback, aux) if has_aux else (value, pullback)
 
 
+@short_traceback
 def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[Any, Any]:
     """Return the value of ``f`` and the cotangents of its primals, for a cotangent known up front.
 
@@ -225,20 +212,16 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     >>> mixad.value_and_vjp(lambda x: x * x, (x,), np.asarray([1.0, 10.0]))
     (array([1., 4.]), (array([ 2., 40.]),))
     """
-    try:
-        check_callable("value_and_vjp", f)
-        check_sequence("value_and_vjp", "primals", primals)
-        with Level("value_and_vjp") as level:
-            inputs = lifted(level, list(primals), range(len(primals)))
-            outputs, _ = called(f, inputs, {}, False, level)
-        warn_if_constant(f, outputs, level)
-        seeds = outputs.seeds(cotangent, level)
-        cotangents = backward(level, seeds, inputs.nodes)
-        gradients = inputs.gradients(cotangents, outputs.around(level))
-        return outputs.values(level), tuple(gradients)
-    except Exception as error:
-        hide_frames(error)
-        raise
+    check_callable("value_and_vjp", f)
+    check_sequence("value_and_vjp", "primals", primals)
+    with Level("value_and_vjp") as level:
+        inputs = lifted(level, list(primals), range(len(primals)))
+        outputs, _ = called(f, inputs, {}, False, level)
+    warn_if_constant(f, outputs, level)
+    seeds = outputs.seeds(cotangent, level)
+    cotangents = backward(level, seeds, inputs.nodes)
+    gradients = inputs.gradients(cotangents, outputs.around(level))
+    return outputs.values(level), tuple(gradients)
 
 
 def stop_gradient(tree: Any) -> Any:
@@ -264,7 +247,7 @@ def stop_gradient(tree: Any) -> Any:
     >>> mixad.grad(lambda x: x * mixad.stop_gradient(x))(3.0)
     3.0
     """
-    try:
+    try:  # not decorated: the parser knows it by its mark, which it takes of no wrapper
         return pytree.tree_map(_stopped, tree)
     except Exception as error:
         hide_frames(error)

@@ -31,7 +31,7 @@ from mixad.scalar.parse.uncallable import is_transform
 from mixad.specialise import PreparedCall, Specialiser
 from mixad.tape.constant import unwrapped
 from mixad.tape.tracer import plain
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import hide_frames, short_traceback
 from mixad.with_respect_to import Names, active_leaves
 
 if TYPE_CHECKING:
@@ -63,24 +63,22 @@ class BroadcastFunction(PickledFunction):
         Overrides of the choices that mixad makes.
     """
 
+    @short_traceback
     def __init__(
         self, function: Callable[..., Any], options: KernelOptions = DEFAULT_OPTIONS
     ) -> None:
-        try:
-            _check_is_of_elements(function)
-            functools.update_wrapper(self, function)
-            self._function = function
-            self._options = options
-            self._specialiser = Specialiser(
-                function, implicit=options.loops == "implicit", signature=options.signature
-            )
-            self._source = self._specialiser.source
-            self._needs_instance = self._source.needs_instance
-            self._number = numbered(self)
-            load_integrations()
-        except Exception as error:
-            hide_frames(error)
-            raise
+        _check_is_of_elements(function)
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = options
+        self._specialiser = Specialiser(
+            function, implicit=options.loops == "implicit", signature=options.signature
+        )
+        self._source = self._specialiser.source
+        self._needs_instance = self._source.needs_instance
+        self._number = numbered(self)
+        self._helpers: tuple[Any, ...] = ()
+        load_integrations()
 
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
@@ -180,6 +178,7 @@ class BroadcastFunction(PickledFunction):
             call.is_numpys = _DIRECT.issuperset(map(type, values))
             call.run = prepared.run
 
+    @short_traceback
     def with_options(self, **changes: Any) -> BroadcastFunction:
         """Return the same function with other overrides.
 
@@ -208,18 +207,15 @@ class BroadcastFunction(PickledFunction):
         >>> product.with_options(chunk=1).explain(np.ones(3), np.ones(3)).chunks
         (1, 1)
         """
-        try:
-            unknown = [name for name in changes if name not in _OPTIONS]
-            if unknown:
-                raise TypeError(
-                    f"with_options takes {', '.join(_OPTIONS)}, not "
-                    f"{', '.join(map(repr, unknown))}: leave it out"
-                )
-            return BroadcastFunction(self._function, replace(self._options, **changes))
-        except Exception as error:
-            hide_frames(error)
-            raise
+        unknown = [name for name in changes if name not in _OPTIONS]
+        if unknown:
+            raise TypeError(
+                f"with_options takes {', '.join(_OPTIONS)}, not "
+                f"{', '.join(map(repr, unknown))}: leave it out"
+            )
+        return BroadcastFunction(self._function, replace(self._options, **changes))
 
+    @short_traceback
     def duals(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
         """Compute values and partial derivatives at every element.
 
@@ -261,21 +257,18 @@ class BroadcastFunction(PickledFunction):
         >>> area.duals(np.array([2.0]), np.array([5.0])).partials["a"]
         array([5.])
         """
-        try:
-            parsed, values = self._parsed(args, kwargs)
-            leaves = active_leaves(parsed, values, wrt)
-            self._refuse_complex_partials(parsed, leaves)
-            if len(leaves) > MAX_PARTIALS:
-                raise KernelGradientError(
-                    f"{self._source.name}: duals with respect to {len(leaves)} inputs; a dual "
-                    f"chunk carries at most {MAX_PARTIALS} partials",
-                    hint="call jacobian, which takes any number, or duals with fewer names in wrt",
-                )
-            return dual_chunks(parsed, values, leaves, self._options)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        parsed, values = self._parsed(args, kwargs)
+        leaves = active_leaves(parsed, values, wrt)
+        self._refuse_complex_partials(parsed, leaves)
+        if len(leaves) > MAX_PARTIALS:
+            raise KernelGradientError(
+                f"{self._source.name}: duals with respect to {len(leaves)} inputs; a dual "
+                f"chunk carries at most {MAX_PARTIALS} partials",
+                hint="call jacobian, which takes any number, or duals with fewer names in wrt",
+            )
+        return dual_chunks(parsed, values, leaves, self._options)
 
+    @short_traceback
     def jacobian(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
         """Compute the Jacobian at every element: a block of all partial derivatives.
 
@@ -317,12 +310,9 @@ class BroadcastFunction(PickledFunction):
                [[ 1., -0.],
                 [ 0.,  2.]]])
         """
-        try:
-            return self._blocks(args, kwargs, wrt, with_primals=False)[1]
-        except Exception as error:
-            hide_frames(error)
-            raise
+        return self._blocks(args, kwargs, wrt, with_primals=False)[1]
 
+    @short_traceback
     def value_and_jacobian(self, *args: Any, wrt: Names = None, **kwargs: Any) -> tuple[Any, Any]:
         """Compute values and the Jacobian at every element, by one kernel.
 
@@ -355,12 +345,9 @@ class BroadcastFunction(PickledFunction):
         (array([10., 15.]), array([[5., 2.],
                [5., 3.]]))
         """
-        try:
-            return self._blocks(args, kwargs, wrt, with_primals=True)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        return self._blocks(args, kwargs, wrt, with_primals=True)
 
+    @short_traceback
     def explain(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Explanation:
         """Tell what computes values and gradients of a call with these arguments, and why.
 
@@ -404,14 +391,11 @@ class BroadcastFunction(PickledFunction):
         arithmetic:   1.5 Mflop, 0.094 per byte
         kernel:       ...
         """
-        try:
-            from mixad.explain import explain_call  # as below: what calls need not is not imported
+        from mixad.explain import explain_call  # as below: what calls need not is not imported
 
-            return explain_call(*self._differentiated(args, kwargs, wrt), self._options)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        return explain_call(*self._differentiated(args, kwargs, wrt), self._options)
 
+    @short_traceback
     def kinks(
         self, *args: Any, wrt: Names = None, tolerance: float | None = None, **kwargs: Any
     ) -> KinkReport:
@@ -460,18 +444,15 @@ class BroadcastFunction(PickledFunction):
           line 3: return max(x, 0.0)
             tie: 1 at [1], nearest 1.0e-09
         """
-        try:
-            from mixad.kinks import kink_report
+        from mixad.kinks import kink_report
 
-            info = self._source.info
-            first = info.text.line(info.node)
-            return kink_report(
-                *self._differentiated(args, kwargs, wrt), self._options, tolerance, first
-            )
-        except Exception as error:
-            hide_frames(error)
-            raise
+        info = self._source.info
+        first = info.text.line(info.node)
+        return kink_report(
+            *self._differentiated(args, kwargs, wrt), self._options, tolerance, first
+        )
 
+    @short_traceback
     def source(
         self,
         *args: Any,
@@ -528,13 +509,9 @@ class BroadcastFunction(PickledFunction):
           %4:f64 = mul_zeros %3, %1
           return %2, %4
         """
-        try:
-            from mixad.stages import stage_text
+        from mixad.stages import stage_text
 
-            return stage_text(*self._differentiated(args, kwargs, wrt), self._options, stage)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        return stage_text(*self._differentiated(args, kwargs, wrt), self._options, stage)
 
     # -- internals -------------------------------------------------------------------------------
 
@@ -617,8 +594,10 @@ def _returned(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -
 
 
 def _unpickled(function: Any, options: KernelOptions, helpers: Any) -> BroadcastFunction:
-    """Return a kernel; its helpers were made so that their text is known."""
-    return BroadcastFunction(function, options)
+    """Return a kernel, which holds its helpers: their text is known as long as they live."""
+    kernel = BroadcastFunction(function, options)
+    kernel._helpers = helpers
+    return kernel
 
 
 def _check_is_of_elements(function: Callable[..., Any]) -> None:
@@ -663,6 +642,7 @@ def broadcast(
 ) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
 
 
+@short_traceback
 def broadcast(
     function: Callable[..., Any] | None = None,
     /,
@@ -744,11 +724,7 @@ def broadcast(
     >>> cubed(2.0)
     8.0
     """
-    try:
-        options = KernelOptions(strategy, placement, chunk, backend, loops, signature)
-        if function is None:
-            return lambda f: BroadcastFunction(f, options)
-        return BroadcastFunction(function, options)
-    except Exception as error:
-        hide_frames(error)
-        raise
+    options = KernelOptions(strategy, placement, chunk, backend, loops, signature)
+    if function is None:
+        return lambda f: BroadcastFunction(f, options)
+    return BroadcastFunction(function, options)

@@ -22,7 +22,6 @@ from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held, sampling_step
 from mixad.tape.tracer import Level, Tracer, plain
-from mixad.tracebacks import hide_frames
 
 __all__ = ["checkpoint"]
 
@@ -69,17 +68,13 @@ def checkpoint(f: Function) -> Function:
     check_callable("checkpoint", f)
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        try:
-            tracers, arrays = captured(f)
-            if not any(map(is_traced, [*tracers, *pytree.leaves((args, kwargs))])):
-                return f(*args, **kwargs)
-            name = f"mixad.checkpoint of {getattr(f, '__name__', type(f).__name__)}"
-            rule = _Checkpoint(name, f, frozen(f), tuple(tracers), CHECK.read())
-            rule.watched.extend(Held(array, rule.check, rule, _CAPTURED) for array in arrays)
-            return record_call(rule, (args, kwargs, tracers))
-        except Exception as error:
-            hide_frames(error)
-            raise
+        tracers, arrays = captured(f)
+        if not any(map(is_traced, [*tracers, *pytree.leaves((args, kwargs))])):
+            return f(*args, **kwargs)
+        name = f"mixad.checkpoint of {getattr(f, '__name__', type(f).__name__)}"
+        rule = _Checkpoint(name, f, frozen(f), tuple(tracers), CHECK.read())
+        rule.watched.extend(Held(array, rule.check, rule, _CAPTURED) for array in arrays)
+        return record_call(rule, (args, kwargs, tracers))
 
     return TransformedFunction(checkpointed, f, checkpoint)
 

@@ -16,7 +16,7 @@ from mixad.returning import owned
 from mixad.signature import Argnums, Function, check_callable
 from mixad.tape.constant import unwrapped
 from mixad.tape.tracer import Level, Tracer
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import short_traceback
 
 __all__ = ["CustomJvp", "custom_jvp"]
 
@@ -95,20 +95,17 @@ class CustomJvp(CustomFunction):
         self._rule = rule
         return rule
 
+    @short_traceback
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the value of the function; recorded with its rule if an argument is traced."""
-        try:
-            arguments = self.arguments(args, kwargs)
-            if not arguments.is_traced:
-                return self.f(*args, **kwargs)
-            if self._rule is None:
-                raise TracerError(f"{self.name} has no rule: make one with defjvp(rule)")
-            rule = _JvpRule(self.name, arguments, self.f, self._rule)
-            arguments.watch(rule)
-            return record_call(rule, arguments.primals)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        arguments = self.arguments(args, kwargs)
+        if not arguments.is_traced:
+            return self.f(*args, **kwargs)
+        if self._rule is None:
+            raise TracerError(f"{self.name} has no rule: make one with defjvp(rule)")
+        rule = _JvpRule(self.name, arguments, self.f, self._rule)
+        arguments.watch(rule)
+        return record_call(rule, arguments.primals)
 
 
 @dataclass(frozen=True, eq=False)

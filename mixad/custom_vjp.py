@@ -18,7 +18,7 @@ from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held
 from mixad.tape.tracer import Level, Tracer
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import short_traceback
 
 __all__ = ["CustomVjp", "custom_vjp"]
 
@@ -89,20 +89,17 @@ class CustomVjp(CustomFunction):
         check_callable("custom_vjp(...).defvjp", bwd)
         self._rule = fwd, bwd
 
+    @short_traceback
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the value of the function; recorded with its rule if an argument is traced."""
-        try:
-            arguments = self.arguments(args, kwargs)
-            if not arguments.is_traced:
-                return self.f(*args, **kwargs)
-            if self._rule is None:
-                raise TracerError(f"{self.name} has no rule: make one with defvjp(fwd, bwd)")
-            rule = _VjpRule(self.name, arguments, *self._rule)
-            arguments.watch(rule)
-            return record_call(rule, arguments.primals)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        arguments = self.arguments(args, kwargs)
+        if not arguments.is_traced:
+            return self.f(*args, **kwargs)
+        if self._rule is None:
+            raise TracerError(f"{self.name} has no rule: make one with defvjp(fwd, bwd)")
+        rule = _VjpRule(self.name, arguments, *self._rule)
+        arguments.watch(rule)
+        return record_call(rule, arguments.primals)
 
 
 @dataclass(frozen=True, eq=False)

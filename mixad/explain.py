@@ -8,7 +8,7 @@ from typing import Any
 
 from mixad.backends import registry
 from mixad.backends.execute import broadcast_shape
-from mixad.backends.faults import Watched
+from mixad.backends.faults import PluginCall
 from mixad.backends.hookspecs import DeviceFunction, OnDevice
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
@@ -177,7 +177,7 @@ def _functions(kernel: PlannedKernel) -> tuple[DeviceFunction, ...]:
     backend = kernel.backend
     if not isinstance(backend, OnDevice) or 0 in kernel.launch.shape:
         return ()
-    with Watched(registry.plugin_of(backend.name), backend.name, "in device_functions"):
+    with PluginCall(registry.plugin_of(backend.name), backend.name, "in device_functions"):
         return tuple(backend.device_functions(kernel.bound, kernel.like))
 
 
@@ -185,7 +185,7 @@ def _bandwidth(kernel: PlannedKernel) -> float | None:
     backend = kernel.backend
     if not isinstance(backend, OnDevice):
         return None
-    with Watched(registry.plugin_of(backend.name), backend.name, "in bandwidth"):
+    with PluginCall(registry.plugin_of(backend.name), backend.name, "in bandwidth"):
         return float(backend.bandwidth(kernel.like)) or None
 
 

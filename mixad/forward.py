@@ -16,11 +16,12 @@ from mixad.signature import Function, check_callable, check_sequence
 from mixad.tape.memory import share
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import short_traceback
 
 __all__ = ["Recorded", "jvp", "linearize", "recorded"]
 
 
+@short_traceback
 def jvp(
     f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> tuple[Any, ...]:
@@ -61,19 +62,16 @@ def jvp(
     >>> mixad.jvp(lambda x: x * x, (x,), (dx,))
     (array([1., 4.]), array([2., 2.]))
     """
-    try:
-        check_callable("jvp", f)
-        check_sequence("jvp", "primals", primals)
-        check_sequence("jvp", "tangents", tangents)
-        function, aux = recorded("jvp", f, primals, has_aux)
-        warn_if_constant(f, function.outputs, function.level)
-        value, (tangent,) = function.pushed([tuple(tangents)])
-        return (value, tangent, aux) if has_aux else (value, tangent)
-    except Exception as error:
-        hide_frames(error)
-        raise
+    check_callable("jvp", f)
+    check_sequence("jvp", "primals", primals)
+    check_sequence("jvp", "tangents", tangents)
+    function, aux = recorded("jvp", f, primals, has_aux)
+    warn_if_constant(f, function.outputs, function.level)
+    value, (tangent,) = function.pushed([tuple(tangents)])
+    return (value, tangent, aux) if has_aux else (value, tangent)
 
 
+@short_traceback
 def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return the value of ``f`` and the linear function that carries tangents through it.
 
@@ -108,24 +106,17 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     >>> pushforward(np.asarray([1.0, 0.5]))
     array([2., 2.])
     """
-    try:
-        check_callable("linearize", f)
-        function, aux = recorded("linearize", f, primals, has_aux)
-        warn_if_constant(f, function.outputs, function.level)
-        value = function.outputs.values(function.level)
-        function = function._replace(outputs=function.outputs.without_values())
+    check_callable("linearize", f)
+    function, aux = recorded("linearize", f, primals, has_aux)
+    warn_if_constant(f, function.outputs, function.level)
+    value = function.outputs.values(function.level)
+    function = function._replace(outputs=function.outputs.without_values())
 
-        def pushforward(*tangents: Any) -> Any:
-            try:
-                return function.tangent(tangents)
-            except Exception as error:
-                hide_frames(error)
-                raise
+    @short_traceback
+    def pushforward(*tangents: Any) -> Any:
+        return function.tangent(tangents)
 
-        return (value, pushforward, aux) if has_aux else (value, pushforward)
-    except Exception as error:
-        hide_frames(error)
-        raise
+    return (value, pushforward, aux) if has_aux else (value, pushforward)
 
 
 class Recorded(NamedTuple):

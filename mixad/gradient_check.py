@@ -16,7 +16,7 @@ from mixad.forward import jvp
 from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.signature import Function, check_callable, check_sequence
 from mixad.tape.constant import unwrapped
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import short_traceback
 
 __all__ = ["check_grads"]
 
@@ -26,6 +26,7 @@ _STEPS = {16: 0.1, 32: 5e-3, 64: 6e-6}
 _TOLERANCES = {16: 0.1, 32: 1e-2, 64: 1e-6}
 
 
+@short_traceback
 def check_grads(
     f: Function,
     args: Sequence[Any],
@@ -70,25 +71,21 @@ def check_grads(
     ...
     AssertionError: <lambda>, derivative of order 1 (rev): ...
     """
-    try:
-        check_callable("check_grads", f)
-        check_sequence("check_grads", "args", args)
-        modes = (modes,) if isinstance(modes, str) else tuple(modes)
-        _check_options(order, modes)
-        bits = _bits(args)
-        tolerance = _TOLERANCES[bits]
-        check = _Check(
-            name=getattr(f, "__name__", type(f).__name__),
-            modes=modes,
-            atol=tolerance if atol is None else atol,
-            rtol=tolerance if rtol is None else rtol,
-            step=_STEPS[bits] if eps is None else eps,
-            random=np.random.default_rng(0),
-        )
-        check.run(f, tuple(args), order)
-    except Exception as error:
-        hide_frames(error)
-        raise
+    check_callable("check_grads", f)
+    check_sequence("check_grads", "args", args)
+    modes = (modes,) if isinstance(modes, str) else tuple(modes)
+    _check_options(order, modes)
+    bits = _bits(args)
+    tolerance = _TOLERANCES[bits]
+    check = _Check(
+        name=getattr(f, "__name__", type(f).__name__),
+        modes=modes,
+        atol=tolerance if atol is None else atol,
+        rtol=tolerance if rtol is None else rtol,
+        step=_STEPS[bits] if eps is None else eps,
+        random=np.random.default_rng(0),
+    )
+    check.run(f, tuple(args), order)
 
 
 def _check_options(order: int, modes: Sequence[str]) -> None:

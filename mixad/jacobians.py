@@ -33,7 +33,7 @@ from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.kernel_node import moved
 from mixad.tape.tracer import Tracer
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import short_traceback
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev"]
 
@@ -182,6 +182,7 @@ def hessian(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Func
     return _jacobian(gradients, "hessian", argnums, has_aux, "forward")
 
 
+@short_traceback
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """Return the product of the Hessian of ``f`` with a vector, without the Hessian.
 
@@ -213,17 +214,13 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     >>> mixad.hvp(lambda x: (x * x * x).sum(), (x,), (v,))
     array([6., 6.])
     """
-    try:
-        check_callable("hvp", f)
-        check_sequence("hvp", "primals", primals)
-        check_sequence("hvp", "tangents", tangents)
-        argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
-        function, _ = recorded("jvp", grad(f, argnums), primals, False)
-        warn_if_constant(f, function.outputs, function.level)
-        return function.tangent(tuple(tangents))
-    except Exception as error:
-        hide_frames(error)
-        raise
+    check_callable("hvp", f)
+    check_sequence("hvp", "primals", primals)
+    check_sequence("hvp", "tangents", tangents)
+    argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
+    function, _ = recorded("jvp", grad(f, argnums), primals, False)
+    warn_if_constant(f, function.outputs, function.level)
+    return function.tangent(tuple(tangents))
 
 
 def _jacobian(f: Function, name: str, argnums: Argnums, has_aux: bool, mode: Mode) -> Function:
@@ -234,24 +231,20 @@ def _jacobian(f: Function, name: str, argnums: Argnums, has_aux: bool, mode: Mod
         )
 
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
-        try:
-            function, aux = recorded(
-                name,
-                f,
-                args,
-                has_aux,
-                positions=argument_positions(name, argnums, len(args)),
-                kwargs=kwargs,
-                is_reverse=mode != "forward",
-            )
-            _check_real(name, function)
-            warn_if_constant(f, function.outputs, function.level)
-            blocks = _columns(function) if _is_forward(function, mode) else _rows(function)
-            found = _assembled(function, blocks, isinstance(argnums, Sequence))
-            return (found, aux) if has_aux else found
-        except Exception as error:
-            hide_frames(error)
-            raise
+        function, aux = recorded(
+            name,
+            f,
+            args,
+            has_aux,
+            positions=argument_positions(name, argnums, len(args)),
+            kwargs=kwargs,
+            is_reverse=mode != "forward",
+        )
+        _check_real(name, function)
+        warn_if_constant(f, function.outputs, function.level)
+        blocks = _columns(function) if _is_forward(function, mode) else _rows(function)
+        found = _assembled(function, blocks, isinstance(argnums, Sequence))
+        return (found, aux) if has_aux else found
 
     options = {"name": name, "argnums": argnums, "has_aux": has_aux, "mode": mode}
     return TransformedFunction(jacobian_of, f, _jacobian, **options)

@@ -15,7 +15,6 @@ from mixad.tape.kernel_node import KernelNode
 from mixad.tape.making import kernel_members
 from mixad.tape.node import InputNode, Node, Result
 from mixad.tape.tracer import Level, Origin, Tracer
-from mixad.tracebacks import hide_frames
 
 __all__ = ["Entry", "Tape", "tape"]
 
@@ -128,14 +127,10 @@ def tape(f: Function) -> Callable[..., Tape]:
     check_callable("tape", f)
 
     def recording(*args: Any, **kwargs: Any) -> Tape:
-        try:
-            call, _ = recorded("tape", f, args, False, kwargs=kwargs)
-            cells = zip(map(id, call.inputs.nodes), call.inputs.cells, strict=True)
-            inputs = {node: [Result(c.shape, c.kind, c.device)] for node, c in cells}
-            return _taped(call.level, call.outputs.leaves, inputs)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        call, _ = recorded("tape", f, args, False, kwargs=kwargs)
+        cells = zip(map(id, call.inputs.nodes), call.inputs.cells, strict=True)
+        inputs = {node: [Result(c.shape, c.kind, c.device)] for node, c in cells}
+        return _taped(call.level, call.outputs.leaves, inputs)
 
     return TransformedFunction(recording, f, tape)
 

@@ -42,7 +42,7 @@ def stores_whole(parsed: Parsed, values: Sequence[Any], options: KernelOptions) 
         return False
     if LOADED and follower(values) is not None:
         return False
-    given = (v for i, v in enumerate(values) if i not in parsed.positions)
+    given = (v for i, v in enumerate(values) if i not in parsed.made_arrays)
     array = next((v for v in given if not _is_number(v)), None)
     return array is not None and stores_beside(parsed.program, array, options.backend)
 
@@ -57,8 +57,8 @@ def made_whole(found: Specialisation, values: Sequence[Any], options: KernelOpti
 
 def as_numbers(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return what numbers alone give as numbers, and NumPy's scalars where its functions do."""
-    if parsed.positions:
-        values = [v for i, v in enumerate(values) if i not in parsed.positions]
+    if parsed.made_arrays:
+        values = [v for i, v in enumerate(values) if i not in parsed.made_arrays]
     scalars = parsed.scalars
     if np.ndarray not in map(type, values) and all(map(_is_number, values)):
         return tuple([_as_number(out, values, i in scalars) for i, out in enumerate(outputs)])

@@ -14,7 +14,7 @@ from mixad.errors import KernelTypeError
 from mixad.scalar.parse import read_function
 from mixad.scalar.parse.by_value import PickledFunction, by_value
 from mixad.signature import check_callable
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import short_traceback
 
 __all__ = ["ScalarRule", "scalar_rule"]
 
@@ -67,12 +67,9 @@ def scalar_rule(rule: Callable[..., Any]) -> Callable[[Callable[..., Any]], Scal
     """
     check_callable("scalar_rule", rule)
 
+    @short_traceback
     def decorate(function: Callable[..., Any]) -> ScalarRule:
-        try:
-            return ScalarRule(function, rule)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        return ScalarRule(function, rule)
 
     return decorate
 
@@ -90,16 +87,13 @@ class ScalarRule(PickledFunction):
         As `scalar_rule` takes it.
     """
 
+    @short_traceback
     def __init__(self, function: Callable[..., Any], rule: Callable[..., Any]) -> None:
-        try:
-            check_callable("scalar_rule", function)
-            _check_parameters(function, rule)
-            functools.update_wrapper(self, function)
-            self._function = function
-            self._rule = rule
-        except Exception as error:
-            hide_frames(error)
-            raise
+        check_callable("scalar_rule", function)
+        _check_parameters(function, rule)
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._rule = rule
 
     def __repr__(self) -> str:
         return f"<mixad.scalar_rule {getattr(self, '__name__', '')}>"
@@ -117,6 +111,7 @@ class ScalarRule(PickledFunction):
         """What its derivatives are, for the parser."""
         return self._rule
 
+    @short_traceback
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the function's value: of numbers as Python computes it, of arrays a kernel's.
 
@@ -130,13 +125,9 @@ class ScalarRule(PickledFunction):
         number or array
             Of the broadcast shape.
         """
-        try:
-            if all(isinstance(v, _NUMBERS) for v in (*args, *kwargs.values())):
-                return self._function(*args, **kwargs)
-            return self._kernel(*args, **kwargs)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        if all(isinstance(v, _NUMBERS) for v in (*args, *kwargs.values())):
+            return self._function(*args, **kwargs)
+        return self._kernel(*args, **kwargs)
 
     @cached_property
     def _kernel(self) -> BroadcastFunction:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixad.errors import TracerError
 from mixad.scalar.parse.by_value import PickledFunction, by_value
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import short_traceback
 
 __all__ = ["Argnums", "Function", "TransformedFunction", "argument_positions", "check_callable",
            "check_sequence"]  # fmt: skip
@@ -39,13 +39,10 @@ class TransformedFunction(PickledFunction):
         self._call = call
         self._made_of = f, transform, options
 
+    @short_traceback
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it, as ``f`` is."""
-        try:
-            return self._call(*args, **kwargs)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        return self._call(*args, **kwargs)
 
     def __repr__(self) -> str:
         f, transform, options = self._made_of

@@ -46,8 +46,8 @@ from mixad.scalar.parse import (
     read_function,
 )
 from mixad.scalar.parse.compound import names_in
+from mixad.scalar.parse.frame import Capture
 from mixad.scalar.parse.snapshot import Address
-from mixad.scalar.types import I64
 from mixad.tape.complex_parts import parts
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.tracer import Tracer
@@ -197,8 +197,8 @@ class Compound(NamedTuple):
 
 
 _Programs: TypeAlias = "dict[object, Specialisation | dict[Address, float]]"
-"""By what programs depend on: a program, or which integers in tuples are compiled into it; then it
-is found by their values, too."""
+"""By what programs depend on: a program, or which integers from outside are compiled into it; then
+it is found by their values, too."""
 
 _PROGRAMS: dict[int, _Programs] = {}
 
@@ -297,8 +297,8 @@ class Specialiser:
             values = tuple(map(plain_number, values))
         if found.parsed.limits:
             check_limits(found.parsed, values)
-        if found.parsed.positions:
-            values = _in_one_library(values, found.parsed.positions)
+        if found.parsed.made_arrays:
+            values = _in_one_library(values, found.parsed)
         return PreparedCall(found), values
 
     def _remember(self, key: tuple[Hashable, ...], call: PreparedCall, snapshot: Snapshot) -> None:
@@ -386,30 +386,36 @@ def _with_parts(parsed: Parsed, own: Sequence[Any], captured: Sequence[Any]) -> 
     if parsed.complex_values:
         pairs = (parts(v) if i in parsed.complex_values else (v,) for i, v in enumerate(own))
         own = tuple([part for pair in pairs for part in pair])
-    if any(c.part for c in parsed.captures):
+    if any(_is_split(c) for c in parsed.captures):
         found: dict[Any, Any] = {}
         for capture, value in zip(parsed.captures, captured, strict=True):
-            if capture.part and capture.address not in found:
+            if _is_split(capture) and capture.address not in found:
                 found[capture.address] = dict(zip(PARTS, parts(value), strict=True))
         captured = [
-            found[c.address][c.part] if c.part else v
+            found[c.address][c.part] if _is_split(c) else v
             for c, v in zip(parsed.captures, captured, strict=True)
         ]
     return (*own, *captured)
 
 
+def _is_split(capture: Capture) -> bool:
+    """Whether a capture is a part of a complex value; arrays of numbers are made by parts."""
+    return bool(capture.part) and not capture.elements
+
+
 _NUMPY = (np.ndarray, np.generic)
 
 
-def _in_one_library(values: Sequence[Any], positions: frozenset[int]) -> tuple[Any, ...]:
-    """Return values with the positions in tuples as arrays of the library of the others."""
+def _in_one_library(values: Sequence[Any], parsed: Parsed) -> tuple[Any, ...]:
+    """Return values with the arrays that are made for a program in the library of the others."""
     arrays = (v for v in values if hasattr(v, "shape") and not isinstance(v, _NUMPY))
     beside = next((v for v in arrays if not isinstance(v, Tracer) or not v.cell.weak), None)
     if beside is None or _library(beside).xp is np:
         return tuple(values)
-    placed = _library(beside).asarray
+    place, params = _library(beside).asarray, parsed.program.params
     return tuple(
-        placed(v, I64, beside.device) if i in positions else v for i, v in enumerate(values)
+        place(v, params[i].var.type, beside.device) if i in parsed.made_arrays else v
+        for i, v in enumerate(values)
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mixad.backends import registry
 from mixad.backends.disassembler import disassembled
-from mixad.backends.faults import Watched, fault, named
+from mixad.backends.faults import PluginCall, describe, fault
 from mixad.backends.hookspecs import Assembling, Backend, OnDevice
 from mixad.backends.nvrtc import compiled
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
@@ -119,10 +119,12 @@ def _emitted(kernel: PlannedKernel, stage: str) -> str:
 def _text(backend: Backend, method: str, *arguments: Any) -> str:
     """Return the text that a method of a backend returns."""
     plugin = registry.plugin_of(backend.name)
-    with Watched(plugin, backend.name, f"in {method}"):
+    with PluginCall(plugin, backend.name, f"in {method}"):
         text: str = getattr(backend, method)(*arguments)
     if plugin is not None and not isinstance(text, str):
-        raise fault(plugin, backend.name, f"returned {named(text)} from {method}, expected a str")
+        raise fault(
+            plugin, backend.name, f"returned {describe(text)} from {method}, expected a str"
+        )
     return text
 
 

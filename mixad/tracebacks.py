@@ -3,13 +3,48 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from itertools import pairwise
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 from mixad.config import TRACEBACK
 
-__all__ = ["hide_frames"]
+__all__ = ["hide_frames", "short_traceback"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
+    """Let the errors of a function have tracebacks as users see them.
+
+    For what users call.  It adds a call, some 0.2 µs: operators, ufuncs, functions of
+    `mixad.special` and kernels have ``except Exception`` and `hide_frames` of their own.
+
+    Parameters
+    ----------
+    function : callable
+        Its own frame is the one that stays.
+
+    Returns
+    -------
+    callable
+        The same function to all who ask for its name, text or parameters.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if TRACEBACK.read() == "short":
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            hide_frames(error)
+            raise
+
+    return call
 
 
 def hide_frames(error: BaseException) -> None:

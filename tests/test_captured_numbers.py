@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,7 +11,9 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad.backends import execute
 from mixad.backends.cpu.backend import CpuBackend
+from mixad.errors import KernelOverflowError
 
 X = np.linspace(0.5, 1.5, 5)
 
@@ -126,6 +130,52 @@ def beside_other_things(c: Any) -> Any:
     return lambda x: t[4](x) * t[0] + (t[3] if t[1] == "text" else 0.0)
 
 
+def by_list(c: Any) -> Any:
+    t = [c, [1.0, (c, 2.0)]]
+    return lambda x: x * t[0] + t[1][1][0] + sum(t[1][1])
+
+
+def by_attribute_that_is_a_list(c: Any) -> Any:
+    o = Settings()
+    o.table = [2.0, c]
+
+    def f(x: Any) -> Any:
+        for factor in o.table:
+            x = x * factor
+        return x + o.table[-1] + o.table[int(x > 1.0)]
+
+    return f
+
+
+def by_long_tuple(c: Any) -> Any:
+    t = (*(0.5 * c * k for k in range(70)), (c, 7))
+
+    def f(x: Any) -> Any:
+        total = 0.0 * x
+        for coefficient in t[:-1]:
+            total = 0.5 * total + coefficient
+        return total * t[3] + t[-1][0] + t[-1][1] * sum(t[60:70])
+
+    return f
+
+
+def by_long_list_at_a_run_time_index(c: Any) -> Any:
+    t = [2.0 * c * k for k in range(100)]
+    rows = tuple([(float(k), [k * c, c]) for k in range(50)])
+
+    def f(x: Any) -> Any:
+        i = int(20.0 * x)
+        a, (b, d) = rows[i]
+        return t[i] * x + t[-i] + a * b + d
+
+    return f
+
+
+def by_long_named_tuple(c: Any) -> Any:
+    t = Pair(tuple(c * k for k in range(80)), c)
+    return lambda x: x * t.first[int(50.0 * x)] + t.second
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     name: made for name, made in globals().items() if name.startswith(("by_", "beside_"))
 }
@@ -208,6 +258,23 @@ def needed_by_an_exponent(n: int) -> Any:
     return lambda x: x ** t[0] + x ** (t[0] - t[1])
 
 
+def needed_by_name(n: int) -> Any:
+    def f(x: Any) -> Any:
+        out = [0.0 * x] * n
+        for i in range(n):
+            out[i] = out[i] + WEIGHTS[i] * x
+        return sum(out) + sum(WEIGHTS[1:n]) + PIECES[n - 1](x)
+
+    return f
+
+
+def needed_by_attribute(n: int) -> Any:
+    o = Settings()
+    o.gain, o.table = n, [n]
+    return lambda x: sum(WEIGHTS[: o.gain]) * x + PIECES[o.table[0] - 1](x)
+
+
+PIECES = [lambda x: x, lambda x: 2.0 * x, lambda x: x * x, lambda x: -x]
 NEEDED = {name: made for name, made in globals().items() if name.startswith("needed_")}
 
 
@@ -221,6 +288,102 @@ def test_integers_in_tuples_that_are_needed_when_a_kernel_is_compiled_are_known_
             if not np.allclose(got, wanted, rtol=1e-14):
                 wrong.append((way, n, got, wanted))
     assert not wrong
+
+
+def test_integers_from_outside_are_parameters_where_a_kernel_can_be_written_without_them(
+    compiled: list[Any],
+) -> None:
+    """Whatever name they go by: as an exponent, as an index of numbers, as the end of a loop."""
+
+    def make(n: int) -> Any:
+        t, o = (n, [n]), Settings()
+        o.gain = n
+        ends = WEIGHTS[n] + WEIGHTS[t[0]] if n < 5 else 0.0
+
+        def f(x: Any) -> Any:
+            total = x**n + x ** t[0] - x ** t[1][0] + x**o.gain
+            for _ in range(t[0]):
+                total = total + x
+            for _ in range(o.gain):
+                total = total - 0.5 * x
+            return total + WEIGHTS[n] + WEIGHTS[t[0]]
+
+        return f, lambda x: 2 * x**n + 0.5 * n * x + ends
+
+    for n in (2, 3, 0, 4, 1):
+        before = len(compiled)
+        f, wanted = make(n)
+        np.testing.assert_allclose(mixad.broadcast(f)(X), wanted(X), rtol=1e-14)
+        slope = mixad.grad(lambda x: mixad.broadcast(f)(x).sum())(X)  # noqa: B023
+        np.testing.assert_allclose(slope, 2 * n * X ** (n - 1) + 0.5 * n, rtol=1e-13)
+        assert len(compiled) == before + 2 * (n == 2), n
+
+
+def test_a_list_is_read_anew_at_each_call_and_its_length_is_fixed_for_it(
+    compiled: list[Any],
+) -> None:
+    numbers = [1.0, 2.0]
+    f = mixad.broadcast(lambda x: x * sum(numbers) + len(numbers))
+    for change in (None, lambda: numbers.reverse(), lambda: numbers.__setitem__(0, 5.0)):
+        if change is not None:
+            change()
+        np.testing.assert_allclose(f(X), X * sum(numbers) + 2, rtol=1e-14)
+    assert len(compiled) == 1
+    for _ in range(2):
+        numbers.append(3.0)
+        np.testing.assert_allclose(f(X), X * sum(numbers) + len(numbers), rtol=1e-14)
+    assert len(compiled) == 3
+
+
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+def test_long_tuples_beside_arrays_of_other_libraries(library: str) -> None:
+    xp = pytest.importorskip(library)
+    t = tuple([np.float32(0.1 * k) for k in range(70)])
+    f = mixad.broadcast(lambda x: x * t[int(40.0 * x)] + t[3])
+    x = xp.asarray(X)
+    wanted = [v * float(t[int(40 * v)]) + float(t[3]) for v in X.tolist()]
+    np.testing.assert_allclose(np.asarray(f(x)), wanted, rtol=1e-14)
+    slope = mixad.grad(lambda x: f(x).sum())(x)
+    np.testing.assert_allclose(np.asarray(slope), [float(t[int(40 * v)]) for v in X], rtol=1e-14)
+
+
+def test_long_tuples_of_complex_numbers() -> None:
+    t = [*(complex(k, -k / 2) for k in range(70)), np.complex64(1 + 2j)]
+
+    def f(x: Any) -> Any:
+        z = t[int(40.0 * x)] * t[1] + t[70]
+        return z.real * x + z.imag
+
+    np.testing.assert_allclose(mixad.broadcast(f)(X), [f(x) for x in X.tolist()], rtol=1e-14)
+
+
+def test_integers_in_long_tuples_must_fit_as_others() -> None:
+    def make(n: int) -> Any:
+        t = (*range(70), n)
+        return mixad.broadcast(lambda x: x + t[70] * 2 - t[70])
+
+    x = np.arange(3, dtype="i1")
+    np.testing.assert_array_equal(make(60)(x), x + 60)
+    with pytest.raises(KernelOverflowError, match=r"200, the value of 't\[70\] \* 2'[^$]*int8"):
+        make(100)(x)
+    with pytest.raises(KernelOverflowError, match=r"'t', a value from outside, [^$]*int64"):
+        make(1 << 70)(x)
+
+
+def test_launches_of_kernels_that_read_a_shape_are_evicted_as_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(execute, "_LAUNCHES", execute.FifoCache(4))
+    alive = []
+    for n in range(3, 13):
+        c = np.arange(float(n))
+        f = mixad.broadcast(lambda x: x * c[1] + c.shape[0])  # noqa: B023
+        np.testing.assert_array_equal(f(X), X + n)
+        alive.append(weakref.ref(next(reversed(execute._LAUNCHES._known.values()))[1].bound))
+    del f
+    gc.collect()
+    assert len(execute._LAUNCHES) == 4
+    assert [ref() is not None for ref in alive] == [False] * 6 + [True] * 4
 
 
 def test_gradients_follow_numbers_in_tuples() -> None:
@@ -271,13 +434,14 @@ def test_lengths_of_captured_arrays_share_a_program(compiled: list[Any]) -> None
 
 def test_rules_read_numbers_in_tuples() -> None:
     def make(t: Any) -> Any:
-        @mixad.scalar_rule(lambda x: t[0] + t[1])  # not the derivative: so the rule is seen
+        @mixad.scalar_rule(lambda x: t[0] + t[-1])  # not the derivative: so the rule is seen
         def scaled(x: Any) -> Any:
             return t[0] * x
 
         return scaled
 
-    for t in [(2.0, 1.0), (3.0, 5.0)]:
+    long = (1.5, *[0.0] * 70, 4.0)
+    for t in [(2.0, 1.0), (3.0, 5.0), long, tuple(2 * v for v in long)]:
         scaled = make(t)
         f = mixad.broadcast(lambda x: scaled(x))  # noqa: B023
         np.testing.assert_allclose(f(X), t[0] * X, rtol=1e-14)

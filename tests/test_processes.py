@@ -168,15 +168,19 @@ print("three generations", flush=True)
 
 @pytest.mark.slow
 @posix
-@pytest.mark.parametrize("module", ["execute", "registry"])
-def test_children_forked_while_another_thread_holds_a_lock_compute(start, module):
-    body = f"""
-from mixad.backends import {module}
+def test_children_forked_while_another_thread_holds_all_locks_compute(start):
+    body = """
+from contextlib import ExitStack
+from mixad import fork_locks
 
 inside = threading.Event()
+locks = [getattr(owner, name) for owner, names in fork_locks._LOCKS.items() for name in names]
+assert len(locks) > 5, locks
 
 def hold():
-    with {module}._lock:
+    with ExitStack() as stack:
+        for lock in locks:
+            stack.enter_context(lock)
         inside.set()
         time.sleep(60)
 

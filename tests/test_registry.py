@@ -10,6 +10,7 @@ import array_api_strict
 import pytest
 
 import mixad
+from mixad import config
 from mixad.backends import integrations, registry
 from mixad.backends.hookspecs import (
     ANY,
@@ -20,7 +21,7 @@ from mixad.backends.hookspecs import (
     hookimpl,
 )
 from mixad.backends.registry import PluginSource, Registry
-from mixad.errors import BackendError
+from mixad.errors import BackendError, ConfigurationError
 
 FLOATS = frozenset({"float32", "float64"})
 FLOAT32, FLOAT64 = (frozenset({name}) for name in ("float32", "float64"))
@@ -282,6 +283,54 @@ def test_lists_that_leave_nothing_are_named_in_the_refusal():
     registry = Registry([source("p", EXACT, NATIVE)], block=frozenset({"exact", "native"}))
     with pytest.raises(BackendError, match=r"'exact' is blocked[\s\S]*'native' is blocked"):
         registry.resolve("numpy", "cpu", FLOAT32)
+
+
+def test_what_the_user_has_set_wrong_is_told_wherever_it_is_read(offering):
+    """By a plugin that is imported, a factory, the factory of an integration: each time."""
+    wrong = refusing("MIXAD_X='-1'", ConfigurationError)
+    with pytest.raises(ConfigurationError, match="MIXAD_X"):
+        Registry([PluginSource("own", "dist-own 1.0", wrong)])
+    registry = Registry([source("a", spec("best", load=wrong)), source("b", NATIVE)])
+    for ask in [
+        lambda: registry.backend("best"),
+        lambda: registry.resolve("numpy", "cpu", FLOAT32),
+    ]:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="MIXAD_X"):
+                ask()
+    assert [status.reason for status in registry.statuses()] == ["MIXAD_X='-1'", None]
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="MIXAD_X"):
+            offering(integration(wrong))
+
+
+_USE = """
+import numpy as np, mixad
+
+@mixad.broadcast
+def double(x):
+    return x + x
+
+x = np.ones(30_000)
+mixad.grad(lambda x: double(x).sum())(x)
+double(x, x)  # an error, which has a traceback
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variable", config.VARIABLES, ids=lambda v: v.name)
+def test_no_wrong_value_of_a_variable_is_passed_over(variable, tmp_path):
+    """In a process of its own, at its first kernel or where an error passes."""
+    wrong = {"MIXAD_CACHE_DIR": "~nobody-of-this-name/x"}.get(variable.name, "-1,")
+    program = tmp_path / "user.py"
+    program.write_text(_USE)
+    folder = str(Path(mixad.__file__).parents[1])
+    environment = {**os.environ, variable.name: wrong, "PYTHONPATH": folder}
+    command = [sys.executable, "-W", "error", str(program)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    told = done.stderr.splitlines()[-1]
+    start = f"mixad.errors.ConfigurationError: environment variable {variable.name}={wrong!r}: "
+    assert told.startswith(start), told
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 import bdb
 import dataclasses
 import functools
+import inspect
+import pickle
 import traceback
 from importlib.util import find_spec
 from pathlib import Path
@@ -196,6 +198,8 @@ def test_an_error_shows_the_users_frames_and_one_of_mixads(monkeypatch):
         counts = [len(own_frames(each.__traceback__)) for each in reasons(short)]
         if counts[0] != 1 or max(counts) > 1:
             wrong.append((case, own_frames(short.__traceback__), counts))
+        if any("tracebacks.py" in frame for frame in own_frames(short.__traceback__)):
+            wrong.append((case, "the frame that stays is of no function that the user called"))
         if others(short.__traceback__) != others(full.__traceback__):
             wrong.append((case, others(short.__traceback__), others(full.__traceback__)))
     assert wrong == []
@@ -212,6 +216,16 @@ def test_without_the_variable_tracebacks_are_short(monkeypatch):
         mixad.grad(lambda x: refused(x).sum())(X)
     names = [entry.name for entry in traceback.extract_tb(caught.value.__traceback__)]
     assert names == ["test_without_the_variable_tracebacks_are_short", "<lambda>", "__call__"]
+
+
+def test_functions_that_hide_frames_are_themselves_to_whoever_looks():
+    for function in (mixad.vjp, mixad.hvp, mixad.check_grads, mixad.broadcast):
+        assert function.__code__.co_filename.endswith("tracebacks.py")
+        assert inspect.getfile(inspect.unwrap(function)) != function.__code__.co_filename
+        assert next(iter(inspect.signature(function).parameters)) in ("f", "function")
+        assert pickle.loads(pickle.dumps(function)) is function
+        with pytest.raises(mixad.errors.KernelSyntaxError, match=f"{function.__name__} is a trans"):
+            mixad.broadcast(function)
 
 
 def test_what_an_error_came_of_is_kept():

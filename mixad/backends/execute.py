@@ -8,7 +8,7 @@ Layouts that differ in extents only share an executable.
 from __future__ import annotations
 
 import math
-import os
+import sys
 import threading
 import weakref
 from collections import OrderedDict
@@ -29,7 +29,7 @@ from mixad.backends.arrays import (
     library_of,
     strides_of,
 )
-from mixad.backends.faults import Watched, WatchedLaunch
+from mixad.backends.faults import PluginCall, PluginLaunch
 from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.hookspecs import (
     Backend,
@@ -51,6 +51,7 @@ from mixad.errors import (
     KernelTypeError,
     TracerError,
 )
+from mixad.fork_locks import lock_of
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.scalar.ir import Program
@@ -112,7 +113,7 @@ class Kernel:
         first = tuple(map(_at_first, requests))
         self._home = None if first == requests else kernel_for(passes, first)
         self._moved: tuple[Prepared, Prepared] | None = None
-        self._faults: dict[str, str] = {}
+        self._faults: dict[str, str] = {} if self._home is None else self._home._faults
 
     @cached_property
     def _numbers(self) -> Numbers | None:
@@ -195,7 +196,12 @@ class Kernel:
     def prepared(self, arguments: Sequence[Any], backend: str | None = None) -> Prepared:
         """Return plan, backend and executable for the layouts of some arguments."""
         if self._home is not None:
-            return self._elsewhere(self._home.prepared(arguments, backend), arguments)
+            prepared = self._home.prepared(arguments, backend)
+            try:
+                return self._elsewhere(prepared, arguments)
+            except BackendError as fault:
+                self._leave(prepared.backend, backend, fault)
+                return self.prepared(arguments, backend)
         try:
             key = self._key(arguments, backend)
         except (KernelTypeError, TracerError):
@@ -213,7 +219,9 @@ class Kernel:
         if moved is None or moved[0] is not prepared:
             chosen, launch = prepared.backend, prepared.launch.moved(self._starts)
             assert isinstance(chosen, PartWriting)  # or it would not have been planned
-            with Watched(registry.plugin_of(chosen.name), chosen.name, f"at {self.passes[0].name}"):
+            with PluginCall(
+                registry.plugin_of(chosen.name), chosen.name, f"at {self.passes[0].name}"
+            ):
                 bound = chosen.moved(prepared.bound, launch)
             audit = prepared.audit and replace(prepared.audit, requests=self.requests)
             run = self._runner(chosen, launch, bound, arguments)
@@ -226,7 +234,7 @@ class Kernel:
         chosen, launch = self._planned(arguments, backend)
         plugin = registry.plugin_of(chosen.name)
         try:
-            with Watched(plugin, chosen.name, f"at the compilation of {self.passes[0].name}"):
+            with PluginCall(plugin, chosen.name, f"at the compilation of {self.passes[0].name}"):
                 compiled = _compiled(chosen, launch.spec)
                 bound = chosen.bind(compiled.executable, launch)
         except BackendError as fault:
@@ -249,14 +257,13 @@ class Kernel:
         plugin = registry.plugin_of(chosen.name)
         if plugin is None:
             return partial(chosen.launch, bound)
-        return WatchedLaunch(plugin, chosen, launch, bound, *_one_place(self._arrays(arguments)))
+        return PluginLaunch(plugin, chosen, launch, bound, *_one_place(self._arrays(arguments)))
 
     def _leave(self, chosen: Backend, backend: str | None, fault: BackendError) -> None:
         """Leave a plugin's backend that failed to the others, unless it was asked for by name."""
         if backend is not None or registry.plugin_of(chosen.name) is None:
             raise fault
-        planner = self if self._home is None else self._home
-        planner._faults[chosen.name] = str(fault)
+        self._faults[chosen.name] = str(fault)
 
     def unfolded(self, arguments: Sequence[Any], backend: str | None = None) -> Launch:
         """Return the launch for the layouts of some arguments on backends that fold no rows."""
@@ -488,21 +495,11 @@ def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...])
     return kernel
 
 
-_lock = threading.RLock()
+_lock = lock_of(sys.modules[__name__], "_lock", threading.RLock)
 """Held for moments, to change what kernels are remembered and what they remember.
 
 Reentrant, because a signal's handler or a ``__del__`` may run a kernel wherever it interrupts.
 """
-
-
-def _unlock() -> None:
-    """Start anew in a forked child, where a thread of its parent may have held the lock."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
 
 
 def execute(

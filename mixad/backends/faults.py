@@ -18,11 +18,11 @@ from mixad.kernel.spec import Launch
 from mixad.scalar.dtypes import scalar_type_of
 
 __all__ = [
-    "Watched",
-    "WatchedLaunch",
+    "PluginCall",
+    "PluginLaunch",
+    "describe",
     "fault",
-    "named",
-    "raised",
+    "fault_of",
     "refuse_what_is_no_backend",
     "way_out",
 ]
@@ -43,7 +43,7 @@ def refuse_what_is_no_backend(found: object, name: str) -> None:
     missing = [m for m in _METHODS if not callable(getattr(found, m, None))]
     if missing:
         raise BackendError(
-            f"its factory returned {named(found)}, which lacks {', '.join(missing)} of a backend"
+            f"its factory returned {describe(found)}, which lacks {', '.join(missing)} of a backend"
         )
     own = getattr(found, "name", None)
     if own != name:
@@ -72,7 +72,7 @@ def fault(plugin: PluginSource, name: str, what: str) -> BackendError:
 
 
 @dataclass(frozen=True)
-class Watched:
+class PluginCall:
     """Tells an exception of a plugin's as its fault; None: built in, as it is.
 
     No generator: as RuntimeErrors, faults caused by StopIteration would be taken for its own.
@@ -87,16 +87,16 @@ class Watched:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.plugin is not None and isinstance(error, Exception) and not _is_users(error):
-            raise raised(self.plugin, self.name, error, self.what) from error
+            raise fault_of(self.plugin, self.name, error, self.what) from error
 
 
-def raised(plugin: PluginSource, name: str, error: Exception, what: str) -> BackendError:
+def fault_of(plugin: PluginSource, name: str, error: Exception, what: str) -> BackendError:
     """Return the error about an exception of what a plugin offers under a name."""
     return fault(plugin, name, f"raised {type(error).__name__} {what}: {error}")
 
 
 @dataclass(eq=False)
-class WatchedLaunch:
+class PluginLaunch:
     """Launches of one plan on a plugin's backend, of which the first results are checked.
 
     An IndexError is the user's if the kernel indexes arrays.
@@ -117,7 +117,7 @@ class WatchedLaunch:
         except Exception as error:
             if _is_users(error) or (isinstance(error, IndexError) and any(self.planned.indexed)):
                 raise
-            raise raised(self.plugin, self.backend.name, error, self._where) from error
+            raise fault_of(self.plugin, self.backend.name, error, self._where) from error
         if not self._is_checked:
             wrong = self._wrong(results)
             if wrong is not None:
@@ -135,7 +135,7 @@ class WatchedLaunch:
         """Return what results are, and what they must be; or None where they are right."""
         expected = list(zip(self.planned.results, self.planned.spec.outputs, strict=True))
         if not isinstance(results, tuple):
-            return named(results), "a tuple"
+            return describe(results), "a tuple"
         if len(results) != len(expected):
             return f"{len(results)} results", str(len(expected))
         for at, (result, (shape, output)) in enumerate(zip(results, expected, strict=True)):
@@ -145,13 +145,13 @@ class WatchedLaunch:
                 library, device = own_library(result), device_name(result)
                 type, own = scalar_type_of(result.dtype), tuple(result.shape)
             except Exception:  # a thing of any type
-                return named(result), want
+                return describe(result), want
             if (library, device, own, type) != (self.library, self.device, shape, output.type):
                 got = f"{type.dtype_name} array of shape {own}"
                 return f"a {got} of {library.name} on {device}", want
         return None
 
 
-def named(value: object) -> str:
+def describe(value: object) -> str:
     """Return what something is that was to be something else."""
     return "None" if value is None else f"a {type(value).__name__}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
+
+from mixad.fork_locks import lock_of
 
 __all__ = ["FifoCache"]
 
@@ -29,13 +30,7 @@ class FifoCache(Generic[T]):
         self._most = most
         self._known: OrderedDict[Hashable, tuple[int, T]] = OrderedDict()
         self._weight = 0  # counted along: summing up would take longer the more is known
-        self._unlock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._unlock)
-
-    def _unlock(self) -> None:
-        """Start anew in a forked child, where a thread of its parent may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = lock_of(self, "_lock", threading.Lock)
 
     def __len__(self) -> int:
         """Return how many values are known."""

@@ -11,11 +11,11 @@ from typing import Any
 
 from mixad.backends import registry
 from mixad.backends.arrays import adopt
-from mixad.backends.faults import Watched, fault, named, way_out
+from mixad.backends.faults import PluginCall, describe, fault, way_out
 from mixad.backends.hookspecs import Integration, IntegrationSpec
 from mixad.backends.plugins import Announced, PluginSource, are_any_installed
 from mixad.backends.warned import warn_user
-from mixad.errors import BackendError
+from mixad.errors import BackendError, ConfigurationError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 
@@ -51,11 +51,14 @@ def _load(announced: Announced[IntegrationSpec]) -> None:
         lacks = [m for m in _METHODS if not callable(getattr(loaded, m, None))]
         if lacks or not all(isinstance(kind, type) for kind in loaded.kinds):
             raise BackendError(
-                f"its factory returned {named(loaded)}, which lacks "
+                f"its factory returned {describe(loaded)}, which lacks "
                 f"{', '.join(lacks) or 'types as kinds'} of an integration"
             )
         loaded.is_tracing()  # asked at every call: what it raises is raised here
         adopt(spec.array_module, loaded.kinds)
+    except ConfigurationError:
+        _met.discard(spec.name)  # it is told until the user has put it right
+        raise
     except (Exception, SystemExit) as error:
         warn_user(
             f"the integration {spec.name!r} cannot be used: {type(error).__name__}: {error}; "
@@ -70,7 +73,7 @@ def follower(values: Sequence[Any]) -> Integration | None:
     """Return the integration whose library follows one of these values, if there is one."""
     for integration in LOADED:
         plugin = _plugins.get(id(integration))
-        with Watched(plugin, "follows", "asked whether it follows a call"):
+        with PluginCall(plugin, "follows", "asked whether it follows a call"):
             if integration.follows(values):
                 return integration
     return None
@@ -86,6 +89,6 @@ def recorded(
         raise fault(
             plugin,
             "call",
-            f"returned {named(outputs)} for {program.name}, expected {count} in a tuple",
+            f"returned {describe(outputs)} for {program.name}, expected {count} in a tuple",
         )
     return outputs

@@ -24,6 +24,7 @@ from mixad.backends.hookspecs import (
     Capability,
     IntegrationSpec,
 )
+from mixad.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -214,6 +215,8 @@ def _outcomes(
         return [_failure(source, f"not imported: {config.BACKEND_BLOCK.name} names it")]
     try:
         specs = _answers(source)
+    except ConfigurationError:
+        raise
     except (Exception, SystemExit) as error:
         return [_failure(source, f"{type(error).__name__}: {error}", error)]
     found = ((spec, _refusal(spec)) for spec in specs)

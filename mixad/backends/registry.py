@@ -7,7 +7,7 @@ until the first question.
 from __future__ import annotations
 
 import functools
-import os
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,8 @@ from mixad.backends.plugins import (
     read_plugins,
 )
 from mixad.backends.warned import warn_user
-from mixad.errors import BackendError
+from mixad.errors import BackendError, ConfigurationError
+from mixad.fork_locks import lock_of
 
 __all__ = [
     "BackendStatus",
@@ -260,7 +261,7 @@ class Registry:
     def _unusable(self, name: str) -> str | None:
         try:
             self.backend(name)
-        except BackendError as error:
+        except (BackendError, ConfigurationError) as error:
             return str(error)
         return None
 
@@ -327,27 +328,22 @@ class Registry:
             return self._loaded[name]
 
 
-_lock = threading.RLock()
+_lock = lock_of(sys.modules[__name__], "_lock", threading.RLock)
 """Held while a backend is chosen and loaded, so that none is loaded twice."""
 
 
-def _unlock() -> None:
-    """Start anew in a forked child, where a thread of its parent may have held the lock."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
-
-
 def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:
-    """Call the factory; any failure becomes a BackendError with the reason and the way out."""
+    """Call the factory; a failure becomes a BackendError with the reason and the way out.
+
+    What the user has set wrong is no failure of the backend, and no other backend stands in.
+    """
     spec, plugin = announced.spec, announced.plugin
     try:
         found = spec.load()
         refuse_what_is_no_backend(found, spec.name)
         return found
+    except ConfigurationError:
+        raise
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, BackendError) else f"{type(error).__name__}: "
         reasons = [f"{kind}{error}", spec.install_hint]

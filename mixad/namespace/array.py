@@ -35,7 +35,7 @@ from mixad.namespace.torch_in_place import IN_PLACE, change
 from mixad.tape.constant import constants, unwrapped
 from mixad.tape.memory import array_as, is_numpy_number, share, unshared
 from mixad.tape.tracer import Tracer, plain
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import hide_frames, short_traceback
 
 __all__ = ["ArrayTracer"]
 
@@ -180,23 +180,17 @@ class ArrayTracer(Tracer):
             hide_frames(error)
             raise
 
+    @short_traceback
     def __matmul__(self, other: Any) -> Any:
-        try:
-            if not _is_matrix(other):
-                return _converted(other, self, operator.matmul)
-            return matmul(self, other)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        if not _is_matrix(other):
+            return _converted(other, self, operator.matmul)
+        return matmul(self, other)
 
+    @short_traceback
     def __rmatmul__(self, other: Any) -> Any:
-        try:
-            if not _is_matrix(other):
-                return _converted(other, self, lambda x, y: matmul(y, x))
-            return matmul(other, self)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        if not _is_matrix(other):
+            return _converted(other, self, lambda x, y: matmul(y, x))
+        return matmul(other, self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         try:
@@ -218,30 +212,24 @@ class ArrayTracer(Tracer):
             hide_frames(error)
             raise
 
+    @short_traceback
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        try:
-            if _is_like(function, self) and first_traced((args, *kwargs.values())) is None:
-                return constants(function(*args, **kwargs))
-            return as_numpy_gives(NUMPY.call(function, args, kwargs))
-        except Exception as error:
-            hide_frames(error)
-            raise
+        if _is_like(function, self) and first_traced((args, *kwargs.values())) is None:
+            return constants(function(*args, **kwargs))
+        return as_numpy_gives(NUMPY.call(function, args, kwargs))
 
     @classmethod
+    @short_traceback
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        try:
-            name = function.__name__
-            if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
-                if args and isinstance(args[0], Tracer) and name in IN_PLACE:
-                    return getattr(args[0], name)(*args[1:], **(kwargs or {}))
-                # For torch, a TypeError says "try the reflected operator".
-                raise MixadError(_CHANGED)
-            return torch_spelling().call(function, args, kwargs or {})
-        except Exception as error:
-            hide_frames(error)
-            raise
+        name = function.__name__
+        if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+            if args and isinstance(args[0], Tracer) and name in IN_PLACE:
+                return getattr(args[0], name)(*args[1:], **(kwargs or {}))
+            # For torch, a TypeError says "try the reflected operator".
+            raise MixadError(_CHANGED)
+        return torch_spelling().call(function, args, kwargs or {})
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._conversion(
@@ -285,22 +273,16 @@ class ArrayTracer(Tracer):
                 return partial(_called, spelling, name, self)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
+    @short_traceback
     def __getitem__(self, key: Any) -> Any:
-        try:
-            key = _key(key)
-            part = getitem(self, key)
-            found = view_key(self, part, key)
-            return part if found is None else share(part, self, found)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        key = _key(key)
+        part = getitem(self, key)
+        found = view_key(self, part, key)
+        return part if found is None else share(part, self, found)
 
+    @short_traceback
     def __setitem__(self, key: Any, value: Any) -> None:
-        try:
-            setitem(self, _key(key), unwrapped(value))
-        except Exception as error:
-            hide_frames(error)
-            raise
+        setitem(self, _key(key), unwrapped(value))
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
@@ -342,15 +324,12 @@ class ArrayTracer(Tracer):
         """Return the elements in another shape, given as a tuple or as several numbers."""
         return _called(self._spelling, "reshape", self, *shape, **options)
 
+    @short_traceback
     def sum(self, *args: Any, **options: Any) -> Any:
         """Return the sum over axes; arguments are those of the array's library."""
-        try:
-            if not args and not options:
-                return total(self)
-            return _called(self._spelling, "sum", self, *args, **options)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        if not args and not options:
+            return total(self)
+        return _called(self._spelling, "sum", self, *args, **options)
 
     def mean(self, *args: Any, **options: Any) -> Any:
         """Return the arithmetic mean over axes; arguments are those of the array's library."""
@@ -436,14 +415,11 @@ def _is_like(function: Any, tracer: Any) -> bool:
     return function.__name__ in _WITH_LIKE and tracer.cell.library is arrays.NUMPY
 
 
+@short_traceback
 def _called(spelling: Spelling, name: str, x: Any, /, *args: Any, **options: Any) -> Any:
     """Return what a method of a traced value returns."""
-    try:
-        args, options = _given(args, options)
-        return spelling.call_method(name, (x, *args), options)
-    except Exception as error:
-        hide_frames(error)
-        raise
+    args, options = _given(args, options)
+    return spelling.call_method(name, (x, *args), options)
 
 
 def _given(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:

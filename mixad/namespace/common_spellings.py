@@ -30,7 +30,16 @@ from mixad.namespace.solving import inv, matrix_power, pinv, solve
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.tape.tracer import plain
 
-__all__ = ["ALONG_ONE", "ALONG_SEVERAL", "COMMON", "INVERSES", "LINALG", "SHIFTS", "named", "unary"]
+__all__ = [
+    "ALONG_ONE",
+    "ALONG_SEVERAL",
+    "COMMON",
+    "INVERSES",
+    "LINALG",
+    "SHIFTS",
+    "other_names",
+    "unary",
+]
 
 
 def unary(op: str) -> SpelledFunction:
@@ -113,7 +122,7 @@ ALONG_ONE, ALONG_SEVERAL = (fft, ifft, rfft, irfft, hfft, ihfft), (fftn, ifftn, 
 TRANSFORMS, SHIFTS = (*ALONG_ONE, *ALONG_SEVERAL), (fftshift, ifftshift)
 
 
-def named(names: str) -> dict[str, SpelledFunction]:
+def other_names(names: str) -> dict[str, SpelledFunction]:
     """Return functions under other names: ``"theirs=ours ..."``."""
     pairs = (pair.split("=") for pair in names.split())
     return {theirs: COMMON[ours] for theirs, ours in pairs}

@@ -19,7 +19,7 @@ from mixad.namespace.spellings import STANDARD
 from mixad.tape.constant import constants, derived, unwrapped
 from mixad.tape.memory import noted
 from mixad.tape.tracer import Tracer, plain
-from mixad.tracebacks import hide_frames
+from mixad.tracebacks import short_traceback
 
 __all__ = ["Namespace", "exchanged", "namespace_of", "namespace_over"]
 
@@ -216,24 +216,21 @@ def _function(
     recorded = STANDARD.functions.get(name)
     has_derivative = name not in STANDARD.constant
 
+    @short_traceback
     def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            found = _tracers(args) | _tracers(kwargs.values()) if kwargs else _tracers(args)
-            if not found:
-                return constants(base(*args, **kwargs))
-            if not (has_derivative and found & _TRACED):
-                given = (*args, *kwargs.values())
-                result = derived(base(*exchanged(plain, args), **exchanged(plain, kwargs)), given)
-                return noted(recorded.evaluate, result, given) if recorded else result
-            if recorded is None:
-                raise TracerError(missing(f"{called}()"))
-            if found & _CONSTANT:
-                args, kwargs = exchanged(unwrapped, args), exchanged(unwrapped, kwargs)
-            result = recorded(*args, **kwargs)
-            return constants(as_numpy_gives(result) if library is NUMPY else result)
-        except Exception as error:
-            hide_frames(error)
-            raise
+        found = _tracers(args) | _tracers(kwargs.values()) if kwargs else _tracers(args)
+        if not found:
+            return constants(base(*args, **kwargs))
+        if not (has_derivative and found & _TRACED):
+            given = (*args, *kwargs.values())
+            result = derived(base(*exchanged(plain, args), **exchanged(plain, kwargs)), given)
+            return noted(recorded.evaluate, result, given) if recorded else result
+        if recorded is None:
+            raise TracerError(missing(f"{called}()"))
+        if found & _CONSTANT:
+            args, kwargs = exchanged(unwrapped, args), exchanged(unwrapped, kwargs)
+        result = recorded(*args, **kwargs)
+        return constants(as_numpy_gives(result) if library is NUMPY else result)
 
     function.__name__ = name.rpartition(".")[2]
     function.__qualname__ = name

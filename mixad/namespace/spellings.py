@@ -24,7 +24,7 @@ from mixad.namespace.common_spellings import (
     LINALG,
     SHIFTS,
     TRANSFORMS,
-    named,
+    other_names,
     unary,
 )
 from mixad.namespace.complex_numbers import conj, imag, real
@@ -234,7 +234,7 @@ NUMPY = NumbersHaveAnAxis(
     _with_options_of_ufuncs(
         {
             **COMMON,
-            **named(f"{INVERSES} absolute=abs fabs=abs rint=round power=pow"),
+            **other_names(f"{INVERSES} absolute=abs fabs=abs rint=round power=pow"),
             "cbrt": unary("cbrt"),
             **dict.fromkeys(("round", "around"), function_of(rounded, "a decimals out")),
             "real": function_of(real, "val=x"),

@@ -12,7 +12,7 @@ from mixad.namespace.common_spellings import (
     COMMON,
     INVERSES,
     SHIFTS,
-    named,
+    other_names,
     unary,
 )
 from mixad.namespace.complex_numbers import conj, imag, real
@@ -88,7 +88,7 @@ TORCH = CheckedSpelling(
     {
         **_spelled({
             **{name: function for name, function in COMMON.items() if name != "equal"},
-            **named(
+            **other_names(
                 f"{INVERSES} absolute=abs mul=multiply "
                 "__floordiv__=floor_divide neg=negative lt=less le=less_equal gt=greater "
                 "ge=greater_equal eq=equal ne=not_equal"

@@ -9,12 +9,14 @@ read-only, as those of all read-only arrays are, and stays so: nobody has a list
 
 from __future__ import annotations
 
-import os
+import sys
 import threading
 from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from mixad.fork_locks import lock_of
 
 __all__ = ["Locks", "owner_of"]
 
@@ -92,14 +94,4 @@ class Locks:
 _LOCKED: dict[int, _Locked] = {}
 """By the id of an array that owns its memory; whoever has locked it holds it."""
 
-_mutex = threading.Lock()
-
-
-def _unlock() -> None:
-    """Start anew in a forked child, where a thread of its parent may have held the lock."""
-    global _mutex
-    _mutex = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
+_mutex = lock_of(sys.modules[__name__], "_mutex", threading.Lock)

@@ -671,6 +671,23 @@ def test_a_fallback_that_writes_no_parts_is_not_asked_to(offering, monkeypatch):
         Kernel((WEIGHTED_SUM,), part)([x, x, x])
 
 
+def test_a_backend_that_cannot_move_a_launch_is_left_and_all_parts_know_of_it(offering):
+    methods = {"writes_parts": True, "moved": raising(OSError("boom"))}
+    offering(type("Failing", (Own,), methods)())
+    kernels = [
+        Kernel((WEIGHTED_SUM,), (OutputRequest(0, 0, part=Part((5,), (start,))),))
+        for start in (1, 2)
+    ]
+    x = numbers(3)
+    with pytest.warns(RuntimeWarning, match="'cpu', because 'a' of the plugin[^$]*boom") as warned:
+        found = [kernel([x, x, x])[0] for kernel in kernels]
+    assert len(warned) == 1
+    np.testing.assert_array_equal(found[0], [0, *(6 * x), 0])
+    np.testing.assert_array_equal(found[1], [0, 0, *(6 * x)])
+    assert kernels[1].unfolded([x, x, x]).spec == kernels[1].prepared([x, x, x]).launch.spec
+    assert kernels[1]._preferred("numpy", "cpu").name == "cpu"
+
+
 # -- errors, threads -------------------------------------------------------------------------------
 
 

@@ -13,6 +13,12 @@ import numpy as np
 
 import mixad
 
+
+class Shapes(NamedTuple):
+    one: object
+    many: object
+
+
 K = 3.0
 POWERS = ((lambda x: x * x), (lambda x: x * x * x))
 X = np.linspace(0.5, 1.5, 4)
@@ -50,6 +56,20 @@ def norm2(v):
 @mixad.broadcast
 def functions_in_tuple(x):
     return POWERS[0](x) + POWERS[1](x)
+
+
+SQUARES, CUBES = {POWERS[0]}, frozenset({POWERS[1]})
+LISTED = [lambda x: x * x, {"cubed": lambda x: x**3}]
+LISTED.append(LISTED)  # it holds itself, and so does the dictionary
+LISTED[1]["all"], LISTED[1]["pair"] = LISTED, Shapes((lambda x: x + 1.0), LISTED)
+LISTED[1]["partial"] = functools.partial(lambda x, of, power: of[0](x) * power(x), of=LISTED,
+                                         power=LISTED[1]["cubed"])  # fmt: skip
+
+
+def functions_in_containers(x):
+    of = LISTED[2][1]["all"]
+    assert of is LISTED
+    return of[0](x) + of[1]["cubed"](x) + of[1]["pair"].one(x) + of[1]["partial"](x=x)
 
 
 @functools.lru_cache
@@ -146,6 +166,10 @@ def total(x, power):
     return (x**power).sum()
 
 
+def powered(x, power):
+    return power(x).sum()
+
+
 def joined(x):
     return np.asarray(len(os.path.join("a", "b"))) * x.sum()
 
@@ -181,6 +205,18 @@ ROWS = {
     "hessian": (mixad.hessian(lambda x: power(x).sum()), lambda x: np.diag(6 * x)),
     "grad of checkpoint": (mixad.grad(lambda x: power(x).sum()), lambda x: 3 * x * x),
     "grad of a partial": (mixad.grad(functools.partial(total, power=3)), lambda x: 3 * x * x),
+    "a function in the keywords of a partial": (
+        mixad.grad(functools.partial(powered, power=lambda x: x**3)),
+        lambda x: 3 * x * x,
+    ),
+    "functions in lists, dictionaries and what they hold": (
+        mixad.grad(lambda x: functions_in_containers(x).sum()),
+        lambda x: 2 * x + 3 * x**2 + 1 + 5 * x**4,
+    ),
+    "functions in a set": (
+        mixad.grad(lambda x: sum(f(x).sum() for f in (*SQUARES, *CUBES))),
+        lambda x: 2 * x + 3 * x**2,
+    ),
     "a second derivative": (
         mixad.grad(lambda x: mixad.grad(lambda y: power(y).sum())(x).sum()),
         lambda x: 6 * x,

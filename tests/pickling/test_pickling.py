@@ -1,5 +1,7 @@
 """Functions go to other processes by name where it can be imported, else by value."""
 
+import ast
+import gc
 import os
 import pickle
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 
 import mixad
 from mixad.errors import KernelSyntaxError, KernelTypeError, TracerError
+from mixad.scalar.parse import code
 
 ROOT = Path(mixad.__file__).parents[1]
 TEXT = Path(pickled_program.__file__).read_text()
@@ -170,6 +173,35 @@ def test_what_is_sent_again_and_again_is_compiled_once(main):
     sent = pickle.dumps(main(TEXT).calls_helper)
     first, second = pickle.loads(sent), pickle.loads(sent)
     assert first.__wrapped__.__code__ is second.__wrapped__.__code__
+
+
+def test_a_list_that_two_functions_share_is_one_in_their_pickle(main):
+    text = "import mixad\nfs = [lambda x: x, 1]\na = mixad.grad(lambda x: fs[0](x).sum())\n"
+    program = main(text + "b = mixad.grad(lambda x: 2.0 * fs[0](x).sum())\n")
+    a, b = pickle.loads(pickle.dumps([program.a, program.b]))
+    lists = [f.__wrapped__.__globals__["fs"] for f in (a, b)]
+    assert type(lists[0]) is list
+    assert lists[0] is lists[1]
+    lists[0][0] = lambda x: 3.0 * x
+    np.testing.assert_array_equal(b(X), [6.0] * 4)
+
+
+def test_texts_that_came_are_forgotten_with_their_functions_and_found_at_once(main, monkeypatch):
+    texts = [f"import mixad\nk = mixad.broadcast(lambda x: x * {n}.0)\n" for n in range(50)]
+    sent = [pickle.dumps(main(text).k) for text in texts]
+    code.compile_sent.cache_clear()
+    gc.collect()
+    before, parsed = len(code._RECEIVED), []
+    parse = ast.parse
+    monkeypatch.setattr(code.ast, "parse", lambda text: parsed.append(text) or parse(text))
+    kernels = [pickle.loads(each) for each in sent]
+    assert len(parsed) == len(kernels)  # of the same file, each with its own text
+    np.testing.assert_array_equal(kernels[7](X), X * 7)
+    assert len(code._RECEIVED) == before + 50
+    del kernels
+    code.compile_sent.cache_clear()
+    gc.collect()
+    assert len(code._RECEIVED) == before
 
 
 # -- other processes ---------------------------------------------------------------------------

@@ -223,13 +223,15 @@ def follow_calling_number(x):
 
 
 def follow_captured_list(x):
-    return x * LIST[0]
+    a, b = [*LIST]
+    return x * a * b
 
 
-follow_captured_list_element = follow_captured_list
+def follow_append_to_a_captured_list(x):
+    return 2 * x, x
 
 
-def follow_captured_list_loop(x):
+def follow_captured_set_loop(x):
     for v in LIST:
         x += v
     return x
@@ -709,7 +711,7 @@ def follow_matmul(x, y):
     return x * y
 
 
-def follow_membership_of_list(x):
+def follow_membership_of_set(x):
     return 1.0 * x if x in (1.0, 2.0) or x == 3.0 else 0.0
 
 
@@ -1071,7 +1073,7 @@ def follow_zip_of_different_lengths(x):
     return x
 
 
-def follow_zip_of_list(x):
+def follow_zip_of_set(x):
     for a, b in zip(PAIR, (x, 2 * x)):
         x += a * b
     return x

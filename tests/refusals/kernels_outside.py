@@ -12,28 +12,51 @@ from refused import refused
 import mixad
 
 LIST = [1.0, 2.0]
+ENDLESS = [1.0]
+ENDLESS.append(ENDLESS)
 
 
 @refused("""
-KernelTypeError: `LIST` is a list, a number is needed here
-  File "...", line 2, column 16
+KernelTypeError: a f64 and a list of 2 have no such operator
+  File "...", line 2, column 12
     return x * LIST
-               ^^^^
-  Instead: make it a tuple, or a NumPy array
+           ^^^^^^^^
+  Instead: unpack the tuple
 """)
 def refuse_captured_list(x):
     return x * LIST
 
 
 @refused("""
-KernelTypeError: `LIST` is a list: it cannot be indexed
-  File "...", line 2, column 16
-    return x * LIST[0]
-               ^^^^^^^
-  Instead: make it a tuple, or a NumPy array
+KernelSyntaxError: a kernel cannot assign elements
+  File "...", line 2, column 5
+    LIST[0] = x
+    ^^^^^^^
+  Instead: return the value
 """)
-def refuse_captured_list_element(x):
-    return x * LIST[0]
+def refuse_assignment_to_a_captured_list(x):
+    LIST[0] = x
+    return x
+
+
+@refused("""
+KernelSyntaxError: `LIST.append` is a method of a list from outside
+  File "...", line 2, column 5
+    LIST.append(x)
+    ^^^^^^^^^^^^^^
+  Instead: return the value, as one more output
+""")
+def refuse_append_to_a_captured_list(x):
+    LIST.append(x)
+    return x
+
+
+@refused("""
+KernelTypeError: a list holds itself, or 32 others in one another
+  Instead: give what the kernel reads of it a name of its own
+""")
+def refuse_list_that_holds_itself(x):
+    return x * ENDLESS[0]
 
 
 @refused("""
@@ -268,14 +291,14 @@ def refuse_captured_set(x):
 
 
 @refused("""
-KernelTypeError: `for` runs over range(...) or a constant tuple, not over a list
+KernelTypeError: `for` runs over range(...) or a constant tuple, not over a set
   File "...", line 2, column 14
-    for v in LIST:
-             ^^^^
+    for v in SET:
+             ^^^
   Instead: make it a tuple
 """)
-def refuse_captured_list_loop(x):
-    for v in LIST:
+def refuse_captured_set_loop(x):
+    for v in SET:
         x += v
     return x
 
@@ -470,14 +493,14 @@ def refuse_helper_that_takes_any_keywords(x):
 
 
 @refused("""
-KernelTypeError: `in` works on constant tuples, not on a list
+KernelTypeError: `in` works on constant tuples, not on a set
   File "...", line 2, column 19
-    return 1.0 if x in LIST else 0.0
-                  ^^^^^^^^^
+    return 1.0 if x in SET else 0.0
+                  ^^^^^^^^
   Instead: make it a tuple, or compare with == and `or`
 """)
-def refuse_membership_of_list(x):
-    return 1.0 if x in LIST else 0.0
+def refuse_membership_of_set(x):
+    return 1.0 if x in SET else 0.0
 
 
 def _made(text, shown=None):

@@ -406,18 +406,18 @@ def refuse_range_of_argument(x):
     return x * sum(range(int(x)))
 
 
-LIST = [1.0, 2.0]
+SET = {1.0, 2.0}
 
 
 @refused("""
-KernelTypeError: `zip` takes constant tuples, got list
+KernelTypeError: `zip` takes constant tuples, got set
   File "...", line 2, column 17
-    for a, b in zip(PAIR, LIST):
-                ^^^^^^^^^^^^^^^
+    for a, b in zip(PAIR, SET):
+                ^^^^^^^^^^^^^^
   Instead: a tuple, such as (x, y)
 """)
-def refuse_zip_of_list(x):
-    for a, b in zip(PAIR, LIST):
+def refuse_zip_of_set(x):
+    for a, b in zip(PAIR, SET):
         x += a * b
     return x
 

@@ -19,6 +19,7 @@ import importlib.resources
 import os
 import platform
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from typing import Any
 from mixad import config
 from mixad.backends.cpu.compiler import Module, cached_module
 from mixad.backends.cpu.host import usable_cpus
+from mixad.fork_locks import lock_of
 
 __all__ = ["Workers", "run", "shared", "shutdown"]
 
@@ -322,7 +324,7 @@ def _source() -> str:
 
 
 # Reentrant, because a signal's handler may run a kernel wherever it interrupts.
-_lock = threading.RLock()
+_lock = lock_of(sys.modules[__name__], "_lock", threading.RLock)
 _shared: Workers | None = None
 
 
@@ -374,8 +376,7 @@ def shutdown() -> None:
 
 def _forget() -> None:
     """Start anew in a forked child, which has none of its parent's threads."""
-    global _lock, _shared
-    _lock = threading.RLock()
+    global _shared
     _shared = None
 
 

@@ -79,10 +79,16 @@ def by_value(value: Any, read: frozenset[str] = frozenset()) -> Any:
     if isinstance(value, ModuleType) and _is_importable(value.__name__, value):
         return _Call(_imported, value.__name__, *_submodules(value.__name__, read))
     if kind is functools.partial:
-        return _Call(_partial, by_value(value.func), by_value(value.args), value.keywords)
+        parts = (value.func, value.args, value.keywords)
+        return _Call(_partial, *(by_value(part, read) for part in parts))
     if kind is tuple or hasattr(kind, "_make"):
         return _of_tuple(value, read)
+    if kind in _CONTAINERS:
+        return _of_container(value, read)
     return value
+
+
+_CONTAINERS = (list, dict, set, frozenset)
 
 
 def _of_tuple(value: Any, read: frozenset[str]) -> Any:
@@ -90,6 +96,50 @@ def _of_tuple(value: Any, read: frozenset[str]) -> Any:
     if all(new is old for new, old in zip(items, value, strict=True)):
         return value
     return items if type(value) is tuple else value._make(items)
+
+
+class _Container:
+    """What is unpickled as a list, a dictionary or a set.
+
+    One for each of these, as for functions: a pickle has it once, and it may hold itself.
+    """
+
+    def __init__(self, value: Any, read: frozenset[str]) -> None:
+        self.value = value
+        self._read = read
+
+    def __reduce__(self) -> _Reduced:
+        kind, convert = type(self.value), functools.partial(by_value, read=self._read)
+        if kind is list:
+            return kind, (), None, map(convert, self.value)
+        if kind is dict:
+            pairs = ((convert(key), convert(item)) for key, item in self.value.items())
+            return kind, (), None, None, pairs
+        return kind, (list(map(convert, self.value)),)
+
+
+_STAND_INS: weakref.WeakValueDictionary[int, _Container] = weakref.WeakValueDictionary()
+
+
+def _of_container(value: Any, read: frozenset[str]) -> Any:
+    """Return what is pickled in place of a container; itself, if it holds nothing of the kind."""
+    if not _differs(value, read, set()):
+        return value
+    return _STAND_INS.setdefault(id(value), _Container(value, read))
+
+
+def _differs(value: Any, read: frozenset[str], seen: set[int]) -> bool:
+    """Whether something else is pickled in place of a value, or of what containers hold."""
+    kind = type(value)
+    if kind is functools.partial:
+        return True
+    if kind not in (*_CONTAINERS, tuple) and not hasattr(kind, "_make"):
+        return by_value(value, read) is not value
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    items = (*value.keys(), *value.values()) if kind is dict else value
+    return any(_differs(item, read, seen) for item in items)
 
 
 class _Call:

@@ -12,9 +12,10 @@ import ast
 import dis
 import inspect
 import linecache
-import os
+import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from types import CodeType
 from typing import NamedTuple
 
 from mixad.errors import KernelSyntaxError
+from mixad.fork_locks import lock_of
 from mixad.scalar.parse.text import SourceText
 
 __all__ = ["FoundFunction", "FunctionNode", "SentCode", "compile_sent", "find_function",
@@ -39,21 +41,11 @@ _COMPARED = ("co_code", "co_name", "co_qualname", "co_names", "co_varnames", "co
              "co_cellvars", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags",
              "co_exceptiontable")  # fmt: skip
 
-_warnings_lock = threading.RLock()
+_warnings_lock = lock_of(sys.modules[__name__], "_warnings_lock", threading.RLock)
 """Held while warnings are off, which they are for the whole process.
 
 Reentrant, because a signal's handler may run a kernel wherever it interrupts.
 """
-
-
-def _unlock() -> None:
-    """Start anew in a forked child, where a thread of its parent may have held the lock."""
-    global _warnings_lock
-    _warnings_lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +66,9 @@ def find_function(code: CodeType) -> FoundFunction:
         If there is no source text, or it is not what the code was compiled from.
     """
     _refuse_coroutine(code)
-    sent = _found_in_sent(code)
-    if sent is not None:
-        return sent
+    received = _found_in_received(code)
+    if received is not None:
+        return received
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
@@ -121,10 +113,6 @@ class SentCode(NamedTuple):
     number: int
 
 
-_SENT: dict[str, dict[str, None]] = {}
-"""Texts that came from other processes, by the name of their file."""
-
-
 def text_around(code: CodeType, source: SourceText) -> SentCode:
     """Return the least text that has some code, of the file in which it was found."""
     padded = next(text for text in _texts_around(source.lines, code) if _has(text, source, code))
@@ -161,26 +149,49 @@ def _has(text: str, source: SourceText, code: CodeType) -> bool:
 
 @lru_cache(maxsize=1024)
 def compile_sent(sent: SentCode) -> CodeType:
-    """Return code from another process; the parser finds its text from now on."""
-    _SENT.setdefault(sent.filename, {})["\n" * sent.skipped + sent.text] = None
-    return _codes_of(sent)[sent.number]
+    """Return code from another process; the parser finds its text as long as the code lives."""
+    code = _codes_of(sent)[sent.number]
+    lines = tuple(_padded(sent).split("\n"))
+    source = _RECEIVED.get(_mark(code))
+    if source is None or source.lines != lines:
+        source = SourceText(sent.filename, lines)
+    for each in _all_codes(sent):  # others may have made one: cloudpickle the methods of a class
+        _RECEIVED[_mark(each)] = source
+    weakref.finalize(code, id, source).atexit = False  # holds the text
+    return code
+
+
+_RECEIVED: weakref.WeakValueDictionary[tuple[str, int], SourceText] = weakref.WeakValueDictionary()
+"""Texts from other processes, by the marks of the code objects in them."""
+
+
+def _mark(code: CodeType) -> tuple[str, int]:
+    """Return what equal code objects of one file share; it holds none of them."""
+    return code.co_filename, hash(code)
+
+
+def _padded(sent: SentCode) -> str:
+    return "\n" * sent.skipped + sent.text
+
+
+def _all_codes(sent: SentCode) -> Iterator[CodeType]:
+    flags = sent.flags
+    return _nested_codes(
+        compile(_padded(sent), sent.filename, "exec", flags=flags, dont_inherit=True)
+    )
 
 
 def _codes_of(sent: SentCode) -> list[CodeType]:
     """Return the code objects with a qualified name."""
-    text = "\n" * sent.skipped + sent.text
-    module = compile(text, sent.filename, "exec", flags=sent.flags, dont_inherit=True)
-    return [c for c in _nested_codes(module) if c.co_qualname == sent.name]
+    return [c for c in _all_codes(sent) if c.co_qualname == sent.name]
 
 
-def _found_in_sent(code: CodeType) -> FoundFunction | None:
-    """Find a function in texts that came from other processes."""
-    for text in _SENT.get(code.co_filename, ()):
-        source = SourceText(code.co_filename, tuple(text.split("\n")))
-        found = _found_in(ast.parse(text).body, source, code)
-        if found is not None:
-            return found
-    return None
+def _found_in_received(code: CodeType) -> FoundFunction | None:
+    """Find a function in the text that came with it from another process."""
+    source = _RECEIVED.get(_mark(code))
+    if source is None:
+        return None
+    return _found_in(ast.parse("\n".join(source.lines)).body, source, code)
 
 
 def _found_nearby(source: SourceText, code: CodeType) -> FoundFunction | None:

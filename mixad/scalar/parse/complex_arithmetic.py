@@ -262,7 +262,6 @@ _OPERATORS: Mapping[type[ast.operator], _Operator] = MappingProxyType({
 
 def _power(frame: Frame, node: Located, x: Number, y: Number) -> Number:
     """Return ``x ** y``: products for whole constant ``y``, else by logarithm and exponential."""
-    y = frame.known(y, _MOST_FACTORS) if isinstance(y, Scalar) else y
     exponent = y.atom.value if isinstance(y, Scalar) and isinstance(y.atom, Const) else None
     if exponent is not None and float(exponent).is_integer() and abs(exponent) < _MOST_FACTORS:
         base, _ = of_one_type(frame, node, (x, y))

@@ -31,7 +31,7 @@ from mixad.scalar.parse.values import (
     Value,
     a_kind_of,
     kind_of,
-    named,
+    named_tuple,
     record,
 )
 from mixad.scalar.types import part_of
@@ -159,7 +159,7 @@ def _whole(structure: Structure, items: tuple[Value, ...]) -> Value:
     if kind is tuple:
         return Tuple(items)
     if issubclass(kind, tuple):
-        return named(items, kind)
+        return named_tuple(items, kind)
     names, static = structure.static
     return record(items, kind, names, static)
 

@@ -58,9 +58,10 @@ class Parsed:
         False if the function returns a tuple.
     limits : tuple of Limit
         Which Python integers must fit which types; `check_limits` looks at their values.
+    elements : tuple of tuple
+        Python integers in arrays of such, by param and index, whose places come after the params'.
     steps : tuple of Step
-        How the program computes Python integers from those it takes; their places come after the
-        params'.
+        How the program computes Python integers from those it takes; their places come last.
     scalars : tuple of int
         Of Python numbers only, the outputs that are NumPy's scalars, as ``np.exp(x)`` is.
     leaves : tuple of Leaf
@@ -72,13 +73,14 @@ class Parsed:
     complex_outputs : tuple of int
         Which outputs are the real part of a complex result, whose imaginary part is the next one.
     needed : mapping
-        Addresses of integers in tuples that are compiled in, and up to which size each is.
+        Addresses of integers from outside that are compiled in, and up to which size each is.
     """
 
     program: Program
     captures: tuple[Capture, ...]
     single: bool
     limits: tuple[Limit, ...] = ()
+    elements: tuple[tuple[int, int], ...] = ()
     steps: tuple[Step, ...] = ()
     scalars: tuple[int, ...] = ()
     leaves: tuple[Leaf, ...] = ()
@@ -88,10 +90,11 @@ class Parsed:
     needed: Mapping[Address, float] = field(default_factory=dict)
 
     @cached_property
-    def positions(self) -> frozenset[int]:
-        """Which params of the program are the positions in a tuple, always arrays of NumPy."""
+    def made_arrays(self) -> frozenset[int]:
+        """Which params of the program are arrays made for it, always of NumPy."""
         first = len(self.program.params) - len(self.captures)
-        return frozenset(first + i for i, c in enumerate(self.captures) if c.positions)
+        made = (i for i, c in enumerate(self.captures) if c.positions or c.elements)
+        return frozenset(first + i for i in made)
 
 
 def parse(
@@ -151,12 +154,13 @@ def parse(
     numbers = [part for number in results for part in _parts(number)]
     program = without_dead_code(builder.finish([_output(frame, number) for number in numbers]))
     program, captures = _without_unread_items(walk, program)
-    limits, steps = _limits(walk, program)
+    limits, elements, steps = _limits(walk, program)
     return Parsed(
         program,
         captures,
         single=not isinstance(result, Tuple),
         limits=limits,
+        elements=elements,
         steps=steps,
         scalars=_scalars(rules, arguments, numbers),
         leaves=leaves_of(source.parameters, arguments),
@@ -170,7 +174,8 @@ def parse(
 def _without_unread_items(walk: Walk, program: Program) -> tuple[Program, tuple[Capture, ...]]:
     """Return a program, and its captures, without numbers in tuples that it does not read."""
     read = {program.params[k].var for k in read_params(program)}
-    unread = {v for c, v in walk.captures.items() if len(c.address) > 2 and v not in read}
+    items = {v for c, v in walk.captures.items() if len(c.address) > 2 or c.elements}
+    unread = items - read
     params = tuple([p for p in program.params if p.var not in unread])
     captures = tuple([c for c, var in walk.captures.items() if var not in unread])
     return replace(program, params=params), captures
@@ -195,16 +200,23 @@ def _scalars(
     return tuple(i for i, output in enumerate(outputs) if not output.weak)
 
 
-def _limits(walk: Walk, program: Program) -> tuple[tuple[Limit, ...], tuple[Step, ...]]:
+def _limits(
+    walk: Walk, program: Program
+) -> tuple[tuple[Limit, ...], tuple[tuple[int, int], ...], tuple[Step, ...]]:
     """Return where Python integers must fit, those that are known at a call; lanes' wrap."""
-    at = {p.var: i for i, p in enumerate(program.params) if p.kind == "uniform"}
-    steps = stepped(walk.formulas, at, len(program.params))
+    params = {p.var: i for i, p in enumerate(program.params)}
+    at = {p.var: params[p.var] for p in program.params if p.kind == "uniform"}
+    used = {var for var, _ in walk.adopted}.union(*(f.operands for f in walk.formulas.values()))
+    loaded = [v for v, (array, _) in walk.elements.items() if v in used and array in params]
+    elements = [(params[walk.elements[v][0]], walk.elements[v][1]) for v in loaded]
+    at |= {v: len(params) + i for i, v in enumerate(loaded)}
+    steps = stepped(walk.formulas, at, len(params) + len(elements))
     limits = (
         Limit(at[var], type_, location)
         for (var, type_), location in walk.adopted.items()
         if var in at
     )
-    return tuple(limits), tuple(steps)
+    return tuple(limits), tuple(elements), tuple(steps)
 
 
 def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
@@ -222,7 +234,7 @@ def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
     KernelOverflowError
         If one does not fit.
     """
-    numbers = list(values)
+    numbers = [*values, *(int(values[place][k]) for place, k in parsed.elements)]
     for step in parsed.steps:
         numbers.append(step.value(numbers))
     for limit in parsed.limits:
@@ -233,8 +245,13 @@ def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
 
 def _name(parsed: Parsed, place: int) -> str:
     """Return what the user calls an integer."""
-    step = place - len(parsed.program.params)
-    return parsed.program.params[place].name if step < 0 else parsed.steps[step].text
+    params, elements = parsed.program.params, parsed.elements
+    if place < len(params):
+        return params[place].name
+    if place < len(params) + len(elements):
+        array, at = elements[place - len(params)]
+        return f"{params[array].name}[{at}]"
+    return parsed.steps[place - len(params) - len(elements)].text
 
 
 def _output(frame: Frame, scalar: Scalar) -> Atom:

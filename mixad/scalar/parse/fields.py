@@ -20,7 +20,7 @@ from mixad.scalar.parse.values import (
     Scalar,
     Tuple,
     Value,
-    named,
+    named_tuple,
     record,
 )
 from mixad.scalar.types import ScalarType, complex_of
@@ -52,7 +52,7 @@ def constructed(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -
         return None
     values = _bound(frame, node, kind, arguments)
     if issubclass(kind, tuple):
-        return named(tuple(values[name] for name in kind._fields), kind)
+        return named_tuple(tuple(values[name] for name in kind._fields), kind)
     return _record(frame, node, kind, values)
 
 
@@ -68,7 +68,7 @@ def replaced(frame: Frame, node: ast.Call, whole: Named | Record, arguments: Arg
         )
     values = _changed(frame, node, whole, dict(zip(kind._fields, whole.items, strict=True)),
                       arguments)  # fmt: skip
-    return named(tuple(values.values()), kind)
+    return named_tuple(tuple(values.values()), kind)
 
 
 def _with_changes(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

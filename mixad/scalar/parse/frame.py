@@ -24,7 +24,13 @@ from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal
-from mixad.scalar.parse.snapshot import Address, Snapshot, plain_number, scalar_argument
+from mixad.scalar.parse.snapshot import (
+    Address,
+    Snapshot,
+    is_sequence,
+    plain_number,
+    scalar_argument,
+)
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import (
     Array,
@@ -32,6 +38,7 @@ from mixad.scalar.parse.values import (
     Captured,
     Complex,
     Helper,
+    List,
     Named,
     Number,
     Object,
@@ -42,7 +49,7 @@ from mixad.scalar.parse.values import (
     a_kind_of,
     field_of,
     kind_of_object,
-    named,
+    named_tuple,
     refused_attribute,
     shape_of_array,
     way_out,
@@ -74,6 +81,10 @@ class Capture:
         If not 0, the value is no one's: it is the array of so many positions in a tuple.
     part : str
         Of complex numbers, which part it is: `"real"` or `"imag"`.
+    elements : tuple of Address
+        Where the numbers of a long tuple are that are the elements of this array.
+    type : ScalarType or None
+        The type of these.
     """
 
     name: str
@@ -81,6 +92,8 @@ class Capture:
     indexed: bool = False
     positions: int = 0
     part: str = ""
+    elements: tuple[Address, ...] = ()
+    type: ScalarType | None = None
 
     @property
     def spelled(self) -> str:
@@ -110,6 +123,14 @@ class State:
 
 
 @dataclass(eq=False)
+class Table:
+    """The numbers of one type in a long tuple, and the array parameters that have them."""
+
+    elements: tuple[Address, ...]
+    arrays: tuple[Var, ...] = ()
+
+
+@dataclass(eq=False)
 class Walk:
     """What the frames of one parse share."""
 
@@ -125,8 +146,10 @@ class Walk:
     active: list[tuple[FunctionInfo, int]] = field(default_factory=list)
     depth: int = 0
     copies: int = 1  # of what is compiled now, by loops that are written out
-    items: dict[Var, tuple[Address, int]] = field(default_factory=dict)  # integers in tuples
+    integers: dict[Var, tuple[Address, int]] = field(default_factory=dict)  # from outside
     needed: dict[Address, float] = field(default_factory=dict)  # which of them are known, up to
+    elements: dict[Var, tuple[Var, int]] = field(default_factory=dict)  # of arrays of numbers
+    tables: dict[Address, dict[Address, tuple[Table, int]]] = field(default_factory=dict)
     implicit: bool = False  # whether convergence loops are differentiated where they end
     family: Any = None  # of rules that are being compiled around this walk, see `ruled`
 
@@ -155,6 +178,30 @@ class Walk:
         if key not in self.captures:
             kind = ArrayType(type_, array.argument.rank)
             self.captures[key] = self.builder.array_param(key.spelled, kind)
+        return self.captures[key]
+
+    def element(self, name: str, address: Address, argument: Argument) -> Number:
+        """Return a number in a long tuple: those of one type are the elements of an array."""
+        root = address[:2]
+        if root not in self.tables:
+            self.tables[root] = _tables(self.snapshot.value(root), root)
+        table, at = self.tables[root][address]
+        if not table.arrays:
+            parts = PARTS if argument.type.is_complex else ("",)
+            name = name.partition("[")[0]
+            table.arrays = tuple([self._array_of(name, table, argument.type, p) for p in parts])
+        found = [Scalar(self._loaded(array, at), argument.weak) for array in table.arrays]
+        return Complex(*found) if len(found) == 2 else found[0]
+
+    def _loaded(self, array: Var, at: int) -> Var:
+        var = cast("Var", self.builder.load(array, self.builder.const(at, I64)))
+        self.elements[var] = array, at
+        return var
+
+    def _array_of(self, name: str, table: Table, type_: ScalarType, part: str) -> Var:
+        key = Capture(name, table.elements[0][:2], True, 0, part, table.elements, type_)
+        kind = ArrayType(part_of(type_) if part else type_, 1)
+        self.captures[key] = self.builder.array_param(key.spelled, kind)
         return self.captures[key]
 
     def positions(self, name: str, count: int) -> Var:
@@ -381,7 +428,7 @@ class Frame:
             return self.constant(value)
         if isinstance(value, tuple):
             items = tuple([self.static(v, f"{name}[{i}]") for i, v in enumerate(value)])
-            return named(items, type(value)) if hasattr(value, "_fields") else Tuple(items)
+            return named_tuple(items, type(value)) if hasattr(value, "_fields") else Tuple(items)
         return Object(value, name)
 
     def _attribute(
@@ -423,26 +470,26 @@ class Frame:
             # Constants of modules, and elements of constant tuples, are in the snapshot's key.
             if address[:2] in self.walk.snapshot.constants:
                 return self._known(value, argument)
-            captured = self.walk.capture(name, address, argument)
-            is_item = len(address) > 2 and isinstance(captured, Scalar)
-            if is_item and not captured.typed.type.is_float:
-                assert isinstance(captured, Scalar)
-                self.walk.items[cast("Var", captured.atom)] = address, int(value)
-            if isinstance(captured, Scalar) and captured.typed == Typed(
-                I64, True
-            ):  # of any size in Python
-                place = reader.info.text.locate(node)
-                self.walk.adopted.setdefault((cast("Var", captured.atom), I64), place)
+            is_element = address[:2] in self.walk.snapshot.tables and self.walk.family is None
+            take = self.walk.element if is_element else self.walk.capture
+            captured = take(name, address, argument)
+            if isinstance(captured, Scalar) and not captured.typed.type.is_float:
+                self.walk.integers[cast("Var", captured.atom)] = address, int(value)
+                if captured.typed == Typed(I64, True) and not is_element:  # of any size in Python
+                    place = reader.info.text.locate(node)
+                    self.walk.adopted.setdefault((cast("Var", captured.atom), I64), place)
             return captured
-        if isinstance(value, tuple):
+        if is_sequence(value):
             items = tuple(
                 self.outside((*address, i), f"{name}[{i}]", node, reader) for i in range(len(value))
             )
-            return named(items, type(value)) if hasattr(value, "_fields") else Tuple(items)
+            if hasattr(value, "_fields"):
+                return named_tuple(items, type(value))
+            return Tuple(items) if isinstance(value, tuple) else List(items, is_shared=True)
         return Object(value, name)
 
     def known(self, scalar: Scalar, most: float = math.inf) -> Scalar:
-        """Return an integer as a constant, if it is computed from integers in tuples alone.
+        """Return an integer as a constant, if it is computed from integers from outside alone.
 
         The program is then one for these integers; where one is larger than ``most``, for all that
         are.  What a rule reads stays a parameter: rules are compiled once for all calls.
@@ -460,11 +507,11 @@ class Frame:
     def _computed(
         self, atom: Atom, read: dict[Address, int], known: dict[Var, int | None]
     ) -> int | None:
-        """Return an integer that depends on integers in tuples alone; add those to ``read``."""
+        """Return an integer that depends on integers from outside alone; add them to ``read``."""
         if isinstance(atom, Const):
             return None if atom.type.is_float else int(atom.value)
-        if atom in self.walk.items:
-            address, value = self.walk.items[atom]
+        if atom in self.walk.integers:
+            address, value = self.walk.integers[atom]
             read[address] = value
             return value
         formula = self.walk.formulas.get(atom)
@@ -554,6 +601,22 @@ class Frame:
             f"`{ast.unparse(node)}` is {a_kind_of(value)}, a {real}number is needed here",
             way_out(value, ast.unparse(node)),
         )
+
+
+def _tables(value: Any, root: Address) -> dict[Address, tuple[Table, int]]:
+    """Return for each number in a tuple which of those of its type it is."""
+    found: dict[type, list[Address]] = {}
+
+    def collect(value: Any, address: Address) -> None:
+        if is_sequence(value):
+            for i, item in enumerate(value):
+                collect(item, (*address, i))
+        elif scalar_argument(value) is not None:
+            found.setdefault(type(value), []).append(address)
+
+    collect(value, root)
+    tables = [Table(tuple(addresses)) for addresses in found.values()]
+    return {address: (t, at) for t in tables for at, address in enumerate(t.elements)}
 
 
 def is_true(atom: Atom) -> bool:

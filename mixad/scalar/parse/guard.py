@@ -121,7 +121,7 @@ def guard_of(snapshot: Snapshot, parsed: Parsed) -> Guard | None:
     complex numbers.
     """
     captures = parsed.captures
-    if snapshot.attributes or any(c.part or c.positions for c in captures):
+    if snapshot.attributes or any(c.part or c.positions or c.elements for c in captures):
         return None
     objects: list[_Object] = []
     values: list[_Value] = []

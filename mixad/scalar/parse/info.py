@@ -243,15 +243,16 @@ def sent_code(code: types.CodeType) -> SentCode:
     KernelSyntaxError
         If it has not been read, and its source is missing or has changed since.
     """
-    sent = _SENT.get(id(code))
+    sent = _SENDABLE.get(id(code))
     if sent is None:
         info = _KNOWN.get((id(code), True)) or function_info(code, False)
-        sent = _SENT[id(code)] = text_around(code, info.text)
-        weakref.finalize(code, _SENT.pop, id(code), None)
+        sent = _SENDABLE[id(code)] = text_around(code, info.text)
+        weakref.finalize(code, _SENDABLE.pop, id(code), None)
     return sent
 
 
-_SENT: dict[int, SentCode] = {}
+_SENDABLE: dict[int, SentCode] = {}
+"""As what code is sent to other processes, by its id."""
 
 
 def _read(code: types.CodeType, bound: bool) -> FunctionInfo:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mixad.errors import KernelError
-from mixad.scalar.ir import Atom, Const
+from mixad.scalar.ir import Atom, Const, Var
 from mixad.scalar.parse.complex_arithmetic import as_complex, binary, compare
 from mixad.scalar.parse.complex_functions import selected
 from mixad.scalar.parse.frame import PARTS, Frame
@@ -111,7 +111,9 @@ def _part(frame: Frame, node: ast.Subscript, value: Tuple, index: ast.expr) -> V
         if isinstance(node.slice, ast.Tuple):
             raise frame.error(index, *refusal(index))
         return _sliced(frame, node, value, _slice(frame, index))
-    number = frame.known(_number_of(frame, index, value))
+    number = _number_of(frame, index, value)
+    if not _are_alike(value.items):
+        number = frame.known(number)
     if isinstance(number.atom, Const):
         return value.items[_place(frame, node, value, int(number.atom.value))]
     return _chosen(frame, node, value, number)
@@ -187,11 +189,67 @@ def _chosen(frame: Frame, node: ast.Subscript, value: Tuple, index: Scalar) -> V
     if not value.items:
         raise frame.type_error(node, "a tuple without items is indexed", "a tuple that has items")
     position = _position(frame, node, len(value.items), index.atom)
+    found = _looked_up(frame, value.items, position)
+    if found is not None:
+        return shared(found)
     result = value.items[0]
     for i, item in enumerate(value.items[1:], 1):
         here = compare(frame, node, ast.Eq(), position, frame.constant(i))
         result = _selected(frame, node, here, item, result)
     return result
+
+
+def _looked_up(frame: Frame, items: Sequence[Value], position: Scalar) -> Value | None:
+    """Return the item at a position, if items are at even distances in an array from outside."""
+    first = items[0]
+    if isinstance(first, Tuple | Record | Complex):
+        if not all(_same_kind(first, item) for item in items):
+            return None
+        found = [_looked_up(frame, c, position) for c in zip(*map(_parts, items), strict=True)]
+        columns = [column for column in found if column is not None]
+        return _of_parts(first, columns) if len(columns) == len(found) else None
+    elements = frame.walk.elements
+    atoms = [item.atom for item in items if isinstance(item, Scalar)]
+    places = [elements[a] for a in atoms if isinstance(a, Var) and a in elements]
+    if not isinstance(first, Scalar) or len(places) < len(items):
+        return None
+    array, start = places[0]
+    stride = places[-1][1] - start if len(places) < 3 else places[1][1] - start
+    if places != [(array, start + i * stride) for i in range(len(places))]:
+        return None
+    builder = frame.builder
+    scaled = builder.op("mul", position.atom, builder.const(stride, I64))
+    at = builder.op("add", scaled, builder.const(start, I64))
+    return Scalar(builder.load(array, at), first.weak)
+
+
+def _parts(value: Value) -> Sequence[Value]:
+    """Return the items of a tuple, or the parts of a complex number."""
+    if isinstance(value, Complex):
+        return value.re, value.im
+    return value.items if isinstance(value, Tuple | Record) else ()
+
+
+def _of_parts(like: Tuple | Record | Complex, parts: Sequence[Value]) -> Value:
+    if not isinstance(like, Complex):
+        return replace(like, items=tuple(parts))
+    re, im = parts
+    assert isinstance(re, Scalar)
+    assert isinstance(im, Scalar)
+    return Complex(re, im)
+
+
+def _are_alike(items: Sequence[Value]) -> bool:
+    """Whether items are numbers of one type, or tuples of such: one can be chosen when it runs."""
+    return all(_same_kind(items[0], item) for item in items)
+
+
+def _same_kind(a: Value, b: Value) -> bool:
+    if isinstance(a, Number) and isinstance(b, Number):
+        return type(a) is type(b) and a.typed == b.typed
+    if isinstance(a, Tuple | Record) and isinstance(b, Tuple | Record):
+        return _alike(a, b) and all(map(_same_kind, a.items, b.items))
+    return isinstance(a, Object) and a == b
 
 
 def _position(frame: Frame, node: ast.Subscript, size: int, index: Atom) -> Scalar:
@@ -330,7 +388,9 @@ def _replaced(
     _check_own(frame, target, node, whole)
     if isinstance(index, ast.Slice):
         raise frame.error(target, "a slice cannot be assigned to", "assign one item after another")
-    number = frame.known(_number_of(frame, index, whole))
+    number = _number_of(frame, index, whole)
+    if not _are_alike(whole.items):
+        number = frame.known(number)
     items = list(whole.items)
     if isinstance(number.atom, Const):
         places = [_place(frame, node, whole, int(number.atom.value))]

@@ -315,7 +315,6 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     0, 1, 2 and -1 are exact as in NumPy; 0.5 is sqrt as in NumPy and PyTorch (so -0.0 stays -0.0
     and -inf gives nan, where pow gives 0.0 and inf); 3 to 8 are products.
     """
-    y = frame.known(y, _MOST_FACTORS)
     exponent = y.atom.value if isinstance(y.atom, Const) else None
     typed = join(frame, node, (x, y))
     if _is_square_of_bool(node, x, y):

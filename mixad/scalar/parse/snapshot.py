@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from mixad.errors import KernelSyntaxError
+from mixad.errors import KernelOverflowError, KernelSyntaxError, KernelTypeError
 from mixad.scalar.parse.argument import PYTHON_SCALARS, Argument
 from mixad.scalar.parse.info import (
     MISSING,
@@ -35,7 +35,7 @@ from mixad.scalar.parse.info import (
 )
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
-from mixad.scalar.parse.uncallable import is_foreign, wrapping
+from mixad.scalar.parse.uncallable import is_foreign, is_transform, wrapping
 from mixad.scalar.types import BF16, COMPLEX_TYPES, STORED_TYPES
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "FunctionSource",
     "Identity",
     "Snapshot",
+    "is_sequence",
     "plain_number",
     "read_function",
     "scalar_argument",
@@ -293,8 +294,9 @@ class Snapshot:
     rules : dict
         Index in ``sources`` of the rule of each function that has one, by the function's.
     constants : set
-        Addresses of mathematical constants of modules, and of tuples whose numbers are constants:
-        of long ones, and of mixad's own.
+        Addresses of mathematical constants of modules, and of mixad's own tuples of numbers.
+    tables : set
+        Addresses of tuples and lists of so many numbers that these are elements of arrays.
     attributes : dict
         Addresses of what may be read from modules and objects that functions get as arguments, by
         the object's id and the attributes: at the end of the row in which the object is.
@@ -307,6 +309,7 @@ class Snapshot:
     functions: dict[Address, int] = field(default_factory=dict)
     rules: dict[int, int] = field(default_factory=dict)
     constants: set[Address] = field(default_factory=set)
+    tables: set[Address] = field(default_factory=set)
     attributes: dict[tuple[int, Path], Address] = field(default_factory=dict)
 
     def value(self, address: Address) -> Any:
@@ -323,12 +326,23 @@ class Snapshot:
 
     def values(self, parsed: Any) -> tuple[Any, ...]:
         """Return the values that a parsed program's captures have in this snapshot, in order."""
-        return tuple(
-            [
-                positions(c.positions) if c.positions else self.value(c.address)
-                for c in parsed.captures
-            ]
-        )
+        return tuple([self._captured(capture) for capture in parsed.captures])
+
+    def _captured(self, capture: Any) -> Any:
+        if capture.positions:
+            return positions(capture.positions)
+        if not capture.elements:
+            return self.value(capture.address)
+        numbers = [self.value(address) for address in capture.elements]
+        try:
+            array = np.array(numbers, capture.type.dtype)
+        except OverflowError as error:
+            raise KernelOverflowError(
+                f"{capture.name!r}, a value from outside, holds an integer that does not fit "
+                f"{capture.type.dtype}",
+                hint="make its numbers floats",
+            ) from error
+        return getattr(array, capture.part) if capture.part else array
 
     def with_plain_numbers(self) -> Snapshot:
         """Return the snapshot with NumPy's scalars as Python numbers, which adapt to arrays."""
@@ -337,19 +351,33 @@ class Snapshot:
 
 _MOST_ITEMS = 64
 """Numbers in a tuple that are parameters: with more of them, a launch takes long to fill."""
+_MOST_NESTED = 32
+"""Tuples and lists in one another; a list that holds itself has no end."""
 
 
-def _count(value: tuple[Any, ...]) -> int:
-    """Return how many items there are in a tuple, and in those in it."""
-    return len(value) + sum([_count(v) for v in value if isinstance(v, tuple)])
+def is_sequence(value: object) -> bool:
+    """Whether a value from outside is known item by item: a tuple, a named one, or a list."""
+    return isinstance(value, tuple) or type(value) is list
+
+
+def _count(value: Sequence[Any], depth: int = 0) -> int:
+    """Return how many items there are in a tuple or a list, and in those in it."""
+    if depth > _MOST_NESTED:
+        raise KernelTypeError(
+            f"a {type(value).__name__} holds itself, or {_MOST_NESTED} others in one another",
+            hint="give what the kernel reads of it a name of its own",
+        )
+    return len(value) + sum([_count(v, depth + 1) for v in value if is_sequence(v)])
 
 
 def _plain(value: Any) -> Any:
-    if not isinstance(value, tuple):
+    if not is_sequence(value):
         return plain_number(value)
-    items = tuple(map(_plain, value))
     kind: Any = type(value)
-    return kind._make(items) if hasattr(kind, "_fields") else items
+    items = map(_plain, value)
+    return (
+        kind._make(items) if hasattr(kind, "_fields") else (list if kind is list else tuple)(items)
+    )
 
 
 @cache
@@ -382,8 +410,12 @@ class _Taker:
         """Read what functions read from outside; return their part of the key."""
         parts: list[Hashable] = []
         for i, source in islice(enumerate(self.snapshot.sources), start, None):  # grows on the way
-            values = source.read()
+            # One of mixad's own that is no function of numbers is refused where it is called.
+            is_refused = source.info.is_ours and is_transform(source.function)
+            values = [] if is_refused else source.read()
             self.snapshot.rows.append(values)
+            if is_refused:
+                continue
             for j, value in enumerate(values):
                 known = _SCALARS.get(type(value))
                 parts.append(known[0] if known else self.key_of(value, (i, j)))
@@ -429,8 +461,8 @@ class _Taker:
 
     def key_of(self, value: Any, address: Address) -> Hashable:
         kind = type(value)
-        if isinstance(value, tuple):  # a named one, too
-            return self.key_of_tuple(value, address)
+        if is_sequence(value):
+            return self.key_of_sequence(value, address)
         if kind is str:
             return (str, value)
         if kind in _HOLDERS:
@@ -461,9 +493,9 @@ class _Taker:
         self.hold(value, address)
         return (object, self.objects.setdefault(id(value), len(self.objects)))
 
-    def key_of_tuple(self, value: tuple[Any, ...], address: Address) -> Hashable:
-        if len(address) == 2 and self.is_constant(value, address):
-            self.snapshot.constants.add(address)
+    def key_of_sequence(self, value: Sequence[Any], address: Address) -> Hashable:
+        if len(address) == 2:
+            self.sort_in(value, address)
         known = {} if address[:2] in self.snapshot.constants else _SCALARS
         items = tuple(
             [
@@ -475,11 +507,15 @@ class _Taker:
                 for k, v in enumerate(value)
             ]
         )
-        return (type(value), items) if hasattr(value, "_fields") else items
+        is_plain = isinstance(value, tuple) and not hasattr(value, "_fields")
+        return items if is_plain else (type(value), items)
 
-    def is_constant(self, value: tuple[Any, ...], address: Address) -> bool:
-        """Whether the numbers in a tuple are constants: each of the others is a parameter."""
-        return self.snapshot.sources[address[0]].info.is_ours or _count(value) > _MOST_ITEMS
+    def sort_in(self, value: Sequence[Any], address: Address) -> None:
+        """Note what the numbers in a tuple or a list are: as a rule, each is a parameter."""
+        if self.snapshot.sources[address[0]].info.is_ours:
+            self.snapshot.constants.add(address)
+        elif _count(value) > _MOST_ITEMS:
+            self.snapshot.tables.add(address)
 
     def key_of_stand_in(self, value: Any, standing: StandIn, address: Address) -> Hashable:
         """Read what is compiled for a library's function; an op is found where it is called."""

@@ -29,6 +29,11 @@ def uncallable(name: str, function: Any) -> tuple[str, str] | None:
         )
     if hasattr(getattr(function, "__self__", None), "ndim"):
         return f"`{name}` is of a whole array", "call it before, and read the result in the kernel"
+    if isinstance(getattr(function, "__self__", None), list):
+        return (
+            f"`{name}` is a method of a list from outside",
+            "return the value, as one more output",
+        )
     if isinstance(function, functools.partial):
         return f"`{name}` is a functools.partial", _FILLED
     if function is None:
@@ -144,7 +149,7 @@ def is_transform(function: Any) -> bool:
 
 def refused_transform(name: str, function: Any) -> tuple[str, str]:
     """Return the message and the hint for one of mixad's own functions."""
-    if str(function.__globals__.get("__name__")) == "mixad.broadcast":
+    if function.__module__ == "mixad.broadcast":
         hint = "call the function itself: it is compiled with the kernel"
     else:
         hint = "apply it outside, to a function that calls the kernel"

@@ -46,7 +46,7 @@ __all__ = [
     "is_called",
     "kind_of",
     "kind_of_object",
-    "named",
+    "named_tuple",
     "record",
     "refused_attribute",
     "shape_of_array",
@@ -174,7 +174,7 @@ _ITEMS = ("__bool__", "__contains__", "__getitem__", "__iter__", "__len__", "__r
 _OPERATORS = ("__add__", "__mul__", "__radd__", "__rmul__")
 
 
-def named(items: tuple[Value, ...], kind: Any) -> Named | Record:
+def named_tuple(items: tuple[Value, ...], kind: Any) -> Named | Record:
     """Return a named tuple."""
     return Named(items, kind) if _is_as_tuples(kind, _ITEMS) else Record(items, kind, kind._fields)
 
@@ -339,7 +339,6 @@ def way_out(value: Value, spelled: str) -> str:
 
 
 _INSTEAD: Mapping[type, str] = MappingProxyType({
-    list: "make it a tuple, or a NumPy array",
     set: "make it a tuple",
     dict: "read its numbers before the call, into names of their own",
     str: "a number or a bool stands for it; strings are only compared, with == and !=",

@@ -91,14 +91,17 @@ def test_types_of_numbers_in_a_tuple_are_in_the_key_and_values_are_not(monkeypat
         before = key(f)
 
 
-def test_values_of_a_long_tuple_are_in_the_key(monkeypatch):
+def test_types_and_lengths_of_long_tuples_and_lists_are_in_the_key(monkeypatch):
     def f(x):
         return x * OFFSETS[0]
 
-    for value in ((1.0,) * 65, (2.0,) * 65, ((1.0,) * 60, (3.0,) * 5), ((1.0,) * 60, (4.0,) * 5)):
-        before = key(f)
+    def key_with(value):
         monkeypatch.setitem(globals(), "OFFSETS", value)
-        assert key(f) != before
+        return key(f)
+
+    assert key_with((1.0,) * 65) == key_with((2.0,) * 65)
+    kinds = [(1.0,) * 65, [1.0] * 65, (1.0,) * 66, ((1.0,) * 60, (3.0,) * 5), (1,) + (1.0,) * 64]
+    assert len(set(map(key_with, kinds))) == len(kinds)
 
 
 def test_helpers_are_followed(monkeypatch):
