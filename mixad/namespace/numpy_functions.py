@@ -193,7 +193,7 @@ def _modf(x: Any) -> tuple[Any, Any]:
     whole = elementwise("trunc", x)
     xp, given = library_beside(x).xp, plain(x)
     rest = where(xp.isinf(given), xp.copysign(xp.zeros_like(given), given),
-                 elementwise("sub", x, whole))  # fmt: skip
+                 elementwise("fmod", x, 1.0))  # fmt: skip
     return rest, whole
 
 
