@@ -385,7 +385,8 @@ _CHANGED = (
 
 
 _INSTEAD_OF_ATTRIBUTE = {
-    **dict.fromkeys(("t", "adjoint", "mH", "H"), "x.T, or x.mT of several matrices"),
+    "t": "x.T",
+    **dict.fromkeys(("adjoint", "mH", "H"), "x.mT of real numbers, of complex ones x.mT.conj()"),
     "flatten": "x.reshape(-1)",
     "flat": "x.reshape(-1)",
     "view": "x.reshape(shape), or x.astype(dtype) for other numbers",

@@ -278,18 +278,18 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     Raises
     ------
     TracerError
-        If the condition is not one of booleans.
+        If the condition is no array of booleans.
     """
     x, y = operand(x, y), operand(y, x)
     if is_scalar(condition):
         library, other = _library_beside("where", (x, y)), y if is_scalar(x) else x
         kind = BOOL if isinstance(condition, bool) else I64 if isinstance(condition, int) else F64
         condition = library.asarray(condition, kind, device(other))
-    condition = plain(condition)
+    condition = plain(operand(condition, x if isinstance(x, Tracer) else y))
     if scalar_type_of(condition.dtype) != BOOL:
         raise TracerError(
             f"where() takes a condition of booleans, this one has dtype {condition.dtype}: "
-            "write condition != 0"
+            "write condition != 0, of a list asarray(condition) != 0"
         )
     if is_complex(x) or is_complex(y):
         library = _library_beside("where", (x, y))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mixad import special
-from mixad.backends.arrays import is_array
+from mixad.backends.arrays import is_array, is_scalar
 from mixad.errors import TracerError
 from mixad.namespace.arrangements import (
     append,
@@ -142,6 +142,16 @@ def nan_to_num(
     x = where(elementwise("isnan", x), nan, x)
     x = where(elementwise("eq", x, math.inf), limits.max if posinf is None else posinf, x)
     return where(elementwise("eq", x, -math.inf), limits.min if neginf is None else neginf, x)
+
+
+@gives_arrays
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    """Numbers other than zero are true."""
+    condition = plain(condition)
+    if is_scalar(condition):
+        return where(bool(condition), x, y)
+    condition = condition if is_array(condition) else np.asarray(condition)
+    return where(condition if condition.dtype == bool else condition != 0, x, y)
 
 
 @gives_arrays
@@ -337,6 +347,7 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
         for f in (fftn, ifftn, rfftn, irfftn)
     },
     "real_if_close": function_of(_real_if_close, "a tol"),
+    "where": function_of(_where, "condition x y /"),
     "select": function_of(_select, "condlist choicelist default"),
     "linalg.svd": function_of(_svd, "a full_matrices compute_uv hermitian"),
     "linalg.qr": function_of(_qr, "a mode"),
