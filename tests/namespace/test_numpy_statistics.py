@@ -327,8 +327,8 @@ def test_derivatives_are_those_of_jax(name: str) -> None:
     "call",
     [
         lambda x: np.bincount(np.array([0, 1, 1]), x),
-        lambda x: np.interp(np.array([0.5, 1.5]), np.array([0.0, 1.0, 2.0]), x),
-        lambda x: np.interp(x, np.array([0.0, 1.0, 4.0]), np.array([0.0, 1.0, 2.0])),
+        lambda x: np.interp(x[:2] * 0 + 0.5, mixad.stop_gradient(x), x * x),
+        lambda x: np.interp(x * 1.1, mixad.stop_gradient(x), mixad.stop_gradient(x * x)),
         lambda x: np.vander(x, 3),
         lambda x: np.float_power(x, 2.5),
         lambda x: np.cov(x, x * x),

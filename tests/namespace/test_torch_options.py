@@ -110,7 +110,8 @@ def test_a_call_that_torch_cannot_check_without_elements_is_checked_once(
 
 WRONG: dict[str, Any] = {
     "-1": -1, "0": 0, "-1.0": -1.0, "0.0": 0.0, "True": True, "False": False, "'bad'": "bad",
-    "7": 7, "-7": -7, "nan": float("nan"), "(0, 0)": (0, 0), "()": (), "1j": 1j, "dtype": torch.int64,
+    "7": 7, "-7": -7, "nan": float("nan"), "(0, 0)": (0, 0), "()": (), "1j": 1j,
+    "dtype": torch.int64,
 }  # fmt: skip
 
 _POSITIVE = X @ X.T + 4 * torch.eye(4, dtype=DOUBLE)
