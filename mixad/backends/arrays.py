@@ -199,6 +199,13 @@ class Library:
                 self._dtypes[type] = found
         return found
 
+    def widest(self, name: str) -> Any:
+        """Return the dtype ``"int64"``, ``"float64"`` or ``"complex128"``, half of it in JAX."""
+        dtype = getattr(self.xp, name)
+        if self.name != "jax":
+            return dtype
+        return sys.modules["jax"].dtypes.canonicalize_dtype(dtype)  # unless 64 bits are enabled
+
     def asarray(self, value: Any, type: ScalarType, device: Any = None) -> Array:
         """Return a scalar or an array as an array of this library.
 

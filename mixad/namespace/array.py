@@ -127,7 +127,6 @@ class ArrayTracer(Tracer):
     __truediv__, __rtruediv__ = _binary("div"), _reflected("div")
     __floordiv__, __rfloordiv__ = _binary("floordiv"), _reflected("floordiv")
     __mod__, __rmod__ = _binary("mod"), _reflected("mod")
-    __rpow__ = _reflected("pow")
 
     __iadd__, __isub__ = _in_place("+", operator.add), _in_place("-", operator.sub)
     __imul__, __itruediv__ = _in_place("*", operator.mul), _in_place("/", operator.truediv)
@@ -144,7 +143,16 @@ class ArrayTracer(Tracer):
         try:
             if not is_operand(other):
                 return _converted(other, self, operator.pow)
-            return power(self, other)
+            return power(self, other, by_operator=True)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    def __rpow__(self, other: Any) -> Any:
+        try:
+            if not is_operand(other):
+                return _converted(other, self, ArrayTracer.__rpow__)
+            return power(other, self, by_operator=True)
         except Exception as error:
             hide_frames(error)
             raise
@@ -356,7 +364,8 @@ _CHANGED = (
 
 
 _INSTEAD_OF_ATTRIBUTE = {
-    **dict.fromkeys(("t", "adjoint", "mH", "H"), "x.T, or x.mT of several matrices"),
+    "t": "x.T",
+    **dict.fromkeys(("adjoint", "mH", "H"), "x.mT of real numbers, of complex ones x.mT.conj()"),
     "flatten": "x.reshape(-1)",
     "flat": "x.reshape(-1)",
     "view": "x.reshape(shape), or x.astype(dtype) for other numbers",

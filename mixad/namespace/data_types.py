@@ -12,12 +12,12 @@ from mixad.namespace.elementwise import convert
 from mixad.namespace.promotion import promoted
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.types import ScalarType
+from mixad.scalar.types import C128, F64, ScalarType
 from mixad.tape.memory import unshared
 from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["astype", "of_one_type"]
+__all__ = ["astype", "in_doubles", "of_one_type"]
 
 
 def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
@@ -55,6 +55,14 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
     if target == source:
         return unshared(x) if copy else x
     return convert(x, target)
+
+
+def in_doubles(x: Any) -> Any:
+    """Return the elements in 64 bits, as the library has them."""
+    type = element_type_of(x.dtype)
+    if type in (F64, C128):
+        return x
+    return astype(x, library_beside(x).widest("complex128" if type.is_complex else "float64"))
 
 
 def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -194,8 +194,9 @@ def _start(initial: Any, found: Any) -> Any:
 
 def _count(selected: Array, x: Any, axis: Axis, *, keepdims: bool) -> Array:
     """Return how many elements are selected over axes, as numbers of the dtype of ``x``."""
-    xp, axes = library_beside(x).xp, normalized_axes(axis, x.ndim)
-    found = xp.sum(xp.astype(selected, xp.int64), axis=axes, keepdims=keepdims)
+    library, axes = library_beside(x), normalized_axes(axis, x.ndim)
+    xp, integer = library.xp, library.widest("int64")
+    found = xp.sum(xp.astype(selected, integer), axis=axes, keepdims=keepdims)
     return xp.astype(found, x.dtype)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mixad import special
-from mixad.backends.arrays import is_array
+from mixad.backends.arrays import is_array, is_scalar
 from mixad.errors import TracerError
 from mixad.namespace.arrangements import (
     append,
@@ -40,9 +40,9 @@ from mixad.namespace.arrangements import (
     vstack,
 )
 from mixad.namespace.array_likes import arrays_of
-from mixad.namespace.complex_numbers import conj, is_complex, real
+from mixad.namespace.complex_numbers import conj, real
 from mixad.namespace.creation import tril, triu
-from mixad.namespace.data_types import astype
+from mixad.namespace.data_types import astype, in_doubles
 from mixad.namespace.decompositions import eigh, eigvalsh, qr, svd, svdvals
 from mixad.namespace.elementwise import as_numpy_gives, elementwise, where
 from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
@@ -109,8 +109,7 @@ def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if x.ndim != 1:
         raise ValueError(f"vander() of shape {tuple(x.shape)}: it takes a vector")
     count = x.shape[0] if N is None else operator.index(N)
-    xp = library_beside(x).xp
-    x = astype(x, xp.complex128 if is_complex(x) else xp.float64, copy=False)
+    x, xp = in_doubles(x), library_beside(x).xp
     ones = xp.ones((x.shape[0], 1), dtype=x.dtype, device=x.device)
     factors = broadcast_to(reshape(x, (-1, 1)), (x.shape[0], max(count - 1, 0)))
     powers = cumprod(concat([ones, factors], axis=1), 1)[:, :count]
@@ -142,6 +141,18 @@ def nan_to_num(
     x = where(elementwise("isnan", x), nan, x)
     x = where(elementwise("eq", x, math.inf), limits.max if posinf is None else posinf, x)
     return where(elementwise("eq", x, -math.inf), limits.min if neginf is None else neginf, x)
+
+
+@gives_arrays
+def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """Return elements of either, numbers other than zero being true; of them alone their places."""
+    condition = plain(condition)
+    if x is None and y is None:
+        return np.where(condition)
+    if is_scalar(condition):
+        return where(bool(condition), x, y)
+    condition = condition if is_array(condition) else np.asarray(condition)
+    return where(condition if condition.dtype == bool else condition != 0, x, y)
 
 
 @gives_arrays
@@ -193,16 +204,13 @@ def _modf(x: Any) -> tuple[Any, Any]:
     whole = elementwise("trunc", x)
     xp, given = library_beside(x).xp, plain(x)
     rest = where(xp.isinf(given), xp.copysign(xp.zeros_like(given), given),
-                 elementwise("sub", x, whole))  # fmt: skip
+                 elementwise("fmod", x, 1.0))  # fmt: skip
     return rest, whole
 
 
 def _float_power(x: Any, y: Any) -> Any:
     """Return powers in 64 bits."""
-    x, y = arrays_of(x, y)
-    xp = library_beside(x).xp
-    dtype = xp.complex128 if is_complex(x) or is_complex(y) else xp.float64
-    return elementwise("pow", astype(x, dtype, copy=False), astype(y, dtype, copy=False))
+    return elementwise("pow", *map(in_doubles, arrays_of(x, y)))
 
 
 def _meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
@@ -337,6 +345,7 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
         for f in (fftn, ifftn, rfftn, irfftn)
     },
     "real_if_close": function_of(_real_if_close, "a tol"),
+    "where": function_of(_where, "condition x y /"),
     "select": function_of(_select, "condlist choicelist default"),
     "linalg.svd": function_of(_svd, "a full_matrices compute_uv hermitian"),
     "linalg.qr": function_of(_qr, "a mode"),

@@ -11,7 +11,7 @@ import numpy as np
 
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import imag, is_complex, real
-from mixad.namespace.data_types import astype, of_one_type
+from mixad.namespace.data_types import in_doubles, of_one_type
 from mixad.namespace.decompositions import qr, svdvals
 from mixad.namespace.elementwise import elementwise, square, where
 from mixad.namespace.indexing import getitem
@@ -94,7 +94,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, int, An
 
 def _of_floats(x: Any) -> Any:
     is_inexact = element_type_of(x.dtype).is_inexact
-    return x if is_inexact else astype(x, library_beside(x).xp.float64)
+    return x if is_inexact else in_doubles(x)
 
 
 def _solution(a: Any, b: Any) -> Any:

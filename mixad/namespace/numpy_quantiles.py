@@ -229,11 +229,12 @@ def _nanquantile(
 def _numbers_in_order(x: Any, axis: Axis) -> tuple[Any, Array, tuple[int, ...]]:
     """Return the elements in order, how many of each column are numbers, and the axes."""
     ordered, axes = _in_order(x, axis)  # nans are last
-    xp = library_beside(x).xp
+    library = library_beside(x)
+    xp = library.xp
     if not ordered.shape[0]:
         shape = (1, *ordered.shape[1:])
         ordered = xp.full(shape, math.nan, dtype=ordered.dtype, device=device(x))
-    counts = xp.sum(xp.astype(~xp.isnan(plain(ordered)), xp.int64), axis=0)
+    counts = xp.sum(xp.astype(~xp.isnan(plain(ordered)), library.widest("int64")), axis=0)
     return ordered, counts, axes
 
 

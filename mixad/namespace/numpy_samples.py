@@ -13,8 +13,8 @@ from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.arrangements import at_least
 from mixad.namespace.array_likes import arrays_of
-from mixad.namespace.complex_numbers import conj, is_complex
-from mixad.namespace.data_types import astype, of_one_type
+from mixad.namespace.complex_numbers import conj
+from mixad.namespace.data_types import astype, in_doubles, of_one_type
 from mixad.namespace.elementwise import array_beside, elementwise, where
 from mixad.namespace.indexing import getitem, part_along
 from mixad.namespace.joining import concat, unstack
@@ -188,9 +188,7 @@ def interp(
             f"interp() of points of shape {tuple(points.shape)} and values of shape "
             f"{tuple(values.shape)}: as many values as points, at least one"
         )
-    xp = library_beside(like).xp
-    x, points = astype(x, xp.float64, copy=False), astype(points, xp.float64, copy=False)
-    values = astype(values, xp.complex128 if is_complex(values) else xp.float64, copy=False)
+    x, points, values = map(in_doubles, (x, points, values))
     shape, x = tuple(x.shape), reshape(x, -1)
     if period is not None:
         x, points, values = _one_period(x, points, values, period)

@@ -11,7 +11,7 @@ import numpy as np
 from mixad.backends.arrays import library_of
 from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
-from mixad.namespace.data_types import astype, of_one_type
+from mixad.namespace.data_types import astype, in_doubles, of_one_type
 from mixad.namespace.elementwise import array_beside, elementwise, where
 from mixad.namespace.indexing import getitem, scatter_add
 from mixad.namespace.joining import broadcast_to, concat
@@ -57,12 +57,14 @@ def bincount(places: Any, weights: Any = None, minlength: int = 0) -> Any:
     """
     if weights is None:  # floats, which NumPy refuses
         return np.bincount(plain(places), None, minlength)
-    places, xp = plain(places), library_beside(weights).xp
+    places, library = plain(places), library_beside(weights)
+    xp = library.xp
     nothing = xp.zeros(tuple(weights.shape), dtype=weights.dtype, device=weights.device)
     counts = np.bincount(places, nothing, minlength)  # of the library, which may refuse
     library_of(counts)  # raises where that leaves open how many there are
-    at = xp.asarray(places, dtype=xp.int64, copy=True)  # booleans are whole numbers here
-    return scatter_add(astype(weights, xp.float64), counts.shape, at)
+    integer = library.widest("int64")  # booleans are whole numbers here
+    at = xp.asarray(places, dtype=integer, copy=True)
+    return scatter_add(in_doubles(weights), counts.shape, at)
 
 
 def average(
@@ -90,7 +92,7 @@ def average(
 
 def _weighted(x: Any, axis: Axis, weights: Any, *, keepdims: bool) -> tuple[Any, Any]:
     if not element_type_of(x.dtype).is_inexact:
-        x = astype(x, library_beside(x).xp.float64)
+        x = in_doubles(x)
     x, weights = of_one_type("average", (x, _along(x, axis, weights)))
     scale = total(weights, axis, keepdims=keepdims)
     library = library_beside(x)
@@ -160,10 +162,8 @@ def _variables(x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     for v in given:
         if v.ndim > 2:
             raise ValueError(f"cov() takes one axis or two, this array has shape {tuple(v.shape)}")
-    if dtype is None:
-        xp = library_beside(x).xp
-        dtype = xp.complex128 if any(map(is_complex, given)) else xp.float64
-    rows = [astype(v if v.ndim == 2 else reshape(v, (1, -1)), dtype) for v in given]
+    floats = [in_doubles(v) if dtype is None else astype(v, dtype) for v in given]
+    rows = [v if v.ndim == 2 else reshape(v, (1, -1)) for v in of_one_type("cov", floats)]
     if not rowvar:
         turned = [x.ndim == 2, *(row.shape[0] != 1 for row in rows[1:])]
         pairs = zip(rows, turned, strict=True)
@@ -175,7 +175,7 @@ def _weights(x: Any, weights: Any) -> Any:
     """Return weights of observations as floats."""
     if weights is None:
         return None
-    weights = astype(array_beside(weights, x), library_beside(x).xp.float64)
+    weights = in_doubles(array_beside(weights, x))
     if weights.ndim != 1 or weights.shape[0] != x.shape[1]:
         raise RuntimeError(
             f"cov() of {x.shape[1]} observations with weights of shape {tuple(weights.shape)}"

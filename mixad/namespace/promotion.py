@@ -20,6 +20,11 @@ def promoted(library: Library, what: str, operands: Sequence[Typed]) -> ScalarTy
     KernelTypeError
         If the library does not mix these types.
     """
+    if what == "sub" and library.name == "torch" and any(typed.type.is_bool for typed in operands):
+        raise KernelTypeError(
+            "torch subtracts no booleans from numbers, and no numbers from booleans",
+            hint="convert them: x - y.to(x.dtype), x - 1.0",
+        )
     joined = operands[0]
     for other in operands[1:]:
         found = library.rules.join(joined, other)

@@ -269,7 +269,6 @@ NUMPY = NumbersHaveAnAxis(
             "concatenate": function_of(concat, "arrays / axis out * dtype casting"),
             "stack": function_of(stack, "arrays axis out * dtype casting"),
             "unstack": function_of(unstack, "x / * axis"),
-            "where": function_of(where, "condition x y /"),
             "take": function_of(take, "a indices axis out mode"),
             "take_along_axis": function_of(take_along_axis, "arr=x indices axis"),
             **{name: respelled(LINALG[name], given) for name, given in _OF_MATRICES.items()},

@@ -2,7 +2,8 @@
 
 Torch checks shapes, dtypes and options of a call on its ``meta`` tensors, which have no elements,
 as it does on others.  It is asked once for each kind of call.  Where it refuses one, or cannot tell
-without elements, the same call on plain tensors decides.
+without elements, the same call on plain tensors decides.  What it checks only where it computes is
+asked of plain tensors too.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["CheckedSpelling"]
 
-_UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - {"matmul"}
+_UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - {"matmul", "where"}
 """Functions of elements: kernels check that shapes broadcast and that dtypes fit."""
 
 _OF_LAYOUT = frozenset(("view", "view_as"))
 """What torch refuses for strides too."""
+
+_CHECK_AS_THEY_COMPUTE = frozenset(("celu", "nn.functional.celu", "nn.functional.smooth_l1_loss"))
+"""Functions of elements with options that they check of one element at least."""
 
 _TAKEN: FifoCache[bool] = FifoCache(4096)
 """The kinds of calls that torch takes."""
@@ -62,22 +66,26 @@ def _checked(
         if kwargs.get("out") is None:  # a second call would write to it
             key = (function, *map(kind_of, args), *((k, kind_of(v)) for k, v in kwargs.items()))
             if not _TAKEN.get(key):
-                _check(key, function, args, kwargs)
+                _check(name, function, args, kwargs)
+                _TAKEN.keep(key, 1, True)
         return bound(args, kwargs)
 
     return call
 
 
 def _check(
-    key: Hashable, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    name: str | None, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
     """Raise what torch raises, if it refuses a call."""
     try:
         _call(function, _without_elements, args, kwargs)
     except Exception:  # torch's have no class in common, and elements may decide
         _call(function, _supported, args, kwargs)
-    else:
-        _TAKEN.keep(key, 1, True)
+        return
+    if name in _CHECK_AS_THEY_COMPUTE:
+        _call(function, _with_one_element, args, kwargs)
+    if any(isinstance(value, complex) for value in (*args, *kwargs.values())):
+        _call(function, _supported, args, kwargs)
 
 
 def _call(
@@ -99,6 +107,14 @@ def _without_elements(value: Any) -> Any:
     if isinstance(value, Tracer):
         return waiting_view(value.cell, _meta)
     return value.detach().to("meta") if _is_tensor(value) else value
+
+
+def _with_one_element(value: Any) -> Any:
+    """Return a tensor with as many axes as another, of length 1."""
+    meta = _without_elements(value)
+    return (
+        sys.modules["torch"].ones((1,) * meta.ndim, dtype=meta.dtype) if _is_tensor(meta) else meta
+    )
 
 
 def _supported(value: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from mixad import special
 from mixad.namespace.complex_numbers import imag, is_complex, real
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import angle, elementwise, operand, rounded
+from mixad.namespace.elementwise import angle, elementwise, operand, rounded, where
 from mixad.namespace.joining import broadcast_arrays
 from mixad.namespace.numpy_functions import nan_to_num
 from mixad.namespace.special import SPECIAL, of_scalars
@@ -20,6 +20,7 @@ from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.scalar.parse.other_libraries import NAMES
 from mixad.special import log, log1p
 from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.tracer import plain
 
 __all__ = ["TORCH_ELEMENTWISE"]
 
@@ -46,6 +47,9 @@ def _with_alpha(op: str) -> SpelledFunction:
     """Return a sum or a difference, the second operand of which may be scaled."""
 
     def evaluate(x: Any, y: Any, alpha: Any = 1) -> Any:
+        may_be_complex = is_complex(x) or is_complex(y)
+        if isinstance(alpha, bool) or (isinstance(alpha, complex) and not may_be_complex):
+            raise ValueError(f"{op}(alpha={alpha!r}): a number that the result can be scaled by")
         y = y if type(alpha) is int and alpha == 1 else y * alpha
         return elementwise(op, operand(x, y), operand(y, x))
 
@@ -82,6 +86,8 @@ def _float_power(x: Any, y: Any) -> Any:
 
 
 def _polygamma(n: int, x: Any) -> Any:
+    if n < 0:
+        raise ValueError(f"polygamma() of order {n}: orders are 0, 1, 2, ...")
     return SPECIAL["polygamma"](n, x)
 
 
@@ -133,6 +139,13 @@ _ANGLE_OF_REAL = of_scalars("angle", _angle_of_real)
 
 def _angle(x: Any) -> Any:
     return angle(x) if is_complex(x) else _ANGLE_OF_REAL(x)
+
+
+def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """Return elements of either; of a condition alone where it holds."""
+    if x is None and y is None:
+        return plain(condition).nonzero(as_tuple=True)
+    return where(condition, x, y)
 
 
 _AT_LEAST = of_scalars("clamp_min", _at_least)
@@ -201,6 +214,7 @@ TORCH_ELEMENTWISE: Mapping[str, SpelledFunction] = {
     **dict.fromkeys(("round", "special_round"), function_of(rounded, "input * decimals")),
     "clamp_min": function_of(_clamp_min, "input min"),
     "clamp_max": function_of(_clamp_max, "input max"),
+    "where": function_of(_where, "condition input other"),
     "reciprocal": function_of(_reciprocal, "input"),
     "angle": function_of(_angle, "input"),
     **dict.fromkeys(("sign", "sgn"), _kernel("sign", sign, "input")),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mixad.errors import TracerError
+from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, square
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import broadcast_arrays, concat
@@ -34,6 +35,8 @@ def _normalize(x: Any, p: float = 2.0, axis: Any = 1, *, eps: float = 1e-12) -> 
 
 def _cosine_similarity(x1: Any, x2: Any, axis: int = 1, *, eps: float = 1e-8) -> Any:
     """Return cosines of angles along an axis, which is one of the shape that both broadcast to."""
+    dtype = library_beside(x1).xp.promote_types(x1.dtype, x2.dtype)
+    x1, x2 = (astype(x, dtype, copy=False) for x in (x1, x2))
     directions = (_normalize(x, axis=axis, eps=eps) for x in broadcast_arrays(x1, x2))
     return vecdot(*directions, axis=axis)
 

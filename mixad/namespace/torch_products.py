@@ -12,7 +12,7 @@ from mixad.namespace.creation import tril, triu
 from mixad.namespace.determinants import det, slogdet
 from mixad.namespace.einsum import einsum
 from mixad.namespace.elementwise import elementwise, where
-from mixad.namespace.joining import broadcast_arrays, broadcast_to
+from mixad.namespace.joining import broadcast_arrays
 from mixad.namespace.linear_algebra import (
     cross,
     diagonal,
@@ -56,9 +56,14 @@ def _added_product(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
     def evaluate(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         found = _scaled(product(a, b), alpha)
+        shape = tuple(found.shape)
+        if tuple(library_beside(x).xp.broadcast_shapes(tuple(x.shape), shape)) != shape:
+            raise ValueError(
+                f"what is added to a product of shape {shape} has this shape or broadcasts to it, "
+                f"not the shape {tuple(x.shape)}"
+            )
         if type(beta) in (int, float) and beta == 0:  # what x has is not looked at, nan neither
-            shape = library_beside(x).xp.broadcast_shapes(tuple(x.shape), tuple(found.shape))
-            return broadcast_to(found, shape)
+            return found
         return elementwise("add", _scaled(x, beta), found)
 
     return evaluate

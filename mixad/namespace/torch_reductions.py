@@ -217,6 +217,8 @@ def _middle(indices: str) -> Callable[..., Any]:
 
     def evaluate(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
         given = plain(x)
+        if axis is None and not given.numel():
+            return elementwise("add", total(x), math.nan)
         if axis is None:
             value = getattr(given, indices)()
             equal = (given == value) | (given.isnan() & value.isnan())

@@ -26,7 +26,6 @@ from mixad.namespace.creation import (
 )
 from mixad.namespace.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from mixad.namespace.determinants import det, slogdet
-from mixad.namespace.elementwise import where
 from mixad.namespace.joining import broadcast_to, repeat, stack, tile, unstack
 from mixad.namespace.linear_algebra import dot
 from mixad.namespace.manipulation import expand_dims, flip, moveaxis, permute_dims, reshape, roll
@@ -116,7 +115,6 @@ TORCH = CheckedSpelling(
         "broadcast_to": function_of(broadcast_to, "input size=shape"),
         "stack": function_of(stack, "tensors=arrays dim"),
         "unbind": function_of(unstack, "input dim"),
-        "where": function_of(where, "condition input other"),
         "dot": function_of(dot, "input=a tensor=b"),
         **{f"fft_{f.__name__}": function_of(f, "input n dim norm") for f in ALONG_ONE},
         **{

@@ -441,3 +441,19 @@ def test_what_is_a_view_in_numpy_is_not_used_after_a_write(name: str) -> None:
 
     with pytest.raises(TracerError):
         mixad.grad(loss)(X)
+
+
+@pytest.mark.parametrize(
+    "condition", [[1, 0, 2], [[True, False, True]], np.array([0.0, np.nan, -0.0]), 1, 0.0, "x"]
+)
+def test_conditions_of_where_are_what_numpy_takes_for_true(condition: Any) -> None:
+    x = np.array([0.0, 1.0, 2.0])
+
+    def f(x: Any) -> Any:
+        return np.where(x if isinstance(condition, str) else condition, x * x, 3 * x)
+
+    given = x if isinstance(condition, str) else condition
+    np.testing.assert_array_equal(mixad.vjp(f, x)[0], f(x))
+    np.testing.assert_array_equal(
+        mixad.vjp(f, x)[1](np.ones_like(f(x)))[0], np.where(given, 2 * x, 3.0).reshape(x.shape)
+    )

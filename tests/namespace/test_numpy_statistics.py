@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import warnings
 from typing import Any
 
 import numpy as np
@@ -319,3 +320,35 @@ def test_derivatives_are_those_of_jax(name: str) -> None:
         wanted = [np.asarray(w) for w in wanted]
     for found, want in zip(derivatives(np, mixad.grad, arrays), wanted, strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.bincount(np.array([0, 1, 1]), x),
+        lambda x: np.interp(x[:2] * 0 + 0.5, mixad.stop_gradient(x), x * x),
+        lambda x: np.interp(x * 1.1, mixad.stop_gradient(x), mixad.stop_gradient(x * x)),
+        lambda x: np.vander(x, 3),
+        lambda x: np.float_power(x, 2.5),
+        lambda x: np.cov(x, x * x),
+        lambda x: np.nanmean(x),
+        lambda x: np.nanvar(x),
+        lambda x: np.nanmedian(x),
+        lambda x: np.nanquantile(x, 0.3),
+    ],
+)
+def test_functions_in_64_bits_have_32_in_jax_without_a_warning(call: Any) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    x = np.array([1.0, 2.5, 3.0])
+    want, pullback = mixad.vjp(call, x)
+    cotangent = np.linspace(1.0, 2.0, want.size).reshape(want.shape)
+    with warnings.catch_warnings(), jax.enable_x64(False):
+        warnings.simplefilter("error")
+        got, jax_pullback = mixad.vjp(call, jnp.asarray(x, jnp.float32))
+        gradient = jax_pullback(jnp.asarray(cotangent, jnp.float32))[0]
+    assert got.dtype == gradient.dtype == jnp.float32
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    np.testing.assert_allclose(gradient, pullback(cotangent)[0], rtol=1e-5, atol=1e-6)

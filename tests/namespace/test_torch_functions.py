@@ -248,6 +248,7 @@ ELEMENTWISE: dict[str, Any] = {
     "sign": lambda p, q: [t.sign(p - q) * p, (p - q).sign() * q],
     "angle": lambda p, q: [t.angle(p - q) * p, t.angle(t.complex(p - 0.5, q)) ** 2],
     "rad2deg": lambda p, q: t.rad2deg(p) ** 2,
+    "where": lambda p, q: t.where(p > 0.5, p * q, q),
     "heaviside": lambda p, q: t.heaviside((p - 0.5).detach(), q.detach()) * p,
     "logaddexp2": lambda p, q: t.logaddexp2(p, q),
     "fmax": lambda p, q: t.fmax(p, q) * p,

@@ -1201,6 +1201,18 @@ def follow_period_that_is_differentiated():
     return [(got, 6.0 / 4)]
 
 
+def follow_condition_that_is_a_list_of_numbers():
+    got = mixad.grad(lambda x: np.select([np.asarray([1, 0, 1]) != 0], [x]).sum())(X)
+    return [(got, [1.0, 0.0, 1.0])]
+
+
+def follow_adjoint():
+    z = np.asarray([[1 + 2j, 3.0 - 1j], [0.5j, 2.0]])
+    got = mixad.grad(lambda z: (z.mT.conj() @ z).sum().real)(z)
+    real = mixad.grad(lambda x: (x.mT @ x).sum())(z.real)
+    return [(got, 2 * z.sum(1, keepdims=True) * np.ones(2)), (real, got.real)]
+
+
 def follow_method_of_a_constant():
     got = mixad.grad(lambda x: np.where(np.ones(3, like=x) == 1, x * x, x).sum())(X)
     return [(got, 2 * X)]
