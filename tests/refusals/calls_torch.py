@@ -206,3 +206,13 @@ def refuse_torch_function_in_a_kernel():
     import torch
 
     mixad.broadcast(lambda x: torch.special.expit(x))(X)
+
+
+@refused("""
+KernelTypeError: torch subtracts no booleans from numbers, and no numbers from booleans
+  Instead: convert them: x - y.to(x.dtype), x - 1.0
+""")
+def refuse_torch_difference_with_a_boolean():
+    import torch
+
+    mixad.grad(lambda x: (x - True).sum())(torch.ones(3))
