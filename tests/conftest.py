@@ -123,11 +123,22 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         except (Exception, pytest.fail.Exception) as error:
             failed.append((row.label, pytest.ExceptionInfo.from_exception(error)))
         pyfuncitem.taken_by_row.append((row.label, clock() - start))
+    pyfuncitem.user_properties.append(("rows skipped", skipped))
     if failed:
         pytest.fail(report(failed, len(rows)), pytrace=False)
     if len(skipped) == len(rows):
         pytest.skip(skipped[0] if skipped else f"no row is named {pattern.pattern}")
     return True
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Count rows that are skipped, by reason, where pytest is to name skipped tests (``-rs``)."""
+    reports = map(terminalreporter.getreports, ("passed", "failed", "skipped"))
+    found = [dict(r.user_properties).get("rows skipped", ()) for r in itertools.chain(*reports)]
+    if terminalreporter.hasopt("skipped") and any(found):
+        terminalreporter.section("rows of tables that are skipped")
+        for why, count in Counter(itertools.chain(*found)).most_common():
+            terminalreporter.line(f"{count} {why}")
 
 
 # -- tables ----------------------------------------------------------------------------------------
