@@ -134,10 +134,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Count rows that are skipped, by reason, where pytest is to name skipped tests (``-rs``)."""
     reports = map(terminalreporter.getreports, ("passed", "failed", "skipped"))
-    found = [dict(r.user_properties).get("rows skipped", ()) for r in itertools.chain(*reports)]
-    if terminalreporter.hasopt("skipped") and any(found):
+    known = [dict(getattr(r, "user_properties", ())) for r in itertools.chain(*reports)]
+    whys = Counter(why for found in known for why in found.get("rows skipped", ()))
+    if whys and terminalreporter.hasopt("skipped"):
         terminalreporter.section("rows of tables that are skipped")
-        for why, count in Counter(itertools.chain(*found)).most_common():
+        for why, count in whys.most_common():
             terminalreporter.line(f"{count} {why}")
 
 

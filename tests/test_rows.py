@@ -75,7 +75,9 @@ def test_rows_are_skipped_and_a_test_is_where_all_are(run):
     run(TABLES, "-k", "test_skip").stdout.re_match_lines([r"SKIPPED .* nor here"])
 
 
-def test_rows_that_are_skipped_are_counted_by_reason(run):
+def test_rows_that_are_skipped_are_counted_by_reason(run, pytester):
+    whole_file = pytester.path / "tests" / "test_skipped.py"
+    whole_file.write_text("import pytest\npytest.skip('no file', allow_module_level=True)")
     table = """
 import pytest
 
@@ -90,7 +92,7 @@ def test_that_fails(x):
     assert x != 3
 """
     result = run(table)
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, failed=1, skipped=1)
     result.stdout.fnmatch_lines(["*rows of tables that are skipped*", "4 no one", "1 no two"])
     assert "rows of tables" not in run(table, "-rf").stdout.str()
 
