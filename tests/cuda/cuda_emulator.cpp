@@ -8,9 +8,7 @@
 
 #include <ucontext.h>
 
-#include <algorithm>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -68,6 +66,17 @@ void fail(const std::string &what) {
   for (;;) leave();  // the scheduler stops at an error
 }
 
+uint64_t drawn(uint64_t &state) {  // splitmix64: Steele, Lea and Flood, 2014
+  uint64_t z = state += 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+
+void shuffle(std::vector<unsigned> &turns, uint64_t &state) {
+  for (size_t k = turns.size(); k > 1; k--) std::swap(turns[k - 1], turns[drawn(state) % k]);
+}
+
 void run_thread() {
   block->kernel(block->argument);
   Block &b = *block;
@@ -80,7 +89,7 @@ void run_thread() {
   swapcontext(&b.threads[b.current].context, &b.scheduler);
 }
 
-void run_block(Block &b, std::mt19937_64 &order) {
+void run_block(Block &b, uint64_t &order) {
   if (b.shared.start) memset(b.shared.start, 0xff, b.shared.stop - b.shared.start);
   block = &b;
   b.waiting = b.done = 0;
@@ -96,7 +105,7 @@ void run_block(Block &b, std::mt19937_64 &order) {
   std::vector<unsigned> turns(b.threads.size());
   for (unsigned k = 0; k < turns.size(); k++) turns[k] = k;
   while (b.done < b.threads.size() && b.error.empty()) {
-    std::shuffle(turns.begin(), turns.end(), order);
+    shuffle(turns, order);
     bool moved = false;
     for (unsigned k : turns) {
       if (b.threads[k].state != State::ready || !b.error.empty()) continue;
@@ -162,7 +171,7 @@ unsigned lane() { return block->current % WARP; }
 const char *run(void (*kernel)(const void *), const void *argument, Shared shared, unsigned blocks,
                 unsigned x, unsigned y, uint64_t seed) {
   static thread_local std::string error;
-  std::mt19937_64 order(seed);
+  uint64_t order = seed;
   Block b;
   grid_size = {blocks, 1, 1};
   block_size = {x, y, 1};
@@ -173,7 +182,7 @@ const char *run(void (*kernel)(const void *), const void *argument, Shared share
   b.shared = shared;
   std::vector<unsigned> turns(blocks);
   for (unsigned k = 0; k < blocks; k++) turns[k] = k;
-  std::shuffle(turns.begin(), turns.end(), order);
+  shuffle(turns, order);
   for (unsigned k : turns) {
     block_index = {k, 0, 0};
     run_block(b, order);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import itertools
@@ -37,15 +38,17 @@ def compiler() -> str:
 
 
 @functools.cache
-def folder() -> tempfile.TemporaryDirectory[str]:
+def folder() -> str:
     """Return where everything compiled is until the process ends."""
-    return tempfile.TemporaryDirectory(prefix="mixad-emulator-")
+    made = tempfile.mkdtemp(prefix="mixad-emulator-")
+    atexit.register(shutil.rmtree, made)
+    return made
 
 
 @functools.cache
 def emulator(flags: tuple[str, ...]) -> tuple[Path, Path]:
     """Return the header, beside what g++ keeps of reading it with these flags, and the library."""
-    here = Path(tempfile.mkdtemp(dir=folder().name))
+    here = Path(tempfile.mkdtemp(dir=folder()))
     header, library = Path(shutil.copy(HEADER, here)), here / "emulator.so"
     command = [compiler(), *FLAGS, *flags]
     subprocess.run([*command, "-w", "-x", "c++-header", header, "-o", f"{header}.gch"], check=True)
@@ -55,7 +58,7 @@ def emulator(flags: tuple[str, ...]) -> tuple[Path, Path]:
 
 def built(text: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """Compile C++ after the emulator's header, and load it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".cu", dir=folder().name, delete=False) as source:
+    with tempfile.NamedTemporaryFile("w", suffix=".cu", dir=folder(), delete=False) as source:
         source.write(text)
     target = f"{source.name}.so"
     header, library = emulator(flags)
