@@ -27,6 +27,12 @@ def pytest_addoption(parser):
         help=f"name tests (rows of tables) that take over {SLOW} s of processor time and are not "
         "marked slow; fail where one takes over SECONDS",
     )
+    parser.addoption(
+        "--share-objects",
+        type=Path,
+        metavar="FOLDER",
+        help="where runs keep what LLVM made of their texts, for the next one",
+    )
 
 
 def pytest_configure(config):
@@ -41,6 +47,25 @@ def pytest_configure(config):
     # Tests are of what they load themselves, whichever plugins are installed beside.
     integrations = importlib.import_module("mixad.backends.integrations")
     integrations.are_any_installed = lambda: False
+    if config.getoption("--share-objects"):
+        share_objects(config.getoption("--share-objects"))
+
+
+def share_objects(folder):
+    """Let LLVM compile a text once for all runs that share a folder, on any Python.
+
+    Each emits its kernels itself, and what it emits is what it runs: texts are the keys.
+    """
+    compiler = importlib.import_module("mixad.backends.cpu.compiler")
+    object_cache = importlib.import_module("mixad.backends.object_cache")
+    shared = object_cache.ObjectCache(folder.absolute(), limit=8 << 30)
+    cached_module = compiler.cached_module
+
+    def cached_by_text(key, make_ir, *rest, cache=shared):
+        text = make_ir()
+        return cached_module(text, lambda: text, *rest, cache=cache)
+
+    compiler.cached_module = cached_by_text
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -210,10 +210,8 @@ def expected_outputs(program: Program, arguments: Sequence[Any]) -> Expected:
     arguments = tuple(arguments)
     lanes = [a for a, p in zip(arguments, program.params, strict=True) if p.kind == "lane"]
     count = len(lanes[0]) if lanes else 1
-    rows = [
-        known_results(program, _element(program, arguments, i), max_turns=TURN_LIMIT)
-        for i in range(count)
-    ]
+    known = known_results(program, max_turns=TURN_LIMIT)
+    rows = [known(_element(program, arguments, i)) for i in range(count)]
 
     def columns(part: int) -> tuple[Values, ...]:
         return tuple(np.array([row[k][part] for row in rows]) for k in range(len(program.outputs)))

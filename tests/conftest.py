@@ -123,11 +123,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         except (Exception, pytest.fail.Exception) as error:
             failed.append((row.label, pytest.ExceptionInfo.from_exception(error)))
         pyfuncitem.taken_by_row.append((row.label, clock() - start))
+    pyfuncitem.user_properties.append(("rows skipped", skipped))
     if failed:
         pytest.fail(report(failed, len(rows)), pytrace=False)
     if len(skipped) == len(rows):
         pytest.skip(skipped[0] if skipped else f"no row is named {pattern.pattern}")
     return True
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Count rows that are skipped, by reason, where pytest is to name skipped tests (``-rs``)."""
+    reports = map(terminalreporter.getreports, ("passed", "failed", "skipped"))
+    known = [dict(getattr(r, "user_properties", ())) for r in itertools.chain(*reports)]
+    whys = Counter(why for found in known for why in found.get("rows skipped", ()))
+    if whys and terminalreporter.hasopt("skipped"):
+        terminalreporter.section("rows of tables that are skipped")
+        for why, count in whys.most_common():
+            terminalreporter.line(f"{count} {why}")
 
 
 # -- tables ----------------------------------------------------------------------------------------

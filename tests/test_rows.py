@@ -75,6 +75,28 @@ def test_rows_are_skipped_and_a_test_is_where_all_are(run):
     run(TABLES, "-k", "test_skip").stdout.re_match_lines([r"SKIPPED .* nor here"])
 
 
+def test_rows_that_are_skipped_are_counted_by_reason(run, pytester):
+    whole_file = pytester.path / "tests" / "test_skipped.py"
+    whole_file.write_text("import pytest\npytest.skip('no file', allow_module_level=True)")
+    table = """
+import pytest
+
+@pytest.mark.rows("x", [0, 1, 1, pytest.param(2, marks=pytest.mark.skip(reason="no two"))])
+def test(x):
+    if x == 1:
+        pytest.skip("no one")
+
+@pytest.mark.rows("x", [1, 1, 3])
+def test_that_fails(x):
+    test(x)
+    assert x != 3
+"""
+    result = run(table)
+    result.assert_outcomes(passed=1, failed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*rows of tables that are skipped*", "4 no one", "1 no two"])
+    assert "rows of tables" not in run(table, "-rf").stdout.str()
+
+
 def test_rows_of_equal_labels_are_numbered(run):
     result = run(TABLES, "-k", "test_label")
     result.assert_outcomes(failed=2)

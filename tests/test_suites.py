@@ -32,6 +32,7 @@ SUITES = {
     "recording": ("Recording", "Chain"),
     "reductions": ("Gradient", "Value"),
 }
+SLOW = pytest.mark.slow
 MEASURED = ("time_", "peakmem_")
 CHOICES = {
     "observations": [SMALL], "options": [SMALL], "inputs": [1, 11],
@@ -69,9 +70,12 @@ def chosen(suite, name):
 
 every_suite = pytest.mark.parametrize(
     "suite",
-    [(module, name) for module, names in SUITES.items() for name in names],
+    [
+        pytest.param((module, name), id=name, marks=[SLOW] if name == "ValueAndGrad" else [])
+        for module, names in SUITES.items()
+        for name in names
+    ],
     indirect=True,
-    ids=lambda found: found[1],
 )
 
 

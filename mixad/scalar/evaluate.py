@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,7 @@ from mixad.scalar.ir import Const
 from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
-__all__ = ["DEFINITIONS", "constant", "evaluate"]
+__all__ = ["DEFINITIONS", "constant", "evaluate", "instruction"]
 
 Scalar = Any  # a NumPy scalar
 
@@ -55,11 +56,18 @@ def evaluate(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
         Of the dtype of ``type``.
     """
     with np.errstate(all="ignore"):
-        if name == "convert":
-            return _convert(args[0], type)
-        if name == "bitcast":
-            return np.asarray(args[0]).view(type.dtype)[()]
-        return type.arithmetic.dtype.type(DEFINITIONS[name](*args))
+        return instruction(name, type)(*args)
+
+
+@cache
+def instruction(name: str, type: ScalarType) -> Callable[..., Scalar]:
+    """Return the function of NumPy scalars that an instruction-level op is; it may warn."""
+    if name == "convert":
+        return lambda x: _convert(x, type)
+    if name == "bitcast":
+        return lambda x: np.asarray(x).view(type.dtype)[()]
+    define, result = DEFINITIONS[name], type.arithmetic.dtype.type
+    return lambda *args: result(define(*args))
 
 
 def _convert(x: Scalar, type: ScalarType) -> Scalar:

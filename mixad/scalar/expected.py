@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mixad.scalar.interpret import interpret, is_exact
+from mixad.scalar.interpret import interpreter, is_exact
 from mixad.scalar.ir import Equation, Program, walk_statements
 
 __all__ = ["agrees", "known_results", "same_bits"]
@@ -39,39 +39,45 @@ _CANCELLING = {"lgamma", "digamma", "polygamma", "logaddexp"}
 
 
 def known_results(
-    program: Program, arguments: Sequence[Any], *, max_turns: int
-) -> list[tuple[Scalar, float, bool]]:
-    """Return an element's results, and how exactly they are known.
+    program: Program, *, max_turns: int
+) -> Callable[[Sequence[Any]], list[tuple[Scalar, float, bool]]]:
+    """Return the function that tells an element's results, and how exactly they are known.
 
     Parameters
     ----------
     program : Program
         A program without ``Accumulate``.
-    arguments : sequence
-        One per param, as for `mixad.scalar.interpret.interpret`.
     max_turns : int
         How many turns one loop may take.
 
     Returns
     -------
-    list of tuple
-        For each output its value, its tolerance (0 asks for the same bits, otherwise it is four
-        times the scatter of displaced runs), and whether it is determined.
+    callable
+        From arguments, one per param, as for `mixad.scalar.interpret.interpret`, to a list: for
+        each output its value, its tolerance (0 asks for the same bits, otherwise it is four times
+        the scatter of displaced runs), and whether it is determined.
     """
     names = {s.op for s in walk_statements(program.body) if isinstance(s, Equation)}
     if all(map(is_exact, names)):
-        return [(v, 0.0, True) for v in interpret(program, arguments, max_turns=max_turns)]
-    plain = _Witness(lambda: 0)
-    values = interpret(program, arguments, max_turns=max_turns, watch=plain)
-    spread = [0.0] * len(values)
-    for pattern in range(PATTERNS):
-        witness = _Witness(_amounts(pattern))
-        displaced = interpret(program, arguments, max_turns=max_turns, watch=witness)
-        if witness.decisions != plain.decisions:
-            return [(v, 0.0, False) for v in values]
-        apart = map(_distance, values, displaced)
-        spread = [max(pair) for pair in zip(spread, apart, strict=True)]
-    return [(v, 4.0 * s, _is_small(s, v)) for s, v in zip(spread, values, strict=True)]
+        run = interpreter(program, max_turns=max_turns)
+        return lambda arguments: [(v, 0.0, True) for v in run(arguments)]
+    witness = _Witness()
+    watched = interpreter(program, max_turns=max_turns, watch=witness)
+
+    def known(arguments: Sequence[Any]) -> list[tuple[Scalar, float, bool]]:
+        witness.start(lambda: 0)
+        values, decisions = watched(arguments), witness.decisions
+        spread = [0.0] * len(values)
+        for pattern in range(PATTERNS):
+            witness.start(_amounts(pattern))
+            displaced = watched(arguments)
+            if witness.decisions != decisions:
+                return [(v, 0.0, False) for v in values]
+            apart = map(_distance, values, displaced)
+            spread = [max(pair) for pair in zip(spread, apart, strict=True)]
+        return [(v, 4.0 * s, _is_small(s, v)) for s, v in zip(spread, values, strict=True)]
+
+    return known
 
 
 def _amounts(pattern: int) -> Callable[[], int]:
@@ -82,9 +88,10 @@ def _amounts(pattern: int) -> Callable[[], int]:
 
 
 class _Witness:
-    """Displaces what inexact ops return, and records what is decided from floats."""
+    """Displaces what inexact ops return, and records what is decided from floats, in each run."""
 
-    def __init__(self, amount: Callable[[], int]) -> None:
+    def start(self, amount: Callable[[], int]) -> None:
+        """Begin a run, with what tells by how many units the next result is displaced."""
         self.amount = amount
         self.decisions: list[object] = []
 

@@ -1,21 +1,10 @@
-// Runs CUDA C++ on the CPU, for tests: included before a kernel's unmodified text.
-//
-// The threads of a block are fibers.  They run one at a time, in an order drawn from a seed, until
-// they wait for others: at __syncthreads() for the whole block, at a warp's exchange for the lanes
-// of its mask.  What would be undefined on a device is an error: a barrier that some threads never
-// reach or reach elsewhere, an exchange with a lane that is gone.  Shared memory holds garbage when
-// a block begins.
+// Runs CUDA C++ on the CPU, for tests: included before a kernel's unmodified text, which is linked
+// with cuda_emulator.cpp.  Kernels are many, so little is included here.
 #pragma once
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <ucontext.h>
-
-#include <algorithm>
-#include <memory>
-#include <random>
-#include <string>
-#include <vector>
 
 #define __global__
 #define __device__
@@ -33,184 +22,43 @@ namespace emulator {
 
 struct Dimensions { unsigned x, y, z; };
 
-constexpr unsigned WARP = 32;
-constexpr size_t STACK = 64 << 10;
+extern __thread Dimensions thread_index, block_index, block_size, grid_size;
 
-enum class State { ready, at_barrier, in_exchange, done };
-
-struct Thread {
-  ucontext_t context;
-  std::unique_ptr<char[]> stack;
-  State state;
-};
-
-struct Exchange {  // of one warp
-  unsigned mask = 0, arrived = 0;
-  int line = 0;
-  uint64_t values[2][WARP];
-  int parity = 0;  // who reads the last exchange is not disturbed by who is in the next already
-};
-
-struct Block {
-  Dimensions grid, size, index;
-  std::vector<Thread> threads;
-  std::vector<Exchange> exchanges;
-  unsigned waiting = 0, done = 0, current = 0;
-  int line = 0;
-  std::string error;
-  ucontext_t scheduler;
-  void (*kernel)(const void *) = nullptr;
-  const void *argument = nullptr;
-};
-
-inline thread_local Block *block;
-inline thread_local Dimensions thread_index;
-
-inline void leave() {
-  Thread &mine = block->threads[block->current];
-  const unsigned me = block->current;
-  const Dimensions index = thread_index;
-  swapcontext(&mine.context, &block->scheduler);
-  block->current = me;
-  thread_index = index;
-}
-
-inline void fail(const std::string &what) {
-  if (block->error.empty())
-    block->error = what + " (block " + std::to_string(block->index.x) + ", thread " +
-                   std::to_string(block->current) + ")";
-  for (;;) leave();  // the scheduler stops at an error
-}
-
-inline void barrier(int line) {
-  Block &b = *block;
-  if (b.done) fail("__syncthreads() after a thread has returned");
-  if (b.waiting && b.line != line) fail("threads wait at different calls of __syncthreads()");
-  b.line = line;
-  if (++b.waiting < b.threads.size()) {
-    b.threads[b.current].state = State::at_barrier;
-    leave();
-    return;
-  }
-  b.waiting = 0;
-  for (Thread &t : b.threads)
-    if (t.state == State::at_barrier) t.state = State::ready;
-}
+unsigned lane();
+void barrier(int line);
+uint64_t exchanged_bits(unsigned mask, uint64_t bits, unsigned other, int line);
 
 // Leaves a value for the lanes of a mask, waits for theirs, and returns that of another lane.
 template <class T> inline T exchanged(unsigned mask, T value, unsigned other, int line) {
-  Block &b = *block;
-  const unsigned warp = b.current / WARP, lane = b.current % WARP;
-  Exchange &e = b.exchanges[warp];
-  if (!(mask >> lane & 1)) fail("a lane that its own mask leaves out");
-  for (unsigned l = 0; l < WARP; l++) {
-    if (!(mask >> l & 1)) continue;
-    if (warp * WARP + l >= b.threads.size()) fail("a mask with lanes that the block lacks");
-    if (b.threads[warp * WARP + l].state == State::done) fail("a mask with a lane that has returned");
-  }
-  if (e.arrived && (e.mask != mask || e.line != line)) fail("lanes in different exchanges");
-  const int parity = e.parity;
-  e.mask = mask;
-  e.line = line;
-  e.arrived |= 1u << lane;
-  memcpy(&e.values[parity][lane], &value, sizeof value);
-  if (e.arrived != mask) {
-    b.threads[b.current].state = State::in_exchange;
-    leave();
-  } else {
-    e.arrived = 0;
-    e.parity ^= 1;
-    for (unsigned l = 0; l < WARP; l++)
-      if ((mask >> l & 1) && b.threads[warp * WARP + l].state == State::in_exchange)
-        b.threads[warp * WARP + l].state = State::ready;
-  }
-  if (!(mask >> other & 1)) fail("the value of a lane that the mask leaves out");
-  T result;
-  memcpy(&result, &b.exchanges[warp].values[parity][other], sizeof result);
-  return result;
+  static_assert(sizeof value <= sizeof(uint64_t), "no more than 64 bits");
+  uint64_t bits = 0;
+  memcpy(&bits, &value, sizeof value);
+  bits = exchanged_bits(mask, bits, other, line);
+  memcpy(&value, &bits, sizeof value);
+  return value;
 }
 
-inline void run_thread() {
-  block->kernel(block->argument);
-  Block &b = *block;
-  b.threads[b.current].state = State::done;
-  b.done++;
-  if (b.waiting && b.error.empty()) b.error = "a thread returns while others wait at __syncthreads()";
-  const Exchange &e = b.exchanges[b.current / WARP];
-  if (e.arrived && (e.mask >> b.current % WARP & 1) && b.error.empty())
-    b.error = "a lane returns while others wait for its value";
-  swapcontext(&b.threads[b.current].context, &b.scheduler);
-}
-
-inline void run_block(Block &b, std::mt19937_64 &order) {
-  if (__start_shared_memory)
-    memset(__start_shared_memory, 0xff, __stop_shared_memory - __start_shared_memory);
-  block = &b;
-  b.waiting = b.done = 0;
-  b.exchanges.assign((b.threads.size() + WARP - 1) / WARP, Exchange());
-  for (Thread &t : b.threads) {
-    t.state = State::ready;
-    getcontext(&t.context);
-    t.context.uc_stack.ss_sp = t.stack.get();
-    t.context.uc_stack.ss_size = STACK;
-    t.context.uc_link = nullptr;
-    makecontext(&t.context, run_thread, 0);
-  }
-  std::vector<unsigned> turns(b.threads.size());
-  for (unsigned k = 0; k < turns.size(); k++) turns[k] = k;
-  while (b.done < b.threads.size() && b.error.empty()) {
-    std::shuffle(turns.begin(), turns.end(), order);
-    bool moved = false;
-    for (unsigned k : turns) {
-      if (b.threads[k].state != State::ready || !b.error.empty()) continue;
-      moved = true;
-      b.current = k;
-      thread_index = {k % b.size.x, k / b.size.x % b.size.y, k / (b.size.x * b.size.y)};
-      swapcontext(&b.scheduler, &b.threads[k].context);
-    }
-    if (!moved && b.error.empty()) b.error = "threads wait for each other for ever";
-  }
-}
+struct Shared { char *start, *stop; };
 
 // Runs a grid of blocks, in an order drawn from the seed; returns an error or "".
-inline std::string run(void (*kernel)(const void *), const void *argument, unsigned blocks,
-                       unsigned x, unsigned y, uint64_t seed) {
-  std::mt19937_64 order(seed);
-  Block b;
-  b.grid = {blocks, 1, 1};
-  b.size = {x, y, 1};
-  b.threads.resize(x * y);
-  for (Thread &t : b.threads) t.stack.reset(new char[STACK]);
-  b.kernel = kernel;
-  b.argument = argument;
-  std::vector<unsigned> turns(blocks);
-  for (unsigned k = 0; k < blocks; k++) turns[k] = k;
-  std::shuffle(turns.begin(), turns.end(), order);
-  for (unsigned k : turns) {
-    b.index = {k, 0, 0};
-    run_block(b, order);
-    if (!b.error.empty()) return b.error;
-  }
-  return "";
-}
+const char *run(void (*kernel)(const void *), const void *argument, Shared shared, unsigned blocks,
+                unsigned x, unsigned y, uint64_t seed);
 
 }  // namespace emulator
 
 #define threadIdx (emulator::thread_index)
-#define blockIdx (emulator::block->index)
-#define blockDim (emulator::block->size)
-#define gridDim (emulator::block->grid)
+#define blockIdx (emulator::block_index)
+#define blockDim (emulator::block_size)
+#define gridDim (emulator::grid_size)
 #define __cvta_global_to_generic(address) ((void *)(address))
 #define __syncthreads() emulator::barrier(__LINE__)
 #define __shfl_xor_sync(mask, value, apart) \
-  emulator::exchanged(mask, value, emulator::block->current % emulator::WARP ^ (apart), __LINE__)
+  emulator::exchanged(mask, value, emulator::lane() ^ (apart), __LINE__)
 
 // After the text, one for each kernel: a function for the host to call.
-#define EMULATED(entry)                                                                          \
+#define EMULATED(entry)                                                                           \
   extern "C" const char *run_##entry(const Arguments *a, unsigned blocks, unsigned x, unsigned y, \
                                      uint64_t seed) {                                             \
-    static thread_local std::string error;                                                       \
-    error = emulator::run([](const void *p) { entry(*(const Arguments *)p); }, a, blocks, x, y,  \
-                          seed);                                                                 \
-    return error.c_str();                                                                        \
+    return emulator::run([](const void *p) { entry(*(const Arguments *)p); }, a,                  \
+                         {__start_shared_memory, __stop_shared_memory}, blocks, x, y, seed);      \
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import itertools
@@ -23,6 +24,7 @@ from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, compiled, usage_
 from mixad.errors import BackendError
 
 HEADER = Path(__file__).with_name("cuda_emulator.hpp")
+SCHEDULER = HEADER.with_suffix(".cpp")
 FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC",
          "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable",
          "-Wno-unused-but-set-variable", "-Wno-tautological-compare")  # fmt: skip
@@ -36,38 +38,32 @@ def compiler() -> str:
 
 
 @functools.cache
-def folder() -> tempfile.TemporaryDirectory[str]:
+def folder() -> str:
     """Return where everything compiled is until the process ends."""
-    return tempfile.TemporaryDirectory(prefix="mixad-emulator-")
+    made = tempfile.mkdtemp(prefix="mixad-emulator-")
+    atexit.register(shutil.rmtree, made)
+    return made
 
 
 @functools.cache
-def header(flags: tuple[str, ...]) -> Path:
-    """Return the emulator's header, beside what g++ keeps of reading it with these flags."""
-    copy = Path(shutil.copy(HEADER, tempfile.mkdtemp(dir=folder().name)))
-    target = copy.with_suffix(".hpp.gch")
-    command = [compiler(), "-w", "-x", "c++-header", *FLAGS, *flags, copy, "-o", target]
-    subprocess.run(command, check=True)
-    return copy
+def emulator(flags: tuple[str, ...]) -> tuple[Path, Path]:
+    """Return the header, beside what g++ keeps of reading it with these flags, and the library."""
+    here = Path(tempfile.mkdtemp(dir=folder()))
+    header, library = Path(shutil.copy(HEADER, here)), here / "emulator.so"
+    command = [compiler(), *FLAGS, *flags]
+    subprocess.run([*command, "-w", "-x", "c++-header", header, "-o", f"{header}.gch"], check=True)
+    subprocess.run([*command, SCHEDULER, "-o", library], check=True)
+    return header, library
 
 
 def built(text: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """Compile C++ after the emulator's header, and load it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".cu", dir=folder().name, delete=False) as source:
+    with tempfile.NamedTemporaryFile("w", suffix=".cu", dir=folder(), delete=False) as source:
         source.write(text)
     target = f"{source.name}.so"
-    command = [
-        compiler(),
-        "-x",
-        "c++",
-        *FLAGS,
-        *flags,
-        "-include",
-        header(flags),
-        source.name,
-        "-o",
-        target,
-    ]
+    header, library = emulator(flags)
+    command = [compiler(), *FLAGS, *flags, "-include", header, "-x", "c++", source.name,
+               "-x", "none", library, "-o", target]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BackendError(done.stderr)

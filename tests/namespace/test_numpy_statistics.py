@@ -192,6 +192,7 @@ def test_points_may_coincide() -> None:
         assert np.all(np.isfinite(mixad.grad(lambda x, f=function: f(x).sum())(x)))
 
 
+@pytest.mark.slow
 def test_correlations_of_one_are_not_cut_off() -> None:
     x = np.asarray([[1.0, 2.0, 4.0], [2.0, 4.0, 8.0]])  # as far as they can be
     gradient = mixad.grad(lambda x: np.corrcoef(x)[0, 1])(x)

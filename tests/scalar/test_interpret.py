@@ -210,6 +210,11 @@ def test_a_watcher_sees_results_and_replaces_them():
 # -- ops -------------------------------------------------------------------------------------------
 
 
+def test_zeros_of_either_sign_have_results_of_their_own():
+    digamma = [FUNCTIONS["digamma"](np.float64(x)) for x in (0.0, -0.0, 0.0)]
+    assert digamma == [-np.inf, np.inf, -np.inf]  # results are kept, by the bits of arguments
+
+
 def test_every_op_has_a_definition():
     defined = {*DEFINITIONS, "convert", "bitcast", *FUNCTIONS}
     assert defined == {op.name for op in TABLE}
