@@ -24,6 +24,7 @@ from mixad.signature import (
     check_callable,
     check_sequence,
 )
+from mixad.strands import open_strand
 from mixad.tape.backward import backward
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.tracer import Level, Tracer, plain
@@ -285,17 +286,29 @@ def _scalar_vjp(
     """Return value (if wanted), gradients and aux of a scalar-valued function."""
     positions = argument_positions(name, argnums, len(args))
     with Level(name) as level:
-        inputs = lifted(level, list(args), positions)
+        strand = None if has_aux else open_strand(level, f, args, positions)
+        inputs = lifted(level, list(args), positions) if strand is None else strand.inputs
         outputs, aux = called(f, inputs, kwargs, has_aux, level)
+        if strand is not None:
+            strand.finish(outputs, value=value)
+    if strand is not None:
+        if strand.plan is not None:
+            result, gradients = strand.run()
+            return result, tuple(gradients) if isinstance(argnums, Sequence) else gradients[0], None
+        inputs = strand.completed()
     check_scalar(name, outputs)
     warn_if_constant(f, outputs, level)
     seeds, around = outputs.seeds(1.0, level), outputs.around(level)
     if not value:
         outputs.leaves.clear()  # then no kernel computes the value
     inputs.arguments.clear()
-    cotangents = backward(level, seeds, inputs.nodes, of_number=True)
+    keep = None if strand is None else strand.keep
+    cotangents = backward(level, seeds, inputs.nodes, of_number=True, keep=keep)
     gradients = inputs.gradients(cotangents, around)
     chosen = tuple(gradients) if isinstance(argnums, Sequence) else gradients[0]
     if has_aux:
         aux = returned_aux(aux, level)
-    return outputs.values(level) if value else None, chosen, aux
+    result = outputs.values(level) if value else None
+    if strand is not None:
+        strand.check(result, gradients)
+    return result, chosen, aux

@@ -29,8 +29,11 @@ from mixad.scalar.parse.by_value import PickledFunction, by_value, helpers_by_va
 from mixad.scalar.parse.info import op_name, rule_of
 from mixad.scalar.parse.uncallable import is_transform
 from mixad.specialise import PreparedCall, Specialiser
+from mixad.tape.apply import apply_call
 from mixad.tape.constant import unwrapped
-from mixad.tape.tracer import plain
+from mixad.tape.kernel_call import KernelCall
+from mixad.tape.strand import Operation, Strand
+from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import hide_frames, short_traceback
 from mixad.with_respect_to import Names, active_leaves
 
@@ -148,19 +151,35 @@ class BroadcastFunction(PickledFunction):
                 except (IndexError, BackendError):  # it says where, or asks another backend
                     outputs = call.found.call.kernel(values, self._options.backend)
                 return outputs[0] if call.finish is None else call.finish(values, outputs)
-            found, parsed = call.found, call.found.parsed
-            if found.whole is not None and stores_whole(parsed, values, self._options):
-                return made_whole(found, values, self._options)
-            if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
-                outputs = found.call.kernel(values, self._options.backend)
-            else:
-                outputs = applied(found.call, values, self._options)
-            if call.guard is not None:
-                self._prepare(call, values)
-            return _returned(parsed, values, outputs)
+            strand = None if call.guard is None else _strand_of(call, values)
+            if strand is None:
+                return self._called(call, values)
+            recorded = strand.record(self._operation(call), values)
+            return strand.learn(self._called(call, values)) if recorded is None else recorded
         except Exception as error:
             hide_frames(error)
             raise
+
+    def _called(self, call: PreparedCall, values: Sequence[Any]) -> Any:
+        """Launch a kernel, or record it as a node."""
+        found, parsed = call.found, call.found.parsed
+        if found.whole is not None and stores_whole(parsed, values, self._options):
+            return made_whole(found, values, self._options)
+        if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
+            outputs = found.call.kernel(values, self._options.backend)
+        else:
+            outputs = applied(found.call, values, self._options)
+        if call.guard is not None:
+            self._prepare(call, values)
+        return _returned(parsed, values, outputs)
+
+    def _operation(self, call: PreparedCall) -> Operation:
+        """Return what is recorded of a call in a strand: it holds nothing of the user's."""
+        if call.operation is None:
+            kernel_call, options = call.found.call, self._options
+            compute = partial(_first_output, kernel_call, options)
+            call.operation = kernel_call.operations.setdefault(options, Operation(compute))
+        return call.operation
 
     def _prepare(self, call: PreparedCall, values: Sequence[Any]) -> None:
         """Let calls with such arguments and captures launch the kernel at once, if nothing else
@@ -172,9 +191,7 @@ class BroadcastFunction(PickledFunction):
         prepared = call.found.call.kernel.prepared(values, self._options.backend)
         if prepared.audit is None and registry.plugin_of(prepared.backend.name) is None:
             parsed = call.found.parsed
-            converts = parsed.scalars or parsed.complex_outputs or parsed.returned is not None
-            is_output = parsed.single and not converts
-            call.finish = None if is_output else partial(_returned, parsed)
+            call.finish = None if _is_output(parsed) else partial(_returned, parsed)
             call.is_numpys = _DIRECT.issuperset(map(type, values))
             call.run = prepared.run
 
@@ -579,6 +596,21 @@ class BroadcastFunction(PickledFunction):
                 f"{name}: partials of complex values are no numbers",
                 hint="return their parts, z.real and z.imag; mixad.vjp and jvp take complex values",
             )
+
+
+def _strand_of(call: PreparedCall, values: Sequence[Any]) -> Strand | None:
+    """Return the strand of the first traced value, if it has one and knows such calls."""
+    tracer = next((value for value in values if isinstance(value, Tracer)), None)
+    return tracer.strand if tracer is not None and _is_output(call.found.parsed) else None
+
+
+def _first_output(call: KernelCall, options: KernelOptions, *values: Any) -> Any:
+    return apply_call(call, values, options)[0]
+
+
+def _is_output(parsed: Parsed) -> bool:
+    """Whether a function returns the one output of its program as it is."""
+    return parsed.single and not (parsed.scalars or parsed.complex_outputs or parsed.returned)
 
 
 def _follower(values: Sequence[Any]) -> Integration | None:

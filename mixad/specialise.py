@@ -50,6 +50,7 @@ from mixad.scalar.parse.frame import Capture
 from mixad.scalar.parse.snapshot import Address
 from mixad.tape.complex_parts import parts
 from mixad.tape.kernel_call import KernelCall
+from mixad.tape.strand import Operation
 from mixad.tape.tracer import Tracer
 
 __all__ = ["PreparedCall", "Specialisation", "Specialiser"]
@@ -77,8 +78,8 @@ def describe(value: Any) -> Argument | None:
     weak = PYTHON_SCALARS.get(type(value))
     if weak is not None:
         return weak
-    if isinstance(value, Tracer) and value.cell.weak:
-        return Argument(value.cell.type, weak=True, kind="uniform")
+    if isinstance(value, Tracer) and value.kind.weak:
+        return Argument(value.kind.type, weak=True, kind="uniform")
     if isinstance(value, np.generic):
         return Argument(element_type_of(value.dtype), kind="uniform")
     if not isinstance(value, Tracer) and not is_array(value):
@@ -88,7 +89,7 @@ def describe(value: Any) -> Argument | None:
 
 def _library(value: Any) -> Library:
     """Return the library of an array or a tracer; what follows an array is asked later."""
-    return value.cell.library if isinstance(value, Tracer) else own_library(value)
+    return value.kind.library if isinstance(value, Tracer) else own_library(value)
 
 
 @cache
@@ -105,7 +106,7 @@ def _kind(value: Any) -> object:
     if kind in PYTHON_SCALARS:
         return kind
     if isinstance(value, Tracer):
-        return (value.cell.kind, not value.cell.shape)
+        return (value.kind, not value.shape)
     return (kind, getattr(value, "dtype", None), not getattr(value, "ndim", 0))
 
 
@@ -113,9 +114,9 @@ def _describe(value: Any) -> Hashable:
     """Return what of an argument decides the program and its launch; None where more is asked."""
     found = describe_value(value)
     if found is None and isinstance(value, Tracer):
-        library = value.cell.library
-        world = None if library is NUMPY else default_dtypes()
-        return (value.cell.kind, not value.cell.shape, world)
+        kind = value.kind
+        world = None if kind.library is NUMPY else default_dtypes()
+        return (kind, not value.shape, world)
     return describe_array(value) if found is None else found
 
 
@@ -152,6 +153,8 @@ class PreparedCall:
         Its program.
     guard : Guard or None
         Whether the program is still the function's; None if only a snapshot tells.
+    operation : Operation or None
+        What is recorded of the call in a strand.
     run : callable or None
         What runs the program on all its values where nothing else is to be done: no derivative, no
         number or array to convert.
@@ -163,6 +166,7 @@ class PreparedCall:
 
     found: Specialisation
     guard: Guard | None = None
+    operation: Operation | None = None
     run: Run | None = None
     is_numpys: bool = True
     finish: Callable[[Sequence[Any], tuple[Any, ...]], Any] | None = None
@@ -409,7 +413,7 @@ _NUMPY = (np.ndarray, np.generic)
 def _in_one_library(values: Sequence[Any], parsed: Parsed) -> tuple[Any, ...]:
     """Return values with the arrays that are made for a program in the library of the others."""
     arrays = (v for v in values if hasattr(v, "shape") and not isinstance(v, _NUMPY))
-    beside = next((v for v in arrays if not isinstance(v, Tracer) or not v.cell.weak), None)
+    beside = next((v for v in arrays if not isinstance(v, Tracer) or not v.kind.weak), None)
     if beside is None or _library(beside).xp is np:
         return tuple(values)
     place, params = _library(beside).asarray, parsed.program.params

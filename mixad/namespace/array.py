@@ -34,12 +34,22 @@ from mixad.namespace.statistical import total
 from mixad.namespace.torch_in_place import IN_PLACE, change
 from mixad.tape.constant import constants, unwrapped
 from mixad.tape.memory import array_as, is_numpy_number, share, unshared
+from mixad.tape.strand import Operation
 from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import hide_frames, short_traceback
 
 __all__ = ["ArrayTracer"]
 
 _Method = Callable[[Any, Any], Any]
+
+
+def _recorded(operation: Operation, *operands: Any) -> Any:
+    """Return what an operation gives: of a strand that knows it, or computed on nodes."""
+    strand = next((o.strand for o in operands if type(o) is ArrayTracer), None)
+    if strand is None:
+        return operation.compute(*operands)
+    found = strand.record(operation, operands)
+    return strand.learn(operation.compute(*operands)) if found is None else found
 
 
 def _converted(other: Any, tracer: Any, method: _Method) -> Any:
@@ -54,11 +64,19 @@ def _from_lists(other: Any, tracer: Any) -> Any:
 
 
 def _binary(op: str) -> _Method:
+    operation = Operation(partial(elementwise, op))
+
     def method(self: Any, other: Any) -> Any:
         try:
+            strand = self.strand
+            if strand is not None:
+                found = strand.record(operation, (self, other))
+                if found is not None:
+                    return found
             if not is_operand(other):
                 return _converted(other, self, method)
-            return elementwise(op, self, other)
+            result = elementwise(op, self, other)
+            return result if strand is None else strand.learn(result)
         except Exception as error:
             hide_frames(error)
             raise
@@ -67,11 +85,19 @@ def _binary(op: str) -> _Method:
 
 
 def _reflected(op: str) -> _Method:
+    operation = Operation(partial(elementwise, op))
+
     def method(self: Any, other: Any) -> Any:
         try:
+            strand = self.strand
+            if strand is not None:
+                found = strand.record(operation, (other, self))
+                if found is not None:
+                    return found
             if not is_operand(other):
                 return _converted(other, self, method)
-            return elementwise(op, other, self)
+            result = elementwise(op, other, self)
+            return result if strand is None else strand.learn(result)
         except Exception as error:
             hide_frames(error)
             raise
@@ -165,7 +191,7 @@ class ArrayTracer(Tracer):
 
     def __neg__(self) -> Any:
         try:
-            return elementwise("neg", self)
+            return _recorded(_NEGATIVE, self)
         except Exception as error:
             hide_frames(error)
             raise
@@ -183,7 +209,7 @@ class ArrayTracer(Tracer):
 
     def __abs__(self) -> Any:
         try:
-            return elementwise("abs", self)
+            return _recorded(_ABSOLUTE, self)
         except Exception as error:
             hide_frames(error)
             raise
@@ -202,6 +228,9 @@ class ArrayTracer(Tracer):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         try:
+            operation = _UFUNCS.get(ufunc)
+            if operation is not None and method == "__call__" and not options:
+                return _recorded(operation, *operands)
             if "out" in options or (method == "at" and not isinstance(operands[0], Tracer)):
                 raise TracerError(_CHANGED)
             if method == "at" and ufunc in CHANGES_AT and operands[0].cell.library.name in _WITH_AT:
@@ -268,7 +297,13 @@ class ArrayTracer(Tracer):
         return namespace_over(self.cell.library, api_version)
 
     def __getattr__(self, name: str) -> Any:
-        """Return methods that arrays of the library have; refuse others with a way out."""
+        """Return methods that arrays of the library have; refuse others with a way out.
+
+        Of a tracer of a strand, what it lacks is made here.
+        """
+        if name in _COMPLETED and self.state is not None and self.strand is not None:
+            self.strand.complete()
+            return getattr(self, name)
         if name.startswith("__"):
             raise AttributeError(f"a traced array has no attribute {name!r}", name=name, obj=self)
         library, spelling = self.cell.library, self._spelling
@@ -332,12 +367,15 @@ class ArrayTracer(Tracer):
         """Return the elements in another shape, given as a tuple or as several numbers."""
         return _called(self._spelling, "reshape", self, *shape, **options)
 
-    @short_traceback
     def sum(self, *args: Any, **options: Any) -> Any:
         """Return the sum over axes; arguments are those of the array's library."""
-        if not args and not options:
-            return total(self)
-        return _called(self._spelling, "sum", self, *args, **options)
+        try:
+            if not args and not options:
+                return _recorded(_TOTAL, self)
+            return _called(self._spelling, "sum", self, *args, **options)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def mean(self, *args: Any, **options: Any) -> Any:
         """Return the arithmetic mean over axes; arguments are those of the array's library."""
@@ -443,3 +481,19 @@ def _key(key: Any) -> Any:
 
 def _is_matrix(value: object) -> bool:
     return isinstance(value, Tracer) or is_array(value)
+
+
+def _apply_ufunc(ufunc: Any, *operands: Any) -> Any:
+    return as_numpy_gives(NUMPY.call(ufunc, operands, {}))
+
+
+_COMPLETED = frozenset({"cell", "origin", "sharing"})
+_NEGATIVE = Operation(partial(elementwise, "neg"))
+_ABSOLUTE = Operation(partial(elementwise, "abs"))
+_TOTAL = Operation(total)
+_UFUNCS = {
+    ufunc: Operation(partial(_apply_ufunc, ufunc))
+    for ufunc in vars(np).values()
+    if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.nin <= 2
+}
+"""Functions of NumPy at every element, as what is recorded of them."""

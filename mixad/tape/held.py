@@ -67,6 +67,11 @@ class Held:
         return tuple(self._array.shape)
 
     @property
+    def dtype(self) -> Any:
+        """Dtype of the array."""
+        return self._array.dtype
+
+    @property
     def identity(self) -> object:
         """What tells whether two hold one array with the same elements in it."""
         return id(self._array), self._mark

@@ -92,6 +92,11 @@ class KernelCall:
         )
 
     @cached_property
+    def operations(self) -> dict[KernelOptions, Any]:
+        """What is recorded of the call in strands, by the user's overrides."""
+        return {}
+
+    @cached_property
     def _kinds(self) -> dict[tuple[int, Library, bool], Kind]:
         return {}
 

@@ -27,7 +27,7 @@ from mixad.tape.tracer import Level, Tracer, outside
 from mixad.tape.writing import WriteNode, writable
 
 __all__ = ["Cotangent", "KernelStep", "NodeStep", "Pass", "Place", "Step",
-           "argument_outside", "traced_outside"]  # fmt: skip
+           "argument_outside", "together", "traced_outside"]  # fmt: skip
 
 Place: TypeAlias = tuple[int, int]
 """The number of a node, and which of its outputs or arguments."""
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
     size: int
 
 
-def _together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
+def together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
     """Return the sum of two cotangents, in the memory of one that nothing else holds.
 
     New memory for large ones would cost more than the sum: its pages are new to the process.
@@ -106,7 +106,7 @@ class Pass:
         number, output = place
         found = self.found.setdefault(number, {})
         known = found.get(output)
-        found[output] = Cotangent(value, fresh) if known is None else _together(known, value, fresh)
+        found[output] = Cotangent(value, fresh) if known is None else together(known, value, fresh)
 
     def add_part(self, number: int, reader: RuleNode, g: Any) -> None:
         """Add the cotangent of a part of what was written, when that of the whole is there.

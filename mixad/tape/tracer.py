@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
 from types import TracebackType
@@ -26,7 +27,10 @@ from mixad.tape.held import Held, Reader
 from mixad.tape.locks import Locks
 
 if TYPE_CHECKING:
+    from mixad.tape.cell import Kind
     from mixad.tape.node import Node
+    from mixad.tape.states import State
+    from mixad.tape.strand import Strand
 
 __all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode", "kept",
            "leaked", "levels_of", "locked", "looked_at", "outside", "plain",
@@ -111,9 +115,16 @@ class Tracer:
         What made it.
     sharing : object
         What it shares memory with, if it is a view or has views: see `mixad.tape.memory`.
+    strand : Strand or None
+        What has recorded it without a node, and knows it by a slot.
+    slot : int
+        That.
+    state : State or None
+        What is known of it while it has neither cell nor origin: these are there when asked for.
     """
 
-    __slots__ = ("__weakref__", "cell", "origin", "sharing")
+    __slots__ = ("__weakref__", "cell", "origin", "sharing", "slot", "state", "strand")
+    slot: int
     __mixad_tracer__ = True
     __hash__ = None  # type: ignore[assignment]  # as arrays: == compares elements
 
@@ -121,27 +132,38 @@ class Tracer:
         self.cell = cell
         self.origin = origin
         self.sharing: Any = None
+        self.strand: Strand | None = None
+        self.state: State | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What operations must know of it beside its shape."""
+        if self.state is None:
+            return self.cell.kind
+        assert self.state.kind is not None
+        return self.state.kind
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Length of each axis."""
-        return self.cell.shape
+        return self.cell.shape if self.state is None else self.state.shape
 
     @property
     def dtype(self) -> Any:
         """Dtype of the elements, as the array's library names it."""
-        return self.cell.library.dtype_of(self.cell.type)
+        kind = self.kind
+        return kind.library.dtype_of(kind.type)
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return len(self.cell.shape)
+        return len(self.shape)
 
     @property
     def size(self) -> int:
         """Number of elements."""
         size = 1
-        for length in self.cell.shape:
+        for length in self.shape:
             size *= length
         return size
 
@@ -171,6 +193,8 @@ class Tracer:
         return math.ceil(float(looked_at(self, "math.ceil()")))
 
     def __repr__(self) -> str:
+        if self.state is not None and self.strand is not None and not self.strand.level.alive:
+            return f"Tracer(an array of shape {self.shape}, inside={self.strand.level.name})"
         names = ", ".join(sorted(level.name for level in self.origin.levels))
         return f"Tracer({self.cell.array!r}, inside={names})"
 
@@ -263,10 +287,13 @@ def leaked(error: ValueError) -> TracerError | None:
 
 def check_alive(tracer: Tracer) -> None:
     """Raise if a tracer is used after a transform that it belongs to."""
-    check_levels(tracer.origin.levels)
+    if tracer.state is None or tracer.strand is None:
+        check_levels(tracer.origin.levels)
+    else:
+        check_levels((tracer.strand.level,))
 
 
-def check_levels(levels: frozenset[Level]) -> None:
+def check_levels(levels: Iterable[Level]) -> None:
     """Raise if one of some transforms is over."""
     for level in levels:
         if not level.alive:

@@ -1,0 +1,382 @@
+"""Gradients of small arrays by strands are those by nodes, bit for bit, whatever a program does."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mixad
+from mixad import api, strands
+from mixad.errors import TracerError
+from mixad.tape import states
+from mixad.tape.strand_plan import StrandPlan
+
+X = np.linspace(0.5, 2.0, 4)
+Y = np.linspace(-1.0, 1.0, 12).reshape(3, 4)
+TABLE = np.array([1.0, 2.0, 3.0, 4.0])
+
+fold = mixad.broadcast(lambda x: x * x if x > 0.5 else -x)
+blend = mixad.broadcast(lambda x, y: x / (2.0 + y * y))
+captured = mixad.broadcast(lambda x: x * TABLE + 1.0)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without known recordings, and open strands whatever was left before."""
+    states.forget()
+    monkeypatch.setattr(strands, "_LEFT", {})
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[StrandPlan]:
+    """The plans that were run to compute a gradient."""
+    runs: list[StrandPlan] = []
+    run = strands.StrandCall.run
+
+    def counted(self: Any) -> Any:
+        runs.append(self.plan)
+        return run(self)
+
+    monkeypatch.setattr(strands.StrandCall, "run", counted)
+    return runs
+
+
+def by_nodes(transform: Any, f: Any, *args: Any) -> Any:
+    """Return what a transform gives where no strand is opened."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "open_strand", lambda *given: None)
+        return outcome(transform, f, *args)
+
+
+def outcome(transform: Any, f: Any, *args: Any) -> Any:
+    """Return bits and types of a result, or an error."""
+    try:
+        found = transform(f, tuple(range(len(args))))(*args)
+    except Exception as error:
+        return type(error), str(error)
+    flat = found if transform is mixad.grad else (found[0], *found[1])
+    return [(type(a), a.dtype, a.shape, a.tobytes()) for a in flat]
+
+
+# -- programs of every kind ------------------------------------------------------------------------
+
+KNOWN: dict[str, Callable[..., Any]] = {
+    "operators": lambda x, y: (2.0 * x + x * y - y / 3.0 - 1).sum(),
+    "functions": lambda x, y: (np.sin(x) * np.exp(-y) + np.maximum(x, y) + abs(y)).sum(),
+    "arrays from outside": lambda x, y: (x * TABLE + TABLE / (y + 3.0) + TABLE[::-1] * x).sum(),
+    "kernels": lambda x, y: (fold(x) * blend(x, y) + captured(y)).sum(),
+    "a sum that is read": lambda x, y: ((x - x.sum()) * y).sum(),
+    "an unused argument": lambda x, y: (x * x).sum(),
+    "values that nothing reads": lambda x, y: [np.exp(y), (x * y).sum()][1],
+    "one value twice": lambda x, y: (lambda z: (z * z + np.multiply(z, z)).sum())(x + y),
+}
+OTHERS: dict[str, Callable[..., Any]] = {
+    "indexing": lambda x, y: (x[1:] * y[0, :3]).sum(),
+    "a matrix product": lambda x, y: (y @ x).sum(),
+    "stop_gradient": lambda x, y: (mixad.stop_gradient(x * y) * x).sum(),
+    "a branch": lambda x, y: (x * y if (x * y).sum() > 0 else x + y).sum(),
+    "a loop until": lambda x, y: until(x, y),
+    "writing to a result": lambda x, y: written(x * 1.0, y),
+    "writing to a view": lambda x, y: written_view(x * 1.0, y),
+    "in-place operators": lambda x, y: in_place(x * 2.0, y),
+    "a checkpoint": lambda x, y: mixad.checkpoint(lambda a: np.sin(a) * a)(x * y).sum(),
+    "a gradient inside": lambda x, y: (mixad.grad(lambda a: (a * a * y[0]).sum())(x) * x).sum(),
+    "numbers of NumPy": lambda x, y: (np.float64(2.0) * x + y * np.float32(0.5)).sum(),
+    "powers": lambda x, y: (x**2 + y**3 + 2.0**x).sum(),
+    "shapes": lambda x, y: (x * y).reshape(-1).sum() / x.size * len(y),
+    "means": lambda x, y: np.mean(x * y) + (x + y).mean(axis=0).sum(),
+    "a refusal": lambda x, y: float((x * y).sum()),
+    "no number": lambda x, y: x * y,
+    "nothing of the arguments": lambda x, y: np.ones(()),
+    "complex numbers": lambda x, y: ((x + 1j * y) * (x - 1j * y)).real.sum(),
+}
+
+
+def until(x: Any, y: Any) -> Any:
+    while (x * x).sum() < 100.0:
+        x = x * 1.5 + 0.1
+    return (x * y).sum()
+
+
+def written(x: Any, y: Any) -> Any:
+    z = x + 1.0
+    x[1] = z[0] * 2.0
+    return (x * y + z).sum()
+
+
+def written_view(x: Any, y: Any) -> Any:
+    view = x[1:]
+    view += 1.0
+    return (x * y).sum()
+
+
+def in_place(x: Any, y: Any) -> Any:
+    z = x
+    x += y[0]
+    x *= 3.0
+    return (x * z + y).sum()
+
+
+@pytest.mark.filterwarnings("ignore:.*does not depend")
+@pytest.mark.parametrize("name", [*KNOWN, *OTHERS])
+@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+def test_gradients_by_strands_have_the_bits_of_those_by_nodes(transform: Any, name: str) -> None:
+    f = (KNOWN | OTHERS)[name]
+    for dtype in ("f8", "f4", "f8"):
+        for scale in (1.0, 1.0, -0.7, 0.0):
+            args = [(scale * a).astype(dtype) for a in (X, Y)]
+            assert outcome(transform, f, *args) == by_nodes(transform, f, *args)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_second_call_follows_the_plan_of_the_first(name: str, taken: list[Any]) -> None:
+    gradient = mixad.grad(KNOWN[name], (0, 1))
+    gradient(X, Y)
+    assert taken == []
+    gradient(X + 1.0, Y)
+    gradient(X, Y - 0.5)
+    assert len(taken) == 2
+
+
+def test_equal_programs_share_a_plan_and_different_ones_do_not(taken: list[Any]) -> None:
+    for factor in (2.0, 3.0, -1.0):
+        found = mixad.grad(lambda x: (x * factor).sum())(X)  # noqa: B023
+        np.testing.assert_array_equal(found, np.full(4, factor))
+    assert len(taken) == 2
+    for f, expected in (
+        (lambda x: (x * 2).sum(), 2.0),  # another type of number
+        (lambda x: (2.0 * x).sum(), 2.0),  # another order
+        (lambda x: (x * TABLE).sum(), TABLE),
+        (lambda x: (x + 2.0).sum(), 1.0),
+        (lambda x: (x * 2.0 * x).sum(), 4.0 * X),
+    ):
+        np.testing.assert_array_equal(mixad.grad(f)(X), np.broadcast_to(expected, 4))
+    assert len(taken) == 2
+
+
+def test_layouts_types_and_identities_are_told_apart() -> None:
+    def f(x: Any, a: Any, b: Any) -> Any:
+        return (x * a + b * x * x).sum()
+
+    arrays = [TABLE, TABLE[::-1], TABLE.astype("f4"), TABLE.astype(int), TABLE > 2,
+              np.arange(16.0).reshape(4, 4).T, np.ones(1), np.asarray(2.0)]  # fmt: skip
+    gradient = mixad.grad(f)
+    for _ in range(2):
+        for a in arrays:
+            for b in arrays:
+                shape = np.broadcast_shapes(X.shape, a.shape, b.shape)
+                full = np.broadcast_to(a + 2.0 * b * X, shape)
+                expected = full if full.ndim == 1 else full.sum(axis=0)
+                np.testing.assert_allclose(gradient(X, a, b), expected, rtol=1e-12)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Callable[[Any, Any, bool], Any]:
+    """Draw a program over two arrays: operations on values so far, of which the last is summed."""
+    steps = draw(
+        st.lists(
+            st.tuples(st.integers(0, 11), st.integers(0, 30), st.integers(0, 30),
+                      st.sampled_from([2.0, 3, 0.5, -1])),
+            min_size=1, max_size=10,
+        )
+    )  # fmt: skip
+
+    def run(x: Any, y: Any, flag: bool) -> Any:
+        values = [x, y]
+        for step, a, b, number in steps:
+            p, q = values[a % len(values)], values[b % len(values)]
+            values.append(STEPS[step](p, q, number, flag))
+        return values[-1].sum()
+
+    return run
+
+
+STEPS: list[Callable[..., Any]] = [
+    lambda p, q, n, flag: p * q,
+    lambda p, q, n, flag: p + TABLE,
+    lambda p, q, n, flag: TABLE - q,
+    lambda p, q, n, flag: np.tanh(p),
+    lambda p, q, n, flag: np.arctan2(p, q),
+    lambda p, q, n, flag: p * n,
+    lambda p, q, n, flag: n - q,
+    lambda p, q, n, flag: fold(p),
+    lambda p, q, n, flag: blend(p, q),
+    lambda p, q, n, flag: (p if flag else q) * 2.0,
+    lambda p, q, n, flag: p.sum() * q,
+    lambda p, q, n, flag: abs(-p),
+]
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(programs(), st.lists(st.booleans(), min_size=2, max_size=4), st.sampled_from(["f4", "f8"]))
+def test_random_programs_have_the_same_bits_however_often_they_came(
+    f: Any, flags: list[bool], dtype: str
+) -> None:
+    x, y = X.astype(dtype), Y.astype(dtype)
+    for flag in flags:
+        for transform in (mixad.grad, mixad.value_and_grad):
+            g = lambda a, b: f(a, b, flag)  # noqa: B023, E731
+            assert outcome(transform, g, x, y) == by_nodes(transform, g, x, y)
+
+
+# -- what may go wrong around a recording ----------------------------------------------------------
+
+
+def test_arrays_that_change_are_seen_by_a_known_program() -> None:
+    constant = np.arange(4.0)
+    gradient = mixad.grad(lambda x: (x * x * constant).sum())
+    for _ in range(3):
+        np.testing.assert_array_equal(gradient(X), 2 * X * constant)
+    constant[1] = 7.0
+    np.testing.assert_array_equal(gradient(X), 2 * X * constant)
+
+    def changes(x: Any) -> Any:
+        total = (x * x * constant).sum()
+        constant[0] = 5.0
+        return total
+
+    for _ in range(3):
+        with pytest.raises((ValueError, TracerError), match=r"read-only|changed in place"):
+            mixad.grad(changes)(X)
+    memory = bytearray(np.arange(4.0).tobytes())
+    unlocked = np.frombuffer(memory)  # of memory that NumPy cannot lock
+
+    def hidden(x: Any) -> Any:
+        total = (x * x * unlocked).sum()
+        np.frombuffer(memory).setflags(write=False)
+        memory[:8] = np.float64(switch[0]).tobytes()
+        return total
+
+    switch = [0.0]
+    for _ in range(3):
+        np.testing.assert_array_equal(mixad.grad(hidden)(X), 2 * X * unlocked)
+    switch[0] = 9.0
+    with pytest.raises(TracerError, match="changed in place"):
+        mixad.grad(hidden)(X)
+
+
+def test_tracers_that_outlive_their_transform_are_refused_by_known_programs() -> None:
+    leaked: list[Any] = []
+
+    def f(x: Any) -> Any:
+        leaked.append(x * 2.0)
+        return (leaked[-1] * x).sum()
+
+    for _ in range(3):
+        mixad.grad(f)(X)
+    for old in leaked:
+        assert old.shape == (4,)
+        assert "inside=grad" in repr(old)
+        for use in (lambda t: t * 2.0, lambda t: t + X, np.sin, fold, lambda t: t.sum(), bool):
+            with pytest.raises(TracerError, match="used after that call has ended"):
+                use(old)
+        with pytest.raises(TracerError, match="used after that call has ended"):
+            mixad.grad(lambda x: (x * old).sum())(X)  # noqa: B023
+
+
+def test_an_exception_leaves_nothing_behind() -> None:
+    def f(x: Any, fails: bool) -> Any:
+        y = x * 3.0
+        if fails:
+            raise RuntimeError("the user's")
+        return (y * x).sum()
+
+    gradient = mixad.grad(f)
+    for fails in (False, True, False, True, False):
+        if fails:
+            with pytest.raises(RuntimeError, match="the user's"):
+                gradient(X, True)
+        else:
+            np.testing.assert_array_equal(gradient(X, False), 6.0 * X)
+
+
+def test_a_function_that_asks_for_more_is_not_given_a_strand_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[Any] = []
+    original = strands.StrandCall.__init__
+
+    def counted(self: Any, *args: Any) -> None:
+        opened.append(self)
+        original(self, *args)
+
+    monkeypatch.setattr(strands.StrandCall, "__init__", counted)
+    gradient = mixad.grad(lambda x: (x[1:] * 2.0).sum())
+    for _ in range(6):
+        np.testing.assert_array_equal(gradient(X), [0.0, 2.0, 2.0, 2.0])
+    assert len(opened) == 2
+
+
+def test_threads_on_one_recording_give_the_same_gradient() -> None:
+    def f(x: Any) -> Any:
+        parts: list[Any] = [None] * 4
+
+        def work(k: int) -> None:
+            for _ in range(5):
+                parts[k] = (x * float(k + 1)) * x + np.sin(x)
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        y = x * x
+        for thread in threads:
+            thread.join()
+        return (parts[0] + parts[1] + parts[2] + parts[3] + y).sum()
+
+    for _ in range(10):
+        found = mixad.grad(f)(X)
+        np.testing.assert_allclose(found, 2 * X * 11 + 4 * np.cos(X), rtol=1e-14)
+
+
+def test_threads_with_one_known_program_do_not_mix_values() -> None:
+    gradient = mixad.grad(lambda x: (np.exp(x) * x).sum())
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(300):
+            x = rng.normal(size=6)
+            if not np.allclose(gradient(x), np.exp(x) * (x + 1), rtol=1e-12):
+                wrong.append(x)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_known_programs_keep_no_array_and_no_function_alive() -> None:
+    def used() -> list[weakref.ref[Any]]:
+        constant, factor, x = np.arange(4.0), np.arange(4.0), X.copy()
+        kernel = mixad.broadcast(lambda x: x * factor)
+
+        def f(x: Any) -> Any:
+            return (kernel(x) * constant).sum()
+
+        for _ in range(3):
+            mixad.grad(f)(x)
+        return [weakref.ref(each) for each in (constant, factor, x, f, kernel)]
+
+    gone = used()
+    gc.collect()
+    assert [each() for each in gone] == [None] * 5
+
+
+def test_what_is_known_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "_MOST_STATES", 40)
+    for length in range(1, 60):
+        x = np.ones(length)
+        for _ in range(2):
+            np.testing.assert_array_equal(mixad.grad(lambda x: (x * 3.0).sum())(x), 3.0 * x)
+        assert states._known.states <= 50
