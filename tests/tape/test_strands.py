@@ -146,6 +146,19 @@ def test_the_second_call_follows_the_plan_of_the_first(name: str, taken: list[An
     assert len(taken) == 2
 
 
+def test_with_full_checks_a_known_gradient_is_compared_with_the_one_by_nodes(
+    monkeypatch: pytest.MonkeyPatch, taken: list[Any]
+) -> None:
+    monkeypatch.setenv("MIXAD_CHECK", "full")
+    gradient = mixad.grad(lambda x: (np.sin(x) * x).sum())
+    for _ in range(3):
+        np.testing.assert_allclose(gradient(X), np.cos(X) * X + np.sin(X), rtol=1e-15)
+    assert taken == []
+    monkeypatch.setattr(StrandPlan, "run", lambda self, values: (None, [np.zeros(4)]))
+    with pytest.raises(AssertionError, match="a known gradient is another one"):
+        gradient(X)
+
+
 def test_equal_programs_share_a_plan_and_different_ones_do_not(taken: list[Any]) -> None:
     for factor in (2.0, 3.0, -1.0):
         found = mixad.grad(lambda x: (x * factor).sum())(X)  # noqa: B023
