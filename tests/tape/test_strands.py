@@ -162,6 +162,13 @@ def test_equal_programs_share_a_plan_and_different_ones_do_not(taken: list[Any])
     assert len(taken) == 2
 
 
+@pytest.mark.parametrize("power", [np.power, np.float_power])
+def test_exponents_that_libraries_treat_apart_are_told_apart(power: Any) -> None:
+    for exponent in (0.5, 3.0, 2.0, -0.5, 3.0, 0.5):
+        f = lambda x: power(x, exponent).sum()  # noqa: B023, E731
+        assert outcome(mixad.value_and_grad, f, X) == by_nodes(mixad.value_and_grad, f, X)
+
+
 def test_layouts_types_and_identities_are_told_apart() -> None:
     def f(x: Any, a: Any, b: Any) -> Any:
         return (x * a + b * x * x).sum()
