@@ -242,11 +242,14 @@ class _Planner:
 def _runner(
     call: KernelCall, arrays: list[Any], shape: tuple[int, ...] | None, options: KernelOptions
 ) -> Callable[..., Any]:
-    """Return what launches a kernel on arrays like these, at once if they need no conversion."""
+    """Return what launches a kernel on arrays like these, at once if they need no conversion.
+
+    Where one is indexed, the call says where it was outside.
+    """
     kinds = zip(arrays, call.kinds, strict=True)
     converts = any(kind == "uniform" and type(a) is np.ndarray for a, kind in kinds)
     broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
-    if not (converts or broadcasts or are_numbers(arrays)):
+    if not (converts or broadcasts or "array" in call.kinds or are_numbers(arrays)):
         prepared = call.kernel.prepared(arrays, options.backend)
         if prepared.audit is None and registry.plugin_of(prepared.backend.name) is None:
             return prepared.run

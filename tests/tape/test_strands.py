@@ -387,3 +387,14 @@ def test_what_is_known_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):
             np.testing.assert_array_equal(mixad.grad(lambda x: (x * 3.0).sum())(x), 3.0 * x)
         assert states._known.states <= 50
+
+
+def test_an_index_outside_is_located_by_a_known_program() -> None:
+    kernel = mixad.broadcast(lambda x, i: x * TABLE[i])
+
+    def f(x: Any, last: int) -> Any:
+        return kernel(x, np.array([0, 1, 2, last])).sum()
+
+    for last in (3, 0, 9, 1):
+        g = lambda x: f(x, last)  # noqa: B023, E731
+        assert outcome(mixad.grad, g, X) == by_nodes(mixad.grad, g, X)
