@@ -398,3 +398,36 @@ def test_an_index_outside_is_located_by_a_known_program() -> None:
     for last in (3, 0, 9, 1):
         g = lambda x: f(x, last)  # noqa: B023, E731
         assert outcome(mixad.grad, g, X) == by_nodes(mixad.grad, g, X)
+
+
+def set_element(x: Any) -> None:
+    x[0] = 9.0
+
+
+def set_shape(x: Any) -> None:
+    x.shape = (2, 2)
+
+
+def set_dtype(x: Any) -> None:
+    x.dtype = np.int64
+
+
+@pytest.mark.filterwarnings("ignore:Setting the .* on a NumPy array:DeprecationWarning")
+@pytest.mark.parametrize("change", [set_element, set_shape, set_dtype])
+@pytest.mark.parametrize("begin", [lambda x: x, lambda x: x * 2.0, lambda x: x.sum()])
+@pytest.mark.parametrize("end", [lambda y: (y * y).sum(), lambda y: np.cumsum(3.0 * y).sum()])
+@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+def test_an_argument_that_is_changed_counts_as_it_came_in(
+    transform: Any, end: Any, begin: Any, change: Any
+) -> None:
+    def f(traced: Any) -> Any:
+        y = begin(traced)
+        change(given[-1])
+        return end(y)
+
+    given: list[Any] = []
+    for _ in range(4):
+        given.append(X.copy())
+        found = outcome(transform, f, given[-1])
+        given.append(X.copy())
+        assert found == by_nodes(transform, f, given[-1])
