@@ -11,18 +11,19 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import NUMPY, describe_array
-from mixad.lifting import Inputs, Outputs, lifted
+from mixad.lifting import Inputs, Outputs
 from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import element_type_of
 from mixad.signature import Function
-from mixad.tape.cell import kind_of
+from mixad.tape.cell import Cell, kind_of
 from mixad.tape.held import is_compared_whole
+from mixad.tape.node import InputNode
 from mixad.tape.schedule import Step
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import StrandPlan, plan_of
 from mixad.tape.trace import Trace
-from mixad.tape.tracer import Level, Tracer
+from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["StrandCall", "open_strand"]
 
@@ -98,6 +99,7 @@ class StrandCall:
             state.inputs = tuple(
                 State(kind_of(element_type_of(a.dtype), NUMPY), a.shape) for a in arrays
             )
+        self._states = state.inputs
         enter = [partial(self._entered, k) for k in range(len(arrays))]
         self._strand = Strand(level, state, arrays, enter, ArrayTracer)
         for array in arrays:
@@ -110,10 +112,22 @@ class StrandCall:
         self.inputs = Inputs(given, [], [], [], [], [])
 
     def completed(self) -> Inputs:
-        """Return the inputs with their nodes."""
+        """Return the inputs with their nodes: arrays count as they were when they came in."""
         if self._lifted is None:
             args, positions = self._arguments
-            self._lifted = lifted(self._level, list(args), positions)
+            given, alone = list(args), frozenset((self._level,))
+            nodes: list[InputNode] = []
+            cells: list[Cell] = []
+            for k, position in enumerate(positions):
+                state, held = self._states[k], self._strand.values[k]
+                assert state.kind is not None
+                device = getattr(args[position], "device", None)
+                cells.append(Cell.of_held(held, state.shape, state.kind, device))
+                nodes.append(InputNode(self._level, None))
+                origin = Origin(nodes[k], 0, alone)
+                given[position] = ArrayTracer(cells[k], origin)
+            kinds: list[type] = [np.ndarray] * len(nodes)
+            self._lifted = Inputs(given, nodes, cells, kinds, [pytree.LEAF] * len(nodes), [])
         return self._lifted
 
     def _entered(self, index: int) -> Tracer:
@@ -145,7 +159,8 @@ class StrandCall:
         """Make a plan of a backward pass."""
         if self._key is not None:
             slot, value, _ = self._key[1]
-            self._made = plan_of(self._strand, trace, steps, slot, with_value=value)
+            plan = plan_of(self._strand, self._states, trace, steps, slot, with_value=value)
+            self._made = plan
 
     def check(self, value: Any, gradients: Sequence[Any]) -> None:
         """Let a plan be taken from now on if it gives what the backward pass gave, bit by bit."""

@@ -495,5 +495,6 @@ _UFUNCS = {
     ufunc: Operation(partial(_apply_ufunc, ufunc))
     for ufunc in vars(np).values()
     if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.nin <= 2
+    if ufunc not in (np.power, np.float_power)  # whose programs depend on the exponent's value
 }
 """Functions of NumPy at every element, as what is recorded of them."""

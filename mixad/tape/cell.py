@@ -115,6 +115,13 @@ class Cell:
         cell._seen = Held(array, check, reader)
         return cell
 
+    @classmethod
+    def of_held(cls, held: Held, shape: tuple[int, ...], kind: Kind, device: Any) -> Cell:
+        """Return the cell of an array that is watched already, of the shape that it had then."""
+        cell = cls(shape, kind, device)
+        cell._seen = held
+        return cell
+
     @property
     def type(self) -> ScalarType:
         """Type of the elements."""

@@ -16,6 +16,7 @@ from mixad.tape.held import Held
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.make_step import MakeStep
 from mixad.tape.schedule import Cotangent, KernelStep, Place, Step, together
+from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.trace import Trace
 
@@ -26,6 +27,10 @@ _Register: TypeAlias = int | Place
 
 _Target: TypeAlias = tuple[Place, str, int]
 """What a cotangent is of, and where it is found (`mixad.tape.gradient_plan.GradientPlace`)."""
+
+
+_Input: TypeAlias = tuple[Place | None, tuple[int, ...], Any]
+"""Where its cotangent ends, its shape and its dtype."""
 
 
 class _Launch(NamedTuple):
@@ -51,8 +56,8 @@ class StrandPlan(NamedTuple):
         Where the cotangent begins.
     one : ndarray
         That cotangent.
-    inputs : tuple of (Place or None)
-        Where those of the inputs end.
+    inputs : tuple of (Place or None, tuple of int and dtype)
+        Where those of the inputs end, and their shapes and types.
     value : int or None
         The slot of the value, if it is wanted.
     """
@@ -62,7 +67,7 @@ class StrandPlan(NamedTuple):
     launches: tuple[_Launch, ...]
     seed: Place
     one: np.ndarray[Any, Any]
-    inputs: tuple[Place | None, ...]
+    inputs: tuple[_Input, ...]
     value: int | None
 
     def run(self, values: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -80,8 +85,7 @@ class StrandPlan(NamedTuple):
                 array = arrays[index] if kind in MADE else registers[cotangents[index]]
                 _add(registers, own, place, array, kind == "array")
         value = None if self.value is None else registers[self.value][()]
-        pairs = zip(self.inputs, values, strict=False)
-        return value, [_gradient(place, registers, own, held) for place, held in pairs]
+        return value, [_gradient(each, registers, own) for each in self.inputs]
 
 
 def _add(
@@ -95,15 +99,16 @@ def _add(
 
 
 def _gradient(
-    place: Place | None, registers: dict[_Register, Any], own: set[Place], held: Held
+    asked: _Input, registers: dict[_Register, Any], own: set[Place]
 ) -> np.ndarray[Any, Any]:
     """Return a gradient of the shape of an input, which nothing else holds."""
+    place, shape, dtype = asked
     if place is None or place not in registers:
-        return np.zeros(held.shape, held.dtype)
+        return np.zeros(shape, dtype)
     found: np.ndarray[Any, Any] = registers[place]
-    if place in own and found.shape == held.shape:
+    if place in own and found.shape == shape:
         return found
-    return np.array(np.broadcast_to(found, held.shape))
+    return np.array(np.broadcast_to(found, shape))
 
 
 class _NotPlannedError(Exception):
@@ -111,7 +116,13 @@ class _NotPlannedError(Exception):
 
 
 def plan_of(
-    strand: Strand, trace: Trace, steps: Sequence[Step], output: int, *, with_value: bool
+    strand: Strand,
+    inputs: Sequence[State],
+    trace: Trace,
+    steps: Sequence[Step],
+    output: int,
+    *,
+    with_value: bool,
 ) -> StrandPlan | None:
     """Return the plan of a backward pass that has been made; None where it is more than launches.
 
@@ -121,6 +132,8 @@ def plan_of(
     ----------
     strand : Strand
         What was recorded.
+    inputs : sequence of State
+        What is known of each input.
     trace : Trace
         What the pass went through.
     steps : sequence of Step
@@ -149,9 +162,15 @@ def plan_of(
         launches,
         planner.seed,
         planner.one,
-        tuple([None if number is None else (number, 0) for number in nodes]),
+        tuple(map(_input, nodes, inputs)),
         value,
     )
+
+
+def _input(number: int | None, state: State) -> _Input:
+    assert state.kind is not None
+    place = None if number is None else (number, 0)
+    return place, state.shape, state.kind.library.dtype_of(state.kind.type)
 
 
 class _Planner:
@@ -242,11 +261,14 @@ class _Planner:
 def _runner(
     call: KernelCall, arrays: list[Any], shape: tuple[int, ...] | None, options: KernelOptions
 ) -> Callable[..., Any]:
-    """Return what launches a kernel on arrays like these, at once if they need no conversion."""
+    """Return what launches a kernel on arrays like these, at once if they need no conversion.
+
+    Where one is indexed, the call says where it was outside.
+    """
     kinds = zip(arrays, call.kinds, strict=True)
     converts = any(kind == "uniform" and type(a) is np.ndarray for a, kind in kinds)
     broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
-    if not (converts or broadcasts or are_numbers(arrays)):
+    if not (converts or broadcasts or "array" in call.kinds or are_numbers(arrays)):
         prepared = call.kernel.prepared(arrays, options.backend)
         if prepared.audit is None and registry.plugin_of(prepared.backend.name) is None:
             return prepared.run

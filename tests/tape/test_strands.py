@@ -175,6 +175,13 @@ def test_equal_programs_share_a_plan_and_different_ones_do_not(taken: list[Any])
     assert len(taken) == 2
 
 
+@pytest.mark.parametrize("power", [np.power, np.float_power])
+def test_exponents_that_libraries_treat_apart_are_told_apart(power: Any) -> None:
+    for exponent in (0.5, 3.0, 2.0, -0.5, 3.0, 0.5):
+        f = lambda x: power(x, exponent).sum()  # noqa: B023, E731
+        assert outcome(mixad.value_and_grad, f, X) == by_nodes(mixad.value_and_grad, f, X)
+
+
 def test_layouts_types_and_identities_are_told_apart() -> None:
     def f(x: Any, a: Any, b: Any) -> Any:
         return (x * a + b * x * x).sum()
@@ -393,3 +400,47 @@ def test_what_is_known_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):
             np.testing.assert_array_equal(mixad.grad(lambda x: (x * 3.0).sum())(x), 3.0 * x)
         assert states._known.states <= 50
+
+
+def test_an_index_outside_is_located_by_a_known_program() -> None:
+    kernel = mixad.broadcast(lambda x, i: x * TABLE[i])
+
+    def f(x: Any, last: int) -> Any:
+        return kernel(x, np.array([0, 1, 2, last])).sum()
+
+    for last in (3, 0, 9, 1):
+        g = lambda x: f(x, last)  # noqa: B023, E731
+        assert outcome(mixad.grad, g, X) == by_nodes(mixad.grad, g, X)
+
+
+def set_element(x: Any) -> None:
+    x[0] = 9.0
+
+
+def set_shape(x: Any) -> None:
+    x.shape = (2, 2)
+
+
+def set_dtype(x: Any) -> None:
+    x.dtype = np.int64
+
+
+@pytest.mark.filterwarnings("ignore:Setting the .* on a NumPy array:DeprecationWarning")
+@pytest.mark.parametrize("change", [set_element, set_shape, set_dtype])
+@pytest.mark.parametrize("begin", [lambda x: x, lambda x: x * 2.0, lambda x: x.sum()])
+@pytest.mark.parametrize("end", [lambda y: (y * y).sum(), lambda y: np.cumsum(3.0 * y).sum()])
+@pytest.mark.parametrize("transform", [mixad.grad, mixad.value_and_grad])
+def test_an_argument_that_is_changed_counts_as_it_came_in(
+    transform: Any, end: Any, begin: Any, change: Any
+) -> None:
+    def f(traced: Any) -> Any:
+        y = begin(traced)
+        change(given[-1])
+        return end(y)
+
+    given: list[Any] = []
+    for _ in range(4):
+        given.append(X.copy())
+        found = outcome(transform, f, given[-1])
+        given.append(X.copy())
+        assert found == by_nodes(transform, f, given[-1])
