@@ -224,9 +224,10 @@ def _exponentials() -> tuple[Op, ...]:
            (f"where({flat}, 0, mul_pow(fma(y, log(x), 1), x, y - 1))",
             "mul_zero(out, log(x))"),
            lowering="program", safe=(1.0, 1.0), singular=True,
-           array="where((pow(x, y) != 0) & ((x != 0) | (y != 0)), pow(x, y) * log(x), 0)",
+           array="where(((pow(x, y) != 0) | ((x < 0) & isfinite(y))) & ((x != 0) | (y != 0)), "
+                 "pow(x, y) * log(x), 0)",
            doc="Product of x to the y and log(x), the derivative of the power in y; 0 where the "
-               "power is, and at (0, 0)."),
+               "power is, and at (0, 0), but nan for negative x and finite y."),
         Op("mul_pow", 3, "float",
            ("pow(y, z)", "mul_pow(x * z, y, z - 1)",
             "where((y == 0) & (z == 0), 0, mul_zero(out, log(y)))"),
@@ -281,8 +282,9 @@ def _trigonometric() -> tuple[Op, ...]:
             f"-div_zero(out * {across}, hypot(x, y))"),
            lowering="program", safe=(1.0, 1.0),
            array=f"where((x == 0) & (y == 0), 0, where(isinf(x) & isfinite(y), copysign(1, x), "
+                 f"where(isfinite(x) & isinf(y), x / abs(y), "
                  f"(x / {larger}) / sqrt((x / {larger}) * (x / {larger}) "
-                 f"+ (y / {larger}) * (y / {larger}))))",
+                 f"+ (y / {larger}) * (y / {larger})))))",
            doc="Quotient of x and hypot(x, y), of numbers below the normal range too; 0 at the "
                "origin."),
     )  # fmt: skip

@@ -26,7 +26,7 @@ from mixad.scalar.math.floats import (
     where,
 )
 from mixad.scalar.math.logarithm import exponent_and_fraction, log
-from mixad.scalar.math.simple import mul_zero
+from mixad.scalar.math.simple import isfinite, mul_zero
 
 __all__ = ["mul_pow", "pow", "pow_log"]
 
@@ -48,8 +48,12 @@ def mul_pow(x: Term, y: Term, z: Term) -> Term:
 
 
 def pow_log(x: Term, y: Term) -> Term:
-    """X to the y times log(x); 0 where the power is, and at the origin."""
-    return where((x == 0) & (y == 0), 0, mul_zero(pow(x, y), log(x)))
+    """X to the y times log(x); 0 where the power is, and at the origin; nan for x < 0, finite y.
+
+    Whether the power of a negative number underflows would depend on the type.
+    """
+    found = where((x < 0) & isfinite(y), log(x), mul_zero(pow(x, y), log(x)))
+    return where((x == 0) & (y == 0), 0, found)
 
 
 def _mul_exp(x: Term, t: Term, low: Term) -> Term:
