@@ -167,6 +167,20 @@ def test_a_change_is_seen_by_the_next_call_and_by_its_gradient(change, monkeypat
     np.testing.assert_array_equal(kernel(X), before)
 
 
+@pytest.mark.parametrize("is_kernel", [False, True])
+def test_new_numbers_in_a_list_that_is_a_default_of_a_helper_are_seen(is_kernel):
+    factors = [2.0]
+
+    def scaled(x, by=factors):
+        return by[0] * x
+
+    inner = mixad.broadcast(scaled) if is_kernel else scaled
+    kernel = mixad.broadcast(lambda x: inner(x))
+    for value in (2.0, 2.0, 3.0, 2.0):
+        factors[0] = value
+        np.testing.assert_array_equal(kernel(X), value * X)
+
+
 def test_new_values_in_a_captured_array_are_seen():
     for value in (2.0, 2.0, 3.0, 2.0):
         table[1] = value

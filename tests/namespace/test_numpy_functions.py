@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "broadcast_arrays": (lambda x, v: [a * a for a in np.broadcast_arrays(x[:, :1], v)], X, V),
     "diagflat": (lambda x, v: [np.diagflat(x[:2]) * 2, np.diagflat(v[:2], -1)], X, V),
     "extract": (lambda x: [np.extract(X > 0, x) ** 2, np.extract([1, 0, 1], x)], X),
-    "where": (lambda x, v: [np.where(X > 0, x * x, v), np.where([1, 0, 1, 0], 2.0, v[:4]),
+    "where": (lambda x, v: [np.where(X > 0, x * x, v[:4]), np.where([1, 0, 1, 0], 2.0, v[:4]),
                             np.where(X > 0, x, 0.5)], X, V),
     "vander": (lambda v: [np.vander(v), np.vander(v, 3), np.vander(v - V, increasing=True),
                           np.vander(v, 1), np.vander(v, N=0)], V),

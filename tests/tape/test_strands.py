@@ -444,3 +444,18 @@ def test_an_argument_that_is_changed_counts_as_it_came_in(
         found = outcome(transform, f, given[-1])
         given.append(X.copy())
         assert found == by_nodes(transform, f, given[-1])
+
+
+@pytest.mark.parametrize("bound", ["_MOST_STATES", "_MOST_PLANS"])
+def test_what_follows_one_beginning_has_a_bound(
+    monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr(states, bound, 40)
+    x = np.ones(1)
+    for length in range(1, 60):
+        factors = np.ones(length)
+        for _ in range(2):
+            found = mixad.grad(lambda x, c: (x * c).sum())(x, factors)
+            np.testing.assert_array_equal(found, [float(length)])
+        known = states._known
+        assert (known.states if bound == "_MOST_STATES" else known.plans) <= 50

@@ -117,12 +117,14 @@ def guard_of(snapshot: Snapshot, parsed: Parsed) -> Guard | None:
     """Return the guard of a program that was parsed of a snapshot.
 
     None where something may mean something else while it stays the same object: lists, objects
-    that are called, what tuples hold, arrays of other libraries, attributes of arguments, parts of
-    complex numbers.
+    that are called, what tuples and defaults of helpers hold, arrays of other libraries, attributes
+    of arguments, parts of complex numbers.
     """
     captures = parsed.captures
     if snapshot.attributes or any(c.part or c.positions or c.elements for c in captures):
         return None
+    if not all(_has_unchanging_defaults(source.function) for source in snapshot.sources[1:]):
+        return None  # of the first one, prepared calls take no defaults
     objects: list[_Object] = []
     values: list[_Value] = []
     described = set()
@@ -148,8 +150,6 @@ def guard_of(snapshot: Snapshot, parsed: Parsed) -> Guard | None:
     for index in snapshot.rules.values():
         rule = snapshot.sources[index].function
         is_same = _comparison_of_function(rule)
-        if is_same is None:
-            return None
         objects.append(_Object(partial(_itself, rule), (), _NOTHING, is_same))
     return Guard(objects, values, snapshot.values(parsed))
 
@@ -175,9 +175,12 @@ def _is_unchanging(value: Any) -> bool:
     return type(value) in _UNCHANGING or describe_value(value) in _NUMBERS
 
 
-def _comparison_of_function(function: types.FunctionType) -> Callable[[Any], bool] | None:
-    if function.__kwdefaults__:
-        return None
+def _has_unchanging_defaults(function: types.FunctionType) -> bool:
+    """Whether the defaults of a function mean the same while they are the same objects."""
+    return not function.__kwdefaults__ and _is_unchanging(function.__defaults__ or ())
+
+
+def _comparison_of_function(function: types.FunctionType) -> Callable[[Any], bool]:
     found, code, defaults = weakref.ref(function), function.__code__, function.__defaults__
 
     def is_same(other: Any) -> bool:
@@ -194,8 +197,6 @@ def _comparison_of_method(method: types.MethodType) -> Callable[[Any], bool] | N
     if instance is None or not isinstance(function, types.FunctionType):
         return None
     is_same_function = _comparison_of_function(function)
-    if is_same_function is None:
-        return None
 
     def is_same(other: Any) -> bool:
         is_method = type(other) is types.MethodType
