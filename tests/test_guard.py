@@ -181,6 +181,18 @@ def test_new_numbers_in_a_list_that_is_a_default_of_a_helper_are_seen(is_kernel)
         np.testing.assert_array_equal(kernel(X), value * X)
 
 
+def test_transforms_that_are_read_and_not_called_do_no_harm():
+    def unused(x):
+        return mixad.grad(lambda u: u * u)(x)
+
+    def chosen(x):
+        return helper(x) if True else unused(x)
+
+    kernel = mixad.broadcast(chosen)
+    for _ in range(3):
+        np.testing.assert_array_equal(kernel(X), 2 * X)
+
+
 def test_new_values_in_a_captured_array_are_seen():
     for value in (2.0, 2.0, 3.0, 2.0):
         table[1] = value

@@ -219,7 +219,8 @@ def _reads(snapshot: Snapshot) -> Iterator[tuple[Address, Callable[[], Any] | No
     Globals of mixad's own functions do not change.  Helpers are held by whoever calls them.
     """
     for i, source in enumerate(snapshot.sources):
-        for j, (where, attributes) in enumerate(source.info.getters):
+        getters = () if source.is_refused else source.info.getters
+        for j, (where, attributes) in enumerate(getters):
             if where is None:
                 instance = source.instance
                 read = partial(_itself, instance) if i == 0 else _weakly(instance)

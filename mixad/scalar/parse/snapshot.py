@@ -148,6 +148,11 @@ class FunctionSource:
         return _Taker(Snapshot([self]), describe).run()
 
     @property
+    def is_refused(self) -> bool:
+        """Whether it is one of mixad's own and no function of numbers: a call of it is refused."""
+        return is_transform(self.function)
+
+    @property
     def name(self) -> str:
         """The function's name."""
         return self.info.name
@@ -410,11 +415,9 @@ class _Taker:
         """Read what functions read from outside; return their part of the key."""
         parts: list[Hashable] = []
         for i, source in islice(enumerate(self.snapshot.sources), start, None):  # grows on the way
-            # One of mixad's own that is no function of numbers is refused where it is called.
-            is_refused = source.info.is_ours and is_transform(source.function)
-            values = [] if is_refused else source.read()
+            values = [] if source.is_refused else source.read()
             self.snapshot.rows.append(values)
-            if is_refused:
+            if source.is_refused:
                 continue
             for j, value in enumerate(values):
                 known = _SCALARS.get(type(value))
@@ -436,7 +439,8 @@ class _Taker:
     def attributes(self) -> list[Hashable]:
         """Read what functions may read from the modules and objects that they get as arguments."""
         parts: list[Hashable] = []
-        paths = {p: None for s in self.snapshot.sources for p in s.info.local_paths}
+        sources = [source for source in self.snapshot.sources if not source.is_refused]
+        paths = {p: None for source in sources for p in source.info.local_paths}
         for number, (row, holder) in self.holders.items():
             for path in paths:
                 if (number, path) not in self.snapshot.attributes:
