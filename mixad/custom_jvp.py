@@ -24,7 +24,7 @@ __all__ = ["CustomJvp", "custom_jvp"]
 def custom_jvp(f: Function, *, nondiff_argnums: Argnums = ()) -> CustomJvp:
     """Return ``f`` as a function whose forward rule the user gives with ``defjvp``.
 
-    Reverse mode transposes what the rule does to tangents.  Either mode checks each time, at three
+    Reverse mode transposes what the rule does to tangents.  Either mode checks each time, at four
     tangents, that this is linear: see `mixad.linear_rule`.  Arrays of Dask are not checked.
 
     Parameters
@@ -149,7 +149,7 @@ class _JvpRule:
     def _refusal(self) -> str:
         return (
             f"{self.name}: the rule is not linear in the tangents{place_of(self.rule)}, so what it "
-            "gives is no derivative and has no transpose for reverse mode (it was tried at three "
+            "gives is no derivative and has no transpose for reverse mode (it was tried at four "
             "tangents, which gave different Jacobians, or at zero): make its tangent a sum of "
             "products of one tangent and what depends on the primals only, or use custom_vjp"
         )

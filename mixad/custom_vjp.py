@@ -140,7 +140,7 @@ class _VjpRule:
         places, cells = call.wrt(level), call.value.floats
         refusal = (
             f"{self.name}: bwd is not linear in the cotangent{place_of(self.bwd)}, so it has no "
-            "transpose for forward mode (it was tried at three cotangents, which gave different "
+            "transpose for forward mode (it was tried at four cotangents, which gave different "
             "Jacobians, or at zero): use reverse mode, which takes bwd as it is, or custom_jvp"
         )
         tangents = [trial(call.leaves[i].cell, k) for k, i in enumerate(places)]

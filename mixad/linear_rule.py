@@ -1,7 +1,7 @@
 """Whether a user's rule is linear: in tangents, or in cotangents.
 
 What a rule that is not linear gives is no derivative, and its transpose depends on where it was
-recorded.  So a rule is recorded at three tangents that look random, and the transposes are
+recorded.  So a rule is recorded at four tangents that look random, and the transposes are
 compared: of a linear rule they are one map, computed by the same operations with the same rounding.
 That is all where the recorded operations are linear themselves.  Where this is not known, the rule
 may have a constant term, or a step that its derivative does not see: then f(0) = 0 and f(t) = J t
@@ -35,7 +35,7 @@ __all__ = ["RecordedRule", "checked_rule", "trial"]
 
 _Rule = Callable[[list[Tracer]], Sequence[Any]]
 
-_OTHERS = (1, 2)
+_OTHERS = (1, 2, 3)
 """Trials beside the first one."""
 
 
@@ -174,7 +174,8 @@ def trial(cell: Cell, argument: int, number: int = 0) -> Array:
     argument : int
         Which argument it is: each has others.
     number : int
-        0: positive, about 1; 1: negative, up to 1024; 2: of both signs, 1/16 down to 1/1024.
+        0: positive, about 1; 1: negative, 128 to 1024; 2: of both signs, 1/16 down to 1/1024;
+        3: positive, 128 to 1024.
     """
     size = math.prod(cell.shape)
     parts = [np.resize(_spread(argument + each, number), size) for each in (0.0, 0.5)]
@@ -189,7 +190,9 @@ def _spread(start: float, number: int) -> np.ndarray[Any, Any]:
     if number == 0:
         return 0.5 + steps * _GOLDEN % 1.0
     if number == 1:
-        return -(2.0 ** (12.0 * ((steps * math.sqrt(3.0) + 0.44) % 1.0) - 2.0))
+        return -(2.0 ** (3.0 * ((steps * math.sqrt(3.0) + 0.44) % 1.0) + 7.0))
+    if number == 3:
+        return 2.0 ** (3.0 * ((steps * math.sqrt(5.0) + 0.13) % 1.0) + 7.0)
     signs = np.where((steps * math.sqrt(7.0) + 0.70) % 1.0 < 0.5, -1.0, 1.0)
     return signs * 2.0 ** (6.0 * ((steps * math.sqrt(11.0) + 0.06) % 1.0) - 10.0)
 

@@ -84,6 +84,26 @@ def test_rules_that_are_not_linear_are_refused(rule: str, use: str, dtype: str) 
         USES[use](NOT_LINEAR[rule], x)
 
 
+BOUNDED: dict[str, Rule] = {
+    "a bound above": lambda x, t: np.minimum(t, 5.0) * x,
+    "a bound below": lambda x, t: np.maximum(t, -5.0) * x,
+    "two bounds": lambda x, t: np.clip(t, -2.0, 2.0) * x,
+    "wide bounds": lambda x, t: np.clip(t, -100.0, 100.0) * x,
+    "more above a bound": lambda x, t: np.where(t > 3.0, 2.0 * t, t),
+    "a branch on a bound": lambda x, t: t * x if (t < 50.0).all() else 2.0 * t,
+}
+
+
+@pytest.mark.rows("use", USES)
+@pytest.mark.rows("rule", BOUNDED)
+@pytest.mark.rows("shape", [(), (5,)])
+def test_bounds_are_found_on_either_side_of_single_numbers_too(
+    shape: tuple[int, ...], rule: str, use: str
+) -> None:
+    with pytest.raises(TracerError, match="not linear"):
+        USES[use](BOUNDED[rule], np.full(shape, 0.5))
+
+
 def median_of_three(a: Any, b: Any, c: Any) -> Any:
     return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
 

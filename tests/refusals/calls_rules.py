@@ -171,7 +171,7 @@ def refuse_function_without_forward_rule():
 
 @refused("""
 TracerError: mixad.custom_jvp of squares: the rule is not linear in the tangents (in ..., line 3), \
-so what it gives is no derivative and has no transpose for reverse mode (it was tried at three \
+so what it gives is no derivative and has no transpose for reverse mode (it was tried at four \
 tangents, which gave different Jacobians, or at zero): make its tangent a sum of products of one \
 tangent and what depends on the primals only, or use custom_vjp
 """)
@@ -420,7 +420,7 @@ def refuse_position_named_twice():
 
 @refused("""
 TracerError: mixad.custom_vjp of squares: bwd is not linear in the cotangent (in ..., line 3), so \
-it has no transpose for forward mode (it was tried at three cotangents, which gave different \
+it has no transpose for forward mode (it was tried at four cotangents, which gave different \
 Jacobians, or at zero): use reverse mode, which takes bwd as it is, or custom_jvp
 """)
 def refuse_backward_rule_that_is_not_linear():
