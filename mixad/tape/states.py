@@ -83,10 +83,10 @@ forget = _known.forget
 
 def initial_state(key: Hashable) -> State:
     """Return the state in which some inputs have come in."""
+    if _known.states > _MOST_STATES or _known.plans > _MOST_PLANS:
+        _known.forget()
     found = _known.initial.get(key)
     if found is None:
-        if _known.states > _MOST_STATES or _known.plans > _MOST_PLANS:
-            _known.forget()
         _known.states += 1
         found = _known.initial.setdefault(key, State())
     return found

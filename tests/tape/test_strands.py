@@ -531,3 +531,19 @@ def test_tracers_of_a_function_that_failed_are_refused() -> None:
     with pytest.raises(TracerError, match="used after that call has ended"):
         leaked[-1] * 2.0
     assert leaked[-1].strand._made == []
+
+
+def test_recordings_that_begin_alike_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "_MOST_STATES", 40)
+    monkeypatch.setattr(states, "_MOST_PLANS", 6)
+
+    def f(x: Any, bits: int) -> Any:
+        for k in range(6):
+            x = x * 2.0 if bits >> k & 1 else x + 1.0
+        return x.sum()
+
+    for bits in range(64):
+        found = mixad.grad(f)(X, bits)
+        np.testing.assert_array_equal(found, np.full(4, 2.0 ** bits.bit_count()))
+        assert states._known.states <= 50
+        assert states._known.plans <= 7
