@@ -288,9 +288,14 @@ def _scalar_vjp(
     with Level(name) as level:
         strand = None if has_aux else open_strand(level, f, args, positions)
         inputs = lifted(level, list(args), positions) if strand is None else strand.inputs
-        outputs, aux = called(f, inputs, kwargs, has_aux, level)
-        if strand is not None:
-            strand.finish(outputs, value=value)
+        try:
+            outputs, aux = called(f, inputs, kwargs, has_aux, level)
+            if strand is not None:
+                strand.finish(outputs, value=value)
+        except BaseException:
+            if strand is not None:
+                strand.fail()
+            raise
     if strand is not None:
         if strand.plan is not None:
             result, gradients = strand.run()

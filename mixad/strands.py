@@ -150,6 +150,10 @@ class StrandCall:
             strand.depart()
         strand.end()
 
+    def fail(self) -> None:
+        """End the recording of a function that raised: its tracers are refused from now on."""
+        self._strand.end()
+
     def run(self) -> tuple[Any, list[Any]]:
         """Return the value and the gradients, by the plan."""
         assert self.plan is not None

@@ -45,7 +45,8 @@ _Method = Callable[[Any, Any], Any]
 
 def _recorded(operation: Operation, *operands: Any) -> Any:
     """Return what an operation gives: of a strand that knows it, or computed on nodes."""
-    strand = next((o.strand for o in operands if type(o) is ArrayTracer), None)
+    first = operands[0] if type(operands[0]) is ArrayTracer else operands[-1]
+    strand = first.strand if type(first) is ArrayTracer else None
     if strand is None:
         return operation.compute(*operands)
     found = strand.record(operation, operands)

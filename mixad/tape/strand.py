@@ -9,7 +9,7 @@ what comes of it has the same bits.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
 from typing import Any, TypeAlias, cast
 
@@ -92,7 +92,7 @@ class Strand:
         Whether a tracer was asked for what strands do not know.
     """
 
-    __slots__ = ("_cells", "_entered", "_inputs", "_is_cold", "_kind", "_made", "_origins",
+    __slots__ = ("_cells", "_done", "_entered", "_inputs", "_is_cold", "_kind", "_made", "_origins",
                  "_pending", "_thread", "dtypes", "input_nodes", "inputs", "is_flat", "is_left",
                  "level", "links", "places", "state", "values")  # fmt: skip
 
@@ -122,6 +122,7 @@ class Strand:
         self._entered: dict[int, tuple[int, Hashable]] = {}
         self._thread = get_ident()
         self._is_cold = False
+        self._done: list[Any] = []
         self._pending: _Pending | None = None
 
     def tracers_of_inputs(self, states: Sequence[State]) -> list[Tracer]:
@@ -150,7 +151,9 @@ class Strand:
         for operand in operands:
             kind = type(operand)
             if kind is self._kind:
-                if operand.strand is not self or not self._is_current(operand):
+                if operand.strand is not self or (
+                    operand.state is None and not self._is_current(operand)
+                ):
                     self._leave()
                     return None
                 key.append(operand.slot)
@@ -214,8 +217,10 @@ class Strand:
 
     def learn(self, result: Any) -> Any:
         """Let what an operation gave on nodes be known; return it."""
+        if self._pending is None or self._thread != get_ident():
+            return result
         pending, self._pending = self._pending, None
-        if pending is None or type(result) is not self._kind:
+        if self.state is _OVER or type(result) is not self._kind:
             return result
         origin = result.origin
         node = origin.node
@@ -259,27 +264,30 @@ class Strand:
     def complete(self) -> None:
         """Give tracers cells and nodes, since one is asked for them."""
         check_levels((self.level,))
-        if not self._is_cold:
-            self._leave()
+        with self.level.lock:  # another thread may be about it
+            if not self._is_cold:
+                self._leave()
 
     def depart(self) -> None:
         """Give all tracers cells and nodes: everything recorded is done on nodes, in order."""
         with self.level.lock:
             if not self.is_flat:
                 return
-            self.is_flat, self._is_cold = False, True
-            done: dict[int, Any] = {}
+            self._is_cold, done = True, self._done  # after an exception, it goes on from there
             try:
-                for slot, made in enumerate(self._made):
+                for slot in range(len(done), len(self._made)):
+                    made = self._made[slot]
                     if made is None:
                         value = self.values[slot]
-                        done[slot] = value.array if type(value) is Held else value
+                        done.append(value.array if type(value) is Held else value)
                     else:
-                        done[slot] = self._on_nodes(slot, made, done)
+                        done.append(self._on_nodes(slot, made, done))
+                self.is_flat = False
             finally:
                 self._is_cold = False
+            self._done = []
 
-    def _on_nodes(self, slot: int, made: _Made, done: Mapping[int, Any]) -> Tracer:
+    def _on_nodes(self, slot: int, made: _Made, done: Sequence[Any]) -> Tracer:
         """Return what was recorded for a slot as a tracer with cell and node."""
         operation, operands, found = made
         if operation is None:
@@ -310,6 +318,6 @@ class Strand:
         self.state = _OVER
         origins = map(self._origins.get, range(self.inputs))
         self.input_nodes = [None if origin is None else id(origin.node) for origin in origins]
-        for each in (self._origins, self._cells, self._made, self._entered):
+        for each in (self._origins, self._cells, self._made, self._entered, self._done):
             each.clear()
         self._inputs, self._pending = (), None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ import mixad
 from mixad import api, strands
 from mixad.errors import TracerError
 from mixad.tape import states
+from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import StrandPlan
 
 X = np.linspace(0.5, 2.0, 4)
@@ -284,6 +286,24 @@ def test_arrays_that_change_are_seen_by_a_known_program() -> None:
         mixad.grad(hidden)(X)
 
 
+def test_an_array_that_shrinks_is_refused_where_nothing_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MIXAD_CHECK", "off")
+
+    def f(x: Any, shrinks: bool) -> Any:
+        factors = np.arange(4.0)
+        total = (x * x * factors).sum()
+        if shrinks:
+            factors.resize(2, refcheck=False)
+        return total
+
+    for _ in range(3):
+        np.testing.assert_array_equal(mixad.grad(f)(X, False), 2 * X * np.arange(4.0))
+    with pytest.raises(TracerError, match="changed in place"):
+        mixad.grad(f)(X, True)
+
+
 def test_tracers_that_outlive_their_transform_are_refused_by_known_programs() -> None:
     leaked: list[Any] = []
 
@@ -459,3 +479,117 @@ def test_what_follows_one_beginning_has_a_bound(
             np.testing.assert_array_equal(found, [float(length)])
         known = states._known
         assert (known.states if bound == "_MOST_STATES" else known.plans) <= 50
+
+
+def test_what_cannot_be_repeated_on_nodes_is_refused_whenever_it_is_asked_for() -> None:
+    memory = bytearray(np.arange(4.0).tobytes())
+    unlocked = np.frombuffer(memory)  # of memory that NumPy cannot lock
+    errors: list[Exception] = []
+
+    def f(x: Any) -> Any:
+        y = x * unlocked
+        memory[:8] = np.float64(switch[0]).tobytes()
+        for _ in range(2):
+            try:
+                y.reshape(2, 2)
+            except TracerError as error:
+                errors.append(error)
+        return (y * 2.0).sum()
+
+    switch = [0.0]
+    mixad.grad(f)(X)
+    strands._LEFT.clear()
+    switch[0] = 9.0
+    with pytest.raises(TracerError, match="changed in place"):
+        mixad.grad(f)(X)
+    assert len(errors) == 2
+
+
+def test_an_interrupted_repetition_on_nodes_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original, turns = Strand._on_nodes, [3]
+
+    def interrupted(self: Any, *args: Any) -> Any:
+        turns[0] -= 1
+        if not turns[0]:
+            raise KeyboardInterrupt
+        return original(self, *args)
+
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        z = y * x
+        if turns[0] < 3:
+            return z.sum()
+        with pytest.raises(KeyboardInterrupt):
+            z.reshape(2, 2)
+        y *= 5.0
+        return (z + y).sum()
+
+    turns[0] = 0
+    mixad.grad(f)(X)
+    turns[0] = 3
+    monkeypatch.setattr(Strand, "_on_nodes", interrupted)
+    np.testing.assert_array_equal(mixad.grad(f)(X), 4.0 * X + 10.0)
+
+
+def test_a_thread_waits_for_nodes_that_another_one_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, begun, found = Strand._on_nodes, threading.Event(), []
+
+    def slow(self: Any, *args: Any) -> Any:
+        begun.set()
+        time.sleep(0.02)
+        return original(self, *args)
+
+    def f(x: Any) -> Any:
+        y = x * 2.0
+
+        def work() -> None:
+            begun.wait(5)
+            found.append(y[0])
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        z = y[1:]
+        begun.set()
+        thread.join()
+        return z.sum() + found[-1]
+
+    mixad.grad(f)(X)
+    strands._LEFT.clear()
+    begun.clear()
+    monkeypatch.setattr(Strand, "_on_nodes", slow)
+    np.testing.assert_array_equal(mixad.grad(f)(X), np.full(4, 2.0))
+
+
+def test_tracers_of_a_function_that_failed_are_refused() -> None:
+    leaked: list[Any] = []
+
+    def f(x: Any, fails: bool) -> Any:
+        leaked.append(x * 3.0)
+        if fails:
+            raise RuntimeError("the user's")
+        return (leaked[-1] * 2.0).sum()
+
+    mixad.grad(f)(X, False)
+    with pytest.raises(RuntimeError):
+        mixad.grad(f)(X, True)
+    with pytest.raises(TracerError, match="used after that call has ended"):
+        leaked[-1] * 2.0
+    assert leaked[-1].strand._made == []
+
+
+def test_recordings_that_begin_alike_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "_MOST_STATES", 40)
+    monkeypatch.setattr(states, "_MOST_PLANS", 6)
+
+    def f(x: Any, bits: int) -> Any:
+        for k in range(6):
+            x = x * 2.0 if bits >> k & 1 else x + 1.0
+        return x.sum()
+
+    for bits in range(64):
+        found = mixad.grad(f)(X, bits)
+        np.testing.assert_array_equal(found, np.full(4, 2.0 ** bits.bit_count()))
+        assert states._known.states <= 50
+        assert states._known.plans <= 7
