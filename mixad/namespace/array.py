@@ -496,6 +496,10 @@ _UFUNCS = {
     ufunc: Operation(partial(_apply_ufunc, ufunc))
     for ufunc in vars(np).values()
     if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.nin <= 2
-    if ufunc not in (np.power, np.float_power)  # whose programs depend on the exponent's value
+    if ufunc not in (np.power, np.float_power)
 }
-"""Functions of NumPy at every element, as what is recorded of them."""
+"""Functions of NumPy at every element, as what is recorded of them.
+
+What a number is decides how a power of it is computed, and ``float_power`` is of other arrays than
+it was given: strands know operands by type and slot.
+"""

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -593,3 +594,32 @@ def test_recordings_that_begin_alike_have_a_bound(monkeypatch: pytest.MonkeyPatc
         np.testing.assert_array_equal(found, np.full(4, 2.0 ** bits.bit_count()))
         assert states._known.states <= 50
         assert states._known.plans <= 7
+
+
+NUMBERS = [0.5, 0.5, 0.5, 2.5, 3.0, 3, 3, 2, -0.5]
+UFUNCS = sorted(
+    {u.__name__ for u in vars(np).values() if isinstance(u, np.ufunc) and (u.nin, u.nout) == (2, 1)}
+)
+
+
+@pytest.mark.rows("name", UFUNCS)
+@pytest.mark.filterwarnings("ignore:.*does not depend")
+def test_functions_of_numpy_see_which_number_is_beside_an_array(name: str) -> None:
+    function = getattr(np, name)
+
+    def f(x: Any, number: Any) -> Any:
+        return (function(x, number) * x).sum()
+
+    gradient = partial(outcome_of, mixad.grad(f))
+    found = [gradient(X, number) for number in NUMBERS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "open_strand", lambda *given: None)
+        assert found == [gradient(X, number) for number in NUMBERS]
+
+
+def outcome_of(function: Any, *args: Any) -> Any:
+    """Return the numbers of a result as text, which tells nan from others, or an error."""
+    try:
+        return repr(function(*args))
+    except Exception as error:
+        return type(error), str(error)
