@@ -225,7 +225,7 @@ def _exponentials() -> tuple[Op, ...]:
             "mul_zero(out, log(x))"),
            lowering="program", safe=(1.0, 1.0), singular=True,
            array="where(((pow(x, y) != 0) | ((x < 0) & isfinite(y))) & ((x != 0) | (y != 0)), "
-                 "pow(x, y) * log(x), 0)",
+                 "pow(x, y) * log(x), where(x > 0, copysign(0, x - 1), 0))",
            doc="Product of x to the y and log(x), the derivative of the power in y; 0 where the "
                "power is, and at (0, 0), but nan for negative x and finite y."),
         Op("mul_pow", 3, "float",

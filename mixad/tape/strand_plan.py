@@ -263,14 +263,19 @@ def _runner(
 ) -> Callable[..., Any]:
     """Return what launches a kernel on arrays like these, at once if they need no conversion.
 
-    Where one is indexed, the call says where it was outside.
+    Where one is indexed, the call says where it was outside.  Kernels of a backend that was asked
+    for are launched as often as the user calls them: no plan is tried beside a pass.
     """
+    if options.backend is not None:
+        raise _NotPlannedError
     kinds = zip(arrays, call.kinds, strict=True)
     converts = any(kind == "uniform" and type(a) is np.ndarray for a, kind in kinds)
     broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
     if not (converts or broadcasts or "array" in call.kinds or are_numbers(arrays)):
         prepared = call.kernel.prepared(arrays, options.backend)
-        if prepared.audit is None and registry.plugin_of(prepared.backend.name) is None:
+        if registry.plugin_of(prepared.backend.name) is not None:
+            raise _NotPlannedError
+        if prepared.audit is None:
             return prepared.run
     return partial(_run_call, call, shape, options)
 

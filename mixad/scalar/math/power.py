@@ -26,7 +26,7 @@ from mixad.scalar.math.floats import (
     where,
 )
 from mixad.scalar.math.logarithm import exponent_and_fraction, log
-from mixad.scalar.math.simple import isfinite, mul_zero
+from mixad.scalar.math.simple import isfinite
 
 __all__ = ["mul_pow", "pow", "pow_log"]
 
@@ -50,9 +50,12 @@ def mul_pow(x: Term, y: Term, z: Term) -> Term:
 def pow_log(x: Term, y: Term) -> Term:
     """X to the y times log(x); 0 where the power is, and at the origin; nan for x < 0, finite y.
 
-    Whether the power of a negative number underflows would depend on the type.
+    Whether a power underflows depends on the type, the sign of the product and nan do not.
     """
-    found = where((x < 0) & isfinite(y), log(x), mul_zero(pow(x, y), log(x)))
+    power = pow(x, y)
+    zero = where(x > 0, copysign(0.0, x - 1), 0)
+    found = where(power != 0, power * log(x), zero)
+    found = where((x < 0) & isfinite(y), log(x), found)
     return where((x == 0) & (y == 0), 0, found)
 
 
