@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Hashable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,7 +59,7 @@ def is_structured(values: Sequence[Any]) -> bool:
     return not _SIMPLE.issuperset(map(type, values)) and any(map(_is_node, map(type, values)))
 
 
-@cache
+@lru_cache(maxsize=256)
 def _is_node(kind: type) -> bool:
     """Whether a type is that of structures: a tuple is one as part of another only."""
     return kind is type(None) or is_record_class(kind)

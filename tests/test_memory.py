@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import weakref
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -180,3 +182,15 @@ def test_memory_is_flat_from_the_thousandth_to_the_ten_thousandth() -> None:
 
 if __name__ == "__main__":
     print(grown(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+
+
+def test_classes_made_in_a_loop_are_let_go_of() -> None:
+    product = mixad.broadcast(lambda p: p.a * p.b)
+    made = []
+    for _ in range(600):
+        pair = namedtuple("pair", "a b")
+        product(pair(FIVE, 2.0))
+        made.append(weakref.ref(pair))
+        del pair
+    gc.collect()
+    assert sum(kind() is not None for kind in made) < 300

@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cache
+from functools import lru_cache
 from itertools import islice
 from typing import Any, cast
 
@@ -385,7 +385,7 @@ def _plain(value: Any) -> Any:
     )
 
 
-@cache
+@lru_cache(maxsize=256)
 def positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the positions in a tuple of so many items."""
     return np.arange(count, dtype=np.int64)
