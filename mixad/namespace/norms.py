@@ -46,6 +46,8 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: float
         The norms.
     """
     if not x.ndim:
+        if axis is not None:
+            normalized_axes(axis, 0)
         return vector_norm(reshape(x, (1,)), axis=0, ord=ord)
     type = element_type_of(x.dtype)
     if type.is_narrow and ord not in (2, *_OF_MAGNITUDES):  # powers are beyond what 16 bits hold

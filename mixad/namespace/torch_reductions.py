@@ -196,7 +196,7 @@ def _matrix_norm(x: Any, ord: Any = "fro", axis: Any = (-2, -1), keepdims: bool 
 
 
 def _vector_norm(x: Any, ord: Any = 2, axis: Axis = None, keepdims: bool = False) -> Any:
-    return vector_norm(x, axis=_or_all(axis), keepdims=keepdims, ord=ord)
+    return vector_norm(x, axis=_or_all(axis) if x.ndim else None, keepdims=keepdims, ord=ord)
 
 
 def _dist(x: Any, y: Any, p: float = 2) -> Any:
