@@ -90,7 +90,7 @@ _WHOLE: Mapping[str, Callable[..., Value]] = MappingProxyType({
 })  # fmt: skip
 
 _PIECEWISE = ("abs", "sign", "minimum", "maximum", "relu", "floor", "where", "mul_zero",
-              "mul_zeros", "copysign", "convert")  # fmt: skip
+              "mul_zeros", "div_zero", "copysign", "convert")  # fmt: skip
 OPS = tuple(n for n in (*_SMOOTH, *_DECIDING, *_LOGIC, *_PIECEWISE) if n in ALL_OPS)
 """What can be evaluated, and random programs are made of."""
 
@@ -154,6 +154,8 @@ class _Run:
             case "mul_zero" | "mul_zeros":
                 is_zero = x == 0 or (s.op == "mul_zeros" and args[1] == 0)
                 return mpf(0) if is_zero else _real(_SMOOTH["mul"])(*args)
+            case "div_zero":
+                return mpf(0) if x == 0 else _real(_SMOOTH["div"])(*args)
             case "minimum" | "maximum":
                 below = self.decided(x < args[1]), self.decided(x > args[1])
                 return self.larger(s.op == "minimum", below, *args)
