@@ -68,7 +68,7 @@ _SMOOTH: Mapping[str, Callable[..., Value]] = MappingProxyType({
     "logistic_density": _small(lambda x: 1 / (2 * mp.cosh(x / 2)) ** 2),
     "pow": _pow, "mul_pow": lambda x, y, z: x * _pow(y, z),
     "pow_log": lambda x, y: _pow(x, y) * mp.log(x),
-    "direction_cosine": lambda x, y: x / mp.hypot(x, y),
+    "direction_cosine": lambda x, y: x / mp.hypot(x, y) if x or y else mpf(0),
     "hypot": mp.hypot, "atan2": mp.atan2,
 })  # fmt: skip
 
