@@ -29,6 +29,8 @@ def by_vjp(rule: Rule) -> Any:
     return f
 
 
+EXAMPLES = 150
+
 USES = {
     "custom_jvp forward": lambda rule, x: mixad.jvp(by_jvp(rule), (x,), (x,))[1],
     "custom_jvp reverse": lambda rule, x: mixad.vjp(by_jvp(rule), x)[1](x)[0],
@@ -274,7 +276,7 @@ def linear_rules(draw: Any) -> tuple[str, int, Callable[[Any], Any]]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(linear_rules())
 def test_linear_rules_are_never_refused(drawn: tuple[str, int, Callable[[Any], Any]]) -> None:
     dtype, size, rule = drawn

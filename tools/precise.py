@@ -151,11 +151,9 @@ class _Run:
         match s.op:
             case "where":
                 return args[1] if x else args[2]
-            case "mul_zero" | "mul_zeros":
+            case "mul_zero" | "mul_zeros" | "div_zero":
                 is_zero = x == 0 or (s.op == "mul_zeros" and args[1] == 0)
-                return mpf(0) if is_zero else _real(_SMOOTH["mul"])(*args)
-            case "div_zero":
-                return mpf(0) if x == 0 else _real(_SMOOTH["div"])(*args)
+                return mpf(0) if is_zero else _real(_SMOOTH[s.op[:3]])(*args)
             case "minimum" | "maximum":
                 below = self.decided(x < args[1]), self.decided(x > args[1])
                 return self.larger(s.op == "minimum", below, *args)

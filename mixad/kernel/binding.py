@@ -7,6 +7,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from mixad.errors import KernelTypeError
@@ -29,12 +30,13 @@ __all__ = ["Binding", "Result", "bind"]
 Packing: TypeAlias = Callable[[Any], int]
 
 _PACKING = {
-    "float32": "<fxxxx",
-    "float64": "<d",
-    "bool": "<?xxxxxxx",
-    **{f"int{bits}": "<q" for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": "<Q" for bits in (8, 16, 32, 64)},
+    "float32": struct.Struct("<fxxxx"),
+    "float64": struct.Struct("<d"),
+    "bool": struct.Struct("<?xxxxxxx"),
+    **{f"int{bits}": struct.Struct("<q") for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": struct.Struct("<Q") for bits in (8, 16, 32, 64)},
 }
+_UNPACK = struct.Struct("<q").unpack
 
 
 @dataclass(frozen=True)
@@ -266,11 +268,13 @@ def _packing(type: ScalarType, what: str) -> Packing:
     if type.is_narrow:  # as memory would hold it, in the type that it is computed in
         wide = _packing(type.arithmetic, what)
         return lambda value: wide(rounded(value, type).item())
-    pack, unpack = struct.Struct(_PACKING[type.dtype.name]).pack, struct.Struct("<q").unpack
+    pack = _PACKING[type.dtype.name].pack
+    if not type.is_integer:
+        return partial(_pack_float, pack)
 
-    def packed_integer(value: Any) -> int:
+    def packed(value: Any) -> int:
         try:
-            word: int = unpack(pack(int(value)))[0]
+            word: int = _UNPACK(pack(int(value)))[0]
         except struct.error:
             raise KernelTypeError(
                 f"{what} is {value}, which {type.dtype} does not hold",
@@ -278,11 +282,12 @@ def _packing(type: ScalarType, what: str) -> Packing:
             ) from None
         return word
 
-    def packed(value: Any) -> int:
-        try:
-            word: int = unpack(pack(value))[0]
-        except OverflowError:  # beyond float32: infinite, as NumPy converts it
-            word = packed(math.copysign(math.inf, value))
-        return word
+    return packed
 
-    return packed_integer if type.is_integer else packed
+
+def _pack_float(pack: Callable[[Any], bytes], value: Any) -> int:
+    try:
+        word: int = _UNPACK(pack(value))[0]
+    except OverflowError:  # beyond float32: infinite, as NumPy converts it
+        word = _UNPACK(pack(math.copysign(math.inf, value)))[0]
+    return word

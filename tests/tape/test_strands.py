@@ -22,6 +22,8 @@ from mixad.tape import states
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import StrandPlan
 
+EXAMPLES = 150
+
 X = np.linspace(0.5, 2.0, 4)
 Y = np.linspace(-1.0, 1.0, 12).reshape(3, 4)
 TABLE = np.array([1.0, 2.0, 3.0, 4.0])
@@ -239,7 +241,7 @@ STEPS: list[Callable[..., Any]] = [
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES)
 @given(programs(), st.lists(st.booleans(), min_size=2, max_size=4), st.sampled_from(["f4", "f8"]))
 def test_random_programs_have_the_same_bits_however_often_they_came(
     f: Any, flags: list[bool], dtype: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from mixad.backends.cpu import buffers, compiler
@@ -35,6 +36,11 @@ class CpuKernel:
     may_not_end: bool
     is_numpys: bool
     types: tuple[ScalarType, ...]
+
+    @cached_property
+    def call(self) -> Callable[[int, int, int], None]:
+        """Its function, of the block's address and the tiles."""
+        return compiler.KERNEL_PROTOTYPE(self.address)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import numpy as np
 
 from mixad.backends.arrays import library_met
 from mixad.backends.cpu import buffers, workers
-from mixad.backends.cpu.compiler import KERNEL_PROTOTYPE
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.boxes import Box, without
@@ -77,7 +76,7 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
     binding : Binding
         Its argument block, with gaps for addresses and scalars.
     """
-    block = binding.words[:]
+    block = binding.words
     _set_flags(block, _QUIET)
     for k, at in binding.arrays:
         if _is_empty(launch, k):
@@ -87,7 +86,7 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
     outputs = tuple([_output(kernel, binding, result) for result in binding.outputs])
     finishes = any(finish is not None for _, _, _, finish in outputs)
     is_direct = binding.tiles == 1 and not kernel.may_not_end and not any(launch.indexed)
-    call, ndarray, is_numpys = KERNEL_PROTOTYPE(kernel.address), np.ndarray, kernel.is_numpys
+    call, ndarray, is_numpys = kernel.call, np.ndarray, kernel.is_numpys
 
     def run(arguments: Sequence[Any]) -> tuple[Any, ...]:
         words, results = block[:], []

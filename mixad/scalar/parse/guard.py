@@ -219,7 +219,7 @@ def _reads(snapshot: Snapshot) -> Iterator[tuple[Address, Callable[[], Any] | No
     Globals of mixad's own functions do not change.  Helpers are held by whoever calls them.
     """
     for i, source in enumerate(snapshot.sources):
-        getters = () if source.is_refused else source.info.getters
+        getters = () if snapshot.is_refused(source) else source.info.getters
         for j, (where, attributes) in enumerate(getters):
             if where is None:
                 instance = source.instance

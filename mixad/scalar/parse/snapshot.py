@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -146,11 +147,6 @@ class FunctionSource:
             Returns the type information of an array or a tracer, None for other objects.
         """
         return _Taker(Snapshot([self]), describe).run()
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether it is one of mixad's own and no function of numbers: a call of it is refused."""
-        return is_transform(self.function)
 
     @property
     def name(self) -> str:
@@ -317,6 +313,11 @@ class Snapshot:
     tables: set[Address] = field(default_factory=set)
     attributes: dict[tuple[int, Path], Address] = field(default_factory=dict)
 
+    def is_refused(self, source: FunctionSource) -> bool:
+        """Whether a function is one of mixad's own that a user's kernel cannot call."""
+        own = is_transform(source.function)
+        return own and not is_transform(self.sources[0].function)
+
     def value(self, address: Address) -> Any:
         """Return the value at an address."""
         value = self.rows[address[0]]
@@ -415,9 +416,10 @@ class _Taker:
         """Read what functions read from outside; return their part of the key."""
         parts: list[Hashable] = []
         for i, source in islice(enumerate(self.snapshot.sources), start, None):  # grows on the way
-            values = [] if source.is_refused else source.read()
+            is_refused = self.snapshot.is_refused(source)
+            values = [] if is_refused else source.read()
             self.snapshot.rows.append(values)
-            if source.is_refused:
+            if is_refused:
                 continue
             for j, value in enumerate(values):
                 known = _SCALARS.get(type(value))
@@ -439,8 +441,8 @@ class _Taker:
     def attributes(self) -> list[Hashable]:
         """Read what functions may read from the modules and objects that they get as arguments."""
         parts: list[Hashable] = []
-        sources = [source for source in self.snapshot.sources if not source.is_refused]
-        paths = {p: None for source in sources for p in source.info.local_paths}
+        read = itertools.filterfalse(self.snapshot.is_refused, self.snapshot.sources)
+        paths = {p: None for source in read for p in source.info.local_paths}
         for number, (row, holder) in self.holders.items():
             for path in paths:
                 if (number, path) not in self.snapshot.attributes:
