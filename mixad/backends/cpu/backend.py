@@ -34,7 +34,7 @@ class CpuKernel:
     spec: KernelSpec
     address: int
     may_not_end: bool
-    is_numpys: bool
+    has_numpy_types: bool
     types: tuple[ScalarType, ...]
 
     @cached_property
@@ -111,7 +111,7 @@ class CpuBackend:
             spec,
             module.address(ENTRY),
             may_not_end=any(map(_loops, spec.passes)),
-            is_numpys=not any(o.type.brain for o in (*spec.operands, *spec.outputs) if o),
+            has_numpy_types=not any(o.type.brain for o in (*spec.operands, *spec.outputs) if o),
             types=tuple(output.type for output in spec.outputs),
         )
 

@@ -86,7 +86,7 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
     outputs = tuple([_output(kernel, binding, result) for result in binding.outputs])
     finishes = any(finish is not None for _, _, _, finish in outputs)
     is_direct = binding.tiles == 1 and not kernel.may_not_end and not any(launch.indexed)
-    call, ndarray, is_numpys = kernel.call, np.ndarray, kernel.is_numpys
+    call, ndarray, has_numpy_types = kernel.call, np.ndarray, kernel.has_numpy_types
 
     def run(arguments: Sequence[Any]) -> tuple[Any, ...]:
         words, results = block[:], []
@@ -106,7 +106,7 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
             _run_on_workers(kernel, launch, words, binding.tiles)
         if finishes:
             results = list(map(_finished, outputs, results))
-        if others or not is_numpys:
+        if others or not has_numpy_types:
             return _wrapped(kernel, results, others[0] if others else arguments[arrays[0][0]])
         return tuple(results)
 
