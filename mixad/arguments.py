@@ -18,7 +18,7 @@ from mixad.backends.arrays import own_library
 from mixad.backends.execute import Kernel, kernel_for
 from mixad.errors import KernelTypeError
 from mixad.kernel.spec import OutputRequest
-from mixad.scalar.core_dimensions import MOST_ELEMENTS, Core, Signature
+from mixad.scalar.core_dimensions import MAX_ELEMENTS, Core, Signature
 from mixad.scalar.ir import Program
 from mixad.scalar.parse import PYTHON_SCALARS, Returned
 from mixad.scalar.parse.compound import suffixes
@@ -111,10 +111,10 @@ def forms_of(
 
 def _check_size(name: str, parameters: Sequence[str], forms: Sequence[Form]) -> None:
     cores = {p: f.core for p, f in zip(parameters, forms, strict=True) if f.core}
-    if sum(map(math.prod, cores.values())) > MOST_ELEMENTS:
+    if sum(map(math.prod, cores.values())) > MAX_ELEMENTS:
         shapes = ", ".join(f"{parameter!r} {core}" for parameter, core in cores.items())
         raise KernelTypeError(
-            f"{name}: the cores of the arguments have more than {MOST_ELEMENTS} elements: {shapes}",
+            f"{name}: the cores of the arguments have more than {MAX_ELEMENTS} elements: {shapes}",
             hint="read a long one from outside, by index in a loop",
         )
 

@@ -27,7 +27,7 @@ from mixad.tape.tracer import Tracer
 
 __all__ = ["jacobian_blocks"]
 
-_MOST_BESIDE = 128
+_MAX_BESIDE = 128
 """Partials that one launch stores side by side: a gang of them is put together on the stack."""
 
 
@@ -90,7 +90,7 @@ def _is_one_launch(
     program: Program, values: Sequence[Any], plan: _Plan, options: KernelOptions
 ) -> bool:
     """Whether one launch stores all partials where they belong."""
-    if len(plan.partials) > _MOST_BESIDE or any(isinstance(v, Tracer) for v in values):
+    if len(plan.partials) > _MAX_BESIDE or any(isinstance(v, Tracer) for v in values):
         return False
     arrays = (v for v in values if is_array(v) and not isinstance(v, np.generic))
     return stores_beside(program, next(arrays, np.empty(0)), options.backend)

@@ -45,7 +45,7 @@ _CHECK_MODES: tuple[CheckMode, ...] = ("off", "sample", "full")
 TracebackMode = Literal["short", "full"]
 _TRACEBACK_MODES: tuple[TracebackMode, ...] = ("short", "full")
 
-_MOST_THREADS = 4096  # more is a slip of the keyboard, and would start as many
+_MAX_THREADS = 4096  # more is a slip of the keyboard, and would start as many
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def byte_count(text: str) -> int:
 
 def _thread_count(text: str) -> int:
     value = int(text)
-    if not 1 <= value <= _MOST_THREADS:
+    if not 1 <= value <= _MAX_THREADS:
         raise ValueError(text)
     return value
 
@@ -224,7 +224,7 @@ def _names(text: str) -> frozenset[str]:
 NUM_THREADS: Variable[int] = Variable(
     name="MIXAD_NUM_THREADS",
     meaning="How many threads a CPU kernel may use; results have the same bits for any number.",
-    expects=f"a whole number from 1 to {_MOST_THREADS}",
+    expects=f"a whole number from 1 to {_MAX_THREADS}",
     default=available_cores,
     parse=_thread_count,
 )

@@ -333,7 +333,7 @@ def _kind_of(cls: type) -> _Kind | None:
     try:
         return _FOUND[cls]
     except KeyError:
-        if len(_FOUND) >= _MOST_FOUND:  # classes made in a loop
+        if len(_FOUND) >= _MAX_FOUND:  # classes made in a loop
             _FOUND.clear()
         found = _FOUND[cls] = _find_kind(cls)
         return found
@@ -348,7 +348,7 @@ def _find_kind(cls: type) -> _Kind | None:
 
 
 _FOUND: dict[type, _Kind | None] = {}  # what `_find_kind` returned
-_MOST_FOUND = 256
+_MAX_FOUND = 256
 
 
 def _fields(value: Any) -> tuple[Sequence[Any], Any]:

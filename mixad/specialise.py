@@ -55,10 +55,10 @@ from mixad.tape.tracer import Tracer
 
 __all__ = ["PreparedCall", "Specialisation", "Specialiser"]
 
-_MOST_CALLS = 64
+_MAX_CALLS = 64
 """Descriptions of arguments that one function remembers its calls for."""
 
-_MOST_PROGRAMS = 256
+_MAX_PROGRAMS = 256
 """Combinations of types that one function remembers its programs for."""
 
 
@@ -309,13 +309,13 @@ class Specialiser:
         """Remember a call whose program takes arguments and captures as they are."""
         call.guard = guard_of(snapshot, call.found.parsed)
         if call.guard is not None:
-            if len(self._calls) >= _MOST_CALLS:
+            if len(self._calls) >= _MAX_CALLS:
                 self._calls.clear()
             self._calls[key] = call
 
     def _keep(self, key: object, found: Specialisation, snapshot: Snapshot) -> None:
         """Remember a program; beside it those for other integers where these are compiled in."""
-        if len(self._known) >= _MOST_PROGRAMS:
+        if len(self._known) >= _MAX_PROGRAMS:
             self._known.clear()
         known, needed = self._known.get(key), dict(found.parsed.needed)
         if isinstance(known, dict):

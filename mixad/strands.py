@@ -27,11 +27,11 @@ from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["StrandCall", "open_strand"]
 
-_MOST_ELEMENTS = 1 << 16
+_MAX_ELEMENTS = 1 << 16
 """Elements of all inputs of a strand: a plan is tried once beside the pass that it repeats."""
 
 
-_MOST_LEFT = 2
+_MAX_LEFT = 2
 """Calls in which a function may leave its strand before none is opened for it any more."""
 
 _LEFT: dict[int, int] = {}
@@ -43,10 +43,10 @@ def open_strand(
 ) -> StrandCall | None:
     """Return the strand of a call whose differentiated arguments are small arrays of NumPy."""
     code = getattr(f, "__code__", f)
-    if _LEFT.get(id(code), 0) >= _MOST_LEFT:
+    if _LEFT.get(id(code), 0) >= _MAX_LEFT:
         return None
     arrays = [args[position] for position in positions]
-    if not all(map(_is_taken, arrays)) or sum([a.size for a in arrays]) > _MOST_ELEMENTS:
+    if not all(map(_is_taken, arrays)) or sum([a.size for a in arrays]) > _MAX_ELEMENTS:
         return None
     return StrandCall(level, code, args, positions, arrays)
 

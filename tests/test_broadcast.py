@@ -30,7 +30,7 @@ from mixad.scalar.pushforward import pushforward
 
 THREADS = 8
 CALLS_PER_THREAD = 60
-MOST_ACTIVE = 10
+MAX_ACTIVE = 10
 X = np.asarray([1.0, 2.0, 3.0])
 
 
@@ -561,12 +561,12 @@ def test_more_names_than_a_chunk_carries_are_refused() -> None:
     kernel = mixad.broadcast(
         lambda a, b, c, d, e, f, g, h, i, j, k: a * b * c * d * e * f + g * h * i * j * k
     )
-    arguments = [X + k for k in range(MOST_ACTIVE + 1)]
+    arguments = [X + k for k in range(MAX_ACTIVE + 1)]
     with pytest.raises(KernelGradientError, match=r"11 inputs.*10 partials\n.*Instead"):
         kernel.duals(*arguments)
     ten = kernel.duals(*arguments, wrt=tuple("abcdefghij"))
-    assert len(ten.partials) == MOST_ACTIVE
-    gradients = mixad.grad(lambda *a: kernel(*a).sum(), argnums=range(MOST_ACTIVE + 1))(*arguments)
+    assert len(ten.partials) == MAX_ACTIVE
+    gradients = mixad.grad(lambda *a: kernel(*a).sum(), argnums=range(MAX_ACTIVE + 1))(*arguments)
     for partial, gradient in zip(ten.partials.values(), gradients, strict=False):
         np.testing.assert_array_equal(partial, gradient)
     np.testing.assert_allclose(gradients[-1], np.prod(arguments[6:10], axis=0), rtol=1e-14)

@@ -20,7 +20,7 @@ ROWS, COLUMNS = 37, 51  # neither a multiple of a vector, nor equal: a transpose
 ACTIVE = ("c", "f", "i", "g")
 NAMES = ("z", "zb", *ACTIVE)
 LAYOUTS = {"row": (ROWS, 1), "column": (COLUMNS,), "full": (ROWS, COLUMNS)}
-MOST_ULP = {np.float32: 8.0, np.float64: 16.0}  # three or four roundings, products of ≤ 4-ulp ops
+MAX_ULP = {np.float32: 8.0, np.float64: 16.0}  # three or four roundings, products of ≤ 4-ulp ops
 CHUNKS = range(1, 11)
 
 
@@ -117,7 +117,7 @@ def test_value_is_that_of_the_formula(layout: str, dtype: Any) -> None:
     got, want = cell_update(*data.all), ByHand.at(*data.all).value
     assert got.dtype == dtype
     products = np.abs(data.c) + 1  # terms of the sum, which may cancel
-    assert ulps(got, want, products) <= MOST_ULP[dtype]
+    assert ulps(got, want, products) <= MAX_ULP[dtype]
 
 
 @layouts
@@ -133,7 +133,7 @@ def test_gradients_are_those_of_the_formulas(layout: str, dtype: Any) -> None:
         assert got.dtype == dtype
         assert got.shape == (ROWS, COLUMNS)
         want = hand.partials[name] * data.cotangent.astype(np.float64)
-        assert ulps(got, want) <= MOST_ULP[dtype], name
+        assert ulps(got, want) <= MAX_ULP[dtype], name
 
 
 @layouts
@@ -146,7 +146,7 @@ def test_duals_are_the_partials_of_the_formulas(layout: str, dtype: Any) -> None
     assert list(duals.partials) == list(ACTIVE)
     for name, got in duals.partials.items():
         assert got.dtype == dtype
-        assert ulps(got, hand.partials[name]) <= MOST_ULP[dtype], name
+        assert ulps(got, hand.partials[name]) <= MAX_ULP[dtype], name
 
 
 @layouts
@@ -156,7 +156,7 @@ def test_gradients_keep_their_digits_where_gates_saturate(layout: str, dtype: An
     hand = ByHand.at(*data.all)
     duals = cell_update.duals(*data.all, wrt=ACTIVE)
     for name, got in duals.partials.items():
-        assert ulps(got, hand.partials[name]) <= 4 * MOST_ULP[dtype], name
+        assert ulps(got, hand.partials[name]) <= 4 * MAX_ULP[dtype], name
 
 
 @layouts

@@ -18,7 +18,7 @@ import pytest
 import mixad
 
 ELEMENTS = 10_007  # no multiple of a vector, more than one tile
-MOST_ECCENTRIC = 0.95
+MAX_ECCENTRIC = 0.95
 EXACT_POINTS = 25
 DIFFERENCE_STEP = 1e-5
 
@@ -51,7 +51,7 @@ def orbits(count: int = ELEMENTS) -> tuple[Any, Any, Any]:
     """Return mean anomalies, eccentricities, and weights."""
     rng = np.random.default_rng(0)
     M = rng.uniform(0, 2 * math.pi, count)
-    e = rng.uniform(0, MOST_ECCENTRIC, count)
+    e = rng.uniform(0, MAX_ECCENTRIC, count)
     return M, e, rng.uniform(-1, 1, count)
 
 

@@ -62,10 +62,10 @@ if TYPE_CHECKING:
 __all__ = ["Kernel", "Prepared", "Run", "backend_beside", "broadcast_shape", "execute",
            "kernel_for", "stores_beside", "writes_parts"]  # fmt: skip
 
-_MOST_LAUNCHES = 1024
+_MAX_LAUNCHES = 1024
 """Combinations of kernels and layouts that are remembered, those of all kernels together."""
 
-_MOST_KERNELS = 1024
+_MAX_KERNELS = 1024
 """Kernels that are remembered; one that is called is held by whoever calls it."""
 
 
@@ -306,7 +306,7 @@ class Kernel:
         return [a for a, is_array in zip(arguments, self._is_array, strict=True) if is_array]
 
 
-_LAUNCHES: FifoCache[Prepared] = FifoCache(_MOST_LAUNCHES)
+_LAUNCHES: FifoCache[Prepared] = FifoCache(_MAX_LAUNCHES)
 """By kernel and layouts what is launched; what has long not been prepared goes first."""
 
 _COMPILED: weakref.WeakValueDictionary[tuple[int, KernelSpec], Compiled] = (
@@ -490,7 +490,7 @@ def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...])
     with _lock:
         kernel = _KERNELS.pop(key, None) or Kernel(passes, requests)
         _KERNELS[key] = kernel
-        if len(_KERNELS) > _MOST_KERNELS:
+        if len(_KERNELS) > _MAX_KERNELS:
             _KERNELS.popitem(last=False)
     return kernel
 

@@ -23,7 +23,7 @@ __all__ = ["located"]
 Raises: TypeAlias = Callable[[Sequence[Any]], bool]
 """Whether a kernel reads outside an array for some arguments."""
 
-_MOST_TURNS = 100_000
+_MAX_TURNS = 100_000
 """Of a loop, when one element is interpreted."""
 
 _WAY_OUT = "read it under an `if`, or clip the index"
@@ -113,7 +113,7 @@ def _interpreted(program: Program, arguments: Sequence[Any]) -> OutsideError | N
         for a, p in zip(arguments, program.params, strict=True)
     ]
     try:
-        interpret(program, values, max_turns=_MOST_TURNS)
+        interpret(program, values, max_turns=_MAX_TURNS)
     except OutsideError as found:
         return found
     except TurnLimitError:

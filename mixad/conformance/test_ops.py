@@ -20,7 +20,7 @@ from mixad.scalar.verify import VerificationError, result_type
 from mixad.testing import expected_outputs
 
 NARROW = tuple(t for t in STORED_TYPES if t.is_narrow and not t.brain)
-MOST_SPECIAL = 12
+MAX_SPECIAL = 12
 """Special values that meet each other as arguments of one op."""
 RANDOM = 40
 
@@ -62,7 +62,7 @@ def arguments_for(type: ScalarType, factor: int) -> tuple[Any, ...]:
     """Return pairs of special values and random ones, as four arrays."""
     source = random.Random(f"arguments of type {type}")
     special = list(special_values(type))
-    few = source.sample(special, min(MOST_SPECIAL, len(special)))
+    few = source.sample(special, min(MAX_SPECIAL, len(special)))
     xs = [*special, *(a for a in few for _ in few)]
     ys = [*reversed(special), *(b for _ in few for b in few)]
     zs = [source.choice(special) for _ in xs]

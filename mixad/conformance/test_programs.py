@@ -21,7 +21,7 @@ PROGRAMS = 40
 BATCH = 10
 COUNT = 37
 """Elements of an argument: no multiple of any vector width."""
-MOST_UNDETERMINED = 0.1
+MAX_UNDETERMINED = 0.1
 
 
 def programs(subject: Subject, kind: str, batch: int) -> list[tuple[int, Program]]:
@@ -56,4 +56,4 @@ def test_generated_programs_are_what_the_interpreter_computes(
         subject.check(expected, subject.run(program, spread))
         undetermined.append(expected.discarded)
     assert undetermined, "no program ran"
-    assert np.mean(undetermined) <= (0 if kind == "exact" else MOST_UNDETERMINED)
+    assert np.mean(undetermined) <= (0 if kind == "exact" else MAX_UNDETERMINED)

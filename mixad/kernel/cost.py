@@ -13,7 +13,7 @@ __all__ = ["BRANCH_COST", "block_cost", "flops", "statement_cost"]
 BRANCH_COST = 24
 """A side of a varying condition that costs less than this is computed without asking whether."""
 
-_DEAR: Mapping[str, int] = MappingProxyType(
+_COSTS: Mapping[str, int] = MappingProxyType(
     {"div": 6, "sqrt": 8, "floordiv": 20, "mod": 20, "fmod": 40}
 )
 _LIBRARY_CALL = 40
@@ -32,8 +32,8 @@ def statement_cost(statement: Statement, inside: Callable[[Block], int] = block_
     """Return the cost of one statement with everything inside it; ``inside`` tells its blocks'."""
     match statement:
         case Equation():
-            dear = _LIBRARY_CALL if BY_NAME[statement.op].lowering != "instruction" else 1
-            return _DEAR.get(statement.op, dear)
+            otherwise = _LIBRARY_CALL if BY_NAME[statement.op].lowering != "instruction" else 1
+            return _COSTS.get(statement.op, otherwise)
         case If():
             return 1 + inside(statement.then) + inside(statement.orelse)
         case While():

@@ -26,7 +26,7 @@ from mixad.scalar.types import ScalarType
 
 __all__ = ["flatten_divergence"]
 
-_MOST_CONDITION_COST = 64
+_MAX_CONDITION_COST = 64
 """Conditions that cost more to find out stay where they are, and are not known in all lanes."""
 
 
@@ -226,7 +226,7 @@ class _Flattening:
     def statement(self, s: Statement) -> None:
         self.builder.line = s.line or self.builder.line
         match s:
-            case If() if s.cond in self.varying and self.condition_cost(s) <= _MOST_CONDITION_COST:
+            case If() if s.cond in self.varying and self.condition_cost(s) <= _MAX_CONDITION_COST:
                 self.emit_tree(s, self.tree(s))
             case If():
                 self.copy_if(s)

@@ -31,7 +31,7 @@ it are summed, a row may have all of the folded axes and `BLOCK` elements."""
 _SHORT = FOLDED // 2
 """Axes are folded until they have so many elements together."""
 
-_MOST_COPIES = 16
+_MAX_COPIES = 16
 """Operands and outputs of which a kernel keeps a row on the stack: 256 KiB at most."""
 
 # Measured, in the units of `mixad.kernel.cost`, about a cycle.
@@ -164,7 +164,7 @@ def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
     gangs, moving = nest.extents[-1] / GANG, _moving(nest.strides)
     copies = [step for k in range(len(fold.strides)) if (step := copy_step(fold, k)) is not None]
     sums = sum(map(bool, fold.segments))
-    if len(copies) + sums > _MOST_COPIES:
+    if len(copies) + sums > _MAX_COPIES:
         return False
     uniform = sum(_uniform_cost(p, moving) for p in passes)
     varying = sum(block_cost(p.body) for p in passes) - uniform

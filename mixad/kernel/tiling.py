@@ -28,7 +28,7 @@ GANG = 16
 BLOCK = 2048
 """Elements of the innermost axis in one tile; inputs of a tile stay in cache between passes."""
 
-_LEAST_RUN, _MOST_RUN = 64, 512
+_LEAST_RUN, _MAX_RUN = 64, 512
 """Rows that are summed one after another where the innermost axis is kept: each run leaves a row of
 partial sums, of large shapes 0.2 %.  Shorter runs cost more in adding those up than cores gain."""
 
@@ -82,7 +82,7 @@ def _rows_of_columns(extents: Sequence[int]) -> int:
     for_tiles = rows * math.prod(extents[:-2]) * _blocks(extents) // _TILES
     for_memory = math.prod(extents) // FEW_PARTIALS
     for_work = _TILE // max(1, min(extents[-1], BLOCK))
-    return min(rows, _MOST_RUN, max(_LEAST_RUN, for_tiles, for_memory, for_work))
+    return min(rows, _MAX_RUN, max(_LEAST_RUN, for_tiles, for_memory, for_work))
 
 
 def tile_count(launch: Launch) -> int:

@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 from mixad.errors import ConfigurationError
 
-__all__ = ["MOST_ELEMENTS", "Core", "Signature", "read_signature"]
+__all__ = ["MAX_ELEMENTS", "Core", "Signature", "read_signature"]
 
 Core: TypeAlias = tuple[int | str, ...]
 """Lengths of core axes, or the names that they go by."""
 
-MOST_ELEMENTS = 64
+MAX_ELEMENTS = 64
 """Elements of all arguments together, and of all results: each is a variable of the kernel."""
 
 _CORE = r"\([^()]*\)"

@@ -31,7 +31,7 @@ PATTERNS = 5
 
 With equal amounts only, displacements can cancel: in L/(L/x) the errors of L do not."""
 
-MOST_SCATTER = {32: 1e-3, 64: 1e-9}
+MAX_SCATTER = {32: 1e-3, 64: 1e-9}
 """By width: elements whose results scatter more than this, relatively, are undetermined."""
 
 _CANCELLING = {"lgamma", "digamma", "polygamma", "logaddexp"}
@@ -126,7 +126,7 @@ def _distance(a: Scalar, b: Scalar) -> float:
 def _is_small(spread: float, value: Scalar) -> bool:
     if value.dtype.kind != "f" or spread == 0:
         return spread == 0
-    return spread <= MOST_SCATTER[8 * value.dtype.itemsize] * abs(float(value))
+    return spread <= MAX_SCATTER[8 * value.dtype.itemsize] * abs(float(value))
 
 
 def same_bits(a: Any, b: Any) -> Any:

@@ -21,7 +21,7 @@ from functools import reduce
 from mixad.scalar.build import Builder
 from mixad.scalar.elimination import solved
 from mixad.scalar.expression import Term, call
-from mixad.scalar.implicit import MOST_UNKNOWNS, Values, refuse_crowd, refuse_total, together
+from mixad.scalar.implicit import MAX_UNKNOWNS, Values, refuse_crowd, refuse_total, together
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.types import F32, ScalarType
 
@@ -212,7 +212,7 @@ class _System:
 
     def check(self) -> None:
         """Refuse what is no system of equations, or too large a one."""
-        if len(self.group) > MOST_UNKNOWNS:
+        if len(self.group) > MAX_UNKNOWNS:
             raise refuse_crowd(self.at.values, self.group)
         for i in self.group:
             match self.at.steps[i].by_carry.get(i):

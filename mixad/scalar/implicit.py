@@ -29,10 +29,10 @@ from mixad.scalar.ir import (
     written_vars,
 )
 
-__all__ = ["MOST_UNKNOWNS", "Values", "closure", "convergence_tests", "converges", "going_on",
+__all__ = ["MAX_UNKNOWNS", "Values", "closure", "convergence_tests", "converges", "going_on",
            "read_by", "reads_counters", "refuse_crowd", "refuse_total", "together"]  # fmt: skip
 
-MOST_UNKNOWNS = 8
+MAX_UNKNOWNS = 8
 """Most values of a loop that may depend on each other: the unknowns of one linear system of it."""
 
 Node = TypeVar("Node", bound=Hashable)
@@ -358,7 +358,7 @@ def refuse_crowd(values: Values, unknowns: Sequence[int]) -> KernelGradientError
     return _refusal(
         values.loop,
         f"{values.function}: {len(unknowns)} values of this loop depend on each other; the "
-        f"implicit function theorem is applied to at most {MOST_UNKNOWNS}",
+        f"implicit function theorem is applied to at most {MAX_UNKNOWNS}",
         'differentiate it turn by turn, with loops="unrolled"',
     )
 

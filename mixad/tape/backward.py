@@ -25,7 +25,7 @@ from mixad.tape.writing import WriteNode
 
 __all__ = ["Cotangent", "backward"]
 
-_MOST_NODES = 1 << 17
+_MAX_NODES = 1 << 17
 """Nodes of all traces together whose steps are remembered."""
 
 _LEAST_NODES = 1 << 7
@@ -97,7 +97,7 @@ def _remembered(key: tuple[object, ...], nodes: int, steps: Iterator[Step]) -> I
     _KNOWN.keep(key, _LEAST_NODES + nodes, taken)
 
 
-_KNOWN: FifoCache[Sequence[Step]] = FifoCache(_MOST_NODES)
+_KNOWN: FifoCache[Sequence[Step]] = FifoCache(_MAX_NODES)
 """By the key of a trace the steps of its backward pass, which weigh little more than its nodes."""
 
 

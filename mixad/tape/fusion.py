@@ -29,7 +29,7 @@ __all__ = ["LONGEST", "FusedProgram", "Fusion", "common_options", "fits", "fuse"
            "is_readable_inside", "may_fuse", "producer_of", "program_read",
            "value_of"]  # fmt: skip
 
-MOST_NODES = 32
+MAX_NODES = 32
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed
 does not.  Each cut is one more kernel to compile: a long chain takes time with its length, whatever
 the number is, but where it repeats itself and finds its kernels again."""
@@ -37,7 +37,7 @@ the number is, but where it repeats itself and finds its kernels again."""
 LONGEST = 1000
 """What one element of a kernel of several nodes may cost: compile time grows with it as well."""
 
-DEAR = 500
+HIGH_COST = 500
 """What programs cost, per element, that are not put into one kernel with each other: nothing is
 gained, for the arrays between them are cheap beside them, and registers are short."""
 
@@ -252,4 +252,4 @@ def common_options(one: KernelOptions, other: KernelOptions) -> KernelOptions | 
 
 def fits(count: int, cost: int, call: KernelCall) -> bool:
     """Whether a call fits into one kernel with so many others that cost so much."""
-    return count < MOST_NODES and min(cost, call.cost) < DEAR and cost + call.cost <= LONGEST
+    return count < MAX_NODES and min(cost, call.cost) < HIGH_COST and cost + call.cost <= LONGEST

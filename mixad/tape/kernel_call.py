@@ -22,7 +22,7 @@ __all__ = ["KernelCall", "Shape", "kernel_values"]
 
 Shape: TypeAlias = tuple[int, ...]
 
-_MOST_SHAPES = 256
+_MAX_SHAPES = 256
 """Shapes of arguments that a call remembers the broadcast shape of."""
 
 
@@ -118,7 +118,7 @@ class KernelCall:
         found = self._shapes.get(lanes)
         if found is None:
             found = broadcast_shape(self.passes[0], lanes)
-            if len(self._shapes) >= _MOST_SHAPES:
+            if len(self._shapes) >= _MAX_SHAPES:
                 self._shapes.clear()
             self._shapes[lanes] = found
         return found

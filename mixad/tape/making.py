@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MadeAlone", "Making", "kernel_members", "kernel_prepared", "make", "makings"]
 
-_CHEAP = 20
+_LOW_COST = 20
 """Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
 
 
@@ -288,7 +288,7 @@ def _keep_for_others(members: Sequence[KernelNode]) -> None:
             costs.get(id(s.node), 0) for s in node.arguments if type(s) is Origin
         )
         costs[id(node)] = cost
-        if cost > _CHEAP and node.uses > inside[id(node)]:
+        if cost > _LOW_COST and node.uses > inside[id(node)]:
             for output, request in enumerate(node.call.outputs):
                 if request.shape is None:
                     node.keep(output)

@@ -29,7 +29,7 @@ __all__ = ["NamedCall", "Pulled", "name_call", "named_call"]
 
 Shape: TypeAlias = tuple[int, ...]
 
-_MOST_SUMS = 256
+_MAX_SUMS = 256
 """Combinations of shapes of outputs that a call remembers kernels for."""
 
 
@@ -131,7 +131,7 @@ class NamedCall:
         """Return what sums outputs to some shapes."""
         found = self._kernels.get(sums)
         if found is None:
-            if len(self._kernels) >= _MOST_SUMS:
+            if len(self._kernels) >= _MAX_SUMS:
                 self._kernels.clear()
             requests = tuple(OutputRequest(0, k, shape) for k, shape in enumerate(sums))
             found = self._kernels[sums] = kernel_for((self.program,), requests)

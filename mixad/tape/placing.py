@@ -34,7 +34,7 @@ __all__ = ["Placed", "Shifted", "placed_in_one", "shifted"]
 _FEWEST = 1 << 18
 """Elements of the loop from which kernels for the edges cost less than passes over memory."""
 
-_MOST_EDGE = 8
+_MAX_EDGE = 8
 """The edges are at most one of so many elements."""
 
 _PASS = 20
@@ -208,7 +208,7 @@ def shifted(
     if len(wrt) < 2 or math.prod(shape) < _FEWEST:
         return None
     common = common_box(boxes)
-    if math.prod(common.extents) * _MOST_EDGE < math.prod(shape) * (_MOST_EDGE - 1):
+    if math.prod(common.extents) * _MAX_EDGE < math.prod(shape) * (_MAX_EDGE - 1):
         return None
     leaves = len(fused.program.params)
     alike = tuple(map(is_alike, range(leaves + len(asked.cotangents))))

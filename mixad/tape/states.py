@@ -15,8 +15,8 @@ from mixad.tape.held import Reader
 
 __all__ = ["State", "forget", "initial_state"]
 
-_MOST_STATES = 8192
-_MOST_PLANS = 256
+_MAX_STATES = 8192
+_MAX_PLANS = 256
 """States and plans that are known at once; beyond either, all are forgotten."""
 
 
@@ -83,7 +83,7 @@ forget = _known.forget
 
 def initial_state(key: Hashable) -> State:
     """Return the state in which some inputs have come in."""
-    if _known.states > _MOST_STATES or _known.plans > _MOST_PLANS:
+    if _known.states > _MAX_STATES or _known.plans > _MAX_PLANS:
         _known.forget()
     found = _known.initial.get(key)
     if found is None:

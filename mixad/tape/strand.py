@@ -24,10 +24,10 @@ from mixad.tape.tracer import Level, Origin, Tracer, check_levels
 
 __all__ = ["Operation", "Strand"]
 
-_MOST_SLOTS = 256
+_MAX_SLOTS = 256
 """Values of a strand; what follows is recorded on nodes."""
 
-_MOST_INT = 1 << 31
+_MAX_INT = 1 << 31
 """Whole numbers up to this size fit all types that they may be converted to."""
 
 _OVER = State()
@@ -165,13 +165,13 @@ class Strand:
                 else:
                     key.append(description)
                     arriving.append(operand)
-            elif kind is float or (kind is int and -_MOST_INT < operand < _MOST_INT):
+            elif kind is float or (kind is int and -_MAX_INT < operand < _MAX_INT):
                 key.append(cast(Hashable, kind))
                 arriving.append(operand)
             else:
                 self._leave()
                 return None
-        if self._thread != get_ident() or len(self.values) > _MOST_SLOTS:
+        if self._thread != get_ident() or len(self.values) > _MAX_SLOTS:
             self._leave()
             return None
         codes = tuple(key)

@@ -480,7 +480,7 @@ def test_equal_programs_share_a_kernel():
 
 def test_many_kernels_do_not_fill_the_memory(monkeypatch):
     monkeypatch.setattr(execution, "_KERNELS", type(execution._KERNELS)())
-    monkeypatch.setattr(execution, "_MOST_KERNELS", 3)
+    monkeypatch.setattr(execution, "_MAX_KERNELS", 3)
     programs = [weighted_sum(names=name) for name in ("x", "y", "z", "w")]
     first, second, *_ = kernels = [kernel_for((p,), STORED) for p in programs[:3]]
     assert kernel_for((programs[0],), STORED) is first  # now the second is the oldest

@@ -18,7 +18,7 @@ from mixad.scalar.verify import VerificationError, result_type
 from mixad.testing import same_bits
 
 LIBRARIES = {"numpy": (xnp, np.asarray), "strict": (strict, np.from_dlpack)}
-MOST_UNARY_AND_BINARY, MOST_TERNARY = 40, 12
+MAX_UNARY_AND_BINARY, MAX_TERNARY = 40, 12
 RELATIVE = 1e-5
 """Difference that inexact ops may have, generously: how accurate they are is tested elsewhere."""
 
@@ -49,7 +49,7 @@ def cases():
 
 def grid(op, type):
     """Return all combinations of special values, one column per argument."""
-    most = MOST_TERNARY if op.arity == 3 else MOST_UNARY_AND_BINARY
+    most = MAX_TERNARY if op.arity == 3 else MAX_UNARY_AND_BINARY
     values = [special_values(t) for t in argument_types(op, type)]
     thinned = [v[:: -(-len(v) // most)] for v in values]
     rows = list(itertools.product(*thinned))

@@ -5,7 +5,7 @@ import pytest
 from kernel_runner import WIDTHS, backend_of, run, spec_of
 
 from mixad.emit.llvm import stretches
-from mixad.emit.llvm.stretches import MOST_LIVE, STRETCH, scheduling_boundaries
+from mixad.emit.llvm.stretches import MAX_LIVE, STRETCH, scheduling_boundaries
 from mixad.kernel.contents import contents_of
 from mixad.scalar.build import Builder
 from mixad.scalar.pullback import pullback
@@ -63,8 +63,8 @@ def test_order_is_llvms_where_values_take_several_registers():
 
 def test_order_is_llvms_where_too_many_values_live():
     # while the last two arms become one, their difference lives beside them
-    assert boundaries(fan(MOST_LIVE - 1, 2 * STRETCH)) == [STRETCH]
-    assert boundaries(fan(MOST_LIVE, 2 * STRETCH)) == []
+    assert boundaries(fan(MAX_LIVE - 1, 2 * STRETCH)) == [STRETCH]
+    assert boundaries(fan(MAX_LIVE, 2 * STRETCH)) == []
 
 
 @pytest.mark.skipif(WIDE not in WIDTHS, reason="needs registers that hold a gang of float32")
@@ -73,7 +73,7 @@ def test_chains_take_turns_in_the_machine_code(monkeypatch):
     program = gradient_of_a_product()
     spec = spec_of(program, random_arguments(program, 0, count=32))
     kept = span_of_divisions(backend_of(WIDE).assembly(spec))
-    monkeypatch.setattr(stretches, "MOST_LIVE", 0)
+    monkeypatch.setattr(stretches, "MAX_LIVE", 0)
     assert kept < 0.7 * span_of_divisions(backend_of(WIDE).assembly(spec))
 
 

@@ -48,7 +48,7 @@ EMULATED_EXAMPLES = 10
 COUNT = 37
 """Elements of an argument: two gangs of 16 and a remainder."""
 
-MOST_DISCARDED = 0.1
+MAX_DISCARDED = 0.1
 """Share of the results of one batch that may be undetermined; of all batches it is 2 %."""
 
 NO_CACHE_LIMIT = 1 << 40
@@ -175,7 +175,7 @@ def batches():
 @pytest.mark.parametrize("kind", RECIPES)
 def test_emitters_agree_with_the_interpreter(kind, seeds, name):
     every = expectations(kind, seeds)
-    assert np.mean([e.discarded for e in every]) <= (0 if kind == "exact" else MOST_DISCARDED)
+    assert np.mean([e.discarded for e in every]) <= (0 if kind == "exact" else MAX_DISCARDED)
     cases = [e for e in every if compares(name, e.program)]
     functions = emitter(name)([(e.program, e.arguments) for e in cases])
     for expected, function in zip(cases, functions, strict=True):
@@ -204,4 +204,4 @@ def test_an_emitter_agrees_on_programs_that_shrink(name, count):
             discarded.append(expected.discarded)
 
     check()
-    assert np.mean(discarded) <= MOST_DISCARDED
+    assert np.mean(discarded) <= MAX_DISCARDED

@@ -16,9 +16,9 @@ from mixad.scalar.build import Builder
 from mixad.scalar.types import F32, F64, U8, type_of_dtype
 
 EXAMPLES = 200
-MOST_AXES = 4
-MOST_EXTENT = 4
-MOST_OPERANDS = 3
+MAX_AXES = 4
+MAX_EXTENT = 4
+MAX_OPERANDS = 3
 ENDLESS_CACHE = 1 << 60
 
 
@@ -61,8 +61,8 @@ def arrays_over(draw, shape):
 @st.composite
 def broadcasts(draw):
     """Draw a shape and arrays that broadcast to it."""
-    shape = tuple(draw(st.lists(st.integers(0, MOST_EXTENT), max_size=MOST_AXES)))
-    count = draw(st.integers(1, MOST_OPERANDS))
+    shape = tuple(draw(st.lists(st.integers(0, MAX_EXTENT), max_size=MAX_AXES)))
+    count = draw(st.integers(1, MAX_OPERANDS))
     return shape, [draw(arrays_over(shape)) for _ in range(count)]
 
 
@@ -124,7 +124,7 @@ def test_step_says_how_the_innermost_axis_is_walked(case):
 @pytest.mark.rows("order", ["C", "F"])
 @pytest.mark.rows("shape", [(), (1,), (7,), (2, 3), (2, 3, 4), (2, 1, 3, 1, 2), (5, 1)])
 def test_contiguous_arrays_of_any_rank_are_one_axis(shape, order):
-    arrays = [np.ones(shape, order=order) for _ in range(MOST_OPERANDS)]
+    arrays = [np.ones(shape, order=order) for _ in range(MAX_OPERANDS)]
     launch = planned(arrays, shape)
     assert launch.extents == (math.prod(shape),)
     assert {o.step for o in launch.spec.operands} == {"unit"}

@@ -33,7 +33,7 @@ KERNEL_PROGRAMS = 25
 ELEMENTS = 37
 LEAST_ACTIVE = 0.05
 """Least share of derivatives that are not zero, for the comparison to mean something."""
-MOST_UNDEFINED = 0.2
+MAX_UNDEFINED = 0.2
 """Most derivatives that are not compared, beside each that is."""
 AGREEMENT = mpf(10) ** -18
 
@@ -118,7 +118,7 @@ def test_first_and_second_partials_of_random_programs_are_those_of_differences()
                 active += wanted != 0
     assert too_large < compared / 100
     assert active > LEAST_ACTIVE * compared > 0
-    assert undefined <= MOST_UNDEFINED * compared, (undefined, compared)
+    assert undefined <= MAX_UNDEFINED * compared, (undefined, compared)
 
 
 @pytest.mark.rows("seed", range(KERNEL_PROGRAMS), slow="7")

@@ -89,7 +89,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Let every loop be too small for the kernel that adds up, or none."""
     kernel = request.param == "one kernel"
     monkeypatch.setattr(placing, "_FEWEST", 1 if kernel else math.inf)
-    monkeypatch.setattr(placing, "_MOST_EDGE", math.inf if kernel else 8)
+    monkeypatch.setattr(placing, "_MAX_EDGE", math.inf if kernel else 8)
     forget()
     return str(request.param)
 
@@ -118,7 +118,7 @@ def test_gradients_through_shifted_views(drawn: Any, seed: int) -> None:
 def test_gradients_through_shifted_views_by_one_kernel(drawn: Any, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placing, "_FEWEST", 1)
-        patch.setattr(placing, "_MOST_EDGE", 1e9)
+        patch.setattr(placing, "_MAX_EDGE", 1e9)
         forget()
         check(Loss(*drawn, seed))
     forget()

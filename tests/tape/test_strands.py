@@ -417,7 +417,7 @@ def test_known_programs_keep_no_array_and_no_function_alive() -> None:
 
 
 def test_what_is_known_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "_MOST_STATES", 40)
+    monkeypatch.setattr(states, "_MAX_STATES", 40)
     for length in range(1, 60):
         x = np.ones(length)
         for _ in range(2):
@@ -469,7 +469,7 @@ def test_an_argument_that_is_changed_counts_as_it_came_in(
         assert found == by_nodes(transform, f, given[-1])
 
 
-@pytest.mark.parametrize("bound", ["_MOST_STATES", "_MOST_PLANS"])
+@pytest.mark.parametrize("bound", ["_MAX_STATES", "_MAX_PLANS"])
 def test_what_follows_one_beginning_has_a_bound(
     monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
@@ -481,7 +481,7 @@ def test_what_follows_one_beginning_has_a_bound(
             found = mixad.grad(lambda x, c: (x * c).sum())(x, factors)
             np.testing.assert_array_equal(found, [float(length)])
         known = states._known
-        assert (known.states if bound == "_MOST_STATES" else known.plans) <= 50
+        assert (known.states if bound == "_MAX_STATES" else known.plans) <= 50
 
 
 def test_what_cannot_be_repeated_on_nodes_is_refused_whenever_it_is_asked_for() -> None:
@@ -583,8 +583,8 @@ def test_tracers_of_a_function_that_failed_are_refused() -> None:
 
 
 def test_recordings_that_begin_alike_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "_MOST_STATES", 40)
-    monkeypatch.setattr(states, "_MOST_PLANS", 6)
+    monkeypatch.setattr(states, "_MAX_STATES", 40)
+    monkeypatch.setattr(states, "_MAX_PLANS", 6)
 
     def f(x: Any, bits: int) -> Any:
         for k in range(6):

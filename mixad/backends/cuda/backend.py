@@ -28,7 +28,7 @@ from mixad.scalar.types import I32, ScalarType
 
 __all__ = ["CudaBackend"]
 
-_MOST_BLOCKS = (1 << 31) - 1
+_MAX_BLOCKS = (1 << 31) - 1
 
 
 class CudaBackend:
@@ -91,7 +91,7 @@ class CudaBackend:
         outside = self._outside(bound, words, library, device)
         ready = self.ready(bound, device, bound.is_aligned(addresses))
         for function in ready.functions:
-            blocks = min(binding.tiles, _MOST_BLOCKS)
+            blocks = min(binding.tiles, _MAX_BLOCKS)
             driver.launch(function, blocks, ready.threads, words, device)
         if outside is not None and (noted := int(outside[0])):  # waits for the kernel
             raise IndexError(f"argument {noted - 1} is indexed outside its extents")
@@ -219,7 +219,7 @@ class CudaBackend:
         addresses = self.driver.address(sums), self.driver.address(memory)
         words = array("q", [*addresses, outer, shape[axis], inner])
         threads = threads_of(inner, 1)
-        blocks = min(outer * -(-inner // threads[0]), _MOST_BLOCKS)
+        blocks = min(outer * -(-inner // threads[0]), _MAX_BLOCKS)
         self.driver.launch(self._sum(type, device), blocks, threads, words, device)
         return sums
 

@@ -19,7 +19,7 @@ __all__ = ["CudaBound", "Ready", "bound_to", "threads_of"]
 _WIDEST = 16
 """Bytes that a thread loads or stores at once, at most."""
 
-_MOST_NEIGHBOURS = 8
+_MAX_NEIGHBOURS = 8
 """Of a thread: so many threads of a block have one group of neighbours each in a tile."""
 
 _WIDE = 1 << 31
@@ -129,7 +129,7 @@ def _widest(launch: Launch) -> int:
     loaded = [o.type for o in spec.operands if isinstance(o, Operand) and o.step == "unit"]
     stored = [o.type for o in spec.outputs if not any(o.reduced)]
     vector = min((_WIDEST // t.itemsize for t in (*loaded, *stored)), default=1)
-    return math.gcd(vector, _MOST_NEIGHBOURS, launch.extents[-1])
+    return math.gcd(vector, _MAX_NEIGHBOURS, launch.extents[-1])
 
 
 def _steps(launch: Launch, binding: Binding) -> Iterator[tuple[int, int]]:

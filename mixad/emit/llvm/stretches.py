@@ -17,12 +17,12 @@ from mixad.emit.llvm.text import GANG
 from mixad.kernel.contents import Contents, reads_of
 from mixad.scalar.ir import Block, Var, written_vars
 
-__all__ = ["MOST_LIVE", "STRETCH", "scheduling_boundaries"]
+__all__ = ["MAX_LIVE", "STRETCH", "scheduling_boundaries"]
 
 STRETCH = 128
 """Statements that LLVM may reorder as one; 96 to 256 make no difference."""
 
-MOST_LIVE = 50
+MAX_LIVE = 50
 """Values that may live at once, of the 32 registers that 512-bit vectors have; the rest spill."""
 
 
@@ -43,12 +43,12 @@ def scheduling_boundaries(
     Returns
     -------
     range
-        Empty where a gang takes several registers, or more than `MOST_LIVE` values live at once.
+        Empty where a gang takes several registers, or more than `MAX_LIVE` values live at once.
     """
     count = len(block.statements)
     if count <= STRETCH or not _takes_one_register_each(block, vector_bits):
         return range(0)
-    return range(STRETCH, count, STRETCH) if _most_live(block, contents) <= MOST_LIVE else range(0)
+    return range(STRETCH, count, STRETCH) if _most_live(block, contents) <= MAX_LIVE else range(0)
 
 
 def _takes_one_register_each(block: Block, vector_bits: int) -> bool:

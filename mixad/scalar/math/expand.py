@@ -113,7 +113,7 @@ class _SharingBuilder(Builder):
         super().__init__(name)
         self._native = native
         self._sizes: dict[int, tuple[int, Block]] = {}  # by identity, which they keep
-        self._most_compared = _MOST_COMPARED
+        self._most_compared = _MAX_COMPARED
 
     def expanded(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
         """Add an equation, or the program of its op."""
@@ -159,7 +159,7 @@ class _SharingBuilder(Builder):
 _PURE = 1 << 20
 """More statements than any block has that reads and writes no arrays."""
 
-_MOST_COMPARED = 32
+_MAX_COMPARED = 32
 """Statements of an ``If`` of the user that is compared with those before: larger ones differ."""
 
 

@@ -33,7 +33,7 @@ from mixad.scalar.promotion_rules import Typed
 __all__ = ["alike", "arithmetic", "as_complex", "binary", "compare", "conjugate", "made",
            "of_one_type", "unary"]  # fmt: skip
 
-_MOST_FACTORS = 100
+_MAX_FACTORS = 100
 """``z ** n`` is a product for whole ``n`` below this, as in NumPy."""
 
 
@@ -263,7 +263,7 @@ _OPERATORS: Mapping[type[ast.operator], _Operator] = MappingProxyType({
 def _power(frame: Frame, node: Located, x: Number, y: Number) -> Number:
     """Return ``x ** y``: products for whole constant ``y``, else by logarithm and exponential."""
     exponent = y.atom.value if isinstance(y, Scalar) and isinstance(y.atom, Const) else None
-    if exponent is not None and float(exponent).is_integer() and abs(exponent) < _MOST_FACTORS:
+    if exponent is not None and float(exponent).is_integer() and abs(exponent) < _MAX_FACTORS:
         base, _ = of_one_type(frame, node, (x, y))
         return _repeated(_Parts(frame, node), as_complex(frame, node, base), int(exponent))
     base, power = of_one_type(frame, node, (x, y))

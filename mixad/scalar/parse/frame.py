@@ -60,7 +60,7 @@ from mixad.scalar.types import BOOL, F64, I64, ScalarType, part_of
 __all__ = ["PARTS", "Capture", "Exit", "Frame", "State", "Walk"]
 
 # A function may be active in itself so often, by way of functions passed as arguments.
-_MOST_NESTED = 4
+_MAX_NESTED = 4
 
 Exit: TypeAlias = Literal["break", "continue", "return"]
 
@@ -252,7 +252,7 @@ class Frame:
             if frame.info is info and frame.index == index:
                 return True
             frame = frame.parent or frame.caller
-        return self.walk.active.count((info, index)) >= _MOST_NESTED
+        return self.walk.active.count((info, index)) >= _MAX_NESTED
 
     @property
     def builder(self) -> Builder:

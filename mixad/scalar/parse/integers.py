@@ -14,7 +14,7 @@ from mixad.scalar.ir import Atom, Const, Var
 __all__ = ["OPS", "Formula", "Step", "computed", "literal", "spelled", "stepped"]
 
 # Beyond this nothing fits anyway, so it is not written out: 2 ** 10 ** 9 would fill the memory.
-_MOST_BITS = 4096
+_MAX_BITS = 4096
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ def spelled(value: int, text: str) -> str:
 
 
 def _shifted(x: int, count: int) -> int:
-    return x << min(count, _MOST_BITS)
+    return x << min(count, _MAX_BITS)
 
 
 def _power(x: int, n: int) -> int:
     if n < 0:
         raise ValueError("no integer")
-    return 1 << _MOST_BITS if abs(x) > 1 and n * x.bit_length() > _MOST_BITS else x**n
+    return 1 << _MAX_BITS if abs(x) > 1 and n * x.bit_length() > _MAX_BITS else x**n
 
 
 OPS: Mapping[str, Callable[..., int]] = MappingProxyType({

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mixad.scalar.core_dimensions import MOST_ELEMENTS
+from mixad.scalar.core_dimensions import MAX_ELEMENTS
 from mixad.scalar.ir import Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse import operators
@@ -234,11 +234,11 @@ def _length(frame: Frame, node: ast.Call, value: Value) -> int:
 
 
 def _of_shape(frame: Frame, node: ast.Call, number: Value, shape: Sequence[int]) -> Value:
-    if math.prod(shape) > MOST_ELEMENTS:
+    if math.prod(shape) > MAX_ELEMENTS:
         raise frame.error(
             node,
             f"an array of {math.prod(shape)} elements: in a kernel each is a variable, and "
-            f"{MOST_ELEMENTS} are as many as it takes",
+            f"{MAX_ELEMENTS} are as many as it takes",
             "a smaller one, or an array from outside",
         )
     item = number if len(shape) == 1 else _of_shape(frame, node, number, shape[1:])

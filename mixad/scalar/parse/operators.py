@@ -40,7 +40,7 @@ _SYMBOLS = {
 _FLOAT_BITS = 1024  # of the largest integers that are floats
 
 # x ** n becomes multiplications up to this n: their error stays within pow's own.
-_MOST_FACTORS = 8
+_MAX_FACTORS = 8
 
 
 def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Scalar, y: Scalar) -> Scalar:
@@ -325,7 +325,7 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
         return _integer_power(frame, node, x, y, typed)
     (base,) = converted(frame, node, (x,), typed)
     builder = frame.builder
-    if exponent is not None and float(exponent).is_integer() and 0 <= exponent <= _MOST_FACTORS:
+    if exponent is not None and float(exponent).is_integer() and 0 <= exponent <= _MAX_FACTORS:
         return Scalar(_product(frame, base, int(exponent)), typed.weak)
     if exponent == -1:
         return Scalar(builder.op("div", builder.const(1, typed.type), base), typed.weak)
@@ -364,7 +364,7 @@ def _integer_power(frame: Frame, node: Located, x: Scalar, y: Scalar, typed: Typ
             node, "an integer to a negative power is not an integer", "convert the base: float(...)"
         )
     (base,) = converted(frame, node, (x,), typed)
-    if exponent is None or exponent > _MOST_FACTORS:
+    if exponent is None or exponent > _MAX_FACTORS:
         return apply(frame, node, "powi", (x, y))
     if typed.weak:
         return python_integer(frame, node, "powi", (x, y), _product(frame, base, exponent))

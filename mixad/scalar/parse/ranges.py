@@ -20,7 +20,7 @@ from mixad.scalar.types import I64, integer_bounds
 
 __all__ = ["run_for"]
 
-_MOST_COPIES = 256
+_MAX_COPIES = 256
 """Turns, of all loops around, that are written out where they index a tuple."""
 _FEW_COPIES = 16
 """The same where they index arrays: without a loop constants fold, with more of them only compiling
@@ -113,7 +113,7 @@ def _written_out(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> range | No
     indexed = _indexed(s)
     if not indexed:
         return None
-    most = _MOST_COPIES if any(_may_be_tuple(frame, s, n) for n in indexed) else _FEW_COPIES
+    most = _MAX_COPIES if any(_may_be_tuple(frame, s, n) for n in indexed) else _FEW_COPIES
     most //= frame.walk.copies
     if breaks(s.body) or contains_return(s.body):
         most = min(most, levels_left(frame) // 2)

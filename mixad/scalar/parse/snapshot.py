@@ -355,9 +355,9 @@ class Snapshot:
         return replace(self, rows=[[_plain(value) for value in row] for row in self.rows])
 
 
-_MOST_ITEMS = 64
+_MAX_ITEMS = 64
 """Numbers in a tuple that are parameters: with more of them, a launch takes long to fill."""
-_MOST_NESTED = 32
+_MAX_NESTED = 32
 """Tuples and lists in one another; a list that holds itself has no end."""
 
 
@@ -368,9 +368,9 @@ def is_sequence(value: object) -> bool:
 
 def _count(value: Sequence[Any], depth: int = 0) -> int:
     """Return how many items there are in a tuple or a list, and in those in it."""
-    if depth > _MOST_NESTED:
+    if depth > _MAX_NESTED:
         raise KernelTypeError(
-            f"a {type(value).__name__} holds itself, or {_MOST_NESTED} others in one another",
+            f"a {type(value).__name__} holds itself, or {_MAX_NESTED} others in one another",
             hint="give what the kernel reads of it a name of its own",
         )
     return len(value) + sum([_count(v, depth + 1) for v in value if is_sequence(v)])
@@ -520,7 +520,7 @@ class _Taker:
         """Note what the numbers in a tuple or a list are: as a rule, each is a parameter."""
         if self.snapshot.sources[address[0]].info.is_ours:
             self.snapshot.constants.add(address)
-        elif _count(value) > _MOST_ITEMS:
+        elif _count(value) > _MAX_ITEMS:
             self.snapshot.tables.add(address)
 
     def key_of_stand_in(self, value: Any, standing: StandIn, address: Address) -> Hashable:

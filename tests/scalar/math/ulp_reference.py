@@ -18,7 +18,7 @@ from mixad.scalar.types import F32, F64, ScalarType
 PRECISION = 140  # bits; f64 needs 53, and pow loses 12 of them
 FLOATS = (F32, F64)
 NEIGHBOURS = 4  # floats on either side of a breakpoint
-MOST_ULP = {F32: 2.0, F64: 4.0}
+MAX_ULP = {F32: 2.0, F64: 4.0}
 
 Reference = Callable[..., mpf]
 

@@ -124,7 +124,7 @@ FINITE = st.floats(-4, 4) | st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0])
 VALUES = FINITE | st.just(math.inf)
 
 
-MOST_DISCARDED = 0.1
+MAX_DISCARDED = 0.1
 """Share of points at which Python itself gives up, so that nothing is compared."""
 
 
@@ -140,7 +140,7 @@ def compare_at_most_points(check, values, examples):
         outcomes.extend(check(function, x, y) for x, y in points)
 
     run_on_examples()
-    assert outcomes.count(False) <= MOST_DISCARDED * len(outcomes)
+    assert outcomes.count(False) <= MAX_DISCARDED * len(outcomes)
 
 
 def assert_near(got, expected):
