@@ -307,8 +307,7 @@ def _scalar_vjp(
     if not value:
         outputs.leaves.clear()  # then no kernel computes the value
     inputs.arguments.clear()
-    keep = None if strand is None else strand.keep
-    cotangents = backward(level, seeds, inputs.nodes, of_number=True, keep=keep)
+    cotangents = backward(level, seeds, inputs.nodes, of_number=True)
     gradients = inputs.gradients(cotangents, around)
     chosen = tuple(gradients) if isinstance(argnums, Sequence) else gradients[0]
     if has_aux:

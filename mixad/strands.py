@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,16 +18,14 @@ from mixad.signature import Function
 from mixad.tape.cell import Cell, kind_of
 from mixad.tape.held import is_compared_whole
 from mixad.tape.node import InputNode
-from mixad.tape.schedule import Step
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import StrandPlan, plan_of
-from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["StrandCall", "open_strand"]
 
-_MAX_ELEMENTS = 1 << 16
+_MAX_ELEMENTS = 1 << 20
 """Elements of all inputs of a strand: a plan is tried once beside the pass that it repeats."""
 
 
@@ -68,6 +66,15 @@ def _is_taken(array: Any) -> bool:
 _DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 
+class _Asked(NamedTuple):
+    """What a plan is kept for: the end of a recording, and what is asked of it."""
+
+    state: State
+    key: tuple[int, bool, tuple[int, ...]]
+    dtype: Any
+    value: int | None
+
+
 class StrandCall:
     """One call of a transform.
 
@@ -92,8 +99,7 @@ class StrandCall:
         self._arguments = args, positions
         self._lifted: Inputs | None = None
         self.plan: StrandPlan | None = None
-        self._made: StrandPlan | None = None
-        self._key: tuple[State, tuple[int, bool, tuple[int, ...]]] | None = None
+        self._asked: _Asked | None = None
         state = initial_state((tuple(map(describe_array, arrays)), level.check))
         if not state.inputs:
             state.inputs = tuple(
@@ -142,10 +148,14 @@ class StrandCall:
         if strand.is_left:
             _note_left(self._code)
         if outputs.structure is pytree.LEAF and strand.has(outputs.leaves[0]):
-            key = outputs.leaves[0].slot, value, strand.held()
+            leaf = outputs.leaves[0]
+            key = leaf.slot, value, strand.held()
             takes_plans = strand.is_flat and self._level.check != "full"
             self.plan = state.plans.get(key) if takes_plans else None
-            self._key = (state, key)
+            if self.plan is None:
+                strand.depart()
+                register = strand.journal.register(leaf.cell)
+                self._asked = _Asked(state, key, leaf.dtype, register if value else None)
         if self.plan is None:
             strand.depart()
         strand.end()
@@ -159,24 +169,22 @@ class StrandCall:
         assert self.plan is not None
         return self.plan.run(self._strand.values)
 
-    def keep(self, trace: Trace, steps: Sequence[Step]) -> None:
-        """Make a plan of a backward pass."""
-        if self._key is not None:
-            slot, value, _ = self._key[1]
-            plan = plan_of(self._strand, self._states, trace, steps, slot, with_value=value)
-            self._made = plan
-
     def check(self, value: Any, gradients: Sequence[Any]) -> None:
-        """Let a plan be taken from now on if it gives what the backward pass gave, bit by bit."""
-        made, self._made = self._made, None
-        if self._key is None:
+        """Let a plan of what was done be taken from now on if it gives the same, bit by bit."""
+        journal, asked = self._level.journal, self._asked
+        self._level.journal = None
+        if asked is None or journal is None:
             return
-        state, key = self._key
-        known = state.plans.get(key)
+        known = asked.state.plans.get(asked.key)
         if known is not None and self._level.check == "full":
             assert self._gives(known, value, gradients), "a known gradient is another one"
-        if known is None and made is not None and self._gives(made, value, gradients):
-            state.keep(key, made)
+        if known is not None:
+            return
+        made = plan_of(journal, self._strand.values, self._states, asked.dtype, asked.value)
+        if made is not None and self._gives(made, value, gradients):
+            asked.state.keep(asked.key, made)
+        else:
+            _note_left(self._code)
 
     def _gives(self, plan: StrandPlan, value: Any, gradients: Sequence[Any]) -> bool:
         """Whether a plan gives these, bit by bit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from types import FrameType
 from typing import Any, NoReturn
@@ -51,6 +51,52 @@ def _recorded(operation: Operation, *operands: Any) -> Any:
         return operation.compute(*operands)
     found = strand.record(operation, operands)
     return strand.learn(operation.compute(*operands)) if found is None else found
+
+
+def _by_strand(
+    self: Any,
+    compute: Callable[[Any, Any, Any], Any],
+    function: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Return what a function gives, of a strand that knows it or computed on nodes."""
+    strand = self.strand
+    if strand is None:
+        return compute(function, args, kwargs)
+    return strand.call(compute, function, args, kwargs)
+
+
+def _called_numpy(function: Any, args: Any, kwargs: Any) -> Any:
+    return as_numpy_gives(NUMPY.call(function, args, kwargs))
+
+
+def _called_method(name: Any, args: Any, kwargs: Any) -> Any:
+    """Return what a method of the first argument gives."""
+    args, kwargs = _given(tuple(args), dict(kwargs))
+    return args[0]._spelling.call_method(name, args, kwargs)
+
+
+def _part(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return ``x[key]``."""
+    x, key = args
+    part = getitem(x, key)
+    found = view_key(x, part, key)
+    return part if found is None else share(part, x, found)
+
+
+def _product(function: Any, args: Any, kwargs: Any) -> Any:
+    return matmul(*args)
+
+
+def _raised(function: Any, args: Any, kwargs: Any) -> Any:
+    base, exponent = args
+    return power(base, exponent, by_operator=True)
+
+
+def _rearranged(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return a view of the argument with axes in another order."""
+    return share(function(*args), *args)
 
 
 def _converted(other: Any, tracer: Any, method: _Method) -> Any:
@@ -170,7 +216,7 @@ class ArrayTracer(Tracer):
         try:
             if not is_operand(other):
                 return _converted(other, self, operator.pow)
-            return power(self, other, by_operator=True)
+            return _by_strand(self, _raised, operator.pow, (self, other), {})
         except Exception as error:
             hide_frames(error)
             raise
@@ -179,7 +225,7 @@ class ArrayTracer(Tracer):
         try:
             if not is_operand(other):
                 return _converted(other, self, ArrayTracer.__rpow__)
-            return power(other, self, by_operator=True)
+            return _by_strand(self, _raised, operator.pow, (other, self), {})
         except Exception as error:
             hide_frames(error)
             raise
@@ -219,13 +265,13 @@ class ArrayTracer(Tracer):
     def __matmul__(self, other: Any) -> Any:
         if not _is_matrix(other):
             return _converted(other, self, operator.matmul)
-        return matmul(self, other)
+        return _by_strand(self, _product, operator.matmul, (self, other), {})
 
     @short_traceback
     def __rmatmul__(self, other: Any) -> Any:
         if not _is_matrix(other):
             return _converted(other, self, lambda x, y: matmul(y, x))
-        return matmul(other, self)
+        return _by_strand(self, _product, operator.matmul, (other, self), {})
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         try:
@@ -245,6 +291,8 @@ class ArrayTracer(Tracer):
                 called = function_called(sys._getframe(1))
                 if called is not None:  # a private ufunc, under the name of what calls it
                     raise self._leak(called, instead_of(called, "numpy", NUMPY))
+            if spelling is NUMPY:
+                return _by_strand(self, _called_numpy, ufunc, operands, options)
             return as_numpy_gives(spelling.call(ufunc, operands, options))
         except Exception as error:
             hide_frames(error)
@@ -254,7 +302,7 @@ class ArrayTracer(Tracer):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if _is_like(function, self) and first_traced((args, *kwargs.values())) is None:
             return constants(function(*args, **kwargs))
-        return as_numpy_gives(NUMPY.call(function, args, kwargs))
+        return _by_strand(self, _called_numpy, function, args, kwargs)
 
     @classmethod
     @short_traceback
@@ -307,22 +355,19 @@ class ArrayTracer(Tracer):
             return getattr(self, name)
         if name.startswith("__"):
             raise AttributeError(f"a traced array has no attribute {name!r}", name=name, obj=self)
-        library, spelling = self.cell.library, self._spelling
+        library, spelling = self.kind.library, self._spelling
         if hasattr(_array_class(library), name):
             if name in spelling.constant:
                 return getattr(plain(self), name)
             if library.name == "torch" and name in IN_PLACE:
                 return lambda *args, **options: change(spelling, self, name, *_given(args, options))
             if spelling.has_method(name):
-                return partial(_called, spelling, name, self)
+                return partial(_called, self, name)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     @short_traceback
     def __getitem__(self, key: Any) -> Any:
-        key = _key(key)
-        part = getitem(self, key)
-        found = view_key(self, part, key)
-        return part if found is None else share(part, self, found)
+        return _by_strand(self, _part, operator.getitem, (self, _key(key)), {})
 
     @short_traceback
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -340,7 +385,7 @@ class ArrayTracer(Tracer):
     @property
     def size(self) -> Any:
         """Number of elements; of torch, as its tensors have it, a method that returns the shape."""
-        if self.cell.library.name == "torch":
+        if self.kind.library.name == "torch":
             return lambda dim=None: self.shape if dim is None else self.shape[dim]
         return super().size
 
@@ -357,39 +402,39 @@ class ArrayTracer(Tracer):
     @property
     def T(self) -> Any:  # noqa: N802
         """The array with its axes in reverse order."""
-        return share(permute_dims(self), self)
+        return _by_strand(self, _rearranged, permute_dims, (self,), {})
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """The array with its last two axes exchanged."""
-        return share(matrix_transpose(self), self)
+        return _by_strand(self, _rearranged, matrix_transpose, (self,), {})
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
         """Return the elements in another shape, given as a tuple or as several numbers."""
-        return _called(self._spelling, "reshape", self, *shape, **options)
+        return _by_strand(self, _called_method, "reshape", (self, *shape), options)
 
     def sum(self, *args: Any, **options: Any) -> Any:
         """Return the sum over axes; arguments are those of the array's library."""
         try:
             if not args and not options:
                 return _recorded(_TOTAL, self)
-            return _called(self._spelling, "sum", self, *args, **options)
+            return _by_strand(self, _called_method, "sum", (self, *args), options)
         except Exception as error:
             hide_frames(error)
             raise
 
     def mean(self, *args: Any, **options: Any) -> Any:
         """Return the arithmetic mean over axes; arguments are those of the array's library."""
-        return _called(self._spelling, "mean", self, *args, **options)
+        return _by_strand(self, _called_method, "mean", (self, *args), options)
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         """Return the elements as another dtype; what is no float has no derivative."""
-        found = _called(self._spelling, "astype", self, dtype, *args, **options)
+        found = _by_strand(self, _called_method, "astype", (self, dtype, *args), options)
         return array_as(found, self)
 
     @property
     def _spelling(self) -> Spelling:
-        return spelling_of(self.cell.library)
+        return spelling_of(self.kind.library)
 
 
 _WITH_AT = ("numpy", "cupy")
@@ -460,14 +505,13 @@ _WITH_LIKE = frozenset(
 
 
 def _is_like(function: Any, tracer: Any) -> bool:
-    return function.__name__ in _WITH_LIKE and tracer.cell.library is arrays.NUMPY
+    return function.__name__ in _WITH_LIKE and tracer.kind.library is arrays.NUMPY
 
 
 @short_traceback
-def _called(spelling: Spelling, name: str, x: Any, /, *args: Any, **options: Any) -> Any:
+def _called(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
     """Return what a method of a traced value returns."""
-    args, options = _given(args, options)
-    return spelling.call_method(name, (x, *args), options)
+    return _by_strand(x, _called_method, name, (x, *args), options)
 
 
 def _given(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
@@ -496,6 +540,7 @@ _UFUNCS = {
     ufunc: Operation(partial(_apply_ufunc, ufunc))
     for ufunc in vars(np).values()
     if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.nin <= 2
+    if ufunc.signature is None
     if ufunc not in (np.power, np.float_power)
 }
 """Functions of NumPy at every element, as what is recorded of them.

@@ -6,7 +6,7 @@ group joins it; the group is pulled back, by one kernel, when something else nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,6 @@ def backward(
     inputs: Sequence[InputNode],
     *,
     of_number: bool = False,
-    keep: Callable[[Trace, Sequence[Step]], None] | None = None,
 ) -> list[Cotangent | None]:
     """Carry cotangents from the outputs of a transform to its inputs.
 
@@ -55,8 +54,6 @@ def backward(
         Where to end.
     of_number : bool
         Whether the output is one number, with the cotangent 1, which kernels need not read.
-    keep : callable, optional
-        Is given the trace and its steps in the end, if these are remembered.
 
     Returns
     -------
@@ -65,15 +62,14 @@ def backward(
     """
     trace = Trace(level, outputs, of_number=of_number)
     under_way = Pass(level, trace)
+    numbers = [trace.numbers.get(id(node)) for node in inputs]
+    if level.journal is not None:
+        level.journal.begin([trace.place(origin) for origin, _ in outputs], numbers)
     steps = _steps(level, trace, [origin for origin, _ in outputs], under_way)
     while outputs:
         under_way.add(trace.place(outputs[-1][0]), outputs.pop()[1], fresh=False)
     for step in steps:
         step.run(under_way)
-    known = None if keep is None or trace.key is None else _KNOWN.get(trace.key)
-    if keep is not None and known is not None:
-        keep(trace, known)
-    numbers = [trace.numbers.get(id(node)) for node in inputs]
     return [None if n is None else under_way.found.get(n, {}).get(0) for n in numbers]
 
 

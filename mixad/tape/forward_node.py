@@ -22,7 +22,7 @@ from mixad.tape.memory import unshared
 from mixad.tape.node import Cotangents, Result, added
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 
-__all__ = ["ForwardNode", "record_forward"]
+__all__ = ["ForwardNode", "contraction_of", "record_forward"]
 
 
 class ForwardNode:
@@ -70,9 +70,7 @@ class ForwardNode:
                 given[output] = added(given[output], g) if output in given else g
         if stored.plan.program.has_named_loops:
             warn_of_decided_results(stored.plan.program, wrt, tuple(given))
-        own = (stored.shapes[i] for i in wrt)
-        shapes = tuple(None if shape == self.shape else shape for shape in own)
-        plan = _contraction(stored.plan, wrt, tuple(given), shapes)
+        plan = contraction_of(stored.plan, wrt, tuple(given), stored.shapes, self.shape)
         values = [*stored.residuals, *given.values()]
         count = len(stored.residuals)
         kept = [_seen(values[i], level) if i < count else values[i] for i in plan.kept]
@@ -82,6 +80,32 @@ class ForwardNode:
             if kind == "array":
                 gradients[index] = arrays[at]
         return gradients
+
+
+def contraction_of(
+    plan: ForwardPlan,
+    wrt: tuple[int, ...],
+    cotangents: tuple[int, ...],
+    shapes: Sequence[Shape],
+    shape: Shape,
+) -> GradientPlan:
+    """Return the kernel that multiplies partials by the cotangents of some outputs.
+
+    Parameters
+    ----------
+    plan : ForwardPlan
+        Where the partials are.
+    wrt : tuple of int
+        Arguments whose gradients are wanted.
+    cotangents : tuple of int
+        Outputs that have a cotangent.
+    shapes : sequence of tuple of int
+        Those of the arguments.
+    shape : tuple of int
+        The broadcast shape.
+    """
+    summed = tuple([None if shapes[i] == shape else shapes[i] for i in wrt])
+    return _contraction(plan, wrt, cotangents, summed)
 
 
 @lru_cache(maxsize=1024)

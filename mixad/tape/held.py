@@ -72,6 +72,11 @@ class Held:
         return self._array.dtype
 
     @property
+    def key(self) -> int:
+        """The id of the array."""
+        return id(self._array)
+
+    @property
     def identity(self) -> object:
         """What tells whether two hold one array with the same elements in it."""
         return id(self._array), self._mark

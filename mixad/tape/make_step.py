@@ -53,6 +53,9 @@ class MakeStep:
             for cell, array in zip(cells, arrays, strict=True):
                 if cell.pending is not None:
                     cell.fill(array, level.check)
+            if level.journal is not None:
+                places = [(nodes[number], index) for number, index in self.arguments]
+                level.journal.launched(self.call, self.options, places, cells)
 
 
 def make_steps(level: Level, trace: Trace, step: KernelStep) -> Iterator[MakeStep]:

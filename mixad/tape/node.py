@@ -24,10 +24,11 @@ from mixad.tape.tracer import (
     Tracer,
     check_alive,
     check_mode,
+    elements_of,
+    journal_of,
     kept,
     levels_of,
     locked,
-    plain,
     stripped,
 )
 
@@ -216,7 +217,7 @@ class Rule:
             if array is not None:
                 part = self.evaluate(library.xp, array, **static)
                 return copied(part, arguments[0].cell.kind)
-        return self.evaluate(library.xp, *map(plain, arguments), **static)
+        return self.evaluate(library.xp, *map(elements_of, arguments), **static)
 
     def argument(self, index: int) -> str:
         """Return what an argument is called in messages."""
@@ -353,6 +354,9 @@ class _Waiting:
         if cell is not None and cell.pending is not None:
             value = self.rule.evaluate(cell.library.xp, self.source.value, **self.static)
             cell.fill(as_array(value), check_mode(self._levels))
+            journal = journal_of(self._levels)
+            if journal is not None:
+                journal.evaluated(self.rule, self.static, (self.source,), (cell,))
 
 
 def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
@@ -386,6 +390,10 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
         [kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)]
     )
     cell = Cell.of(value, check_mode(levels))
+    journal = journal_of(levels)
+    if journal is not None:
+        given = [a.cell if isinstance(a, Tracer) else a for a in arguments]
+        journal.evaluated(rule, static, given, (cell,))
     node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
     return type(tracers[0])(cell, Origin(node, 0, levels))
 

@@ -7,11 +7,10 @@ partials does (`mixad.kernel.placement`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mixad.backends.execute import kernel_for
 from mixad.config import CheckMode
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions, Mode
@@ -27,7 +26,7 @@ from mixad.tape.pullback_plan import plan_pullback
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["cheaper_plan", "make_storing", "storing_plan"]
+__all__ = ["asked_for", "cheaper_plan", "residuals_of", "storing_plan"]
 
 
 def storing_plan(
@@ -100,52 +99,62 @@ def cheaper_plan(
     return plan if forward_pays(work) else None
 
 
-def make_storing(
-    plan: ForwardPlan,
-    fusion: Fusion,
-    requests: Sequence[OutputRequest],
-    values: Sequence[Any],
-    options: KernelOptions,
-    check: CheckMode,
-) -> tuple[tuple[Any, ...], list[Any]]:
-    """Run the dual programs.
+def asked_for(
+    plan: ForwardPlan, requests: Sequence[OutputRequest]
+) -> tuple[tuple[OutputRequest, ...], dict[int, OutputRequest]]:
+    """Return what a kernel gives that stores partials.
 
     Parameters
     ----------
     plan : ForwardPlan
-        The programs.
-    fusion : Fusion
-        What they were made of.
+        The dual programs.
     requests : sequence of OutputRequest
         What is wanted beside the partials.
-    values : sequence
-        The leaves, as kernels take them.
-    options : KernelOptions
-        The user's overrides.
-    check : "off", "sample" or "full"
-        How closely results are watched that are partials too.
 
     Returns
     -------
-    arrays : tuple of array
-        What ``requests`` ask for, and after that arrays of partials.
-    residuals : list
-        Arguments and stored arrays, as `Stored` has them.
+    asked : tuple of OutputRequest
+        All of it, ``requests`` first.
+    partials : dict
+        By position among the arguments followed by the stored arrays, the partials among it.
     """
     places = [(at, k) for at, p in enumerate(plan.passes) for k in range(len(p.outputs))]
-    first, read = len(plan.program.params), plan.read
-    kept = {i: OutputRequest(*place) for i, place in enumerate(places, first) if i in read}
-    asked = tuple(dict.fromkeys([*requests, *kept.values()]))
-    arrays = kernel_for(plan.passes, asked)(values, options.backend)
-    seen = frozenset(requests)  # results may be changed by whoever gets them
+    first = enumerate(places, len(plan.program.params))
+    partials = {i: OutputRequest(*place) for i, place in first if i in plan.read}
+    return tuple(dict.fromkeys([*requests, *partials.values()])), partials
+
+
+def residuals_of(
+    plan: ForwardPlan,
+    sources: Sequence[Any],
+    seen: Sequence[OutputRequest],
+    made: Mapping[OutputRequest, Any],
+    check: CheckMode,
+) -> list[Any]:
+    """Return arguments and stored arrays, as `Stored` has them.
+
+    Parameters
+    ----------
+    plan : ForwardPlan
+        The dual programs.
+    sources : sequence
+        Their arguments.
+    seen : sequence of OutputRequest
+        Results, which may be changed by whoever gets them.
+    made : mapping
+        The arrays that were made.
+    check : "off", "sample" or "full"
+        How closely results are watched that are partials too.
+    """
 
     def residual(request: OutputRequest) -> Any:
-        array = arrays[asked.index(request)]
-        return Held(array, check) if request in seen else array
+        return Held(made[request], check) if request in seen else made[request]
 
-    stored = [residual(kept[i]) if i in kept else None for i, _ in enumerate(places, first)]
-    given = [source if i in read else None for i, source in enumerate(fusion.sources)]
-    return arrays, [*given, *stored]
+    _, partials = asked_for(plan, ())
+    first = len(sources)
+    count = sum(len(p.outputs) for p in plan.passes)
+    stored = (residual(partials[i]) if i in partials else None for i in range(first, first + count))
+    return [*(source if i in plan.read else None for i, source in enumerate(sources)), *stored]
 
 
 @lru_cache(maxsize=1024)

@@ -8,27 +8,36 @@ what comes of it has the same bits.
 
 from __future__ import annotations
 
+import operator
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from mixad.backends.arrays import describe_array
+from mixad.backends.fifo_cache import FifoCache
 from mixad.tape.cell import Cell
-from mixad.tape.held import Held
+from mixad.tape.held import Held, Reader
+from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
+from mixad.tape.node import RuleNode
 from mixad.tape.states import State
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels
+from mixad.tape.values_rule import ValuesNode
 
 __all__ = ["Operation", "Strand"]
 
-_MAX_SLOTS = 256
+_MAX_SLOTS = 1024
 """Values of a strand; what follows is recorded on nodes."""
 
 _MAX_INT = 1 << 31
 """Whole numbers up to this size fit all types that they may be converted to."""
+
+_PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
+"""Types of arguments that are a part of what is applied."""
 
 _OVER = State()
 """The state of a strand whose transform has ended: nothing follows it."""
@@ -41,19 +50,67 @@ class Operation:
     ----------
     compute : callable
         Of tracers with cells and nodes, arrays and numbers, returns one tracer.
+
+    Attributes
+    ----------
+    is_kernel : bool
+        Whether it is one kernel, whose arguments are the operands.
     """
 
-    __slots__ = ("compute",)
+    __slots__ = ("compute", "is_kernel")
 
     def __init__(self, compute: Callable[..., Any]) -> None:
         self.compute = compute
+        self.is_kernel = True
+
+
+_OPERATIONS: FifoCache[Operation] = FifoCache(4096)
+"""Calls of functions by what they are and all arguments that are not traced."""
+
+
+_OPERAND = object()
+"""Stands for an operand among arguments."""
+
+
+def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:
+    """Return an argument without operands."""
+    if is_operand(value):
+        return _OPERAND
+    if type(value) is tuple or type(value) is list:
+        return type(value)([_emptied(each, is_operand) for each in value])
+    return value
+
+
+def _filled(value: Any, operands: Iterator[Any]) -> Any:
+    """Return an argument with operands in their places."""
+    if value is _OPERAND:
+        return next(operands)
+    if type(value) is tuple or type(value) is list:
+        return type(value)([_filled(each, operands) for each in value])
+    return value
+
+
+_Compute: TypeAlias = Callable[[Any, Any, Any], Any]
+"""Of a function, its arguments and its options, returns what it gives."""
+
+
+def _call(
+    compute: _Compute, function: Hashable, given: Any, names: Sequence[str], *operands: Any
+) -> Any:
+    """Return what a function gives for operands among its other arguments."""
+    args, *named = _filled(given, iter(operands))
+    return compute(function, args, dict(zip(names, named, strict=True)))
+
+
+_READS_ARRAYS = frozenset({np.matmul, operator.matmul})
+"""Functions that compute nothing from arrays before a rule reads them."""
 
 
 _Made: TypeAlias = "tuple[Operation | None, tuple[int, ...], weakref.ref[Tracer]]"
 """The operation, None of an input, the slots of its operands, the tracer."""
 
-_Pending: TypeAlias = tuple[Operation, tuple[Any, ...], Sequence[Any]]
-"""An operation that is not known, its key, what comes in with it."""
+_Pending: TypeAlias = tuple[Operation, tuple[Any, ...], Sequence[Any], int]
+"""An operation that is not known, its key, what comes in with it, looks before it."""
 
 
 class Strand:
@@ -78,14 +135,8 @@ class Strand:
         By slot: a held array or a number that came in, None for what was made.
     inputs : int
         How many there are: the first slots.
-    input_nodes : list of (int or None)
-        The ids of the nodes of the inputs, once the recording has ended.
-    links : dict
-        By the id of a node, the slots of its arguments.
-    places : dict
-        By slot, the id of its node and which output it is.
-    dtypes : dict
-        By slot with a node, its dtype.
+    journal : Journal
+        What is done by nodes.
     is_flat : bool
         Whether its tracers have no nodes.
     is_left : bool
@@ -93,8 +144,8 @@ class Strand:
     """
 
     __slots__ = ("_cells", "_done", "_entered", "_inputs", "_is_cold", "_kind", "_made", "_origins",
-                 "_pending", "_thread", "dtypes", "input_nodes", "inputs", "is_flat", "is_left",
-                 "level", "links", "places", "state", "values")  # fmt: skip
+                 "_pending", "_thread", "inputs", "is_flat", "is_left", "journal", "level", "state",
+                 "values")  # fmt: skip
 
     def __init__(
         self,
@@ -108,10 +159,6 @@ class Strand:
         self.state = state
         self.values: list[Any] = [Held(array, level.check) for array in arrays]
         self.inputs = len(arrays)
-        self.input_nodes: list[int | None] = []
-        self.links: dict[int, tuple[int, ...]] = {}
-        self.places: dict[int, tuple[int, int]] = {}
-        self.dtypes: dict[int, Any] = {}
         self.is_flat = True
         self.is_left = False
         self._inputs = inputs
@@ -120,6 +167,7 @@ class Strand:
         self._origins: dict[int, Origin] = {}
         self._cells: dict[int, weakref.ref[Cell]] = {}
         self._entered: dict[int, tuple[int, Hashable]] = {}
+        self.journal = level.journal = Journal(self._entered)
         self._thread = get_ident()
         self._is_cold = False
         self._done: list[Any] = []
@@ -179,9 +227,9 @@ class Strand:
             state = self.state.next.get(codes) if self.is_flat else None
             if state is None:
                 self.depart()
-                self._pending = operation, codes, arriving
+                self._pending = operation, codes, arriving, self.level.looks
                 return None
-            slots = self._enter(codes, arriving, state)
+            slots = self._enter(codes, arriving, state.reader)
             tracer = self._tracer(len(self.values), state)
             self._advance(operation, slots, tracer, state)
         return tracer
@@ -194,7 +242,7 @@ class Strand:
         self.state = state
 
     def _enter(
-        self, codes: tuple[Any, ...], arriving: Sequence[Any], state: State
+        self, codes: tuple[Any, ...], arriving: Sequence[Any], reader: Reader | None
     ) -> tuple[int, ...]:
         """Return the slots of operands; those that have none get one."""
         if not arriving:
@@ -209,32 +257,121 @@ class Strand:
                 self._entered[id(value)] = slot, code
                 if self.level.check != "off":
                     self.level.locks.add(value)
-                value = Held(value, self.level.check, state.reader, index)
+                value = Held(value, self.level.check, reader, index)
             self.values.append(value)
             self._made.append(None)
             slots.append(slot)
         return tuple(slots)
 
-    def learn(self, result: Any) -> Any:
-        """Let what an operation gave on nodes be known; return it."""
+    def call(
+        self,
+        compute: _Compute,
+        function: Hashable,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Return what a function of arrays gives, which may be made of several operations.
+
+        Parameters
+        ----------
+        compute : callable
+            Of the function and its arguments, returns what it gives.
+        function : hashable
+            What it is.
+        args, kwargs : sequence, mapping
+            Its arguments: traced values, also in tuples and lists; all else is a part of what is
+            applied, but for arrays that matrix products read.
+        """
+        operands: list[Any] = []
+        try:
+            described = [self._described(value, operands, function) for value in args]
+            described += [(n, self._described(v, operands, function)) for n, v in kwargs.items()]
+        except TypeError:
+            self._leave()
+            return compute(function, args, kwargs)
+        key = compute, function, *described
+        operation = _OPERATIONS.get(key)
+        if operation is None:
+            taken = set(map(id, operands))
+            given = _emptied((tuple(args), *kwargs.values()), lambda value: id(value) in taken)
+            operation = Operation(partial(_call, compute, function, given, tuple(kwargs)))
+            operation.is_kernel = False
+            _OPERATIONS.keep(key, 1, operation)
+        return self.apply(operation, operands)
+
+    def _described(self, value: Any, operands: list[Any], function: Hashable) -> Hashable:
+        """Return what tells an argument from others; what is an operand is added to these.
+
+        Raises
+        ------
+        TypeError
+            If it is none, and cannot be told from others for good.
+        """
+        kind = type(value)
+        if kind is self._kind or (kind is np.ndarray and function in _READS_ARRAYS):
+            operands.append(value)
+            return None
+        if kind is tuple or kind is list:
+            return (kind, *[self._described(each, operands, function) for each in value])
+        if kind in _PLAIN:
+            return kind, value
+        if kind is float:
+            return kind, value.hex()  # zeros have signs
+        if kind is slice:
+            ends = value.start, value.stop, value.step
+            return (kind, *[self._described(each, operands, function) for each in ends])
+        if isinstance(value, (type, np.dtype)):
+            return cast("Hashable", value)
+        raise TypeError(kind)
+
+    def apply(self, operation: Operation, operands: Sequence[Any]) -> Any:
+        """Return what an operation gives that may be made of others."""
+        found = self.record(operation, operands)
+        if found is not None or self._pending is None:
+            return operation.compute(*operands) if found is None else found
+        pending, self._is_cold = self._pending, True
+        arrives = any(type(operand) is not self._kind for operand in operands)
+        self.journal.is_static = not (operation.is_kernel or arrives)
+        slots = self._enter(pending[1], pending[2], None)
+        try:
+            result = operation.compute(*operands)
+            self._pending = pending
+            return self.learn(result, slots)
+        except BaseException:  # what came in with it has slots that no other call gives them
+            self._leave()
+            raise
+        finally:
+            self._is_cold, self.journal.is_static = False, False
+
+    def learn(self, result: Any, slots: tuple[int, ...] | None = None) -> Any:
+        """Let what an operation gave on nodes be known; return it.
+
+        ``slots`` are those of the operands if what came in with it has got some.
+        """
         if self._pending is None or self._thread != get_ident():
             return result
         pending, self._pending = self._pending, None
-        if self.state is _OVER or type(result) is not self._kind:
+        operation, codes, arriving, looks = pending
+        if self.state is _OVER:
             return result
-        origin = result.origin
-        node = origin.node
-        is_plain = type(node) is KernelNode and result.cell.pending is node
-        if not is_plain or len(origin.levels) > 1 or result.sharing is not None or result.strand:
+        if looks != self.level.looks or not self._may_know(operation, result):
+            self._leave()
             return result
-        operation, codes, arriving = pending
         state = self.state.follow(codes, result.cell.kind, result.cell.shape)
-        state.reader = cast(KernelNode, node).call
-        operands = self._enter(codes, arriving, state)
+        state.reader = _reader_of(result.origin.node)
+        operands = self._enter(codes, arriving, state.reader) if slots is None else slots
         result.strand, result.slot = self, len(self.values)
         self._advance(operation, operands, result, state)
-        self._link(result.slot, operands, result)
+        self._link(result.slot, operation, operands, result)
         return result
+
+    def _may_know(self, operation: Operation, result: Any) -> bool:
+        """Whether a result can be had without nodes."""
+        if type(result) is not self._kind or result.strand is not None:
+            return False
+        node = result.origin.node
+        is_made = type(node) in (KernelNode, RuleNode, ValuesNode)
+        return is_made and len(result.origin.levels) == 1
 
     def _is_current(self, tracer: Tracer) -> bool:
         """Whether a tracer still stands for its slot: one with a node may have been written to."""
@@ -258,6 +395,7 @@ class Strand:
     def _leave(self) -> None:
         """Go on with nodes for what strands do not know."""
         self.is_left = True
+        self.level.journal = None
         self.depart()
         self.state = _OVER
 
@@ -292,7 +430,10 @@ class Strand:
         operation, operands, found = made
         if operation is None:
             result = self._inputs[slot]()
+            self.journal.name(result.cell, slot)
         else:
+            arrives = any(type(done[at]) is not self._kind for at in operands)
+            self.journal.is_static = not (operation.is_kernel or arrives)
             result = operation.compute(*[done[at] for at in operands])
         tracer = found()
         if tracer is None:
@@ -300,24 +441,38 @@ class Strand:
         else:
             tracer.cell, tracer.origin, tracer.sharing = result.cell, result.origin, result.sharing
             tracer.state = None
-        self._link(slot, operands, tracer)
+        self._link(slot, operation, operands, tracer)
+        self.journal.is_static = False
         return tracer
 
-    def _link(self, slot: int, operands: tuple[int, ...], tracer: Tracer) -> None:
-        """Note where a tracer comes from, and which slots its node reads."""
-        node: Any = tracer.origin.node
+    def _link(
+        self, slot: int, operation: Operation | None, operands: tuple[int, ...], tracer: Tracer
+    ) -> None:
+        """Note where a tracer comes from, and which slots its nodes read."""
+        known = {id(self._origins[at].node) for at in operands if at in self._origins}
         self._origins[slot] = tracer.origin
         self._cells[slot] = weakref.ref(tracer.cell)
-        self.places[slot] = id(node), tracer.origin.output
-        self.dtypes[slot] = tracer.dtype
-        if id(node) not in self.links and len(getattr(node, "arguments", ())) == len(operands):
-            self.links[id(node)] = operands
+        left: list[Any] = [tracer.origin.node]
+        while left:
+            node = left.pop()
+            if id(node) in known:
+                continue
+            known.add(id(node))
+            if type(node) is KernelNode:
+                is_direct = operation is not None and operation.is_kernel
+                is_direct = is_direct and len(node.arguments) == len(operands)
+                self.journal.link(node, operands if is_direct else None)
+            left += [parent.node for parent in node.parents if parent is not None]
 
     def end(self) -> None:
         """Let nothing be recorded any more, and hold no node: the backward pass frees them."""
         self.state = _OVER
-        origins = map(self._origins.get, range(self.inputs))
-        self.input_nodes = [None if origin is None else id(origin.node) for origin in origins]
-        for each in (self._origins, self._cells, self._made, self._entered, self._done):
+        self._entered = {}
+        for each in (self._origins, self._cells, self._made, self._done):
             each.clear()
         self._inputs, self._pending = (), None
+
+
+def _reader_of(node: Any) -> Reader:
+    """Return what reads the arguments of a node, for messages."""
+    return cast("Reader", node.call if type(node) is KernelNode else node.rule)

@@ -1,46 +1,83 @@
-"""The gradient of a recording that is known, as launches over registers."""
+"""A call that is known, as launches and rules over registers: what a journal has noted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from mixad.backends import registry
+from mixad.backends.arrays import NUMPY, as_array
+from mixad.backends.execute import Kernel, kernel_for
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import KernelOptions
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.forward_node import contraction_of
 from mixad.tape.gradient_plan import MADE, in_shape
 from mixad.tape.held import Held
-from mixad.tape.kernel_call import KernelCall
-from mixad.tape.make_step import MakeStep
-from mixad.tape.schedule import Cotangent, KernelStep, Place, Step, together
+from mixad.tape.journal import (
+    Contracted,
+    Entry,
+    Evaluated,
+    Journal,
+    Launched,
+    Place,
+    Pulled,
+    PulledKernel,
+    PulledValues,
+    Register,
+    Stores,
+)
+from mixad.tape.kernel_call import KernelCall, kernel_values
+from mixad.tape.node import added
+from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
-from mixad.tape.strand import Strand
-from mixad.tape.trace import Trace
+from mixad.tape.values_rule import ValuesRule
 
 __all__ = ["StrandPlan", "plan_of"]
 
-_Register: TypeAlias = int | Place
-"""A slot, for its value; a place in the trace, for its cotangent."""
 
-_Target: TypeAlias = tuple[Place, str, int]
-"""What a cotangent is of, and where it is found (`mixad.tape.gradient_plan.GradientPlace`)."""
+class _Values:
+    """What a run has found.
 
+    Attributes
+    ----------
+    registers : list
+        Arrays and numbers: those of slots, and at the end those that are made.
+    cotangents : dict
+        By place.
+    own : set of Place
+        Cotangents in arrays that nothing else holds.
+    """
+
+    __slots__ = ("cotangents", "own", "registers")
+
+    def __init__(self, registers: list[Any], seed: Place, one: Any) -> None:
+        self.registers = registers
+        self.cotangents: dict[Place, Any] = {seed: one}
+        self.own: set[Place] = set()
+
+    def read(self, registers: Sequence[Register]) -> list[Any]:
+        """Return what is in some registers."""
+        values = self.registers
+        return [values[at] for at in registers]
+
+    def add(self, place: Place, array: Any, fresh: bool) -> None:
+        """Add to a cotangent, as a backward pass does."""
+        if place in self.cotangents:
+            known = Cotangent(self.cotangents[place], place in self.own)
+            array, fresh = together(known, array, fresh)
+        self.cotangents[place] = array
+        (self.own.add if fresh else self.own.discard)(place)
+
+
+_Step: TypeAlias = Callable[[_Values], None]
+_Run: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 
 _Input: TypeAlias = tuple[Place | None, tuple[int, ...], Any]
 """Where its cotangent ends, its shape and its dtype."""
-
-
-class _Launch(NamedTuple):
-    """One kernel: what it reads, the slots whose values it makes, the cotangents it adds."""
-
-    run: Callable[[Sequence[Any]], Sequence[Any]]
-    arguments: tuple[_Register, ...]
-    made: tuple[tuple[int, int], ...]
-    cotangents: tuple[Place, ...] = ()
-    targets: tuple[_Target, ...] = ()
 
 
 class StrandPlan(NamedTuple):
@@ -48,9 +85,13 @@ class StrandPlan(NamedTuple):
 
     Attributes
     ----------
-    arrays, numbers : tuple of int
-        Slots of what came in and is read; arrays must be as they were.
-    launches : tuple of _Launch
+    arrays : tuple of int
+        Slots of arrays that came in and are read; they must be as they were.
+    constants : tuple of (Register and array)
+        What is the same in every call.
+    made : int
+        How many registers there are beside the slots.
+    steps : tuple of callable
         In order.
     seed : Place
         Where the cotangent begins.
@@ -58,111 +99,94 @@ class StrandPlan(NamedTuple):
         That cotangent.
     inputs : tuple of (Place or None, tuple of int and dtype)
         Where those of the inputs end, and their shapes and types.
-    value : int or None
-        The slot of the value, if it is wanted.
+    value : Register or None
+        Where the value is, if it is wanted.
     """
 
     arrays: tuple[int, ...]
-    numbers: tuple[int, ...]
-    launches: tuple[_Launch, ...]
+    constants: tuple[tuple[Register, Any], ...]
+    made: int
+    steps: tuple[_Step, ...]
     seed: Place
     one: np.ndarray[Any, Any]
     inputs: tuple[_Input, ...]
-    value: int | None
+    value: Register | None
 
     def run(self, values: Sequence[Any]) -> tuple[Any, list[Any]]:
         """Return the value, None if it is not wanted, and the gradients."""
-        registers: dict[_Register, Any] = {slot: values[slot].array for slot in self.arrays}
-        for slot in self.numbers:
-            registers[slot] = values[slot]
-        registers[self.seed] = self.one
-        own: set[Place] = set()  # cotangents in arrays that nothing else holds
-        for run, arguments, made, cotangents, targets in self.launches:
-            arrays = run([registers[key] for key in arguments])
-            for slot, index in made:
-                registers[slot] = arrays[index]
-            for place, kind, index in targets:
-                array = arrays[index] if kind in MADE else registers[cotangents[index]]
-                _add(registers, own, place, array, kind == "array")
+        registers = [*values, *[None] * self.made]
+        for slot in self.arrays:
+            registers[slot] = values[slot].array
+        for register, array in self.constants:
+            registers[register] = array
+        found = _Values(registers, self.seed, self.one)
+        for step in self.steps:
+            step(found)
         value = None if self.value is None else registers[self.value][()]
-        return value, [_gradient(each, registers, own) for each in self.inputs]
+        return value, [_gradient(each, found) for each in self.inputs]
 
 
-def _add(
-    registers: dict[_Register, Any], own: set[Place], place: Place, array: Any, fresh: bool
-) -> None:
-    """Add to a cotangent, as a backward pass does."""
-    if place in registers:
-        array, fresh = together(Cotangent(registers[place], place in own), array, fresh)
-    registers[place] = array
-    (own.add if fresh else own.discard)(place)
-
-
-def _gradient(
-    asked: _Input, registers: dict[_Register, Any], own: set[Place]
-) -> np.ndarray[Any, Any]:
+def _gradient(asked: _Input, found: _Values) -> np.ndarray[Any, Any]:
     """Return a gradient of the shape of an input, which nothing else holds."""
     place, shape, dtype = asked
-    if place is None or place not in registers:
+    if place is None or place not in found.cotangents:
         return np.zeros(shape, dtype)
-    found: np.ndarray[Any, Any] = registers[place]
-    if place in own and found.shape == shape:
-        return found
-    return np.array(np.broadcast_to(found, shape))
+    cotangent: np.ndarray[Any, Any] = found.cotangents[place]
+    if place in found.own and cotangent.shape == shape:
+        return cotangent
+    return np.array(np.broadcast_to(cotangent, shape))
 
 
 class _NotPlannedError(Exception):
-    """A step of a backward pass is more than launches over what came in."""
+    """What was done is more than launches and rules over what came in."""
 
 
 def plan_of(
-    strand: Strand,
+    journal: Journal,
+    values: Sequence[Any],
     inputs: Sequence[State],
-    trace: Trace,
-    steps: Sequence[Step],
-    output: int,
-    *,
-    with_value: bool,
+    dtype: Any,
+    value: Register | None,
 ) -> StrandPlan | None:
-    """Return the plan of a backward pass that has been made; None where it is more than launches.
+    """Return the plan of what was done; None where that cannot be repeated.
 
-    It runs along, on the values of the strand.
+    It runs along, on the values of the call.
 
     Parameters
     ----------
-    strand : Strand
-        What was recorded.
+    journal : Journal
+        What was done.
+    values : sequence
+        By slot, what came in.
     inputs : sequence of State
         What is known of each input.
-    trace : Trace
-        What the pass went through.
-    steps : sequence of Step
-        The pass.
-    output : int
-        The slot where it began.
-    with_value : bool
-        Whether its value is wanted, too.
+    dtype : dtype
+        That of the value.
+    value : Register or None
+        Where the value is, if it is wanted.
     """
-    planner = _Planner(strand, trace, output)
+    if not journal.is_whole or len(journal.seeds) != 1:
+        return None
+    held = {at: each.array for at, each in enumerate(values) if type(each) is Held}
+    registers = [*values, *[None] * journal.count]
+    for at, array in [*held.items(), *journal.constants]:
+        registers[at] = array
+    seed, one = journal.seeds[0], np.ones((), dtype)
+    planner = _Planner(_Values(registers, seed, one))
     try:
-        launches = tuple(map(planner.launch, steps))
+        steps = tuple(map(planner.step, journal.entries))
     except _NotPlannedError:
         return None
-    value = planner.slot(output) if with_value else None
-    if value is not None and value not in planner.registers:
+    if value is not None and registers[value] is None:
         return None
-    numbers = trace.numbers
-    nodes = [None if node is None else numbers.get(node) for node in strand.input_nodes]
-    read = {k for launch in launches for k in launch.arguments if isinstance(k, int)}
-    read = {k for k in read if strand.values[k] is not None}
-    arrays = {k for k in read if type(strand.values[k]) is Held}
     return StrandPlan(
-        tuple(sorted(arrays)),
-        tuple(sorted(read - arrays)),
-        launches,
-        planner.seed,
-        planner.one,
-        tuple(map(_input, nodes, inputs)),
+        tuple(sorted(planner.slots & set(held))),
+        tuple(journal.constants),
+        journal.count,
+        steps,
+        seed,
+        one,
+        tuple(map(_input, journal.inputs, inputs)),
         value,
     )
 
@@ -174,110 +198,218 @@ def _input(number: int | None, state: State) -> _Input:
 
 
 class _Planner:
-    """Translates the steps of a backward pass, and takes them on registers."""
+    """Makes steps of what was noted, and takes them."""
 
-    def __init__(self, strand: Strand, trace: Trace, output: int) -> None:
-        assert trace.unit is not None
-        self.seed = trace.unit
-        self.one = np.ones((), strand.dtypes[output])
-        self.registers: dict[_Register, Any] = {self.seed: self.one}
-        self._strand = strand
-        links, places = strand.links, strand.places
-        numbers = trace.numbers
-        self._operands = {numbers[key]: slots for key, slots in links.items() if key in numbers}
-        self._slots: dict[Place, int] = {}
-        for slot, (node, index) in places.items():
-            if node in numbers:
-                self._slots.setdefault((numbers[node], index), slot)
-        self._first = {
-            slot: self._slots[numbers[node], index]
-            for slot, (node, index) in places.items()
-            if node in numbers
+    def __init__(self, found: _Values) -> None:
+        self.slots: set[int] = set()
+        self._found = found
+
+    def step(self, entry: Entry) -> _Step:
+        """Return the step of an entry, which has been taken."""
+        step: _Step = _STEPS[type(entry)](self, entry)
+        step(self._found)
+        return step
+
+    def _launched(self, entry: Launched) -> _Step:
+        run = _runner(entry.call, self._read(entry.arguments), None, entry.options)
+        return partial(_launch, run, entry.arguments, tuple(enumerate(entry.results)))
+
+    def _stores(self, entry: Stores) -> _Step:
+        arrays = list(kernel_values(entry.passes[0], self._read(entry.arguments)))
+        run = _prepared(kernel_for(entry.passes, entry.asked), arrays, entry.options)
+        run = run or partial(_run_storing, entry)
+        made = tuple([(at, register) for register, at in entry.results])
+        return partial(_launch, run, entry.arguments, made)
+
+    def _evaluated(self, entry: Evaluated) -> _Step:
+        self._read(entry.arguments)
+        return partial(_evaluate, entry)
+
+    def _pulled_kernel(self, entry: PulledKernel) -> _Step:
+        step = entry.step
+        self._read([*filter(_is_register, entry.arguments), *entry.read.values()])
+        given = [self._found.cotangents.get(place) for place in step.cotangents]
+        if any(g is None for g in given):
+            raise _NotPlannedError
+        run: _Run = _nothing
+        if step.plan.call is not None:
+            arguments = _arguments(entry, self._found, given)
+            run = _runner(step.plan.call, arguments, step.shape, step.options)
+        return partial(_pull_kernel, entry, run)
+
+    def _pulled(self, entry: Pulled) -> _Step:
+        self._read([a for a in entry.arguments if type(a) is int])
+        wanted = [target is not None for target in entry.targets]
+        return partial(_pull, entry, wanted)
+
+    def _pulled_values(self, entry: PulledValues) -> _Step:
+        self._read([*entry.values, *[a for a in entry.arguments if type(a) is int]])
+        return partial(_pull_values, entry)
+
+    def _contracted(self, entry: Contracted) -> _Step:
+        self._read([r for r in entry.residuals if r is not None])
+        return partial(_contract, entry)
+
+    def _read(self, registers: Sequence[Any]) -> list[Any]:
+        """Return what is in some registers, which is read."""
+        self.slots.update(at for at in registers if at >= 0)
+        found = self._found.read(registers)
+        if any(value is None for value in found):
+            raise _NotPlannedError
+        return found
+
+
+_STEPS: Mapping[type, Callable[[_Planner, Any], _Step]] = {
+    Launched: _Planner._launched,
+    Stores: _Planner._stores,
+    Evaluated: _Planner._evaluated,
+    PulledKernel: _Planner._pulled_kernel,
+    Pulled: _Planner._pulled,
+    PulledValues: _Planner._pulled_values,
+    Contracted: _Planner._contracted,
+}
+
+
+def _is_register(argument: Register | None) -> bool:
+    return argument is not None
+
+
+# -- the steps -------------------------------------------------------------------------------------
+
+
+def _launch(
+    run: _Run, arguments: Sequence[Register], made: Sequence[tuple[int, Register]], found: _Values
+) -> None:
+    arrays = run(found.read(arguments))
+    for at, register in made:
+        found.registers[register] = arrays[at]
+
+
+def _run_storing(entry: Stores, arguments: list[Any]) -> Sequence[Any]:
+    return kernel_for(entry.passes, entry.asked)(kernel_values(entry.passes[0], arguments), None)
+
+
+def _evaluate(entry: Evaluated, found: _Values) -> None:
+    rule, arguments = entry.rule, found.read(entry.arguments)
+    made = rule.evaluate(NUMPY.xp, *arguments, **entry.static)
+    values = made if type(rule) is ValuesRule else (made,)
+    for register, value in zip(entry.results, values, strict=True):
+        found.registers[register] = as_array(value)
+
+
+def _arguments(entry: PulledKernel, found: _Values, given: Sequence[Any]) -> list[Any]:
+    """Return what the kernel of a step takes."""
+    pairs = zip(entry.step.arguments, entry.arguments, strict=True)
+    return [
+        given[at] if register is None else found.registers[register]  # type: ignore[index]
+        for at, register in pairs
+    ]
+
+
+def _pull_kernel(entry: PulledKernel, run: _Run, found: _Values) -> None:
+    step, registers = entry.step, found.registers
+    for each in step.decided:
+        each.warn()
+    given = [found.cotangents.pop(place) for place in step.cotangents]
+    arrays = run(_arguments(entry, found, given))
+    for register, array in zip(entry.results, arrays, strict=False):
+        if register is not None:
+            registers[register] = array
+    for place, kind, at in step.targets:
+        found.add(place, arrays[at] if kind in MADE else given[at], kind == "array")
+    for parts in step.placed:
+        found.add(parts.target, parts.added_up(arrays, given, step.shape), True)
+    if step.shifted:
+        values = {
+            index: given[at] if isinstance(at, int) else registers[entry.read[index]]
+            for index, at in step.read
         }
+        for shifted in step.shifted:
+            whole = shifted.added_up(values, step.shape, step.options)
+            found.add(shifted.target, whole, True)
 
-    def slot(self, slot: int) -> int:
-        """Return the first slot with the value of a slot: a sum may have been asked for twice."""
-        return self._first.get(slot, slot)
 
-    def launch(self, step: Step) -> _Launch:
-        """Return what a step launches."""
-        if type(step) is MakeStep:
-            read = tuple(map(self._argument, step.arguments))
-            run, arrays = self._run(step.call, read, None, step.options)
-            return _Launch(run, read, self._made(step.results, arrays))
-        is_plain = type(step) is KernelStep and not (
-            step.waiting or step.placed or step.shifted or step.decided
-        )
-        if not is_plain:
-            raise _NotPlannedError
-        assert isinstance(step, KernelStep)
-        given = step.cotangents
-        keys: tuple[_Register, ...] = tuple(
-            given[at] if isinstance(at, int) else self._argument(at) for at in step.arguments
-        )
-        run, arrays = self._run(step.plan.call, keys, step.shape, step.options)
-        made = self._made(step.results, arrays)
-        for place, kind, index in step.targets:
-            array = arrays[index] if kind in MADE else self.registers[given[index]]
-            self.registers.setdefault(place, array)  # of the shape and type of all that are added
-        return _Launch(run, keys, made, given, step.targets)
+def _pull(entry: Pulled, wanted: Sequence[bool], found: _Values) -> None:
+    g = found.cotangents.pop(entry.place, None)
+    if g is None:
+        return
+    found.own.discard(entry.place)
+    rule, static, targets = entry.rule, entry.static, entry.targets
+    g = broadcast_to(g, entry.shape)
+    first = targets[0]
+    if rule.add_into is not None and first is not None and first in found.own:
+        whole = found.cotangents[first]
+        if whole.shape == entry.arguments[0].shape and rule.add_into(whole, g, **static):
+            return
+    registers = found.registers
+    arguments = [registers[a] if type(a) is int else a for a in entry.arguments]
+    if callable(rule.cotangents):
+        gradients = rule.cotangents(g, wanted, *arguments, **static)
+    else:
+        rules = zip(rule.cotangents, wanted, strict=True)
+        gradients = [of(g, *arguments, **static) if is_wanted else None for of, is_wanted in rules]
+    for target, gradient in zip(targets, gradients, strict=True):
+        if target is not None and gradient is not None:
+            found.add(target, gradient, rule.fresh)
 
-    def _argument(self, place: Place) -> int:
-        """Return the slot of an argument of a node."""
-        number, index = place
-        slots = self._operands.get(number)
-        if slots is None:
-            raise _NotPlannedError
-        slot = self.slot(slots[index])
-        value = self._strand.values[slot]
-        if value is not None:
-            self.registers[slot] = value.array if type(value) is Held else value
-        if slot not in self.registers:
-            raise _NotPlannedError
-        return slot
 
-    def _made(self, results: Sequence[Place], arrays: Sequence[Any]) -> tuple[tuple[int, int], ...]:
-        """Return the slots of what is made, and which arrays they are."""
-        found = [(self._slots[p], index) for index, p in enumerate(results) if p in self._slots]
-        for slot, index in found:
-            self.registers[slot] = arrays[index]
-        return tuple(found)
+def _pull_values(entry: PulledValues, found: _Values) -> None:
+    given = [place and found.cotangents.pop(place) for place in entry.places]
+    pairs = zip(given, entry.shapes, strict=True)
+    gs = tuple([None if g is None else broadcast_to(g, shape) for g, shape in pairs])
+    values = tuple(found.read(entry.values))
+    arguments = [found.registers[a] if type(a) is int else a for a in entry.arguments]
+    for of, target in zip(entry.rule.cotangents, entry.targets, strict=True):
+        if target is not None:
+            found.add(target, of(gs, values, *arguments, **entry.static), entry.rule.fresh)
 
-    def _run(
-        self,
-        call: KernelCall | None,
-        keys: Sequence[_Register],
-        shape: tuple[int, ...] | None,
-        options: KernelOptions,
-    ) -> tuple[Callable[..., Any], Sequence[Any]]:
-        """Return what launches a kernel, and what it gives for the registers now."""
-        if call is None:
-            return _nothing, ()
-        arrays = [self.registers[key] for key in keys]
-        run = _runner(call, arrays, shape, options)
-        return run, run(arrays)
+
+def _contract(entry: Contracted, found: _Values) -> None:
+    wrt = tuple([i for i, target in enumerate(entry.targets) if target is not None])
+    given: dict[int, Any] = {}
+    for output, place in zip(entry.outputs, entry.places, strict=True):
+        g = found.cotangents.pop(place)
+        given[output] = added(given[output], g) if output in given else g
+    plan = contraction_of(entry.plan, wrt, tuple(given), entry.shapes, entry.shape)
+    values = [None if r is None else found.registers[r] for r in entry.residuals]
+    values += given.values()
+    arrays = plan.arrays([values[i] for i in plan.kept], entry.shape, entry.options)
+    for index, (kind, at) in zip(wrt, plan.places, strict=True):
+        target = entry.targets[index]
+        if kind == "array" and target is not None:
+            found.add(target, arrays[at], True)
+
+
+# -- kernels ---------------------------------------------------------------------------------------
 
 
 def _runner(
     call: KernelCall, arrays: list[Any], shape: tuple[int, ...] | None, options: KernelOptions
-) -> Callable[..., Any]:
+) -> _Run:
     """Return what launches a kernel on arrays like these, at once if they need no conversion.
 
     Where one is indexed, the call says where it was outside.  Kernels of a backend that was asked
     for are launched as often as the user calls them: no plan is tried beside a pass.
     """
-    if options.backend is not None:
-        raise _NotPlannedError
     kinds = zip(arrays, call.kinds, strict=True)
     converts = any(kind == "uniform" and type(a) is np.ndarray for a, kind in kinds)
     broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
-    if not (converts or broadcasts or "array" in call.kinds or are_numbers(arrays)):
-        prepared = call.kernel.prepared(arrays, options.backend)
-        if registry.plugin_of(prepared.backend.name) is not None:
-            raise _NotPlannedError
-        if prepared.audit is None:
-            return prepared.run
-    return partial(_run_call, call, shape, options)
+    run = _prepared(call.kernel, arrays, options)
+    if run is None or converts or broadcasts or "array" in call.kinds:
+        return partial(_run_call, call, shape, options)
+    return run
+
+
+def _prepared(kernel: Kernel, arrays: list[Any], options: KernelOptions) -> _Run | None:
+    """Return what launches a kernel on arrays like these; None if it is to be asked each time."""
+    if options.backend is not None:
+        raise _NotPlannedError
+    if are_numbers(arrays):
+        return None
+    prepared = kernel.prepared(arrays, options.backend)
+    if registry.plugin_of(prepared.backend.name) is not None:
+        raise _NotPlannedError
+    return prepared.run if prepared.audit is None else None
 
 
 def _run_call(

@@ -28,13 +28,14 @@ from mixad.tape.locks import Locks
 
 if TYPE_CHECKING:
     from mixad.tape.cell import Kind
+    from mixad.tape.journal import Journal
     from mixad.tape.node import Node
     from mixad.tape.states import State
     from mixad.tape.strand import Strand
 
-__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode", "kept",
-           "leaked", "levels_of", "locked", "looked_at", "outside", "plain",
-           "stripped"]  # fmt: skip
+__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode",
+           "elements_of", "journal_of", "kept", "leaked", "levels_of", "locked", "looked_at",
+           "outside", "plain", "stripped"]  # fmt: skip
 
 
 class Level:
@@ -59,9 +60,14 @@ class Level:
         Whether cotangents go back through it, so that partials may be stored for them.
     locks : Locks
         Arrays that cannot be written to until it is over.
+    journal : Journal or None
+        Where what is done is noted, so that it can be repeated.
+    looks : int
+        How often something but a kernel or a rule has read the elements of a traced value.
     """
 
-    __slots__ = ("alive", "check", "is_reverse", "lock", "locks", "name", "number")
+    __slots__ = ("alive", "check", "is_reverse", "journal", "lock", "locks", "looks", "name",
+                 "number")  # fmt: skip
 
     def __init__(self, name: str, *, is_reverse: bool = True) -> None:
         self.name = name
@@ -70,6 +76,8 @@ class Level:
         self.lock = threading.RLock()
         self.locks = Locks()
         self.alive = True
+        self.journal: Journal | None = None
+        self.looks = 0
         self.check = CHECK.read()
 
     def __enter__(self) -> Level:
@@ -258,7 +266,25 @@ def plain(value: Any) -> Any:
     if not isinstance(value, Tracer):
         return value
     check_alive(value)
+    for level in value.origin.levels:
+        level.looks += 1
     return value.cell.array
+
+
+def elements_of(argument: Any) -> Any:
+    """Return an argument of a rule as arrays are: what it reads may be read again."""
+    if not isinstance(argument, Tracer):
+        return argument
+    check_alive(argument)
+    return argument.cell.array
+
+
+def journal_of(levels: frozenset[Level]) -> Journal | None:
+    """Return where what is done for some transforms is noted: for one alone, if at all."""
+    if len(levels) != 1:
+        return None
+    (level,) = levels
+    return level.journal
 
 
 def looked_at(tracer: Tracer, what: str) -> Any:

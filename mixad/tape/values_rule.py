@@ -14,7 +14,18 @@ from mixad.backends.arrays import Array
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.node import Cotangents, Result, Shaped, common_library, library_beside
-from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, levels_of, plain, stripped
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_mode,
+    elements_of,
+    journal_of,
+    kept,
+    levels_of,
+    plain,
+    stripped,
+)
 
 __all__ = ["ValuesRule", "apply_values_rule", "with_zeros"]
 
@@ -169,7 +180,7 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
         Tracers if an argument is one.
     """
     library = common_library(rule.name, arguments)
-    values = rule.evaluate(library.xp, *map(plain, arguments), **static)
+    values = rule.evaluate(library.xp, *map(elements_of, arguments), **static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     if not tracers:
         return values
@@ -181,5 +192,9 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     parents = tuple(a.origin if isinstance(a, Tracer) else None for a in arguments)
     reader = _ValuesOf(rule)
     cells = tuple(Cell.of(value, check_mode(levels), reader=reader) for value in values)
+    journal = journal_of(levels)
+    if journal is not None:
+        given = [a.cell if isinstance(a, Tracer) else a for a in arguments]
+        journal.evaluated(rule, static, given, cells)
     node = ValuesNode(rule, held, static, parents, cells, levels, type(tracers[0]))
     return tuple(node.traced(k) for k in range(len(cells)))

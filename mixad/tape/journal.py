@@ -1,0 +1,370 @@
+"""What a call of a transform does, written down: values are registers, so that it can be repeated.
+
+While the nodes of a call are made and pulled back, each launch and each rule is noted with the
+registers that it reads and fills.  What was noted becomes a plan (`mixad.tape.strand_plan`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from mixad.backends.arrays import is_scalar
+from mixad.kernel.options import KernelOptions
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import Program
+from mixad.tape.cell import Cell
+from mixad.tape.forward_node import ForwardNode
+from mixad.tape.held import Held
+from mixad.tape.node import Rule, RuleNode
+from mixad.tape.values_rule import ValuesNode, ValuesRule
+
+if TYPE_CHECKING:
+    from mixad.tape.forward_plan import ForwardPlan, Stored
+    from mixad.tape.kernel_call import KernelCall, Shape
+    from mixad.tape.kernel_node import KernelNode
+    from mixad.tape.schedule import KernelStep
+
+__all__ = ["Contracted", "Entry", "Evaluated", "Journal", "Launched", "Place", "Pulled",
+           "PulledKernel", "PulledValues", "Register", "Stores"]  # fmt: skip
+
+Register: TypeAlias = int
+"""A slot of the strand, or -1, -2, … for what is made on the way."""
+
+Place: TypeAlias = tuple[int, int]
+"""Of a cotangent: the number of a node, and which of its outputs."""
+
+
+class Launched(NamedTuple):
+    """A kernel that made results."""
+
+    call: KernelCall
+    options: KernelOptions
+    arguments: tuple[Register, ...]
+    results: tuple[Register, ...]
+
+
+class Stores(NamedTuple):
+    """A kernel that made results and partials; ``results`` are those of the outputs asked for."""
+
+    passes: tuple[Program, ...]
+    asked: tuple[OutputRequest, ...]
+    options: KernelOptions
+    arguments: tuple[Register, ...]
+    results: tuple[tuple[Register, int], ...]
+
+
+class Evaluated(NamedTuple):
+    """A rule that was applied."""
+
+    rule: Rule | ValuesRule
+    static: Mapping[str, Any]
+    arguments: tuple[Register, ...]
+    results: tuple[Register, ...]
+
+
+class PulledKernel(NamedTuple):
+    """A step that pulled kernel nodes back; ``read`` has the registers of what is no cotangent."""
+
+    step: KernelStep
+    arguments: tuple[Register | None, ...]
+    results: tuple[Register | None, ...]
+    read: Mapping[int, Register]
+
+
+class Pulled(NamedTuple):
+    """A rule that was pulled back; of arguments whose elements are not read it has the shape."""
+
+    rule: Rule
+    static: Mapping[str, Any]
+    arguments: tuple[Any, ...]
+    place: Place
+    shape: Shape
+    targets: tuple[Place | None, ...]
+
+
+class PulledValues(NamedTuple):
+    """A rule with values that was pulled back."""
+
+    rule: ValuesRule
+    static: Mapping[str, Any]
+    arguments: tuple[Any, ...]
+    values: tuple[Register, ...]
+    places: tuple[Place | None, ...]
+    shapes: tuple[Shape, ...]
+    targets: tuple[Place | None, ...]
+
+
+class Contracted(NamedTuple):
+    """Stored partials that were multiplied by cotangents."""
+
+    plan: ForwardPlan
+    residuals: tuple[Register | None, ...]
+    shapes: tuple[Shape, ...]
+    outputs: tuple[int, ...]
+    places: tuple[Place, ...]
+    targets: tuple[Place | None, ...]
+    shape: Shape
+    options: KernelOptions
+
+
+Entry: TypeAlias = Launched | Stores | Evaluated | PulledKernel | Pulled | PulledValues | Contracted
+
+
+class _UnknownSourceError(Exception):
+    """A value that is read has no register: it was made from what came in, by others."""
+
+
+class Journal:
+    """What has been done so far.
+
+    Parameters
+    ----------
+    entered : mapping
+        By the id of an array that came in, its slot and its description.
+
+    Attributes
+    ----------
+    entries : list of Entry
+        In order.
+    constants : list of (int, array)
+        Registers of arrays that depend on shapes and options alone.
+    is_whole : bool
+        Whether everything could be noted.
+    is_static : bool
+        Whether what is recorded now reads no array and no number beside traced values.
+    count : int
+        How many registers there are beside the slots.
+    seeds : sequence of Place
+        Where the backward pass began.
+    inputs : sequence of (int or None)
+        For each input the number of its node in the pass, None where that has not got there.
+    """
+
+    def __init__(self, entered: Mapping[int, tuple[int, Any]]) -> None:
+        self.entries: list[Entry] = []
+        self.constants: list[tuple[Register, Any]] = []
+        self.is_whole = True
+        self.is_static = False
+        self.count = 0
+        self.seeds: Sequence[Place] = ()
+        self.inputs: Sequence[int | None] = ()
+        self._entered = entered
+        self._cells: dict[int, tuple[weakref.ref[Cell], Register]] = {}
+        self._links: dict[int, tuple[weakref.ref[KernelNode], tuple[int, ...] | None, bool]] = {}
+        self._known: dict[int, tuple[Any, Register]] = {}
+        self._stored: dict[int, tuple[Register | None, ...]] = {}
+
+    # -- registers ---------------------------------------------------------------------------------
+
+    def name(self, cell: Cell, register: Register) -> None:
+        """Note the register of a value that came in."""
+        self._cells[id(cell)] = weakref.ref(cell), register
+
+    def link(self, node: KernelNode, slots: tuple[int, ...] | None) -> None:
+        """Note which slots the arguments of a node are; None if they are no operands."""
+        if not self.is_linked(node):
+            self._links[id(node)] = weakref.ref(node), slots, self.is_static
+
+    def is_linked(self, node: KernelNode) -> bool:
+        """Whether a node has been noted."""
+        known = self._links.get(id(node))
+        return known is not None and known[0]() is node
+
+    def register(self, cell: Cell) -> Register:
+        """Return the register of a value."""
+        known = self._cells.get(id(cell))
+        if known is not None and known[0]() is cell:
+            return known[1]
+        found = self._new()
+        self._cells[id(cell)] = weakref.ref(cell), found
+        return found
+
+    def _new(self) -> Register:
+        self.count += 1
+        return -self.count
+
+    def _constant(self, array: Any) -> Register:
+        """Return the register of an array that is the same in every call."""
+        known = self._known.get(id(array))
+        if known is None:
+            known = self._known[id(array)] = array, self._new()
+            self.constants.append((known[1], array))
+        return known[1]
+
+    def _array(self, key: int, array: Callable[[], Any], *, is_static: bool) -> Register:
+        """Return the register of an array that is no traced value."""
+        entered = self._entered.get(key)
+        if entered is not None:
+            return entered[0]
+        if key in self._known:
+            return self._known[key][1]
+        if not is_static:
+            raise _UnknownSourceError
+        return self._constant(array())
+
+    def source(self, node: KernelNode, index: int) -> Register:
+        """Return the register of an argument of a node."""
+        source = node.source(index)
+        if type(source) is Cell:
+            return self.register(source)
+        if not self.is_linked(node):
+            raise _UnknownSourceError
+        _, slots, is_static = self._links[id(node)]
+        if type(source) is Held:
+            return self._array(source.key, lambda: source.array, is_static=is_static)
+        if slots is not None:
+            return slots[index]
+        if not is_static:
+            raise _UnknownSourceError
+        self.constants.append((self._new(), source))
+        return -self.count
+
+    def begin(self, seeds: Sequence[Place], inputs: Sequence[int | None]) -> None:
+        """Note where a backward pass begins and ends."""
+        self.seeds, self.inputs = seeds, inputs
+
+    # -- what is done ------------------------------------------------------------------------------
+
+    def launched(
+        self,
+        call: KernelCall,
+        options: KernelOptions,
+        read: Iterable[tuple[KernelNode, int]],
+        cells: Iterable[Cell],
+    ) -> None:
+        """Note a kernel that made cells from arguments of nodes."""
+        with _Noting(self):
+            arguments = tuple([self.source(*each) for each in read])
+            results = tuple(map(self.register, cells))
+            self.entries.append(Launched(call, options, arguments, results))
+
+    def stores(
+        self,
+        stored: Sequence[Stored],
+        asked: tuple[OutputRequest, ...],
+        options: KernelOptions,
+        read: Sequence[tuple[KernelNode, int]],
+        results: Iterable[tuple[Cell, OutputRequest]],
+        partials: Mapping[int, OutputRequest],
+    ) -> None:
+        """Note a kernel that made cells, and partials at some positions of the residuals."""
+        with _Noting(self):
+            arguments = tuple([self.source(*each) for each in read])
+            made = [(self.register(cell), asked.index(request)) for cell, request in results]
+            new = {at: self._new() for at in partials}
+            made += [(new[at], asked.index(request)) for at, request in partials.items()]
+            given = dict(enumerate(arguments)) | new
+            kept = enumerate(stored[0].residuals)
+            residuals = tuple([None if r is None else given[at] for at, r in kept])
+            for each in stored:
+                self._stored[id(each)] = residuals
+            passes = stored[0].plan.passes
+            self.entries.append(Stores(passes, asked, options, arguments, tuple(made)))
+
+    def evaluated(
+        self,
+        rule: Rule | ValuesRule,
+        static: Mapping[str, Any],
+        arguments: Sequence[Any],
+        cells: Iterable[Cell],
+    ) -> None:
+        """Note a rule that made cells; arguments are cells and arrays."""
+        with _Noting(self):
+            if any(isinstance(value, np.ndarray) for value in static.values()):
+                raise _UnknownSourceError
+            registers = tuple([self._argument(a) for a in arguments])
+            results = tuple(map(self.register, cells))
+            self.entries.append(Evaluated(rule, static, registers, results))
+
+    def _argument(self, argument: Any) -> Register:
+        if type(argument) is Cell:
+            return self.register(argument)
+        if is_scalar(argument):
+            raise _UnknownSourceError
+        return self._array(id(argument), lambda: argument, is_static=self.is_static)
+
+    def pulled_kernel(self, nodes: Sequence[Any], step: KernelStep) -> PulledKernel | None:
+        """Return the entry of a step that is to be taken; None if there is none."""
+        with _Noting(self):
+            places = [None if isinstance(at, int) else at for at in step.arguments]
+            arguments = tuple([at and self.source(nodes[at[0]], at[1]) for at in places])
+            held = [nodes[number].held(output) for number, output in step.results]
+            results = tuple([None if cell is None else self.register(cell) for cell in held])
+            read = {
+                index: self.source(nodes[at[0]], at[1])
+                for index, at in step.read
+                if not isinstance(at, int)
+            }
+            return PulledKernel(step, arguments, results, read)
+        return None
+
+    def pulled(
+        self, node: Any, number: int, outputs: Sequence[int], targets: tuple[Place | None, ...]
+    ) -> Entry | None:
+        """Return the entry of a node that is to be pulled back; None if there is none."""
+        with _Noting(self):
+            if type(node) is RuleNode:
+                arguments = tuple([self._residual(a) for a in node.arguments])
+                shape = node.results[0].shape
+                return Pulled(node.rule, node.static, arguments, (number, 0), shape, targets)
+            if type(node) is ValuesNode:
+                given = [(number, at) if at in outputs else None for at in range(len(node.cells))]
+                return PulledValues(
+                    node.rule,
+                    node.static,
+                    tuple([self._residual(a) for a in node.arguments]),
+                    tuple(map(self.register, node.cells)),
+                    tuple(given),
+                    tuple([cell.shape for cell in node.cells]),
+                    targets,
+                )
+            if type(node) is not ForwardNode or id(node.stored) not in self._stored:
+                raise _UnknownSourceError
+            stored = node.stored
+            if stored.plan.program.has_named_loops:  # may warn, or raise
+                raise _UnknownSourceError
+            places = tuple([(number, output) for output in outputs])
+            return Contracted(
+                stored.plan,
+                self._stored[id(stored)],
+                tuple(stored.shapes),
+                tuple([stored.outputs[output] for output in outputs]),
+                places,
+                targets,
+                node.shape,
+                node.options,
+            )
+        return None
+
+    def _residual(self, argument: Any) -> Any:
+        """Return the register of what a rule node keeps, or its shape."""
+        if type(argument) is Held:
+            return self._array(argument.key, lambda: argument.array, is_static=False)
+        cell = getattr(argument, "cell", None)
+        return argument if cell is None else self.register(cell)
+
+    def add(self, entry: Entry | None) -> None:
+        """Note what has been done."""
+        if entry is not None:
+            self.entries.append(entry)
+
+
+class _Noting:
+    """Where something cannot be noted, the journal is not whole."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def __enter__(self) -> None:
+        if not self._journal.is_whole:
+            self._journal.entries.clear()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool:
+        if kind is _UnknownSourceError:
+            self._journal.is_whole = False
+            return True
+        return False
