@@ -9,11 +9,11 @@ what comes of it has the same bits.
 from __future__ import annotations
 
 import operator
-import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import get_ident
 from typing import Any, TypeAlias, cast
+from weakref import ref
 
 import numpy as np
 
@@ -35,6 +35,11 @@ _MAX_SLOTS = 1024
 
 _MAX_INT = 1 << 31
 """Whole numbers up to this size fit all types that they may be converted to."""
+
+_NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32, np.bool_})
+"""Types of numbers that come in."""
+
+_new = object.__new__
 
 _PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
 """Types of arguments that are a part of what is applied."""
@@ -106,7 +111,7 @@ _READS_ARRAYS = frozenset({np.matmul, operator.matmul})
 """Functions that compute nothing from arrays before a rule reads them."""
 
 
-_Made: TypeAlias = "tuple[Operation | None, tuple[int, ...], weakref.ref[Tracer]]"
+_Made: TypeAlias = "tuple[Operation | None, tuple[int, ...], ref[Tracer]]"
 """The operation, None of an input, the slots of its operands, the tracer."""
 
 _Pending: TypeAlias = tuple[Operation, tuple[Any, ...], Sequence[Any], int]
@@ -165,7 +170,7 @@ class Strand:
         self._kind = kind
         self._made: list[_Made | None] = []
         self._origins: dict[int, Origin] = {}
-        self._cells: dict[int, weakref.ref[Cell]] = {}
+        self._cells: dict[int, ref[Cell]] = {}
         self._entered: dict[int, tuple[int, Hashable]] = {}
         self.journal = level.journal = Journal(self._entered)
         self._thread = get_ident()
@@ -175,14 +180,13 @@ class Strand:
 
     def tracers_of_inputs(self, states: Sequence[State]) -> list[Tracer]:
         """Return a tracer for each input."""
-        tracers = [self._tracer(slot, state) for slot, state in enumerate(states)]
-        self._made += [(None, (), weakref.ref(tracer)) for tracer in tracers]
+        tracers: list[Tracer] = []
+        for slot, state in enumerate(states):
+            tracer: Tracer = _new(self._kind)
+            tracer.strand, tracer.slot, tracer.state = self, slot, state
+            self._made.append((None, (), ref(tracer)))
+            tracers.append(tracer)
         return tracers
-
-    def _tracer(self, slot: int, state: State) -> Tracer:
-        tracer: Tracer = object.__new__(self._kind)
-        tracer.strand, tracer.slot, tracer.state = self, slot, state
-        return tracer
 
     # -- recording ---------------------------------------------------------------------------------
 
@@ -192,61 +196,63 @@ class Strand:
         Then it is to be computed on nodes, and `learn` is to be told what came of it.
         """
         self._pending = None
-        if self._is_cold or self.state is _OVER:
+        if self._is_cold:
             return None
-        key: list[Hashable] = [operation]
+        kind = self._kind
+        codes: list[Any] = [operation]
         arriving: list[Any] = []
         for operand in operands:
-            kind = type(operand)
-            if kind is self._kind:
-                if operand.strand is not self or (
-                    operand.state is None and not self._is_current(operand)
-                ):
-                    self._leave()
-                    return None
-                key.append(operand.slot)
-            elif kind is np.ndarray:
-                description = describe_array(operand)
-                known = self._entered.get(id(operand))
-                if known is not None and known[1] == description:
-                    key.append(known[0])
-                else:
-                    key.append(description)
-                    arriving.append(operand)
-            elif kind is float or (kind is int and -_MAX_INT < operand < _MAX_INT):
-                key.append(cast(Hashable, kind))
-                arriving.append(operand)
-            else:
+            if type(operand) is kind and operand.strand is self and operand.state is not None:
+                codes.append(operand.slot)
+                continue
+            code = self._code(operand)
+            if code is None:
                 self._leave()
                 return None
-        if self._thread != get_ident() or len(self.values) > _MAX_SLOTS:
-            self._leave()
-            return None
-        codes = tuple(key)
+            codes.append(code)
+            if type(code) is not int:
+                arriving.append(operand)
+        key = tuple(codes)
         with self.level.lock:  # another thread may ask for nodes
-            state = self.state.next.get(codes) if self.is_flat else None
-            if state is None:
-                self.depart()
-                self._pending = operation, codes, arriving, self.level.looks
+            state = self.state.next.get(key)
+            if state is None or not self.is_flat or self._thread != get_ident():
+                self._begin(operation, key, arriving)
                 return None
-            slots = self._enter(codes, arriving, state.reader)
-            tracer = self._tracer(len(self.values), state)
-            self._advance(operation, slots, tracer, state)
+            slots = self._enter(key, arriving, state.reader) if arriving else key[1:]
+            tracer: Tracer = _new(kind)
+            tracer.strand, tracer.slot, tracer.state = self, len(self.values), state
+            self.values.append(None)
+            self._made.append((operation, slots, ref(tracer)))
+            self.state = state
         return tracer
 
-    def _advance(
-        self, operation: Operation, operands: tuple[int, ...], tracer: Tracer, state: State
-    ) -> None:
-        self.values.append(None)
-        self._made.append((operation, operands, weakref.ref(tracer)))
-        self.state = state
+    def _code(self, operand: Any) -> Any:
+        """Return what tells an operand from others: its slot, if it has one; None if unknown."""
+        kind = type(operand)
+        if kind is self._kind:
+            return operand.slot if operand.strand is self and self._is_current(operand) else None
+        if kind is np.ndarray:
+            description = describe_array(operand)
+            known = self._entered.get(id(operand))
+            return known[0] if known is not None and known[1] == description else description
+        if kind is int and not -_MAX_INT < operand < _MAX_INT:
+            return None
+        return kind if kind in _NUMBERS else None
+
+    def _begin(self, operation: Operation, key: tuple[Any, ...], arriving: Sequence[Any]) -> None:
+        """Go on with nodes for an operation that is not known."""
+        if self.state is _OVER:
+            return
+        if self._thread != get_ident() or len(self.values) > _MAX_SLOTS:
+            self._leave()
+            return
+        self.depart()
+        self._pending = operation, key, arriving, self.level.looks
 
     def _enter(
         self, codes: tuple[Any, ...], arriving: Sequence[Any], reader: Reader | None
     ) -> tuple[int, ...]:
         """Return the slots of operands; those that have none get one."""
-        if not arriving:
-            return codes[1:]
         slots, left = [], iter(arriving)
         for index, code in enumerate(codes[1:]):
             if type(code) is int:
@@ -320,6 +326,8 @@ class Strand:
         if kind is slice:
             ends = value.start, value.stop, value.step
             return (kind, *[self._described(each, operands, function) for each in ends])
+        if kind in _NUMBERS:
+            return kind, value.tobytes()
         if isinstance(value, (type, np.dtype)):
             return cast("Hashable", value)
         raise TypeError(kind)
@@ -361,7 +369,9 @@ class Strand:
         state.reader = _reader_of(result.origin.node)
         operands = self._enter(codes, arriving, state.reader) if slots is None else slots
         result.strand, result.slot = self, len(self.values)
-        self._advance(operation, operands, result, state)
+        self.values.append(None)
+        self._made.append((operation, operands, ref(result)))
+        self.state = state
         self._link(result.slot, operation, operands, result)
         return result
 
@@ -451,7 +461,7 @@ class Strand:
         """Note where a tracer comes from, and which slots its nodes read."""
         known = {id(self._origins[at].node) for at in operands if at in self._origins}
         self._origins[slot] = tracer.origin
-        self._cells[slot] = weakref.ref(tracer.cell)
+        self._cells[slot] = ref(tracer.cell)
         left: list[Any] = [tracer.origin.node]
         while left:
             node = left.pop()

@@ -87,6 +87,8 @@ class StrandPlan(NamedTuple):
     ----------
     arrays : tuple of int
         Slots of arrays that came in and are read; they must be as they were.
+    numbers : tuple of int
+        Slots of numbers of NumPy, which kernels take as arrays.
     constants : tuple of (Register and array)
         What is the same in every call.
     made : int
@@ -104,6 +106,7 @@ class StrandPlan(NamedTuple):
     """
 
     arrays: tuple[int, ...]
+    numbers: tuple[int, ...]
     constants: tuple[tuple[Register, Any], ...]
     made: int
     steps: tuple[_Step, ...]
@@ -117,6 +120,8 @@ class StrandPlan(NamedTuple):
         registers = [*values, *[None] * self.made]
         for slot in self.arrays:
             registers[slot] = values[slot].array
+        for slot in self.numbers:
+            registers[slot] = np.asarray(values[slot])
         for register, array in self.constants:
             registers[register] = array
         found = _Values(registers, self.seed, self.one)
@@ -168,8 +173,9 @@ def plan_of(
     if not journal.is_whole or len(journal.seeds) != 1:
         return None
     held = {at: each.array for at, each in enumerate(values) if type(each) is Held}
+    numbers = {at: np.asarray(n) for at, n in enumerate(values) if isinstance(n, np.generic)}
     registers = [*values, *[None] * journal.count]
-    for at, array in [*held.items(), *journal.constants]:
+    for at, array in [*held.items(), *numbers.items(), *journal.constants]:
         registers[at] = array
     seed, one = journal.seeds[0], np.ones((), dtype)
     planner = _Planner(_Values(registers, seed, one))
@@ -181,6 +187,7 @@ def plan_of(
         return None
     return StrandPlan(
         tuple(sorted(planner.slots & set(held))),
+        tuple(sorted(planner.slots & set(numbers))),
         tuple(journal.constants),
         journal.count,
         steps,

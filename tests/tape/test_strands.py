@@ -99,6 +99,7 @@ KNOWN |= {
     ),
     "decompositions": lambda x, y: np.linalg.solve(y @ y.T + np.eye(3), y @ x).sum(),
     "parts of one array": lambda x, y: ((x[1:] - x[:-1] ** 2) ** 2 + x[1:] * y[0, 1:]).sum(),
+    "numbers of NumPy": lambda x, y: (np.float64(2.0) * x + y * np.float32(0.5)).sum(),
     "options": lambda x, y: np.var(y, axis=0, ddof=1).sum() + np.clip(x, 0.6, 1.7).prod(),
     "methods": lambda x, y: y.ravel().dot(y.reshape(12)) + x.cumsum().mean() + y.T.sum(),
 }
@@ -111,7 +112,6 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "in-place operators": lambda x, y: in_place(x * 2.0, y),
     "a checkpoint": lambda x, y: mixad.checkpoint(lambda a: np.sin(a) * a)(x * y).sum(),
     "a gradient inside": lambda x, y: (mixad.grad(lambda a: (a * a * y[0]).sum())(x) * x).sum(),
-    "numbers of NumPy": lambda x, y: (np.float64(2.0) * x + y * np.float32(0.5)).sum(),
     "a refusal": lambda x, y: float((x * y).sum()),
     "no number": lambda x, y: x * y,
     "nothing of the arguments": lambda x, y: np.ones(()),
