@@ -297,7 +297,7 @@ def _scalar_vjp(
                 strand.fail()
             raise
     if strand is not None:
-        if strand.plan is not None:
+        if strand.is_known:
             result, gradients = strand.run()
             return result, tuple(gradients) if isinstance(argnums, Sequence) else gradients[0], None
         inputs = strand.completed()

@@ -17,10 +17,13 @@ from mixad.scalar.dtypes import element_type_of
 from mixad.signature import Function
 from mixad.tape.cell import Cell, kind_of
 from mixad.tape.held import is_compared_whole
+from mixad.tape.journal import Register
 from mixad.tape.node import InputNode
+from mixad.tape.schedule import Cotangent
+from mixad.tape.segments import values_of_slots, whole_gradient
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
-from mixad.tape.strand_plan import StrandPlan, plan_of
+from mixad.tape.strand_plan import Plan, plan_of
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["StrandCall", "open_strand"]
@@ -71,8 +74,7 @@ class _Asked(NamedTuple):
 
     state: State
     key: tuple[int, bool, tuple[int, ...]]
-    dtype: Any
-    value: int | None
+    output: Register
 
 
 class StrandCall:
@@ -82,8 +84,6 @@ class StrandCall:
     ----------
     inputs : Inputs
         What the function is called with.
-    plan : StrandPlan or None
-        What computes value and gradients, if it is known.
     """
 
     def __init__(
@@ -98,8 +98,11 @@ class StrandCall:
         self._code = code
         self._arguments = args, positions
         self._lifted: Inputs | None = None
-        self.plan: StrandPlan | None = None
+        self._plan: Plan | None = None
+        self._found: tuple[Any, list[Cotangent | None]] | None = None
         self._asked: _Asked | None = None
+        self._dtype: Any = None
+        self._value = False
         state = initial_state((tuple(map(describe_array, arrays)), level.check))
         if not state.inputs:
             state.inputs = tuple(
@@ -143,31 +146,58 @@ class StrandCall:
         return found
 
     def finish(self, outputs: Outputs, *, value: bool) -> None:
-        """End the recording: find its plan, or give what the function returned nodes."""
-        strand, state = self._strand, self._strand.state
+        """End the recording: find what computes it, or give what the function returned nodes."""
+        strand = self._strand
+        if outputs.structure is pytree.LEAF and strand.has(outputs.leaves[0]):
+            self._find(outputs.leaves[0], value)
         if strand.is_left:
             _note_left(self._code)
-        if outputs.structure is pytree.LEAF and strand.has(outputs.leaves[0]):
-            leaf = outputs.leaves[0]
-            key = leaf.slot, value, strand.held()
-            takes_plans = strand.is_flat and self._level.check != "full"
-            self.plan = state.plans.get(key) if takes_plans else None
-            if self.plan is None:
-                strand.depart()
-                register = strand.journal.register(leaf.cell)
-                self._asked = _Asked(state, key, leaf.dtype, register if value else None)
-        if self.plan is None:
+        if not self.is_known:
             strand.depart()
         strand.end()
+
+    def _find(self, leaf: Any, value: bool) -> None:
+        """Find what computes a value that the function returned."""
+        strand, state, kind = self._strand, self._strand.state, leaf.kind
+        self._dtype, self._value = kind.library.dtype_of(kind.type), value
+        if strand.segments:
+            if not leaf.shape and not strand.is_left and kind.type.is_float:
+                count = len(self._states)
+                self._found = whole_gradient(strand, count, leaf.slot, with_value=value)
+                strand.is_left = self._found is None
+            return
+        key = leaf.slot, value, strand.held()
+        takes_plans = strand.is_flat and self._level.check != "full"
+        self._plan = state.plans.get(key) if takes_plans else None
+        if self._plan is None:
+            strand.depart()
+            self._asked = _Asked(state, key, strand.journal.register(leaf.cell))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether value and gradients can be had without nodes."""
+        return self._plan is not None or self._found is not None
 
     def fail(self) -> None:
         """End the recording of a function that raised: its tracers are refused from now on."""
         self._strand.end()
 
     def run(self) -> tuple[Any, list[Any]]:
-        """Return the value and the gradients, by the plan."""
-        assert self.plan is not None
-        return self.plan.run(self._strand.values)
+        """Return the value, None if it is not wanted, and the gradients."""
+        if self._found is None:
+            assert self._plan is not None
+            self._found = self._run(self._plan)
+        value, cotangents = self._found
+        return None if value is None else value[()], self._gradients(cotangents)
+
+    def _run(self, plan: Plan) -> tuple[Any, list[Cotangent | None]]:
+        values = values_of_slots(self._strand.values, plan.slots)
+        found, cotangents = plan.run(values, (np.ones((), self._dtype),))
+        return found[0] if found else None, cotangents
+
+    def _gradients(self, cotangents: Sequence[Cotangent | None]) -> list[Any]:
+        """Return gradients of the shapes of the inputs, which nothing else holds."""
+        return [_gradient(c, state) for c, state in zip(cotangents, self._states, strict=True)]
 
     def check(self, value: Any, gradients: Sequence[Any]) -> None:
         """Let a plan of what was done be taken from now on if it gives the same, bit by bit."""
@@ -175,22 +205,35 @@ class StrandCall:
         self._level.journal = None
         if asked is None or journal is None:
             return
-        known = asked.state.plans.get(asked.key)
+        known: Plan | None = asked.state.plans.get(asked.key)
         if known is not None and self._level.check == "full":
             assert self._gives(known, value, gradients), "a known gradient is another one"
         if known is not None:
             return
-        made = plan_of(journal, self._strand.values, self._states, asked.dtype, asked.value)
+        values = values_of_slots(self._strand.values)
+        wanted = (asked.output,) if self._value else ()
+        made = plan_of(journal, values, (np.ones((), self._dtype),), wanted)
         if made is not None and self._gives(made, value, gradients):
             asked.state.keep(asked.key, made)
         else:
             _note_left(self._code)
 
-    def _gives(self, plan: StrandPlan, value: Any, gradients: Sequence[Any]) -> bool:
+    def _gives(self, plan: Plan, value: Any, gradients: Sequence[Any]) -> bool:
         """Whether a plan gives these, bit by bit."""
-        own, found = plan.run(self._strand.values)
-        pairs = zip([own, *found], [value, *gradients], strict=True)
-        return all(_are_same(a, b) for a, b in pairs)
+        own, cotangents = self._run(plan)
+        found = [None if own is None else own[()], *self._gradients(cotangents)]
+        return all(_are_same(a, b) for a, b in zip(found, [value, *gradients], strict=True))
+
+
+def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]:
+    """Return a gradient of the shape of an input, which nothing else holds."""
+    assert state.kind is not None
+    if cotangent is None:
+        return np.zeros(state.shape, state.kind.library.dtype_of(state.kind.type))
+    found: np.ndarray[Any, Any] = cotangent.value
+    if cotangent.is_own(state.shape):
+        return found
+    return np.array(np.broadcast_to(found, state.shape))
 
 
 def _are_same(a: Any, b: Any) -> bool:

@@ -19,13 +19,13 @@ from mixad.scalar.ir import Program
 from mixad.tape.cell import Cell
 from mixad.tape.forward_node import ForwardNode
 from mixad.tape.held import Held
+from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import Rule, RuleNode
 from mixad.tape.values_rule import ValuesNode, ValuesRule
 
 if TYPE_CHECKING:
     from mixad.tape.forward_plan import ForwardPlan, Stored
     from mixad.tape.kernel_call import KernelCall, Shape
-    from mixad.tape.kernel_node import KernelNode
     from mixad.tape.schedule import KernelStep
 
 __all__ = ["Contracted", "Entry", "Evaluated", "Journal", "Launched", "Place", "Pulled",
@@ -164,10 +164,29 @@ class Journal:
         """Note the register of a value that came in."""
         self._cells[id(cell)] = weakref.ref(cell), register
 
-    def link(self, node: KernelNode, slots: tuple[int, ...] | None) -> None:
-        """Note which slots the arguments of a node are; None if they are no operands."""
-        if not self.is_linked(node):
-            self._links[id(node)] = weakref.ref(node), slots, self.is_static
+    def link(self, node: Any, slots: tuple[int, ...] | None, known: Iterable[int]) -> None:
+        """Note what an operation has recorded.
+
+        Parameters
+        ----------
+        node : node
+            Of its result.
+        slots : tuple of int or None
+            Those of the arguments of the node, if it is one kernel of the operands.
+        known : iterable of int
+            The ids of nodes that were there before.
+        """
+        seen, left = set(known), [node]
+        while left:
+            node = left.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if type(node) is KernelNode and not self.is_linked(node):
+                is_direct = slots is not None and len(node.arguments) == len(slots)
+                own = slots if is_direct else None
+                self._links[id(node)] = weakref.ref(node), own, self.is_static
+            left += [parent.node for parent in node.parents if parent is not None]
 
     def is_linked(self, node: KernelNode) -> bool:
         """Whether a node has been noted."""

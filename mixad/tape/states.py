@@ -7,17 +7,34 @@ state by the operation and its operand codes.  States are shared by all calls; t
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import math
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from mixad.tape.cell import Kind
 from mixad.tape.held import Reader
 
-__all__ = ["State", "forget", "initial_state"]
+__all__ = ["CameIn", "State", "forget", "initial_state"]
 
 _MAX_STATES = 8192
 _MAX_PLANS = 256
 """States and plans that are known at once; beyond either, all are forgotten."""
+
+
+class CameIn:
+    """A slot of what came in: the same one in each turn of a loop, or one as long ago."""
+
+    __slots__ = ("_ago", "_slot")
+    __hash__ = None  # type: ignore[assignment]  # what is equal to one need not be to another
+
+    def __init__(self, slot: int, ago: int) -> None:
+        self._slot = slot
+        self._ago = ago
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CameIn):
+            return NotImplemented
+        return self._slot == other._slot or self._ago == other._ago
 
 
 class State:
@@ -40,27 +57,85 @@ class State:
         What read its operands last, for messages.
     plans : dict
         By what is asked of the recording, what computes it.
+    is_end : bool
+        Whether a segment ends here: what follows is recorded from a state without a past.
     """
 
-    __slots__ = ("inputs", "kind", "next", "plans", "reader", "shape")
+    __slots__ = ("_before", "_count", "_is_large", "_step", "inputs", "is_end", "kind", "next",
+                 "plans", "reader", "shape")  # fmt: skip
 
-    def __init__(self, kind: Kind | None = None, shape: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        kind: Kind | None = None,
+        shape: tuple[int, ...] = (),
+        before: State | None = None,
+        step: tuple[Hashable | CameIn, ...] = (),
+    ) -> None:
         self.kind = kind
         self.shape = shape
+        self._before = before
+        self._step = step
+        self._count = 0 if before is None else before._count + 1
+        self._is_large = math.prod(shape) > _MAX_ELEMENTS or (
+            before is not None and before._is_large
+        )
+        self.is_end = self._count >= _MIN_LENGTH and not self._is_large and _ends(self._past())
         self.inputs: tuple[State, ...] = ()
         self.reader: Reader | None = None
         self.next: dict[tuple[Hashable, ...], State] = {}
         self.plans: dict[Hashable, Any] = {}
 
-    def follow(self, key: tuple[Hashable, ...], kind: Kind, shape: tuple[int, ...]) -> State:
-        """Return the next state by a key, which is made if there is none; threads get one."""
-        _known.states += 1
-        return self.next.setdefault(key, State(kind, shape))
+    def follow(
+        self,
+        key: tuple[Hashable, ...],
+        kind: Kind,
+        shape: tuple[int, ...],
+        step: tuple[Hashable | CameIn, ...],
+    ) -> State:
+        """Return the next state by a key, which is made if there is none; threads get one.
+
+        ``step`` is the key, with slots told as seen from here.
+        """
+        found = self.next.get(key)
+        if found is None:
+            _known.states += 1
+            found = self.next.setdefault(key, State(kind, shape, self, step))
+        return found
+
+    def _past(self) -> list[State]:
+        """Return the states up to this one, the last first."""
+        states, state = [], self
+        while state._before is not None:
+            states.append(state)
+            state = state._before
+        return states
 
     def keep(self, key: Hashable, plan: Any) -> None:
         """Keep a plan of what is asked of the recording."""
         _known.plans += 1
         self.plans[key] = plan
+
+
+def _ends(states: Sequence[State]) -> bool:
+    """Whether a segment ends after some operations, of which the last comes first.
+
+    It does where they begin to repeat, in a loop, after whole turns, and where there are too many.
+    """
+    count = len(states)
+    steps = [state._step for state in states]
+    return count >= _MAX_LENGTH or any(
+        steps[0] == steps[period] and steps[:period] == steps[period : 2 * period]
+        for period in range(1, count // 2 + 1)
+        if count % period == 0
+    )
+
+
+_MIN_LENGTH = 32
+_MAX_LENGTH = 256
+"""Operations of a segment that ends."""
+
+_MAX_ELEMENTS = 1 << 18
+"""Elements of the values of such a segment: what others read of it is stored."""
 
 
 class _Known:

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import get_ident
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 from weakref import ref
 
 import numpy as np
@@ -24,14 +24,14 @@ from mixad.tape.held import Held, Reader
 from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import RuleNode
-from mixad.tape.states import State
+from mixad.tape.states import CameIn, State, initial_state
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels
 from mixad.tape.values_rule import ValuesNode
 
-__all__ = ["Operation", "Strand"]
+__all__ = ["Link", "Operation", "Segment", "Strand"]
 
-_MAX_SLOTS = 1024
-"""Values of a strand; what follows is recorded on nodes."""
+_MAX_SLOTS = 4096
+"""Values of a segment, if it does not end before; what follows is recorded on nodes."""
 
 _MAX_INT = 1 << 31
 """Whole numbers up to this size fit all types that they may be converted to."""
@@ -67,6 +67,10 @@ class Operation:
     def __init__(self, compute: Callable[..., Any]) -> None:
         self.compute = compute
         self.is_kernel = True
+
+    def is_static(self, operands: Sequence[Any]) -> bool:
+        """Whether it reads no array and no number beside traced values."""
+        return not self.is_kernel and all(isinstance(operand, Tracer) for operand in operands)
 
 
 _OPERATIONS: FifoCache[Operation] = FifoCache(4096)
@@ -111,11 +115,25 @@ _READS_ARRAYS = frozenset({np.matmul, operator.matmul})
 """Functions that compute nothing from arrays before a rule reads them."""
 
 
-_Made: TypeAlias = "tuple[Operation | None, tuple[int, ...], ref[Tracer]]"
-"""The operation, None of an input, the slots of its operands, the tracer."""
+_Made: TypeAlias = "tuple[Operation | None, tuple[int, ...], ref[Tracer], State]"
+"""The operation, None of an input, the slots of its operands, the tracer, and its state."""
 
 _Pending: TypeAlias = tuple[Operation, tuple[Any, ...], Sequence[Any], int]
 """An operation that is not known, its key, what comes in with it, looks before it."""
+
+
+class Link(NamedTuple):
+    """A value of an earlier segment, by its slot."""
+
+    slot: int
+
+
+class Segment(NamedTuple):
+    """A part of a recording: its slots from ``start`` to ``stop``, and the state at its end."""
+
+    state: State
+    start: int
+    stop: int
 
 
 class Strand:
@@ -137,20 +155,22 @@ class Strand:
     Attributes
     ----------
     values : list
-        By slot: a held array or a number that came in, None for what was made.
-    inputs : int
-        How many there are: the first slots.
+        By slot: a held array, a number or a link that came in, None for what was made.
+    segments : list of Segment
+        Those that have ended.
     journal : Journal
         What is done by nodes.
+    kind : type
+        Of tracers.
     is_flat : bool
         Whether its tracers have no nodes.
     is_left : bool
         Whether a tracer was asked for what strands do not know.
     """
 
-    __slots__ = ("_cells", "_done", "_entered", "_inputs", "_is_cold", "_kind", "_made", "_origins",
-                 "_pending", "_thread", "inputs", "is_flat", "is_left", "journal", "level", "state",
-                 "values")  # fmt: skip
+    __slots__ = ("_cells", "_done", "_entered", "_inputs", "_is_cold", "_links", "_made",
+                 "_origins", "_pending", "_start", "_thread", "is_flat", "is_left", "journal",
+                 "kind", "level", "segments", "state", "values")  # fmt: skip
 
     def __init__(
         self,
@@ -163,16 +183,18 @@ class Strand:
         self.level = level
         self.state = state
         self.values: list[Any] = [Held(array, level.check) for array in arrays]
-        self.inputs = len(arrays)
+        self.segments: list[Segment] = []
         self.is_flat = True
         self.is_left = False
         self._inputs = inputs
-        self._kind = kind
+        self.kind = kind
         self._made: list[_Made | None] = []
         self._origins: dict[int, Origin] = {}
         self._cells: dict[int, ref[Cell]] = {}
         self._entered: dict[int, tuple[int, Hashable]] = {}
         self.journal = level.journal = Journal(self._entered)
+        self._links: dict[int, int] = {}
+        self._start = 0
         self._thread = get_ident()
         self._is_cold = False
         self._done: list[Any] = []
@@ -182,9 +204,9 @@ class Strand:
         """Return a tracer for each input."""
         tracers: list[Tracer] = []
         for slot, state in enumerate(states):
-            tracer: Tracer = _new(self._kind)
+            tracer: Tracer = _new(self.kind)
             tracer.strand, tracer.slot, tracer.state = self, slot, state
-            self._made.append((None, (), ref(tracer)))
+            self._made.append((None, (), ref(tracer), state))
             tracers.append(tracer)
         return tracers
 
@@ -198,13 +220,15 @@ class Strand:
         self._pending = None
         if self._is_cold:
             return None
-        kind = self._kind
+        kind, start = self.kind, self._start
         codes: list[Any] = [operation]
         arriving: list[Any] = []
         for operand in operands:
             if type(operand) is kind and operand.strand is self and operand.state is not None:
-                codes.append(operand.slot)
-                continue
+                slot = operand.slot - start
+                if slot >= 0:
+                    codes.append(slot)
+                    continue
             code = self._code(operand)
             if code is None:
                 self._leave()
@@ -218,23 +242,38 @@ class Strand:
             if state is None or not self.is_flat or self._thread != get_ident():
                 self._begin(operation, key, arriving)
                 return None
-            slots = self._enter(key, arriving, state.reader) if arriving else key[1:]
+            slots = self._enter(key, arriving, state.reader) if arriving or start else key[1:]
             tracer: Tracer = _new(kind)
             tracer.strand, tracer.slot, tracer.state = self, len(self.values), state
             self.values.append(None)
-            self._made.append((operation, slots, ref(tracer)))
+            self._made.append((operation, slots, ref(tracer), state))
             self.state = state
+            if state.is_end:
+                self._end_segment()
         return tracer
+
+    def _end_segment(self) -> None:
+        """Record what follows as another segment."""
+        stop = len(self.values)
+        self.segments.append(Segment(self.state, self._start, stop))
+        self.state, self._start, self._links = initial_state(self.level.check), stop, {}
+        self.level.journal = None  # what is noted is one segment
 
     def _code(self, operand: Any) -> Any:
         """Return what tells an operand from others: its slot, if it has one; None if unknown."""
         kind = type(operand)
-        if kind is self._kind:
-            return operand.slot if operand.strand is self and self._is_current(operand) else None
+        if kind is self.kind:
+            if operand.strand is not self or not self._is_current(operand):
+                return None
+            slot = self._links.get(operand.slot, operand.slot) - self._start
+            return slot if slot >= 0 else (operand.kind, operand.shape)
         if kind is np.ndarray:
             description = describe_array(operand)
             known = self._entered.get(id(operand))
-            return known[0] if known is not None and known[1] == description else description
+            if known is None or known[1] != description:
+                return description
+            slot = self._links.get(known[0], known[0]) - self._start
+            return slot if slot >= 0 else description
         if kind is int and not -_MAX_INT < operand < _MAX_INT:
             return None
         return kind if kind in _NUMBERS else None
@@ -243,7 +282,7 @@ class Strand:
         """Go on with nodes for an operation that is not known."""
         if self.state is _OVER:
             return
-        if self._thread != get_ident() or len(self.values) > _MAX_SLOTS:
+        if self._thread != get_ident() or len(self.values) - self._start > _MAX_SLOTS:
             self._leave()
             return
         self.depart()
@@ -256,14 +295,22 @@ class Strand:
         slots, left = [], iter(arriving)
         for index, code in enumerate(codes[1:]):
             if type(code) is int:
-                slots.append(code)
+                slots.append(self._start + code)
                 continue
             value, slot = next(left), len(self.values)
             if type(value) is np.ndarray:
-                self._entered[id(value)] = slot, code
-                if self.level.check != "off":
-                    self.level.locks.add(value)
-                value = Held(value, self.level.check, reader, index)
+                known = self._entered.get(id(value))
+                if known is not None and known[1] == code:  # of an earlier segment
+                    self._links[known[0]] = slot
+                    value = Link(known[0])
+                else:
+                    self._entered[id(value)] = slot, code
+                    if self.level.check != "off":
+                        self.level.locks.add(value)
+                    value = Held(value, self.level.check, reader, index)
+            elif type(value) is self.kind:
+                self._links[value.slot] = slot
+                value = Link(value.slot)
             self.values.append(value)
             self._made.append(None)
             slots.append(slot)
@@ -314,7 +361,7 @@ class Strand:
             If it is none, and cannot be told from others for good.
         """
         kind = type(value)
-        if kind is self._kind or (kind is np.ndarray and function in _READS_ARRAYS):
+        if kind is self.kind or (kind is np.ndarray and function in _READS_ARRAYS):
             operands.append(value)
             return None
         if kind is tuple or kind is list:
@@ -338,8 +385,7 @@ class Strand:
         if found is not None or self._pending is None:
             return operation.compute(*operands) if found is None else found
         pending, self._is_cold = self._pending, True
-        arrives = any(type(operand) is not self._kind for operand in operands)
-        self.journal.is_static = not (operation.is_kernel or arrives)
+        self.journal.is_static = operation.is_static(operands)
         slots = self._enter(pending[1], pending[2], None)
         try:
             result = operation.compute(*operands)
@@ -365,19 +411,30 @@ class Strand:
         if looks != self.level.looks or not self._may_know(operation, result):
             self._leave()
             return result
-        state = self.state.follow(codes, result.cell.kind, result.cell.shape)
+        cell, step = result.cell, tuple(map(self._seen_from_here, codes))
+        state = self.state.follow(codes, cell.kind, cell.shape, step)
         state.reader = _reader_of(result.origin.node)
         operands = self._enter(codes, arriving, state.reader) if slots is None else slots
         result.strand, result.slot = self, len(self.values)
         self.values.append(None)
-        self._made.append((operation, operands, ref(result)))
+        self._made.append((operation, operands, ref(result), state))
         self.state = state
         self._link(result.slot, operation, operands, result)
+        if state.is_end:
+            self._end_segment()
         return result
+
+    def _seen_from_here(self, code: Any) -> Any:
+        """Return a code such that it is alike in each turn of a loop."""
+        if type(code) is not int:
+            return code
+        ago = len(self.values) - self._start - code
+        made = self._made[self._start + code]
+        return ago if made is not None and made[0] is not None else CameIn(code, ago)
 
     def _may_know(self, operation: Operation, result: Any) -> bool:
         """Whether a result can be had without nodes."""
-        if type(result) is not self._kind or result.strand is not None:
+        if type(result) is not self.kind or result.strand is not None:
             return False
         node = result.origin.node
         is_made = type(node) in (KernelNode, RuleNode, ValuesNode)
@@ -393,7 +450,7 @@ class Strand:
 
     def has(self, value: Any) -> bool:
         """Whether a value is a tracer of the strand, and stands for its slot."""
-        return type(value) is self._kind and value.strand is self and self._is_current(value)
+        return type(value) is self.kind and value.strand is self and self._is_current(value)
 
     def held(self) -> tuple[int, ...]:
         """Return the slots whose tracers someone holds: planning asks for them."""
@@ -426,8 +483,7 @@ class Strand:
                 for slot in range(len(done), len(self._made)):
                     made = self._made[slot]
                     if made is None:
-                        value = self.values[slot]
-                        done.append(value.array if type(value) is Held else value)
+                        done.append(self._came_in(slot, done))
                     else:
                         done.append(self._on_nodes(slot, made, done))
                 self.is_flat = False
@@ -435,16 +491,23 @@ class Strand:
                 self._is_cold = False
             self._done = []
 
+    def _came_in(self, slot: int, done: Sequence[Any]) -> Any:
+        """Return what came in, as operations on nodes take it."""
+        value = self.values[slot]
+        if type(value) is Link:
+            return done[value.slot]
+        return value.array if type(value) is Held else value
+
     def _on_nodes(self, slot: int, made: _Made, done: Sequence[Any]) -> Tracer:
         """Return what was recorded for a slot as a tracer with cell and node."""
-        operation, operands, found = made
+        operation, operands, found, _ = made
         if operation is None:
             result = self._inputs[slot]()
             self.journal.name(result.cell, slot)
         else:
-            arrives = any(type(done[at]) is not self._kind for at in operands)
-            self.journal.is_static = not (operation.is_kernel or arrives)
-            result = operation.compute(*[done[at] for at in operands])
+            given = [done[at] for at in operands]
+            self.journal.is_static = operation.is_static(given)
+            result = operation.compute(*given)
         tracer = found()
         if tracer is None:
             tracer = result
@@ -459,20 +522,31 @@ class Strand:
         self, slot: int, operation: Operation | None, operands: tuple[int, ...], tracer: Tracer
     ) -> None:
         """Note where a tracer comes from, and which slots its nodes read."""
-        known = {id(self._origins[at].node) for at in operands if at in self._origins}
-        self._origins[slot] = tracer.origin
+        origins = self._origins
+        known = {id(origins[at].node) for at in operands if at in origins}
+        origins[slot] = tracer.origin
         self._cells[slot] = ref(tracer.cell)
-        left: list[Any] = [tracer.origin.node]
-        while left:
-            node = left.pop()
-            if id(node) in known:
-                continue
-            known.add(id(node))
-            if type(node) is KernelNode:
-                is_direct = operation is not None and operation.is_kernel
-                is_direct = is_direct and len(node.arguments) == len(operands)
-                self.journal.link(node, operands if is_direct else None)
-            left += [parent.node for parent in node.parents if parent is not None]
+        is_kernel = operation is not None and operation.is_kernel
+        self.journal.link(tracer.origin.node, operands if is_kernel else None, known)
+
+    # -- what has been recorded --------------------------------------------------------------------
+
+    def made(self, slot: int) -> tuple[Operation | None, tuple[int, ...]] | None:
+        """Return what made the value of a slot, None of an input; None if it came in."""
+        found = self._made[slot]
+        return None if found is None else found[:2]
+
+    def is_traced(self, slot: int) -> bool:
+        """Whether the value of a slot is an input, was made, or links to one that is."""
+        value = self.values[slot]
+        return self._made[value.slot if type(value) is Link else slot] is not None
+
+    def known(self, slot: int) -> State:
+        """Return what is known of a traced value."""
+        value = self.values[slot]
+        found = self._made[value.slot if type(value) is Link else slot]
+        assert found is not None
+        return found[3]
 
     def end(self) -> None:
         """Let nothing be recorded any more, and hold no node: the backward pass frees them."""

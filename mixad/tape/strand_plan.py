@@ -1,4 +1,4 @@
-"""A call that is known, as launches and rules over registers: what a journal has noted."""
+"""What a journal has noted, as launches and rules over registers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from mixad.kernel.options import KernelOptions
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.forward_node import contraction_of
 from mixad.tape.gradient_plan import MADE, in_shape
-from mixad.tape.held import Held
 from mixad.tape.journal import (
     Contracted,
     Entry,
@@ -33,10 +32,9 @@ from mixad.tape.journal import (
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.node import added
 from mixad.tape.schedule import Cotangent, together
-from mixad.tape.states import State
 from mixad.tape.values_rule import ValuesRule
 
-__all__ = ["StrandPlan", "plan_of"]
+__all__ = ["Plan", "plan_of"]
 
 
 class _Values:
@@ -54,15 +52,21 @@ class _Values:
 
     __slots__ = ("cotangents", "own", "registers")
 
-    def __init__(self, registers: list[Any], seed: Place, one: Any) -> None:
+    def __init__(self, registers: list[Any], cotangents: dict[Place, Any]) -> None:
         self.registers = registers
-        self.cotangents: dict[Place, Any] = {seed: one}
+        self.cotangents = cotangents
         self.own: set[Place] = set()
 
     def read(self, registers: Sequence[Register]) -> list[Any]:
         """Return what is in some registers."""
         values = self.registers
         return [values[at] for at in registers]
+
+    def cotangent(self, place: Place | None) -> Cotangent | None:
+        """Return what a value has got; None if that is nothing."""
+        if place is None or place not in self.cotangents:
+            return None
+        return Cotangent(self.cotangents[place], place in self.own)
 
     def add(self, place: Place, array: Any, fresh: bool) -> None:
         """Add to a cotangent, as a backward pass does."""
@@ -76,70 +80,55 @@ class _Values:
 _Step: TypeAlias = Callable[[_Values], None]
 _Run: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 
-_Input: TypeAlias = tuple[Place | None, tuple[int, ...], Any]
-"""Where its cotangent ends, its shape and its dtype."""
 
-
-class StrandPlan(NamedTuple):
-    """What computes a value and its gradient.
+class Plan(NamedTuple):
+    """What computes values and carries cotangents back.
 
     Attributes
     ----------
-    arrays : tuple of int
-        Slots of arrays that came in and are read; they must be as they were.
-    numbers : tuple of int
-        Slots of numbers of NumPy, which kernels take as arrays.
     constants : tuple of (Register and array)
         What is the same in every call.
     made : int
         How many registers there are beside the slots.
     steps : tuple of callable
         In order.
-    seed : Place
-        Where the cotangent begins.
-    one : ndarray
-        That cotangent.
-    inputs : tuple of (Place or None, tuple of int and dtype)
-        Where those of the inputs end, and their shapes and types.
-    value : Register or None
-        Where the value is, if it is wanted.
+    seeds : tuple of Place
+        Where the cotangents begin.
+    values : tuple of Register
+        Where the values are that are wanted.
+    inputs : tuple of (Place or None)
+        Where the cotangents of the inputs end.
+    slots : frozenset of int
+        What is read of what came in.
     """
 
-    arrays: tuple[int, ...]
-    numbers: tuple[int, ...]
     constants: tuple[tuple[Register, Any], ...]
     made: int
     steps: tuple[_Step, ...]
-    seed: Place
-    one: np.ndarray[Any, Any]
-    inputs: tuple[_Input, ...]
-    value: Register | None
+    seeds: tuple[Place, ...]
+    values: tuple[Register, ...]
+    inputs: tuple[Place | None, ...]
+    slots: frozenset[int]
 
-    def run(self, values: Sequence[Any]) -> tuple[Any, list[Any]]:
-        """Return the value, None if it is not wanted, and the gradients."""
-        registers = [*values, *[None] * self.made]
-        for slot in self.arrays:
-            registers[slot] = values[slot].array
-        for slot in self.numbers:
-            registers[slot] = np.asarray(values[slot])
+    def run(
+        self, slots: Sequence[Any], cotangents: Sequence[Any]
+    ) -> tuple[list[Any], list[Cotangent | None]]:
+        """Return the values, and the cotangents of the inputs: None where they are zero.
+
+        Parameters
+        ----------
+        slots : sequence
+            The arrays and numbers that came in; others are not read.
+        cotangents : sequence of array
+            Those that begin.
+        """
+        registers = [*slots, *[None] * self.made]
         for register, array in self.constants:
             registers[register] = array
-        found = _Values(registers, self.seed, self.one)
+        found = _Values(registers, dict(zip(self.seeds, cotangents, strict=True)))
         for step in self.steps:
             step(found)
-        value = None if self.value is None else registers[self.value][()]
-        return value, [_gradient(each, found) for each in self.inputs]
-
-
-def _gradient(asked: _Input, found: _Values) -> np.ndarray[Any, Any]:
-    """Return a gradient of the shape of an input, which nothing else holds."""
-    place, shape, dtype = asked
-    if place is None or place not in found.cotangents:
-        return np.zeros(shape, dtype)
-    cotangent: np.ndarray[Any, Any] = found.cotangents[place]
-    if place in found.own and cotangent.shape == shape:
-        return cotangent
-    return np.array(np.broadcast_to(cotangent, shape))
+        return found.read(self.values), [found.cotangent(place) for place in self.inputs]
 
 
 class _NotPlannedError(Exception):
@@ -148,60 +137,48 @@ class _NotPlannedError(Exception):
 
 def plan_of(
     journal: Journal,
-    values: Sequence[Any],
-    inputs: Sequence[State],
-    dtype: Any,
-    value: Register | None,
-) -> StrandPlan | None:
+    slots: Sequence[Any],
+    cotangents: Sequence[Any],
+    values: Sequence[Register],
+) -> Plan | None:
     """Return the plan of what was done; None where that cannot be repeated.
 
-    It runs along, on the values of the call.
+    It runs along.
 
     Parameters
     ----------
     journal : Journal
         What was done.
-    values : sequence
-        By slot, what came in.
-    inputs : sequence of State
-        What is known of each input.
-    dtype : dtype
-        That of the value.
-    value : Register or None
-        Where the value is, if it is wanted.
+    slots : sequence
+        The arrays and numbers that came in.
+    cotangents : sequence of array
+        Those that begin.
+    values : sequence of Register
+        Where the values are that are wanted.
     """
-    if not journal.is_whole or len(journal.seeds) != 1:
+    if not journal.is_whole or len(journal.seeds) != len(cotangents):
         return None
-    held = {at: each.array for at, each in enumerate(values) if type(each) is Held}
-    numbers = {at: np.asarray(n) for at, n in enumerate(values) if isinstance(n, np.generic)}
-    registers = [*values, *[None] * journal.count]
-    for at, array in [*held.items(), *numbers.items(), *journal.constants]:
+    registers = [*slots, *[None] * journal.count]
+    for at, array in journal.constants:
         registers[at] = array
-    seed, one = journal.seeds[0], np.ones((), dtype)
-    planner = _Planner(_Values(registers, seed, one))
+    planner = _Planner(_Values(registers, dict(zip(journal.seeds, cotangents, strict=True))))
     try:
         steps = tuple(map(planner.step, journal.entries))
     except _NotPlannedError:
         return None
-    if value is not None and registers[value] is None:
+    if any(registers[at] is None for at in values):
         return None
-    return StrandPlan(
-        tuple(sorted(planner.slots & set(held))),
-        tuple(sorted(planner.slots & set(numbers))),
+    ends = tuple([None if number is None else (number, 0) for number in journal.inputs])
+    read = frozenset([*planner.slots, *[at for at in values if at >= 0]])
+    return Plan(
         tuple(journal.constants),
         journal.count,
         steps,
-        seed,
-        one,
-        tuple(map(_input, journal.inputs, inputs)),
-        value,
+        tuple(journal.seeds),
+        tuple(values),
+        ends,
+        read,
     )
-
-
-def _input(number: int | None, state: State) -> _Input:
-    assert state.kind is not None
-    place = None if number is None else (number, 0)
-    return place, state.shape, state.kind.library.dtype_of(state.kind.type)
 
 
 class _Planner:

@@ -19,8 +19,9 @@ import mixad
 from mixad import api, strands
 from mixad.errors import TracerError
 from mixad.tape import states
+from mixad.tape.schedule import Cotangent
 from mixad.tape.strand import Strand
-from mixad.tape.strand_plan import StrandPlan
+from mixad.tape.strand_plan import Plan
 
 EXAMPLES = 150
 
@@ -42,13 +43,13 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[StrandPlan]:
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that were run to compute a gradient."""
-    runs: list[StrandPlan] = []
+    runs: list[Plan] = []
     run = strands.StrandCall.run
 
     def counted(self: Any) -> Any:
-        runs.append(self.plan)
+        runs.append(self._plan)
         return run(self)
 
     monkeypatch.setattr(strands.StrandCall, "run", counted)
@@ -173,7 +174,8 @@ def test_with_full_checks_a_known_gradient_is_compared_with_the_one_by_nodes(
     for _ in range(3):
         np.testing.assert_allclose(gradient(X), np.cos(X) * X + np.sin(X), rtol=1e-15)
     assert taken == []
-    monkeypatch.setattr(StrandPlan, "run", lambda self, values: (None, [np.zeros(4)]))
+    zeros = Cotangent(np.zeros(4), True)
+    monkeypatch.setattr(Plan, "run", lambda self, slots, cotangents: ([], [zeros]))
     with pytest.raises(AssertionError, match="a known gradient is another one"):
         gradient(X)
 
@@ -273,6 +275,109 @@ def test_random_programs_have_the_same_bits_however_often_they_came(
         for transform in (mixad.grad, mixad.value_and_grad):
             g = lambda a, b: f(a, b, flag)  # noqa: B023, E731
             assert outcome(transform, g, x, y) == by_nodes(transform, g, x, y)
+
+
+# -- segments --------------------------------------------------------------------------------------
+
+
+def close(found: Any, expected: Any) -> bool:
+    """Whether outcomes agree but for rounding."""
+    if len(found) != len(expected) or isinstance(expected, tuple):
+        return bool(found == expected)
+    for (kind, dtype, shape, own), (*others, other) in zip(found, expected, strict=True):
+        assert [kind, dtype, shape] == others
+        a, b = np.frombuffer(own, dtype), np.frombuffer(other, dtype)
+        tolerance = 1e-4 if dtype == np.float32 else 1e-10
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0))
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*does not depend")
+@pytest.mark.parametrize("length", [1, 2, 7])
+@pytest.mark.parametrize("name", [*KNOWN, *OTHERS])
+def test_programs_in_segments_agree_with_nodes(
+    name: str, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "_MIN_LENGTH", length)
+    monkeypatch.setattr(states, "_MAX_LENGTH", length)
+    f = (KNOWN | OTHERS)[name]
+    for dtype, scale in (("f8", 1.0), ("f4", 1.0), ("f8", 1.0), ("f8", -0.7)):
+        args = [(scale * a).astype(dtype) for a in (X, Y)]
+        for transform in (mixad.grad, mixad.value_and_grad):
+            assert close(outcome(transform, f, *args), by_nodes(transform, f, *args))
+
+
+@pytest.mark.slow
+@settings(max_examples=EXAMPLES)
+@given(programs(), st.sampled_from([1, 2, 3, 5]), st.sampled_from(["f4", "f8"]))
+def test_random_programs_in_segments_agree_with_nodes(f: Any, length: int, dtype: str) -> None:
+    x, y = X.astype(dtype), Y.astype(dtype)
+    g = lambda a, b: f(a, b, True)  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(states, "_MIN_LENGTH", length)
+        patch.setattr(states, "_MAX_LENGTH", length)
+        states.forget()
+        strands._LEFT.clear()
+        expected = by_nodes(mixad.value_and_grad, g, x, y)
+        first = outcome(mixad.value_and_grad, g, x, y)
+        assert close(first, expected)
+        assert outcome(mixad.value_and_grad, g, x, y) == first
+
+
+LOOPS: dict[str, Callable[..., Any]] = {
+    "a recurrence": lambda x, y, n: turned(lambda i, a: np.sin(a) * x + 0.1 * i, x, n).sum(),
+    "two carries": lambda x, y, n: sum(
+        turned(lambda i, c: (c[1] * x, c[0] + np.tanh(c[1])), (x, x + y[0]), n)
+    ).sum(),
+    "data of each turn": lambda x, y, n: turned(
+        lambda i, a: a * x / (1.0 + a * a) + SERIES[i], x, n
+    ).sum(),
+    "a sum over turns": lambda x, y, n: turned(
+        lambda i, c: (np.cos(c[0]) * x, c[1] + (c[0] * y).sum()), (x, 0.0), n
+    )[1],
+    "matrix products": lambda x, y, n: turned(
+        lambda i, a: np.tanh(SQUARE[:4] @ a + x) * 0.9, x, n
+    ).sum(),
+    "a kernel": lambda x, y, n: turned(lambda i, a: blend(fold(a), x), x, n).sum(),
+    "a number as carry": lambda x, y, n: turned(lambda i, a: (x * a).sum() / (1.0 + a * a), 1.0, n),
+}
+SERIES = np.sin(np.arange(1000.0))[:, None] * np.ones(4)
+
+
+def turned(step: Any, carry: Any, n: int) -> Any:
+    for i in range(n):
+        carry = step(i, carry)
+    return carry
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_in_python_are_a_few_segments_however_long_they_are(name: str) -> None:
+    f = LOOPS[name]
+    gradients = [
+        outcome(mixad.value_and_grad, lambda x, y, n=n: f(x, y, n), X, Y)
+        for n in (40, 41, 200, 201, 40)
+    ]
+    assert gradients[0] == gradients[-1]
+    known = states._known.states, states._known.plans
+    assert known[1] <= 24
+    found = outcome(mixad.value_and_grad, lambda x, y: f(x, y, 400), X, Y)
+    assert states._known.plans <= known[1] + 2
+    for n, each in zip((40, 41, 200, 201, 400), [*gradients[:4], found], strict=True):
+        assert close(each, by_nodes(mixad.value_and_grad, lambda x, y, n=n: f(x, y, n), X, Y))
+
+
+@pytest.mark.slow
+def test_what_is_cut_depends_on_the_recording_alone() -> None:
+    """What a process has run before, and how often, changes no bit."""
+    f = LOOPS["two carries"]
+    alone = outcome(mixad.grad, lambda x, y: f(x, y, 100), X, Y)
+    states.forget()
+    for n in (33, 7, 250, 99):
+        outcome(mixad.grad, lambda x, y, n=n: f(x, y, n), X, Y)
+    for _ in range(3):
+        assert outcome(mixad.grad, lambda x, y: f(x, y, 100), X, Y) == alone
 
 
 # -- what may go wrong around a recording ----------------------------------------------------------

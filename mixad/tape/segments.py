@@ -1,0 +1,239 @@
+"""Values and gradients of a recording by plans: of one segment, or of several one after another.
+
+A plan of a segment is made the first time: its operations are done on nodes over what came in, and
+what these do is noted.  Backward, a segment is computed again from what it was given: nothing but
+values that other segments read is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixad.backends.arrays import as_array, describe_array
+from mixad.tape.backward import backward
+from mixad.tape.cell import Cell
+from mixad.tape.held import Held
+from mixad.tape.journal import Journal
+from mixad.tape.node import InputNode
+from mixad.tape.schedule import Cotangent, together
+from mixad.tape.strand import Link, Segment, Strand
+from mixad.tape.strand_plan import Plan, plan_of
+from mixad.tape.tracer import Level, Origin, Tracer
+
+__all__ = ["values_of_slots", "whole_gradient"]
+
+
+def values_of_slots(values: Sequence[Any], read: Container[int] | None = None) -> list[Any]:
+    """Return what came in as plans take it, by slot; None for what was made or is not read.
+
+    Raises
+    ------
+    TracerError
+        If an array has been changed.
+    """
+    found: list[Any] = []
+    for slot, value in enumerate(values):
+        if value is None or (read is not None and slot not in read):
+            found.append(None)
+        else:
+            found.append(value.array if type(value) is Held else as_array(value))
+    return found
+
+
+def whole_gradient(
+    strand: Strand, inputs: int, output: int, *, with_value: bool
+) -> tuple[Any, list[Cotangent | None]] | None:
+    """Return the value of a recording, if it is wanted, and the cotangents of its inputs.
+
+    None if a segment has no plan.
+
+    Parameters
+    ----------
+    strand : Strand
+        A recording of several segments.
+    inputs : int
+        How many inputs there are: they have the first slots.
+    output : int
+        The slot of the value: one number.
+    with_value : bool
+        Whether it is wanted.
+    """
+    last = Segment(strand.state, strand.segments[-1].stop, len(strand.values))
+    run = _Run(strand, [*strand.segments, last], inputs)
+    for segment in run.segments:
+        if not run.forward(segment, output if with_value else None):
+            return None
+    kind = strand.known(output).kind
+    assert kind is not None
+    one = np.ones((), kind.library.dtype_of(kind.type))
+    run.found[output] = Cotangent(one, False)
+    for segment in reversed(run.segments):
+        if not run.backward(segment):
+            return None
+    value = run.values[output] if with_value else None
+    return value, [run.found.get(slot) for slot in range(inputs)]
+
+
+class _Replayed(NamedTuple):
+    """A segment on nodes: what was noted, what was computed by local slot, what came in traced."""
+
+    level: Level
+    journal: Journal
+    done: list[Any]
+    inputs: list[Tracer]
+
+
+class _Run:
+    """One call.
+
+    Attributes
+    ----------
+    values : list
+        By slot, what came in and, of what was made, what other segments read.
+    found : dict
+        By slot, the cotangent so far.
+    """
+
+    def __init__(self, strand: Strand, segments: Sequence[Segment], inputs: int) -> None:
+        self.segments = segments
+        self.values: list[Any] = [None] * len(strand.values)
+        self.found: dict[int, Cotangent] = {}
+        self._strand = strand
+        self._inputs = inputs
+        self._read = sorted({v.slot for v in strand.values if type(v) is Link})
+
+    def forward(self, segment: Segment, output: int | None) -> bool:
+        """Compute what others read of a segment; tell whether there is a plan."""
+        values, start = self.values, segment.start
+        for slot in range(start, segment.stop):
+            value = self._strand.values[slot]
+            if type(value) is Link:
+                values[slot] = values[value.slot]
+            elif value is not None:
+                values[slot] = value.array if type(value) is Held else as_array(value)
+        asked = [slot - start for slot in self._made_in(segment, output)]
+        if not asked:
+            return True
+        key = "forward", tuple(asked)
+        plan = segment.state.plans.get(key)
+        if plan is None:
+            plan = self._planned(key, segment, asked, [])
+        if plan is None:
+            return False
+        found, _ = plan.run(values[start : segment.stop], ())
+        for local, value in zip(asked, found, strict=True):
+            values[start + local] = value
+        return True
+
+    def _made_in(self, segment: Segment, output: int | None) -> list[int]:
+        """Return which values of a segment others read."""
+        strand = self._strand
+        inside = range(segment.start, segment.stop)
+        asked = [slot for slot in self._read if slot in inside and strand.made(slot)]
+        if output is not None and output in inside and output not in asked:
+            asked.append(output)
+        return [slot for slot in asked if slot >= self._inputs]
+
+    def backward(self, segment: Segment) -> bool:
+        """Carry cotangents back through a segment; tell whether there is a plan."""
+        start, stop = segment.start, segment.stop
+        made = range(max(start, self._inputs), stop)
+        seeds = [slot for slot in sorted(self.found) if slot in made]
+        if not seeds:
+            return True
+        gs = [self._whole(slot) for slot in seeds]
+        locals_ = [slot - start for slot in seeds]
+        key = "backward", tuple(zip(locals_, map(describe_array, gs), strict=True))
+        plan = segment.state.plans.get(key)
+        if plan is None:
+            plan = self._planned(key, segment, locals_, gs)
+        if plan is None:
+            return False
+        _, cotangents = plan.run(self.values[start:stop], gs)
+        for slot, cotangent in zip(self._active(segment), cotangents, strict=True):
+            if cotangent is not None:
+                link = self._strand.values[slot]
+                self._add(link.slot if type(link) is Link else slot, cotangent)
+        return True
+
+    def _whole(self, slot: int) -> Any:
+        """Return a cotangent in the shape of its value."""
+        found, shape = self.found.pop(slot).value, self._strand.known(slot).shape
+        return found if found.shape == shape else np.array(np.broadcast_to(found, shape))
+
+    def _add(self, slot: int, cotangent: Cotangent) -> None:
+        known = self.found.get(slot)
+        self.found[slot] = cotangent if known is None else together(known, *cotangent)
+
+    def _active(self, segment: Segment) -> list[int]:
+        """Return the slots of a segment's traced values that came in."""
+        strand, inputs = self._strand, self._inputs
+        return [
+            slot
+            for slot in range(segment.start, segment.stop)
+            if slot < inputs or (type(strand.values[slot]) is Link and strand.is_traced(slot))
+        ]
+
+    def _planned(
+        self, key: tuple[Any, ...], segment: Segment, asked: Sequence[int], gs: Sequence[Any]
+    ) -> Plan | None:
+        """Make and keep the plan of some values of a segment, or of their cotangents."""
+        replayed = self._replayed(segment)
+        journal, level = replayed.journal, replayed.level
+        chosen = [replayed.done[at] for at in asked]
+        replayed.done.clear()
+        registers: list[int] = []
+        with level:
+            if gs:
+                outputs = list(zip([t.origin for t in chosen], gs, strict=True))
+                nodes = [t.origin.node for t in replayed.inputs]
+                chosen.clear()
+                backward(level, outputs, nodes)  # type: ignore[arg-type]
+            else:
+                for tracer in chosen:
+                    _ = tracer.cell.value
+                registers = [journal.register(tracer.cell) for tracer in chosen]
+        plan = plan_of(journal, self.values[segment.start : segment.stop], gs, registers)
+        if plan is not None:
+            segment.state.keep(key, plan)
+        return plan
+
+    def _replayed(self, segment: Segment) -> _Replayed:
+        """Do the operations of a segment on nodes, over what came in."""
+        strand, start = self._strand, segment.start
+        level = Level("segment")
+        entered: dict[int, tuple[int, Any]] = {}
+        journal = level.journal = Journal(entered)
+        alone = frozenset((level,))
+        done: list[Any] = []
+        inputs: list[Tracer] = []
+        active = frozenset(self._active(segment))
+        for slot in range(start, segment.stop):
+            made = strand.made(slot)
+            if slot in active:
+                cell = Cell.of(self.values[slot], level.check)
+                value = strand.kind(cell, Origin(InputNode(level, None), 0, alone))
+                journal.name(cell, slot - start)
+                inputs.append(value)
+            elif made is None:
+                value = self.values[slot]
+                raw = strand.values[slot]
+                if isinstance(value, np.ndarray) and not isinstance(raw, np.generic):
+                    entered[id(value)] = slot - start, None
+                else:
+                    value = raw
+            else:
+                operation, operands = made
+                assert operation is not None
+                own = tuple([at - start for at in operands])
+                given = [done[at] for at in own]
+                journal.is_static = operation.is_static(given)
+                value = operation.compute(*given)
+                known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]
+                journal.link(value.origin.node, own if operation.is_kernel else None, known)
+                journal.is_static = False
+            done.append(value)
+        return _Replayed(level, journal, done, inputs)
