@@ -14,15 +14,15 @@ from typing import Any
 from mixad.tape.cell import Kind
 from mixad.tape.held import Reader
 
-__all__ = ["CameIn", "State", "forget", "initial_state"]
+__all__ = ["SeenSlot", "State", "forget", "initial_state"]
 
 _MAX_STATES = 8192
 _MAX_PLANS = 256
 """States and plans that are known at once; beyond either, all are forgotten."""
 
 
-class CameIn:
-    """A slot of what came in: the same one in each turn of a loop, or one as long ago."""
+class SeenSlot:
+    """A slot as an operation sees it: it may be the same in each turn of a loop, or as long ago."""
 
     __slots__ = ("_ago", "_slot")
     __hash__ = None  # type: ignore[assignment]  # what is equal to one need not be to another
@@ -32,7 +32,7 @@ class CameIn:
         self._ago = ago
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, CameIn):
+        if not isinstance(other, SeenSlot):
             return NotImplemented
         return self._slot == other._slot or self._ago == other._ago
 
@@ -57,29 +57,33 @@ class State:
         What read its operands last, for messages.
     plans : dict
         By what is asked of the recording, what computes it.
+    count : int
+        How many operations the segment has so far.
     is_end : bool
-        Whether a segment ends here: what follows is recorded from a state without a past.
+        Whether it ends here: what follows is recorded from a state without a past.
     """
 
-    __slots__ = ("_before", "_count", "_is_large", "_step", "inputs", "is_end", "kind", "next",
+    __slots__ = ("_before", "_is_large", "_step", "count", "inputs", "is_end", "kind", "next",
                  "plans", "reader", "shape")  # fmt: skip
+    count: int
+    _is_large: bool
 
     def __init__(
         self,
         kind: Kind | None = None,
         shape: tuple[int, ...] = (),
         before: State | None = None,
-        step: tuple[Hashable | CameIn, ...] = (),
+        step: tuple[Hashable | SeenSlot, ...] = (),
     ) -> None:
         self.kind = kind
         self.shape = shape
         self._before = before
         self._step = step
-        self._count = 0 if before is None else before._count + 1
+        self.count = 0 if before is None else before.count + 1
         self._is_large = math.prod(shape) > _MAX_ELEMENTS or (
             before is not None and before._is_large
         )
-        self.is_end = self._count >= _MIN_LENGTH and not self._is_large and _ends(self._past())
+        self.is_end = self.count >= _MIN_LENGTH and not self._is_large and _ends(self._past())
         self.inputs: tuple[State, ...] = ()
         self.reader: Reader | None = None
         self.next: dict[tuple[Hashable, ...], State] = {}
@@ -90,7 +94,7 @@ class State:
         key: tuple[Hashable, ...],
         kind: Kind,
         shape: tuple[int, ...],
-        step: tuple[Hashable | CameIn, ...],
+        step: tuple[Hashable | SeenSlot, ...],
     ) -> State:
         """Return the next state by a key, which is made if there is none; threads get one.
 
@@ -131,7 +135,7 @@ def _ends(states: Sequence[State]) -> bool:
 
 
 _MIN_LENGTH = 32
-_MAX_LENGTH = 256
+_MAX_LENGTH = 1024
 """Operations of a segment that ends."""
 
 _MAX_ELEMENTS = 1 << 18

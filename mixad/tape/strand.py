@@ -24,7 +24,7 @@ from mixad.tape.held import Held, Reader
 from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import RuleNode
-from mixad.tape.states import CameIn, State, initial_state
+from mixad.tape.states import SeenSlot, State, initial_state
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels
 from mixad.tape.values_rule import ValuesNode
 
@@ -428,9 +428,8 @@ class Strand:
         """Return a code such that it is alike in each turn of a loop."""
         if type(code) is not int:
             return code
-        ago = len(self.values) - self._start - code
-        made = self._made[self._start + code]
-        return ago if made is not None and made[0] is not None else CameIn(code, ago)
+        after = (each[3].count for each in self._made[self._start + code :] if each is not None)
+        return SeenSlot(code, self.state.count - next(after, self.state.count))
 
     def _may_know(self, operation: Operation, result: Any) -> bool:
         """Whether a result can be had without nodes."""
@@ -522,8 +521,9 @@ class Strand:
         self, slot: int, operation: Operation | None, operands: tuple[int, ...], tracer: Tracer
     ) -> None:
         """Note where a tracer comes from, and which slots its nodes read."""
-        origins = self._origins
-        known = {id(origins[at].node) for at in operands if at in origins}
+        origins, values = self._origins, self.values
+        linked = [v.slot if type(v := values[at]) is Link else at for at in operands]
+        known = {id(origins[at].node) for at in linked if at in origins}
         origins[slot] = tracer.origin
         self._cells[slot] = ref(tracer.cell)
         is_kernel = operation is not None and operation.is_kernel
