@@ -177,7 +177,7 @@ class BroadcastFunction(PickledFunction):
         """Return what is recorded of a call in a strand: it holds nothing of the user's."""
         if call.operation is None:
             kernel_call, options = call.found.call, self._options
-            compute = partial(_first_output, kernel_call, options)
+            compute = partial(_outputs, kernel_call, options)
             call.operation = kernel_call.operations.setdefault(options, Operation(compute))
         return call.operation
 
@@ -601,16 +601,23 @@ class BroadcastFunction(PickledFunction):
 def _strand_of(call: PreparedCall, values: Sequence[Any]) -> Strand | None:
     """Return the strand of the first traced value, if it has one and knows such calls."""
     tracer = next((value for value in values if isinstance(value, Tracer)), None)
-    return tracer.strand if tracer is not None and _is_output(call.found.parsed) else None
+    return tracer.strand if tracer is not None and _is_outputs(call.found.parsed) else None
 
 
-def _first_output(call: KernelCall, options: KernelOptions, *values: Any) -> Any:
-    return apply_call(call, values, options)[0]
+def _outputs(call: KernelCall, options: KernelOptions, *values: Any) -> Any:
+    """Return the output of a call, or a tuple of several."""
+    outputs = apply_call(call, values, options)
+    return outputs if len(outputs) > 1 else outputs[0]
 
 
 def _is_output(parsed: Parsed) -> bool:
     """Whether a function returns the one output of its program as it is."""
-    return parsed.single and not (parsed.scalars or parsed.complex_outputs or parsed.returned)
+    return parsed.single and _is_outputs(parsed)
+
+
+def _is_outputs(parsed: Parsed) -> bool:
+    """Whether a function returns the outputs of its program as they are."""
+    return not (parsed.scalars or parsed.complex_outputs or parsed.returned)
 
 
 def _follower(values: Sequence[Any]) -> Integration | None:

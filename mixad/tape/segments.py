@@ -19,7 +19,7 @@ from mixad.tape.held import Held
 from mixad.tape.journal import Journal
 from mixad.tape.node import InputNode
 from mixad.tape.schedule import Cotangent, together
-from mixad.tape.strand import Link, Segment, Strand
+from mixad.tape.strand import FURTHER, Link, Segment, Strand
 from mixad.tape.strand_plan import Plan, plan_of
 from mixad.tape.tracer import Level, Origin, Tracer
 
@@ -210,6 +210,7 @@ class _Run:
         alone = frozenset((level,))
         done: list[Any] = []
         inputs: list[Tracer] = []
+        further: list[Tracer] = []
         active = frozenset(self._active(segment))
         for slot in range(start, segment.stop):
             made = strand.made(slot)
@@ -231,7 +232,10 @@ class _Run:
                 own = tuple([at - start for at in operands])
                 given = [done[at] for at in own]
                 journal.is_static = operation.is_static(given)
-                value = operation.compute(*given)
+                if operation is not FURTHER:
+                    found = operation.compute(*given)
+                    further = list(found) if type(found) is tuple else [found]
+                value = further.pop(0)
                 known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]
                 journal.link(value.origin.node, own if operation.is_kernel else None, known)
                 journal.is_static = False

@@ -57,14 +57,16 @@ class State:
         What read its operands last, for messages.
     plans : dict
         By what is asked of the recording, what computes it.
+    further : tuple of State
+        What is known of further results of the last operation.
     count : int
         How many operations the segment has so far.
     is_end : bool
         Whether it ends here: what follows is recorded from a state without a past.
     """
 
-    __slots__ = ("_before", "_is_large", "_step", "count", "inputs", "is_end", "kind", "next",
-                 "plans", "reader", "shape")  # fmt: skip
+    __slots__ = ("_before", "_is_large", "_step", "count", "further", "inputs", "is_end", "kind",
+                 "next", "plans", "reader", "shape")  # fmt: skip
     count: int
     _is_large: bool
 
@@ -85,6 +87,7 @@ class State:
         )
         self.is_end = self.count >= _MIN_LENGTH and not self._is_large and _ends(self._past())
         self.inputs: tuple[State, ...] = ()
+        self.further: tuple[State, ...] = ()
         self.reader: Reader | None = None
         self.next: dict[tuple[Hashable, ...], State] = {}
         self.plans: dict[Hashable, Any] = {}
@@ -92,8 +95,7 @@ class State:
     def follow(
         self,
         key: tuple[Hashable, ...],
-        kind: Kind,
-        shape: tuple[int, ...],
+        results: Sequence[tuple[Kind, tuple[int, ...]]],
         step: tuple[Hashable | SeenSlot, ...],
     ) -> State:
         """Return the next state by a key, which is made if there is none; threads get one.
@@ -103,7 +105,11 @@ class State:
         found = self.next.get(key)
         if found is None:
             _known.states += 1
-            found = self.next.setdefault(key, State(kind, shape, self, step))
+            state = State(*results[0], self, step)
+            state.further = tuple([State(*result) for result in results[1:]])
+            for each in state.further:
+                each.count = state.count
+            found = self.next.setdefault(key, state)
         return found
 
     def _past(self) -> list[State]:

@@ -28,7 +28,7 @@ from mixad.tape.states import SeenSlot, State, initial_state
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels
 from mixad.tape.values_rule import ValuesNode
 
-__all__ = ["Link", "Operation", "Segment", "Strand"]
+__all__ = ["FURTHER", "Link", "Operation", "Segment", "Strand"]
 
 _MAX_SLOTS = 4096
 """Values of a segment, if it does not end before; what follows is recorded on nodes."""
@@ -54,7 +54,7 @@ class Operation:
     Parameters
     ----------
     compute : callable
-        Of tracers with cells and nodes, arrays and numbers, returns one tracer.
+        Of tracers with cells and nodes, arrays and numbers, returns a tracer or a tuple of them.
 
     Attributes
     ----------
@@ -76,6 +76,13 @@ class Operation:
 _OPERATIONS: FifoCache[Operation] = FifoCache(4096)
 """Calls of functions by what they are and all arguments that are not traced."""
 
+
+def _refused(*operands: Any) -> Any:
+    raise AssertionError("a further result is made with the first")
+
+
+FURTHER = Operation(_refused)
+"""What makes further results of the operation before."""
 
 _OPERAND = object()
 """Stands for an operand among arguments."""
@@ -169,8 +176,8 @@ class Strand:
     """
 
     __slots__ = ("_cells", "_done", "_entered", "_inputs", "_is_cold", "_links", "_made",
-                 "_origins", "_pending", "_start", "_thread", "is_flat", "is_left", "journal",
-                 "kind", "level", "segments", "state", "values")  # fmt: skip
+                 "_origins", "_pending", "_rest", "_start", "_thread", "is_flat", "is_left",
+                 "journal", "kind", "level", "segments", "state", "values")  # fmt: skip
 
     def __init__(
         self,
@@ -198,6 +205,7 @@ class Strand:
         self._thread = get_ident()
         self._is_cold = False
         self._done: list[Any] = []
+        self._rest: list[Any] = []
         self._pending: _Pending | None = None
 
     def tracers_of_inputs(self, states: Sequence[State]) -> list[Tracer]:
@@ -212,7 +220,7 @@ class Strand:
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def record(self, operation: Operation, operands: Sequence[Any]) -> Tracer | None:
+    def record(self, operation: Operation, operands: Sequence[Any]) -> Any:
         """Return what an operation gives, if that is known; else None.
 
         Then it is to be computed on nodes, and `learn` is to be told what came of it.
@@ -248,8 +256,17 @@ class Strand:
             self.values.append(None)
             self._made.append((operation, slots, ref(tracer), state))
             self.state = state
+            further = [self._further(slots, each) for each in state.further]
             if state.is_end:
                 self._end_segment()
+        return (tracer, *further) if further else tracer
+
+    def _further(self, slots: tuple[int, ...], state: State) -> Tracer:
+        """Return a further result of the last operation."""
+        tracer: Tracer = _new(self.kind)
+        tracer.strand, tracer.slot, tracer.state = self, len(self.values), state
+        self.values.append(None)
+        self._made.append((FURTHER, slots, ref(tracer), state))
         return tracer
 
     def _end_segment(self) -> None:
@@ -408,18 +425,21 @@ class Strand:
         operation, codes, arriving, looks = pending
         if self.state is _OVER:
             return result
-        if looks != self.level.looks or not self._may_know(operation, result):
+        results = result if type(result) is tuple else (result,)
+        if looks != self.level.looks or not all(map(self._may_know, results)):
             self._leave()
             return result
-        cell, step = result.cell, tuple(map(self._seen_from_here, codes))
-        state = self.state.follow(codes, cell.kind, cell.shape, step)
-        state.reader = _reader_of(result.origin.node)
+        step = tuple(map(self._seen_from_here, codes))
+        state = self.state.follow(codes, [(r.cell.kind, r.cell.shape) for r in results], step)
+        state.reader = _reader_of(results[0].origin.node)
         operands = self._enter(codes, arriving, state.reader) if slots is None else slots
-        result.strand, result.slot = self, len(self.values)
-        self.values.append(None)
-        self._made.append((operation, operands, ref(result), state))
         self.state = state
-        self._link(result.slot, operation, operands, result)
+        for each, made in zip(results, (state, *state.further), strict=True):
+            each.strand, each.slot = self, len(self.values)
+            self.values.append(None)
+            own = operation if made is state else FURTHER
+            self._made.append((own, operands, ref(each), made))
+            self._link(each.slot, operation, operands, each)
         if state.is_end:
             self._end_segment()
         return result
@@ -431,7 +451,7 @@ class Strand:
         after = (each[3].count for each in self._made[self._start + code :] if each is not None)
         return SeenSlot(code, self.state.count - next(after, self.state.count))
 
-    def _may_know(self, operation: Operation, result: Any) -> bool:
+    def _may_know(self, result: Any) -> bool:
         """Whether a result can be had without nodes."""
         if type(result) is not self.kind or result.strand is not None:
             return False
@@ -503,10 +523,14 @@ class Strand:
         if operation is None:
             result = self._inputs[slot]()
             self.journal.name(result.cell, slot)
+        elif operation is FURTHER:
+            result = self._rest.pop(0)
         else:
             given = [done[at] for at in operands]
             self.journal.is_static = operation.is_static(given)
             result = operation.compute(*given)
+            if type(result) is tuple:
+                result, *self._rest = result
         tracer = found()
         if tracer is None:
             tracer = result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 import weakref
@@ -32,6 +33,7 @@ SQUARE = np.linspace(-1.0, 1.0, 64).reshape(16, 4)
 
 fold = mixad.broadcast(lambda x: x * x if x > 0.5 else -x)
 blend = mixad.broadcast(lambda x, y: x / (2.0 + y * y))
+both = mixad.broadcast(lambda x, y: (x * y, math.sin(x) + y))
 captured = mixad.broadcast(lambda x: x * TABLE + 1.0)
 
 
@@ -91,6 +93,9 @@ KNOWN: dict[str, Callable[..., Any]] = {
     "means": lambda x, y: np.mean(x * y) + (x + y).mean(axis=0).sum(),
 }
 KNOWN |= {
+    "kernels with several results": lambda x, y: (lambda a, b: (a * x + b).sum() + (b * b).sum())(
+        *both(x, y)
+    ),
     "a layer": lambda x, y: ((np.tanh(SQUARE @ y.T + x[:3]) @ y) ** 2).sum(),
     "views of views": lambda x, y: (y.T[1:][:, ::2].reshape(-1) * x[0]).sum(),
     "a loop over elements": lambda x, y: sum(x[i] * y[0, i] for i in range(len(x))),
@@ -338,6 +343,9 @@ LOOPS: dict[str, Callable[..., Any]] = {
     )[1],
     "matrix products": lambda x, y, n: turned(
         lambda i, a: np.tanh(SQUARE[:4] @ a + x) * 0.9, x, n
+    ).sum(),
+    "kernels with two carries": lambda x, y, n: sum(
+        turned(lambda i, c: both(np.tanh(c[1]), np.sin(c[0]) * x), (x, x), n)
     ).sum(),
     "a kernel": lambda x, y, n: turned(lambda i, a: blend(fold(a), x), x, n).sum(),
     "a number as carry": lambda x, y, n: turned(lambda i, a: (x * a).sum() / (1.0 + a * a), 1.0, n),
