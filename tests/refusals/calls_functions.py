@@ -124,16 +124,16 @@ def refuse_pinv_without_full_rank():
 
 
 @refused("""
-TracerError: where() takes a condition of booleans, this one has dtype float64: write condition != \
-0, of a list asarray(condition) != 0
+TracerError: mixad.numpy.where() takes a condition of booleans, this one has dtype float64: write \
+condition != 0, of a list asarray(condition) != 0
 """)
 def refuse_condition_of_numbers():
     mixad.grad(lambda x: x.__array_namespace__().where(x, x, x).sum())(X)
 
 
 @refused("""
-TracerError: where() takes a condition of booleans, this one has dtype int64: write condition != \
-0, of a list asarray(condition) != 0
+TracerError: numpy.select() takes a condition of booleans, this one has dtype int64: write \
+condition != 0, of a list asarray(condition) != 0
 """)
 def refuse_condition_that_is_a_list_of_numbers():
     mixad.grad(lambda x: np.select([[1, 0, 1]], [x]).sum())(X)
