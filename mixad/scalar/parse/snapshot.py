@@ -179,6 +179,22 @@ class FunctionSource:
             return None
         return len(self.info.paths) + defaults.index(parameter)
 
+    def without_attribute(self, index: int) -> tuple[Path, Any] | None:
+        """Return which part of a path has no such attribute, and the value there.
+
+        None if the path's first name has no value.
+        """
+        if index >= len(self.info.getters):
+            return None
+        function, path = self.function, self.info.paths[index]
+        where, attributes = self.info.getters[index]
+        value = self._root(where, function.__closure__ or (), function.__globals__)
+        for count, attribute in enumerate(attributes, 1):
+            if not hasattr(value, attribute):
+                return None if value is MISSING else (path[:count], value)
+            value = getattr(value, attribute)
+        return None
+
     def in_module(self, index: int) -> bool:
         """Whether a path is an attribute of a module."""
         function = self.function
