@@ -1,5 +1,7 @@
 """Calls that are refused: functions of arrays."""
 
+import statistics
+
 import array_api_strict
 import numpy as np
 from refused import refused
@@ -267,6 +269,14 @@ as an array of NumPy's
 def refuse_lazy_places():
     x = dask_array()
     mixad.grad(lambda x: np.delete(x, np.argmax(x)).sum())(x)
+
+
+@refused("""
+TracerError: statistics.stdev() of a value that is being differentiated would lose its derivative: \
+use np.std(x, ddof=1), of a list x of np.stack(x), or say mixad.stop_gradient(x) if that is meant
+""")
+def refuse_statistics_of_python():
+    mixad.grad(lambda x: statistics.stdev(x))(X)
 
 
 @refused("""
