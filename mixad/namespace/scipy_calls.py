@@ -75,8 +75,11 @@ _STATISTICS = {
 
 
 def function_called(frame: FrameType | None) -> str | None:
-    """Return the function of SciPy or `statistics` that is at work; None if there is none."""
-    while frame is not None and _is_numpys(frame):
+    """Return the function of SciPy or `statistics` that is at work; None if there is none.
+
+    What it called, of NumPy and of mixad, is passed over.
+    """
+    while frame is not None and (_is_numpys(frame) or _module(frame).startswith("mixad.")):
         frame = frame.f_back
     frames = []
     while frame is not None and (_is_converting(_module(frame)) or _is_numpys(frame)):
