@@ -60,6 +60,22 @@ def test_functions_of_a_main_program_by_value(main, pickler):
     assert program.wrong(lambda f: pickle.loads(next(left))(X)) == {}
 
 
+@pytest.mark.parametrize("row", ["a bound method", "one of a captured object"])
+def test_objects_of_classes_of_a_main_program_need_it_where_plain_pickles_go(
+    main, row, monkeypatch
+):
+    """As Python's own objects do: workers of `multiprocessing` have it, other programs do not."""
+    function, expected = main(TEXT).ROWS[row]
+    by_name, by_value = pickle.dumps(function), cloudpickle.dumps(function)
+    np.testing.assert_allclose(pickle.loads(by_name)(X), expected(X))
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
+    with pytest.raises(AttributeError, match="Can't get attribute 'Spring'"):
+        pickle.loads(by_name)
+    np.testing.assert_allclose(pickle.loads(by_value)(X), expected(X))
+    page = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
+    assert "`AttributeError: Can't get attribute 'Spring'`" in page
+
+
 def test_functions_of_a_module_by_name():
     of = pickled_program
     by_name = (of.calls_helper, of.root, of.power, of.halved, of.doubled, of.Spring.force)
