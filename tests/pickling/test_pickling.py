@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import types
+import xml.dom
+import xml.sax
 from pathlib import Path
 
 import cloudpickle
@@ -208,6 +210,20 @@ def test_a_list_that_two_functions_share_is_one_in_their_pickle(main):
     assert lists[0] is lists[1]
     lists[0][0] = lambda x: 3.0 * x
     np.testing.assert_array_equal(b(X), [6.0] * 4)
+
+
+def test_modules_that_functions_read_of_a_package_are_imported_for_each(main, monkeypatch):
+    """A pickle has the list with the package once, whichever of the functions reads what."""
+    program = main(TEXT)
+    functions = [mixad.grad(program.with_dom), mixad.grad(program.with_sax)]
+    for pair in (functions, functions[::-1]):
+        sent = pickle.dumps(pair)
+        with monkeypatch.context() as elsewhere:
+            for name in ("dom", "sax"):
+                elsewhere.delattr(xml, name)
+                elsewhere.delitem(sys.modules, f"xml.{name}")
+            for function in pickle.loads(sent):
+                np.testing.assert_array_equal(function(X), 7.0 + 0 * X)
 
 
 def test_texts_that_came_are_forgotten_with_their_functions_and_found_at_once(main, monkeypatch):
