@@ -260,7 +260,34 @@ class KernelGradientError(KernelError, TypeError):
 
 
 class TracerError(MixadError, TypeError):
-    """A traced value was used where only a plain one is right, or after its transform ended."""
+    """A traced value was used where only a plain one is right, or after its transform ended.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong.
+    operation : str
+        What the message begins with, if users may have called a function that is made of it.
+    """
+
+    def __init__(self, message: str, operation: str = "") -> None:
+        super().__init__(message)
+        self.operation = operation
+
+    def of_call(self, called: str) -> Self:
+        """Return the same error under the name of what users called.
+
+        Parameters
+        ----------
+        called : str
+            Such as ``"numpy.interp()"``.
+
+        Returns
+        -------
+        TracerError
+            To be raised.
+        """
+        return self._saying(f"{called}{str(self).removeprefix(self.operation)}")
 
 
 class BackendError(MixadError, RuntimeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
@@ -12,6 +13,7 @@ from mixad.backends.arrays import as_array, is_array, is_number
 from mixad.backends.warned import warn_user
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
+from mixad.namespace.scipy_calls import function_called
 from mixad.returning import gradient, handed
 from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.signature import Function
@@ -169,10 +171,17 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
         raise error.about(_where(level, position)) from None
     if not cell.kind.type.is_inexact:
         raise TracerError(
-            f"{_where(level, position)} contains an array of dtype {leaf.dtype}: convert it to a "
-            "float dtype, or leave it out of argnums"
+            f"{_where(level, position)} contains an array of dtype {leaf.dtype}: "
+            f"{_instead_of_integers(function_called(sys._getframe()))}"
         )
     return cell
+
+
+def _instead_of_integers(called: str | None) -> str:
+    """Return what to do: some solvers of SciPy pass on what users gave, others convert it first."""
+    if called is None:
+        return "convert it to a float dtype, or leave it out of argnums"
+    return f"{called} passes on what it is given, so give it floats, np.asarray(x0, float)"
 
 
 def _check_input(level: Level, leaf: Any, position: int) -> None:

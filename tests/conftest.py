@@ -4,8 +4,8 @@
 is, and costs a run less: nothing is collected, reported or sent between processes for a row.
 Several of them, above each other, stand for all combinations.  Rows that are marked slow, or named
 in ``slow``, are a test of their own, which is slow.  Where the table depends on parameters of the
-test, it is a function of them.  ``--row PATTERN`` runs what has a regular expression in its name:
-a test, or the rows with it in their labels or marks.
+test, it is a function of them.  A test without rows fails.  ``--row PATTERN`` runs what has a
+regular expression in its name: a test, or the rows with it in their labels or marks.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 id="slow" if is_slow else pytest.HIDDEN_PARAM,
                 marks=pytest.mark.slow if is_slow else (),
             )
-            for is_slow in {row.is_slow for row in combined(tables)}
+            for is_slow in {row.is_slow for row in combined(tables)} or {False}
         }
         metafunc.parametrize(names, [tests[key] for key in sorted(tests)])
 
@@ -111,6 +111,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         for row in combined([list(rows_of(mark, given)) for mark in marks])
         if row.is_slow == is_slow and (whole or pattern.search(row.name))
     ]
+    if whole and not rows:
+        pytest.fail("its table has no rows", pytrace=False)
     clock = pyfuncitem.config.processor_seconds
     failed, skipped, pyfuncitem.taken_by_row = [], [], []
     for row in rows:

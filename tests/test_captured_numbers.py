@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import mixad
 from mixad.backends import execute
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.errors import KernelOverflowError
+from mixad.specialise import Specialiser
 
 X = np.linspace(0.5, 1.5, 5)
 
@@ -333,6 +335,36 @@ def test_a_list_is_read_anew_at_each_call_and_its_length_is_fixed_for_it(
         numbers.append(3.0)
         np.testing.assert_allclose(f(X), X * sum(numbers) + len(numbers), rtol=1e-14)
     assert len(compiled) == 3
+
+
+@pytest.mark.parametrize("change", [list.clear, list.pop, lambda each: each.append(7)])
+def test_a_list_that_another_thread_changes_during_a_call_is_read_once(
+    change: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers, inner, many, other = [1.0, 2.0], [3.0, 4.0], [0.5] * 100, [5.0, 6.0]
+    pair, holder = (2.0, inner), types.SimpleNamespace(other=other)
+
+    def helper(x: Any) -> Any:
+        return x * len(numbers) + sum(numbers)
+
+    def f(x: Any) -> Any:
+        return helper(x) + sum(numbers) * x + sum(pair[1]) + many[3] + holder.other[0]
+
+    kernel, bound, left = mixad.broadcast(f), Specialiser._bound, [True]
+
+    def bound_late(self: Any, args: Any, kwargs: Any, snapshot: Any) -> Any:
+        if left:
+            left.pop()
+            for each in (numbers, inner, many, other):
+                change(each)
+        return bound(self, args, kwargs, snapshot)
+
+    monkeypatch.setattr(Specialiser, "_bound", bound_late)
+    want = f(X)
+    np.testing.assert_allclose(kernel(X), want, rtol=1e-14)
+    for each in (numbers, inner, many, other):
+        each[:] = [*each, 8.0, 9.0, 10.0, 11.0]
+    np.testing.assert_allclose(kernel(X), f(X), rtol=1e-14)
 
 
 @pytest.mark.parametrize("library", ["torch", "array_api_strict"])

@@ -154,3 +154,41 @@ def test_long_tests_and_rows_that_are_not_marked_slow_are_named(run):
     result = run(BUSY, "--unmarked-limit", "0.55")
     result.stdout.re_match_lines([r"FAILED 0\.6\d s .*::test_row 0\.6"])
     assert result.ret != 0
+
+
+EMPTY = """
+import pytest
+
+
+@pytest.mark.rows("x", [])
+def test_of_none(x):
+    pass
+
+
+@pytest.mark.rows("x", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.rows("y", [])
+def test_of_some_and_none(x, y):
+    pass
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.rows("x", lambda last: range(last))
+def test_of_a_function(x, last):
+    pass
+
+
+@pytest.mark.rows("x", lambda: [pytest.param(1, marks=pytest.mark.slow)])
+def test_of_a_function_that_gives_slow_rows(x):
+    pass
+"""
+
+
+def test_a_table_without_rows_fails(run):
+    result = run(EMPTY)
+    result.assert_outcomes(failed=4, passed=1)
+    result.stdout.fnmatch_lines(["*its table has no rows*"])
+
+
+def test_a_table_that_is_asked_for_another_row_is_skipped(run):
+    run(EMPTY, "--row", "another").assert_outcomes(skipped=5)
+    run(EMPTY, "--row", "of_none").assert_outcomes(failed=1, skipped=4)

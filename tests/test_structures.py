@@ -155,6 +155,20 @@ def test_named_tuples_from_outside_keep_their_names():
     np.testing.assert_array_equal(kernel(np.ones(2)), [6.0, 6.0])
 
 
+@pytest.mark.parametrize("plain", [(1.0, 2.0), [1.0, 2.0]])
+def test_a_named_tuple_that_is_a_plain_one_at_a_later_call_is_told_so(plain):
+    state, y = State(3.0, 2.0), np.ones(2)
+    kernel = mixad.broadcast(lambda y: y * state.x)
+    np.testing.assert_array_equal(kernel(y), 3.0 * y)
+    state = plain
+    kind = type(plain).__name__
+    with pytest.raises(KernelSyntaxError, match=f"'state' is a {kind} at .* field 'x'") as caught:
+        kernel(y)
+    assert "a named tuple that has it, or read an item by its number: state[0]" in str(caught.value)
+    state = State(4.0, 2.0)
+    np.testing.assert_array_equal(kernel(y), 4.0 * y)
+
+
 class Point(NamedTuple):
     """One that adds as points do, where tuples are joined."""
 

@@ -333,8 +333,12 @@ class ArrayTracer(Tracer):
             "array made with np.zeros_like(x) or np.zeros(n, like=x)",
         )
 
+    def as_integer_ratio(self) -> NoReturn:
+        """Refuse: it is what `statistics` makes of numbers that it adds up."""
+        raise self._conversion(sys._getframe(1), "as_integer_ratio()", "keep it as an array")
+
     def _conversion(self, frame: FrameType, what: str, instead: str) -> TracerError:
-        """Return the refusal of what a frame does, named after the function if it is SciPy's."""
+        """Return the refusal of what a frame does, named after the function if one makes it."""
         called = function_called(frame)
         if called is None:
             return self._leak(what, instead)

@@ -287,9 +287,11 @@ def where(condition: Any, x: Any, y: Any) -> Any:
         condition = library.asarray(condition, kind, device(other))
     condition = plain(operand(condition, x if isinstance(x, Tracer) else y))
     if scalar_type_of(condition.dtype) != BOOL:
+        called = "where()"
         raise TracerError(
-            f"where() takes a condition of booleans, this one has dtype {condition.dtype}: "
-            "write condition != 0, of a list asarray(condition) != 0"
+            f"{called} takes a condition of booleans, this one has dtype {condition.dtype}: "
+            "write condition != 0, of a list asarray(condition) != 0",
+            called,
         )
     if is_complex(x) or is_complex(y):
         library = _library_beside("where", (x, y))

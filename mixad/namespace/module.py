@@ -14,7 +14,7 @@ from mixad.namespace.elementwise import as_numpy_gives
 from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, VERSIONS
 from mixad.namespace.scipy_functions import SCIPY
 from mixad.namespace.special import SPECIAL
-from mixad.namespace.spelling import missing
+from mixad.namespace.spelling import missing, refusal_of_mixture
 from mixad.namespace.spellings import STANDARD
 from mixad.tape.constant import constants, derived, unwrapped
 from mixad.tape.memory import noted
@@ -229,7 +229,13 @@ def _function(
             raise TracerError(missing(f"{called}()"))
         if found & _CONSTANT:
             args, kwargs = exchanged(unwrapped, args), exchanged(unwrapped, kwargs)
-        result = recorded(*args, **kwargs)
+        try:
+            result = recorded(*args, **kwargs)
+        except Exception as error:
+            named = refusal_of_mixture(error, lambda: f"{called}()", (*args, *kwargs.values()))
+            if named is None:
+                raise
+            raise named from None
         return constants(as_numpy_gives(result) if library is NUMPY else result)
 
     function.__name__ = name.rpartition(".")[2]

@@ -1,4 +1,7 @@
-"""What to write instead of functions of SciPy that convert their arguments to NumPy arrays."""
+"""What to write instead of functions that convert their arguments: SciPy's and those of Python.
+
+SciPy's make NumPy arrays of them, and those of `statistics` numbers.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +61,28 @@ WITH_ARRAY_API = frozenset(
 """Functions that take arrays of the standard, if they are asked to when SciPy is imported."""
 
 
+_STATISTICS = {
+    "mean": "np.mean(x)",
+    "fmean": "np.mean(x)",
+    "geometric_mean": "np.exp(np.mean(np.log(x)))",
+    "harmonic_mean": "1 / np.mean(1 / x)",
+    "stdev": "np.std(x, ddof=1)",
+    "variance": "np.var(x, ddof=1)",
+    "pstdev": "np.std(x)",
+    "pvariance": "np.var(x)",
+}
+"""What functions of Python's `statistics` are of an array."""
+
+
 def function_called(frame: FrameType | None) -> str | None:
-    """Return the function of SciPy that is at work, in words; None if there is none."""
-    while frame is not None and _module(frame).startswith("numpy"):
+    """Return the function of SciPy or `statistics` that is at work; None if there is none.
+
+    What it called, of NumPy and of mixad, is passed over.
+    """
+    while frame is not None and (_is_numpys(frame) or _module(frame).startswith("mixad.")):
         frame = frame.f_back
     frames = []
-    while frame is not None and _module(frame).startswith(("scipy.", "numpy")):
+    while frame is not None and (_is_converting(_module(frame)) or _is_numpys(frame)):
         frames.append(frame)
         frame = frame.f_back
     if not frames:
@@ -71,6 +90,14 @@ def function_called(frame: FrameType | None) -> str | None:
     # The outermost one that SciPy exports: decorators are around many.
     names = (f"{name}()" for frame in reversed(frames) for name in _names(frame))
     return next(names, f"a function of {_public_module(_module(frames[-1]))}")
+
+
+def _is_converting(module: str) -> bool:
+    return module.partition(".")[0] in ("scipy", "statistics")
+
+
+def _is_numpys(frame: FrameType) -> bool:
+    return _module(frame).startswith("numpy")
 
 
 def _module(frame: FrameType) -> str:
@@ -99,12 +126,15 @@ def _names(frame: FrameType) -> Iterator[str]:
     for name, module in found.items():
         public = _public_module(module)
         owner, *rest = name.split(".")
-        if public.startswith("scipy") and hasattr(sys.modules.get(public), owner):
+        if _is_converting(public) and hasattr(sys.modules.get(public), owner):
             yield ".".join((public, owner, *(each for each in rest if not each.startswith("_"))))
 
 
 def instead_of(called: str, library: str, spelling: Spelling) -> str:
-    """Return what has the derivative that a function of SciPy would lose."""
+    """Return what has the derivative that a function of SciPy or `statistics` would lose."""
+    package, _, rest = called.removesuffix("()").partition(".")
+    if package == "statistics":
+        return f"use {_STATISTICS.get(rest, 'functions of NumPy')}, of a list x of np.stack(x)"
     name = called.removeprefix("scipy.").removesuffix("()")
     own = _ELSEWHERE.get(name, name)
     if (own != name or name.startswith(("linalg.", "fft."))) and own in spelling.functions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.errors import TracerError
+from mixad.backends.arrays import is_array
+from mixad.errors import MixadError, TracerError
 from mixad.namespace.array_likes import first_traced, from_lists, stacked
 from mixad.tape.memory import noted
-from mixad.tape.tracer import plain
+from mixad.tape.node import common_library
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["Binding", "OfOperands", "SpelledFunction", "Spelling", "function_of", "missing",
-           "respelled"]  # fmt: skip
+           "refusal_of_mixture", "respelled"]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +199,13 @@ class Binding:
             args, kwargs = self.bound(args, kwargs)
         if self.lists is not None and self._has_lists(args, kwargs, self.lists):
             args, kwargs = self._with_arrays(args, kwargs, self.lists)
-        return self.found(*args, **kwargs)
+        try:
+            return self.found(*args, **kwargs)
+        except Exception as error:
+            named = refusal_of_mixture(error, self._name, (*args, *kwargs.values()))
+            if named is None:
+                raise
+            raise named from None
 
     def bound(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -273,6 +282,32 @@ class Binding:
             f"{self._name()} of a value that is being differentiated has no argument {name!r}: "
             f"{takes}; {_INSTEAD_OF_ARGUMENT.get(name, _OTHERWISE)}"
         )
+
+
+def refusal_of_mixture(
+    error: Exception, called: Callable[[], str], arguments: Iterable[Any]
+) -> TracerError | None:
+    """Return why arrays of several libraries are refused, under the name of what users called.
+
+    The error names a function that theirs is made of, or is a library's that knows no such array.
+    None if the reason is another: axes and indices may be of any library.
+    """
+    if isinstance(error, TracerError) and error.operation:
+        return error.of_call(called())
+    if isinstance(error, MixadError):
+        return None
+    floats = [x for x in pytree.leaves(tuple(arguments)) if _is_float_array(x)]
+    try:
+        if floats:
+            common_library(called(), floats)
+    except TracerError as refusal:
+        return refusal
+    return None
+
+
+def _is_float_array(x: Any) -> bool:
+    is_one = isinstance(x, Tracer) or (is_array(x) and not isinstance(x, np.generic))
+    return is_one and re.search("float|complex", str(x.dtype)) is not None
 
 
 def _operands(args: tuple[Any, ...]) -> tuple[Any, ...]:

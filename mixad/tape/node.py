@@ -444,7 +444,8 @@ def common_library(what: str, arguments: Sequence[Any]) -> Library:
             raise TracerError(
                 f"{what} mixes arrays of {first.name} and of {library.name}: convert one of "
                 "them before the function that is differentiated, such as by "
-                f"{(library if first is NUMPY else first).module}.asarray"
+                f"{(library if first is NUMPY else first).module}.asarray",
+                what,
             )
     return first
 

@@ -19,6 +19,8 @@ import pytest
 import scipy_calls
 import scipy_solvers
 
+import mixad
+from mixad.errors import TracerError
 from mixad.namespace.scipy_calls import WITH_ARRAY_API
 
 pytest.importorskip("scipy", "1.17", reason="the table's calls are those of SciPy 1.17")
@@ -164,6 +166,30 @@ def test_solvers_that_take_derivatives_find_the_solutions() -> None:
     errors = scipy_solvers.errors()
     wrong = {c: e for c, e in errors.items() if isinstance(e, str) or not e < 1e-5}
     assert not wrong
+
+
+def test_solvers_that_pass_on_whole_numbers_are_named_where_they_are_refused() -> None:
+    from scipy import optimize
+
+    def f(x):
+        return np.stack([x[0] ** 2 + x[1] - 3.0, x[0] - x[1] ** 2 + 1.0])
+
+    jacobian = mixad.jacobian(f)
+    calls = {
+        "fsolve": lambda x0: optimize.fsolve(f, x0, fprime=jacobian),
+        "leastsq": lambda x0: optimize.leastsq(f, x0, Dfun=jacobian)[0],
+        "root": lambda x0: optimize.root(f, x0, jac=jacobian).x,
+        "least_squares": lambda x0: optimize.least_squares(f, x0, jac=jacobian).x,
+    }
+    for name, call in calls.items():
+        np.testing.assert_allclose(f(call(np.asarray([1, 1], float))), 0.0, atol=1e-8)
+        if name == "least_squares":  # it converts them
+            np.testing.assert_allclose(f(call([1, 1])), 0.0, atol=1e-8)
+        else:
+            with pytest.raises(TracerError, match=rf"scipy\.optimize\.{name}\(\) passes on"):
+                call([1, 1])
+    with pytest.raises(TracerError, match="convert it to a float dtype, or leave"):
+        jacobian(np.asarray([1, 1]))
 
 
 @pytest.mark.slow

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import inspect
 import math
 import operator
 import pickle
 import re
+import statistics
 from typing import Any
 
 import array_api_strict
@@ -70,6 +72,43 @@ def test_python_functions_that_compare_and_add_keep_the_derivative(use: Any) -> 
     kept = inside(lambda x: mixad.value_and_grad(lambda y: use(y * y))(mixad.stop_gradient(x)))
     weights = {max: [0, 0, 4], min: [1, 0, 0], sum: [1, -3, 4]}.get(use, [0, -3, 0])
     np.testing.assert_array_equal(kept[1], weights)
+
+
+STATISTICS = {
+    "mean": lambda x: np.mean(x),
+    "fmean": lambda x: np.mean(x),
+    "geometric_mean": lambda x: np.exp(np.mean(np.log(x))),
+    "harmonic_mean": lambda x: 1 / np.mean(1 / x),
+    "stdev": lambda x: np.std(x, ddof=1),
+    "variance": lambda x: np.var(x, ddof=1),
+    "pstdev": lambda x: np.std(x),
+    "pvariance": lambda x: np.var(x),
+}
+
+
+@pytest.mark.rows(("name", "instead"), STATISTICS.items(), ids=STATISTICS.keys())
+def test_statistics_of_python_are_refused_with_what_to_write(name: str, instead: Any) -> None:
+    function, x = getattr(statistics, name), X[[0, 2]]
+    for use in (function, lambda x: function(list(x)), lambda x: function(x[k] for k in (0, 1))):
+        with pytest.raises(
+            TracerError, match=rf"^statistics\.{name}\(\) of .* np\.stack"
+        ) as caught:
+            mixad.grad(use)(x)
+        code = inspect.getsource(instead).partition("lambda x: ")[2].strip(",\n")
+        assert f"use {code}, of a list" in str(caught.value)
+    value, gradient = mixad.value_and_grad(lambda x: instead(np.stack([x[0], x[1]])))(x)
+    np.testing.assert_allclose(value, function(x), rtol=1e-14)
+    step = 1e-6 * np.eye(2)
+    slopes = [(function(x + d) - function(x - d)) / 2e-6 for d in step]
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-8)
+
+
+def test_other_statistics_keep_the_derivative_or_are_refused() -> None:
+    np.testing.assert_array_equal(mixad.grad(statistics.median)(X), [1.0, 0.0, 0.0])
+    with pytest.raises(TracerError, match=r"covariance\(\) of .* use functions of NumPy"):
+        mixad.grad(lambda x: statistics.covariance(x, x))(X)
+    with pytest.raises(TracerError, match=r"^as_integer_ratio\(\) of"):
+        mixad.grad(lambda x: x[0].as_integer_ratio()[0])(X)
 
 
 @pytest.mark.rows(

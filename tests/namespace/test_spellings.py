@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import operator
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad import pytree
 from mixad.errors import MixadError, TracerError
 from mixad.namespace.common_spellings import COMMON
 from mixad.namespace.names import FUNCTIONS
@@ -470,3 +472,81 @@ def test_functions_of_numpy_take_traced_values_of_every_library() -> None:
     np.testing.assert_allclose(np.from_dlpack(gradient), np.exp([0.5, 1.0]))
     with pytest.raises(TypeError, match="Only Array objects"):  # as the guide says
         mixad.grad(lambda x: strict.sum(strict.exp(x)))(x)
+
+
+# -- arrays of two libraries -----------------------------------------------------------------------
+
+MIXED = array_api_strict.asarray(X)
+CALLS_OF_TWO_LIBRARIES = {
+    "numpy.interp()": lambda x: np.interp(x, MIXED[0, :], MIXED[0, :]),
+    "numpy.cov()": lambda x: np.cov(x, MIXED),
+    "numpy.corrcoef()": lambda x: np.corrcoef(x, MIXED),
+    "numpy.trapezoid()": lambda x: np.trapezoid(x, MIXED),
+    "numpy.gradient()": lambda x: np.gradient(x[0], MIXED[0, :]),
+    "numpy.polyval()": lambda x: np.polyval(x[0], MIXED),
+    "numpy.clip()": lambda x: np.clip(x, MIXED, None),
+    "numpy.insert()": lambda x: np.insert(x, 0, MIXED[0, :], axis=0),
+    "numpy.append()": lambda x: np.append(x, MIXED),
+    "numpy.concatenate()": lambda x: np.concatenate([x, MIXED]),
+    "numpy.select()": lambda x: np.select([x > 0], [MIXED], x),
+    "numpy.subtract()": lambda x: np.subtract(x, MIXED),
+    "numpy.outer()": lambda x: np.outer(MIXED, x),
+    "numpy.linalg.solve()": lambda x: np.linalg.solve(x[:, :2], MIXED[:, 0]),
+    "numpy.subtract.outer()": lambda x: np.subtract.outer(x, MIXED),
+    "scipy.special.xlogy()": lambda x: pytest.importorskip("scipy.special").xlogy(x, MIXED),
+    "dot()": lambda x: x.dot(MIXED[0, :]),
+    "clip()": lambda x: x.clip(MIXED),
+    "mixad.numpy.vecdot()": lambda x: x.__array_namespace__().vecdot(x, MIXED),
+    "mixad.numpy.linalg.outer()": lambda x: x.__array_namespace__().linalg.outer(x[0], MIXED[0, :]),
+}
+
+
+@pytest.mark.rows(
+    ("called", "call"), CALLS_OF_TWO_LIBRARIES.items(), ids=CALLS_OF_TWO_LIBRARIES.keys()
+)
+def test_arrays_of_two_libraries_are_refused_by_the_function_called(called: str, call: Any) -> None:
+    with pytest.raises(TracerError, match=rf"^{re.escape(called)} mixes arrays of .*convert one"):
+        mixad.grad(lambda x: (call(x), x.sum())[1])(X)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_function_refuses_arrays_of_two_libraries_by_its_own_name() -> None:
+    others, refused = {}, set()
+    for name in NUMPY.functions:
+        function = functools.reduce(getattr, name.split("."), np)
+        for arguments in ((X, MIXED), (MIXED, X), ([X, MIXED],), (X, X, MIXED)):
+
+            def loss(x: Any, function: Any = function, arguments: Any = arguments) -> Any:
+                function(*pytree.tree_map(lambda a: x if a is X else a, arguments))
+                return x.sum()
+
+            try:
+                mixad.grad(loss)(X)
+            except (MixadError, TypeError, ValueError, IndexError, AttributeError) as error:
+                if "mixes arrays" in str(error):
+                    refused.add(name)
+                    if not str(error).startswith(f"numpy.{_called(function)}() mixes"):
+                        others[name] = str(error)
+    assert not others
+    assert len(refused) > 60
+
+
+def _called(function: Any) -> str:
+    """Return what NumPy calls a function, whichever name it is asked for by."""
+    of = getattr(function, "__self__", None)
+    if isinstance(of, np.ufunc):
+        return f"{of.__name__}.{function.__name__}"
+    module = "" if isinstance(function, np.ufunc) else function.__module__.removeprefix("numpy")
+    return f"{module}.{function.__name__}".removeprefix(".")
+
+
+def test_a_condition_that_is_none_is_refused_by_the_function_called() -> None:
+    with pytest.raises(TracerError, match=r"^numpy\.select\(\) takes a condition of booleans"):
+        mixad.grad(lambda x: np.select([X], [x]).sum())(X)
+
+
+def test_indices_of_another_library_keep_the_error_of_the_function() -> None:
+    """They may be arrays of any library, so they are not why a wrong axis is refused."""
+    index = array_api_strict.asarray([0, 1])
+    with pytest.raises(np.exceptions.AxisError, match="axis 7 is out of bounds"):
+        mixad.grad(lambda x: np.take(x, index, axis=7).sum())(X)

@@ -7,6 +7,8 @@ import dataclasses
 import functools
 import math
 import os.path
+import xml.dom
+import xml.sax
 from typing import NamedTuple
 
 import numpy as np
@@ -170,6 +172,17 @@ def powered(x, power):
     return power(x).sum()
 
 
+PACKAGES = [xml, {"all": (xml, lambda x: x)}]
+
+
+def with_dom(x):
+    return (x * len(PACKAGES[0].dom.__name__)).sum()
+
+
+def with_sax(x):
+    return (x * len(PACKAGES[1]["all"][0].sax.__name__)).sum()
+
+
 def joined(x):
     return np.asarray(len(os.path.join("a", "b"))) * x.sum()
 
@@ -200,6 +213,8 @@ ROWS = {
     "custom_jvp": (mixad.grad(lambda x: doubled(x).sum()), lambda x: 4 * x),
     "grad": (mixad.grad(lambda x: in_lambda(x * x).sum()), lambda x: 6 * x),
     "value_and_grad": (mixad.value_and_grad(joined), lambda x: (3 * x.sum(), 3 + 0 * x)),
+    "a module of a package in a list": (mixad.grad(with_dom), lambda x: 7 + 0 * x),
+    "another one of it": (mixad.grad(with_sax), lambda x: 7 + 0 * x),
     "jacfwd": (mixad.jacfwd(in_lambda), lambda x: 3 * np.eye(4)),
     "jacrev": (mixad.jacrev(in_lambda), lambda x: 3 * np.eye(4)),
     "hessian": (mixad.hessian(lambda x: power(x).sum()), lambda x: np.diag(6 * x)),

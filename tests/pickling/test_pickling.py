@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import types
+import xml.dom
+import xml.sax
 from pathlib import Path
 
 import cloudpickle
@@ -58,6 +60,22 @@ def test_functions_of_a_main_program_by_value(main, pickler):
     Path(program.__file__).unlink()
     left = iter(sent)
     assert program.wrong(lambda f: pickle.loads(next(left))(X)) == {}
+
+
+@pytest.mark.parametrize("row", ["a bound method", "one of a captured object"])
+def test_objects_of_classes_of_a_main_program_need_it_where_plain_pickles_go(
+    main, row, monkeypatch
+):
+    """As Python's own objects do: workers of `multiprocessing` have it, other programs do not."""
+    function, expected = main(TEXT).ROWS[row]
+    by_name, by_value = pickle.dumps(function), cloudpickle.dumps(function)
+    np.testing.assert_allclose(pickle.loads(by_name)(X), expected(X))
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
+    with pytest.raises(AttributeError, match="Can't get attribute 'Spring'"):
+        pickle.loads(by_name)
+    np.testing.assert_allclose(pickle.loads(by_value)(X), expected(X))
+    page = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
+    assert "`AttributeError: Can't get attribute 'Spring'`" in page
 
 
 def test_functions_of_a_module_by_name():
@@ -175,6 +193,14 @@ def test_what_is_sent_again_and_again_is_compiled_once(main):
     assert first.__wrapped__.__code__ is second.__wrapped__.__code__
 
 
+def test_code_that_cloudpickle_makes_without_its_file_has_its_text(main):
+    """As from 3.1.3 on: of methods of a class that it rebuilds."""
+    received = pickle.loads(pickle.dumps(main(TEXT).in_lambda)).__wrapped__
+    code = received.__code__.replace(co_filename="<dynamic-code>")
+    again = types.FunctionType(code, received.__globals__)
+    np.testing.assert_array_equal(mixad.broadcast(again)(X), 3.0 * X)
+
+
 def test_a_list_that_two_functions_share_is_one_in_their_pickle(main):
     text = "import mixad\nfs = [lambda x: x, 1]\na = mixad.grad(lambda x: fs[0](x).sum())\n"
     program = main(text + "b = mixad.grad(lambda x: 2.0 * fs[0](x).sum())\n")
@@ -184,6 +210,20 @@ def test_a_list_that_two_functions_share_is_one_in_their_pickle(main):
     assert lists[0] is lists[1]
     lists[0][0] = lambda x: 3.0 * x
     np.testing.assert_array_equal(b(X), [6.0] * 4)
+
+
+def test_modules_that_functions_read_of_a_package_are_imported_for_each(main, monkeypatch):
+    """A pickle has the list with the package once, whichever of the functions reads what."""
+    program = main(TEXT)
+    functions = [mixad.grad(program.with_dom), mixad.grad(program.with_sax)]
+    for pair in (functions, functions[::-1]):
+        sent = pickle.dumps(pair)
+        with monkeypatch.context() as elsewhere:
+            for name in ("dom", "sax"):
+                elsewhere.delattr(xml, name)
+                elsewhere.delitem(sys.modules, f"xml.{name}")
+            for function in pickle.loads(sent):
+                np.testing.assert_array_equal(function(X), 7.0 + 0 * X)
 
 
 def test_texts_that_came_are_forgotten_with_their_functions_and_found_at_once(main, monkeypatch):
@@ -197,7 +237,7 @@ def test_texts_that_came_are_forgotten_with_their_functions_and_found_at_once(ma
     kernels = [pickle.loads(each) for each in sent]
     assert len(parsed) == len(kernels)  # of the same file, each with its own text
     np.testing.assert_array_equal(kernels[7](X), X * 7)
-    assert len(code._RECEIVED) == before + 50
+    assert len(code._RECEIVED) == before + 100  # by its file, and as cloudpickle makes it
     del kernels
     code.compile_sent.cache_clear()
     gc.collect()

@@ -1,5 +1,7 @@
 """Calls that are refused: functions of arrays."""
 
+import statistics
+
 import array_api_strict
 import numpy as np
 from refused import refused
@@ -124,16 +126,16 @@ def refuse_pinv_without_full_rank():
 
 
 @refused("""
-TracerError: where() takes a condition of booleans, this one has dtype float64: write condition != \
-0, of a list asarray(condition) != 0
+TracerError: mixad.numpy.where() takes a condition of booleans, this one has dtype float64: write \
+condition != 0, of a list asarray(condition) != 0
 """)
 def refuse_condition_of_numbers():
     mixad.grad(lambda x: x.__array_namespace__().where(x, x, x).sum())(X)
 
 
 @refused("""
-TracerError: where() takes a condition of booleans, this one has dtype int64: write condition != \
-0, of a list asarray(condition) != 0
+TracerError: numpy.select() takes a condition of booleans, this one has dtype int64: write \
+condition != 0, of a list asarray(condition) != 0
 """)
 def refuse_condition_that_is_a_list_of_numbers():
     mixad.grad(lambda x: np.select([[1, 0, 1]], [x]).sum())(X)
@@ -267,6 +269,14 @@ as an array of NumPy's
 def refuse_lazy_places():
     x = dask_array()
     mixad.grad(lambda x: np.delete(x, np.argmax(x)).sum())(x)
+
+
+@refused("""
+TracerError: statistics.stdev() of a value that is being differentiated would lose its derivative: \
+use np.std(x, ddof=1), of a list x of np.stack(x), or say mixad.stop_gradient(x) if that is meant
+""")
+def refuse_statistics_of_python():
+    mixad.grad(lambda x: statistics.stdev(x))(X)
 
 
 @refused("""

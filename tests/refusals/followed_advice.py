@@ -5,6 +5,7 @@ computed by another library or by differences.
 """
 
 import os
+import statistics
 import warnings
 
 import array_api_strict
@@ -1163,6 +1164,11 @@ def follow_functions_of_scipy_of_other_libraries():
     from scipy.special import k0, k1
 
     return [(mixad.grad(lambda x: k0(x).sum())(np.from_dlpack(STRICT)), -k1(ONE))]
+
+
+def follow_statistics_of_python():
+    value, got = mixad.value_and_grad(lambda x: np.std(x, ddof=1))(X)
+    return [(value, statistics.stdev(X)), (got, (X - X.mean()) / (2 * statistics.stdev(X)))]
 
 
 def follow_compiled_function_of_scipy():

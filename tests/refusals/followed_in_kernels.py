@@ -1003,6 +1003,10 @@ def follow_unknown_attribute(x):
     return math.sin(x)
 
 
+def follow_field_of_a_tuple(x):
+    return x * PAIR[0]
+
+
 FACTORIAL = float(math.factorial(4))
 
 

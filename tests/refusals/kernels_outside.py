@@ -12,6 +12,7 @@ from refused import refused
 import mixad
 
 LIST = [1.0, 2.0]
+POINT = (1.5, 2.0)
 ENDLESS = [1.0]
 ENDLESS.append(ENDLESS)
 
@@ -188,6 +189,17 @@ KernelSyntaxError: 'math.no_such_function' is not defined
 """)
 def refuse_unknown_attribute(x):
     return math.no_such_function(x)
+
+
+@refused("""
+KernelSyntaxError: 'POINT' is a tuple at this call, without a field 'a'
+  File "...", line 2, column 16
+    return x * POINT.a
+               ^^^^^^^
+  Instead: make it a named tuple that has it, or read an item by its number: POINT[0]
+""")
+def refuse_field_of_a_tuple(x):
+    return x * POINT.a
 
 
 @refused("""

@@ -14,7 +14,7 @@ import pickle
 import sys
 import weakref
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -57,16 +57,8 @@ class PickledFunction:
         return self
 
 
-def by_value(value: Any, read: frozenset[str] = frozenset()) -> Any:
-    """Return what is pickled in place of a value, so that functions in it are pickled by value.
-
-    Parameters
-    ----------
-    value : object
-        A function, or what one captures.
-    read : frozenset of str
-        Names that are read of modules.
-    """
+def by_value(value: Any) -> Any:
+    """Return what is pickled in place of a value, so that functions in it are pickled by value."""
     kind = type(value)
     if kind is FunctionType:
         return value if _has_name(value) else _of_function(value)
@@ -77,22 +69,21 @@ def by_value(value: Any, read: frozenset[str] = frozenset()) -> Any:
     if kind is functools._lru_cache_wrapper and not _has_name(value):
         return _Call(_cached, by_value(value.__wrapped__), value.cache_parameters())
     if isinstance(value, ModuleType) and _is_importable(value.__name__, value):
-        return _Call(_imported, value.__name__, *_submodules(value.__name__, read))
+        return _Call(importlib.import_module, value.__name__)
     if kind is functools.partial:
-        parts = (value.func, value.args, value.keywords)
-        return _Call(_partial, *(by_value(part, read) for part in parts))
+        return _Call(_partial, *map(by_value, (value.func, value.args, value.keywords)))
     if kind is tuple or hasattr(kind, "_make"):
-        return _of_tuple(value, read)
+        return _of_tuple(value)
     if kind in _CONTAINERS:
-        return _of_container(value, read)
+        return _of_container(value)
     return value
 
 
 _CONTAINERS = (list, dict, set, frozenset)
 
 
-def _of_tuple(value: Any, read: frozenset[str]) -> Any:
-    items = tuple([by_value(item, read) for item in value])
+def _of_tuple(value: Any) -> Any:
+    items = tuple(map(by_value, value))
     if all(new is old for new, old in zip(items, value, strict=True)):
         return value
     return items if type(value) is tuple else value._make(items)
@@ -104,42 +95,45 @@ class _Container:
     One for each of these, as for functions: a pickle has it once, and it may hold itself.
     """
 
-    def __init__(self, value: Any, read: frozenset[str]) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
-        self._read = read
 
     def __reduce__(self) -> _Reduced:
-        kind, convert = type(self.value), functools.partial(by_value, read=self._read)
+        kind = type(self.value)
         if kind is list:
-            return kind, (), None, map(convert, self.value)
+            return kind, (), None, map(by_value, self.value)
         if kind is dict:
-            pairs = ((convert(key), convert(item)) for key, item in self.value.items())
+            pairs = ((by_value(key), by_value(item)) for key, item in self.value.items())
             return kind, (), None, None, pairs
-        return kind, (list(map(convert, self.value)),)
+        return kind, (list(map(by_value, self.value)),)
 
 
 _STAND_INS: weakref.WeakValueDictionary[int, _Container] = weakref.WeakValueDictionary()
 
 
-def _of_container(value: Any, read: frozenset[str]) -> Any:
+def _of_container(value: Any) -> Any:
     """Return what is pickled in place of a container; itself, if it holds nothing of the kind."""
-    if not _differs(value, read, set()):
-        return value
-    return _STAND_INS.setdefault(id(value), _Container(value, read))
+    for held in _held(value, set()):
+        if type(held) is functools.partial or by_value(held) is not held:
+            return _STAND_INS.setdefault(id(value), _Container(value))
+    return value
 
 
-def _differs(value: Any, read: frozenset[str], seen: set[int]) -> bool:
-    """Whether something else is pickled in place of a value, or of what containers hold."""
+def _held(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield what containers, tuples and partial functions hold, in one another; these too."""
     kind = type(value)
+    is_container = kind in (*_CONTAINERS, tuple) or hasattr(kind, "_make")
+    if not is_container:
+        yield value
     if kind is functools.partial:
-        return True
-    if kind not in (*_CONTAINERS, tuple) and not hasattr(kind, "_make"):
-        return by_value(value, read) is not value
-    if id(value) in seen:
-        return False
-    seen.add(id(value))
-    items = (*value.keys(), *value.values()) if kind is dict else value
-    return any(_differs(item, read, seen) for item in items)
+        items = (value.func, value.args, value.keywords)
+    elif not is_container or id(value) in seen:
+        return
+    else:
+        seen.add(id(value))
+        items = (*value.keys(), *value.values()) if kind is dict else value
+    for item in items:
+        yield from _held(item, seen)
 
 
 class _Call:
@@ -164,18 +158,14 @@ def _partial(function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     return functools.partial(function, *arguments, **keywords)
 
 
-def _imported(name: str, *submodules: str) -> ModuleType:
-    for submodule in submodules:
-        importlib.import_module(submodule)
-    return importlib.import_module(name)
-
-
-def _submodules(name: str, read: frozenset[str]) -> Iterator[str]:
-    """Yield the modules of a package that are imported and may be read: ``os.path``."""
-    prefix = f"{name}."
-    for found in sorted(sys.modules):
-        if found.startswith(prefix) and read.issuperset(found[len(prefix) :].split(".")):
-            yield found
+def _submodules(values: Iterable[Any], read: set[str]) -> Iterator[str]:
+    """Yield the modules that are imported and may be read of packages: ``os.path``."""
+    for module in _held(list(values), set()):
+        if isinstance(module, ModuleType) and _is_importable(module.__name__, module):
+            prefix = f"{module.__name__}."
+            for found in sorted(sys.modules):
+                if found.startswith(prefix) and read.issuperset(found[len(prefix) :].split(".")):
+                    yield found
 
 
 def _is_importable(name: Any, module: Any) -> bool:
@@ -231,7 +221,6 @@ def _of_function(function: FunctionType) -> Any:
 def _read(function: FunctionType) -> dict[str, dict[str, Any]]:
     """Return the attributes of a function, and what it reads: by name, to be pickled."""
     code, names = function.__code__, function.__globals__
-    read = frozenset(_names(code))
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     positional, defaults = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
     parts = {
@@ -241,10 +230,11 @@ def _read(function: FunctionType) -> dict[str, dict[str, Any]]:
         "keywords": function.__kwdefaults__ or {},
         "attributes": {name: getattr(function, name) for name in _ATTRIBUTES} | function.__dict__,
     }
+    captured = [value for values in parts.values() for value in values.values()]
     return {
-        part: {name: _checked(function, name, by_value(v, read)) for name, v in values.items()}
+        part: {name: _checked(function, name, by_value(v)) for name, v in values.items()}
         for part, values in parts.items()
-    }
+    } | {"submodules": dict.fromkeys(_submodules(captured, set(_names(code))))}
 
 
 _ATTRIBUTES = ("__doc__", "__module__", "__name__", "__qualname__")
@@ -274,7 +264,13 @@ def _empty_function(code: SentCode) -> FunctionType:
 
 
 def _fill(function: FunctionType, state: Mapping[str, dict[str, Any]]) -> None:
-    """Give a function what it captures."""
+    """Give a function what it captures.
+
+    Modules that it reads of packages are imported: which they are is the function's, for a pickle
+    has once what several functions capture.
+    """
+    for name in state["submodules"]:
+        importlib.import_module(name)
     for name, value in state["attributes"].items():
         setattr(function, name, value)
     function.__defaults__ = tuple(state["defaults"].values()) or None

@@ -156,13 +156,17 @@ def compile_sent(sent: SentCode) -> CodeType:
     if source is None or source.lines != lines:
         source = SourceText(sent.filename, lines)
     for each in _all_codes(sent):  # others may have made one: cloudpickle the methods of a class
-        _RECEIVED[_mark(each)] = source
+        _RECEIVED[_mark(each)] = _RECEIVED[_OF_CLOUDPICKLE, hash(each)] = source
     weakref.finalize(code, id, source).atexit = False  # holds the text
     return code
 
 
 _RECEIVED: weakref.WeakValueDictionary[tuple[str, int], SourceText] = weakref.WeakValueDictionary()
 """Texts from other processes, by the marks of the code objects in them."""
+
+
+_OF_CLOUDPICKLE = "<dynamic-code>"
+"""What it says is the file of code that it makes, from 3.1.3 on."""
 
 
 def _mark(code: CodeType) -> tuple[str, int]:

@@ -452,15 +452,28 @@ class Frame:
         snapshot = self.walk.snapshot
         value = snapshot.value(address)
         if value is MISSING:
-            raise reader.error(
-                node, f"{name!r} is not defined", "define it before the call, or mend its spelling"
-            )
+            raise self._undefined(address, name, node, reader)
         if address in snapshot.functions:
             return Helper(snapshot.functions[address], kind_of_object(value))
         argument = snapshot.arguments.get(address)
         if argument is not None:
             return Captured(address, name, argument)
         return self._plain(value, address, name, node, reader)
+
+    def _undefined(self, address: Address, name: str, node: ast.expr, reader: Frame) -> KernelError:
+        """Return why a name has no value: a tuple may have been a named one at an earlier call."""
+        found = self.walk.snapshot.sources[address[0]].without_attribute(address[1])
+        if found is None or not is_sequence(found[1]):
+            return reader.error(
+                node, f"{name!r} is not defined", "define it before the call, or mend its spelling"
+            )
+        path, value = found
+        holder, attribute = ".".join(path), name.split(".")[len(path)]
+        return reader.error(
+            node,
+            f"{holder!r} is a {type(value).__name__} at this call, without a field {attribute!r}",
+            f"make it a named tuple that has it, or read an item by its number: {holder}[0]",
+        )
 
     def _plain(
         self, value: Any, address: Address, name: str, node: ast.expr, reader: Frame

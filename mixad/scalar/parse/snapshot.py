@@ -179,6 +179,22 @@ class FunctionSource:
             return None
         return len(self.info.paths) + defaults.index(parameter)
 
+    def without_attribute(self, index: int) -> tuple[Path, Any] | None:
+        """Return which part of a path has no such attribute, and the value there.
+
+        None if the path's first name has no value.
+        """
+        if index >= len(self.info.getters):
+            return None
+        function, path = self.function, self.info.paths[index]
+        where, attributes = self.info.getters[index]
+        value = self._root(where, function.__closure__ or (), function.__globals__)
+        for count, attribute in enumerate(attributes, 1):
+            if not hasattr(value, attribute):
+                return None if value is MISSING else (path[:count], value)
+            value = getattr(value, attribute)
+        return None
+
     def in_module(self, index: int) -> bool:
         """Whether a path is an attribute of a module."""
         function = self.function
@@ -366,6 +382,11 @@ def is_sequence(value: object) -> bool:
     return isinstance(value, tuple) or type(value) is list
 
 
+def _holds_sequences(value: Sequence[Any]) -> bool:
+    """Whether an item is one: asked of the types, which are few."""
+    return any(kind is list or issubclass(kind, tuple) for kind in set(map(type, value)))
+
+
 def _count(value: Sequence[Any], depth: int = 0) -> int:
     """Return how many items there are in a tuple or a list, and in those in it."""
     if depth > _MAX_NESTED:
@@ -399,6 +420,7 @@ class _Taker:
         self.indices: dict[tuple[int, int, int | None, int | None], int] = {}
         self.objects: dict[int, int] = {}
         self.holders: dict[int, tuple[int, Any]] = {}
+        self.copies: dict[int, tuple[list[Any], list[Any]]] = {}
         self.read: set[Address] = set()
 
     def run(self) -> Snapshot:
@@ -423,6 +445,8 @@ class _Taker:
                 continue
             for j, value in enumerate(values):
                 known = _SCALARS.get(type(value))
+                if not known and is_sequence(value):
+                    value = values[j] = self.with_copies(value)
                 parts.append(known[0] if known else self.key_of(value, (i, j)))
             for j in source.info.constants:
                 if source.in_module(j):
@@ -454,6 +478,7 @@ class _Taker:
         value = holder
         for name in path:
             value = getattr(value, name, MISSING)
+        value = self.with_copies(value)
         values = cast("list[Any]", self.snapshot.rows[row])
         address = row, len(values)
         values.append(value)
@@ -464,6 +489,25 @@ class _Taker:
             self.snapshot.constants.add(address)
             return repr(value)
         return known[0] if known else self.key_of(value, address)
+
+    def with_copies(self, value: Any, depth: int = 0) -> Any:
+        """Return a value with a copy of each list in it: a call sees one version of it.
+
+        Another thread may change it meanwhile.  Whoever reads it gets the same copy.
+        """
+        if not is_sequence(value) or depth > _MAX_NESTED:
+            return value
+        if type(value) is list:
+            if id(value) not in self.copies:
+                copy = list(value)
+                self.copies[id(value)] = (value, copy)
+                if _holds_sequences(copy):
+                    copy[:] = [self.with_copies(item, depth + 1) for item in copy]
+            return self.copies[id(value)][1]
+        if not _holds_sequences(value):
+            return value
+        items = [self.with_copies(item, depth + 1) for item in value]
+        return value._make(items) if hasattr(value, "_fields") else tuple(items)
 
     def key_of(self, value: Any, address: Address) -> Hashable:
         kind = type(value)
