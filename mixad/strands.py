@@ -35,8 +35,35 @@ _MAX_ELEMENTS = 1 << 20
 _MAX_LEFT = 2
 """Calls in which a function may leave its strand before none is opened for it any more."""
 
-_LEFT: dict[int, int] = {}
-"""By the id of a function's code, how often a strand of it was left."""
+_MAX_NEW = 16
+"""Calls one after another in which a function may do what it has not done before; further ones
+count as if it had left its strand: planning costs more than it saves."""
+
+
+class _History:
+    """How calls of a function went: how many left their strand, how many new plans came at last."""
+
+    __slots__ = ("left", "new")
+
+    def __init__(self) -> None:
+        self.left = self.new = 0
+
+
+_HISTORIES: dict[int, _History] = {}
+"""By the id of a function's code."""
+
+
+def _history_of(code: Any) -> _History:
+    """Return what is known of a function's calls; it is forgotten with the function."""
+    found = _HISTORIES.get(id(code))
+    if found is None:
+        found = _History()
+        try:
+            weakref.finalize(code, _HISTORIES.pop, id(code), None).atexit = False
+        except TypeError:  # nobody tells when the id is another object's
+            return found
+        _HISTORIES[id(code)] = found
+    return found
 
 
 def open_strand(
@@ -44,22 +71,13 @@ def open_strand(
 ) -> StrandCall | None:
     """Return the strand of a call whose differentiated arguments are small arrays of NumPy."""
     code = getattr(f, "__code__", f)
-    if _LEFT.get(id(code), 0) >= _MAX_LEFT:
+    history = _HISTORIES.get(id(code))
+    if history is not None and history.left >= _MAX_LEFT:
         return None
     arrays = [args[position] for position in positions]
     if not all(map(_is_taken, arrays)) or sum([a.size for a in arrays]) > _MAX_ELEMENTS:
         return None
     return StrandCall(level, code, args, positions, arrays)
-
-
-def _note_left(code: Any) -> None:
-    """Count that a function left its strand: it asks for more than strands know."""
-    if id(code) not in _LEFT:
-        try:
-            weakref.finalize(code, _LEFT.pop, id(code), None).atexit = False
-        except TypeError:  # nobody tells when the id is another object's
-            return
-    _LEFT[id(code)] = _LEFT.get(id(code), 0) + 1
 
 
 def _is_taken(array: Any) -> bool:
@@ -151,7 +169,7 @@ class StrandCall:
         if outputs.structure is pytree.LEAF and strand.has(outputs.leaves[0]):
             self._find(outputs.leaves[0], value)
         if strand.is_left:
-            _note_left(self._code)
+            _history_of(self._code).left += 1
         if not self.is_known:
             strand.depart()
         strand.end()
@@ -186,6 +204,7 @@ class StrandCall:
         """Return the value, None if it is not wanted, and the gradients."""
         if self._found is None:
             assert self._plan is not None
+            _history_of(self._code).new = 0
             self._found = self._run(self._plan)
         value, cotangents = self._found
         return None if value is None else value[()], self._gradients(cotangents)
@@ -212,11 +231,14 @@ class StrandCall:
             return
         values = values_of_slots(self._strand.values)
         wanted = (asked.output,) if self._value else ()
+        history = _history_of(self._code)
         made = plan_of(journal, values, (np.ones((), self._dtype),), wanted)
         if made is not None and self._gives(made, value, gradients):
             asked.state.keep(asked.key, made)
+            history.new += 1
+            history.left += history.new > _MAX_NEW
         else:
-            _note_left(self._code)
+            history.left += 1
 
     def _gives(self, plan: Plan, value: Any, gradients: Sequence[Any]) -> bool:
         """Whether a plan gives these, bit by bit."""

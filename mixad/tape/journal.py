@@ -293,7 +293,7 @@ class Journal:
     ) -> None:
         """Note a rule that made cells; arguments are cells and arrays."""
         with _Noting(self):
-            if any(isinstance(value, np.ndarray) for value in static.values()):
+            if not self.is_static and any(map(_has_arrays, static.values())):
                 raise _UnknownSourceError
             registers = tuple([self._argument(a) for a in arguments])
             results = tuple(map(self.register, cells))
@@ -370,6 +370,13 @@ class Journal:
         """Note what has been done."""
         if entry is not None:
             self.entries.append(entry)
+
+
+def _has_arrays(value: Any) -> bool:
+    """Whether there are arrays in an option of a rule."""
+    if isinstance(value, (tuple, list)):
+        return any(map(_has_arrays, value))
+    return isinstance(value, np.ndarray)
 
 
 class _Noting:

@@ -129,15 +129,21 @@ class State:
 def _ends(states: Sequence[State]) -> bool:
     """Whether a segment ends after some operations, of which the last comes first.
 
-    It does where they begin to repeat, in a loop, after whole turns, and where there are too many.
+    It does after whole turns of a loop, of which at least two and at least so many operations as a
+    segment has are alike, and where there are too many.
     """
     count = len(states)
     steps = [state._step for state in states]
     return count >= _MAX_LENGTH or any(
-        steps[0] == steps[period] and steps[:period] == steps[period : 2 * period]
+        steps[0] == steps[period] and _is_periodic(steps, period)
         for period in range(1, count // 2 + 1)
         if count % period == 0
     )
+
+
+def _is_periodic(steps: Sequence[Any], period: int) -> bool:
+    length = max(period, _MIN_LENGTH - period)
+    return length + period <= len(steps) and steps[:length] == steps[period : period + length]
 
 
 _MIN_LENGTH = 32

@@ -36,6 +36,9 @@ _MAX_SLOTS = 4096
 _MAX_INT = 1 << 31
 """Whole numbers up to this size fit all types that they may be converted to."""
 
+_MAX_INDICES = 1 << 12
+"""Indices and flags in an array that is a part of what is applied."""
+
 _NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32, np.bool_})
 """Types of numbers that come in."""
 
@@ -385,6 +388,8 @@ class Strand:
             return (kind, *[self._described(each, operands, function) for each in value])
         if kind in _PLAIN:
             return kind, value
+        if kind is np.ndarray and value.dtype.kind in "iub" and value.size <= _MAX_INDICES:
+            return kind, value.dtype, value.shape, value.tobytes()
         if kind is float:
             return kind, value.hex()  # zeros have signs
         if kind is slice:

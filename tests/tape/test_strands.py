@@ -41,7 +41,7 @@ captured = mixad.broadcast(lambda x: x * TABLE + 1.0)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without known recordings, and open strands whatever was left before."""
     states.forget()
-    monkeypatch.setattr(strands, "_LEFT", {})
+    monkeypatch.setattr(strands, "_HISTORIES", {})
 
 
 @pytest.fixture
@@ -282,6 +282,23 @@ def test_random_programs_have_the_same_bits_however_often_they_came(
             assert outcome(transform, g, x, y) == by_nodes(transform, g, x, y)
 
 
+def test_a_function_that_does_something_new_at_each_call_is_given_no_strand_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[Any] = []
+    original = strands.StrandCall.__init__
+
+    def counted(self: Any, *args: Any) -> None:
+        opened.append(self)
+        original(self, *args)
+
+    monkeypatch.setattr(strands.StrandCall, "__init__", counted)
+    gradient = mixad.grad(lambda x: (x * x).sum())
+    for length in range(1, 30):
+        np.testing.assert_array_equal(gradient(np.ones(length)), 2.0 * np.ones(length))
+    assert len(opened) == strands._MAX_NEW + strands._MAX_LEFT
+
+
 # -- segments --------------------------------------------------------------------------------------
 
 
@@ -323,7 +340,7 @@ def test_random_programs_in_segments_agree_with_nodes(f: Any, length: int, dtype
         patch.setattr(states, "_MIN_LENGTH", length)
         patch.setattr(states, "_MAX_LENGTH", length)
         states.forget()
-        strands._LEFT.clear()
+        strands._HISTORIES.clear()
         expected = by_nodes(mixad.value_and_grad, g, x, y)
         first = outcome(mixad.value_and_grad, g, x, y)
         assert close(first, expected)
@@ -636,7 +653,7 @@ def test_what_cannot_be_repeated_on_nodes_is_refused_whenever_it_is_asked_for() 
 
     switch = [0.0]
     mixad.grad(f)(X)
-    strands._LEFT.clear()
+    strands._HISTORIES.clear()
     switch[0] = 9.0
     with pytest.raises(TracerError, match="changed in place"):
         mixad.grad(f)(X)
@@ -694,7 +711,7 @@ def test_a_thread_waits_for_nodes_that_another_one_makes(monkeypatch: pytest.Mon
         return z.sum() + found[-1]
 
     mixad.grad(f)(X)
-    strands._LEFT.clear()
+    strands._HISTORIES.clear()
     begun.clear()
     monkeypatch.setattr(Strand, "_on_nodes", slow)
     np.testing.assert_array_equal(mixad.grad(f)(X), np.full(4, 2.0))
