@@ -116,7 +116,7 @@ class Kernel:
         self._faults: dict[str, str] = {} if self._home is None else self._home._faults
 
     @cached_property
-    def _numbers(self) -> Numbers | None:
+    def numbers(self) -> Numbers | None:
         """What computes the kernel on single numbers, if that is short and exact."""
         return numbers_for(self.passes, self.requests)
 
@@ -144,8 +144,8 @@ class Kernel:
         KernelIndexError
             If an element reads outside an array.
         """
-        if backend is None and are_numbers(arguments) and self._numbers is not None:
-            found = self._numbers(arguments)
+        if backend is None and are_numbers(arguments) and self.numbers is not None:
+            found = self.numbers(arguments)
             if found is not None:
                 return found
         prepared = self.prepared(arguments, backend)

@@ -176,7 +176,7 @@ def _in_place(symbol: str, compute: _Method) -> _Method:
     def method(self: Any, other: Any) -> Any:
         try:
             result = compute(self, other)
-            if is_numpy_number(self) or not hasattr(_array_class(self.cell.library), name):
+            if is_numpy_number(self) or not hasattr(_array_class(self.kind.library), name):
                 return result
             return replace(self, symbol, result)
         except Exception as error:

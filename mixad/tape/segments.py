@@ -17,6 +17,7 @@ from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.journal import Journal
+from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.strand import FURTHER, Link, Segment, Strand
@@ -218,6 +219,8 @@ class _Run:
                 cell = Cell.of(self.values[slot], level.check)
                 value = strand.kind(cell, Origin(InputNode(level, None), 0, alone))
                 journal.name(cell, slot - start)
+                if not strand.known(slot).is_number:
+                    noted_array(value)
                 inputs.append(value)
             elif made is None:
                 value = self.values[slot]

@@ -46,6 +46,8 @@ class State:
         Of the last value.
     shape : tuple of int
         Its shape.
+    is_number : bool
+        Whether NumPy has a number there, not an array.
 
     Attributes
     ----------
@@ -65,8 +67,8 @@ class State:
         Whether it ends here: what follows is recorded from a state without a past.
     """
 
-    __slots__ = ("_before", "_is_large", "_step", "count", "further", "inputs", "is_end", "kind",
-                 "next", "plans", "reader", "shape")  # fmt: skip
+    __slots__ = ("_before", "_is_large", "_step", "count", "further", "inputs", "is_end",
+                 "is_number", "kind", "next", "plans", "reader", "shape")  # fmt: skip
     count: int
     _is_large: bool
 
@@ -74,11 +76,13 @@ class State:
         self,
         kind: Kind | None = None,
         shape: tuple[int, ...] = (),
+        is_number: bool = False,
         before: State | None = None,
         step: tuple[Hashable | SeenSlot, ...] = (),
     ) -> None:
         self.kind = kind
         self.shape = shape
+        self.is_number = is_number
         self._before = before
         self._step = step
         self.count = 0 if before is None else before.count + 1
@@ -95,12 +99,19 @@ class State:
     def follow(
         self,
         key: tuple[Hashable, ...],
-        results: Sequence[tuple[Kind, tuple[int, ...]]],
+        results: Sequence[tuple[Kind, tuple[int, ...], bool]],
         step: tuple[Hashable | SeenSlot, ...],
     ) -> State:
         """Return the next state by a key, which is made if there is none; threads get one.
 
-        ``step`` is the key, with slots told as seen from here.
+        Parameters
+        ----------
+        key : tuple
+            The operation and the codes of its operands.
+        results : sequence of (Kind, tuple of int, bool)
+            Kind and shape of each result, and whether it is a number.
+        step : tuple
+            The key, with slots told as seen from here.
         """
         found = self.next.get(key)
         if found is None:

@@ -19,10 +19,11 @@ import numpy as np
 
 from mixad.backends.arrays import describe_array
 from mixad.backends.fifo_cache import FifoCache
-from mixad.tape.cell import Cell
+from mixad.tape.cell import Cell, Kind
 from mixad.tape.held import Held, Reader
 from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
+from mixad.tape.memory import is_numpy_number
 from mixad.tape.node import RuleNode
 from mixad.tape.states import SeenSlot, State, initial_state
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels
@@ -435,7 +436,7 @@ class Strand:
             self._leave()
             return result
         step = tuple(map(self._seen_from_here, codes))
-        state = self.state.follow(codes, [(r.cell.kind, r.cell.shape) for r in results], step)
+        state = self.state.follow(codes, list(map(_described, results)), step)
         state.reader = _reader_of(results[0].origin.node)
         operands = self._enter(codes, arriving, state.reader) if slots is None else slots
         self.state = state
@@ -584,6 +585,11 @@ class Strand:
         for each in (self._origins, self._cells, self._made, self._done):
             each.clear()
         self._inputs, self._pending = (), None
+
+
+def _described(tracer: Tracer) -> tuple[Kind, tuple[int, ...], bool]:
+    """Return what states know of a value."""
+    return tracer.cell.kind, tracer.cell.shape, is_numpy_number(tracer)
 
 
 def _reader_of(node: Any) -> Reader:

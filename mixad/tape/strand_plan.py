@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -377,19 +377,20 @@ def _runner(
     """
     kinds = zip(arrays, call.kinds, strict=True)
     converts = any(kind == "uniform" and type(a) is np.ndarray for a, kind in kinds)
+    if options.backend is not None:
+        raise _NotPlannedError
     broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
-    run = _prepared(call.kernel, arrays, options)
-    if run is None or converts or broadcasts or "array" in call.kinds:
-        return partial(_run_call, call, shape, options)
-    return run
+    is_direct = not (converts or broadcasts or "array" in call.kinds)
+    run = _prepared(call.kernel, arrays, options) if is_direct else None
+    return run or partial(_run_call, call, shape, options)
 
 
 def _prepared(kernel: Kernel, arrays: list[Any], options: KernelOptions) -> _Run | None:
-    """Return what launches a kernel on arrays like these; None if it is to be asked each time."""
+    """Return what launches a kernel on arrays like these; None if it is asked each time."""
     if options.backend is not None:
         raise _NotPlannedError
-    if are_numbers(arrays):
-        return None
+    if are_numbers(arrays) and kernel.numbers is not None:
+        return cast("_Run", kernel.numbers)  # of arguments of these types it is not None
     prepared = kernel.prepared(arrays, options.backend)
     if registry.plugin_of(prepared.backend.name) is not None:
         raise _NotPlannedError

@@ -93,6 +93,7 @@ KNOWN: dict[str, Callable[..., Any]] = {
     "means": lambda x, y: np.mean(x * y) + (x + y).mean(axis=0).sum(),
 }
 KNOWN |= {
+    "sums in place": lambda x, y: summed_up([x[0], (x * y).sum(), y[1, 2] * x[1]]),
     "kernels with several results": lambda x, y: (lambda a, b: (a * x + b).sum() + (b * b).sum())(
         *both(x, y)
     ),
@@ -123,6 +124,14 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "nothing of the arguments": lambda x, y: np.ones(()),
     "complex numbers": lambda x, y: ((x + 1j * y) * (x - 1j * y)).real.sum(),
 }
+
+
+def summed_up(numbers: Any) -> Any:
+    total = 0.0
+    for number in numbers:
+        total += number
+        total *= 1.5
+    return total
 
 
 def until(x: Any, y: Any) -> Any:
