@@ -32,7 +32,8 @@ from mixad.specialise import PreparedCall, Specialiser
 from mixad.tape.apply import apply_call
 from mixad.tape.constant import unwrapped
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.strand import Operation, Strand
+from mixad.tape.operations import Operation
+from mixad.tape.strand import Strand
 from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import hide_frames, short_traceback
 from mixad.with_respect_to import Names, active_leaves

@@ -50,7 +50,7 @@ from mixad.scalar.parse.frame import Capture
 from mixad.scalar.parse.snapshot import Address
 from mixad.tape.complex_parts import parts
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.strand import Operation
+from mixad.tape.operations import Operation
 from mixad.tape.tracer import Tracer
 
 __all__ = ["PreparedCall", "Specialisation", "Specialiser"]

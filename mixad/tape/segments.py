@@ -8,21 +8,18 @@ values that other segments read is stored.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mixad.backends.arrays import as_array, describe_array
 from mixad.tape.backward import backward
-from mixad.tape.cell import Cell
 from mixad.tape.held import Held
-from mixad.tape.journal import Journal
-from mixad.tape.memory import noted_array
-from mixad.tape.node import InputNode
+from mixad.tape.operations import Link, Segment
+from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
-from mixad.tape.strand import FURTHER, Link, Segment, Strand
+from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
-from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["values_of_slots", "whole_gradient"]
 
@@ -76,15 +73,6 @@ def whole_gradient(
             return None
     value = run.values[output] if with_value else None
     return value, [run.found.get(slot) for slot in range(inputs)]
-
-
-class _Replayed(NamedTuple):
-    """A segment on nodes: what was noted, what was computed by local slot, what came in traced."""
-
-    level: Level
-    journal: Journal
-    done: list[Any]
-    inputs: list[Tracer]
 
 
 class _Run:
@@ -182,7 +170,8 @@ class _Run:
         self, key: tuple[Any, ...], segment: Segment, asked: Sequence[int], gs: Sequence[Any]
     ) -> Plan | None:
         """Make and keep the plan of some values of a segment, or of their cotangents."""
-        replayed = self._replayed(segment)
+        replayed = Replay(self._strand, segment.start, self.values.__getitem__)
+        replayed.advance(segment.stop)
         journal, level = replayed.journal, replayed.level
         chosen = [replayed.done[at] for at in asked]
         replayed.done.clear()
@@ -201,46 +190,3 @@ class _Run:
         if plan is not None:
             segment.state.keep(key, plan)
         return plan
-
-    def _replayed(self, segment: Segment) -> _Replayed:
-        """Do the operations of a segment on nodes, over what came in."""
-        strand, start = self._strand, segment.start
-        level = Level("segment")
-        entered: dict[int, tuple[int, Any]] = {}
-        journal = level.journal = Journal(entered)
-        alone = frozenset((level,))
-        done: list[Any] = []
-        inputs: list[Tracer] = []
-        further: list[Tracer] = []
-        active = frozenset(self._active(segment))
-        for slot in range(start, segment.stop):
-            made = strand.made(slot)
-            if slot in active:
-                cell = Cell.of(self.values[slot], level.check)
-                value = strand.kind(cell, Origin(InputNode(level, None), 0, alone))
-                journal.name(cell, slot - start)
-                if not strand.known(slot).is_number:
-                    noted_array(value)
-                inputs.append(value)
-            elif made is None:
-                value = self.values[slot]
-                raw = strand.values[slot]
-                if isinstance(value, np.ndarray) and not isinstance(raw, np.generic):
-                    entered[id(value)] = slot - start, None
-                else:
-                    value = raw
-            else:
-                operation, operands = made
-                assert operation is not None
-                own = tuple([at - start for at in operands])
-                given = [done[at] for at in own]
-                journal.is_static = operation.is_static(given)
-                if operation is not FURTHER:
-                    found = operation.compute(*given)
-                    further = list(found) if type(found) is tuple else [found]
-                value = further.pop(0)
-                known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]
-                journal.link(value.origin.node, own if operation.is_kernel else None, known)
-                journal.is_static = False
-            done.append(value)
-        return _Replayed(level, journal, done, inputs)

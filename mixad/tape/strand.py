@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import get_ident
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 from weakref import ref
 
 import numpy as np
@@ -25,11 +25,13 @@ from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.node import RuleNode
+from mixad.tape.operations import FURTHER, Link, Operation, Segment
+from mixad.tape.replay import Replay, stand_in
 from mixad.tape.states import SeenSlot, State, initial_state
 from mixad.tape.tracer import Level, Origin, Tracer, check_levels
 from mixad.tape.values_rule import ValuesNode
 
-__all__ = ["FURTHER", "Link", "Operation", "Segment", "Strand"]
+__all__ = ["Strand"]
 
 _MAX_SLOTS = 4096
 """Values of a segment, if it does not end before; what follows is recorded on nodes."""
@@ -52,41 +54,9 @@ _OVER = State()
 """The state of a strand whose transform has ended: nothing follows it."""
 
 
-class Operation:
-    """What is applied to operands, known by identity.
-
-    Parameters
-    ----------
-    compute : callable
-        Of tracers with cells and nodes, arrays and numbers, returns a tracer or a tuple of them.
-
-    Attributes
-    ----------
-    is_kernel : bool
-        Whether it is one kernel, whose arguments are the operands.
-    """
-
-    __slots__ = ("compute", "is_kernel")
-
-    def __init__(self, compute: Callable[..., Any]) -> None:
-        self.compute = compute
-        self.is_kernel = True
-
-    def is_static(self, operands: Sequence[Any]) -> bool:
-        """Whether it reads no array and no number beside traced values."""
-        return not self.is_kernel and all(isinstance(operand, Tracer) for operand in operands)
-
-
 _OPERATIONS: FifoCache[Operation] = FifoCache(4096)
 """Calls of functions by what they are and all arguments that are not traced."""
 
-
-def _refused(*operands: Any) -> Any:
-    raise AssertionError("a further result is made with the first")
-
-
-FURTHER = Operation(_refused)
-"""What makes further results of the operation before."""
 
 _OPERAND = object()
 """Stands for an operand among arguments."""
@@ -133,20 +103,6 @@ _Pending: TypeAlias = tuple[Operation, tuple[Any, ...], Sequence[Any], int]
 """An operation that is not known, its key, what comes in with it, looks before it."""
 
 
-class Link(NamedTuple):
-    """A value of an earlier segment, by its slot."""
-
-    slot: int
-
-
-class Segment(NamedTuple):
-    """A part of a recording: its slots from ``start`` to ``stop``, and the state at its end."""
-
-    state: State
-    start: int
-    stop: int
-
-
 class Strand:
     """One recording, by one thread.
 
@@ -180,8 +136,8 @@ class Strand:
     """
 
     __slots__ = ("_cells", "_done", "_entered", "_inputs", "_is_cold", "_links", "_made",
-                 "_origins", "_pending", "_rest", "_start", "_thread", "is_flat", "is_left",
-                 "journal", "kind", "level", "segments", "state", "values")  # fmt: skip
+                 "_origins", "_pending", "_replay", "_rest", "_start", "_thread", "is_flat",
+                 "is_left", "journal", "kind", "level", "segments", "state", "values")  # fmt: skip
 
     def __init__(
         self,
@@ -210,6 +166,7 @@ class Strand:
         self._is_cold = False
         self._done: list[Any] = []
         self._rest: list[Any] = []
+        self._replay: Replay | None = None
         self._pending: _Pending | None = None
 
     def tracers_of_inputs(self, states: Sequence[State]) -> list[Tracer]:
@@ -252,33 +209,38 @@ class Strand:
         with self.level.lock:  # another thread may ask for nodes
             state = self.state.next.get(key)
             if state is None or not self.is_flat or self._thread != get_ident():
-                self._begin(operation, key, arriving)
-                return None
+                return self._begin(operation, key, arriving)
             slots = self._enter(key, arriving, state.reader) if arriving or start else key[1:]
-            tracer: Tracer = _new(kind)
-            tracer.strand, tracer.slot, tracer.state = self, len(self.values), state
-            self.values.append(None)
-            self._made.append((operation, slots, ref(tracer), state))
             self.state = state
-            further = [self._further(slots, each) for each in state.further]
+            tracer = self._flat(operation, slots, state)
+            further = [self._flat(FURTHER, slots, each) for each in state.further]
             if state.is_end:
                 self._end_segment()
         return (tracer, *further) if further else tracer
-
-    def _further(self, slots: tuple[int, ...], state: State) -> Tracer:
-        """Return a further result of the last operation."""
-        tracer: Tracer = _new(self.kind)
-        tracer.strand, tracer.slot, tracer.state = self, len(self.values), state
-        self.values.append(None)
-        self._made.append((FURTHER, slots, ref(tracer), state))
-        return tracer
 
     def _end_segment(self) -> None:
         """Record what follows as another segment."""
         stop = len(self.values)
         self.segments.append(Segment(self.state, self._start, stop))
         self.state, self._start, self._links = initial_state(self.level.check), stop, {}
-        self.level.journal = None  # what is noted is one segment
+        self.level.journal = self._replay = None  # what is noted is one segment
+        if not self.is_flat:
+            self._flatten()
+
+    def _flatten(self) -> None:
+        """Let go of nodes: segments are planned one by one."""
+        made = [(each[2](), each[3]) for each in self._made if each is not None]
+        alive = [(tracer, state) for tracer, state in made if tracer is not None]
+        if not all(self._is_current(tracer) for tracer, _ in alive):
+            return
+        for tracer, state in alive:
+            if tracer.state is None:
+                tracer.state = state
+                del tracer.cell, tracer.origin, tracer.sharing
+        self._origins.clear()
+        self._cells.clear()
+        self.journal = Journal(self._entered)
+        self.is_flat = True
 
     def _code(self, operand: Any) -> Any:
         """Return what tells an operand from others: its slot, if it has one; None if unknown."""
@@ -299,15 +261,57 @@ class Strand:
             return None
         return kind if kind in _NUMBERS else None
 
-    def _begin(self, operation: Operation, key: tuple[Any, ...], arriving: Sequence[Any]) -> None:
-        """Go on with nodes for an operation that is not known."""
+    def _begin(self, operation: Operation, key: tuple[Any, ...], arriving: Sequence[Any]) -> Any:
+        """Return what an operation gives that is not known; None if nodes are to tell."""
         if self.state is _OVER:
-            return
+            return None
         if self._thread != get_ident() or len(self.values) - self._start > _MAX_SLOTS:
             self._leave()
-            return
+            return None
+        if self.segments and self.is_flat:
+            return self._foresee(operation, key, arriving)
         self.depart()
         self._pending = operation, key, arriving, self.level.looks
+        return None
+
+    def _foresee(self, operation: Operation, key: tuple[Any, ...], arriving: Sequence[Any]) -> Any:
+        """Return what an operation will give, told by the open segment on nodes of its own.
+
+        Values of earlier segments are others there.  None if that does not tell.
+        """
+        step = tuple(map(self._seen_from_here, key))
+        slots = self._enter(key, arriving, None)
+        if self._replay is None:
+            self._replay = Replay(self, self._start, lambda slot: stand_in(self.known(slot)))
+        replay = self._replay
+        try:
+            results = replay.result(operation, slots)
+        except Exception:  # of these values, or the user's: nodes tell which
+            results = None
+        if results is None or not all(map(self._may_know, results)):
+            self._leave()
+            return None
+        state = self.state.follow(key, list(map(_described, results)), step)
+        state.reader = _reader_of(results[0].origin.node)
+        self.state = state
+        found = tuple(
+            [
+                self._flat(operation if known is state else FURTHER, slots, known)
+                for known in (state, *state.further)
+            ]
+        )
+        replay.done += results
+        if state.is_end:
+            self._end_segment()
+        return found if len(found) > 1 else found[0]
+
+    def _flat(self, operation: Operation, slots: tuple[int, ...], state: State) -> Tracer:
+        """Return a result that has neither cell nor node."""
+        tracer: Tracer = _new(self.kind)
+        tracer.strand, tracer.slot, tracer.state = self, len(self.values), state
+        self.values.append(None)
+        self._made.append((operation, slots, ref(tracer), state))
+        return tracer
 
     def _enter(
         self, codes: tuple[Any, ...], arriving: Sequence[Any], reader: Reader | None
@@ -566,6 +570,13 @@ class Strand:
         found = self._made[slot]
         return None if found is None else found[:2]
 
+    def arrived(self, slot: int) -> Any:
+        """Return the array or number that came in, as operations take it."""
+        value = self.values[slot]
+        if type(value) is Link:
+            value = self.values[value.slot]
+        return value.array if type(value) is Held else value
+
     def is_traced(self, slot: int) -> bool:
         """Whether the value of a slot is an input, was made, or links to one that is."""
         value = self.values[slot]
@@ -584,7 +595,7 @@ class Strand:
         self._entered = {}
         for each in (self._origins, self._cells, self._made, self._done):
             each.clear()
-        self._inputs, self._pending = (), None
+        self._inputs, self._pending, self._replay = (), None, None
 
 
 def _described(tracer: Tracer) -> tuple[Kind, tuple[int, ...], bool]:

@@ -1,0 +1,119 @@
+"""A segment of a recording, done again on nodes of a level of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mixad.tape.cell import Cell
+from mixad.tape.journal import Journal
+from mixad.tape.memory import noted_array
+from mixad.tape.node import InputNode
+from mixad.tape.operations import FURTHER, Operation
+from mixad.tape.tracer import Level, Origin, Tracer
+
+if TYPE_CHECKING:
+    from mixad.tape.states import State
+    from mixad.tape.strand import Strand
+
+__all__ = ["Replay", "stand_in"]
+
+
+class Replay:
+    """A segment on nodes.
+
+    Parameters
+    ----------
+    strand : Strand
+        The recording.
+    start : int
+        The first slot.
+    value : callable
+        Of the slot of a traced value that comes in, returns an array.
+
+    Attributes
+    ----------
+    level : Level
+        Of its nodes.
+    journal : Journal
+        What they do.
+    done : list
+        What has been done, slot by slot.
+    inputs : list of Tracer
+        The traced values that come in.
+    """
+
+    def __init__(self, strand: Strand, start: int, value: Callable[[int], Any]) -> None:
+        self.level = Level("segment")
+        self._entered: dict[int, tuple[int, Any]] = {}
+        self.journal = self.level.journal = Journal(self._entered)
+        self.done: list[Any] = []
+        self.inputs: list[Tracer] = []
+        self._strand = strand
+        self._start = start
+        self._value = value
+        self._alone = frozenset((self.level,))
+        self._further: list[Any] = []
+
+    def advance(self, stop: int) -> None:
+        """Do what was recorded up to a slot."""
+        for slot in range(self._start + len(self.done), stop):
+            made = self._strand.made(slot)
+            if made is None and not self._strand.is_traced(slot):
+                self.done.append(self._arrived(slot))
+            elif made is None or made[0] is None:
+                self.done.append(self._traced(slot))
+            else:
+                self.done.append(self._made(made[0], made[1]))
+
+    def result(self, operation: Operation, slots: Sequence[int]) -> list[Any] | None:
+        """Return the results of an operation; None if it looks at elements."""
+        looks = self.level.looks
+        self.advance(len(self._strand.values))
+        with np.errstate(all="ignore"):
+            first = self._made(operation, slots)
+        results = [first, *self._further]
+        self._further.clear()
+        return results if looks == self.level.looks else None
+
+    def _traced(self, slot: int) -> Tracer:
+        cell = Cell.of(self._value(slot), self.level.check)
+        tracer: Tracer = self._strand.kind(
+            cell, Origin(InputNode(self.level, None), 0, self._alone)
+        )
+        self.journal.name(cell, slot - self._start)
+        if not self._strand.known(slot).is_number:
+            noted_array(tracer)
+        self.inputs.append(tracer)
+        return tracer
+
+    def _arrived(self, slot: int) -> Any:
+        value = self._strand.arrived(slot)
+        if isinstance(value, np.ndarray):
+            self._entered[id(value)] = slot - self._start, None
+        return value
+
+    def _made(self, operation: Operation, operands: Sequence[int]) -> Any:
+        own = tuple([slot - self._start for slot in operands])
+        given = [self.done[at] for at in own]
+        self.journal.is_static = operation.is_static(given)
+        if operation is not FURTHER:
+            found = operation.compute(*given)
+            self._further = list(found) if type(found) is tuple else [found]
+        value = self._further.pop(0)
+        if isinstance(value, Tracer):
+            known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]
+            self.journal.link(value.origin.node, own if operation.is_kernel else None, known)
+        self.journal.is_static = False
+        return value
+
+
+def stand_in(state: State) -> Any:
+    """Return an array like a value, which decompositions take."""
+    assert state.kind is not None
+    shape, dtype = state.shape, state.kind.library.dtype_of(state.kind.type)
+    if len(shape) > 1 and shape[-1] == shape[-2]:
+        return np.broadcast_to(np.eye(shape[-1], dtype=dtype), shape).copy()
+    return np.ones(shape, dtype)
