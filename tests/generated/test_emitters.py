@@ -172,10 +172,8 @@ def compares(name, program):
 
 def batches():
     for seeds in BATCHES:
-        name = f"{seeds.start}-{seeds.stop - 1}"
-        marks = [pytest.mark.xdist_group(f"programs {name}")]  # which share what is expected
-        marks += [pytest.mark.slow] * (seeds is not BATCHES[0])
-        yield pytest.param(seeds, marks=marks, id=name)
+        slow = [] if seeds is BATCHES[0] else [pytest.mark.slow]
+        yield pytest.param(seeds, marks=slow, id=f"{seeds.start}-{seeds.stop - 1}")
 
 
 @pytest.mark.rows("name", EMITTERS, slow="cuda-emulated")
