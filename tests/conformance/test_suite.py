@@ -52,9 +52,8 @@ def test_our_backends_pass(suite, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cpu", "strict"])
-def test_our_backends_pass_what_is_quick(suite, name):
-    assert launches(suite(f"--mixad-backend={name}", "-k", QUICKLY)) > LEAST_LAUNCHES["quick"]
+def test_another_of_our_backends_passes_what_is_quick(suite):
+    assert launches(suite("--mixad-backend=strict", "-k", QUICKLY)) > LEAST_LAUNCHES["quick"]
 
 
 @pytest.mark.slow

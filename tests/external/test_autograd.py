@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("autograd")]  # which share a run
+pytestmark = pytest.mark.slow
 
 VERSION = "1.9.1"
 FUNCTIONS = 531
@@ -41,12 +41,10 @@ def folder_of_tests(scratch: Path) -> Path:
     return scratch / f"autograd-{VERSION}" / "tests"
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: Any) -> dict[str, bool]:
+def outcomes(scratch: Path) -> dict[str, bool]:
     """Return whether each test passed, by its file and name."""
     if importlib.util.find_spec("scipy") is None:
         pytest.skip("SciPy is not installed")
-    scratch = tmp_path_factory.mktemp("autograd")
     tests = folder_of_tests(scratch)
     (scratch / "pytest.ini").write_text("[pytest]\n")
     report = scratch / "report.xml"
@@ -77,12 +75,10 @@ def listed() -> dict[str, str]:
     return reasons
 
 
-def test_all_of_its_functions_ran(outcomes: dict[str, bool]) -> None:
-    assert len({name.partition("[")[0] for name in outcomes}) >= FUNCTIONS
-
-
-def test_failures_are_those_that_are_listed(outcomes: dict[str, bool]) -> None:
-    failed = {name for name, passed in outcomes.items() if not passed}
+def test_all_of_its_functions_run_and_failures_are_those_that_are_listed(tmp_path: Path) -> None:
+    found = outcomes(tmp_path)
+    assert len({name.partition("[")[0] for name in found}) >= FUNCTIONS
+    failed = {name for name, passed in found.items() if not passed}
     new, gone = failed - set(listed()), set(listed()) - failed
     if os.environ.get("MIXAD_UPDATE_EXPECTED") == "1":
         kept = [line for line in LISTED.read_text().splitlines() if line not in gone]

@@ -35,7 +35,8 @@ from mixad.testing import (
 )
 
 BATCHES = [range(5), range(5, 50), *(range(k, k + 50) for k in range(50, 1250, 50))]
-"""Seeds of programs of all ops, and of as many of exact ones: 2500 for each emitter in all.
+"""Seeds of programs of all ops, and of as many of exact ones: 2500 for each emitter in all, those
+that are the same run once.
 
 The first batch of each runs always, the others are slow."""
 
@@ -136,10 +137,15 @@ RECIPES = {
 
 @lru_cache(maxsize=1)
 def expectations(kind, seeds):
-    """Interpret one batch of programs; all emitters are compared with the same results."""
+    """Interpret one batch of programs; all emitters are compared with the same results.
+
+    Of all ops are three quarters of what exact ones make: whole numbers take no others.
+    """
     made = []
     for seed in seeds:
-        program = random_program(seed, RECIPES[kind][seed % 4 == 3])
+        program, exact = (random_program(seed, RECIPES[k][seed % 4 == 3]) for k in (kind, "exact"))
+        if kind != "exact" and program == exact:
+            continue
         arguments = random_arguments(program, seed, COUNT)
         made.append(expected_outputs(program, laid_out(program, arguments, seed)))
     return made
@@ -175,7 +181,8 @@ def batches():
 @pytest.mark.parametrize("kind", RECIPES)
 def test_emitters_agree_with_the_interpreter(kind, seeds, name):
     every = expectations(kind, seeds)
-    assert np.mean([e.discarded for e in every]) <= (0 if kind == "exact" else MAX_DISCARDED)
+    discarded = sum(e.discarded for e in every) / len(seeds)
+    assert discarded <= (0 if kind == "exact" else MAX_DISCARDED)
     cases = [e for e in every if compares(name, e.program)]
     functions = emitter(name)([(e.program, e.arguments) for e in cases])
     for expected, function in zip(cases, functions, strict=True):
