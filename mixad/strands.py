@@ -205,13 +205,13 @@ class StrandCall:
         if self._found is None:
             assert self._plan is not None
             _history_of(self._code).new = 0
-            self._found = self._run(self._plan)
+            self._found = self._run(self._plan, warns=True)
         value, cotangents = self._found
         return None if value is None else value[()], self._gradients(cotangents)
 
-    def _run(self, plan: Plan) -> tuple[Any, list[Cotangent | None]]:
+    def _run(self, plan: Plan, *, warns: bool) -> tuple[Any, list[Cotangent | None]]:
         values = values_of_slots(self._strand.values, plan.slots)
-        found, cotangents = plan.run(values, (np.ones((), self._dtype),))
+        found, cotangents = plan.run(values, (np.ones((), self._dtype),), warns=warns)
         return found[0] if found else None, cotangents
 
     def _gradients(self, cotangents: Sequence[Cotangent | None]) -> list[Any]:
@@ -242,7 +242,7 @@ class StrandCall:
 
     def _gives(self, plan: Plan, value: Any, gradients: Sequence[Any]) -> bool:
         """Whether a plan gives these, bit by bit."""
-        own, cotangents = self._run(plan)
+        own, cotangents = self._run(plan, warns=False)
         found = [None if own is None else own[()], *self._gradients(cotangents)]
         return all(_are_same(a, b) for a, b in zip(found, [value, *gradients], strict=True))
 

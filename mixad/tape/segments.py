@@ -136,12 +136,12 @@ class _Run:
         gs = [self._whole(slot) for slot in seeds]
         locals_ = [slot - start for slot in seeds]
         key = "backward", tuple(zip(locals_, map(describe_array, gs), strict=True))
-        plan = segment.state.plans.get(key)
-        if plan is None:
-            plan = self._planned(key, segment, locals_, gs)
+        known = segment.state.plans.get(key)
+        plan = known or self._planned(key, segment, locals_, gs)
         if plan is None:
             return False
-        _, cotangents = plan.run(self.values[start:stop], gs)
+        warns = known is not None  # else nodes did
+        _, cotangents = plan.run(self.values[start:stop], gs, warns=warns)
         for slot, cotangent in zip(self._active(segment), cotangents, strict=True):
             if cotangent is not None:
                 link = self._strand.values[slot]

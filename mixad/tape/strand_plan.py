@@ -48,12 +48,15 @@ class _Values:
         By place.
     own : set of Place
         Cotangents in arrays that nothing else holds.
+    warns : bool
+        Whether results that comparisons decide are warned of.
     """
 
-    __slots__ = ("cotangents", "own", "registers")
+    __slots__ = ("cotangents", "own", "registers", "warns")
 
-    def __init__(self, registers: list[Any], cotangents: dict[Place, Any]) -> None:
+    def __init__(self, registers: list[Any], cotangents: dict[Place, Any], *, warns: bool) -> None:
         self.registers = registers
+        self.warns = warns
         self.cotangents = cotangents
         self.own: set[Place] = set()
 
@@ -111,7 +114,7 @@ class Plan(NamedTuple):
     slots: frozenset[int]
 
     def run(
-        self, slots: Sequence[Any], cotangents: Sequence[Any]
+        self, slots: Sequence[Any], cotangents: Sequence[Any], *, warns: bool = True
     ) -> tuple[list[Any], list[Cotangent | None]]:
         """Return the values, and the cotangents of the inputs: None where they are zero.
 
@@ -121,11 +124,14 @@ class Plan(NamedTuple):
             The arrays and numbers that came in; others are not read.
         cotangents : sequence of array
             Those that begin.
+        warns : bool
+            Whether to warn of results that comparisons decide: not where it has been done.
         """
         registers = [*slots, *[None] * self.made]
         for register, array in self.constants:
             registers[register] = array
-        found = _Values(registers, dict(zip(self.seeds, cotangents, strict=True)))
+        begun = dict(zip(self.seeds, cotangents, strict=True))
+        found = _Values(registers, begun, warns=warns)
         for step in self.steps:
             step(found)
         return found.read(self.values), [found.cotangent(place) for place in self.inputs]
@@ -161,7 +167,8 @@ def plan_of(
     registers = [*slots, *[None] * journal.count]
     for at, array in journal.constants:
         registers[at] = array
-    planner = _Planner(_Values(registers, dict(zip(journal.seeds, cotangents, strict=True))))
+    begun = dict(zip(journal.seeds, cotangents, strict=True))
+    planner = _Planner(_Values(registers, begun, warns=False))
     try:
         steps = tuple(map(planner.step, journal.entries))
     except _NotPlannedError:
@@ -292,7 +299,7 @@ def _arguments(entry: PulledKernel, found: _Values, given: Sequence[Any]) -> lis
 
 def _pull_kernel(entry: PulledKernel, run: _Run, found: _Values) -> None:
     step, registers = entry.step, found.registers
-    for each in step.decided:
+    for each in step.decided if found.warns else ():
         each.warn()
     given = [found.cotangents.pop(place) for place in step.cotangents]
     arrays = run(_arguments(entry, found, given))
