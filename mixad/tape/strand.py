@@ -249,7 +249,7 @@ class Strand:
             if operand.strand is not self or not self._is_current(operand):
                 return None
             slot = self._links.get(operand.slot, operand.slot) - self._start
-            return slot if slot >= 0 else (operand.kind, operand.shape)
+            return slot if slot >= 0 else (operand.kind, operand.shape, is_numpy_number(operand))
         if kind is np.ndarray:
             description = describe_array(operand)
             known = self._entered.get(id(operand))
@@ -288,6 +288,9 @@ class Strand:
             results = replay.result(operation, slots)
         except Exception:  # of these values, or the user's: nodes tell which
             results = None
+        except BaseException:  # what came in has slots that no other call gives it
+            self._leave()
+            raise
         if results is None or not all(map(self._may_know, results)):
             self._leave()
             return None
