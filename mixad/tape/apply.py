@@ -10,7 +10,7 @@ from mixad.scalar.ir import Program
 from mixad.tape.forward_node import record_forward
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.kernel_node import record
-from mixad.tape.tracer import Tracer
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["apply_call", "apply_program"]
 
@@ -55,4 +55,4 @@ def apply_call(
     outputs = tuple([node.traced(k) for k in range(len(call.outputs))])
     if call.gives_floats:
         return outputs
-    return tuple([o if o.cell.type.is_float else o.cell.array for o in outputs])
+    return tuple([o if o.cell.type.is_float else plain(o) for o in outputs])

@@ -20,7 +20,7 @@ from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.memory import unshared
 from mixad.tape.node import Cotangents, Result, added
-from mixad.tape.tracer import Level, Origin, Tracer, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, plain, stripped
 
 __all__ = ["ForwardNode", "contraction_of", "record_forward"]
 
@@ -158,7 +158,7 @@ def record_forward(
         first.tracer_type(cells[m], Origin(node, m, first.levels))
         for m in range(len(program.outputs))
     ]
-    return tuple(o if o.cell.type.is_float else o.cell.array for o in outputs)
+    return tuple(o if o.cell.type.is_float else plain(o) for o in outputs)
 
 
 def _residual(argument: Any, source: Any) -> Any:

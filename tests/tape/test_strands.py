@@ -414,6 +414,40 @@ def test_what_is_cut_depends_on_the_recording_alone() -> None:
         assert outcome(mixad.grad, lambda x, y: f(x, y, 100), X, Y) == alone
 
 
+BY_VALUES: list[Callable[..., Any]] = [
+    lambda x: np.interp(x, np.arange(4.0), np.arange(4.0) ** 2).sum(),
+    lambda x: np.median(x) * x[0],
+    lambda x: np.quantile(x, 0.3) + np.percentile(x, 40, method="lower"),
+    lambda x: np.where(x > 1.0, x * x, x).sum(),
+    lambda x: np.sort(x)[1] * np.partition(x, 2)[:2].sum(),
+    lambda x: np.max(x) * np.min(x) + np.abs(x).max() * np.ptp(x),
+    lambda x: np.prod(x) + np.cumsum(x)[2] * np.cumprod(x)[1],
+    lambda x: np.unique(x).sum() * np.diff(x).var(),
+    lambda x: np.argmax(x) * x[0] + np.sign(x).sum() * x[1],
+    lambda x: (np.round(x) * x).sum() + np.floor(x).sum() * x[0],
+    lambda x: np.modf(x)[0].sum() + np.fmod(x, 0.7).sum() + (x % 0.7).sum(),
+    lambda x: x[x > 1.0].sum() + np.compress([True, False, True, True], x).sum(),
+    lambda x: np.searchsorted(np.arange(3.0), x).sum() * x[0],
+    lambda x: np.take(x, [0, 2]).prod() + x[np.array([3, 1, 1])].sum(),
+    lambda x: np.histogram(x)[0].sum() + np.nanmean(x) * x[1],
+    lambda x: np.clip(x, 0.5, 2.0).sum() * np.linalg.norm(x) + np.cov(x, x[::-1])[0, 1],
+    lambda x: np.linalg.det(np.outer(x, x) + np.diag(x)) + np.linalg.slogdet(np.diag(x))[1],
+    lambda x: x.astype(int).sum() * x[0] + x.astype(np.float32).sum(),
+]
+"""Functions whose derivatives depend on where elements are, or on how they compare."""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("index", range(len(BY_VALUES)))
+def test_what_depends_on_elements_is_computed_from_those_of_each_call(index: int) -> None:
+    f = BY_VALUES[index]
+    x = np.array([0.3, 1.7, 2.2, 0.9])
+    for each in (x, x, x[::-1].copy(), x + 1.3, x * 0.5, x[[1, 0, 3, 2]], x - 1.1, x):
+        expected = by_nodes(mixad.value_and_grad, f, each)
+        assert outcome(mixad.value_and_grad, f, each) == expected
+
+
 # -- what may go wrong around a recording ----------------------------------------------------------
 
 
