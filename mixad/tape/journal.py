@@ -67,10 +67,14 @@ class Evaluated(NamedTuple):
 
 
 class PulledKernel(NamedTuple):
-    """A step that pulled kernel nodes back; ``read`` has the registers of what is no cotangent."""
+    """A step that pulled kernel nodes back.
+
+    An argument is one of its cotangents (True, and which), or in a register (False, and that);
+    ``read`` has the registers of what else is read and no cotangent.
+    """
 
     step: KernelStep
-    arguments: tuple[Register | None, ...]
+    arguments: tuple[tuple[bool, int], ...]
     results: tuple[Register | None, ...]
     read: Mapping[int, Register]
 
@@ -309,8 +313,12 @@ class Journal:
     def pulled_kernel(self, nodes: Sequence[Any], step: KernelStep) -> PulledKernel | None:
         """Return the entry of a step that is to be taken; None if there is none."""
         with _Noting(self):
-            places = [None if isinstance(at, int) else at for at in step.arguments]
-            arguments = tuple([at and self.source(nodes[at[0]], at[1]) for at in places])
+            arguments = tuple(
+                [
+                    (True, at) if isinstance(at, int) else (False, self.source(nodes[at[0]], at[1]))
+                    for at in step.arguments
+                ]
+            )
             held = [nodes[number].held(output) for number, output in step.results]
             results = tuple([None if cell is None else self.register(cell) for cell in held])
             read = {

@@ -73,11 +73,14 @@ class _Values:
 
     def add(self, place: Place, array: Any, fresh: bool) -> None:
         """Add to a cotangent, as a backward pass does."""
-        if place in self.cotangents:
-            known = Cotangent(self.cotangents[place], place in self.own)
-            array, fresh = together(known, array, fresh)
+        known = self.cotangents.get(place)
+        if known is not None:
+            array, fresh = together(Cotangent(known, place in self.own), array, fresh)
         self.cotangents[place] = array
-        (self.own.add if fresh else self.own.discard)(place)
+        if fresh:
+            self.own.add(place)
+        elif known is not None:
+            self.own.discard(place)
 
 
 _Step: TypeAlias = Callable[[_Values], None]
@@ -218,15 +221,20 @@ class _Planner:
 
     def _pulled_kernel(self, entry: PulledKernel) -> _Step:
         step = entry.step
-        self._read([*filter(_is_register, entry.arguments), *entry.read.values()])
-        given = [self._found.cotangents.get(place) for place in step.cotangents]
-        if any(g is None for g in given):
+        registers = [at for is_given, at in entry.arguments if not is_given]
+        self._read([*registers, *entry.read.values()])
+        cotangents = self._found.cotangents
+        if not all(place in cotangents for place in step.cotangents):
             raise _NotPlannedError
+        results = [(at, r) for at, r in enumerate(entry.results) if r is not None]
+        targets = [(place, kind in MADE, at, kind == "array") for place, kind, at in step.targets]
         run: _Run = _nothing
         if step.plan.call is not None:
-            arguments = _arguments(entry, self._found, given)
-            run = _runner(step.plan.call, arguments, step.shape, step.options)
-        return partial(_pull_kernel, entry, run)
+            given = [cotangents[place] for place in step.cotangents]
+            read = self._found.registers
+            arrays = [given[at] if is_given else read[at] for is_given, at in entry.arguments]
+            run = _runner(step.plan.call, arrays, step.shape, step.options)
+        return partial(_pull_kernel, entry, run, results, targets)
 
     def _pulled(self, entry: Pulled) -> _Step:
         self._read([a for a in entry.arguments if type(a) is int])
@@ -261,10 +269,6 @@ _STEPS: Mapping[type, Callable[[_Planner, Any], _Step]] = {
 }
 
 
-def _is_register(argument: Register | None) -> bool:
-    return argument is not None
-
-
 # -- the steps -------------------------------------------------------------------------------------
 
 
@@ -288,26 +292,25 @@ def _evaluate(entry: Evaluated, found: _Values) -> None:
         found.registers[register] = as_array(value)
 
 
-def _arguments(entry: PulledKernel, found: _Values, given: Sequence[Any]) -> list[Any]:
-    """Return what the kernel of a step takes."""
-    pairs = zip(entry.step.arguments, entry.arguments, strict=True)
-    return [
-        given[at] if register is None else found.registers[register]  # type: ignore[index]
-        for at, register in pairs
-    ]
-
-
-def _pull_kernel(entry: PulledKernel, run: _Run, found: _Values) -> None:
-    step, registers = entry.step, found.registers
-    for each in step.decided if found.warns else ():
-        each.warn()
-    given = [found.cotangents.pop(place) for place in step.cotangents]
-    arrays = run(_arguments(entry, found, given))
-    for register, array in zip(entry.results, arrays, strict=False):
-        if register is not None:
-            registers[register] = array
-    for place, kind, at in step.targets:
-        found.add(place, arrays[at] if kind in MADE else given[at], kind == "array")
+def _pull_kernel(
+    entry: PulledKernel,
+    run: _Run,
+    results: Sequence[tuple[int, Register]],
+    targets: Sequence[tuple[Place, bool, int, bool]],
+    found: _Values,
+) -> None:
+    """Take a step: ``results`` go to registers, ``targets`` are cotangents that it adds."""
+    step, registers, pop = entry.step, found.registers, found.cotangents.pop
+    if step.decided and found.warns:
+        for each in step.decided:
+            each.warn()
+    given = [pop(place) for place in step.cotangents]
+    pairs = entry.arguments
+    arrays = run([given[at] if is_given else registers[at] for is_given, at in pairs])
+    for at, register in results:
+        registers[register] = arrays[at]
+    for place, is_made, at, fresh in targets:
+        found.add(place, arrays[at] if is_made else given[at], fresh)
     for parts in step.placed:
         found.add(parts.target, parts.added_up(arrays, given, step.shape), True)
     if step.shifted:
