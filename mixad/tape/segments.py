@@ -90,6 +90,7 @@ class _Run:
         self.segments = segments
         self.values: list[Any] = [None] * len(strand.values)
         self.found: dict[int, Cotangent] = {}
+        self._layouts: dict[int, tuple[Any, ...]] = {}
         self._strand = strand
         self._inputs = inputs
         self._read = sorted({v.slot for v in strand.values if type(v) is Link})
@@ -103,10 +104,12 @@ class _Run:
                 values[slot] = values[value.slot]
             elif value is not None:
                 values[slot] = value.array if type(value) is Held else as_array(value)
+        came = [values[slot] for slot in self._active(segment)]
+        self._layouts[start] = tuple(map(describe_array, came))  # of links no state knows it
         asked = [slot - start for slot in self._made_in(segment, output)]
         if not asked:
             return True
-        key = "forward", tuple(asked)
+        key = "forward", self._layouts[start], tuple(asked)
         plan = segment.state.plans.get(key)
         if plan is None:
             plan = self._planned(key, segment, asked, [])
@@ -135,7 +138,8 @@ class _Run:
             return True
         gs = [self._whole(slot) for slot in seeds]
         locals_ = [slot - start for slot in seeds]
-        key = "backward", tuple(zip(locals_, map(describe_array, gs), strict=True))
+        given = tuple(zip(locals_, map(describe_array, gs), strict=True))
+        key = "backward", self._layouts[start], given
         known = segment.state.plans.get(key)
         plan = known or self._planned(key, segment, locals_, gs)
         if plan is None:

@@ -402,6 +402,25 @@ def test_loops_in_python_are_a_few_segments_however_long_they_are(name: str) -> 
         assert close(each, by_nodes(mixad.value_and_grad, lambda x, y, n=n: f(x, y, n), X, Y))
 
 
+def test_segments_tell_layouts_of_what_comes_in() -> None:
+    def f(x: Any) -> Any:
+        a = turned(lambda i, a: np.sin(a) * x + 0.1, x * 1.0, 40)
+        return (a * x).sum()
+
+    y = np.repeat(Y, 2, axis=1)
+    for x in (
+        Y,
+        np.asfortranarray(Y),
+        Y[::-1],
+        y[:, ::2],
+        Y.T.copy().T,
+        np.asfortranarray(Y)[:, ::-1],
+    ):
+        expected = by_nodes(mixad.grad, f, x)
+        for _ in range(2):
+            assert close(outcome(mixad.grad, f, x), expected)
+
+
 @pytest.mark.slow
 def test_what_is_cut_depends_on_the_recording_alone() -> None:
     """What a process has run before, and how often, changes no bit."""
