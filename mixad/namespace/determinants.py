@@ -69,7 +69,9 @@ def _are_normal(values: Array) -> bool:
     return bool(xp.all((sizes <= limits.max) & (sizes >= limits.smallest_normal)))
 
 
-_DET = ValuesRule("det", lambda xp, x: (xp.linalg.det(x),), (_of_determinant,), reads=(0,))
+_DET = ValuesRule(
+    "det", lambda xp, x: (xp.linalg.det(x),), (_of_determinant,), reads=(0,), is_total=True
+)
 
 
 def _has_zeros(values: Any) -> bool:
@@ -105,7 +107,11 @@ def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
 
 
 _SLOGDET = ValuesRule(
-    "slogdet", lambda xp, x: tuple(xp.linalg.slogdet(x)), (_of_logarithm,), reads=(0,)
+    "slogdet",
+    lambda xp, x: tuple(xp.linalg.slogdet(x)),
+    (_of_logarithm,),
+    reads=(0,),
+    is_total=True,
 )
 
 

@@ -115,7 +115,7 @@ def _stacked(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: int) ->
 
 
 _UNSTACK = ValuesRule(
-    "unstack", lambda xp, x, axis: tuple(xp.unstack(x, axis=axis)), (_stacked,)
+    "unstack", lambda xp, x, axis: tuple(xp.unstack(x, axis=axis)), (_stacked,), is_total=True
 )  # fmt: skip
 
 

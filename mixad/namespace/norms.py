@@ -90,6 +90,7 @@ _EUCLIDEAN = ValuesRule(
     lambda xp, x, axis: (xp.linalg.vector_norm(x, axis=axis, keepdims=True),),
     (_of_length,),
     reads=(0,),
+    is_total=True,
 )
 
 

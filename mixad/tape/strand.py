@@ -63,9 +63,11 @@ _OPERAND = object()
 
 
 def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:
-    """Return an argument without operands."""
+    """Return an argument without operands; arrays in it are copied: they are told by content."""
     if is_operand(value):
         return _OPERAND
+    if type(value) is np.ndarray:
+        return value.copy()
     if type(value) is tuple or type(value) is list:
         return type(value)([_emptied(each, is_operand) for each in value])
     return value

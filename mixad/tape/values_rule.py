@@ -58,6 +58,9 @@ class ValuesRule:
     has_phases : bool
         Whether complex values are unique but for phases: the cotangents refuse what depends on
         these, and tangents cannot tell.
+    is_total : bool
+        Whether there are values whatever the elements are.  Others raise where the user's code may
+        wait for it: so their elements are looked at.
     """
 
     name: str
@@ -66,6 +69,7 @@ class ValuesRule:
     reads: tuple[int, ...] = ()
     fresh: bool = False
     has_phases: bool = False
+    is_total: bool = False
 
     def argument(self, index: int) -> str:
         """Return what an argument is called in messages."""
@@ -180,7 +184,8 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
         Tracers if an argument is one.
     """
     library = common_library(rule.name, arguments)
-    values = rule.evaluate(library.xp, *map(elements_of, arguments), **static)
+    read = elements_of if rule.is_total else plain
+    values = rule.evaluate(library.xp, *map(read, arguments), **static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     if not tracers:
         return values

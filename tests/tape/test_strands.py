@@ -104,13 +104,14 @@ KNOWN |= {
     "a softmax": lambda x, y: (lambda e: np.log(e / e.sum(axis=1, keepdims=True))[:, 0].sum())(
         np.exp(y * x - (y * x).max(axis=1, keepdims=True))
     ),
-    "decompositions": lambda x, y: np.linalg.solve(y @ y.T + np.eye(3), y @ x).sum(),
+    "determinants": lambda x, y: np.linalg.det(y @ y.T + np.eye(3)) * np.linalg.norm(x),
     "parts of one array": lambda x, y: ((x[1:] - x[:-1] ** 2) ** 2 + x[1:] * y[0, 1:]).sum(),
     "numbers of NumPy": lambda x, y: (np.float64(2.0) * x + y * np.float32(0.5)).sum(),
     "options": lambda x, y: np.var(y, axis=0, ddof=1).sum() + np.clip(x, 0.6, 1.7).prod(),
     "methods": lambda x, y: y.ravel().dot(y.reshape(12)) + x.cumsum().mean() + y.T.sum(),
 }
 OTHERS: dict[str, Callable[..., Any]] = {
+    "decompositions": lambda x, y: np.linalg.solve(y @ y.T + np.eye(3), y @ x).sum(),
     "stop_gradient": lambda x, y: (mixad.stop_gradient(x * y) * x).sum(),
     "a branch": lambda x, y: (x * y if (x * y).sum() > 0 else x + y).sum(),
     "a loop until": lambda x, y: until(x, y),
@@ -402,6 +403,44 @@ def test_loops_in_python_are_a_few_segments_however_long_they_are(name: str) -> 
         assert close(each, by_nodes(mixad.value_and_grad, lambda x, y, n=n: f(x, y, n), X, Y))
 
 
+def test_arrays_among_options_are_told_by_content_and_not_kept() -> None:
+    indices, mask = np.array([0, 1, 2]), np.array([True, False, True, True])
+    picked = mixad.grad(lambda x: (x * x)[indices].sum())
+    chosen = mixad.grad(lambda x: (np.where(mask, x, x * x) * x[mask].sum()).sum())
+    picked(X)
+    expected = chosen(X)
+    for array in (indices, mask):
+        array[:] = 3
+    indices, mask = np.array([0, 1, 2]), np.array([True, False, True, True])
+    np.testing.assert_array_equal(picked(np.arange(1.0, 6.0)), [2.0, 4.0, 6.0, 0.0, 0.0])
+    np.testing.assert_array_equal(chosen(X), expected)
+    kept = weakref.ref(indices)
+    indices = mask
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.slow
+def test_arrays_that_loops_read_can_be_written_to_afterwards() -> None:
+    a = np.arange(1.0, 5.0)
+    for n in (40, 60, 61):
+        mixad.grad(lambda x, n=n: turned(lambda i, y: np.sin(y) * a + x, x, n).sum())(X)
+        assert a.flags.writeable
+
+
+def test_errors_that_depend_on_elements_are_raised_where_they_can_be_caught() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return np.linalg.inv(x).sum()
+        except np.linalg.LinAlgError:
+            return (x * 7.0).sum()
+
+    for scale in (2.0, 3.0, 0.0):
+        x = scale * np.eye(3)
+        assert outcome(mixad.grad, f, x) == by_nodes(mixad.grad, f, x)
+
+
+@pytest.mark.slow
 def test_segments_tell_layouts_of_what_comes_in() -> None:
     def f(x: Any) -> Any:
         a = turned(lambda i, a: np.sin(a) * x + 0.1, x * 1.0, 40)
