@@ -58,6 +58,20 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     return runs
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The strands that were opened."""
+    found: list[Any] = []
+    original = strands.StrandCall.__init__
+
+    def counted(self: Any, *args: Any) -> None:
+        found.append(self)
+        original(self, *args)
+
+    monkeypatch.setattr(strands.StrandCall, "__init__", counted)
+    return found
+
+
 def by_nodes(transform: Any, f: Any, *args: Any) -> Any:
     """Return what a transform gives where no strand is opened."""
     with pytest.MonkeyPatch.context() as patch:
@@ -293,16 +307,8 @@ def test_random_programs_have_the_same_bits_however_often_they_came(
 
 
 def test_a_function_that_does_something_new_at_each_call_is_given_no_strand_in_the_end(
-    monkeypatch: pytest.MonkeyPatch,
+    opened: list[Any],
 ) -> None:
-    opened: list[Any] = []
-    original = strands.StrandCall.__init__
-
-    def counted(self: Any, *args: Any) -> None:
-        opened.append(self)
-        original(self, *args)
-
-    monkeypatch.setattr(strands.StrandCall, "__init__", counted)
     gradient = mixad.grad(lambda x: (x * x).sum())
     for length in range(1, 30):
         np.testing.assert_array_equal(gradient(np.ones(length)), 2.0 * np.ones(length))
@@ -461,6 +467,17 @@ def test_segments_tell_layouts_of_what_comes_in() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in LOOPS if "kernel" not in name])
+def test_loops_in_python_agree_with_complex_steps(name: str) -> None:
+    """Im f(x + ih) / h: NumPy computes it, to all digits."""
+    f, h = LOOPS[name], 1e-30
+    gradient = mixad.grad(lambda x, y: f(x, y, 70))
+    for x in (X, X * 0.7):
+        steps = [np.imag(f(x + 1j * h * unit, Y, 70)) / h for unit in np.eye(4)]
+        np.testing.assert_allclose(gradient(x, Y), steps, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.slow
 def test_what_is_cut_depends_on_the_recording_alone() -> None:
     """What a process has run before, and how often, changes no bit."""
     f = LOOPS["two carries"]
@@ -595,17 +612,7 @@ def test_an_exception_leaves_nothing_behind() -> None:
             np.testing.assert_array_equal(gradient(X, False), 6.0 * X)
 
 
-def test_a_function_that_asks_for_more_is_not_given_a_strand_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    opened: list[Any] = []
-    original = strands.StrandCall.__init__
-
-    def counted(self: Any, *args: Any) -> None:
-        opened.append(self)
-        original(self, *args)
-
-    monkeypatch.setattr(strands.StrandCall, "__init__", counted)
+def test_a_function_that_asks_for_more_is_not_given_a_strand_again(opened: list[Any]) -> None:
     gradient = mixad.grad(lambda x: (x * mixad.stop_gradient(x)).sum())
     for _ in range(6):
         np.testing.assert_array_equal(gradient(X), X)
