@@ -175,8 +175,8 @@ def test_exception_of_a_signal_stops_an_endless_kernel(team, count, endless):
     try:
         for delay in (0.001, 0.02, 0.11):
             flag = ctypes.c_int32(0)
-            signal.setitimer(signal.ITIMER_REAL, delay)
-            with pytest.raises(TimeoutError, match="rung"):
+            with pytest.raises(TimeoutError, match="rung"):  # pytest compiles the pattern first
+                signal.setitimer(signal.ITIMER_REAL, delay)
                 team.run(endless.address, ctypes.addressof(flag), 100, ctypes.addressof(flag))
             assert flag.value == 0
             assert (counted(team, count, 100) == 1).all()
@@ -224,8 +224,8 @@ def test_signal_handler_may_run_kernels_itself(team, count, endless):
     before = signal.signal(signal.SIGALRM, handle)
     flag = ctypes.c_int32(0)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
         with pytest.raises(TimeoutError):
+            signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
             team.run(endless.address, ctypes.addressof(flag), 10, ctypes.addressof(flag))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
