@@ -166,6 +166,11 @@ def test_several_threads_run_one_kernel(team, count):
     assert not wrong
 
 
+def run_and_ring(team, kernel, tasks, flag, *times):
+    signal.setitimer(signal.ITIMER_REAL, *times)
+    team.run(kernel.address, ctypes.addressof(flag), tasks, ctypes.addressof(flag))
+
+
 @posix
 def test_exception_of_a_signal_stops_an_endless_kernel(team, count, endless):
     def ring(number, frame):
@@ -176,8 +181,7 @@ def test_exception_of_a_signal_stops_an_endless_kernel(team, count, endless):
         for delay in (0.001, 0.02, 0.11):
             flag = ctypes.c_int32(0)
             with pytest.raises(TimeoutError, match="rung"):  # pytest compiles the pattern first
-                signal.setitimer(signal.ITIMER_REAL, delay)
-                team.run(endless.address, ctypes.addressof(flag), 100, ctypes.addressof(flag))
+                run_and_ring(team, endless, 100, flag, delay)
             assert flag.value == 0
             assert (counted(team, count, 100) == 1).all()
     finally:
@@ -225,8 +229,7 @@ def test_signal_handler_may_run_kernels_itself(team, count, endless):
     flag = ctypes.c_int32(0)
     try:
         with pytest.raises(TimeoutError):
-            signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
-            team.run(endless.address, ctypes.addressof(flag), 10, ctypes.addressof(flag))
+            run_and_ring(team, endless, 10, flag, 0.005, 0.005)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
