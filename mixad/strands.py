@@ -133,7 +133,7 @@ class StrandCall:
             if level.check != "off" and not is_compared_whole(array):
                 level.locks.add(array)
         given = list(args)
-        tracers = self._strand.tracers_of_inputs(state.inputs)
+        tracers = self._strand.tracers_of_inputs()
         for position, tracer in zip(positions, tracers, strict=True):
             given[position] = tracer
         self.inputs = Inputs(given, [], [], [], [], [])
@@ -184,12 +184,12 @@ class StrandCall:
                 self._found = whole_gradient(strand, count, leaf.slot, with_value=value)
                 strand.is_left = self._found is None
             return
-        key = leaf.slot, value, strand.held()
+        key = leaf.slot, value, tuple([tracer.slot for tracer in strand.alive()])
         takes_plans = strand.is_flat and self._level.check != "full"
         self._plan = state.plans.get(key) if takes_plans else None
         if self._plan is None:
             strand.depart()
-            self._asked = _Asked(state, key, strand.journal.register(leaf.cell))
+            self._asked = _Asked(state, key, strand.on_nodes().journal.register(leaf.cell))
 
     @property
     def is_known(self) -> bool:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import operator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
+import numpy as np
+
+from mixad.backends.fifo_cache import FifoCache
 from mixad.tape.tracer import Tracer
 
 if TYPE_CHECKING:
     from mixad.tape.states import State
 
-__all__ = ["FURTHER", "Link", "Operation", "Segment"]
+__all__ = ["FURTHER", "NUMBERS", "Link", "Operation", "Segment", "call_of"]
+
+NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32, np.bool_})
+"""Types of numbers that come into recordings."""
 
 
 class Operation:
@@ -58,3 +66,123 @@ class Segment(NamedTuple):
     state: State
     start: int
     stop: int
+
+
+# -- calls of functions ----------------------------------------------------------------------------
+
+_MAX_INDICES = 1 << 12
+"""Indices and flags in an array that is a part of what is applied."""
+
+_PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
+"""Types of arguments that are a part of what is applied."""
+
+_READS_ARRAYS = frozenset({np.matmul, operator.matmul})
+"""Functions that compute nothing from arrays before a rule reads them."""
+
+_CALLS: FifoCache[Operation] = FifoCache(4096)
+"""Calls of functions by what they are and all arguments that are not traced."""
+
+_OPERAND = object()
+"""Stands for an operand among arguments."""
+
+_Compute: TypeAlias = Callable[[Any, Any, Any], Any]
+"""Of a function, its arguments and its options, returns what it gives."""
+
+
+def call_of(
+    kind: type[Tracer],
+    compute: _Compute,
+    function: Hashable,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> tuple[Operation, list[Any]] | None:
+    """Return a call of a function as an operation, which may be made of several, and its operands.
+
+    None if an argument cannot be told from others for good.
+
+    Parameters
+    ----------
+    kind : type
+        Of tracers.
+    compute : callable
+        Of the function and its arguments, returns what it gives.
+    function : hashable
+        What it is.
+    args, kwargs : sequence, mapping
+        Its arguments: traced values, also in tuples and lists, are operands; all else is a part
+        of what is applied, but for arrays that matrix products read.
+    """
+    operands: list[Any] = []
+    kinds = (kind, np.ndarray) if function in _READS_ARRAYS else (kind,)
+    try:
+        described = [_described(value, operands, kinds) for value in args]
+        described += [(name, _described(v, operands, kinds)) for name, v in kwargs.items()]
+    except TypeError:
+        return None
+    key = compute, function, *described
+    operation = _CALLS.get(key)
+    if operation is None:
+        taken = set(map(id, operands))
+        given = _emptied((tuple(args), *kwargs.values()), lambda value: id(value) in taken)
+        operation = Operation(partial(_call, compute, function, given, tuple(kwargs)))
+        operation.is_kernel = False
+        _CALLS.keep(key, 1, operation)
+    return operation, operands
+
+
+def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashable:
+    """Return what tells an argument from others; what is an operand is added to these.
+
+    Raises
+    ------
+    TypeError
+        If it is none, and cannot be told from others for good.
+    """
+    kind = type(value)
+    if kind in kinds:
+        operands.append(value)
+        return None
+    if kind is tuple or kind is list:
+        return (kind, *[_described(each, operands, kinds) for each in value])
+    if kind in _PLAIN:
+        return kind, value
+    if kind is np.ndarray and value.dtype.kind in "iub" and value.size <= _MAX_INDICES:
+        return kind, value.dtype, value.shape, value.tobytes()
+    if kind is float:
+        return kind, value.hex()  # zeros have signs
+    if kind is slice:
+        ends = value.start, value.stop, value.step
+        return (kind, *[_described(each, operands, kinds) for each in ends])
+    if kind in NUMBERS:
+        return kind, value.tobytes()
+    if isinstance(value, (type, np.dtype)):
+        return cast("Hashable", value)
+    raise TypeError(kind)
+
+
+def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:
+    """Return an argument without operands; arrays in it are copied: they are told by content."""
+    if is_operand(value):
+        return _OPERAND
+    if type(value) is np.ndarray:
+        return value.copy()
+    if type(value) is tuple or type(value) is list:
+        return type(value)([_emptied(each, is_operand) for each in value])
+    return value
+
+
+def _filled(value: Any, operands: Iterator[Any]) -> Any:
+    """Return an argument with operands in their places."""
+    if value is _OPERAND:
+        return next(operands)
+    if type(value) is tuple or type(value) is list:
+        return type(value)([_filled(each, operands) for each in value])
+    return value
+
+
+def _call(
+    compute: _Compute, function: Hashable, given: Any, names: Sequence[str], *operands: Any
+) -> Any:
+    """Return what a function gives for operands among its other arguments."""
+    args, *named = _filled(given, iter(operands))
+    return compute(function, args, dict(zip(names, named, strict=True)))

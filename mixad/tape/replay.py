@@ -62,12 +62,12 @@ class Replay:
         """Do what was recorded up to a slot."""
         for slot in range(self._start + len(self.done), stop):
             made = self._strand.made(slot)
-            if made is None and not self._strand.is_traced(slot):
-                self.done.append(self._arrived(slot))
-            elif made is None or made[0] is None:
+            if made is not None:
+                self.done.append(self._made(*made))
+            elif self._strand.is_traced(slot):
                 self.done.append(self._traced(slot))
             else:
-                self.done.append(self._made(made[0], made[1]))
+                self.done.append(self._arrived(slot))
 
     def result(self, operation: Operation, slots: Sequence[int]) -> list[Any] | None:
         """Return the results of an operation; None if it looks at elements."""

@@ -18,6 +18,7 @@ from mixad.tape.held import Held
 from mixad.tape.operations import Link, Segment
 from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
+from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
 
@@ -34,7 +35,7 @@ def values_of_slots(values: Sequence[Any], read: Container[int] | None = None) -
     """
     found: list[Any] = []
     for slot, value in enumerate(values):
-        if value is None or (read is not None and slot not in read):
+        if type(value) is State or (read is not None and slot not in read):
             found.append(None)
         else:
             found.append(value.array if type(value) is Held else as_array(value))
@@ -102,7 +103,7 @@ class _Run:
             value = self._strand.values[slot]
             if type(value) is Link:
                 values[slot] = values[value.slot]
-            elif value is not None:
+            elif type(value) is not State:
                 values[slot] = value.array if type(value) is Held else as_array(value)
         came = [values[slot] for slot in self._active(segment)]
         self._layouts[start] = tuple(map(describe_array, came))  # of links no state knows it

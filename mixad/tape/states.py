@@ -13,6 +13,7 @@ from typing import Any
 
 from mixad.tape.cell import Kind
 from mixad.tape.held import Reader
+from mixad.tape.operations import FURTHER, Operation
 
 __all__ = ["SeenSlot", "State", "forget", "initial_state"]
 
@@ -59,16 +60,25 @@ class State:
         What read its operands last, for messages.
     plans : dict
         By what is asked of the recording, what computes it.
+    operation : Operation or None
+        What makes the value; None of an input.
+    codes : tuple
+        Those of its operands.
     further : tuple of State
         What is known of further results of the last operation.
+    place : int
+        Which result of it the value is.
     count : int
         How many operations the segment has so far.
     is_end : bool
         Whether it ends here: what follows is recorded from a state without a past.
+    is_plain : bool
+        Whether it does not end, and there is one result.
     """
 
-    __slots__ = ("_before", "_is_large", "_step", "count", "further", "inputs", "is_end",
-                 "is_number", "kind", "next", "plans", "reader", "shape")  # fmt: skip
+    __slots__ = ("_before", "_is_large", "_step", "codes", "count", "further", "inputs", "is_end",
+                 "is_number", "is_plain", "kind", "next", "operation", "place", "plans", "reader",
+                 "shape")  # fmt: skip
     count: int
     _is_large: bool
 
@@ -90,6 +100,10 @@ class State:
             before is not None and before._is_large
         )
         self.is_end = self.count >= _MIN_LENGTH and not self._is_large and _ends(self._past())
+        self.is_plain = not self.is_end
+        self.operation: Operation | None = None
+        self.codes: tuple[Hashable, ...] = ()
+        self.place = 0
         self.inputs: tuple[State, ...] = ()
         self.further: tuple[State, ...] = ()
         self.reader: Reader | None = None
@@ -98,7 +112,7 @@ class State:
 
     def follow(
         self,
-        key: tuple[Hashable, ...],
+        key: tuple[Any, ...],
         results: Sequence[tuple[Kind, tuple[int, ...], bool]],
         step: tuple[Hashable | SeenSlot, ...],
     ) -> State:
@@ -106,8 +120,8 @@ class State:
 
         Parameters
         ----------
-        key : tuple
-            The operation and the codes of its operands.
+        key : tuple of Operation and codes
+            What is applied, and to what.
         results : sequence of (Kind, tuple of int, bool)
             Kind and shape of each result, and whether it is a number.
         step : tuple
@@ -117,8 +131,12 @@ class State:
         if found is None:
             _known.states += 1
             state = State(*results[0], self, step)
+            state.operation, *codes = key
+            state.codes = tuple(codes)
             state.further = tuple([State(*result) for result in results[1:]])
-            for each in state.further:
+            state.is_plain = not (state.is_end or state.further)
+            for place, each in enumerate(state.further, 1):
+                each.operation, each.codes, each.place = FURTHER, state.codes, place
                 each.count = state.count
             found = self.next.setdefault(key, state)
         return found

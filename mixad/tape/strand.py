@@ -8,9 +8,10 @@ what comes of it has the same bits.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import partial
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import attrgetter
+from sys import getrefcount
 from threading import get_ident
 from typing import Any, TypeAlias, cast
 from weakref import ref
@@ -18,17 +19,17 @@ from weakref import ref
 import numpy as np
 
 from mixad.backends.arrays import describe_array
-from mixad.backends.fifo_cache import FifoCache
-from mixad.tape.cell import Cell, Kind
+from mixad.tape.cell import Kind
 from mixad.tape.held import Held, Reader
 from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.node import RuleNode
-from mixad.tape.operations import FURTHER, Link, Operation, Segment
+from mixad.tape.on_nodes import OnNodes
+from mixad.tape.operations import NUMBERS, Link, Operation, Segment, call_of
 from mixad.tape.replay import Replay, stand_in
 from mixad.tape.states import SeenSlot, State, initial_state
-from mixad.tape.tracer import Level, Origin, Tracer, check_levels
+from mixad.tape.tracer import Level, Tracer, check_levels
 from mixad.tape.values_rule import ValuesNode
 
 __all__ = ["Strand"]
@@ -39,70 +40,16 @@ _MAX_SLOTS = 4096
 _MAX_INT = 1 << 31
 """Whole numbers up to this size fit all types that they may be converted to."""
 
-_MAX_INDICES = 1 << 12
-"""Indices and flags in an array that is a part of what is applied."""
-
-_NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32, np.bool_})
-"""Types of numbers that come in."""
+_MIN_TRACERS = 1024
+"""Tracers from which on those are let go of that nobody else holds, as a segment ends."""
 
 _new = object.__new__
-
-_PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
-"""Types of arguments that are a part of what is applied."""
 
 _OVER = State()
 """The state of a strand whose transform has ended: nothing follows it."""
 
-
-_OPERATIONS: FifoCache[Operation] = FifoCache(4096)
-"""Calls of functions by what they are and all arguments that are not traced."""
-
-
-_OPERAND = object()
-"""Stands for an operand among arguments."""
-
-
-def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:
-    """Return an argument without operands; arrays in it are copied: they are told by content."""
-    if is_operand(value):
-        return _OPERAND
-    if type(value) is np.ndarray:
-        return value.copy()
-    if type(value) is tuple or type(value) is list:
-        return type(value)([_emptied(each, is_operand) for each in value])
-    return value
-
-
-def _filled(value: Any, operands: Iterator[Any]) -> Any:
-    """Return an argument with operands in their places."""
-    if value is _OPERAND:
-        return next(operands)
-    if type(value) is tuple or type(value) is list:
-        return type(value)([_filled(each, operands) for each in value])
-    return value
-
-
-_Compute: TypeAlias = Callable[[Any, Any, Any], Any]
-"""Of a function, its arguments and its options, returns what it gives."""
-
-
-def _call(
-    compute: _Compute, function: Hashable, given: Any, names: Sequence[str], *operands: Any
-) -> Any:
-    """Return what a function gives for operands among its other arguments."""
-    args, *named = _filled(given, iter(operands))
-    return compute(function, args, dict(zip(names, named, strict=True)))
-
-
-_READS_ARRAYS = frozenset({np.matmul, operator.matmul})
-"""Functions that compute nothing from arrays before a rule reads them."""
-
-
-_Made: TypeAlias = "tuple[Operation | None, tuple[int, ...], ref[Tracer], State]"
-"""The operation, None of an input, the slots of its operands, the tracer, and its state."""
-
-_Pending: TypeAlias = tuple[Operation, tuple[Any, ...], Sequence[Any], int]
-"""An operation that is not known, its key, what comes in with it, looks before it."""
+_Pending: TypeAlias = tuple[tuple[Any, ...], Sequence[Any], int]
+"""Of an operation that is not known, its key, what comes in with it, looks before it."""
 
 
 class Strand:
@@ -124,22 +71,20 @@ class Strand:
     Attributes
     ----------
     values : list
-        By slot: a held array, a number or a link that came in, None for what was made.
+        By slot: a held array, a number or a link that came in, of what was made its state.
     segments : list of Segment
         Those that have ended.
-    journal : Journal
-        What is done by nodes.
-    kind : type
-        Of tracers.
+    nodes : OnNodes
+        What it has on nodes.
     is_flat : bool
         Whether its tracers have no nodes.
     is_left : bool
         Whether a tracer was asked for what strands do not know.
     """
 
-    __slots__ = ("_cells", "_done", "_entered", "_inputs", "_is_cold", "_links", "_made",
-                 "_origins", "_pending", "_replay", "_rest", "_start", "_thread", "is_flat",
-                 "is_left", "journal", "kind", "level", "segments", "state", "values")  # fmt: skip
+    __slots__ = ("_alive", "_entered", "_is_cold", "_links", "_make_inputs", "_most", "_nodes",
+                 "_pending", "_replay", "_start", "_thread", "inputs", "is_flat", "is_left",
+                 "kind", "level", "segments", "state", "values")  # fmt: skip
 
     def __init__(
         self,
@@ -151,35 +96,33 @@ class Strand:
     ) -> None:
         self.level = level
         self.state = state
+        self.inputs = state.inputs
         self.values: list[Any] = [Held(array, level.check) for array in arrays]
         self.segments: list[Segment] = []
         self.is_flat = True
         self.is_left = False
-        self._inputs = inputs
         self.kind = kind
-        self._made: list[_Made | None] = []
-        self._origins: dict[int, Origin] = {}
-        self._cells: dict[int, ref[Cell]] = {}
+        self._make_inputs = inputs
+        self._nodes: OnNodes | None = None
+        self._alive: list[Tracer] = [self._flat(*each) for each in enumerate(state.inputs)]
+        self._most = _MIN_TRACERS
         self._entered: dict[int, tuple[int, Hashable]] = {}
-        self.journal = level.journal = Journal(self._entered)
         self._links: dict[int, int] = {}
         self._start = 0
         self._thread = get_ident()
         self._is_cold = False
-        self._done: list[Any] = []
-        self._rest: list[Any] = []
         self._replay: Replay | None = None
         self._pending: _Pending | None = None
 
-    def tracers_of_inputs(self, states: Sequence[State]) -> list[Tracer]:
+    def tracers_of_inputs(self) -> list[Tracer]:
         """Return a tracer for each input."""
-        tracers: list[Tracer] = []
-        for slot, state in enumerate(states):
-            tracer: Tracer = _new(self.kind)
-            tracer.strand, tracer.slot, tracer.state = self, slot, state
-            self._made.append((None, (), ref(tracer), state))
-            tracers.append(tracer)
-        return tracers
+        return self._alive[:]
+
+    def _flat(self, slot: int, state: State) -> Tracer:
+        """Return a tracer that has neither cell nor node."""
+        tracer: Tracer = _new(self.kind)
+        tracer.strand, tracer.slot, tracer.state = self, slot, state
+        return tracer
 
     # -- recording ---------------------------------------------------------------------------------
 
@@ -188,8 +131,8 @@ class Strand:
 
         Then it is to be computed on nodes, and `learn` is to be told what came of it.
         """
-        self._pending = None
         if self._is_cold:
+            self._pending = None
             return None
         kind, start = self.kind, self._start
         codes: list[Any] = [operation]
@@ -202,6 +145,7 @@ class Strand:
                     continue
             code = self._code(operand)
             if code is None:
+                self._pending = None
                 self._leave()
                 return None
             codes.append(code)
@@ -211,14 +155,27 @@ class Strand:
         with self.level.lock:  # another thread may ask for nodes
             state = self.state.next.get(key)
             if state is None or not self.is_flat or self._thread != get_ident():
-                return self._begin(operation, key, arriving)
-            slots = self._enter(key, arriving, state.reader) if arriving or start else key[1:]
+                return self._begin(key, arriving)
+            if arriving:
+                self._enter(key, arriving, state.reader)
             self.state = state
-            tracer = self._flat(operation, slots, state)
-            further = [self._flat(FURTHER, slots, each) for each in state.further]
-            if state.is_end:
-                self._end_segment()
-        return (tracer, *further) if further else tracer
+            values = self.values
+            tracer = _new(kind)
+            tracer.strand, tracer.slot, tracer.state = self, len(values), state
+            values.append(state)
+            self._alive.append(tracer)
+            return tracer if state.is_plain else self._with_further(tracer, state)
+
+    def _with_further(self, tracer: Tracer, state: State) -> Any:
+        """Return what an operation gives that has several results or ends a segment."""
+        found = [tracer]
+        for each in state.further:
+            found.append(self._flat(len(self.values), each))
+            self.values.append(each)
+        self._alive += found[1:]
+        if state.is_end:
+            self._end_segment()
+        return tuple(found) if len(found) > 1 else tracer
 
     def _end_segment(self) -> None:
         """Record what follows as another segment."""
@@ -228,20 +185,22 @@ class Strand:
         self.level.journal = self._replay = None  # what is noted is one segment
         if not self.is_flat:
             self._flatten()
+        if len(self._alive) > self._most:
+            self._alive = self.alive()
+            self._most = max(_MIN_TRACERS, 2 * len(self._alive))
 
     def _flatten(self) -> None:
         """Let go of nodes: segments are planned one by one."""
-        made = [(each[2](), each[3]) for each in self._made if each is not None]
-        alive = [(tracer, state) for tracer, state in made if tracer is not None]
-        if not all(self._is_current(tracer) for tracer, _ in alive):
+        assert self._nodes is not None
+        alive = self._nodes.alive()
+        if not all(self._is_current(tracer) for tracer in alive):
             return
-        for tracer, state in alive:
+        for tracer in alive:
             if tracer.state is None:
-                tracer.state = state
+                tracer.state = self.known(tracer.slot)
                 del tracer.cell, tracer.origin, tracer.sharing
-        self._origins.clear()
-        self._cells.clear()
-        self.journal = Journal(self._entered)
+        self._nodes = None
+        self._alive = alive
         self.is_flat = True
 
     def _code(self, operand: Any) -> Any:
@@ -261,22 +220,23 @@ class Strand:
             return slot if slot >= 0 else description
         if kind is int and not -_MAX_INT < operand < _MAX_INT:
             return None
-        return kind if kind in _NUMBERS else None
+        return kind if kind in NUMBERS else None
 
-    def _begin(self, operation: Operation, key: tuple[Any, ...], arriving: Sequence[Any]) -> Any:
+    def _begin(self, key: tuple[Any, ...], arriving: Sequence[Any]) -> Any:
         """Return what an operation gives that is not known; None if nodes are to tell."""
+        self._pending = None
         if self.state is _OVER:
             return None
         if self._thread != get_ident() or len(self.values) - self._start > _MAX_SLOTS:
             self._leave()
             return None
         if self.segments and self.is_flat:
-            return self._foresee(operation, key, arriving)
+            return self._foresee(key, arriving)
         self.depart()
-        self._pending = operation, key, arriving, self.level.looks
+        self._pending = key, arriving, self.level.looks
         return None
 
-    def _foresee(self, operation: Operation, key: tuple[Any, ...], arriving: Sequence[Any]) -> Any:
+    def _foresee(self, key: tuple[Any, ...], arriving: Sequence[Any]) -> Any:
         """Return what an operation will give, told by the open segment on nodes of its own.
 
         Values of earlier segments are others there.  None if that does not tell.
@@ -287,7 +247,7 @@ class Strand:
             self._replay = Replay(self, self._start, lambda slot: stand_in(self.known(slot)))
         replay = self._replay
         try:
-            results = replay.result(operation, slots)
+            results = replay.result(key[0], slots)
         except Exception:  # of these values, or the user's: nodes tell which
             results = None
         except BaseException:  # what came in has slots that no other call gives it
@@ -296,27 +256,17 @@ class Strand:
         if results is None or not all(map(self._may_know, results)):
             self._leave()
             return None
-        state = self.state.follow(key, list(map(_described, results)), step)
-        state.reader = _reader_of(results[0].origin.node)
-        self.state = state
-        found = tuple(
-            [
-                self._flat(operation if known is state else FURTHER, slots, known)
-                for known in (state, *state.further)
-            ]
-        )
         replay.done += results
-        if state.is_end:
-            self._end_segment()
-        return found if len(found) > 1 else found[0]
+        self._follow(key, results, step)
+        tracer = self._flat(len(self.values), self.state)
+        self.values.append(self.state)
+        self._alive.append(tracer)
+        return self._with_further(tracer, self.state)
 
-    def _flat(self, operation: Operation, slots: tuple[int, ...], state: State) -> Tracer:
-        """Return a result that has neither cell nor node."""
-        tracer: Tracer = _new(self.kind)
-        tracer.strand, tracer.slot, tracer.state = self, len(self.values), state
-        self.values.append(None)
-        self._made.append((operation, slots, ref(tracer), state))
-        return tracer
+    def _follow(self, key: tuple[Any, ...], results: Sequence[Tracer], step: Any) -> None:
+        """Go on in the state that an operation leads to, by what it gave on nodes."""
+        self.state = self.state.follow(key, list(map(_described, results)), step)
+        self.state.reader = _reader_of(results[0].origin.node)
 
     def _enter(
         self, codes: tuple[Any, ...], arriving: Sequence[Any], reader: Reader | None
@@ -342,83 +292,35 @@ class Strand:
                 self._links[value.slot] = slot
                 value = Link(value.slot)
             self.values.append(value)
-            self._made.append(None)
             slots.append(slot)
         return tuple(slots)
 
     def call(
         self,
-        compute: _Compute,
+        compute: Callable[[Any, Any, Any], Any],
         function: Hashable,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
         """Return what a function of arrays gives, which may be made of several operations.
 
-        Parameters
-        ----------
-        compute : callable
-            Of the function and its arguments, returns what it gives.
-        function : hashable
-            What it is.
-        args, kwargs : sequence, mapping
-            Its arguments: traced values, also in tuples and lists; all else is a part of what is
-            applied, but for arrays that matrix products read.
+        ``compute`` returns it, of the function and its arguments.
         """
-        operands: list[Any] = []
-        try:
-            described = [self._described(value, operands, function) for value in args]
-            described += [(n, self._described(v, operands, function)) for n, v in kwargs.items()]
-        except TypeError:
+        found = call_of(self.kind, compute, function, args, kwargs)
+        if found is None:
             self._leave()
             return compute(function, args, kwargs)
-        key = compute, function, *described
-        operation = _OPERATIONS.get(key)
-        if operation is None:
-            taken = set(map(id, operands))
-            given = _emptied((tuple(args), *kwargs.values()), lambda value: id(value) in taken)
-            operation = Operation(partial(_call, compute, function, given, tuple(kwargs)))
-            operation.is_kernel = False
-            _OPERATIONS.keep(key, 1, operation)
-        return self.apply(operation, operands)
+        return self._applied(*found)
 
-    def _described(self, value: Any, operands: list[Any], function: Hashable) -> Hashable:
-        """Return what tells an argument from others; what is an operand is added to these.
-
-        Raises
-        ------
-        TypeError
-            If it is none, and cannot be told from others for good.
-        """
-        kind = type(value)
-        if kind is self.kind or (kind is np.ndarray and function in _READS_ARRAYS):
-            operands.append(value)
-            return None
-        if kind is tuple or kind is list:
-            return (kind, *[self._described(each, operands, function) for each in value])
-        if kind in _PLAIN:
-            return kind, value
-        if kind is np.ndarray and value.dtype.kind in "iub" and value.size <= _MAX_INDICES:
-            return kind, value.dtype, value.shape, value.tobytes()
-        if kind is float:
-            return kind, value.hex()  # zeros have signs
-        if kind is slice:
-            ends = value.start, value.stop, value.step
-            return (kind, *[self._described(each, operands, function) for each in ends])
-        if kind in _NUMBERS:
-            return kind, value.tobytes()
-        if isinstance(value, (type, np.dtype)):
-            return cast("Hashable", value)
-        raise TypeError(kind)
-
-    def apply(self, operation: Operation, operands: Sequence[Any]) -> Any:
+    def _applied(self, operation: Operation, operands: Sequence[Any]) -> Any:
         """Return what an operation gives that may be made of others."""
         found = self.record(operation, operands)
         if found is not None or self._pending is None:
             return operation.compute(*operands) if found is None else found
         pending, self._is_cold = self._pending, True
-        self.journal.is_static = operation.is_static(operands)
-        slots = self._enter(pending[1], pending[2], None)
+        journal = self.on_nodes().journal
+        journal.is_static = operation.is_static(operands)
+        slots = self._enter(pending[0], pending[1], None)
         try:
             result = operation.compute(*operands)
             self._pending = pending
@@ -427,7 +329,7 @@ class Strand:
             self._leave()
             raise
         finally:
-            self._is_cold, self.journal.is_static = False, False
+            self._is_cold, journal.is_static = False, False
 
     def learn(self, result: Any, slots: tuple[int, ...] | None = None) -> Any:
         """Let what an operation gave on nodes be known; return it.
@@ -437,25 +339,23 @@ class Strand:
         if self._pending is None or self._thread != get_ident():
             return result
         pending, self._pending = self._pending, None
-        operation, codes, arriving, looks = pending
+        key, arriving, looks = pending
         if self.state is _OVER:
             return result
         results = result if type(result) is tuple else (result,)
         if looks != self.level.looks or not all(map(self._may_know, results)):
             self._leave()
             return result
-        step = tuple(map(self._seen_from_here, codes))
-        state = self.state.follow(codes, list(map(_described, results)), step)
-        state.reader = _reader_of(results[0].origin.node)
-        operands = self._enter(codes, arriving, state.reader) if slots is None else slots
-        self.state = state
-        for each, made in zip(results, (state, *state.further), strict=True):
+        self._follow(key, results, tuple(map(self._seen_from_here, key)))
+        operands = self._enter(key, arriving, self.state.reader) if slots is None else slots
+        nodes = self.on_nodes()
+        for each, state in zip(results, (self.state, *self.state.further), strict=True):
             each.strand, each.slot = self, len(self.values)
-            self.values.append(None)
-            own = operation if made is state else FURTHER
-            self._made.append((own, operands, ref(each), made))
-            self._link(each.slot, operation, operands, each)
-        if state.is_end:
+            self.values.append(state)
+            nodes.tracers[each.slot] = ref(each)
+            assert state.operation is not None
+            nodes.add(each.slot, each, state.operation, operands)
+        if self.state.is_end:
             self._end_segment()
         return result
 
@@ -463,7 +363,10 @@ class Strand:
         """Return a code such that it is alike in each turn of a loop."""
         if type(code) is not int:
             return code
-        after = (each[3].count for each in self._made[self._start + code :] if each is not None)
+        slot = self._start + code
+        if self.is_input(slot):
+            return SeenSlot(code, self.state.count)
+        after = (each.count for each in self.values[slot:] if type(each) is State)
         return SeenSlot(code, self.state.count - next(after, self.state.count))
 
     def _may_know(self, result: Any) -> bool:
@@ -475,23 +378,21 @@ class Strand:
         return is_made and len(result.origin.levels) == 1
 
     def _is_current(self, tracer: Tracer) -> bool:
-        """Whether a tracer still stands for its slot: one with a node may have been written to."""
-        if tracer.state is not None:
-            return True
-        cell = self._cells.get(tracer.slot)
-        is_same = cell is not None and tracer.cell is cell()
-        return is_same and tracer.origin is self._origins[tracer.slot]
-
-    def has(self, value: Any) -> bool:
-        """Whether a value is a tracer of the strand, and stands for its slot."""
-        return type(value) is self.kind and value.strand is self and self._is_current(value)
-
-    def held(self) -> tuple[int, ...]:
-        """Return the slots whose tracers someone holds: planning asks for them."""
-        made = enumerate(self._made)
-        return tuple([slot for slot, each in made if each is not None and each[2]() is not None])
+        """Whether a tracer still stands for its slot."""
+        return tracer.state is not None or (
+            self._nodes is not None and self._nodes.is_current(tracer)
+        )
 
     # -- nodes -------------------------------------------------------------------------------------
+
+    def on_nodes(self) -> OnNodes:
+        """Return what there is on nodes; what they do is noted if a plan may come of it."""
+        if self._nodes is None:
+            journal = Journal(self._entered)
+            self._nodes = OnNodes(self.values, self._make_inputs, journal)
+            if not (self.is_left or self.segments):
+                self.level.journal = journal
+        return self._nodes
 
     def _leave(self) -> None:
         """Go on with nodes for what strands do not know."""
@@ -512,68 +413,51 @@ class Strand:
         with self.level.lock:
             if not self.is_flat:
                 return
-            self._is_cold, done = True, self._done  # after an exception, it goes on from there
+            self._is_cold = True
             try:
-                for slot in range(len(done), len(self._made)):
-                    made = self._made[slot]
-                    if made is None:
-                        done.append(self._came_in(slot, done))
-                    else:
-                        done.append(self._on_nodes(slot, made, done))
-                self.is_flat = False
+                self.on_nodes().advance(self)
+                self.is_flat, self._alive = False, []
             finally:
                 self._is_cold = False
-            self._done = []
-
-    def _came_in(self, slot: int, done: Sequence[Any]) -> Any:
-        """Return what came in, as operations on nodes take it."""
-        value = self.values[slot]
-        if type(value) is Link:
-            return done[value.slot]
-        return value.array if type(value) is Held else value
-
-    def _on_nodes(self, slot: int, made: _Made, done: Sequence[Any]) -> Tracer:
-        """Return what was recorded for a slot as a tracer with cell and node."""
-        operation, operands, found, _ = made
-        if operation is None:
-            result = self._inputs[slot]()
-            self.journal.name(result.cell, slot)
-        elif operation is FURTHER:
-            result = self._rest.pop(0)
-        else:
-            given = [done[at] for at in operands]
-            self.journal.is_static = operation.is_static(given)
-            result = operation.compute(*given)
-            if type(result) is tuple:
-                result, *self._rest = result
-        tracer = found()
-        if tracer is None:
-            tracer = result
-        else:
-            tracer.cell, tracer.origin, tracer.sharing = result.cell, result.origin, result.sharing
-            tracer.state = None
-        self._link(slot, operation, operands, tracer)
-        self.journal.is_static = False
-        return tracer
-
-    def _link(
-        self, slot: int, operation: Operation | None, operands: tuple[int, ...], tracer: Tracer
-    ) -> None:
-        """Note where a tracer comes from, and which slots its nodes read."""
-        origins, values = self._origins, self.values
-        linked = [v.slot if type(v := values[at]) is Link else at for at in operands]
-        known = {id(origins[at].node) for at in linked if at in origins}
-        origins[slot] = tracer.origin
-        self._cells[slot] = ref(tracer.cell)
-        is_kernel = operation is not None and operation.is_kernel
-        self.journal.link(tracer.origin.node, operands if is_kernel else None, known)
 
     # -- what has been recorded --------------------------------------------------------------------
 
-    def made(self, slot: int) -> tuple[Operation | None, tuple[int, ...]] | None:
-        """Return what made the value of a slot, None of an input; None if it came in."""
-        found = self._made[slot]
-        return None if found is None else found[:2]
+    def has(self, value: Any) -> bool:
+        """Whether a value is a tracer of the strand, and stands for its slot."""
+        return type(value) is self.kind and value.strand is self and self._is_current(value)
+
+    def alive(self) -> list[Tracer]:
+        """Return the tracers that someone else holds: planning asks for them."""
+        if self._nodes is not None and not self.is_flat:
+            return self._nodes.alive()
+        alive = self._alive
+        alive.append(_new(self.kind))  # which only the list holds
+        *counts, least = map(getrefcount, alive)
+        alive.pop()
+        return [each for each, count in zip(alive, counts, strict=True) if count > least]
+
+    def is_input(self, slot: int) -> bool:
+        """Whether a slot is that of an input."""
+        return slot < len(self.inputs)
+
+    def made(self, slot: int) -> tuple[Operation, tuple[int, ...]] | None:
+        """Return what made the value of a slot, and of what; None if it came in."""
+        state = self.values[slot]
+        if type(state) is not State:
+            return None
+        assert state.operation is not None
+        start, first = self._start_at(slot), slot - state.place
+        came_in = sum([type(code) is not int for code in state.codes])
+        arrived = iter(range(first - came_in, first))
+        operands = [start + c if type(c) is int else next(arrived) for c in state.codes]
+        return state.operation, tuple(operands)
+
+    def _start_at(self, slot: int) -> int:
+        """Return where the segment of a slot begins."""
+        if slot >= self._start:
+            return self._start
+        at = bisect_right(self.segments, slot, key=attrgetter("start"))
+        return self.segments[at - 1].start
 
     def arrived(self, slot: int) -> Any:
         """Return the array or number that came in, as operations take it."""
@@ -585,22 +469,22 @@ class Strand:
     def is_traced(self, slot: int) -> bool:
         """Whether the value of a slot is an input, was made, or links to one that is."""
         value = self.values[slot]
-        return self._made[value.slot if type(value) is Link else slot] is not None
+        slot = value.slot if type(value) is Link else slot
+        return self.is_input(slot) or type(self.values[slot]) is State
 
     def known(self, slot: int) -> State:
         """Return what is known of a traced value."""
         value = self.values[slot]
-        found = self._made[value.slot if type(value) is Link else slot]
-        assert found is not None
-        return found[3]
+        slot = value.slot if type(value) is Link else slot
+        found = self.inputs[slot] if self.is_input(slot) else self.values[slot]
+        return cast("State", found)
 
     def end(self) -> None:
         """Let nothing be recorded any more, and hold no node: the backward pass frees them."""
         self.state = _OVER
+        self._alive = []
         self._entered = {}
-        for each in (self._origins, self._cells, self._made, self._done):
-            each.clear()
-        self._inputs, self._pending, self._replay = (), None, None
+        self._make_inputs, self._nodes, self._pending, self._replay = (), None, None, None
 
 
 def _described(tracer: Tracer) -> tuple[Kind, tuple[int, ...], bool]:

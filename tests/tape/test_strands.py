@@ -20,8 +20,8 @@ import mixad
 from mixad import api, strands
 from mixad.errors import TracerError
 from mixad.tape import states
+from mixad.tape.on_nodes import OnNodes
 from mixad.tape.schedule import Cotangent
-from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan
 
 EXAMPLES = 150
@@ -131,6 +131,7 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "a loop until": lambda x, y: until(x, y),
     "writing to a result": lambda x, y: written(x * 1.0, y),
     "writing to a view": lambda x, y: written_view(x * 1.0, y),
+    "writing to what has a view": lambda x, y: written_whole(x * 1.0, y),
     "in-place operators": lambda x, y: in_place(x * 2.0, y),
     "a checkpoint": lambda x, y: mixad.checkpoint(lambda a: np.sin(a) * a)(x * y).sum(),
     "a gradient inside": lambda x, y: (mixad.grad(lambda a: (a * a * y[0]).sum())(x) * x).sum(),
@@ -165,6 +166,12 @@ def written_view(x: Any, y: Any) -> Any:
     view = x[1:]
     view += 1.0
     return (x * y).sum()
+
+
+def written_whole(x: Any, y: Any) -> Any:
+    view = x[1:]
+    x[1] = y[0, 0]
+    return (view * view).sum()
 
 
 def in_place(x: Any, y: Any) -> Any:
@@ -771,7 +778,7 @@ def test_what_cannot_be_repeated_on_nodes_is_refused_whenever_it_is_asked_for() 
 def test_an_interrupted_repetition_on_nodes_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    original, turns = Strand._on_nodes, [3]
+    original, turns = OnNodes._computed, [2]
 
     def interrupted(self: Any, *args: Any) -> Any:
         turns[0] -= 1
@@ -782,7 +789,7 @@ def test_an_interrupted_repetition_on_nodes_goes_on_where_it_was(
     def f(x: Any) -> Any:
         y = x * 2.0
         z = y * x
-        if turns[0] < 3:
+        if turns[0] < 2:
             return z.sum()
         with pytest.raises(KeyboardInterrupt):
             z.reshape(2, 2)
@@ -791,13 +798,13 @@ def test_an_interrupted_repetition_on_nodes_goes_on_where_it_was(
 
     turns[0] = 0
     mixad.grad(f)(X)
-    turns[0] = 3
-    monkeypatch.setattr(Strand, "_on_nodes", interrupted)
+    turns[0] = 2
+    monkeypatch.setattr(OnNodes, "_computed", interrupted)
     np.testing.assert_array_equal(mixad.grad(f)(X), 4.0 * X + 10.0)
 
 
 def test_a_thread_waits_for_nodes_that_another_one_makes(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, begun, found = Strand._on_nodes, threading.Event(), []
+    original, begun, found = OnNodes._computed, threading.Event(), []
 
     def slow(self: Any, *args: Any) -> Any:
         begun.set()
@@ -821,7 +828,7 @@ def test_a_thread_waits_for_nodes_that_another_one_makes(monkeypatch: pytest.Mon
     mixad.grad(f)(X)
     strands._HISTORIES.clear()
     begun.clear()
-    monkeypatch.setattr(Strand, "_on_nodes", slow)
+    monkeypatch.setattr(OnNodes, "_computed", slow)
     np.testing.assert_array_equal(mixad.grad(f)(X), np.full(4, 2.0))
 
 
@@ -839,7 +846,7 @@ def test_tracers_of_a_function_that_failed_are_refused() -> None:
         mixad.grad(f)(X, True)
     with pytest.raises(TracerError, match="used after that call has ended"):
         leaked[-1] * 2.0
-    assert leaked[-1].strand._made == []
+    assert leaked[-1].strand._alive == []
 
 
 def test_recordings_that_begin_alike_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,119 @@
+"""A recording on nodes: done in the order in which it was recorded, from its beginning on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from mixad.tape.cell import Cell
+from mixad.tape.held import Held
+from mixad.tape.journal import Journal
+from mixad.tape.operations import FURTHER, Link, Operation
+from mixad.tape.tracer import Origin, Tracer
+
+if TYPE_CHECKING:
+    from mixad.tape.strand import Strand
+
+__all__ = ["OnNodes"]
+
+
+class OnNodes:
+    """What a recording has on nodes.
+
+    Parameters
+    ----------
+    values : list
+        Of the recording, by slot.
+    inputs : sequence of callable
+        For each input, returns its tracer with cell and node.
+    journal : Journal
+        What is done by them.
+
+    Attributes
+    ----------
+    tracers : dict
+        By slot, the tracers that stood for values when they got their nodes.
+    """
+
+    def __init__(
+        self, values: list[Any], inputs: Sequence[Callable[[], Tracer]], journal: Journal
+    ) -> None:
+        self.tracers: dict[int, ref[Tracer]] = {}
+        self.journal = journal
+        self._values = values
+        self._inputs = inputs
+        self._origins: dict[int, Origin] = {}
+        self._cells: dict[int, ref[Cell]] = {}
+        self._done: list[Any] = []
+        self._rest: list[Any] = []
+
+    def alive(self) -> list[Tracer]:
+        """Return the tracers that someone holds."""
+        found = [each() for each in self.tracers.values()]
+        return [tracer for tracer in found if tracer is not None]
+
+    def is_current(self, tracer: Tracer) -> bool:
+        """Whether a tracer with a node still stands for its slot: it may have been written to."""
+        cell = self._cells.get(tracer.slot)
+        is_same = cell is not None and tracer.cell is cell()
+        return is_same and tracer.origin is self._origins[tracer.slot]
+
+    def advance(self, strand: Strand) -> None:
+        """Give tracers cells and nodes; after an exception, it goes on from there."""
+        flat = {tracer.slot: tracer for tracer in strand.alive()}
+        done, values = self._done, self._values
+        for slot in range(len(done), len(values)):
+            if strand.is_input(slot):
+                result = self._inputs[slot]()
+                self.journal.name(result.cell, slot)
+                self.add(slot, result, None, ())
+            elif (made := strand.made(slot)) is None:
+                done.append(self._came_in(values[slot]))
+                continue
+            else:
+                result = self._computed(slot, *made)
+            tracer = flat.get(slot)
+            if tracer is not None:
+                self._give(tracer, result)
+            done.append(result if tracer is None else tracer)
+        self._done = []
+
+    def _give(self, tracer: Tracer, result: Tracer) -> None:
+        """Let a tracer stand for what was done."""
+        tracer.cell, tracer.origin, tracer.sharing = result.cell, result.origin, result.sharing
+        tracer.state = None
+        if tracer.sharing is not None:
+            tracer.sharing.memory.add(tracer)
+        self.tracers[tracer.slot] = ref(tracer)
+
+    def _came_in(self, value: Any) -> Any:
+        """Return what came in, as operations on nodes take it."""
+        if type(value) is Link:
+            return self._done[value.slot]
+        return value.array if type(value) is Held else value
+
+    def _computed(self, slot: int, operation: Operation, operands: tuple[int, ...]) -> Tracer:
+        """Return what an operation gives."""
+        journal = self.journal
+        if operation is not FURTHER:
+            given = [self._done[at] for at in operands]
+            journal.is_static = operation.is_static(given)
+            result = operation.compute(*given)
+            self._rest = list(result) if type(result) is tuple else [result]
+        found: Tracer = self._rest.pop(0)
+        self.add(slot, found, operation, operands)
+        journal.is_static = False
+        return found
+
+    def add(
+        self, slot: int, tracer: Tracer, operation: Operation | None, operands: tuple[int, ...]
+    ) -> None:
+        """Note where the value of a slot comes from, and which slots its nodes read."""
+        origins, values = self._origins, self._values
+        linked = [value.slot if type(value := values[at]) is Link else at for at in operands]
+        known = {id(origins[at].node) for at in linked if at in origins}
+        origins[slot] = tracer.origin
+        self._cells[slot] = ref(tracer.cell)
+        is_kernel = operation is not None and operation.is_kernel
+        self.journal.link(tracer.origin.node, operands if is_kernel else None, known)
