@@ -38,6 +38,7 @@ from mixad.backends.hookspecs import (
     Executable,
     Folding,
     PartWriting,
+    Repeating,
     StoringBeside,
 )
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
@@ -91,6 +92,14 @@ class Prepared:
     bound: Bound
     run: Run
     audit: Audit | None = None
+
+    def repeated(
+        self, reads: Sequence[int], writes: Sequence[int], fixed: Mapping[int, Any]
+    ) -> Callable[[list[Any]], None] | None:
+        """Return what launches it on registers, if that saves something: see `Repeating`."""
+        if not isinstance(self.backend, Repeating):
+            return None
+        return self.backend.repeated(self.bound, reads, writes, fixed)
 
 
 class Kernel:

@@ -45,6 +45,7 @@ __all__ = [
     "IntegrationSpec",
     "OnDevice",
     "PartWriting",
+    "Repeating",
     "StoringBeside",
     "hookimpl",
     "mixad_backends",
@@ -269,6 +270,39 @@ class PartWriting(Protocol):
         -------
         Bound
             Whatever `Backend.launch` takes.
+        """
+        ...
+
+
+@runtime_checkable
+class Repeating(Protocol):
+    """A backend whose launches may be prepared for arrays that stay where they are."""
+
+    def repeated(
+        self,
+        bound: Bound,
+        reads: Sequence[int],
+        writes: Sequence[int],
+        fixed: Mapping[int, Any],
+    ) -> Callable[[list[Any]], None] | None:
+        """Return what runs a launch on a list of arrays and numbers; None if that saves nothing.
+
+        One thread at a time calls it.
+
+        Parameters
+        ----------
+        bound : Bound
+            What `Backend.bind` returned for the launch.
+        reads, writes : sequence of int
+            Where in the list its arguments are, and where its results go.
+        fixed : mapping of int to array
+            What is there in each call: the caller keeps them. Others of ``writes`` are put there
+            anew.
+
+        Returns
+        -------
+        callable or None
+            Takes the list.
         """
         ...
 

@@ -27,7 +27,7 @@ from mixad.tape.tracer import Level, Tracer, outside
 from mixad.tape.writing import WriteNode, writable
 
 __all__ = ["Cotangent", "KernelStep", "NodeStep", "Pass", "Place", "Step",
-           "argument_outside", "together", "traced_outside"]  # fmt: skip
+           "argument_outside", "takes", "together", "traced_outside"]  # fmt: skip
 
 Place: TypeAlias = tuple[int, int]
 """The number of a node, and which of its outputs or arguments."""
@@ -57,13 +57,13 @@ def together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
     New memory for large ones would cost more than the sum: its pages are new to the process.
     """
     own, other = (known.value, value) if known.fresh else (value, known.value)
-    if (known.fresh or fresh) and _takes(own, other):
+    if (known.fresh or fresh) and takes(own, other):
         own += other
         return Cotangent(own, True)
     return Cotangent(added(known.value, value), True)
 
 
-def _takes(own: Any, other: Any) -> bool:
+def takes(own: Any, other: Any) -> bool:
     """Whether one array can be added to another in place; of NumPy, whose arrays say so."""
     return (
         type(own) is np.ndarray

@@ -1,4 +1,9 @@
-"""What a journal has noted, as launches and rules over registers."""
+"""What a journal has noted, as launches and rules over registers.
+
+Everything that depends on structure alone is decided as a plan is made: which register a cotangent
+is in, what is added to what in whose memory, which memory small results of kernels have that only
+kernels read.  A run is a list of steps over a list of registers.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,15 @@ import numpy as np
 
 from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, as_array
-from mixad.backends.execute import Kernel, kernel_for
+from mixad.backends.execute import Kernel, Prepared, kernel_for
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import KernelOptions
+from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.forward_node import contraction_of
 from mixad.tape.gradient_plan import MADE, in_shape
 from mixad.tape.journal import (
     Contracted,
-    Entry,
     Evaluated,
     Journal,
     Launched,
@@ -31,60 +36,34 @@ from mixad.tape.journal import (
 )
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.node import added
-from mixad.tape.schedule import Cotangent, together
+from mixad.tape.schedule import Cotangent, takes
 from mixad.tape.values_rule import ValuesRule
 
 __all__ = ["Plan", "plan_of"]
 
+_Registers: TypeAlias = list[Any]
+_Step: TypeAlias = Callable[[_Registers], None]
+_Run: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
+_Fixed: TypeAlias = Mapping[int, Any]
+_Maker: TypeAlias = Callable[[_Fixed], _Step]
+"""Makes a step for one thread, of the memory that it has in some registers."""
 
-class _Values:
-    """What a run has found.
-
-    Attributes
-    ----------
-    registers : list
-        Arrays and numbers: those of slots, and at the end those that are made.
-    cotangents : dict
-        By place.
-    own : set of Place
-        Cotangents in arrays that nothing else holds.
-    warns : bool
-        Whether results that comparisons decide are warned of.
-    """
-
-    __slots__ = ("cotangents", "own", "registers", "warns")
-
-    def __init__(self, registers: list[Any], cotangents: dict[Place, Any], *, warns: bool) -> None:
-        self.registers = registers
-        self.warns = warns
-        self.cotangents = cotangents
-        self.own: set[Place] = set()
-
-    def read(self, registers: Sequence[Register]) -> list[Any]:
-        """Return what is in some registers."""
-        values = self.registers
-        return [values[at] for at in registers]
-
-    def cotangent(self, place: Place | None) -> Cotangent | None:
-        """Return what a value has got; None if that is nothing."""
-        if place is None or place not in self.cotangents:
-            return None
-        return Cotangent(self.cotangents[place], place in self.own)
-
-    def add(self, place: Place, array: Any, fresh: bool) -> None:
-        """Add to a cotangent, as a backward pass does."""
-        known = self.cotangents.get(place)
-        if known is not None:
-            array, fresh = together(Cotangent(known, place in self.own), array, fresh)
-        self.cotangents[place] = array
-        if fresh:
-            self.own.add(place)
-        elif known is not None:
-            self.own.discard(place)
+_MAX_FIXED = 1 << 16
+"""Bytes of memory that one thread keeps for a plan."""
 
 
-_Step: TypeAlias = Callable[[_Values], None]
-_Run: TypeAlias = Callable[[list[Any]], Sequence[Any]]
+class _Found(NamedTuple):
+    """Where a cotangent is, and whether nothing else holds its array."""
+
+    register: int
+    is_own: bool
+
+
+class _Layout(NamedTuple):
+    """What one thread runs: what registers hold beside what comes in, and steps."""
+
+    rest: list[Any]
+    steps: list[_Step]
 
 
 class Plan(NamedTuple):
@@ -92,29 +71,35 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    constants : tuple of (Register and array)
-        What is the same in every call.
-    made : int
-        How many registers there are beside the slots.
-    steps : tuple of callable
-        In order.
-    seeds : tuple of Place
+    rest : list
+        What registers after the slots hold at first.
+    makers : tuple of callable
+        Of the steps, in order.
+    fixed : tuple of (int, shape and dtype)
+        Registers that keep their memory.
+    seeds : tuple of int
         Where the cotangents begin.
-    values : tuple of Register
+    values : tuple of int
         Where the values are that are wanted.
-    inputs : tuple of (Place or None)
+    inputs : tuple of (_Found or None)
         Where the cotangents of the inputs end.
     slots : frozenset of int
         What is read of what came in.
+    decided : tuple of DecidedResult
+        What to warn of.
+    idle : list
+        What threads run that are not at it now.
     """
 
-    constants: tuple[tuple[Register, Any], ...]
-    made: int
-    steps: tuple[_Step, ...]
-    seeds: tuple[Place, ...]
-    values: tuple[Register, ...]
-    inputs: tuple[Place | None, ...]
+    rest: list[Any]
+    makers: tuple[_Maker, ...]
+    fixed: tuple[tuple[int, tuple[int, ...], Any], ...]
+    seeds: tuple[int, ...]
+    values: tuple[int, ...]
+    inputs: tuple[_Found | None, ...]
     slots: frozenset[int]
+    decided: tuple[DecidedResult, ...]
+    idle: list[_Layout]
 
     def run(
         self, slots: Sequence[Any], cotangents: Sequence[Any], *, warns: bool = True
@@ -130,14 +115,32 @@ class Plan(NamedTuple):
         warns : bool
             Whether to warn of results that comparisons decide: not where it has been done.
         """
-        registers = [*slots, *[None] * self.made]
-        for register, array in self.constants:
-            registers[register] = array
-        begun = dict(zip(self.seeds, cotangents, strict=True))
-        found = _Values(registers, begun, warns=warns)
-        for step in self.steps:
-            step(found)
-        return found.read(self.values), [found.cotangent(place) for place in self.inputs]
+        if warns:
+            for each in self.decided:
+                each.warn()
+        try:
+            layout = self.idle.pop()
+        except IndexError:
+            layout = self._laid_out(len(slots))
+        registers = [*slots, *layout.rest]
+        for register, cotangent in zip(self.seeds, cotangents, strict=True):
+            registers[register] = cotangent
+        for step in layout.steps:
+            step(registers)
+        self.idle.append(layout)
+        found = [
+            None if end is None else Cotangent(registers[end.register], end.is_own)
+            for end in self.inputs
+        ]
+        return [registers[at] for at in self.values], found
+
+    def _laid_out(self, slots: int) -> _Layout:
+        """Return what a thread runs that no other is at."""
+        fixed = {register: np.empty(shape, dtype) for register, shape, dtype in self.fixed}
+        rest = self.rest[:]
+        for register, array in fixed.items():
+            rest[register - slots] = array
+        return _Layout(rest, [make(fixed) for make in self.makers])
 
 
 class _NotPlannedError(Exception):
@@ -167,219 +170,424 @@ def plan_of(
     """
     if not journal.is_whole or len(journal.seeds) != len(cotangents):
         return None
-    registers = [*slots, *[None] * journal.count]
-    for at, array in journal.constants:
-        registers[at] = array
-    begun = dict(zip(journal.seeds, cotangents, strict=True))
-    planner = _Planner(_Values(registers, begun, warns=False))
+    planner = _Planner(journal, slots, cotangents)
     try:
-        steps = tuple(map(planner.step, journal.entries))
+        for entry in journal.entries:
+            _ENTRIES[type(entry)](planner, entry)
+        return planner.plan(journal, values)
     except _NotPlannedError:
         return None
-    if any(registers[at] is None for at in values):
-        return None
-    ends = tuple([None if number is None else (number, 0) for number in journal.inputs])
-    read = frozenset([*planner.slots, *[at for at in values if at >= 0]])
-    return Plan(
-        tuple(journal.constants),
-        journal.count,
-        steps,
-        tuple(journal.seeds),
-        tuple(values),
-        ends,
-        read,
-    )
 
 
 class _Planner:
-    """Makes steps of what was noted, and takes them."""
+    """Makes steps of what was noted, and takes them.
 
-    def __init__(self, found: _Values) -> None:
-        self.slots: set[int] = set()
-        self._found = found
+    Attributes
+    ----------
+    registers : list
+        What came in, what was made, and cotangents.
+    """
 
-    def step(self, entry: Entry) -> _Step:
-        """Return the step of an entry, which has been taken."""
-        step: _Step = _STEPS[type(entry)](self, entry)
-        step(self._found)
-        return step
+    def __init__(self, journal: Journal, slots: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        self.registers: _Registers = [*slots, *[None] * journal.count]
+        self._slots = len(slots)
+        self._read: set[int] = set()
+        self._kept: set[int] = set()
+        self._small: dict[int, Any] = {}
+        self._same: dict[int, int] = {}
+        self._makers: list[_Maker] = []
+        self._decided: list[DecidedResult] = []
+        self._constants = [(self._at(register), array) for register, array in journal.constants]
+        for at, array in self._constants:
+            self.registers[at] = array
+        self._found: dict[Place, _Found] = {}
+        self._seeds = tuple(map(self._new, cotangents))
+        for place, register in zip(journal.seeds, self._seeds, strict=True):
+            self._found[place] = _Found(register, False)
 
-    def _launched(self, entry: Launched) -> _Step:
-        run = _runner(entry.call, self._read(entry.arguments), None, entry.options)
-        return partial(_launch, run, entry.arguments, tuple(enumerate(entry.results)))
+    def plan(self, journal: Journal, values: Sequence[Register]) -> Plan:
+        """Return the plan of the steps that have been made."""
+        self._arrays(values)
+        wanted = tuple(map(self._at, values))
+        ends = [None if at is None else self._found.get((at, 0)) for at in journal.inputs]
+        rest: list[Any] = [None] * (len(self.registers) - self._slots)
+        for at, array in self._constants:
+            rest[at - self._slots] = array
+        returned = {*wanted, *[end.register for end in ends if end is not None]}
+        return Plan(
+            rest,
+            tuple(self._makers),
+            tuple(self._fixed(self._kept | returned)),
+            self._seeds,
+            wanted,
+            tuple(ends),
+            frozenset(self._read),
+            tuple(self._decided),
+            [],
+        )
 
-    def _stores(self, entry: Stores) -> _Step:
-        arrays = list(kernel_values(entry.passes[0], self._read(entry.arguments)))
-        run = _prepared(kernel_for(entry.passes, entry.asked), arrays, entry.options)
-        run = run or partial(_run_storing, entry)
-        made = tuple([(at, register) for register, at in entry.results])
-        return partial(_launch, run, entry.arguments, made)
+    def _fixed(self, others: set[int]) -> list[tuple[int, tuple[int, ...], Any]]:
+        """Return the registers that only kernels read, and what arrays are there."""
+        found, bytes_left = [], _MAX_FIXED
+        for register, array in self._small.items():
+            if register not in others and array.nbytes <= bytes_left:
+                bytes_left -= array.nbytes
+                found.append((register, array.shape, array.dtype))
+        return found
 
-    def _evaluated(self, entry: Evaluated) -> _Step:
-        self._read(entry.arguments)
-        return partial(_evaluate, entry)
+    # -- registers ---------------------------------------------------------------------------------
 
-    def _pulled_kernel(self, entry: PulledKernel) -> _Step:
-        step = entry.step
-        registers = [at for is_given, at in entry.arguments if not is_given]
-        self._read([*registers, *entry.read.values()])
-        cotangents = self._found.cotangents
-        if not all(place in cotangents for place in step.cotangents):
-            raise _NotPlannedError
-        results = [(at, r) for at, r in enumerate(entry.results) if r is not None]
-        targets = [(place, kind in MADE, at, kind == "array") for place, kind, at in step.targets]
-        run: _Run = _nothing
-        if step.plan.call is not None:
-            given = [cotangents[place] for place in step.cotangents]
-            read = self._found.registers
-            arrays = [given[at] if is_given else read[at] for is_given, at in entry.arguments]
-            run = _runner(step.plan.call, arrays, step.shape, step.options)
-        return partial(_pull_kernel, entry, run, results, targets)
+    def _at(self, register: Register) -> int:
+        """Return where a register of the journal is."""
+        at = register if register >= 0 else self._slots - register - 1
+        return self._same.get(at, at)
 
-    def _pulled(self, entry: Pulled) -> _Step:
-        self._read([a for a in entry.arguments if type(a) is int])
-        wanted = [target is not None for target in entry.targets]
-        return partial(_pull, entry, wanted)
+    def _new(self, value: Any) -> int:
+        self.registers.append(value)
+        return len(self.registers) - 1
 
-    def _pulled_values(self, entry: PulledValues) -> _Step:
-        self._read([*entry.values, *[a for a in entry.arguments if type(a) is int]])
-        return partial(_pull_values, entry)
-
-    def _contracted(self, entry: Contracted) -> _Step:
-        self._read([r for r in entry.residuals if r is not None])
-        return partial(_contract, entry)
-
-    def _read(self, registers: Sequence[Any]) -> list[Any]:
+    def _arrays(self, registers: Sequence[Register]) -> list[Any]:
         """Return what is in some registers, which is read."""
-        self.slots.update(at for at in registers if at >= 0)
-        found = self._found.read(registers)
+        self._read.update(at for at in registers if at >= 0)
+        found = [self.registers[self._at(at)] for at in registers]
         if any(value is None for value in found):
             raise _NotPlannedError
         return found
 
+    def _for_rule(self, arguments: Sequence[Any]) -> Callable[[_Registers], list[Any]]:
+        """Return what gets the arguments of a rule, registers and shapes: it may keep arrays."""
+        self._arrays([a for a in arguments if type(a) is int])
+        places = [(True, self._at(a)) if type(a) is int else (False, a) for a in arguments]
+        self._kept.update(at for is_register, at in places if is_register)
+        return lambda registers: [registers[at] if is_at else at for is_at, at in places]
 
-_STEPS: Mapping[type, Callable[[_Planner, Any], _Step]] = {
-    Launched: _Planner._launched,
-    Stores: _Planner._stores,
-    Evaluated: _Planner._evaluated,
-    PulledKernel: _Planner._pulled_kernel,
-    Pulled: _Planner._pulled,
-    PulledValues: _Planner._pulled_values,
-    Contracted: _Planner._contracted,
+    # -- cotangents --------------------------------------------------------------------------------
+
+    def _taken(self, place: Place | None) -> _Found | None:
+        """Return where a cotangent is, which is used up; None if there is none."""
+        return None if place is None else self._found.pop(place, None)
+
+    def _add(self, place: Place, register: int, is_own: bool) -> None:
+        """Add to a cotangent, as a backward pass does."""
+        known = self._found.get(place)
+        if known is None:
+            self._found[place] = _Found(register, is_own)
+            return
+        first, second = known.register, register
+        own, other = (first, second) if known.is_own else (second, first)
+        arrays = self.registers
+        if (known.is_own or is_own) and takes(arrays[own], arrays[other]):
+            self._step(partial(_add_into, own, other))
+            self._found[place] = _Found(own, True)
+        else:
+            found = self._new(None)
+            self._step(partial(_add, first, second, found))
+            self._found[place] = _Found(found, True)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _step(self, step: _Step) -> None:
+        """Take a step that is the same for all threads."""
+        step(self.registers)
+        self._makers.append(lambda fixed: step)
+
+    def _launch(
+        self, launch: _Run | Prepared, reads: Sequence[int], results: int
+    ) -> tuple[int, ...]:
+        """Launch a kernel; return the registers of its results."""
+        run: _Run = launch.run if isinstance(launch, Prepared) else launch
+        writes = tuple([self._new(None) for _ in range(results)])
+        step = partial(_launch, run, tuple(reads), writes)
+        step(self.registers)
+        arrays = [self.registers[at] for at in writes]
+        if isinstance(launch, Prepared) and all(type(self.registers[at]) in _PLAIN for at in reads):
+            repeated = partial(launch.repeated, tuple(reads), writes)
+            if repeated({}) is not None:
+                self._makers.append(cast("_Maker", repeated))
+                self._small.update(zip(writes, arrays, strict=True))
+                return writes
+        self._makers.append(lambda fixed: step)
+        return writes
+
+    def _name(self, register: Register, at: int) -> None:
+        """Let a register of the journal be another one."""
+        self._same[self._at(register)] = at
+
+    def launched(self, entry: Launched) -> None:
+        """Launch a kernel."""
+        arrays = self._arrays(entry.arguments)
+        launch = _launch_of(entry.call, arrays, None, entry.options)
+        writes = self._launch(launch, self._places(entry.arguments), len(entry.results))
+        for register, at in zip(entry.results, writes, strict=True):
+            self._name(register, at)
+
+    def stores(self, entry: Stores) -> None:
+        """Launch a kernel that makes partials, too."""
+        arrays = list(kernel_values(entry.passes[0], self._arrays(entry.arguments)))
+        launch = _prepared(kernel_for(entry.passes, entry.asked), arrays, entry.options)
+        run = launch or partial(_run_storing, entry)
+        writes = self._launch(run, self._places(entry.arguments), len(entry.asked))
+        for register, at in entry.results:
+            self._name(register, writes[at])
+
+    def _places(self, registers: Sequence[Register]) -> list[int]:
+        return list(map(self._at, registers))
+
+    def evaluated(self, entry: Evaluated) -> None:
+        """Apply a rule."""
+        arguments = self._for_rule(entry.arguments)
+        self._step(partial(_evaluate, entry, arguments, self._places(entry.results)))
+
+    def pulled_kernel(self, entry: PulledKernel) -> None:
+        """Take a step that pulls kernels back."""
+        step = entry.step
+        self._decided += step.decided
+        taken = list(map(self._taken, step.cotangents))
+        if None in taken:
+            raise _NotPlannedError
+        given = [each.register for each in taken if each is not None]
+        own = [at for is_given, at in entry.arguments if not is_given]
+        self._arrays([*own, *entry.read.values()])
+        reads = [given[at] if is_given else self._at(at) for is_given, at in entry.arguments]
+        made: tuple[int, ...] = ()
+        call = step.plan.call
+        if call is not None:
+            arrays = [self.registers[at] for at in reads]
+            launch = _launch_of(call, arrays, step.shape, step.options)
+            made = self._launch(launch, reads, len(call.outputs))
+        for at, register in enumerate(entry.results):
+            if register is not None:
+                self._name(register, made[at])
+        for place, kind, at in step.targets:
+            self._add(place, made[at] if kind in MADE else given[at], kind == "array")
+        for placed in step.placed:
+            whole = self._new(None)
+            self._kept.update(made)
+            self._step(partial(_place, placed, made, given, step.shape, whole))
+            self._add(placed.target, whole, True)
+        for shifted in step.shifted:
+            whole = self._new(None)
+            read = [
+                (index, given[at] if isinstance(at, int) else self._at(entry.read[index]))
+                for index, at in step.read
+            ]
+            self._step(partial(_shift, shifted, read, step.shape, step.options, whole))
+            self._add(shifted.target, whole, True)
+
+    def pulled(self, entry: Pulled) -> None:
+        """Pull a rule back."""
+        g = self._taken(entry.place)
+        if g is None:
+            return
+        self._kept.add(g.register)
+        arguments = self._for_rule(entry.arguments)
+        wanted = [target is not None for target in entry.targets]
+        pull = partial(_pull, entry, g.register, arguments, wanted)
+        first = entry.targets[0]
+        into = None if first is None else self._found.get(first)
+        if entry.rule.add_into is not None and into is not None and into.is_own:
+            whole = self.registers[into.register]
+            g_now = broadcast_to(self.registers[g.register], entry.shape)
+            if whole.shape == entry.arguments[0].shape and entry.rule.add_into(
+                whole, g_now, **entry.static
+            ):
+                self._kept.add(into.register)
+                added_into = partial(_pull_into, entry, g.register, into.register)
+                self._makers.append(lambda fixed: added_into)
+                return
+        self._pulled(pull, entry.targets, entry.rule.fresh)
+
+    def pulled_values(self, entry: PulledValues) -> None:
+        """Pull a rule with values back."""
+        taken = list(map(self._taken, entry.places))
+        given = [None if each is None else each.register for each in taken]
+        self._kept.update(at for at in given if at is not None)
+        values, arguments = self._for_rule(entry.values), self._for_rule(entry.arguments)
+        pull = partial(_pull_values, entry, given, values, arguments)
+        self._pulled(pull, entry.targets, entry.rule.fresh)
+
+    def contracted(self, entry: Contracted) -> None:
+        """Multiply stored partials by cotangents."""
+        wrt = tuple([i for i, target in enumerate(entry.targets) if target is not None])
+        given: dict[int, int] = {}
+        for output, place in zip(entry.outputs, entry.places, strict=True):
+            g = self._taken(place)
+            if g is None:
+                raise _NotPlannedError
+            if output in given:
+                both = self._new(None)
+                self._step(partial(_add, given[output], g.register, both))
+                given[output] = both
+            else:
+                given[output] = g.register
+        plan = contraction_of(entry.plan, wrt, tuple(given), entry.shapes, entry.shape)
+        self._arrays([r for r in entry.residuals if r is not None])
+        read = [None if r is None else self._at(r) for r in entry.residuals]
+        read += given.values()
+        kept = [read[i] for i in plan.kept]
+        run = partial(_contract, plan, entry.shape, entry.options)
+        results = 0 if plan.call is None else len(plan.call.outputs)
+        made = self._launch(run, cast("list[int]", kept), results)
+        for index, (kind, at) in zip(wrt, plan.places, strict=True):
+            target = entry.targets[index]
+            if kind == "array" and target is not None:
+                self._add(target, made[at], True)
+
+    def _pulled(
+        self,
+        pull: Callable[[_Registers], Sequence[Any]],
+        targets: Sequence[Place | None],
+        fresh: bool,
+    ) -> None:
+        """Add what a rule gives to cotangents, where it gives something."""
+        gradients = pull(self.registers)
+        pairs = enumerate(zip(targets, gradients, strict=True))
+        made = [(at, t, g) for at, (t, g) in pairs if t is not None and g is not None]
+        writes = tuple([(at, self._new(g)) for at, _, g in made])
+        pulled = partial(_take, pull, writes)
+        self._makers.append(lambda fixed: pulled)
+        for (_, register), (_, target, _) in zip(writes, made, strict=True):
+            self._add(target, register, fresh)
+
+
+_ENTRIES: Mapping[type, Callable[[_Planner, Any], None]] = {
+    Launched: _Planner.launched,
+    Stores: _Planner.stores,
+    Evaluated: _Planner.evaluated,
+    PulledKernel: _Planner.pulled_kernel,
+    Pulled: _Planner.pulled,
+    PulledValues: _Planner.pulled_values,
+    Contracted: _Planner.contracted,
 }
+
+_PLAIN = (np.ndarray, float, int, bool)
+"""Types of what kernels are launched on without being asked anything."""
 
 
 # -- the steps -------------------------------------------------------------------------------------
 
 
-def _launch(
-    run: _Run, arguments: Sequence[Register], made: Sequence[tuple[int, Register]], found: _Values
-) -> None:
-    arrays = run(found.read(arguments))
-    for at, register in made:
-        found.registers[register] = arrays[at]
+def _launch(run: _Run, reads: Sequence[int], writes: Sequence[int], registers: _Registers) -> None:
+    arrays = run([registers[at] for at in reads])
+    for register, array in zip(writes, arrays, strict=True):
+        registers[register] = array
 
 
-def _run_storing(entry: Stores, arguments: list[Any]) -> Sequence[Any]:
+def _run_storing(entry: Stores, arguments: Sequence[Any]) -> Sequence[Any]:
     return kernel_for(entry.passes, entry.asked)(kernel_values(entry.passes[0], arguments), None)
 
 
-def _evaluate(entry: Evaluated, found: _Values) -> None:
-    rule, arguments = entry.rule, found.read(entry.arguments)
-    made = rule.evaluate(NUMPY.xp, *arguments, **entry.static)
-    values = made if type(rule) is ValuesRule else (made,)
-    for register, value in zip(entry.results, values, strict=True):
-        found.registers[register] = as_array(value)
+def _add_into(own: int, other: int, registers: _Registers) -> None:
+    array = registers[own]
+    np.add(array, registers[other], array)
 
 
-def _pull_kernel(
-    entry: PulledKernel,
-    run: _Run,
-    results: Sequence[tuple[int, Register]],
-    targets: Sequence[tuple[Place, bool, int, bool]],
-    found: _Values,
+def _add(first: int, second: int, found: int, registers: _Registers) -> None:
+    registers[found] = added(registers[first], registers[second])
+
+
+def _evaluate(
+    entry: Evaluated,
+    arguments: Callable[[_Registers], list[Any]],
+    results: Sequence[int],
+    registers: _Registers,
 ) -> None:
-    """Take a step: ``results`` go to registers, ``targets`` are cotangents that it adds."""
-    step, registers, pop = entry.step, found.registers, found.cotangents.pop
-    if step.decided and found.warns:
-        for each in step.decided:
-            each.warn()
-    given = [pop(place) for place in step.cotangents]
-    pairs = entry.arguments
-    arrays = run([given[at] if is_given else registers[at] for is_given, at in pairs])
-    for at, register in results:
-        registers[register] = arrays[at]
-    for place, is_made, at, fresh in targets:
-        found.add(place, arrays[at] if is_made else given[at], fresh)
-    for parts in step.placed:
-        found.add(parts.target, parts.added_up(arrays, given, step.shape), True)
-    if step.shifted:
-        values = {
-            index: given[at] if isinstance(at, int) else registers[entry.read[index]]
-            for index, at in step.read
-        }
-        for shifted in step.shifted:
-            whole = shifted.added_up(values, step.shape, step.options)
-            found.add(shifted.target, whole, True)
+    rule = entry.rule
+    made = rule.evaluate(NUMPY.xp, *arguments(registers), **entry.static)
+    values = made if type(rule) is ValuesRule else (made,)
+    for register, value in zip(results, values, strict=True):
+        registers[register] = as_array(value)
 
 
-def _pull(entry: Pulled, wanted: Sequence[bool], found: _Values) -> None:
-    g = found.cotangents.pop(entry.place, None)
-    if g is None:
-        return
-    found.own.discard(entry.place)
-    rule, static, targets = entry.rule, entry.static, entry.targets
-    g = broadcast_to(g, entry.shape)
-    first = targets[0]
-    if rule.add_into is not None and first is not None and first in found.own:
-        whole = found.cotangents[first]
-        if whole.shape == entry.arguments[0].shape and rule.add_into(whole, g, **static):
-            return
-    registers = found.registers
-    arguments = [registers[a] if type(a) is int else a for a in entry.arguments]
+def _place(
+    placed: Any,
+    made: Sequence[int],
+    given: Sequence[int],
+    shape: tuple[int, ...],
+    whole: int,
+    registers: _Registers,
+) -> None:
+    arrays = [registers[at] for at in made]
+    registers[whole] = placed.added_up(arrays, [registers[at] for at in given], shape)
+
+
+def _shift(
+    shifted: Any,
+    read: Sequence[tuple[int, int]],
+    shape: tuple[int, ...],
+    options: KernelOptions,
+    whole: int,
+    registers: _Registers,
+) -> None:
+    values = {index: registers[at] for index, at in read}
+    registers[whole] = shifted.added_up(values, shape, options)
+
+
+def _pull(
+    entry: Pulled,
+    g: int,
+    arguments: Callable[[_Registers], list[Any]],
+    wanted: Sequence[bool],
+    registers: _Registers,
+) -> Sequence[Any]:
+    """Return the gradients of a rule."""
+    rule, cotangent = entry.rule, broadcast_to(registers[g], entry.shape)
     if callable(rule.cotangents):
-        gradients = rule.cotangents(g, wanted, *arguments, **static)
-    else:
-        rules = zip(rule.cotangents, wanted, strict=True)
-        gradients = [of(g, *arguments, **static) if is_wanted else None for of, is_wanted in rules]
-    for target, gradient in zip(targets, gradients, strict=True):
-        if target is not None and gradient is not None:
-            found.add(target, gradient, rule.fresh)
+        found: Sequence[Any] = rule.cotangents(
+            cotangent, wanted, *arguments(registers), **entry.static
+        )
+        return found
+    given, pairs = arguments(registers), zip(rule.cotangents, wanted, strict=True)
+    return [of(cotangent, *given, **entry.static) if is_wanted else None for of, is_wanted in pairs]
 
 
-def _pull_values(entry: PulledValues, found: _Values) -> None:
-    given = [place and found.cotangents.pop(place) for place in entry.places]
+def _pull_into(entry: Pulled, g: int, into: int, registers: _Registers) -> None:
+    """Let a rule add its gradient to a cotangent, as it did when the plan was made."""
+    assert entry.rule.add_into is not None
+    cotangent = broadcast_to(registers[g], entry.shape)
+    is_added = entry.rule.add_into(registers[into], cotangent, **entry.static)
+    assert is_added, "whether a rule adds in place depends on shapes alone"
+
+
+def _take(
+    pull: Callable[[_Registers], Sequence[Any]],
+    writes: Sequence[tuple[int, int]],
+    registers: _Registers,
+) -> None:
+    """Put gradients that a rule gives into registers."""
+    gradients = pull(registers)
+    for at, register in writes:
+        registers[register] = gradients[at]
+
+
+def _pull_values(
+    entry: PulledValues,
+    given: Sequence[int | None],
+    values: Callable[[_Registers], list[Any]],
+    arguments: Callable[[_Registers], list[Any]],
+    registers: _Registers,
+) -> Sequence[Any]:
+    """Return the gradients of a rule with values."""
     pairs = zip(given, entry.shapes, strict=True)
-    gs = tuple([None if g is None else broadcast_to(g, shape) for g, shape in pairs])
-    values = tuple(found.read(entry.values))
-    arguments = [found.registers[a] if type(a) is int else a for a in entry.arguments]
-    for of, target in zip(entry.rule.cotangents, entry.targets, strict=True):
-        if target is not None:
-            found.add(target, of(gs, values, *arguments, **entry.static), entry.rule.fresh)
+    gs = tuple([None if at is None else broadcast_to(registers[at], s) for at, s in pairs])
+    made, taken = tuple(values(registers)), arguments(registers)
+    wanted = zip(entry.rule.cotangents, entry.targets, strict=True)
+    return [None if t is None else of(gs, made, *taken, **entry.static) for of, t in wanted]
 
 
-def _contract(entry: Contracted, found: _Values) -> None:
-    wrt = tuple([i for i, target in enumerate(entry.targets) if target is not None])
-    given: dict[int, Any] = {}
-    for output, place in zip(entry.outputs, entry.places, strict=True):
-        g = found.cotangents.pop(place)
-        given[output] = added(given[output], g) if output in given else g
-    plan = contraction_of(entry.plan, wrt, tuple(given), entry.shapes, entry.shape)
-    values = [None if r is None else found.registers[r] for r in entry.residuals]
-    values += given.values()
-    arrays = plan.arrays([values[i] for i in plan.kept], entry.shape, entry.options)
-    for index, (kind, at) in zip(wrt, plan.places, strict=True):
-        target = entry.targets[index]
-        if kind == "array" and target is not None:
-            found.add(target, arrays[at], True)
+def _contract(
+    plan: Any, shape: tuple[int, ...], options: KernelOptions, kept: Sequence[Any]
+) -> Sequence[Any]:
+    found: Sequence[Any] = plan.arrays(list(kept), shape, options)
+    return found
 
 
 # -- kernels ---------------------------------------------------------------------------------------
 
 
-def _runner(
+def _launch_of(
     call: KernelCall, arrays: list[Any], shape: tuple[int, ...] | None, options: KernelOptions
-) -> _Run:
+) -> _Run | Prepared:
     """Return what launches a kernel on arrays like these, at once if they need no conversion.
 
     Where one is indexed, the call says where it was outside.  Kernels of a backend that was asked
@@ -391,11 +599,11 @@ def _runner(
         raise _NotPlannedError
     broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
     is_direct = not (converts or broadcasts or "array" in call.kinds)
-    run = _prepared(call.kernel, arrays, options) if is_direct else None
-    return run or partial(_run_call, call, shape, options)
+    found = _prepared(call.kernel, arrays, options) if is_direct else None
+    return found or partial(_run_call, call, shape, options)
 
 
-def _prepared(kernel: Kernel, arrays: list[Any], options: KernelOptions) -> _Run | None:
+def _prepared(kernel: Kernel, arrays: list[Any], options: KernelOptions) -> _Run | Prepared | None:
     """Return what launches a kernel on arrays like these; None if it is asked each time."""
     if options.backend is not None:
         raise _NotPlannedError
@@ -404,14 +612,11 @@ def _prepared(kernel: Kernel, arrays: list[Any], options: KernelOptions) -> _Run
     prepared = kernel.prepared(arrays, options.backend)
     if registry.plugin_of(prepared.backend.name) is not None:
         raise _NotPlannedError
-    return prepared.run if prepared.audit is None else None
+    return prepared if prepared.audit is None else None
 
 
 def _run_call(
-    call: KernelCall, shape: tuple[int, ...] | None, options: KernelOptions, arrays: list[Any]
+    call: KernelCall, shape: tuple[int, ...] | None, options: KernelOptions, arrays: Sequence[Any]
 ) -> Sequence[Any]:
-    return call.arrays(arrays if shape is None else in_shape(call, arrays, shape), options)
-
-
-def _nothing(arguments: Sequence[Any]) -> Sequence[Any]:
-    return ()
+    values = list(arrays)
+    return call.arrays(values if shape is None else in_shape(call, values, shape), options)

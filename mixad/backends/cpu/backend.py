@@ -10,7 +10,7 @@ from typing import Any
 from mixad.backends.cpu import buffers, compiler
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
-from mixad.backends.cpu.launch import Run, prepare_launch
+from mixad.backends.cpu.launch import Run, prepare_launch, prepare_repeated
 from mixad.backends.object_cache import default
 from mixad.emit.llvm.text import ENTRY, GANG, Dialect
 from mixad.kernel.binding import Binding, bind
@@ -126,6 +126,17 @@ class CpuBackend:
     def moved(self, bound: BoundKernel, launch: Launch) -> BoundKernel:
         """Return the kernel with the argument block of a launch that writes parts elsewhere."""
         return _bound(bound.kernel, launch, bound.binding.moved(launch))
+
+    def repeated(
+        self,
+        bound: BoundKernel,
+        reads: Sequence[int],
+        writes: Sequence[int],
+        fixed: Mapping[int, Any],
+    ) -> Callable[[list[Any]], None] | None:
+        """Return what runs a kernel on registers, of which some have the same arrays each time."""
+        kernel, launch, binding = bound.kernel, bound.launch, bound.binding
+        return prepare_repeated(kernel, launch, binding, reads, writes, fixed)
 
 
 def _bound(kernel: CpuKernel, launch: Launch, binding: Binding) -> BoundKernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -25,7 +25,8 @@ from mixad.scalar.types import ScalarType
 if TYPE_CHECKING:
     from mixad.backends.cpu.backend import CpuKernel
 
-__all__ = ["Run", "address_of", "allocate", "finish", "prepare_launch", "tree_sum"]
+__all__ = ["Run", "address_of", "allocate", "finish", "prepare_launch", "prepare_repeated",
+           "tree_sum"]  # fmt: skip
 
 _Array: TypeAlias = np.ndarray[Any, Any]
 Run: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
@@ -85,7 +86,7 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
     uniforms = binding.uniforms
     outputs = tuple([_output(kernel, binding, result) for result in binding.outputs])
     finishes = any(finish is not None for _, _, _, finish in outputs)
-    is_direct = binding.tiles == 1 and not kernel.may_not_end and not any(launch.indexed)
+    is_direct = _is_direct(kernel, launch, binding)
     call, ndarray, has_numpy_types = kernel.call, np.ndarray, kernel.has_numpy_types
 
     def run(arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -111,6 +112,61 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
         return tuple(results)
 
     return run
+
+
+def prepare_repeated(
+    kernel: CpuKernel,
+    launch: Launch,
+    binding: Binding,
+    reads: Sequence[int],
+    writes: Sequence[int],
+    fixed: Mapping[int, _Array],
+) -> Callable[[list[Any]], None] | None:
+    """Return what runs a kernel on registers, by one thread at a time; None if it must be asked
+    each time where its results go.
+
+    Parameters
+    ----------
+    kernel, launch, binding : CpuKernel, Launch, Binding
+        As for `prepare_launch`, which has been called.
+    reads, writes : sequence of int
+        The registers of the arguments and of the results.
+    fixed : mapping of int to ndarray
+        Registers whose arrays are these in each call: their addresses are filled in once, and
+        the caller keeps them.
+    """
+    is_left_whole = binding.axes is None and all(r.is_left_whole for r in binding.outputs)
+    is_plain = is_left_whole and kernel.has_numpy_types and not kernel.spec.streaming
+    if not (is_plain and _is_direct(kernel, launch, binding)):
+        return None
+    words, outputs = binding.words[:], []
+    places = [(reads[k], at) for k, at in binding.arrays]
+    for register, result in zip(writes, binding.outputs, strict=True):
+        places.append((register, result.position))
+        if register not in fixed:
+            outputs.append((register, _output(kernel, binding, result).make))
+    for register, at in places:
+        if register in fixed:
+            words[at] = address_of(fixed[register])
+    arrays = tuple([(register, at) for register, at in places if register not in fixed])
+    uniforms = tuple([(reads[k], at, pack) for k, at, pack in binding.uniforms])
+    address, call = words.buffer_info()[0], kernel.call
+
+    def run(registers: list[Any]) -> None:
+        for register, make in outputs:
+            registers[register] = make()
+        for register, at in arrays:
+            words[at] = address_of(registers[register])
+        for register, at, pack in uniforms:
+            words[at] = pack(registers[register])
+        call(address, 0, 1)
+
+    return run
+
+
+def _is_direct(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
+    """Whether a kernel runs at once: in one tile, without anything to watch."""
+    return binding.tiles == 1 and not kernel.may_not_end and not any(launch.indexed)
 
 
 def _run_on_workers(kernel: CpuKernel, launch: Launch, words: array[int], tiles: int) -> None:
