@@ -7,7 +7,9 @@ values that other segments read is stored.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Container, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -35,10 +37,11 @@ def values_of_slots(values: Sequence[Any], read: Container[int] | None = None) -
     """
     found: list[Any] = []
     for slot, value in enumerate(values):
-        if type(value) is State or (read is not None and slot not in read):
+        kind = type(value)
+        if kind is State or kind is Link or (read is not None and slot not in read):
             found.append(None)
         else:
-            found.append(value.array if type(value) is Held else as_array(value))
+            found.append(value.array if kind is Held else as_array(value))
     return found
 
 
@@ -76,6 +79,9 @@ def whole_gradient(
     return value, [run.found.get(slot) for slot in range(inputs)]
 
 
+_first = itemgetter(0)
+
+
 class _Run:
     """One call.
 
@@ -89,24 +95,24 @@ class _Run:
 
     def __init__(self, strand: Strand, segments: Sequence[Segment], inputs: int) -> None:
         self.segments = segments
-        self.values: list[Any] = [None] * len(strand.values)
+        self.values = values_of_slots(strand.values)
         self.found: dict[int, Cotangent] = {}
-        self._layouts: dict[int, tuple[Any, ...]] = {}
         self._strand = strand
         self._inputs = inputs
-        self._read = sorted({v.slot for v in strand.values if type(v) is Link})
+        links = [(slot, v.slot) for slot, v in enumerate(strand.values) if type(v) is Link]
+        self._links = links
+        self._read = sorted({source for _, source in links if strand.made(source) is not None})
+        traced = [slot for slot, source in links if strand.is_traced(source)]
+        self._traced = [*range(inputs), *traced]
+        self._layouts: dict[int, tuple[Any, ...]] = {}
 
     def forward(self, segment: Segment, output: int | None) -> bool:
         """Compute what others read of a segment; tell whether there is a plan."""
-        values, start = self.values, segment.start
-        for slot in range(start, segment.stop):
-            value = self._strand.values[slot]
-            if type(value) is Link:
-                values[slot] = values[value.slot]
-            elif type(value) is not State:
-                values[slot] = value.array if type(value) is Held else as_array(value)
-        came = [values[slot] for slot in self._active(segment)]
-        self._layouts[start] = tuple(map(describe_array, came))  # of links no state knows it
+        values, (_, start, stop) = self.values, segment
+        for slot, source in self._links[slice(*self._bounds(self._links, segment, _first))]:
+            values[slot] = values[source]
+        came = [describe_array(values[slot]) for slot in self._active(segment)]
+        self._layouts[start] = tuple(came)  # of links no state knows it
         asked = [slot - start for slot in self._made_in(segment, output)]
         if not asked:
             return True
@@ -116,19 +122,26 @@ class _Run:
             plan = self._planned(key, segment, asked, [])
         if plan is None:
             return False
-        found, _ = plan.run(values[start : segment.stop], ())
+        found, _ = plan.run(values[start:stop], ())
         for local, value in zip(asked, found, strict=True):
             values[start + local] = value
         return True
 
+    def _bounds(
+        self, slots: Sequence[Any], segment: Segment, key: Callable[[Any], int] | None = None
+    ) -> tuple[int, int]:
+        """Return which of some slots in order are in a segment."""
+        return (
+            bisect_left(slots, segment.start, key=key),
+            bisect_left(slots, segment.stop, key=key),
+        )
+
     def _made_in(self, segment: Segment, output: int | None) -> list[int]:
         """Return which values of a segment others read."""
-        strand = self._strand
-        inside = range(segment.start, segment.stop)
-        asked = [slot for slot in self._read if slot in inside and strand.made(slot)]
-        if output is not None and output in inside and output not in asked:
-            asked.append(output)
-        return [slot for slot in asked if slot >= self._inputs]
+        asked = self._read[slice(*self._bounds(self._read, segment))]
+        if output is not None and max(segment.start, self._inputs) <= output < segment.stop:
+            asked += [] if output in asked else [output]
+        return asked
 
     def backward(self, segment: Segment) -> bool:
         """Carry cotangents back through a segment; tell whether there is a plan."""
@@ -164,12 +177,7 @@ class _Run:
 
     def _active(self, segment: Segment) -> list[int]:
         """Return the slots of a segment's traced values that came in."""
-        strand, inputs = self._strand, self._inputs
-        return [
-            slot
-            for slot in range(segment.start, segment.stop)
-            if slot < inputs or (type(strand.values[slot]) is Link and strand.is_traced(slot))
-        ]
+        return self._traced[slice(*self._bounds(self._traced, segment))]
 
     def _planned(
         self, key: tuple[Any, ...], segment: Segment, asked: Sequence[int], gs: Sequence[Any]

@@ -82,9 +82,9 @@ class Strand:
         Whether a tracer was asked for what strands do not know.
     """
 
-    __slots__ = ("_alive", "_entered", "_is_cold", "_links", "_make_inputs", "_most", "_nodes",
-                 "_pending", "_replay", "_start", "_thread", "inputs", "is_flat", "is_left",
-                 "kind", "level", "segments", "state", "values")  # fmt: skip
+    __slots__ = ("_alive", "_entered", "_is_cold", "_links", "_lock", "_make_inputs", "_most",
+                 "_nodes", "_pending", "_replay", "_start", "_thread", "inputs", "is_flat",
+                 "is_left", "kind", "level", "segments", "state", "values")  # fmt: skip
 
     def __init__(
         self,
@@ -95,6 +95,7 @@ class Strand:
         kind: type[Tracer],
     ) -> None:
         self.level = level
+        self._lock = level.lock
         self.state = state
         self.inputs = state.inputs
         self.values: list[Any] = [Held(array, level.check) for array in arrays]
@@ -137,6 +138,7 @@ class Strand:
         kind, start = self.kind, self._start
         codes: list[Any] = [operation]
         arriving: list[Any] = []
+        are_numbers = True
         for operand in operands:
             if type(operand) is kind and operand.strand is self and operand.state is not None:
                 slot = operand.slot - start
@@ -151,15 +153,18 @@ class Strand:
             codes.append(code)
             if type(code) is not int:
                 arriving.append(operand)
+                are_numbers = are_numbers and type(code) is type
         key = tuple(codes)
-        with self.level.lock:  # another thread may ask for nodes
+        with self._lock:  # another thread may ask for nodes
             state = self.state.next.get(key)
             if state is None or not self.is_flat or self._thread != get_ident():
                 return self._begin(key, arriving)
-            if arriving:
+            values = self.values
+            if are_numbers:
+                values += arriving
+            else:
                 self._enter(key, arriving, state.reader)
             self.state = state
-            values = self.values
             tracer = _new(kind)
             tracer.strand, tracer.slot, tracer.state = self, len(values), state
             values.append(state)
@@ -218,9 +223,9 @@ class Strand:
                 return description
             slot = self._links.get(known[0], known[0]) - self._start
             return slot if slot >= 0 else description
-        if kind is int and not -_MAX_INT < operand < _MAX_INT:
+        if kind not in NUMBERS or (kind is int and not -_MAX_INT < operand < _MAX_INT):
             return None
-        return kind if kind in NUMBERS else None
+        return kind
 
     def _begin(self, key: tuple[Any, ...], arriving: Sequence[Any]) -> Any:
         """Return what an operation gives that is not known; None if nodes are to tell."""
@@ -404,13 +409,13 @@ class Strand:
     def complete(self) -> None:
         """Give tracers cells and nodes, since one is asked for them."""
         check_levels((self.level,))
-        with self.level.lock:  # another thread may be about it
+        with self._lock:  # another thread may be about it
             if not self._is_cold:
                 self._leave()
 
     def depart(self) -> None:
         """Give all tracers cells and nodes: everything recorded is done on nodes, in order."""
-        with self.level.lock:
+        with self._lock:
             if not self.is_flat:
                 return
             self._is_cold = True
