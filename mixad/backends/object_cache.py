@@ -161,8 +161,8 @@ class ObjectCache:
             How many there were.
         """
         removed = 0
-        for path, _ in self._files():
-            removed += _remove(path)
+        for entry, _ in self._files():
+            removed += _remove(entry)
         return removed
 
     def problem(self) -> str | None:
@@ -183,16 +183,16 @@ class ObjectCache:
     def _check_folder(self) -> None:
         _check_owner(self.folder, os.stat(self.folder))
 
-    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+    def _files(self) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
         try:
-            names = os.listdir(self.folder)
+            entries = os.scandir(self.folder)
         except OSError:
             return
-        for name in names:
-            if _KEY.fullmatch(name) or _TEMPORARY.fullmatch(name):
-                path = self.folder / name
-                with contextlib.suppress(OSError):  # another process removed it
-                    yield path, os.lstat(path)
+        with entries:
+            for entry in entries:
+                if _KEY.fullmatch(entry.name) or _TEMPORARY.fullmatch(entry.name):
+                    with contextlib.suppress(OSError):  # another process removed it
+                        yield entry, entry.stat(follow_symlinks=False)
 
     def _trim(self) -> None:
         """Remove what killed writers left, and the least recently used until a quarter is free."""
@@ -200,10 +200,11 @@ class ObjectCache:
         files = sorted(self._files(), key=lambda file: file[1].st_mtime)
         total = sum(status.st_size for _, status in files)
         target = total if total <= self._limit else self._limit * 3 // 4
-        for path, status in files:
-            is_abandoned = path.suffix == ".tmp" and now - status.st_mtime > _HOUR
-            if is_abandoned or (total > target and path.suffix != ".tmp"):
-                _remove(path)
+        for entry, status in files:
+            is_temporary = entry.name.endswith(".tmp")
+            is_abandoned = is_temporary and now - status.st_mtime > _HOUR
+            if is_abandoned or (total > target and not is_temporary):
+                _remove(entry)
                 total -= status.st_size
 
     def _warn(self, error: OSError) -> None:
@@ -269,7 +270,7 @@ def _write_at_once(path: Path, content: bytes) -> None:
         raise
 
 
-def _remove(path: Path) -> bool:
+def _remove(path: os.PathLike[str]) -> bool:
     try:
         os.unlink(path)
     except OSError:
