@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from mixad.tape.held import is_compared_whole
 from mixad.tape.journal import Register
 from mixad.tape.node import InputNode
 from mixad.tape.schedule import Cotangent
-from mixad.tape.segments import values_of_slots, whole_gradient
+from mixad.tape.segments import one_of, values_of_slots, whole_gradient
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
@@ -127,8 +126,7 @@ class StrandCall:
                 State(kind_of(element_type_of(a.dtype), NUMPY), a.shape) for a in arrays
             )
         self._states = state.inputs
-        enter = [partial(self._entered, k) for k in range(len(arrays))]
-        self._strand = Strand(level, state, arrays, enter, ArrayTracer)
+        self._strand = Strand(level, state, arrays, self._entered, ArrayTracer)
         for array in arrays:
             if level.check != "off" and not is_compared_whole(array):
                 level.locks.add(array)
@@ -176,10 +174,10 @@ class StrandCall:
 
     def _find(self, leaf: Any, value: bool) -> None:
         """Find what computes a value that the function returned."""
-        strand, state, kind = self._strand, self._strand.state, leaf.kind
-        self._dtype, self._value = kind.library.dtype_of(kind.type), value
+        strand, state = self._strand, self._strand.state
+        self._dtype, self._value = strand.known(leaf.slot).dtype, value
         if strand.segments:
-            if not leaf.shape and not strand.is_left and kind.type.is_float:
+            if not leaf.shape and not strand.is_left and leaf.kind.type.is_float:
                 count = len(self._states)
                 self._found = whole_gradient(strand, count, leaf.slot, with_value=value)
                 strand.is_left = self._found is None
@@ -211,7 +209,7 @@ class StrandCall:
 
     def _run(self, plan: Plan, *, warns: bool) -> tuple[Any, list[Cotangent | None]]:
         values = values_of_slots(self._strand.values, plan.slots)
-        found, cotangents = plan.run(values, (np.ones((), self._dtype),), warns=warns)
+        found, cotangents = plan.run(values, (one_of(self._dtype),), warns=warns)
         return found[0] if found else None, cotangents
 
     def _gradients(self, cotangents: Sequence[Cotangent | None]) -> list[Any]:
@@ -232,7 +230,7 @@ class StrandCall:
         values = values_of_slots(self._strand.values)
         wanted = (asked.output,) if self._value else ()
         history = _history_of(self._code)
-        made = plan_of(journal, values, (np.ones((), self._dtype),), wanted)
+        made = plan_of(journal, values, (one_of(self._dtype),), wanted)
         if made is not None and self._gives(made, value, gradients):
             asked.state.keep(asked.key, made)
             history.new += 1
@@ -249,9 +247,8 @@ class StrandCall:
 
 def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]:
     """Return a gradient of the shape of an input, which nothing else holds."""
-    assert state.kind is not None
     if cotangent is None:
-        return np.zeros(state.shape, state.kind.library.dtype_of(state.kind.type))
+        return np.zeros(state.shape, state.dtype)
     found: np.ndarray[Any, Any] = cotangent.value
     if cotangent.is_own(state.shape):
         return found

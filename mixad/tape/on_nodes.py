@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -25,8 +25,8 @@ class OnNodes:
     ----------
     values : list
         Of the recording, by slot.
-    inputs : sequence of callable
-        For each input, returns its tracer with cell and node.
+    make_input : callable
+        Of the slot of an input, returns its tracer with cell and node.
     journal : Journal
         What is done by them.
 
@@ -37,12 +37,12 @@ class OnNodes:
     """
 
     def __init__(
-        self, values: list[Any], inputs: Sequence[Callable[[], Tracer]], journal: Journal
+        self, values: list[Any], make_input: Callable[[int], Tracer], journal: Journal
     ) -> None:
         self.tracers: dict[int, ref[Tracer]] = {}
         self.journal = journal
         self._values = values
-        self._inputs = inputs
+        self._make_input = make_input
         self._origins: dict[int, Origin] = {}
         self._cells: dict[int, ref[Cell]] = {}
         self._done: list[Any] = []
@@ -65,7 +65,7 @@ class OnNodes:
         done, values = self._done, self._values
         for slot in range(len(done), len(values)):
             if strand.is_input(slot):
-                result = self._inputs[slot]()
+                result = self._make_input(slot)
                 self.journal.name(result.cell, slot)
                 self.add(slot, result, None, ())
             elif (made := strand.made(slot)) is None:

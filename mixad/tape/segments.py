@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Container, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import Any
 
@@ -24,7 +25,7 @@ from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
 
-__all__ = ["values_of_slots", "whole_gradient"]
+__all__ = ["one_of", "values_of_slots", "whole_gradient"]
 
 
 def values_of_slots(values: Sequence[Any], read: Container[int] | None = None) -> list[Any]:
@@ -43,6 +44,14 @@ def values_of_slots(values: Sequence[Any], read: Container[int] | None = None) -
         else:
             found.append(value.array if kind is Held else as_array(value))
     return found
+
+
+@cache
+def one_of(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return the cotangent of a number that a gradient begins with."""
+    one = np.ones((), dtype)
+    one.flags.writeable = False
+    return one
 
 
 def whole_gradient(
@@ -68,10 +77,7 @@ def whole_gradient(
     for segment in run.segments:
         if not run.forward(segment, output if with_value else None):
             return None
-    kind = strand.known(output).kind
-    assert kind is not None
-    one = np.ones((), kind.library.dtype_of(kind.type))
-    run.found[output] = Cotangent(one, False)
+    run.found[output] = Cotangent(one_of(strand.known(output).dtype), False)
     for segment in reversed(run.segments):
         if not run.backward(segment):
             return None

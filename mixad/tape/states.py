@@ -76,9 +76,9 @@ class State:
         Whether it does not end, and there is one result.
     """
 
-    __slots__ = ("_before", "_is_large", "_step", "codes", "count", "further", "inputs", "is_end",
-                 "is_number", "is_plain", "kind", "next", "operation", "place", "plans", "reader",
-                 "shape")  # fmt: skip
+    __slots__ = ("_before", "_dtype", "_is_large", "_step", "codes", "count", "further", "inputs",
+                 "is_end", "is_number", "is_plain", "kind", "next", "operation", "place", "plans",
+                 "reader", "shape")  # fmt: skip
     count: int
     _is_large: bool
 
@@ -93,6 +93,7 @@ class State:
         self.kind = kind
         self.shape = shape
         self.is_number = is_number
+        self._dtype: Any = None
         self._before = before
         self._step = step
         self.count = 0 if before is None else before.count + 1
@@ -109,6 +110,14 @@ class State:
         self.reader: Reader | None = None
         self.next: dict[tuple[Hashable, ...], State] = {}
         self.plans: dict[Hashable, Any] = {}
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the value."""
+        if self._dtype is None:
+            assert self.kind is not None
+            self._dtype = self.kind.library.dtype_of(self.kind.type)
+        return self._dtype
 
     def follow(
         self,

@@ -63,8 +63,8 @@ class Strand:
         In which the inputs have come in.
     arrays : sequence of ndarray
         The inputs, which are differentiated with respect to.
-    inputs : sequence of callable
-        For each of these, returns its tracer with cell and node.
+    make_input : callable
+        Of the number of one of these, returns its tracer with cell and node.
     kind : type
         Of tracers.
 
@@ -82,7 +82,7 @@ class Strand:
         Whether a tracer was asked for what strands do not know.
     """
 
-    __slots__ = ("_alive", "_entered", "_is_cold", "_links", "_lock", "_make_inputs", "_most",
+    __slots__ = ("_alive", "_entered", "_is_cold", "_links", "_lock", "_make_input", "_most",
                  "_nodes", "_pending", "_replay", "_start", "_thread", "inputs", "is_flat",
                  "is_left", "kind", "level", "segments", "state", "values")  # fmt: skip
 
@@ -91,7 +91,7 @@ class Strand:
         level: Level,
         state: State,
         arrays: Sequence[np.ndarray[Any, Any]],
-        inputs: Sequence[Callable[[], Tracer]],
+        make_input: Callable[[int], Tracer],
         kind: type[Tracer],
     ) -> None:
         self.level = level
@@ -103,7 +103,7 @@ class Strand:
         self.is_flat = True
         self.is_left = False
         self.kind = kind
-        self._make_inputs = inputs
+        self._make_input: Callable[[int], Tracer] | None = make_input
         self._nodes: OnNodes | None = None
         self._alive: list[Tracer] = [self._flat(*each) for each in enumerate(state.inputs)]
         self._most = _MIN_TRACERS
@@ -394,7 +394,8 @@ class Strand:
         """Return what there is on nodes; what they do is noted if a plan may come of it."""
         if self._nodes is None:
             journal = Journal(self._entered)
-            self._nodes = OnNodes(self.values, self._make_inputs, journal)
+            assert self._make_input is not None
+            self._nodes = OnNodes(self.values, self._make_input, journal)
             if not (self.is_left or self.segments):
                 self.level.journal = journal
         return self._nodes
@@ -489,7 +490,7 @@ class Strand:
         self.state = _OVER
         self._alive = []
         self._entered = {}
-        self._make_inputs, self._nodes, self._pending, self._replay = (), None, None, None
+        self._make_input = self._nodes = self._pending = self._replay = None
 
 
 def _described(tracer: Tracer) -> tuple[Kind, tuple[int, ...], bool]:
