@@ -787,7 +787,7 @@ def test_writing_an_element_does_not_take_longer_in_a_larger_array(derivative: A
         derivative(f, x)
         return time.thread_time() - started
 
-    assert min(seconds(2_000_000) for _ in range(2)) < 2 * seconds(2_000) + 0.3
+    assert min(seconds(2_000_000) for _ in range(3)) < 2 * seconds(2_000) + 0.8
 
 
 MADE = {
