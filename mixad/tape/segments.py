@@ -8,7 +8,8 @@ values that other segments read is stored.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Container, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Hashable, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -85,6 +86,9 @@ def whole_gradient(
     return value, [run.found.get(slot) for slot in range(inputs)]
 
 
+_OFTEN = 256
+"""Times in one call from which on a kernel of numbers is compiled, not computed by NumPy."""
+
 _first = itemgetter(0)
 
 
@@ -102,6 +106,8 @@ class _Run:
     def __init__(self, strand: Strand, segments: Sequence[Segment], inputs: int) -> None:
         self.segments = segments
         self.values = values_of_slots(strand.values)
+        count = Counter([id(segment.state) for segment in segments])
+        self._often = {state for state, times in count.items() if times >= _OFTEN}
         self.found: dict[int, Cotangent] = {}
         self._strand = strand
         self._inputs = inputs
@@ -122,7 +128,7 @@ class _Run:
         asked = [slot - start for slot in self._made_in(segment, output)]
         if not asked:
             return True
-        key = "forward", self._layouts[start], tuple(asked)
+        key = self._key("forward", segment, tuple(asked))
         plan = segment.state.plans.get(key)
         if plan is None:
             plan = self._planned(key, segment, asked, [])
@@ -159,7 +165,7 @@ class _Run:
         gs = [self._whole(slot) for slot in seeds]
         locals_ = [slot - start for slot in seeds]
         given = tuple(zip(locals_, map(describe_array, gs), strict=True))
-        key = "backward", self._layouts[start], given
+        key = self._key("backward", segment, given)
         known = segment.state.plans.get(key)
         plan = known or self._planned(key, segment, locals_, gs)
         if plan is None:
@@ -171,6 +177,10 @@ class _Run:
                 link = self._strand.values[slot]
                 self._add(link.slot if type(link) is Link else slot, cotangent)
         return True
+
+    def _key(self, what: str, segment: Segment, asked: Hashable) -> tuple[Any, ...]:
+        """Return what a plan is kept for."""
+        return what, self._layouts[segment.start], asked, id(segment.state) in self._often
 
     def _whole(self, slot: int) -> Any:
         """Return a cotangent in the shape of its value."""
@@ -205,7 +215,9 @@ class _Run:
                 for tracer in chosen:
                     _ = tracer.cell.value
                 registers = [journal.register(tracer.cell) for tracer in chosen]
-        plan = plan_of(journal, self.values[segment.start : segment.stop], gs, registers)
+        values = self.values[segment.start : segment.stop]
+        is_often = id(segment.state) in self._often
+        plan = plan_of(journal, values, gs, registers, compiles=is_often)
         if plan is not None:
             segment.state.keep(key, plan)
         return plan

@@ -152,6 +152,8 @@ def plan_of(
     slots: Sequence[Any],
     cotangents: Sequence[Any],
     values: Sequence[Register],
+    *,
+    compiles: bool = False,
 ) -> Plan | None:
     """Return the plan of what was done; None where that cannot be repeated.
 
@@ -167,10 +169,12 @@ def plan_of(
         Those that begin.
     values : sequence of Register
         Where the values are that are wanted.
+    compiles : bool
+        Whether kernels of numbers are compiled, too: that pays if they are launched often.
     """
     if not journal.is_whole or len(journal.seeds) != len(cotangents):
         return None
-    planner = _Planner(journal, slots, cotangents)
+    planner = _Planner(journal, slots, cotangents, compiles=compiles)
     try:
         for entry in journal.entries:
             _ENTRIES[type(entry)](planner, entry)
@@ -188,7 +192,15 @@ class _Planner:
         What came in, what was made, and cotangents.
     """
 
-    def __init__(self, journal: Journal, slots: Sequence[Any], cotangents: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        slots: Sequence[Any],
+        cotangents: Sequence[Any],
+        *,
+        compiles: bool,
+    ) -> None:
+        self._compiles = compiles
         self.registers: _Registers = [*slots, *[None] * journal.count]
         self._slots = len(slots)
         self._read: set[int] = set()
@@ -309,6 +321,40 @@ class _Planner:
         self._makers.append(lambda fixed: step)
         return writes
 
+    def _launch_of(
+        self,
+        call: KernelCall,
+        arrays: list[Any],
+        shape: tuple[int, ...] | None,
+        options: KernelOptions,
+    ) -> _Run | Prepared:
+        """Return what launches a kernel on arrays like these, at once if they need no conversion.
+
+        Where one is indexed, the call says where it was outside.  Kernels of a backend that was
+        asked for are launched as often as the user calls them: no plan is tried beside a pass.
+        """
+        kinds = zip(arrays, call.kinds, strict=True)
+        converts = any(kind == "uniform" and type(a) is np.ndarray for a, kind in kinds)
+        if options.backend is not None:
+            raise _NotPlannedError
+        broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
+        is_direct = not (converts or broadcasts or "array" in call.kinds)
+        found = self._prepared(call.kernel, arrays, options) if is_direct else None
+        return found or partial(_run_call, call, shape, options)
+
+    def _prepared(
+        self, kernel: Kernel, arrays: list[Any], options: KernelOptions
+    ) -> _Run | Prepared | None:
+        """Return what launches a kernel on arrays like these; None if it is asked each time."""
+        if options.backend is not None:
+            raise _NotPlannedError
+        if are_numbers(arrays) and kernel.numbers is not None and not self._compiles:
+            return cast("_Run", kernel.numbers)  # of arguments of these types it is not None
+        prepared = kernel.prepared(arrays, options.backend)
+        if registry.plugin_of(prepared.backend.name) is not None:
+            raise _NotPlannedError
+        return prepared if prepared.audit is None else None
+
     def _name(self, register: Register, at: int) -> None:
         """Let a register of the journal be another one."""
         self._same[self._at(register)] = at
@@ -316,7 +362,7 @@ class _Planner:
     def launched(self, entry: Launched) -> None:
         """Launch a kernel."""
         arrays = self._arrays(entry.arguments)
-        launch = _launch_of(entry.call, arrays, None, entry.options)
+        launch = self._launch_of(entry.call, arrays, None, entry.options)
         writes = self._launch(launch, self._places(entry.arguments), len(entry.results))
         for register, at in zip(entry.results, writes, strict=True):
             self._name(register, at)
@@ -324,7 +370,7 @@ class _Planner:
     def stores(self, entry: Stores) -> None:
         """Launch a kernel that makes partials, too."""
         arrays = list(kernel_values(entry.passes[0], self._arrays(entry.arguments)))
-        launch = _prepared(kernel_for(entry.passes, entry.asked), arrays, entry.options)
+        launch = self._prepared(kernel_for(entry.passes, entry.asked), arrays, entry.options)
         run = launch or partial(_run_storing, entry)
         writes = self._launch(run, self._places(entry.arguments), len(entry.asked))
         for register, at in entry.results:
@@ -353,7 +399,7 @@ class _Planner:
         call = step.plan.call
         if call is not None:
             arrays = [self.registers[at] for at in reads]
-            launch = _launch_of(call, arrays, step.shape, step.options)
+            launch = self._launch_of(call, arrays, step.shape, step.options)
             made = self._launch(launch, reads, len(call.outputs))
         for at, register in enumerate(entry.results):
             if register is not None:
@@ -583,36 +629,6 @@ def _contract(
 
 
 # -- kernels ---------------------------------------------------------------------------------------
-
-
-def _launch_of(
-    call: KernelCall, arrays: list[Any], shape: tuple[int, ...] | None, options: KernelOptions
-) -> _Run | Prepared:
-    """Return what launches a kernel on arrays like these, at once if they need no conversion.
-
-    Where one is indexed, the call says where it was outside.  Kernels of a backend that was asked
-    for are launched as often as the user calls them: no plan is tried beside a pass.
-    """
-    kinds = zip(arrays, call.kinds, strict=True)
-    converts = any(kind == "uniform" and type(a) is np.ndarray for a, kind in kinds)
-    if options.backend is not None:
-        raise _NotPlannedError
-    broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
-    is_direct = not (converts or broadcasts or "array" in call.kinds)
-    found = _prepared(call.kernel, arrays, options) if is_direct else None
-    return found or partial(_run_call, call, shape, options)
-
-
-def _prepared(kernel: Kernel, arrays: list[Any], options: KernelOptions) -> _Run | Prepared | None:
-    """Return what launches a kernel on arrays like these; None if it is asked each time."""
-    if options.backend is not None:
-        raise _NotPlannedError
-    if are_numbers(arrays) and kernel.numbers is not None:
-        return cast("_Run", kernel.numbers)  # of arguments of these types it is not None
-    prepared = kernel.prepared(arrays, options.backend)
-    if registry.plugin_of(prepared.backend.name) is not None:
-        raise _NotPlannedError
-    return prepared if prepared.audit is None else None
 
 
 def _run_call(
