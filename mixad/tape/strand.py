@@ -48,8 +48,11 @@ _new = object.__new__
 _OVER = State()
 """The state of a strand whose transform has ended: nothing follows it."""
 
+_NOTHING: dict[Any, State] = {}
+"""What is known to follow while operations are done on nodes."""
+
 _Pending: TypeAlias = tuple[tuple[Any, ...], Sequence[Any], int]
-"""Of an operation that is not known, its key, what comes in with it, looks before it."""
+"""Of an operation that is not known, its key, its operands, looks before it."""
 
 
 class Strand:
@@ -83,7 +86,7 @@ class Strand:
     """
 
     __slots__ = ("_alive", "_entered", "_is_cold", "_links", "_lock", "_make_input", "_most",
-                 "_nodes", "_pending", "_replay", "_start", "_thread", "inputs", "is_flat",
+                 "_next", "_nodes", "_pending", "_replay", "_start", "_thread", "inputs", "is_flat",
                  "is_left", "kind", "level", "segments", "state", "values")  # fmt: skip
 
     def __init__(
@@ -102,6 +105,7 @@ class Strand:
         self.segments: list[Segment] = []
         self.is_flat = True
         self.is_left = False
+        self._next = state.next
         self.kind = kind
         self._make_input: Callable[[int], Tracer] | None = make_input
         self._nodes: OnNodes | None = None
@@ -132,43 +136,31 @@ class Strand:
 
         Then it is to be computed on nodes, and `learn` is to be told what came of it.
         """
-        if self._is_cold:
-            self._pending = None
-            return None
-        kind, start = self.kind, self._start
+        kind, start, arriving = self.kind, self._start, None
         codes: list[Any] = [operation]
-        arriving: list[Any] = []
-        are_numbers = True
         for operand in operands:
             if type(operand) is kind and operand.strand is self and operand.state is not None:
-                slot = operand.slot - start
-                if slot >= 0:
-                    codes.append(slot)
+                code = operand.slot - start
+                if code >= 0:
+                    codes.append(code)
                     continue
             code = self._code(operand)
-            if code is None:
-                self._pending = None
-                self._leave()
-                return None
             codes.append(code)
             if type(code) is not int:
-                arriving.append(operand)
-                are_numbers = are_numbers and type(code) is type
+                arriving = operands
         key = tuple(codes)
         with self._lock:  # another thread may ask for nodes
-            state = self.state.next.get(key)
-            if state is None or not self.is_flat or self._thread != get_ident():
-                return self._begin(key, arriving)
+            state = self._next.get(key)
+            if state is None or self._thread != get_ident():
+                return self._begin(key, operands)
+            if arriving is not None:
+                self._enter(key, operands, state.reader)
             values = self.values
-            if are_numbers:
-                values += arriving
-            else:
-                self._enter(key, arriving, state.reader)
-            self.state = state
             tracer = _new(kind)
             tracer.strand, tracer.slot, tracer.state = self, len(values), state
             values.append(state)
             self._alive.append(tracer)
+            self.state, self._next = state, state.next
             return tracer if state.is_plain else self._with_further(tracer, state)
 
     def _with_further(self, tracer: Tracer, state: State) -> Any:
@@ -186,13 +178,19 @@ class Strand:
         """Record what follows as another segment."""
         stop = len(self.values)
         self.segments.append(Segment(self.state, self._start, stop))
-        self.state, self._start, self._links = initial_state(self.level.check), stop, {}
+        self._start, self._links = stop, {}
         self.level.journal = self._replay = None  # what is noted is one segment
         if not self.is_flat:
             self._flatten()
+        self._go_to(initial_state(self.level.check))
         if len(self._alive) > self._most:
             self._alive = self.alive()
             self._most = max(_MIN_TRACERS, 2 * len(self._alive))
+
+    def _go_to(self, state: State) -> None:
+        """Go on in a state; what follows is known to tracers without nodes only."""
+        self.state = state
+        self._next = state.next if self.is_flat and not self._is_cold else _NOTHING
 
     def _flatten(self) -> None:
         """Let go of nodes: segments are planned one by one."""
@@ -227,27 +225,31 @@ class Strand:
             return None
         return kind
 
-    def _begin(self, key: tuple[Any, ...], arriving: Sequence[Any]) -> Any:
+    def _begin(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
         """Return what an operation gives that is not known; None if nodes are to tell."""
         self._pending = None
-        if self.state is _OVER:
+        if self._is_cold or self.state is _OVER:
             return None
-        if self._thread != get_ident() or len(self.values) - self._start > _MAX_SLOTS:
+        if (
+            any(code is None for code in key)
+            or self._thread != get_ident()
+            or len(self.values) - self._start > _MAX_SLOTS
+        ):
             self._leave()
             return None
         if self.segments and self.is_flat:
-            return self._foresee(key, arriving)
+            return self._foresee(key, operands)
         self.depart()
-        self._pending = key, arriving, self.level.looks
+        self._pending = key, operands, self.level.looks
         return None
 
-    def _foresee(self, key: tuple[Any, ...], arriving: Sequence[Any]) -> Any:
+    def _foresee(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
         """Return what an operation will give, told by the open segment on nodes of its own.
 
         Values of earlier segments are others there.  None if that does not tell.
         """
         step = tuple(map(self._seen_from_here, key))
-        slots = self._enter(key, arriving, None)
+        slots = self._enter(key, operands, None)
         if self._replay is None:
             self._replay = Replay(self, self._start, lambda slot: stand_in(self.known(slot)))
         replay = self._replay
@@ -270,35 +272,38 @@ class Strand:
 
     def _follow(self, key: tuple[Any, ...], results: Sequence[Tracer], step: Any) -> None:
         """Go on in the state that an operation leads to, by what it gave on nodes."""
-        self.state = self.state.follow(key, list(map(_described, results)), step)
+        self._go_to(self.state.follow(key, list(map(_described, results)), step))
         self.state.reader = _reader_of(results[0].origin.node)
 
     def _enter(
-        self, codes: tuple[Any, ...], arriving: Sequence[Any], reader: Reader | None
+        self, key: tuple[Any, ...], operands: Sequence[Any], reader: Reader | None
     ) -> tuple[int, ...]:
         """Return the slots of operands; those that have none get one."""
-        slots, left = [], iter(arriving)
-        for index, code in enumerate(codes[1:]):
+        slots, values = [], self.values
+        for index, (code, value) in enumerate(zip(key[1:], operands, strict=True)):
             if type(code) is int:
                 slots.append(self._start + code)
                 continue
-            value, slot = next(left), len(self.values)
-            if type(value) is np.ndarray:
-                known = self._entered.get(id(value))
-                if known is not None and known[1] == code:  # of an earlier segment
-                    self._links[known[0]] = slot
-                    value = Link(known[0])
-                else:
-                    self._entered[id(value)] = slot, code
-                    if self.level.check != "off":
-                        self.level.locks.add(value)
-                    value = Held(value, self.level.check, reader, index)
-            elif type(value) is self.kind:
-                self._links[value.slot] = slot
-                value = Link(value.slot)
-            self.values.append(value)
-            slots.append(slot)
+            slots.append(len(values))
+            if type(code) is not type:  # no number
+                value = self._entered_as(value, code, reader, index)
+            values.append(value)
         return tuple(slots)
+
+    def _entered_as(self, value: Any, code: Hashable, reader: Reader | None, index: int) -> Any:
+        """Return what stands for an array or a value of an earlier segment that comes in."""
+        slot = len(self.values)
+        if type(value) is self.kind:
+            self._links[value.slot] = slot
+            return Link(value.slot)
+        known = self._entered.get(id(value))
+        if known is not None and known[1] == code:  # of an earlier segment
+            self._links[known[0]] = slot
+            return Link(known[0])
+        self._entered[id(value)] = slot, code
+        if self.level.check != "off":
+            self.level.locks.add(value)
+        return Held(value, self.level.check, reader, index)
 
     def call(
         self,
@@ -344,7 +349,7 @@ class Strand:
         if self._pending is None or self._thread != get_ident():
             return result
         pending, self._pending = self._pending, None
-        key, arriving, looks = pending
+        key, operands, looks = pending
         if self.state is _OVER:
             return result
         results = result if type(result) is tuple else (result,)
@@ -352,14 +357,14 @@ class Strand:
             self._leave()
             return result
         self._follow(key, results, tuple(map(self._seen_from_here, key)))
-        operands = self._enter(key, arriving, self.state.reader) if slots is None else slots
+        slots = self._enter(key, operands, self.state.reader) if slots is None else slots
         nodes = self.on_nodes()
         for each, state in zip(results, (self.state, *self.state.further), strict=True):
             each.strand, each.slot = self, len(self.values)
             self.values.append(state)
             nodes.tracers[each.slot] = ref(each)
             assert state.operation is not None
-            nodes.add(each.slot, each, state.operation, operands)
+            nodes.add(each.slot, each, state.operation, slots)
         if self.state.is_end:
             self._end_segment()
         return result
@@ -405,7 +410,7 @@ class Strand:
         self.is_left = True
         self.level.journal = None
         self.depart()
-        self.state = _OVER
+        self._go_to(_OVER)
 
     def complete(self) -> None:
         """Give tracers cells and nodes, since one is asked for them."""
@@ -419,12 +424,13 @@ class Strand:
         with self._lock:
             if not self.is_flat:
                 return
-            self._is_cold = True
+            self._is_cold, self._next = True, _NOTHING
             try:
                 self.on_nodes().advance(self)
                 self.is_flat, self._alive = False, []
             finally:
                 self._is_cold = False
+                self._go_to(self.state)
 
     # -- what has been recorded --------------------------------------------------------------------
 
@@ -487,7 +493,7 @@ class Strand:
 
     def end(self) -> None:
         """Let nothing be recorded any more, and hold no node: the backward pass frees them."""
-        self.state = _OVER
+        self._go_to(_OVER)
         self._alive = []
         self._entered = {}
         self._make_input = self._nodes = self._pending = self._replay = None
