@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -830,6 +832,45 @@ def test_a_thread_waits_for_nodes_that_another_one_makes(monkeypatch: pytest.Mon
     begun.clear()
     monkeypatch.setattr(OnNodes, "_computed", slow)
     np.testing.assert_array_equal(mixad.grad(f)(X), np.full(4, 2.0))
+
+
+def repeated(x: Any, y: Any) -> Any:
+    total = 0.0
+    for t in range(40):
+        x = np.sin(x) * y[0] + y[1]
+        total = total + x[t % 4] * x[0]
+    return total + (x * x).sum()
+
+
+@pytest.mark.parametrize("f", [pytest.param(repeated, marks=pytest.mark.slow), KNOWN["a softmax"]])
+def test_threads_follow_one_plan_at_once(f: Any) -> None:
+    gradient = mixad.value_and_grad(f, argnums=(0, 1))
+    given = [(X + 0.1 * k, Y - 0.1 * k) for k in range(12)]
+    expected = [gradient(*each) for each in given]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(6) as executor:
+            for _ in range(5):
+                found = executor.map(lambda each: gradient(*each), given)
+                for (value, gradients), (own_value, own) in zip(found, expected, strict=True):
+                    assert value == own_value
+                    np.testing.assert_array_equal(gradients[0], own[0])
+                    np.testing.assert_array_equal(gradients[1], own[1])
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("f", [repeated, KNOWN["a softmax"], lambda x, y: (x * y[0]).sum()])
+def test_what_is_returned_is_in_no_memory_that_a_plan_keeps(f: Any) -> None:
+    gradient = mixad.value_and_grad(f, argnums=(0, 1))
+    for _ in range(2):
+        gradient(X, Y)
+    value, gradients = gradient(X, Y)
+    copies = [np.array(each) for each in (value, *gradients)]
+    gradient(X - 0.3, Y + 0.3)
+    for own, copy in zip((value, *gradients), copies, strict=True):
+        np.testing.assert_array_equal(own, copy)
 
 
 def test_tracers_of_a_function_that_failed_are_refused() -> None:
