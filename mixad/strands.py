@@ -176,7 +176,7 @@ class StrandCall:
         """Find what computes a value that the function returned."""
         strand, state = self._strand, self._strand.state
         self._dtype, self._value = strand.known(leaf.slot).dtype, value
-        if strand.segments:
+        if strand.ends:
             if not leaf.shape and not strand.is_left and leaf.kind.type.is_float:
                 count = len(self._states)
                 self._found = whole_gradient(strand, count, leaf.slot, with_value=value)

@@ -9,7 +9,7 @@ from weakref import ref
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.journal import Journal
-from mixad.tape.operations import FURTHER, Link, Operation
+from mixad.tape.operations import FURTHER, LINK, Operation
 from mixad.tape.tracer import Origin, Tracer
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class OnNodes:
 
     Parameters
     ----------
-    values : list
-        Of the recording, by slot.
+    values, sources : list, dict
+        Of the recording.
     make_input : callable
         Of the slot of an input, returns its tracer with cell and node.
     journal : Journal
@@ -37,11 +37,16 @@ class OnNodes:
     """
 
     def __init__(
-        self, values: list[Any], make_input: Callable[[int], Tracer], journal: Journal
+        self,
+        values: list[Any],
+        sources: dict[int, int],
+        make_input: Callable[[int], Tracer],
+        journal: Journal,
     ) -> None:
         self.tracers: dict[int, ref[Tracer]] = {}
         self.journal = journal
         self._values = values
+        self._sources = sources
         self._make_input = make_input
         self._origins: dict[int, Origin] = {}
         self._cells: dict[int, ref[Cell]] = {}
@@ -69,7 +74,7 @@ class OnNodes:
                 self.journal.name(result.cell, slot)
                 self.add(slot, result, None, ())
             elif (made := strand.made(slot)) is None:
-                done.append(self._came_in(values[slot]))
+                done.append(self._came_in(slot))
                 continue
             else:
                 result = self._computed(slot, *made)
@@ -87,10 +92,11 @@ class OnNodes:
             tracer.sharing.memory.add(tracer)
         self.tracers[tracer.slot] = ref(tracer)
 
-    def _came_in(self, value: Any) -> Any:
+    def _came_in(self, slot: int) -> Any:
         """Return what came in, as operations on nodes take it."""
-        if type(value) is Link:
-            return self._done[value.slot]
+        value = self._values[slot]
+        if value is LINK:
+            return self._done[self._sources[slot]]
         return value.array if type(value) is Held else value
 
     def _computed(self, slot: int, operation: Operation, operands: tuple[int, ...]) -> Tracer:
@@ -110,8 +116,8 @@ class OnNodes:
         self, slot: int, tracer: Tracer, operation: Operation | None, operands: tuple[int, ...]
     ) -> None:
         """Note where the value of a slot comes from, and which slots its nodes read."""
-        origins, values = self._origins, self._values
-        linked = [value.slot if type(value := values[at]) is Link else at for at in operands]
+        origins, sources = self._origins, self._sources
+        linked = [sources.get(at, at) for at in operands]
         known = {id(origins[at].node) for at in linked if at in origins}
         origins[slot] = tracer.origin
         self._cells[slot] = ref(tracer.cell)

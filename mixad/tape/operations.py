@@ -15,7 +15,7 @@ from mixad.tape.tracer import Tracer
 if TYPE_CHECKING:
     from mixad.tape.states import State
 
-__all__ = ["FURTHER", "NUMBERS", "Link", "Operation", "Segment", "call_of"]
+__all__ = ["FURTHER", "LINK", "NUMBERS", "Operation", "Segment", "call_of"]
 
 NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32, np.bool_})
 """Types of numbers that come into recordings."""
@@ -53,11 +53,8 @@ def _refused(*operands: Any) -> Any:
 FURTHER = Operation(_refused)
 """What makes further results of the operation before."""
 
-
-class Link(NamedTuple):
-    """A value of an earlier segment, by its slot."""
-
-    slot: int
+LINK = object()
+"""Stands in a segment for a value of an earlier one."""
 
 
 class Segment(NamedTuple):

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from functools import cache
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from mixad.backends.arrays import as_array, describe_array
 from mixad.tape.backward import backward
 from mixad.tape.held import Held
-from mixad.tape.operations import Link, Segment
+from mixad.tape.operations import LINK, Segment
 from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
@@ -40,7 +39,7 @@ def values_of_slots(values: Sequence[Any], read: Container[int] | None = None) -
     found: list[Any] = []
     for slot, value in enumerate(values):
         kind = type(value)
-        if kind is State or kind is Link or (read is not None and slot not in read):
+        if kind is State or value is LINK or (read is not None and slot not in read):
             found.append(None)
         else:
             found.append(value.array if kind is Held else as_array(value))
@@ -73,14 +72,14 @@ def whole_gradient(
     with_value : bool
         Whether it is wanted.
     """
-    last = Segment(strand.state, strand.segments[-1].stop, len(strand.values))
-    run = _Run(strand, [*strand.segments, last], inputs)
-    for segment in run.segments:
-        if not run.forward(segment, output if with_value else None):
+    run = _Run(strand, inputs)
+    numbers = range(len(strand.ends) + 1)
+    for number in numbers:
+        if not run.forward(number, output if with_value else None):
             return None
     run.found[output] = Cotangent(one_of(strand.known(output).dtype), False)
-    for segment in reversed(run.segments):
-        if not run.backward(segment):
+    for number in reversed(numbers):
+        if not run.backward(number):
             return None
     value = run.values[output] if with_value else None
     return value, [run.found.get(slot) for slot in range(inputs)]
@@ -88,8 +87,6 @@ def whole_gradient(
 
 _OFTEN = 256
 """Times in one call from which on a kernel of numbers is compiled, not computed by NumPy."""
-
-_first = itemgetter(0)
 
 
 class _Run:
@@ -103,32 +100,33 @@ class _Run:
         By slot, the cotangent so far.
     """
 
-    def __init__(self, strand: Strand, segments: Sequence[Segment], inputs: int) -> None:
-        self.segments = segments
+    def __init__(self, strand: Strand, inputs: int) -> None:
         self.values = values_of_slots(strand.values)
-        count = Counter([id(segment.state) for segment in segments])
-        self._often = {state for state, times in count.items() if times >= _OFTEN}
         self.found: dict[int, Cotangent] = {}
         self._strand = strand
         self._inputs = inputs
-        links = [(slot, v.slot) for slot, v in enumerate(strand.values) if type(v) is Link]
-        self._links = links
-        self._read = sorted({source for _, source in links if strand.made(source) is not None})
-        traced = [slot for slot, source in links if strand.is_traced(source)]
-        self._traced = [*range(inputs), *traced]
-        self._layouts: dict[int, tuple[Any, ...]] = {}
+        count = Counter(map(id, strand.ends))
+        self._often = {state for state, times in count.items() if times >= _OFTEN}
+        self._links = list(strand.sources)
+        linked = set(strand.sources.values())
+        self._read = sorted([slot for slot in linked if strand.made(slot) is not None])
+        self._traced = [*range(inputs), *filter(strand.is_traced, self._links)]
+        self._layouts: list[tuple[Any, ...]] = []
+        self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def forward(self, segment: Segment, output: int | None) -> bool:
+    def forward(self, number: int, output: int | None) -> bool:
         """Compute what others read of a segment; tell whether there is a plan."""
-        values, (_, start, stop) = self.values, segment
-        for slot, source in self._links[slice(*self._bounds(self._links, segment, _first))]:
-            values[slot] = values[source]
-        came = [describe_array(values[slot]) for slot in self._active(segment)]
-        self._layouts[start] = tuple(came)  # of links no state knows it
+        segment, values = self._strand.segment(number), self.values
+        for slot in self._inside(self._links, segment):
+            values[slot] = values[self._strand.sources[slot]]
+        inside = self._inside(self._traced, segment)
+        layout = tuple([describe_array(values[slot]) for slot in inside])  # links: no state knows
+        self._layouts.append(self._known.setdefault(layout, layout))
+        start, stop = segment.start, segment.stop
         asked = [slot - start for slot in self._made_in(segment, output)]
         if not asked:
             return True
-        key = self._key("forward", segment, tuple(asked))
+        key = self._key("forward", number, segment, tuple(asked))
         plan = segment.state.plans.get(key)
         if plan is None:
             plan = self._planned(key, segment, asked, [])
@@ -139,24 +137,20 @@ class _Run:
             values[start + local] = value
         return True
 
-    def _bounds(
-        self, slots: Sequence[Any], segment: Segment, key: Callable[[Any], int] | None = None
-    ) -> tuple[int, int]:
+    def _inside(self, slots: list[int], segment: Segment) -> list[int]:
         """Return which of some slots in order are in a segment."""
-        return (
-            bisect_left(slots, segment.start, key=key),
-            bisect_left(slots, segment.stop, key=key),
-        )
+        return slots[bisect_left(slots, segment.start) : bisect_left(slots, segment.stop)]
 
     def _made_in(self, segment: Segment, output: int | None) -> list[int]:
         """Return which values of a segment others read."""
-        asked = self._read[slice(*self._bounds(self._read, segment))]
+        asked = self._inside(self._read, segment)
         if output is not None and max(segment.start, self._inputs) <= output < segment.stop:
             asked += [] if output in asked else [output]
         return asked
 
-    def backward(self, segment: Segment) -> bool:
+    def backward(self, number: int) -> bool:
         """Carry cotangents back through a segment; tell whether there is a plan."""
+        segment = self._strand.segment(number)
         start, stop = segment.start, segment.stop
         made = range(max(start, self._inputs), stop)
         seeds = [slot for slot in sorted(self.found) if slot in made]
@@ -165,22 +159,22 @@ class _Run:
         gs = [self._whole(slot) for slot in seeds]
         locals_ = [slot - start for slot in seeds]
         given = tuple(zip(locals_, map(describe_array, gs), strict=True))
-        key = self._key("backward", segment, given)
+        key = self._key("backward", number, segment, given)
         known = segment.state.plans.get(key)
         plan = known or self._planned(key, segment, locals_, gs)
         if plan is None:
             return False
         warns = known is not None  # else nodes did
         _, cotangents = plan.run(self.values[start:stop], gs, warns=warns)
-        for slot, cotangent in zip(self._active(segment), cotangents, strict=True):
+        inside, sources = self._inside(self._traced, segment), self._strand.sources
+        for slot, cotangent in zip(inside, cotangents, strict=True):
             if cotangent is not None:
-                link = self._strand.values[slot]
-                self._add(link.slot if type(link) is Link else slot, cotangent)
+                self._add(sources.get(slot, slot), cotangent)
         return True
 
-    def _key(self, what: str, segment: Segment, asked: Hashable) -> tuple[Any, ...]:
+    def _key(self, what: str, number: int, segment: Segment, asked: Hashable) -> tuple[Any, ...]:
         """Return what a plan is kept for."""
-        return what, self._layouts[segment.start], asked, id(segment.state) in self._often
+        return what, self._layouts[number], asked, id(segment.state) in self._often
 
     def _whole(self, slot: int) -> Any:
         """Return a cotangent in the shape of its value."""
@@ -190,10 +184,6 @@ class _Run:
     def _add(self, slot: int, cotangent: Cotangent) -> None:
         known = self.found.get(slot)
         self.found[slot] = cotangent if known is None else together(known, *cotangent)
-
-    def _active(self, segment: Segment) -> list[int]:
-        """Return the slots of a segment's traced values that came in."""
-        return self._traced[slice(*self._bounds(self._traced, segment))]
 
     def _planned(
         self, key: tuple[Any, ...], segment: Segment, asked: Sequence[int], gs: Sequence[Any]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from operator import attrgetter
 from sys import getrefcount
 from threading import get_ident
 from typing import Any, TypeAlias, cast
@@ -26,7 +25,7 @@ from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.node import RuleNode
 from mixad.tape.on_nodes import OnNodes
-from mixad.tape.operations import NUMBERS, Link, Operation, Segment, call_of
+from mixad.tape.operations import LINK, NUMBERS, Operation, Segment, call_of
 from mixad.tape.replay import Replay, stand_in
 from mixad.tape.states import SeenSlot, State, initial_state
 from mixad.tape.tracer import Level, Tracer, check_levels
@@ -74,9 +73,11 @@ class Strand:
     Attributes
     ----------
     values : list
-        By slot: a held array, a number or a link that came in, of what was made its state.
-    segments : list of Segment
-        Those that have ended.
+        By slot: a held array or a number that came in, `LINK`, of what was made its state.
+    sources : dict
+        By the slot of a link, that of the value.
+    ends : list of State
+        Those in which segments have ended.
     nodes : OnNodes
         What it has on nodes.
     is_flat : bool
@@ -86,8 +87,9 @@ class Strand:
     """
 
     __slots__ = ("_alive", "_entered", "_is_cold", "_links", "_lock", "_make_input", "_most",
-                 "_next", "_nodes", "_pending", "_replay", "_start", "_thread", "inputs", "is_flat",
-                 "is_left", "kind", "level", "segments", "state", "values")  # fmt: skip
+                 "_next", "_nodes", "_pending", "_replay", "_start", "_starts", "_thread", "ends",
+                 "inputs", "is_flat", "is_left", "kind", "level", "sources", "state",
+                 "values")  # fmt: skip
 
     def __init__(
         self,
@@ -102,7 +104,8 @@ class Strand:
         self.state = state
         self.inputs = state.inputs
         self.values: list[Any] = [Held(array, level.check) for array in arrays]
-        self.segments: list[Segment] = []
+        self.ends: list[State] = []
+        self._starts = [0]
         self.is_flat = True
         self.is_left = False
         self._next = state.next
@@ -113,6 +116,7 @@ class Strand:
         self._most = _MIN_TRACERS
         self._entered: dict[int, tuple[int, Hashable]] = {}
         self._links: dict[int, int] = {}
+        self.sources: dict[int, int] = {}
         self._start = 0
         self._thread = get_ident()
         self._is_cold = False
@@ -177,7 +181,8 @@ class Strand:
     def _end_segment(self) -> None:
         """Record what follows as another segment."""
         stop = len(self.values)
-        self.segments.append(Segment(self.state, self._start, stop))
+        self.ends.append(self.state)
+        self._starts.append(stop)
         self._start, self._links = stop, {}
         self.level.journal = self._replay = None  # what is noted is one segment
         if not self.is_flat:
@@ -237,7 +242,7 @@ class Strand:
         ):
             self._leave()
             return None
-        if self.segments and self.is_flat:
+        if self.ends and self.is_flat:
             return self._foresee(key, operands)
         self.depart()
         self._pending = key, operands, self.level.looks
@@ -294,12 +299,12 @@ class Strand:
         """Return what stands for an array or a value of an earlier segment that comes in."""
         slot = len(self.values)
         if type(value) is self.kind:
-            self._links[value.slot] = slot
-            return Link(value.slot)
+            self._links[value.slot], self.sources[slot] = slot, value.slot
+            return LINK
         known = self._entered.get(id(value))
         if known is not None and known[1] == code:  # of an earlier segment
-            self._links[known[0]] = slot
-            return Link(known[0])
+            self._links[known[0]], self.sources[slot] = slot, known[0]
+            return LINK
         self._entered[id(value)] = slot, code
         if self.level.check != "off":
             self.level.locks.add(value)
@@ -400,8 +405,8 @@ class Strand:
         if self._nodes is None:
             journal = Journal(self._entered)
             assert self._make_input is not None
-            self._nodes = OnNodes(self.values, self._make_input, journal)
-            if not (self.is_left or self.segments):
+            self._nodes = OnNodes(self.values, self.sources, self._make_input, journal)
+            if not (self.is_left or self.ends):
                 self.level.journal = journal
         return self._nodes
 
@@ -464,30 +469,32 @@ class Strand:
         operands = [start + c if type(c) is int else next(arrived) for c in state.codes]
         return state.operation, tuple(operands)
 
+    def segment(self, number: int) -> Segment:
+        """Return one of the segments: those that have ended, and at last what came after them."""
+        start = self._starts[number]
+        if number == len(self.ends):
+            return Segment(self.state, start, len(self.values))
+        return Segment(self.ends[number], start, self._starts[number + 1])
+
     def _start_at(self, slot: int) -> int:
         """Return where the segment of a slot begins."""
         if slot >= self._start:
             return self._start
-        at = bisect_right(self.segments, slot, key=attrgetter("start"))
-        return self.segments[at - 1].start
+        return self._starts[bisect_right(self._starts, slot) - 1]
 
     def arrived(self, slot: int) -> Any:
         """Return the array or number that came in, as operations take it."""
-        value = self.values[slot]
-        if type(value) is Link:
-            value = self.values[value.slot]
+        value = self.values[self.sources.get(slot, slot)]
         return value.array if type(value) is Held else value
 
     def is_traced(self, slot: int) -> bool:
         """Whether the value of a slot is an input, was made, or links to one that is."""
-        value = self.values[slot]
-        slot = value.slot if type(value) is Link else slot
+        slot = self.sources.get(slot, slot)
         return self.is_input(slot) or type(self.values[slot]) is State
 
     def known(self, slot: int) -> State:
         """Return what is known of a traced value."""
-        value = self.values[slot]
-        slot = value.slot if type(value) is Link else slot
+        slot = self.sources.get(slot, slot)
         found = self.inputs[slot] if self.is_input(slot) else self.values[slot]
         return cast("State", found)
 
