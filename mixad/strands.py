@@ -31,6 +31,10 @@ _MAX_ELEMENTS = 1 << 20
 """Elements of all inputs of a strand: a plan is tried once beside the pass that it repeats."""
 
 
+_MAX_FUSED = 128
+"""Operations of a recording that are fused: compiling more would take seconds.  So many on small
+arrays are launched one by one, in whichever call, so that results depend on the recording alone."""
+
 _MAX_LEFT = 2
 """Calls in which a function may leave its strand before none is opened for it any more."""
 
@@ -186,8 +190,11 @@ class StrandCall:
         takes_plans = strand.is_flat and self._level.check != "full"
         self._plan = state.plans.get(key) if takes_plans else None
         if self._plan is None:
+            self._level.fuses = state.count <= _MAX_FUSED or not state.is_small
             strand.depart()
-            self._asked = _Asked(state, key, strand.on_nodes().journal.register(leaf.cell))
+            if self._level.fuses or state.comes_often():
+                register = strand.on_nodes().journal.register(leaf.cell)
+                self._asked = _Asked(state, key, register)
 
     @property
     def is_known(self) -> bool:

@@ -77,11 +77,12 @@ def _steps(
     level: Level, trace: Trace, outputs: Sequence[Origin], under_way: Pass
 ) -> Iterable[Step]:
     """Return the steps of a backward pass; each is taken before the next one is asked for."""
-    known = None if trace.key is None else _KNOWN.get(trace.key)
+    key = trace.key if level.fuses else None
+    known = None if key is None else _KNOWN.get(key)
     if known is not None:
         return known
     steps = _Walk(level, trace, outputs, under_way).steps()
-    return steps if trace.key is None else _remembered(trace.key, len(trace.nodes), steps)
+    return steps if key is None else _remembered(key, len(trace.nodes), steps)
 
 
 def _remembered(key: tuple[object, ...], nodes: int, steps: Iterator[Step]) -> Iterator[Step]:

@@ -60,6 +60,8 @@ class Group:
         active : sequence of Origin
             Its parents that carry the level.
         """
+        if not self.level.fuses:
+            return False
         options = common_options(self.options, node.options)
         has_loops = self._has_loops or node.call.has_loops
         if options is None or (has_loops and options.strategy == "reverse"):

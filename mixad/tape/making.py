@@ -318,7 +318,7 @@ def kernel_members(root: KernelNode) -> list[KernelNode]:
     Each comes after those whose results it reads.  An ancestor is fused if it is computed over
     the same shape, nothing has made its result, and the kernel is not too long.
     """
-    if root.siblings:
+    if root.siblings or not all(level.fuses for level in root.levels):
         return [root]
     options, cost = root.options, root.call.cost
     found, left = {id(root)}, set[int]()

@@ -23,7 +23,7 @@ from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
-from mixad.tape.strand_plan import Plan, plan_of
+from mixad.tape.strand_plan import plan_of
 
 __all__ = ["one_of", "values_of_slots", "whole_gradient"]
 
@@ -85,6 +85,9 @@ def whole_gradient(
     return value, [run.found.get(slot) for slot in range(inputs)]
 
 
+_RARE = 2
+"""Times in one call up to which a segment of small arrays is not fused: it may never come again."""
+
 _OFTEN = 256
 """Times in one call from which on a kernel of numbers is compiled, not computed by NumPy."""
 
@@ -105,8 +108,8 @@ class _Run:
         self.found: dict[int, Cotangent] = {}
         self._strand = strand
         self._inputs = inputs
-        count = Counter(map(id, strand.ends))
-        self._often = {state for state, times in count.items() if times >= _OFTEN}
+        ends = [*strand.ends, strand.state]
+        self._times = Counter(map(id, ends))
         self._links = list(strand.sources)
         linked = set(strand.sources.values())
         self._read = sorted([slot for slot in linked if strand.made(slot) is not None])
@@ -129,11 +132,12 @@ class _Run:
         key = self._key("forward", number, segment, tuple(asked))
         plan = segment.state.plans.get(key)
         if plan is None:
-            plan = self._planned(key, segment, asked, [])
-        if plan is None:
+            done = self._on_nodes(key, segment, asked, [])
+        else:
+            done = plan.run(values[start:stop], ())
+        if done is None:
             return False
-        found, _ = plan.run(values[start:stop], ())
-        for local, value in zip(asked, found, strict=True):
+        for local, value in zip(asked, done[0], strict=True):
             values[start + local] = value
         return True
 
@@ -160,21 +164,22 @@ class _Run:
         locals_ = [slot - start for slot in seeds]
         given = tuple(zip(locals_, map(describe_array, gs), strict=True))
         key = self._key("backward", number, segment, given)
-        known = segment.state.plans.get(key)
-        plan = known or self._planned(key, segment, locals_, gs)
+        plan = segment.state.plans.get(key)
         if plan is None:
+            done = self._on_nodes(key, segment, locals_, gs)
+        else:
+            done = plan.run(self.values[start:stop], gs)
+        if done is None:
             return False
-        warns = known is not None  # else nodes did
-        _, cotangents = plan.run(self.values[start:stop], gs, warns=warns)
         inside, sources = self._inside(self._traced, segment), self._strand.sources
-        for slot, cotangent in zip(inside, cotangents, strict=True):
+        for slot, cotangent in zip(inside, done[1], strict=True):
             if cotangent is not None:
                 self._add(sources.get(slot, slot), cotangent)
         return True
 
     def _key(self, what: str, number: int, segment: Segment, asked: Hashable) -> tuple[Any, ...]:
         """Return what a plan is kept for."""
-        return what, self._layouts[number], asked, id(segment.state) in self._often
+        return what, self._layouts[number], asked, self._times[id(segment.state)] >= _OFTEN
 
     def _whole(self, slot: int) -> Any:
         """Return a cotangent in the shape of its value."""
@@ -185,29 +190,37 @@ class _Run:
         known = self.found.get(slot)
         self.found[slot] = cotangent if known is None else together(known, *cotangent)
 
-    def _planned(
+    def _on_nodes(
         self, key: tuple[Any, ...], segment: Segment, asked: Sequence[int], gs: Sequence[Any]
-    ) -> Plan | None:
-        """Make and keep the plan of some values of a segment, or of their cotangents."""
+    ) -> tuple[Sequence[Any], Sequence[Cotangent | None]] | None:
+        """Return some values of a segment, or cotangents of what came in, by nodes.
+
+        What they do is kept as a plan, unless it may never come again.  None if there can be no
+        plan.
+        """
+        state = segment.state
+        fuses = self._times[id(state)] > _RARE or not state.is_small
         replayed = Replay(self._strand, segment.start, self.values.__getitem__)
         replayed.advance(segment.stop)
         journal, level = replayed.journal, replayed.level
+        level.fuses = fuses
         chosen = [replayed.done[at] for at in asked]
         replayed.done.clear()
-        registers: list[int] = []
         with level:
             if gs:
                 outputs = list(zip([t.origin for t in chosen], gs, strict=True))
                 nodes = [t.origin.node for t in replayed.inputs]
                 chosen.clear()
-                backward(level, outputs, nodes)  # type: ignore[arg-type]
+                cotangents = backward(level, outputs, nodes)  # type: ignore[arg-type]
             else:
-                for tracer in chosen:
-                    _ = tracer.cell.value
-                registers = [journal.register(tracer.cell) for tracer in chosen]
-        values = self.values[segment.start : segment.stop]
-        is_often = id(segment.state) in self._often
-        plan = plan_of(journal, values, gs, registers, compiles=is_often)
-        if plan is not None:
-            segment.state.keep(key, plan)
-        return plan
+                cotangents = []
+            values = [tracer.cell.value for tracer in chosen]
+        if not (fuses or state.comes_often()):
+            return values, cotangents
+        registers = [journal.register(tracer.cell) for tracer in chosen]
+        came = self.values[segment.start : segment.stop]
+        plan = plan_of(journal, came, gs, registers, compiles=key[-1])
+        if plan is None:
+            return None
+        state.keep(key, plan)
+        return values, cotangents

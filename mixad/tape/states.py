@@ -74,12 +74,17 @@ class State:
         Whether it ends here: what follows is recorded from a state without a past.
     is_plain : bool
         Whether it does not end, and there is one result.
+    is_small : bool
+        Whether no value so far has so many elements that passes over it take long.
+    times : int
+        How often a recording, or a segment of it, has ended here that is not fused.
     """
 
     __slots__ = ("_before", "_dtype", "_is_large", "_step", "codes", "count", "further", "inputs",
-                 "is_end", "is_number", "is_plain", "kind", "next", "operation", "place", "plans",
-                 "reader", "shape")  # fmt: skip
+                 "is_end", "is_number", "is_plain", "is_small", "kind", "next", "operation",
+                 "place", "plans", "reader", "shape", "times")  # fmt: skip
     count: int
+    is_small: bool
     _is_large: bool
 
     def __init__(
@@ -100,11 +105,12 @@ class State:
         self._is_large = math.prod(shape) > _MAX_ELEMENTS or (
             before is not None and before._is_large
         )
+        self.is_small = math.prod(shape) <= _SMALL and (before is None or before.is_small)
         self.is_end = self.count >= _MIN_LENGTH and not self._is_large and _ends(self._past())
         self.is_plain = not self.is_end
         self.operation: Operation | None = None
         self.codes: tuple[Hashable, ...] = ()
-        self.place = 0
+        self.place = self.times = 0
         self.inputs: tuple[State, ...] = ()
         self.further: tuple[State, ...] = ()
         self.reader: Reader | None = None
@@ -150,6 +156,11 @@ class State:
             found = self.next.setdefault(key, state)
         return found
 
+    def comes_often(self) -> bool:
+        """Whether what is not fused has ended here a third time: then it is worth a plan."""
+        self.times += 1
+        return self.times > 2
+
     def _past(self) -> list[State]:
         """Return the states up to this one, the last first."""
         states, state = [], self
@@ -183,6 +194,9 @@ def _is_periodic(steps: Sequence[Any], period: int) -> bool:
     length = max(period, _MIN_LENGTH - period)
     return length + period <= len(steps) and steps[:length] == steps[period : period + length]
 
+
+_SMALL = 1 << 14
+"""Elements of what may be done operation by operation."""
 
 _MIN_LENGTH = 32
 _MAX_LENGTH = 1024

@@ -64,10 +64,12 @@ class Level:
         Where what is done is noted, so that it can be repeated.
     looks : int
         How often something but a kernel or a rule has read the elements of a traced value.
+    fuses : bool
+        Whether kernels of several nodes are made: compiling what comes once may take seconds.
     """
 
-    __slots__ = ("alive", "check", "is_reverse", "journal", "lock", "locks", "looks", "name",
-                 "number")  # fmt: skip
+    __slots__ = ("alive", "check", "fuses", "is_reverse", "journal", "lock", "locks", "looks",
+                 "name", "number")  # fmt: skip
 
     def __init__(self, name: str, *, is_reverse: bool = True) -> None:
         self.name = name
@@ -78,6 +80,7 @@ class Level:
         self.alive = True
         self.journal: Journal | None = None
         self.looks = 0
+        self.fuses = True
         self.check = CHECK.read()
 
     def __enter__(self) -> Level:

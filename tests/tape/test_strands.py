@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import mixad
 from mixad import api, strands
+from mixad.backends.cpu.backend import CpuBackend
 from mixad.errors import TracerError
 from mixad.tape import states
 from mixad.tape.on_nodes import OnNodes
@@ -933,3 +934,74 @@ def outcome_of(function: Any, *args: Any) -> Any:
         return repr(function(*args))
     except Exception as error:
         return type(error), str(error)
+
+
+# -- what is long and new --------------------------------------------------------------------------
+
+
+def branched(x: Any, bits: Any) -> Any:
+    state = x
+    for bit in bits:
+        state = np.sin(state) * x + 0.1 if bit else state * 0.9 - x * x * 0.05
+        state = state + x * 0.01
+    return (state * state).sum()
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of texts that are compiled."""
+    found: list[int] = []
+    original = CpuBackend.emit
+
+    def emit(self: CpuBackend, spec: Any) -> str:
+        text = original(self, spec)
+        found.append(len(text))
+        return text
+
+    monkeypatch.setattr(CpuBackend, "emit", emit)
+    return found
+
+
+@pytest.mark.slow
+def test_long_programs_that_are_new_compile_nothing_once_their_operations_are_known(
+    compiled: list[int],
+) -> None:
+    states.forget()
+    random = np.random.default_rng(1)
+    for _ in range(2):
+        mixad.grad(branched)(X, random.integers(0, 2, 40))
+    compiled.clear()
+    for _ in range(4):
+        bits = random.integers(0, 2, 40)
+        found = mixad.grad(branched)(X, bits)
+        assert compiled == []
+        steps = 1e-6 * np.eye(4)
+        differences = [branched(X + h, bits) - branched(X - h, bits) for h in steps]
+        np.testing.assert_allclose(found, np.array(differences) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repeats", [1, 30])
+def test_what_is_not_fused_has_the_same_bits_in_each_call_and_is_planned_at_the_third(
+    repeats: int, compiled: list[int], taken: list[Any]
+) -> None:
+    states.forget()
+    bits = np.tile([1, 0, 0, 1, 1, 1, 0, 1, 0, 0, 0], repeats)
+    gradient, results, plans = mixad.value_and_grad(branched), [], []
+    for _ in range(5):
+        value, found = gradient(X, bits)
+        results.append((value, *found))
+        plans.append(len(taken))
+    assert results == results[:1] * 5
+    assert plans == ([0, 1, 2, 3, 4] if repeats == 1 else [1, 2, 3, 4, 5])
+    assert max(compiled, default=0) < 1_000_000
+
+
+@pytest.mark.slow
+def test_long_programs_are_fused_where_their_arrays_are_large(compiled: list[int]) -> None:
+    bits = [k % 3 for k in range(30)]
+    for size, fused in ((8, False), (20_000, True)):
+        states.forget()
+        compiled.clear()
+        mixad.grad(branched)(np.linspace(0.1, 0.9, size), bits)
+        assert (max(compiled, default=0) > 100_000) == fused
