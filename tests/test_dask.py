@@ -85,7 +85,7 @@ def _loss(xp: Any, name: str, number: int, a: Any, b: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.rows("name", WORKING, slow="logaddexp pow prod std")
+@pytest.mark.rows("name", WORKING, slow="atan2 logaddexp pow prod std var")
 def test_functions_and_gradients_are_numpys_and_lazy(
     name: str, da: Any, xp: Any, computed: list[Any]
 ) -> None:

@@ -252,6 +252,7 @@ def test_a_builtin_of_another_meaning_is_seen(monkeypatch):
     np.testing.assert_array_equal(of_builtin(-X), -3 * X)
 
 
+@pytest.mark.slow
 def test_layouts_and_types_are_told_apart():
     kernel = mixad.broadcast(lambda x, y: x * y)
     a = np.arange(12.0).reshape(3, 4)

@@ -184,6 +184,7 @@ if __name__ == "__main__":
     print(grown(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
 
 
+@pytest.mark.slow
 def test_classes_made_in_a_loop_are_let_go_of() -> None:
     product = mixad.broadcast(lambda p: p.a * p.b)
     made = []

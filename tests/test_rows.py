@@ -111,6 +111,7 @@ def test_a_slow_row_that_is_not_there_is_refused(run):
     result.stdout.fnmatch_lines(["*no row is labelled {'2'}*"])
 
 
+@pytest.mark.slow
 def test_rows_are_selected_by_their_labels(run):
     run(TABLES, "-k", "test_sum", "--row", "tw|slow").assert_outcomes(passed=2)
     run(TABLES, "-k", "test_product", "--row", "=0-A").assert_outcomes(passed=2)

@@ -112,7 +112,7 @@ def test_packs_are_used_where_all_rows_are_aligned_and_change_no_bit(type, colum
 @pytest.mark.rows(
     ("type", "columns", "widest"),
     [(F32, 64, 4), (F32, 66, 2), (F32, 67, 1), (F64, 64, 2), (I8, 64, 8), (I8, 20, 4)],
-    slow="type0-64-4",
+    slow="type0-64-4 type1-66-2",
 )
 def test_a_thread_has_as_many_neighbours_as_fit_16_bytes_and_divide_a_row(type, columns, widest):
     x = np.arange(5 * columns, dtype=type.dtype).reshape(5, columns)
@@ -217,6 +217,7 @@ def test_literals_have_their_bits(type, bits):
         )
 
 
+@pytest.mark.slow
 def test_whole_numbers_wrap_and_divide_as_everywhere():
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     numbers = [low, -7, -1, 0, 2, 5, high]

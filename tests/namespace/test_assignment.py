@@ -800,7 +800,7 @@ MADE = {
 }
 
 
-@pytest.mark.rows("make", MADE.values(), ids=MADE, slow="ones_like zeros_like")
+@pytest.mark.rows("make", MADE.values(), ids=MADE, slow="full_like ones_like zeros_like")
 def test_arrays_made_like_a_traced_one_take_traced_values(make: Any) -> None:
     def f(x: Any) -> Any:
         out = make(x)

@@ -107,7 +107,15 @@ CASES: dict[str, tuple[Any, ...]] = {
 @pytest.mark.rows(
     "name",
     CASES,
-    slow=["eigh", "matrix_norm", "svd of square", "svd of wide", "vector_norm of order"],
+    slow=[
+        "eigh",
+        "matrix_norm",
+        "svd of square",
+        "svd of tall",
+        "svd of wide",
+        "vecdot",
+        "vector_norm of order",
+    ],
 )
 def test_derivatives_agree_with_differences(name: str) -> None:
     check(*CASES[name], tolerance=1e-5)

@@ -273,7 +273,7 @@ def test_every_function_has_a_case() -> None:
     slow="average block corrcoef cov deg2rad divide.outer float_power fmax gradient i0 interp "
     "kron linalg.cond linalg.lstsq logaddexp2 maximum.outer multiply.reduce nanmax "
     "nanmedian nanprod nanquantile nanstd nanvar percentile piecewise polyval power.outer "
-    "sinc subtract.outer trapezoid",
+    "quantile sinc subtract.outer trapezoid",
 )
 def test_values_and_derivatives_are_those_of_numpy(name: str) -> None:
     function, *arrays = CASES[name]

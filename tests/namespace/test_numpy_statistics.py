@@ -76,7 +76,7 @@ def reduced(draw: Any) -> tuple[Any, Any]:
 
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*does not depend on:UserWarning")
-@pytest.mark.rows("name", REDUCTIONS, slow="var")
+@pytest.mark.rows("name", REDUCTIONS, slow="std var")
 @settings(max_examples=EXAMPLES_OF_SHAPES, deadline=None)
 @given(given=reduced(), keepdims=st.booleans())
 def test_reductions_of_every_shape_are_those_of_numpy(

@@ -150,8 +150,8 @@ ALONG_AN_AXIS = {
 @pytest.mark.rows(
     "name",
     ALONG_AN_AXIS,
-    slow="cumulative_prod cumulative_sum diff expand_dims flip max mean moveaxis prod repeat "
-    "roll stack tile unstack var",
+    slow="concat cumulative_prod cumulative_sum diff expand_dims flip max mean min moveaxis prod "
+    "repeat roll stack tile unstack var",
 )
 @settings(max_examples=EXAMPLES)
 @given(an_array_and_an_axis())

@@ -328,6 +328,7 @@ def by_solve_ivp(cell: Sequence[float]) -> np.ndarray:
     return np.column_stack([y[:4], y[4:].reshape(4, 7), by_time])
 
 
+@pytest.mark.slow
 def test_chemistry_follows_the_sensitivity_equations_to_its_tolerance():
     cells = drawn_cells(20)
     wanted = np.array([by_solve_ivp(cell) for cell in zip(*cells, strict=True)])

@@ -320,6 +320,7 @@ def test_zero_cotangent_gives_zero_gradient_at_a_singularity() -> None:
     np.testing.assert_array_equal(dx, [0.0, 0.25])
 
 
+@pytest.mark.slow
 def test_several_outputs_are_contracted_together(launches: list[Any]) -> None:
     polar = mixad.broadcast(
         lambda r, t: (r * math.cos(t), r * math.sin(t), r > 1.0), placement="forward"

@@ -257,7 +257,11 @@ def again(call: Any, bits: int) -> list[Any]:
 
 @pytest.mark.skipif(len(WIDTHS) < 2, reason="this processor has one vector width")
 @pytest.mark.rows("dtype", [*DTYPES, *NARROW])
-@pytest.mark.rows("pattern", PATTERNS)
+@pytest.mark.rows(
+    "pattern",
+    PATTERNS,
+    slow=["short outer and inner", "short column", "short middle", "every other of five"],
+)
 def test_any_vector_width_gives_the_same_bits(pattern: str, dtype: Any, calls: list[Any]) -> None:
     gradients(*of_pattern(pattern, dtype))
     assert calls

@@ -242,6 +242,7 @@ def test_exponents_that_libraries_treat_apart_are_told_apart(power: Any) -> None
         assert outcome(mixad.value_and_grad, f, X) == by_nodes(mixad.value_and_grad, f, X)
 
 
+@pytest.mark.slow
 def test_layouts_types_and_identities_are_told_apart() -> None:
     def f(x: Any, a: Any, b: Any) -> Any:
         return (x * a + b * x * x).sum()

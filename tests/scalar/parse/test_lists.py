@@ -214,7 +214,12 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.rows("function", FUNCTIONS, ids=lambda f: f.__name__, slow="index_of_a_loop named")
+@pytest.mark.rows(
+    "function",
+    FUNCTIONS,
+    ids=lambda f: f.__name__,
+    slow="index_of_a_loop named returned_from_a_loop",
+)
 @given(x=NUMBERS, y=NUMBERS)
 def test_compiled_function_gives_what_python_gives(function, x, y):
     for got, expected in zip(run(function, x, y), function(x, y), strict=True):

@@ -32,7 +32,7 @@ def python_result(function, *values):
     samples.TWO_ARGUMENTS,
     ids=lambda f: f.__name__,
     slow="mathematics nested_loops kepler calls_helpers unrolled early_returns "
-    "returns_in_while_true collatz",
+    "returns_in_while_true collatz for_else rounding",
 )
 @given(x=NUMBERS, y=NUMBERS)
 def test_compiled_function_gives_what_python_gives(function, x, y):

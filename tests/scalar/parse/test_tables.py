@@ -54,7 +54,7 @@ def size(function):
     return len(op_names(parsed(function)[0].program))
 
 
-@pytest.mark.rows("count", [0, 1, 16, 17, 60, 61, 250, 257], slow="60 61 250 257")
+@pytest.mark.rows("count", [0, 1, 3, 16, 17, 60, 61, 250, 257], slow="16 17 60 61 250 257")
 @pytest.mark.rows("text", [TOTAL, SEARCH, POSITION], ids=["total", "search", "position"])
 @pytest.mark.parametrize("kind", [tuple, np.asarray], ids=["tuple", "array"])
 def test_a_loop_over_a_table_gives_what_python_gives(text, kind, count):
