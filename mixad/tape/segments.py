@@ -86,7 +86,7 @@ def whole_gradient(
 
 
 _RARE = 2
-"""Times in one call up to which a segment of small arrays is not fused: it may never come again."""
+"""Times in one call up to which a segment of small arrays may be one that never comes again."""
 
 _OFTEN = 256
 """Times in one call from which on a kernel of numbers is compiled, not computed by NumPy."""
@@ -109,7 +109,8 @@ class _Run:
         self._strand = strand
         self._inputs = inputs
         ends = [*strand.ends, strand.state]
-        self._times = Counter(map(id, ends))
+        count = Counter(map(id, ends))
+        self._times = [count[id(state)] for state in ends]
         self._links = list(strand.sources)
         linked = set(strand.sources.values())
         self._read = sorted([slot for slot in linked if strand.made(slot) is not None])
@@ -129,10 +130,10 @@ class _Run:
         asked = [slot - start for slot in self._made_in(segment, output)]
         if not asked:
             return True
-        key = self._key("forward", number, segment, tuple(asked))
+        key = self._key("forward", number, tuple(asked))
         plan = segment.state.plans.get(key)
         if plan is None:
-            done = self._on_nodes(key, segment, asked, [])
+            done = self._on_nodes(key, number, asked, [])
         else:
             done = plan.run(values[start:stop], ())
         if done is None:
@@ -163,10 +164,10 @@ class _Run:
         gs = [self._whole(slot) for slot in seeds]
         locals_ = [slot - start for slot in seeds]
         given = tuple(zip(locals_, map(describe_array, gs), strict=True))
-        key = self._key("backward", number, segment, given)
+        key = self._key("backward", number, given)
         plan = segment.state.plans.get(key)
         if plan is None:
-            done = self._on_nodes(key, segment, locals_, gs)
+            done = self._on_nodes(key, number, locals_, gs)
         else:
             done = plan.run(self.values[start:stop], gs)
         if done is None:
@@ -177,9 +178,16 @@ class _Run:
                 self._add(sources.get(slot, slot), cotangent)
         return True
 
-    def _key(self, what: str, number: int, segment: Segment, asked: Hashable) -> tuple[Any, ...]:
+    def _key(self, what: str, number: int, asked: Hashable) -> tuple[Any, ...]:
         """Return what a plan is kept for."""
-        return what, self._layouts[number], asked, self._times[id(segment.state)] >= _OFTEN
+        is_often = self._times[number] >= _OFTEN
+        return what, self._layouts[number], asked, self._fuses(number), is_often
+
+    def _fuses(self, number: int) -> bool:
+        """Whether a segment is fused: it comes again in the call, as in a loop, or lies beside one
+        that does, or its arrays are not small."""
+        beside = self._times[max(number - 1, 0) : number + 2]
+        return max(beside) > _RARE or not self._strand.segment(number).state.is_small
 
     def _whole(self, slot: int) -> Any:
         """Return a cotangent in the shape of its value."""
@@ -191,15 +199,14 @@ class _Run:
         self.found[slot] = cotangent if known is None else together(known, *cotangent)
 
     def _on_nodes(
-        self, key: tuple[Any, ...], segment: Segment, asked: Sequence[int], gs: Sequence[Any]
+        self, key: tuple[Any, ...], number: int, asked: Sequence[int], gs: Sequence[Any]
     ) -> tuple[Sequence[Any], Sequence[Cotangent | None]] | None:
         """Return some values of a segment, or cotangents of what came in, by nodes.
 
         What they do is kept as a plan, unless it may never come again.  None if there can be no
         plan.
         """
-        state = segment.state
-        fuses = self._times[id(state)] > _RARE or not state.is_small
+        segment, fuses = self._strand.segment(number), self._fuses(number)
         replayed = Replay(self._strand, segment.start, self.values.__getitem__)
         replayed.advance(segment.stop)
         journal, level = replayed.journal, replayed.level
@@ -215,12 +222,12 @@ class _Run:
             else:
                 cotangents = []
             values = [tracer.cell.value for tracer in chosen]
-        if not (fuses or state.comes_often()):
+        if not (fuses or segment.state.comes_often()):
             return values, cotangents
         registers = [journal.register(tracer.cell) for tracer in chosen]
         came = self.values[segment.start : segment.stop]
         plan = plan_of(journal, came, gs, registers, compiles=key[-1])
         if plan is None:
             return None
-        state.keep(key, plan)
+        segment.state.keep(key, plan)
         return values, cotangents
