@@ -33,6 +33,12 @@ def pytest_addoption(parser):
         metavar="FOLDER",
         help="where runs keep what LLVM made of their texts, for the next one",
     )
+    parser.addoption(
+        "--level",
+        type=int,
+        metavar="LEVEL",
+        help="how much LLVM optimises, from 0 to 3; with --share-objects",
+    )
 
 
 def pytest_configure(config):
@@ -48,10 +54,10 @@ def pytest_configure(config):
     integrations = importlib.import_module("mixad.backends.integrations")
     integrations.are_any_installed = lambda: False
     if config.getoption("--share-objects"):
-        share_objects(config.getoption("--share-objects"))
+        share_objects(config.getoption("--share-objects"), config.getoption("--level"))
 
 
-def share_objects(folder):
+def share_objects(folder, level):
     """Let LLVM compile a text once for all runs that share a folder, on any Python.
 
     Each emits its kernels itself, and what it emits is what it runs: texts are the keys.
@@ -60,10 +66,11 @@ def share_objects(folder):
     object_cache = importlib.import_module("mixad.backends.object_cache")
     shared = object_cache.ObjectCache(folder.absolute(), limit=8 << 30)
     cached_module = compiler.cached_module
+    level = compiler.DEFAULT_LEVEL if level is None else level
 
     def cached_by_text(key, make_ir, *rest, cache=shared):
         text = make_ir()
-        return cached_module(text, lambda: text, *rest, cache=cache)
+        return cached_module(text, lambda: text, *rest, level=level, cache=cache)
 
     compiler.cached_module = cached_by_text
 
