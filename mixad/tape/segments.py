@@ -180,8 +180,11 @@ class _Run:
 
     def _key(self, what: str, number: int, asked: Hashable) -> tuple[Any, ...]:
         """Return what a plan is kept for."""
-        is_often = self._times[number] >= _OFTEN
-        return what, self._layouts[number], asked, self._fuses(number), is_often
+        return what, self._layouts[number], asked, self._fuses(number), self._compiles(number)
+
+    def _compiles(self, number: int) -> bool:
+        """Whether kernels of numbers of a segment are compiled."""
+        return self._times[number] >= _OFTEN
 
     def _fuses(self, number: int) -> bool:
         """Whether a segment is fused: it comes again in the call, as in a loop, or lies beside one
@@ -203,8 +206,8 @@ class _Run:
     ) -> tuple[Sequence[Any], Sequence[Cotangent | None]] | None:
         """Return some values of a segment, or cotangents of what came in, by nodes.
 
-        What they do is kept as a plan, unless it may never come again.  None if there can be no
-        plan.
+        What they do is kept as a plan, unless it may never come again.  None if a segment that is
+        fused has no plan.
         """
         segment, fuses = self._strand.segment(number), self._fuses(number)
         replayed = Replay(self._strand, segment.start, self.values.__getitem__)
@@ -226,8 +229,9 @@ class _Run:
             return values, cotangents
         registers = [journal.register(tracer.cell) for tracer in chosen]
         came = self.values[segment.start : segment.stop]
-        plan = plan_of(journal, came, gs, registers, compiles=key[-1])
-        if plan is None:
-            return None
-        segment.state.keep(key, plan)
+        plan = plan_of(journal, came, gs, registers, compiles=self._compiles(number))
+        if plan is not None:
+            segment.state.keep(key, plan)
+        elif fuses:
+            return None  # else its bits would be others from the third call on
         return values, cotangents

@@ -984,7 +984,7 @@ def test_long_programs_that_are_new_compile_nothing_once_their_operations_are_kn
 @pytest.mark.slow
 @pytest.mark.parametrize("repeats", [1, 30])
 def test_what_is_not_fused_has_the_same_bits_in_each_call_and_is_planned_at_the_third(
-    repeats: int, compiled: list[int], taken: list[Any]
+    repeats: int, taken: list[Any]
 ) -> None:
     states.forget()
     bits = np.tile([1, 0, 0, 1, 1, 1, 0, 1, 0, 0, 0], repeats)
@@ -995,7 +995,6 @@ def test_what_is_not_fused_has_the_same_bits_in_each_call_and_is_planned_at_the_
         plans.append(len(taken))
     assert results == results[:1] * 5
     assert plans == ([0, 1, 2, 3, 4] if repeats == 1 else [1, 2, 3, 4, 5])
-    assert max(compiled, default=0) < 1_000_000
 
 
 @pytest.mark.slow
