@@ -24,7 +24,7 @@ from benchmarks.gpu.work import Work
 from benchmarks.peers.harness import UnavailableError
 from benchmarks.peers.report import commit, write_atomically
 
-WORKS = ("overhead", "hm_lstm", "kepler", "volatility", "bundle", "arity")
+WORKS = ("overhead", "sums", "hm_lstm", "kepler", "volatility", "bundle", "arity")
 RESULTS = Path(__file__).parents[1] / "results"
 SMALL = 1 / 64  # of the sides of arrays, where values alone are compared
 MINUTES = 8.0

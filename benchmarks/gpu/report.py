@@ -16,9 +16,9 @@ DISTRIBUTIONS = ("mixad", "mixad-torch", "mixad-cupy", "numpy", "torch", "cuda-b
                  "jax", "jaxlib", "triton")  # fmt: skip
 LEGEND = (
     "Times are medians [95 % interval of the median]: of the device for a replayed CUDA graph of a "
-    "call; of a loop of calls for what runs outside torch; of the host for the overhead. Bytes are "
-    "those that any implementation must move. Ratios are mixad over the other: below 1 mixad is "
-    "faster."
+    "call; of a loop of calls for what runs outside torch; of the host for the overhead. Beside "
+    "them stands the host's time until a call returns. Bytes are those that any "
+    "implementation must move. Ratios are mixad over the other: below 1 mixad is faster."
 )
 CLOCKS = {"graph": "device", "batch": "loop", "host": "host"}
 
@@ -60,7 +60,7 @@ def row(result: Result, name: str, outcome: Outcome) -> Sequence[str]:
     work, clock = result.work, CLOCKS[result.work.contenders[name].clock]
     error = "" if outcome.error is None or math.isinf(outcome.error) else digits(outcome.error)
     if outcome.times is None:
-        return work.title, name, f"n/a: {outcome.reason}", clock, "", "", error, ""
+        return work.title, name, f"n/a: {outcome.reason}", clock, "", "", "", error, ""
     low, median, high = (1e6 * getattr(outcome.times, k) for k in ("low", "median", "high"))
     speed = work.bytes_moved / outcome.times.median / 1e9 if work.bytes_moved else 0.0
     ratio, wanted = result.ratio(name), verdict(result, name)
@@ -71,6 +71,7 @@ def row(result: Result, name: str, outcome: Outcome) -> Sequence[str]:
         name,
         f"{digits(median)} [{digits(low)}, {digits(high)}]",
         clock,
+        "" if outcome.host is None else digits(1e6 * outcome.host.median),
         digits(speed) if speed else "",
         "" if ratio is None else digits(ratio),
         error,
@@ -83,6 +84,7 @@ HEAD = (
     "contender",
     "time, µs",
     "clock",
+    "host, µs",
     "GB/s",
     "mixad / it",
     "error / tolerance",
@@ -126,6 +128,7 @@ def as_json(results: Sequence[Result], about: Mapping[str, object]) -> str:
                     "error over tolerance": finite(o.error),
                     "reason": o.reason,
                     "times": None if o.times is None else asdict(o.times),
+                    "host": None if o.host is None else asdict(o.host),
                     "ratio": r.ratio(name),
                     "verdict": verdict_of_seconds(r) if name == SUBJECT else verdict(r, name),
                 }

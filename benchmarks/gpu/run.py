@@ -29,11 +29,14 @@ class Outcome:
         Why there are no times; empty where there are.
     times : Summary or None
         Seconds of a call, by the contender's clock.
+    host : Summary or None
+        Seconds of the host for a call, beside the device's.
     """
 
     error: float | None
     reason: str = ""
     times: Summary | None = None
+    host: Summary | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def measured(
     is_late : callable
         Whether no more is to be begun.
     """
-    expected = [sampled(x) for x in work.expected()]
+    expected = work.expected()
     outcomes = {}
     for name, contender in work.contenders.items():
         if is_late():
@@ -95,9 +98,10 @@ def outcome(
         return Outcome(found.error, "checked only")
     try:
         times = summarise(seconds(found.made, contender, device, rounds))
+        host = summarise(host_seconds(found.made.call, found.made.wait or device.wait, rounds))
     except Exception as problem:  # values may be right of a call that no graph can hold
         return Outcome(math.inf if found.error is None else found.error, why(problem))
-    return Outcome(found.error, times=times)
+    return Outcome(found.error, times=times, host=host)
 
 
 def error_of(work: Work, made: Made, expected: Sequence[np.ndarray], device: Device) -> float:

@@ -40,6 +40,7 @@ from mixad.backends.hookspecs import (
     PartWriting,
     Repeating,
     StoringBeside,
+    Tiled,
 )
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
 from mixad.backends.outside import located
@@ -55,6 +56,7 @@ from mixad.errors import (
 from mixad.fork_locks import lock_of
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
+from mixad.kernel.tiling import CPU_TILING
 from mixad.scalar.ir import Program
 
 if TYPE_CHECKING:
@@ -299,7 +301,11 @@ class Kernel:
             warn_if_large(math.prod(shape), library.name, device)
         cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
         folds = may_fold and isinstance(chosen, Folding) and chosen.folds
-        launch = plan(self.passes, self.requests, layouts, shape, cache_bytes, folds=folds)
+        given = self._arrays(arguments)
+        tiling = chosen.tiling(given[0]) if given and isinstance(chosen, Tiled) else CPU_TILING
+        launch = plan(
+            self.passes, self.requests, layouts, shape, cache_bytes, folds=folds, tiling=tiling
+        )
         return chosen, launch
 
     def _preferred(self, array_module: str, device: str) -> Backend:

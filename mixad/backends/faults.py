@@ -29,7 +29,7 @@ __all__ = [
 
 _METHODS = ("emit", "compile", "bind", "launch")
 _OPTIONAL_METHODS = ("describe", "assembly", "device_text", "device_functions", "architecture",
-                     "bandwidth")  # fmt: skip
+                     "bandwidth", "tiling")  # fmt: skip
 _FACTS = {"cache_bytes": int, "writes_parts": bool, "stores_beside": bool, "folds": bool}
 
 

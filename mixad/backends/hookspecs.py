@@ -25,6 +25,7 @@ import pluggy
 if TYPE_CHECKING:
     from mixad.kernel.options import KernelOptions
     from mixad.kernel.spec import KernelSpec, Launch
+    from mixad.kernel.tiling import Tiling
     from mixad.scalar.ir import Program
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "PartWriting",
     "Repeating",
     "StoringBeside",
+    "Tiled",
     "hookimpl",
     "mixad_backends",
     "mixad_integrations",
@@ -332,6 +334,21 @@ class Folding(Protocol):
     """
 
     folds: bool
+
+
+@runtime_checkable
+class Tiled(Protocol):
+    """A backend that has sums over rows cut otherwise than for the cores of a CPU."""
+
+    def tiling(self, array: Any) -> Tiling:
+        """Return how finely: what depends on it are the last bits of such sums.
+
+        Parameters
+        ----------
+        array : array
+            On the device.
+        """
+        ...
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from mixad.kernel.spec import (
     PartLayout,
     Step,
 )
-from mixad.kernel.tiling import BLOCK, FEW_PARTIALS, tile_rows
+from mixad.kernel.tiling import BLOCK, CPU_TILING, FEW_PARTIALS, Tiling, tile_rows
 from mixad.scalar.ir import Program
 from mixad.scalar.types import ScalarType
 
@@ -55,6 +55,7 @@ def plan(
     cache_bytes: int,
     *,
     folds: bool = False,
+    tiling: Tiling = CPU_TILING,
 ) -> Launch:
     """Return the launch that computes some results over a broadcast shape.
 
@@ -72,6 +73,8 @@ def plan(
         Size of the last-level cache: a launch that moves more streams its results past it.
     folds : bool
         Whether the backend's kernels fold short rows (`mixad.kernel.folding`).
+    tiling : Tiling
+        How finely sums over rows are cut for the device.
     """
     kinds = [p.kind for p in passes[0].params]
     strides = [
@@ -92,7 +95,7 @@ def plan(
         order=nest.order,
         extents=nest.extents,
         fold=fold,
-        rows=_tile_rows(fold or nest),
+        rows=_tile_rows(fold or nest, tiling),
         strides=nest.strides,
         indexed=tuple(
             None if lay is None or kind != "array" else (lay.shape, lay.strides)
@@ -139,8 +142,8 @@ def _left_by_fold(fold: Fold) -> int:
     return sum(math.prod(left_of(fold, k, rows)[0]) for k in sums)
 
 
-def _tile_rows(nest: Nest | Fold) -> int:
-    return tile_rows(nest.extents, nest.summed)
+def _tile_rows(nest: Nest | Fold, tiling: Tiling = CPU_TILING) -> int:
+    return tile_rows(nest.extents, nest.summed, tiling)
 
 
 def _itemsize(passes: Sequence[Program], request: OutputRequest) -> int:

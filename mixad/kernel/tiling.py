@@ -1,10 +1,11 @@
 """How a loop nest is cut into tiles, and what each tile leaves of a sum.
 
 A tile is a run of rows (neighbours along the last outer axis) times a block of the innermost axis.
-Both sizes are functions of the loop nest's extents and of which of them are summed, never of
-threads, so sums have the same bits however many threads run the tiles.  The loop nest follows from
-shapes and layouts; whether short rows of it are folded (`mixad.kernel.folding`), from what the
-program costs too, so that two programs may add up equal values in another order.  A summed output
+Both sizes are functions of the loop nest's extents, of which of them are summed and of the kind of
+device (`Tiling`), never of threads, so sums have the same bits however many threads run the tiles.
+The loop nest follows from shapes and layouts; whether short rows of it are folded
+(`mixad.kernel.folding`), from what the program costs too, so that two programs may add up equal
+values in another order.  A summed output
 leaves one partial result for each tile and kept element; those are added up by a binary tree
 afterwards.
 """
@@ -13,14 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mixad.kernel.spec import Launch, Output
 from mixad.scalar.types import F64, ScalarType
 
-__all__ = ["BLOCK", "FEW_PARTIALS", "GANG", "Combine", "accumulator", "combine_of",
-           "is_left_whole", "padded_columns", "partial_shape",
-           "tile_blocks", "tile_count", "tile_rows", "tile_runs"]  # fmt: skip
+__all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "Combine", "Tiling", "accumulator",
+           "combine_of", "is_left_whole", "padded_columns", "partial_shape", "tile_blocks",
+           "tile_count", "tile_rows", "tile_runs"]  # fmt: skip
 
 GANG = 16
 """Elements that go through a kernel together on every CPU: no result depends on the width."""
@@ -28,18 +29,37 @@ GANG = 16
 BLOCK = 2048
 """Elements of the innermost axis in one tile; inputs of a tile stay in cache between passes."""
 
-_LEAST_RUN, _MAX_RUN = 64, 512
-"""Rows that are summed one after another where the innermost axis is kept: each run leaves a row of
-partial sums, of large shapes 0.2 %.  Shorter runs cost more in adding those up than cores gain."""
+_MAX_RUN = 512
+"""Rows that are summed one after another, at most: each run leaves a row of partial sums."""
 
-_TILES = 64
-"""Tiles that such a sum is cut into if it can be: enough for the cores of most machines."""
+
+_TILE = 8192
+"""Elements that make a tile worth its overhead on a CPU, and of several rows at most anywhere."""
+
+
+class Tiling(NamedTuple):
+    """How finely loop nests are cut for a kind of device; the defaults are a CPU's.
+
+    Attributes
+    ----------
+    tiles : int
+        Tiles that a sum over rows is cut into if it can be: enough for the cores of most machines.
+    least_run : int
+        Rows of a run at least where the innermost axis is kept.  Of shorter ones, adding up what
+        they leave costs more than running them side by side gains.
+    least : int
+        Elements of a tile at least, if there are so many.
+    """
+
+    tiles: int = 64
+    least_run: int = 64
+    least: int = _TILE
+
+
+CPU_TILING = Tiling()
 
 FEW_PARTIALS = 1 << 16
 """Partial sums that may be left of any shape: half a megabyte."""
-
-_TILE = 8192
-"""Elements that make a tile worth its overhead."""
 
 Combine = Literal["store", "columns", "row", "tile"]
 """What a kernel does with a result: store it; sum it over the rows of a run, element by element;
@@ -65,24 +85,31 @@ def is_left_whole(output: Output) -> bool:
     return bool(output.segments) and not any(output.reduced) and not output.type.is_narrow
 
 
-def tile_rows(extents: Sequence[int], reduced: Sequence[Sequence[bool]]) -> int:
+def tile_rows(
+    extents: Sequence[int], reduced: Sequence[Sequence[bool]], tiling: Tiling = CPU_TILING
+) -> int:
     """Return how many rows make a run."""
     if len(extents) == 1:
         return 1
     if any(combine_of(r) == "columns" for r in reduced):
-        return _rows_of_columns(extents)
+        return _rows_of_columns(extents, tiling)
     if _blocks(extents) > 1:
         return 1  # tiles that follow one another are neighbours in memory, which is read ahead of
-    return max(1, min(extents[-2], _TILE // max(1, extents[-1])))
+    columns = max(1, extents[-1])
+    for_tiles = min(_TILE // columns, math.prod(extents[:-1]) // tiling.tiles)
+    return max(1, min(extents[-2], max(tiling.least // columns, for_tiles)))
 
 
-def _rows_of_columns(extents: Sequence[int]) -> int:
-    """Return how many rows make a run that is summed column by column."""
+def _rows_of_columns(extents: Sequence[int], tiling: Tiling) -> int:
+    """Return how many rows make a run that is summed column by column.
+
+    What is left of large shapes is 0.2 % of them, or `FEW_PARTIALS` for each row of a least run.
+    """
     rows = max(1, extents[-2])
-    for_tiles = rows * math.prod(extents[:-2]) * _blocks(extents) // _TILES
-    for_memory = math.prod(extents) // FEW_PARTIALS
-    for_work = _TILE // max(1, min(extents[-1], BLOCK))
-    return min(rows, _MAX_RUN, max(_LEAST_RUN, for_tiles, for_memory, for_work))
+    for_tiles = rows * math.prod(extents[:-2]) * _blocks(extents) // tiling.tiles
+    for_memory = math.prod(extents) * tiling.least_run // (FEW_PARTIALS * CPU_TILING.least_run)
+    for_work = tiling.least // max(1, min(extents[-1], BLOCK))
+    return min(rows, _MAX_RUN, max(tiling.least_run, for_tiles, for_memory, for_work))
 
 
 def tile_count(launch: Launch) -> int:

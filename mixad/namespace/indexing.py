@@ -160,13 +160,15 @@ def _added(xp: Any, g: Any, shape: tuple[int, ...], positions: Any) -> Any:
     if library.name == "torch":
         zeros = xp.zeros(size, dtype=g.dtype, device=device(g))
         return xp.reshape(zeros.index_put_((at,), flat, accumulate=True), shape)
-    added = library.computed(partial(_added_at, size), (size,), g.dtype, flat, at)
+    if library.name == "cupy":
+        return xp.reshape(_added_at(xp, size, flat, at), shape)
+    added = library.computed(partial(_added_at, np, size), (size,), g.dtype, flat, at)
     return xp.reshape(added, shape)
 
 
-def _added_at(size: int, weights: Any, at: Any) -> Any:
-    sums = np.zeros(size, dtype=complex if weights.dtype.kind == "c" else float)
-    np.add.at(sums, at, weights.astype(sums.dtype, copy=False))
+def _added_at(xp: Any, size: int, weights: Any, at: Any) -> Any:
+    sums = xp.zeros(size, dtype=complex if weights.dtype.kind == "c" else float)
+    xp.add.at(sums, at, weights.astype(sums.dtype, copy=False))
     return sums.astype(weights.dtype, copy=False)
 
 

@@ -314,8 +314,10 @@ def _part(full: Any, x: Any, y: Any, mode: str, rounding: int) -> Any:
 
 
 def _convolved(xp: Any, x: Array, y: Array) -> Array:
-    shape = (x.shape[0] + y.shape[0] - 1,)
-    return library_of(x).computed(np.convolve, shape, x.dtype, x, y)
+    library, shape = library_of(x), (x.shape[0] + y.shape[0] - 1,)
+    if library.name == "cupy":
+        return xp.convolve(x, y)
+    return library.computed(np.convolve, shape, x.dtype, x, y)
 
 
 def _of_factor(g: Any, other: Any, count: int) -> Any:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import numpy as np
 from array_api_compat import device
 
-from mixad.backends.arrays import library_of
+from mixad.backends.arrays import library_of, own_library
 from mixad.errors import TracerError
 from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
@@ -68,9 +69,14 @@ def _of_right_side(gs: tuple[Any, ...], values: tuple[Any, ...], a: Any, b: Any)
     return sum_to(solve(adjoint(a), gs[0]), tuple(b.shape))
 
 
-_SOLVE = ValuesRule(
-    "solve", lambda xp, a, b: (xp.linalg.solve(a, b),), (_of_matrix, _of_right_side), reads=(0,)
-)
+def _solved(xp: Any, a: Any, b: Any) -> tuple[Any]:
+    if a.ndim != b.ndim and own_library(a).name == "cupy":  # it broadcasts nothing
+        leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        a, b = (xp.broadcast_to(m, (*leading, *m.shape[-2:])) for m in (a, b))
+    return (xp.linalg.solve(a, b),)
+
+
+_SOLVE = ValuesRule("solve", _solved, (_of_matrix, _of_right_side), reads=(0,))
 
 
 def matrix_power(x: Any, n: int) -> Any:

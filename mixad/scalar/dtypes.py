@@ -5,6 +5,7 @@ Both ways are here, beside the types: a dtype that is met is remembered, and no 
 
 from __future__ import annotations
 
+from inspect import isclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ def array_dtype(xp: Any, type: ScalarType) -> Any:
     """
     name = type.dtype_name
     if xp.__name__ != "jax.numpy":
-        return getattr(xp, name) if hasattr(xp, name) else _NUMPYS[name]
+        found = getattr(xp, name) if hasattr(xp, name) else _NUMPYS[name]
+        return np.dtype(found) if isclass(found) else found  # so NumPy and CuPy name them
     if type.is_narrow:
         return np.dtype(getattr(xp, name))
     dtypes = xp.__array_namespace_info__().dtypes()  # asked each time: users may switch

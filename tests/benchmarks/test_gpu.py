@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.gpu import arity, bundle, hm_lstm, kepler, overhead, volatility
+from benchmarks.gpu import arity, bundle, hm_lstm, kepler, overhead, sums, volatility
 from benchmarks.gpu.__main__ import WORKS, main
 from benchmarks.gpu.device import CudaDevice
 from benchmarks.gpu.run import measured
@@ -18,7 +18,7 @@ from benchmarks.peers.harness import UnavailableError
 
 SCALE = 1 / 128
 MODULES = {module.__name__.rpartition(".")[2]: module
-           for module in (arity, bundle, hm_lstm, kepler, overhead, volatility)}  # fmt: skip
+           for module in (arity, bundle, hm_lstm, kepler, overhead, sums, volatility)}  # fmt: skip
 
 
 class Host:
@@ -31,6 +31,9 @@ class Host:
 
     def zeros(self, count):
         return np.zeros(count, np.float32)
+
+    def copy(self, source, target):
+        target[...] = source
 
     def get(self, array):
         return np.asarray(array)
@@ -156,6 +159,9 @@ def test_peers_give_the_same_values(name):
 
         def zeros(self, count):
             return torch.zeros(count)
+
+        def copy(self, source, target):
+            target.copy_(source)
 
         def get(self, array):
             return array.detach().numpy()

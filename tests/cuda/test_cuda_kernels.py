@@ -12,11 +12,14 @@ from cuda_emulator import emulated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mixad.backends.arrays import layout_of
+from benchmarks.offline import H200
+from mixad.backends.arrays import NUMPY, layout_of
 from mixad.backends.cuda.choice import BlockShape
-from mixad.emit.cuda import Dialect, emit_kernel, for_threads
+from mixad.backends.cuda.device import ATTRIBUTES
+from mixad.emit.cuda import Dialect, axis_sum, emit_kernel, for_threads
 from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import OutputRequest
+from mixad.kernel.tiling import partial_shape, tile_count
 from mixad.scalar.ir import Block, Const, Equation, Line, Param, Program, Var
 from mixad.scalar.types import BOOL, F32, F64, I8, I64
 
@@ -32,10 +35,16 @@ def product(type, line=None):
     return Program("product", params, Block((Equation(out, "mul", (x, y), line),), (out,)))
 
 
+def planned(program, requests, arguments, shape, backend=BACKEND):
+    """Return a launch as it is cut for the backend's device."""
+    layouts, tiling = list(map(layout_of, arguments)), backend.tiling(arguments[0])
+    return plan((program,), requests, layouts, shape, NO_CACHE_LIMIT, tiling=tiling)
+
+
 def run(program, arguments, shape, *results, backend=BACKEND):
     """Return the outputs of shapes ``results``; None stores one element for each of ``shape``."""
     requests = [OutputRequest(0, 0, result) for result in results]
-    launch = plan((program,), requests, list(map(layout_of, arguments)), shape, NO_CACHE_LIMIT)
+    launch = planned(program, requests, arguments, shape, backend)
     bound = backend.bind(backend.compile(launch.spec), launch)
     return backend.launch(bound, arguments), bound
 
@@ -84,6 +93,35 @@ def test_sums_have_the_same_bits_for_any_number_of_blocks_and_order_of_threads(r
     exact = (x.astype(np.float64) * y).sum(axis=tuple(a for a in (0, 1) if result[a] == 1))
     scale = np.abs(x.astype(np.float64) * y).sum() / exact.size
     assert np.abs(sums[0].ravel() - exact.ravel()).max() < 2e-7 * scale
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 40_000, 1), (3, 700, 1), (2, 300, 50), (1, 9000, 33), (700, 4, 1), (5, 1, 7)]
+)
+def test_sums_along_an_axis_are_exact_on_whole_numbers_by_several_levels(shape):
+    values = np.random.default_rng(0).integers(-8, 9, shape).astype(np.float32)
+    found = BACKEND.sum_along(shape, 1, F32, values, NUMPY, "emulated")
+    np.testing.assert_array_equal(found.reshape(shape[0], shape[2]), values.sum(axis=1))
+
+
+LARGE = [(1024, 1024), (8192, 8192), (1 << 20, 64), (64, 1 << 20), (4096, 100), (40, 50, 3000)]
+
+
+@pytest.mark.rows("shape", LARGE)
+@pytest.mark.rows("kept", range(4))
+def test_sums_of_large_arrays_reach_every_multiprocessor(shape, kept):
+    result = (*(shape[:-1] if kept & 1 else (1,) * len(shape[:-1])), shape[-1] if kept & 2 else 1)
+    x = np.broadcast_to(np.float32(1.0), shape)
+    x = np.lib.stride_tricks.as_strided(x, shape, np.cumprod((4, *shape[:0:-1]))[::-1])  # not read
+    launch = planned(product(F32), [OutputRequest(0, 0, result)], [x, x], shape)
+    processors = H200[ATTRIBUTES["processors"]]
+    assert tile_count(launch) >= processors
+    left = partial_shape(launch.loops, launch.rows, launch.spec.outputs[0].reduced)
+    for axis, is_summed in enumerate(launch.spec.outputs[0].reduced):
+        if is_summed and math.prod(left) >= 1 << 20:
+            cut = axis_sum(math.prod(left[:axis]), left[axis], math.prod(left[axis + 1 :]))
+            assert cut.blocks >= processors
+            left = (*left[:axis], 1, *left[axis + 1 :])
 
 
 @pytest.mark.slow

@@ -19,16 +19,20 @@ from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.backends.hookspecs import DeviceFunction
-from mixad.emit.cuda import Dialect, emit_axis_sum
+from mixad.emit.cuda import Dialect, axis_sum, emit_axis_sum
 from mixad.errors import BackendError, TracerError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.spec import KernelSpec, Launch
+from mixad.kernel.tiling import Tiling
 from mixad.scalar.types import I32, ScalarType
 
 __all__ = ["CudaBackend"]
 
 _MAX_BLOCKS = (1 << 31) - 1
+
+_BLOCKS_EACH, _LEAST_RUN, _LEAST = 4, 4, 1024
+"""Of sums: blocks for each multiprocessor; rows and elements of a block at least."""
 
 
 class CudaBackend:
@@ -137,6 +141,11 @@ class CudaBackend:
             for used in bound.kernel.usages(dialect, device)
         )
 
+    def tiling(self, array: Array) -> Tiling:
+        """Return how sums over rows are cut: so that several blocks are on each multiprocessor."""
+        processors = self.described(self.driver.device(array)).processors
+        return Tiling(_BLOCKS_EACH * processors, _LEAST_RUN, _LEAST)
+
     def architecture(self, array: Array) -> str:
         """Return what compilers call the device of an array."""
         return self.described(self.driver.device(array)).architecture
@@ -197,12 +206,12 @@ class CudaBackend:
         """Return the sum of what the tiles left, in the type of the output."""
         shape = list(output.memory)
         for axis in output.summed or ():
-            memory = self._along(shape, axis, output.held, memory, library, device)
+            memory = self.sum_along(shape, axis, output.held, memory, library, device)
             shape[axis] = 1
         memory = library.xp.reshape(memory, output.shape)
         return library.xp.astype(memory, library.dtype_of(output.type), copy=False)
 
-    def _along(
+    def sum_along(
         self,
         shape: Sequence[int],
         axis: int,
@@ -211,17 +220,18 @@ class CudaBackend:
         library: Library,
         device: Hashable,
     ) -> Array:
-        """Return contiguous values of a shape summed along an axis."""
-        if shape[axis] == 1:
-            return memory
+        """Return contiguous values of a shape summed along an axis, by a launch for each level."""
         outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-        sums = self.driver.empty((outer * inner,), library.dtype_of(type), device)
-        addresses = self.driver.address(sums), self.driver.address(memory)
-        words = array("q", [*addresses, outer, shape[axis], inner])
-        threads = threads_of(inner, 1)
-        blocks = min(outer * -(-inner // threads[0]), _MAX_BLOCKS)
-        self.driver.launch(self._sum(type, device), blocks, threads, words, device)
-        return sums
+        count = shape[axis]
+        while count > 1:
+            cut = axis_sum(outer, count, inner)
+            sums = self.driver.empty((outer * cut.runs * inner,), library.dtype_of(type), device)
+            addresses = self.driver.address(sums), self.driver.address(memory)
+            words = array("q", [*addresses, outer, count, inner, cut.run, cut.runs])
+            blocks = min(cut.blocks, _MAX_BLOCKS)
+            self.driver.launch(self._sum(type, device), blocks, cut.threads, words, device)
+            memory, count = sums, cut.runs
+        return memory
 
     def _sum(self, type: ScalarType, device: Hashable) -> Function:
         """Return the kernel that sums along an axis."""

@@ -148,7 +148,7 @@ class Body:
     def element(self, s: Load) -> str:
         """Emit a read at indices that the program computes; negative ones count from the end.
 
-        One outside is noted in a word of the call, reads the first element instead, and ends the
+        One outside is noted in a word of the call, reads nothing, which counts as 0, and ends the
         loops of its thread.
         """
         text, array = self.text, self.arrays[s.array]
@@ -164,6 +164,6 @@ class Body:
         with text.braces(f"if (!{fits})"):
             text.add(f"*{array.outside} = {array.number + 1};")
             text.add(f"{self.goes_on} = false;")
-        at = text.let(I64, f"{fits} ? {offset} : 0ll")
-        pointer = f"(const {c_type(array.type)} *)in_memory({array.start} + {at})"
-        return text.let(s.out.type, from_memory(f"*{pointer}", array.type))
+        at, t = text.let(I64, offset), c_type(array.type)
+        element = f"({fits} ? *(const {t} *)in_memory({array.start} + {at}) : ({t})0)"
+        return text.let(s.out.type, from_memory(element, array.type))

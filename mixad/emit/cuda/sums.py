@@ -6,12 +6,14 @@ of them call these functions, with 0 where they have nothing to add.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from mixad.emit.cuda.instructions import IN_MEMORY
 from mixad.emit.cuda.text import c_type
 from mixad.kernel.tiling import BLOCK
 from mixad.scalar.types import ScalarType
 
-__all__ = ["THREADS", "accumulator", "block_sums", "emit_axis_sum"]
+__all__ = ["THREADS", "AxisSum", "accumulator", "axis_sum", "block_sums", "emit_axis_sum"]
 
 THREADS = 256
 """Threads of a block, at most."""
@@ -67,6 +69,54 @@ static __device__ {t} sum_along_rows({t} value) {{
 """
 
 
+@dataclass(frozen=True)
+class AxisSum:
+    """How values of shape (outer, count, inner) are summed over the middle axis, in runs.
+
+    Attributes
+    ----------
+    threads : (int, int)
+        Of a block: along the sums, which are outer times inner, and along the values of each.
+    run : int
+        Values of a sum that one block adds up.
+    runs, blocks : int
+        Of a sum, which are left if there are several; of the launch.
+    """
+
+    threads: tuple[int, int]
+    run: int
+    runs: int
+    blocks: int
+
+
+_UNROLLED, _PER_THREAD = 8, 32
+"""Values that a thread loads before it adds the first; those it adds up, as a rule."""
+
+
+def axis_sum(outer: int, count: int, inner: int) -> AxisSum:
+    """Return how values are summed: by their numbers alone, so that the bits are the same again.
+
+    Neighbouring threads read neighbouring values: sums where there are several side by side, else
+    values of one.
+    """
+    if inner > 1:
+        along = THREADS // min(_WARP, _power_of_two(inner))
+    else:
+        along = min(THREADS, _power_of_two(-(-count // _FEW)))
+    across = THREADS // along
+    run = along * _PER_THREAD
+    runs = -(-count // run)
+    return AxisSum((across, along), run, runs, -(-outer * inner // across) * runs)
+
+
+_FEW = 4
+"""Values of a sum that a thread adds up before others help it."""
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
 def emit_axis_sum(type: ScalarType, entry: str) -> str:
     """Return a kernel that sums contiguous values of shape (outer, count, inner) over the middle.
 
@@ -75,25 +125,35 @@ def emit_axis_sum(type: ScalarType, entry: str) -> str:
     type : ScalarType
         Of the values and of the sums.
     entry : str
-        Its symbol.  Its argument is five words: addresses of sums and values, then the extents.
-        Each block takes ``blockDim.x`` neighbours along ``inner`` of one ``outer`` at a time.
+        Its symbol.  Its argument is seven words: addresses of sums and values, the extents, then
+        ``run`` and ``runs`` of an `AxisSum`.  The sums have the shape (outer, runs, inner).
     """
     t = c_type(type)
     return f"""{IN_MEMORY}{block_sums(type, THREADS)}
-struct Arguments {{ long long word[5]; }};
+struct Arguments {{ long long word[7]; }};
 extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments a) {{
   {t} *sums = ({t} *)in_memory(a.word[0]);
   const {t} *values = (const {t} *)in_memory(a.word[1]);
   const long long outer = a.word[2], count = a.word[3], inner = a.word[4];
-  const long long groups = (inner + blockDim.x - 1) / blockDim.x;
-  for (long long group = blockIdx.x; group < outer * groups; group += gridDim.x) {{
-    const long long at = group / groups, column = group % groups * blockDim.x + threadIdx.x;
-    {t} total = 0;
-    if (column < inner)
-      for (long long k = threadIdx.y; k < count; k += blockDim.y)
-        total += values[(at * count + k) * inner + column];
-    total = sum_along_rows(total);
-    if (column < inner && threadIdx.y == 0) sums[at * inner + column] = total;
+  const long long run = a.word[5], runs = a.word[6], all = outer * inner;
+  const long long groups = (all + blockDim.x - 1) / blockDim.x * runs;
+  for (long long group = blockIdx.x; group < groups; group += gridDim.x) {{
+    const long long part = group % runs, at = group / runs * blockDim.x + threadIdx.x;
+    const long long row = at / inner, column = at % inner;
+    const long long last = (part + 1) * run < count ? (part + 1) * run : count;
+    const {t} *from = values + row * count * inner + column;
+    {t} several[{_UNROLLED}] = {{}};
+    if (at < all)
+      for (long long k = part * run + threadIdx.y; k < last; k += blockDim.y * {_UNROLLED})
+        #pragma unroll
+        for (int j = 0; j < {_UNROLLED}; j++)
+          if (k + j * blockDim.y < last) several[j] += from[(k + j * blockDim.y) * inner];
+    #pragma unroll
+    for (int apart = {_UNROLLED} / 2; apart > 0; apart /= 2)
+      #pragma unroll
+      for (int j = 0; j < apart; j++) several[j] += several[j + apart];
+    const {t} total = sum_along_rows(several[0]);
+    if (at < all && threadIdx.y == 0) sums[(row * runs + part) * inner + column] = total;
   }}
 }}
 """
