@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from mixad.arguments import made
-from mixad.backends import registry
 from mixad.backends.arrays import describe_array
 from mixad.backends.hookspecs import Integration
 from mixad.backends.integrations import LOADED, follower, load_integrations
@@ -146,10 +145,12 @@ class BroadcastFunction(PickledFunction):
             if self._needs_instance and self._is_through_class(args):
                 return self.__get__(args[0])(*args[1:], **kwargs)
             call, values = self._specialiser.bound(args, kwargs)
-            if call.run is not None and (call.is_numpys or _follower(values) is None):
+            run = call.run
+            if run is not None and (call.is_numpys or _follower(values) is None):
                 try:
-                    outputs = call.run(values)
+                    outputs = run(values)
                 except (IndexError, BackendError):  # it says where, or asks another backend
+                    call.run = None
                     outputs = call.found.call.kernel(values, self._options.backend)
                 return outputs[0] if call.finish is None else call.finish(values, outputs)
             strand = None if call.guard is None else _strand_of(call, values)
@@ -190,7 +191,7 @@ class BroadcastFunction(PickledFunction):
         if are_numbers(values):
             return
         prepared = call.found.call.kernel.prepared(values, self._options.backend)
-        if prepared.audit is None and registry.plugin_of(prepared.backend.name) is None:
+        if prepared.audit is None:
             parsed = call.found.parsed
             call.finish = None if _is_output(parsed) else partial(_returned, parsed)
             call.is_numpys = _DIRECT.issuperset(map(type, values))

@@ -593,9 +593,11 @@ def describe_array(array: Array) -> Hashable:
     if kind is np.ndarray:
         return (array.dtype, array.shape, array.strides)
     library = _LIBRARIES.get(kind)
-    if library is None or library.name != "torch":
+    if library is None:
         return None
-    return _tensor_description()(array)
+    if library.name == "cupy":
+        return (kind, array.dtype, array.shape, array.strides, array.device.id)
+    return _tensor_description()(array) if library.name == "torch" else None
 
 
 @cache

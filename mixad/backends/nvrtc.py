@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from mixad.backends import object_cache
 from mixad.errors import BackendError
 
-__all__ = ["OPTIONS", "Code", "compiled", "kept_machine_code", "machine_code"]
+__all__ = ["OPTIONS", "Code", "compiled", "machine_code"]
 
 OPTIONS = ("--std=c++17", "--fmad=false")
 """How kernels are compiled: no contraction, no fast maths."""
@@ -25,7 +25,7 @@ class Code:
     ptx : str
         NVIDIA's assembler for no device in particular.
     cubin : bytes
-        Machine code.
+        Machine code; none for an architecture such as ``"compute_90"``.
     log : str
         What the compiler said.
     """
@@ -67,52 +67,76 @@ def compiled(text: str, architecture: str, options: Sequence[str] = ()) -> Code:
         log = _result(program, "ProgramLog").decode(errors="replace")
         if status:
             raise BackendError(f"NVRTC does not compile a kernel:\n{log}")
-        return Code(_result(program, "PTX").decode(), _result(program, "CUBIN"), log)
+        cubin = _result(program, "CUBIN") if architecture.startswith("sm_") else b""
+        return Code(_result(program, "PTX").decode(), cubin, log)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def machine_code(text: str, architecture: str) -> bytes:
-    """Return the machine code of CUDA C++ that includes nothing, from the disk if it is there.
+    """Return what a device loads of CUDA C++ that includes nothing, from the disk if it is there.
 
     Parameters
     ----------
     text : str
         A module.
     architecture : str
-        Such as ``"sm_90"``.
+        Of the device, such as ``"sm_90"``.
+
+    Returns
+    -------
+    bytes
+        Machine code; for a device that NVRTC does not know yet PTX, which the device's driver
+        compiles.
 
     Raises
     ------
     BackendError
-        As of `compiled`.
+        As of `compiled`; what is on the disk needs no NVRTC.
     """
-    return kept_machine_code(
-        _version(), architecture, text, lambda: compiled(text, architecture).cubin
-    )
+    folder, key = object_cache.default(), ("nvrtc", architecture, *OPTIONS, _without_lines(text))
+    used = folder.load(_LAST_USED)
+    version = _version() if used is None or _is_installed() else used.decode()
+    code = folder.load(object_cache.digest(*key, version))
+    if code is None:
+        code = _compiled_for(architecture, text)
+        folder.store(object_cache.digest(*key, version), code)
+        if used != version.encode():
+            folder.store(_LAST_USED, version.encode())
+    return code
 
 
-def kept_machine_code(
-    version: str, architecture: str, text: str, compile: Callable[[], bytes]
-) -> bytes:
-    """Return what a text has been compiled to before, by any process, or compile and keep it.
+_LAST_USED = object_cache.digest("the version of NVRTC that was last used")
 
-    Parameters
-    ----------
-    version : str
-        Of NVRTC.
-    architecture, text : str
-        As of `machine_code`.
-    compile : callable
-        Returns the machine code, compiled with `OPTIONS`.
-    """
-    key = object_cache.digest("nvrtc", version, architecture, *OPTIONS, text)
-    folder = object_cache.default()
-    cubin = folder.load(key)
-    if cubin is None:
-        cubin = compile()
-        folder.store(key, cubin)
-    return cubin
+
+def _without_lines(text: str) -> str:
+    """Return a text without the user's lines and their places, which the code has nothing of."""
+    own = (line for line in text.splitlines() if not line.lstrip().startswith(("//", "#line ")))
+    return "\n".join(own)
+
+
+def _compiled_for(architecture: str, text: str) -> bytes:
+    wanted, known = int(architecture.removeprefix("sm_")), _architectures()
+    if wanted in known:
+        return compiled(text, architecture).cubin
+    newest = max((a for a in known if a < wanted), default=wanted)
+    return compiled(text, f"compute_{newest}").ptx.encode() + b"\0"
+
+
+def _architectures() -> list[int]:
+    """Return the compute capabilities that NVRTC compiles for, such as 90."""
+    count = ctypes.c_int()
+    _check(_library().nvrtcGetNumSupportedArchs(ctypes.byref(count)), "nvrtcGetNumSupportedArchs")
+    found = (ctypes.c_int * count.value)()
+    _check(_library().nvrtcGetSupportedArchs(found), "nvrtcGetSupportedArchs")
+    return list(found)
+
+
+def _is_installed() -> bool:
+    try:
+        return bool(_library())
+    except BackendError:
+        return False
 
 
 def _version() -> str:

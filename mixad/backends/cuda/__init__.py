@@ -11,8 +11,8 @@ from mixad.backends.cuda.device import ATTRIBUTES, Device, Usage
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.backends.disassembler import disassembled
-from mixad.backends.nvrtc import OPTIONS, Code, compiled, kept_machine_code, machine_code
+from mixad.backends.nvrtc import OPTIONS, Code, compiled, machine_code
 
 __all__ = ["ATTRIBUTES", "OPTIONS", "Code", "CudaBackend", "CudaBound", "CudaKernel", "Device",
            "Driver", "Function", "Usage", "compiled", "disassembled",
-           "kept_machine_code", "machine_code", "usage_in"]  # fmt: skip
+           "machine_code", "usage_in"]  # fmt: skip

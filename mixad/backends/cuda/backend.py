@@ -14,7 +14,14 @@ from functools import partial
 from typing import Any
 
 from mixad.backends.arrays import Array, Library, library_of
-from mixad.backends.cuda.bound import CudaBound, Ready, bound_to, threads_of
+from mixad.backends.cuda.bound import (
+    CudaBound,
+    MadeOutput,
+    Place,
+    Ready,
+    bound_to,
+    threads_of,
+)
 from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel
@@ -78,28 +85,49 @@ class CudaBackend:
     def launch(self, bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results, on the current stream."""
         binding, driver = bound.binding, self.driver
-        arrays = [arguments[k] for k, _ in binding.arrays]
-        if not arrays:
+        if not binding.arrays:
             raise BackendError(f"backend {self.name!r} is given no array: pass scalars as arrays")
-        library, device = library_of(arrays[0]), driver.device(arrays[0])
-        results = [self._allocated(o, binding.tiles, library, device) for o in binding.outputs]
-        if not binding.tiles:
-            return self._finished(binding, results, library, device)
-        words, addresses = binding.words[:], [driver.address(a) for a in arrays]
-        for address, (_, at) in zip(addresses, binding.arrays, strict=True):
-            words[at] = address
+        first = arguments[binding.arrays[0][0]]
+        device = driver.device(first)
+        place = bound.places.get(device) or self._placed(bound, first, device)
+        words, addresses, results = binding.words[:], [], []
+        for k, at in binding.arrays:
+            words[at] = address = driver.address(arguments[k])
+            addresses.append(address)
         for k, at, pack in binding.uniforms:
             words[at] = pack(arguments[k])
-        for memory, output in zip(results, binding.outputs, strict=True):
-            words[output.position] = driver.address(memory) + output.first * output.type.itemsize
-        outside = self._outside(bound, words, library, device)
-        ready = self.ready(bound, device, bound.is_aligned(addresses))
-        for function in ready.functions:
-            blocks = min(binding.tiles, _MAX_BLOCKS)
-            driver.launch(function, blocks, ready.threads, words, device)
-        if outside is not None and (noted := int(outside[0])):  # waits for the kernel
-            raise IndexError(f"argument {noted - 1} is indexed outside its extents")
-        return self._finished(binding, results, library, device)
+        for make, shape, dtype, at, before in place.outputs:
+            memory = make(shape, dtype, device)
+            words[at] = driver.address(memory) + before
+            results.append(memory)
+        if binding.tiles:
+            outside = self._outside(bound, words, place.library, device)
+            ready = self.ready(bound, device, bound.is_aligned(addresses))
+            for function in ready.functions:
+                driver.launch(function, place.blocks, ready.threads, words, device)
+            if outside is not None and (noted := int(outside[0])):  # waits for the kernel
+                raise IndexError(f"argument {noted - 1} is indexed outside its extents")
+        if binding.is_finished:
+            return tuple(results)
+        return self._finished(binding, results, place.library, device)
+
+    def _placed(self, bound: CudaBound, array: Array, device: Hashable) -> Place:
+        """Return what launches on a device need beside functions, found once."""
+        library, binding = library_of(array), bound.binding
+        outputs = tuple(
+            MadeOutput(
+                # Where the kernel does not write, zeros are wanted.
+                self.driver.empty if binding.tiles and o.part is None else self.driver.zeros,
+                o.memory,
+                library.dtype_of(o.held),
+                o.position,
+                o.first * o.type.itemsize,
+            )
+            for o in binding.outputs
+        )
+        blocks = min(binding.tiles, _MAX_BLOCKS)
+        found = bound.places[device] = Place(library, outputs, blocks)
+        return found
 
     def ready(self, bound: CudaBound, device: Hashable, is_aligned: bool) -> Ready:
         """Return what is launched on a device, compiled when it is first asked for.
@@ -116,6 +144,7 @@ class CudaBackend:
         key = device, is_aligned
         found = bound.ready.get(key)
         if found is None:
+            self._check_may_load(device)
             dialect = self.dialect(bound, device, is_aligned)
             functions = bound.kernel.functions(dialect, device)
             threads = threads_of(bound.launch.extents[-1], dialect.vector, dialect.threads)
@@ -166,11 +195,14 @@ class CudaBackend:
             self._devices[device] = described(partial(self.driver.attribute, device=device))
         return self._devices[device]
 
-    def _allocated(self, output: Result, tiles: int, library: Library, device: Hashable) -> Array:
-        """Return the memory of an output, zero where the kernel does not write."""
-        is_written = tiles and output.part is None
-        make = self.driver.empty if is_written else self.driver.zeros
-        return make(output.memory, library.dtype_of(output.held), device)
+    def _check_may_load(self, device: Hashable) -> None:
+        """Refuse to load a kernel into a graph: CUDA would end the capture."""
+        if self.driver.is_capturing(device):
+            raise TracerError(
+                "a kernel is launched for the first time on arrays of this layout and alignment "
+                "while a graph is captured, and loading it cannot be a part of the graph: call "
+                "the function once before the capture"
+            )
 
     def _outside(
         self, bound: CudaBound, words: array[int], library: Library, device: Hashable
@@ -191,8 +223,6 @@ class CudaBackend:
         self, binding: Binding, results: Sequence[Array], library: Library, device: Hashable
     ) -> tuple[Array, ...]:
         """Return the outputs from what the kernel left."""
-        if binding.is_finished:
-            return tuple(results)
         xp, outputs = library.xp, []
         for output, memory in zip(binding.outputs, results, strict=True):
             if output.summed is not None:
@@ -237,6 +267,7 @@ class CudaBackend:
         """Return the kernel that sums along an axis."""
         found = self._sums.get((type, device))
         if found is None:
+            self._check_may_load(device)
             entry = f"mixad_axis_sum_{type}"
             found = self.driver.compile(emit_axis_sum(type, entry), [entry], device)[entry]
             self._sums[type, device] = found

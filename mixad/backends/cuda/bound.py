@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+from mixad.backends.arrays import Array, Library
 from mixad.backends.cuda.choice import BlockShape
 from mixad.backends.cuda.driver import Function
 from mixad.backends.cuda.kernel import CudaKernel
@@ -34,6 +36,25 @@ class Ready:
     threads: tuple[int, int]
 
 
+class MadeOutput(NamedTuple):
+    """How the memory of an output is made: the driver's function and what it is told; the word
+    that its address goes to, and the bytes before what is written."""
+
+    make: Callable[[tuple[int, ...], Any, Hashable], Array]
+    shape: tuple[int, ...]
+    dtype: Any
+    position: int
+    before: int
+
+
+class Place(NamedTuple):
+    """What launches on one device need beside functions."""
+
+    library: Library
+    outputs: tuple[MadeOutput, ...]
+    blocks: int
+
+
 @dataclass(frozen=True)
 class CudaBound:
     """A kernel with everything done that does not depend on the data.
@@ -56,6 +77,8 @@ class CudaBound:
         Whether all rows of an array begin on a pack if the first one does.
     ready : dict
         What has been launched, by device and by whether packs were aligned.
+    places : dict
+        What else a launch needs, by device.
     """
 
     kernel: CudaKernel
@@ -66,6 +89,7 @@ class CudaBound:
     packed: tuple[tuple[int, int], ...]
     rows_aligned: bool
     ready: dict[tuple[Hashable, bool], Ready] = field(default_factory=dict, compare=False)
+    places: dict[Hashable, Place] = field(default_factory=dict, compare=False)
 
     def is_aligned(self, addresses: Sequence[int]) -> bool:
         """Whether neighbours can be loaded together if arrays begin at these addresses."""
@@ -75,7 +99,7 @@ class CudaBound:
         """Return the kernel bound to a launch that writes the same parts elsewhere."""
         binding = self.binding.moved(launch)
         rows_aligned = _rows_aligned(launch, binding, self.widest)
-        return replace(self, launch=launch, binding=binding, rows_aligned=rows_aligned)
+        return replace(self, launch=launch, binding=binding, rows_aligned=rows_aligned, places={})
 
     def dialect(self, shape: BlockShape, is_aligned: bool) -> Dialect:
         """Return the dialect of the text for a shape of blocks.

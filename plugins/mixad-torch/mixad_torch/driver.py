@@ -1,18 +1,17 @@
-"""CUDA for torch tensors: torch's memory and streams, compiled and launched by `cuda.bindings`."""
+"""CUDA for torch tensors: torch's memory and streams; `cuda.bindings` loads and launches."""
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from cuda.bindings import driver, nvrtc
+from cuda.bindings import driver
 
-from mixad.backends.cuda import OPTIONS, Usage, kept_machine_code
+from mixad.backends.cuda import Usage, machine_code
 from mixad.errors import BackendError
 
 __all__ = ["TorchDriver"]
@@ -60,13 +59,9 @@ class TorchDriver:
     def compile(self, text: str, entries: Sequence[str], device: torch.device) -> Mapping[str, Any]:
         """Compile for a device, or take what is kept on disk, and load it."""
         major, minor = torch.cuda.get_device_capability(device)
-        version = "{}.{}".format(*_checked(nvrtc.nvrtcVersion()))
-        architecture = f"sm_{major}{minor}"
-        cubin = kept_machine_code(
-            version, architecture, text, lambda: _compiled(text, architecture)
-        )
+        code = machine_code(text, f"sm_{major}{minor}")
         with _made_current(device):
-            (module,) = _checked(driver.cuModuleLoadData(cubin))
+            (module,) = _checked(driver.cuModuleLoadData(code))
             return {e: _checked(driver.cuModuleGetFunction(module, e.encode()))[0] for e in entries}
 
     def usage(self, function: Any, device: torch.device) -> Usage:
@@ -90,14 +85,24 @@ class TorchDriver:
         device: torch.device,
     ) -> None:
         """Launch on torch's current stream, which may be one that is being captured."""
-        arguments = (ctypes.c_void_p * 1)(words.buffer_info()[0])
+        arguments = array("q", (words.buffer_info()[0],))
+        at, x, y = arguments.buffer_info()[0], *threads
         with _made_current(device):
-            stream = torch.cuda.current_stream(device).cuda_stream
-            _checked(
-                driver.cuLaunchKernel(
-                    function, blocks, 1, 1, *threads, 1, 0, stream, ctypes.addressof(arguments), 0
-                )
-            )
+            stream = _stream(device)
+            found = driver.cuLaunchKernel(function, blocks, 1, 1, x, y, 1, 0, stream, at, 0)
+            if found[0]:
+                _checked(found)
+
+
+_raw_stream: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+"""Tells the current stream as a number, which torch.compile's kernels ask; no public name does."""
+
+
+def _stream(device: torch.device) -> int:
+    """Return torch's current stream as CUDA has it."""
+    if _raw_stream is None:
+        return torch.cuda.current_stream(device).cuda_stream
+    return _raw_stream(device.index)
 
 
 def _made_current(device: torch.device) -> AbstractContextManager[Any]:
@@ -133,36 +138,10 @@ def _enter(device: torch.device) -> None:
     _HERE.devices.add(device.index)
 
 
-def _compiled(text: str, architecture: str) -> bytes:
-    """Return the machine code of a module."""
-    options = (f"--gpu-architecture={architecture}", *OPTIONS)
-    (program,) = _checked(nvrtc.nvrtcCreateProgram(text.encode(), b"mixad.cu", 0, [], []))
-    try:
-        given = [option.encode() for option in options]
-        (error,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
-        if int(error):
-            (size,) = _checked(nvrtc.nvrtcGetProgramLogSize(program))
-            log = bytearray(size)
-            _checked(nvrtc.nvrtcGetProgramLog(program, log))
-            raise BackendError(f"NVRTC does not compile a kernel:\n{log.decode(errors='replace')}")
-        (size,) = _checked(nvrtc.nvrtcGetCUBINSize(program))
-        cubin = bytearray(size)
-        _checked(nvrtc.nvrtcGetCUBIN(program, cubin))
-        return bytes(cubin)
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
-
-
 def _checked(result: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return what a call of CUDA returned besides its status."""
     status, *values = result
     if int(status):
-        raise BackendError(f"CUDA reports {status.name}: {_explained(status)}")
+        told = driver.cuGetErrorString(status)[1].decode()
+        raise BackendError(f"CUDA reports {status.name}: {told}")
     return tuple(values)
-
-
-def _explained(status: Any) -> str:
-    """Return CUDA's words for a status."""
-    if isinstance(status, driver.CUresult):
-        return driver.cuGetErrorString(status)[1].decode()
-    return nvrtc.nvrtcGetErrorString(status)[1].decode()

@@ -1,7 +1,7 @@
 """A stand-in for CUDA's driver and compiler: launches reach the emulator of CUDA C++.
 
-The modules have the names and calling conventions of `cuda.bindings.driver` and
-`cuda.bindings.nvrtc` as far as the driver of mixad-torch uses them; "machine code" is the text.
+The module has the names and calling conventions of `cuda.bindings.driver` as far as the driver of
+mixad-torch uses them; "machine code" is the text.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import ctypes
 import enum
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from cuda_emulator import H200, EmulatedDriver
+
+from mixad.backends.cuda import Code
+from mixad.errors import BackendError
 
 
 class CUresult(enum.IntEnum):
@@ -29,11 +32,6 @@ class CUfunction_attribute(enum.IntEnum):  # noqa: N801
     CU_FUNC_ATTRIBUTE_NUM_REGS = 4
 
 
-class nvrtcResult(enum.IntEnum):  # noqa: N801  # as CUDA names it
-    NVRTC_SUCCESS = 0
-    NVRTC_ERROR_COMPILATION = 6
-
-
 USED = {
     CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS: 40,
     CUfunction_attribute.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 0,
@@ -41,7 +39,7 @@ USED = {
 }
 """What every kernel says that it uses."""
 
-OK, COMPILED = CUresult.CUDA_SUCCESS, nvrtcResult.NVRTC_SUCCESS
+OK = CUresult.CUDA_SUCCESS
 
 
 class StandIn:
@@ -49,8 +47,8 @@ class StandIn:
 
     Attributes
     ----------
-    compiled : list of str
-        The texts that went through the compiler.
+    compiled : list of (str, str)
+        The texts that went through the compiler, and for which architecture.
     streams : list of int
         The stream of each launch.
     entered : list
@@ -60,14 +58,12 @@ class StandIn:
     """
 
     def __init__(self) -> None:
-        self.compiled: list[str] = []
-        self.options: list[tuple[bytes, ...]] = []
+        self.compiled: list[tuple[str, str]] = []
         self.streams: list[int] = []
         self.captures = False
         self.entered: list[Any] = []
         self._emulator = EmulatedDriver()
         self._of_thread = threading.local()
-        self._programs: dict[int, str] = {}
 
     @property
     def driver(self) -> ModuleType:
@@ -85,22 +81,6 @@ class StandIn:
         module.cuGetErrorString = lambda status: (OK, b"a stand-in's error")
         return module
 
-    @property
-    def nvrtc(self) -> ModuleType:
-        module = ModuleType("cuda.bindings.nvrtc")
-        module.nvrtcVersion = lambda: (COMPILED, 12, 9)
-        module.nvrtcCreateProgram = self._create
-        module.nvrtcCompileProgram = self._compile
-        module.nvrtcGetProgramLogSize = lambda program: (COMPILED, 7)
-        module.nvrtcGetProgramLog = lambda program, log: self._copy(b"line 1\0", log)
-        module.nvrtcGetCUBINSize = lambda program: (COMPILED, len(self._programs[program]))
-        module.nvrtcGetCUBIN = lambda program, out: self._copy(
-            self._programs[program].encode(), out
-        )
-        module.nvrtcDestroyProgram = lambda program: (COMPILED,)
-        module.nvrtcGetErrorString = lambda status: (COMPILED, b"a stand-in's error")
-        return module
-
     def _set_context(self, context: Any) -> Any:
         self._of_thread.context = context
         return (OK,)
@@ -111,26 +91,16 @@ class StandIn:
             return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
         return OK, answer()
 
-    def _create(self, text: bytes, name: bytes, count: int, headers: list, names: list) -> Any:
-        assert (count, headers, names) == (0, [], [])
-        self._programs[len(self._programs)] = text.decode()
-        return COMPILED, len(self._programs) - 1
-
-    def _compile(self, program: int, count: int, options: list[bytes]) -> Any:
-        assert count == len(options)
-        self.options.append(tuple(options))
-        self.compiled.append(self._programs[program])
-        is_broken = "not C++" in self._programs[program]
-        return (nvrtcResult.NVRTC_ERROR_COMPILATION if is_broken else COMPILED,)
-
-    def _copy(self, source: bytes, target: bytearray) -> Any:
-        assert len(source) == len(target)
-        target[:] = source
-        return (COMPILED,)
+    def compile(self, text: str, architecture: str, options: Sequence[str] = ()) -> Code:
+        """Stand in for `mixad.backends.nvrtc.compiled`."""
+        if "not C++" in text:
+            raise BackendError("NVRTC does not compile a kernel:\nline 1")
+        self.compiled.append((text, architecture))
+        return Code(text, text.encode(), "")
 
     def _function(self, module: bytes, name: bytes) -> Any:
         entry = name.decode()
-        return OK, self._emulator.compile(module.decode(), [entry], None)[entry]
+        return OK, self._emulator.compile(module.decode().rstrip("\0"), [entry], None)[entry]
 
     def _launch(self, function: Any, *rest: Any) -> Any:
         blocks, one_y, one_z, x, y, z, shared, stream, params, extra = rest

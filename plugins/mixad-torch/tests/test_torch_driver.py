@@ -21,7 +21,7 @@ from cuda_emulator import compiler  # noqa: E402
 from stand_in import StandIn  # noqa: E402
 
 import mixad  # noqa: E402
-from mixad.backends import registry  # noqa: E402
+from mixad.backends import nvrtc, registry  # noqa: E402
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage  # noqa: E402
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl  # noqa: E402
 from mixad.errors import BackendError, TracerError  # noqa: E402
@@ -33,8 +33,7 @@ extern "C" __global__ void k(const Arguments a) {}
 """
 
 
-class _Stream:
-    cuda_stream = 77
+STREAM = 77
 
 
 @pytest.fixture
@@ -45,14 +44,16 @@ def cuda(monkeypatch, tmp_path):
     stand_in = StandIn()
     for name in ("cuda", "cuda.bindings"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    bindings = sys.modules["cuda.bindings"]
-    for name in ("driver", "nvrtc"):
-        module = getattr(stand_in, name)
-        monkeypatch.setitem(sys.modules, f"cuda.bindings.{name}", module)
-        monkeypatch.setattr(bindings, name, module, raising=False)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", stand_in.driver)
+    monkeypatch.setattr(sys.modules["cuda.bindings"], "driver", stand_in.driver, raising=False)
+    monkeypatch.setattr(nvrtc, "compiled", stand_in.compile)
+    monkeypatch.setattr(nvrtc, "_version", lambda: "12.9")
+    monkeypatch.setattr(nvrtc, "_is_installed", lambda: True)
+    monkeypatch.setattr(nvrtc, "_architectures", lambda: [80, 90])
     monkeypatch.delitem(sys.modules, "mixad_torch.driver", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: _Stream)
+    current_stream = lambda index: STREAM  # noqa: E731
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", current_stream, raising=False)
     entered = stand_in.entered
     monkeypatch.setattr(torch.cuda, "device", lambda d: entered.append(d) or nullcontext())
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # as tensors of the host say
@@ -98,9 +99,8 @@ def test_gradients_of_tensors(backend, cuda):
     torch.where(x_ > 0, w_ * x_ * x_, w_ * x_).sum().backward()
     torch.testing.assert_close(gw, w_.grad)
     torch.testing.assert_close(gx, x_.grad)
-    assert set(cuda.streams) == {_Stream.cuda_stream}
-    assert b"--gpu-architecture=sm_90" in cuda.options[0]
-    assert b"--fmad=false" in cuda.options[0]
+    assert set(cuda.streams) == {STREAM}
+    assert {architecture for _, architecture in cuda.compiled} == {"sm_90"}
 
 
 def test_what_kernels_use_and_devices_have_is_asked_of_cuda(driver):
@@ -134,12 +134,54 @@ def test_a_kernel_that_indexes_is_refused_while_a_graph_is_captured(backend, cud
         looked_up(k)
 
 
+def test_a_first_call_is_refused_while_a_graph_is_captured(backend, cuda):
+    kernel = mixad.broadcast(scaled).with_options(backend=backend)
+    x = torch.linspace(0.5, 2.0, 24)
+    cuda.captures = True
+    with pytest.raises(TracerError, match="call the function once before the capture"):
+        kernel(x, x)
+    cuda.captures = False
+    torch.testing.assert_close(kernel(x, x), x**3)
+    cuda.captures = True
+    torch.testing.assert_close(kernel(x, x), x**3)
+    with pytest.raises(TracerError, match="once before the capture"):  # of another alignment
+        kernel(torch.linspace(0.5, 2.0, 25)[1:], x)
+
+
 def test_code_is_compiled_once_for_all_processes(cuda, driver):
     device = torch.device("cuda", 0)
     for _ in range(2):  # the second one finds it on the disk
         (function,) = driver.compile(NOTHING, ["k"], device).values()
         driver.launch(function, 1, (256, 1), array("q", [0]), device)
-    assert cuda.compiled == [NOTHING]
+    assert cuda.compiled == [(NOTHING, "sm_90")]
+
+
+def test_code_is_that_of_the_same_function_further_down(cuda, driver):
+    device = torch.device("cuda", 0)
+    for line in (3, 4):
+        placed = NOTHING.replace("{}", f'{{\n#line {line} "mine.py"\n  // x = 1 |\n}}')
+        driver.compile(placed, ["k"], device)
+    assert len(cuda.compiled) == 1
+
+
+def test_what_is_on_the_disk_needs_no_compiler(cuda, driver, monkeypatch):
+    def missing(*_):
+        raise BackendError("NVRTC is not installed: python -m pip install")
+
+    device = torch.device("cuda", 0)
+    driver.compile(NOTHING, ["k"], device)
+    monkeypatch.setattr(nvrtc, "_is_installed", lambda: False)
+    for name in ("compiled", "_version", "_architectures"):
+        monkeypatch.setattr(nvrtc, name, missing)
+    assert driver.compile(NOTHING, ["k"], device).keys() == {"k"}
+    with pytest.raises(BackendError, match="NVRTC is not installed: python -m pip install"):
+        driver.compile(NOTHING.replace("k(", "other("), ["other"], device)
+
+
+def test_for_a_device_that_is_newer_than_the_compiler_it_makes_ptx(cuda, driver, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (12, 0))
+    driver.compile(NOTHING, ["k"], torch.device("cuda", 0))
+    assert cuda.compiled == [(NOTHING, "compute_90")]
 
 
 def test_the_compilers_log_is_shown(driver):
