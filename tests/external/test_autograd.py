@@ -8,6 +8,7 @@ reasons to be given.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def folder_of_tests(scratch: Path) -> Path:
     return scratch / f"autograd-{VERSION}" / "tests"
 
 
-def outcomes(scratch: Path) -> dict[str, bool]:
+def outcomes(scratch: Path, config: pytest.Config) -> dict[str, bool]:
     """Return whether each test passed, by its file and name."""
     if importlib.util.find_spec("scipy") is None:
         pytest.skip("SciPy is not installed")
@@ -53,7 +54,14 @@ def outcomes(scratch: Path) -> dict[str, bool]:
                f"--junitxml={report}"]  # fmt: skip
     path = os.pathsep.join([str(HERE / "autograd_shim"), str(HERE.parents[1])])
     environment = {k: v for k, v in os.environ.items() if k != "SCIPY_ARRAY_API"}
-    done = subprocess.run(command, cwd=scratch, env=environment | {"PYTHONPATH": path},
+    environment["PYTHONPATH"] = path
+    if objects := config.getoption("--share-objects"):
+        command += ["-p", "with_objects"]
+        environment["TESTS_OF_MIXAD"] = str(HERE.parents[1] / "conftest.py")
+        environment["OBJECTS_OF_TESTS"] = json.dumps(
+            [str(objects.absolute()), config.getoption("--level")]
+        )
+    done = subprocess.run(command, cwd=scratch, env=environment,
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return dict(map(outcome, ElementTree.parse(report).iter("testcase")))
@@ -75,8 +83,10 @@ def listed() -> dict[str, str]:
     return reasons
 
 
-def test_all_of_its_functions_run_and_failures_are_those_that_are_listed(tmp_path: Path) -> None:
-    found = outcomes(tmp_path)
+def test_all_of_its_functions_run_and_failures_are_those_that_are_listed(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    found = outcomes(tmp_path, pytestconfig)
     assert len({name.partition("[")[0] for name in found}) >= FUNCTIONS
     failed = {name for name, passed in found.items() if not passed}
     new, gone = failed - set(listed()), set(listed()) - failed
