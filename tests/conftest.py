@@ -3,9 +3,10 @@
 ``@pytest.mark.rows(names, table, ids=None, slow="")`` is written as ``@pytest.mark.parametrize``
 is, and costs a run less: nothing is collected, reported or sent between processes for a row.
 Several of them, above each other, stand for all combinations.  Rows that are marked slow, or named
-in ``slow``, are a test of their own, which is slow.  Where the table depends on parameters of the
-test, it is a function of them.  A test without rows fails.  ``--row PATTERN`` runs what has a
-regular expression in its name: a test, or the rows with it in their labels or marks.
+in ``slow``, are slow tests of their own, up to eight, that processes share out.  Where the table
+depends on parameters of the test, it is a function of them.  A test without rows fails.
+``--row PATTERN`` runs what has a regular expression in its name: a test, or the rows with it in
+their labels or marks.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import inspect
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+MAX_PARTS = 8
+"""Tests that the slow rows of a table are shared out among."""
 
 SHOWN = 3
 """Rows whose tracebacks are shown; the others that fail are named, with where and why."""
@@ -48,6 +52,25 @@ class Row(NamedTuple):
             )
             if mark.name == "skip" or (mark.name == "skipif" and mark.args[0]):
                 pytest.skip(mark.kwargs.get("reason", ""))
+
+
+class Part(NamedTuple):
+    """Rows that are one test: of the slow ones, or of the others, every so many-th."""
+
+    is_slow: bool
+    number: int = 0
+    count: int = 1
+
+    def of(self, rows: Iterable[Row]) -> list[Row]:
+        """Return them."""
+        return [row for row in rows if row.is_slow == self.is_slow][self.number :: self.count]
+
+    def as_param(self, names: int) -> Any:
+        """Return the parameters of the test: all its names stand for this."""
+        if not self.is_slow:
+            return pytest.param(*[self] * names, id=pytest.HIDDEN_PARAM)
+        number = str(self.number) if self.count > 1 else ""
+        return pytest.param(*[self] * names, id=f"slow{number}", marks=pytest.mark.slow)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,20 +104,18 @@ def is_named(item: pytest.Item) -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make a test of the rows, and one of those that are slow; values are set row by row."""
+    """Make a test of the rows, and tests of those that are slow; values are set row by row."""
     marks = list(metafunc.definition.iter_markers("rows"))
     if marks:
         names = [name for mark in marks for name in names_of(mark)]
         tables = [list(rows_of(mark, {})) for mark in marks if not is_function(mark.args[1])]
-        tests = {
-            is_slow: pytest.param(
-                *[is_slow] * len(names),
-                id="slow" if is_slow else pytest.HIDDEN_PARAM,
-                marks=pytest.mark.slow if is_slow else (),
-            )
-            for is_slow in {row.is_slow for row in combined(tables)} or {False}
-        }
-        metafunc.parametrize(names, [tests[key] for key in sorted(tests)])
+        counts = Counter(row.is_slow for row in combined(tables))
+        # Of tables that depend on parameters, how many rows there are is not known yet.
+        slow = min(counts[True], MAX_PARTS if len(tables) == len(marks) else 1)
+        parts = [Part(True, k, slow) for k in range(slow)]
+        if counts[False] or not slow:
+            parts.insert(0, Part(False))
+        metafunc.parametrize(names, [part.as_param(len(names)) for part in parts])
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
@@ -104,13 +125,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
     given = {name: pyfuncitem.funcargs[name] for name in names}
-    is_slow = given[names_of(marks[0])[0]]
+    part = given[names_of(marks[0])[0]]
     pattern, whole = pyfuncitem.config.getoption("--row"), is_named(pyfuncitem)
-    rows = [
-        row
-        for row in combined([list(rows_of(mark, given)) for mark in marks])
-        if row.is_slow == is_slow and (whole or pattern.search(row.name))
-    ]
+    own = part.of(combined([list(rows_of(mark, given)) for mark in marks]))
+    rows = [row for row in own if whole or pattern.search(row.name)]
     if whole and not rows:
         pytest.fail("its table has no rows", pytrace=False)
     clock = pyfuncitem.config.processor_seconds
