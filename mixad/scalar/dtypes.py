@@ -5,6 +5,7 @@ Both ways are here, beside the types: a dtype that is met is remembered, and no 
 
 from __future__ import annotations
 
+import sys
 from inspect import isclass
 from typing import Any
 
@@ -43,8 +44,7 @@ def array_dtype(xp: Any, type: ScalarType) -> Any:
         return np.dtype(found) if isclass(found) else found  # so NumPy and CuPy name them
     if type.is_narrow:
         return np.dtype(getattr(xp, name))
-    dtypes = xp.__array_namespace_info__().dtypes()  # asked each time: users may switch
-    return dtypes[name] if name in dtypes else dtypes[name.replace("64", "32")]
+    return sys.modules["jax"].dtypes.canonicalize_dtype(type.dtype)  # users may switch any time
 
 
 _TYPES: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in STORED_TYPES if not t.brain}
