@@ -412,7 +412,15 @@ def _library_beside(op: str, operands: Sequence[Any]) -> Library:
     """Return the library of the operands that did not begin as Python or NumPy scalars."""
     arrays = [o for o in operands if is_strong(o)]
     strict = [o for o in arrays if not isinstance(o, np.generic)] or arrays
-    return common_library(op, strict) if strict else NUMPY
+    return common_library(_SYMBOLS.get(op, op), strict) if strict else NUMPY
+
+
+_SYMBOLS = {
+    "add": "`+`", "sub": "`-`", "mul": "`*`", "div": "`/`", "pow": "`**`", "floordiv": "`//`",
+    "mod": "`%`", "lt": "`<`", "le": "`<=`", "gt": "`>`", "ge": "`>=`", "eq": "`==`", "ne": "`!=`",
+    "and": "`&`", "or": "`|`", "xor": "`^`", "shl": "`<<`", "shr": "`>>`",
+}  # fmt: skip
+"""What users write of the operations that have an operator."""
 
 
 def is_strong(operand: Any) -> bool:

@@ -43,9 +43,11 @@ def reshape(
         turned = reshape(permute_dims(x), whole_numbers(shape)[::-1], copy=copy)
         return permute_dims(turned)
     if order != "C":
+        own = "reshape"  # users may have called another function, which is named then
         raise TracerError(
-            f"reshape(order={order!r}) of a value that is being differentiated is not available, "
-            "since its order in memory is not known: use 'C' or 'F'"
+            f"{own} of a value that is being differentiated takes no order={order!r}, since its "
+            "order in memory is not known: use 'C' or 'F'",
+            own,
         )
     lengths = _lengths(shape, math.prod(x.shape))
     if tuple(x.shape) == lengths:

@@ -190,8 +190,8 @@ def refuse_index():
 
 
 @refused("""
-TracerError: reshape(order='A') of a value that is being differentiated is not available, since \
-its order in memory is not known: use 'C' or 'F'
+TracerError: reshape() of a value that is being differentiated takes no order='A', since its order \
+in memory is not known: use 'C' or 'F'
 """)
 def refuse_order_of_reshape():
     inside(lambda x: x.reshape((3, 1), order="A").sum())
