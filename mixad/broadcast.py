@@ -185,7 +185,8 @@ class BroadcastFunction(PickledFunction):
 
     def _prepare(self, call: PreparedCall, values: Sequence[Any]) -> None:
         """Let calls with such arguments and captures launch the kernel at once, if nothing else
-        is to be done in them: no derivative, no other backend where this one fails, no audit."""
+        is to be done in them: no derivative, no audit.  A launch that fails is done anew by the
+        kernel, which knows other backends."""
         if not all(type(v) in PYTHON_SCALARS or describe_array(v) is not None for v in values):
             return
         if are_numbers(values):

@@ -341,7 +341,7 @@ class Tiled(Protocol):
     """A backend that has sums over rows cut otherwise than for the cores of a CPU."""
 
     def tiling(self, array: Any) -> Tiling:
-        """Return how finely: what depends on it are the last bits of such sums.
+        """Return how finely they are cut; only their last bits depend on it.
 
         Parameters
         ----------

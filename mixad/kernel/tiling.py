@@ -103,7 +103,8 @@ def tile_rows(
 def _rows_of_columns(extents: Sequence[int], tiling: Tiling) -> int:
     """Return how many rows make a run that is summed column by column.
 
-    What is left of large shapes is 0.2 % of them, or `FEW_PARTIALS` for each row of a least run.
+    Runs are longer than the least where there are tiles enough, too many partial sums would be
+    left, or a tile would have too few elements.
     """
     rows = max(1, extents[-2])
     for_tiles = rows * math.prod(extents[:-2]) * _blocks(extents) // tiling.tiles

@@ -70,7 +70,7 @@ def _of_right_side(gs: tuple[Any, ...], values: tuple[Any, ...], a: Any, b: Any)
 
 
 def _solved(xp: Any, a: Any, b: Any) -> tuple[Any]:
-    if a.ndim != b.ndim and own_library(a).name == "cupy":  # it broadcasts nothing
+    if a.shape[:-2] != b.shape[:-2] and own_library(a).name == "cupy":  # it broadcasts nothing
         leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         a, b = (xp.broadcast_to(m, (*leading, *m.shape[-2:])) for m in (a, b))
     return (xp.linalg.solve(a, b),)
