@@ -24,7 +24,7 @@ from mixad.signature import (
     check_callable,
     check_sequence,
 )
-from mixad.strands import open_strand
+from mixad.strands import Asked, open_strand
 from mixad.tape.backward import backward
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.tracer import Level, Tracer, plain
@@ -170,7 +170,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
 
     @short_traceback
     def pullback(cotangent: Any) -> tuple[Any, ...]:
-        seeds = outputs.seeds(cotangent, level)
+        seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(cotangent, level)]
         cotangents = backward(level, seeds, inputs.nodes)
         return tuple(inputs.gradients(cotangents, outputs.around(level)))
 
@@ -215,14 +215,10 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     """
     check_callable("value_and_vjp", f)
     check_sequence("value_and_vjp", "primals", primals)
-    with Level("value_and_vjp") as level:
-        inputs = lifted(level, list(primals), range(len(primals)))
-        outputs, _ = called(f, inputs, {}, False, level)
-    warn_if_constant(f, outputs, level)
-    seeds = outputs.seeds(cotangent, level)
-    cotangents = backward(level, seeds, inputs.nodes)
-    gradients = inputs.gradients(cotangents, outputs.around(level))
-    return outputs.values(level), tuple(gradients)
+    asked = Asked(cotangent, of_number=False, with_value=True)
+    positions = range(len(primals))
+    value, gradients, _ = _pulled_back("value_and_vjp", f, primals, positions, {}, False, asked)
+    return value, tuple(gradients)
 
 
 def stop_gradient(tree: Any) -> Any:
@@ -285,34 +281,48 @@ def _scalar_vjp(
 ) -> tuple[Any, Any, Any]:
     """Return value (if wanted), gradients and aux of a scalar-valued function."""
     positions = argument_positions(name, argnums, len(args))
+    asked = Asked(1.0, of_number=True, with_value=value)
+    result, gradients, aux = _pulled_back(name, f, args, positions, kwargs, has_aux, asked)
+    return result, tuple(gradients) if isinstance(argnums, Sequence) else gradients[0], aux
+
+
+def _pulled_back(
+    name: str,
+    f: Function,
+    args: Sequence[Any],
+    positions: Sequence[int],
+    kwargs: dict[str, Any],
+    has_aux: bool,
+    asked: Asked,
+) -> tuple[Any, list[Any], Any]:
+    """Return value (None if it is not wanted), gradients and aux of a function."""
     with Level(name) as level:
-        strand = None if has_aux else open_strand(level, f, args, positions)
+        strand = open_strand(level, f, args, positions)
         inputs = lifted(level, list(args), positions) if strand is None else strand.inputs
         try:
             outputs, aux = called(f, inputs, kwargs, has_aux, level)
             if strand is not None:
-                strand.finish(outputs, value=value)
+                strand.finish(outputs, aux, asked)
         except BaseException:
             if strand is not None:
                 strand.fail()
             raise
     if strand is not None:
         if strand.is_known:
-            result, gradients = strand.run()
-            return result, tuple(gradients) if isinstance(argnums, Sequence) else gradients[0], None
+            return strand.run()
         inputs = strand.completed()
-    check_scalar(name, outputs)
+    if asked.of_number:
+        check_scalar(name, outputs)
     warn_if_constant(f, outputs, level)
-    seeds, around = outputs.seeds(1.0, level), outputs.around(level)
-    if not value:
+    seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(asked.cotangent, level)]
+    around = outputs.around(level)
+    if not asked.with_value:
         outputs.leaves.clear()  # then no kernel computes the value
     inputs.arguments.clear()
-    cotangents = backward(level, seeds, inputs.nodes, of_number=True)
+    cotangents = backward(level, seeds, inputs.nodes, of_number=asked.of_number)
     gradients = inputs.gradients(cotangents, around)
-    chosen = tuple(gradients) if isinstance(argnums, Sequence) else gradients[0]
-    if has_aux:
-        aux = returned_aux(aux, level)
-    result = outputs.values(level) if value else None
+    aux = returned_aux(aux, level) if has_aux else None
+    value = outputs.values(level) if asked.with_value else None
     if strand is not None:
-        strand.check(result, gradients)
-    return result, chosen, aux
+        strand.check(value, gradients, aux)
+    return value, gradients, aux

@@ -32,8 +32,8 @@ from mixad.tape.tracer import (
     leaked,
 )
 
-__all__ = ["Inputs", "Outputs", "called", "check_scalar", "entered", "lifted", "matching",
-           "warn_if_constant"]  # fmt: skip
+__all__ = ["Inputs", "Outputs", "called", "check_scalar", "entered", "in_structures", "lifted",
+           "matching", "warn_if_constant"]  # fmt: skip
 
 
 class Inputs(NamedTuple):
@@ -61,10 +61,15 @@ class Inputs(NamedTuple):
             gradient(cell, cotangent, kind, around)
             for cell, cotangent, kind in zip(self.cells, cotangents, self.kinds, strict=True)
         ]
-        if len(finished) == len(self.structures) and all(s is pytree.LEAF for s in self.structures):
-            return finished
-        left = iter(finished)
-        return [pytree.unflatten(structure, left) for structure in self.structures]
+        return in_structures(finished, self.structures)
+
+
+def in_structures(leaves: list[Any], structures: Sequence[pytree.Structure]) -> list[Any]:
+    """Return leaves as trees of some structures."""
+    if len(leaves) == len(structures) and all(s is pytree.LEAF for s in structures):
+        return leaves
+    left = iter(leaves)
+    return [pytree.unflatten(structure, left) for structure in structures]
 
 
 class Outputs(NamedTuple):
@@ -75,7 +80,7 @@ class Outputs(NamedTuple):
 
     def depend(self, level: Level) -> bool:
         """Whether one of them depends on the level."""
-        return any(isinstance(leaf, Tracer) and level in leaf.origin.levels for leaf in self.leaves)
+        return any(isinstance(leaf, Tracer) and level in leaf.levels for leaf in self.leaves)
 
     def values(self, level: Level) -> Any:
         """Return the value as the caller of the transform sees it."""
@@ -87,11 +92,11 @@ class Outputs(NamedTuple):
 
     def around(self, level: Level) -> frozenset[Level]:
         """Return the running transforms around ``level`` that the value depends on."""
-        traced = [leaf.origin.levels for leaf in self.leaves if isinstance(leaf, Tracer)]
+        traced = [leaf.levels for leaf in self.leaves if isinstance(leaf, Tracer)]
         return frozenset([o for levels in traced for o in levels if o.alive and o is not level])
 
-    def seeds(self, cotangent: Any, level: Level) -> list[tuple[Origin, Any]]:
-        """Return where the backward pass begins, with which cotangents."""
+    def seeds(self, cotangent: Any, level: Level) -> list[tuple[Tracer, Any]]:
+        """Return the values where the backward pass begins, with which cotangents."""
         found, structure = pytree.flatten_as(self.structure, cotangent)
         if structure is not self.structure and structure != self.structure:
             raise TracerError(
@@ -101,10 +106,15 @@ class Outputs(NamedTuple):
             )
         what = f"mixad.{level.name}: the cotangent"
         return [
-            (leaf.origin, matching(leaf.cell, given, what))
+            (leaf, matching(_described(leaf), given, what))
             for leaf, given in zip(self.leaves, found, strict=True)
-            if isinstance(leaf, Tracer) and level in leaf.origin.levels
+            if isinstance(leaf, Tracer) and level in leaf.levels
         ]
+
+
+def _described(leaf: Tracer) -> Cell:
+    """Return what is known of a traced value as a cell, which need not have its array."""
+    return leaf.cell if leaf.state is None else Cell(leaf.shape, leaf.kind, "cpu")
 
 
 def _without_value(leaf: Any) -> Any:
@@ -139,7 +149,7 @@ def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inpu
 def _traced(alone: frozenset[Level], level: Level, leaf: Any, position: int) -> Tracer:
     """Return the tracer of one input; ``alone`` is the set of the level."""
     if isinstance(leaf, Tracer):
-        if leaf.origin.levels:
+        if leaf.levels:
             check_alive(leaf)
             return entered(leaf, level)
         leaf = unwrapped(leaf)

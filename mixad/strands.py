@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import NUMPY, describe_array
-from mixad.lifting import Inputs, Outputs
+from mixad.lifting import Inputs, Outputs, in_structures
 from mixad.namespace.array import ArrayTracer
+from mixad.returning import handed
 from mixad.scalar.dtypes import element_type_of
 from mixad.signature import Function
 from mixad.tape.cell import Cell, kind_of
+from mixad.tape.constant import is_traced
 from mixad.tape.held import is_compared_whole
 from mixad.tape.journal import Register
 from mixad.tape.node import InputNode
@@ -25,7 +27,7 @@ from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
 from mixad.tape.tracer import Level, Origin, Tracer
 
-__all__ = ["StrandCall", "open_strand"]
+__all__ = ["Asked", "StrandCall", "open_strand"]
 
 _MAX_ELEMENTS = 1 << 20
 """Elements of all inputs of a strand: a plan is tried once beside the pass that it repeats."""
@@ -69,18 +71,41 @@ def _history_of(code: Any) -> _History:
     return found
 
 
+class Asked(NamedTuple):
+    """What is asked of a call beside its gradients.
+
+    Attributes
+    ----------
+    cotangent : array or pytree
+        Of the value.
+    of_number : bool
+        Whether the value is to be one number, with the cotangent 1.
+    with_value : bool
+        Whether the value is asked for.
+    """
+
+    cotangent: Any
+    of_number: bool
+    with_value: bool
+
+
 def open_strand(
     level: Level, f: Function, args: Sequence[Any], positions: Sequence[int]
 ) -> StrandCall | None:
-    """Return the strand of a call whose differentiated arguments are small arrays of NumPy."""
+    """Return the strand of a call that is differentiated by small arrays of NumPy alone."""
     code = getattr(f, "__code__", f)
     history = _HISTORIES.get(id(code))
     if history is not None and history.left >= _MAX_LEFT:
         return None
-    arrays = [args[position] for position in positions]
+    arrays: list[Any] = []
+    structures = []
+    for position in positions:
+        leaves, structure = pytree.flatten(args[position])
+        arrays += leaves
+        structures.append(structure)
     if not all(map(_is_taken, arrays)) or sum([a.size for a in arrays]) > _MAX_ELEMENTS:
         return None
-    return StrandCall(level, code, args, positions, arrays)
+    return StrandCall(level, code, _Arguments(args, positions, structures), arrays)
 
 
 def _is_taken(array: Any) -> bool:
@@ -90,12 +115,55 @@ def _is_taken(array: Any) -> bool:
 _DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-class _Asked(NamedTuple):
+class _Arguments(NamedTuple):
+    """Arguments of a call, positions of those that are differentiated, structures of these."""
+
+    given: Sequence[Any]
+    positions: Sequence[int]
+    structures: Sequence[pytree.Structure]
+
+    def replaced(self, leaves: list[Any]) -> list[Any]:
+        """Return the arguments with others in place of the arrays."""
+        found = list(self.given)
+        trees = in_structures(leaves, self.structures)
+        for position, tree in zip(self.positions, trees, strict=True):
+            found[position] = tree
+        return found
+
+
+class _Returned(NamedTuple):
+    """What the caller gets beside gradients: leaves of the value, if it is asked for, and of aux."""
+
+    leaves: list[Any]
+    structures: list[pytree.Structure]
+
+    @classmethod
+    def of(cls, value: Outputs | None, aux: Any) -> _Returned:
+        """Return it of the two."""
+        if value is None and aux is None:
+            return cls([], [])
+        leaves, structure = pytree.flatten(aux)
+        own = Outputs([], _NOTHING) if value is None else value
+        return cls([*own.leaves, *leaves], [own.structure, structure])
+
+    def trees(self, values: Mapping[int, Any], level: Level) -> list[Any]:
+        """Return value and aux, with the values of some leaves."""
+        if not self.leaves:
+            return [None, None]
+        given = enumerate(self.leaves)
+        leaves = [values[k] if k in values else handed(leaf, level) for k, leaf in given]
+        return in_structures(leaves, self.structures)
+
+
+_NOTHING = pytree.flatten(None)[1]
+
+
+class _Wanted(NamedTuple):
     """What a plan is kept for: the end of a recording, and what is asked of it."""
 
     state: State
-    key: tuple[int, bool, tuple[int, ...]]
-    output: Register
+    key: Hashable
+    outputs: tuple[Register, ...]
 
 
 class StrandCall:
@@ -111,19 +179,20 @@ class StrandCall:
         self,
         level: Level,
         code: Any,
-        args: Sequence[Any],
-        positions: Sequence[int],
+        arguments: _Arguments,
         arrays: Sequence[np.ndarray[Any, Any]],
     ) -> None:
         self._level = level
         self._code = code
-        self._arguments = args, positions
+        self._arguments = arguments
+        self._arrays = arrays
         self._lifted: Inputs | None = None
         self._plan: Plan | None = None
-        self._found: tuple[Any, list[Cotangent | None]] | None = None
-        self._asked: _Asked | None = None
-        self._dtype: Any = None
-        self._value = False
+        self._found: tuple[Sequence[Any], list[Cotangent | None]] | None = None
+        self._wanted: _Wanted | None = None
+        self._returned: _Returned | None = None
+        self._traced: list[int] = []
+        self._cotangents: Sequence[Any] = ()
         state = initial_state((tuple(map(describe_array, arrays)), level.check))
         if not state.inputs:
             state.inputs = tuple(
@@ -134,67 +203,94 @@ class StrandCall:
         for array in arrays:
             if level.check != "off" and not is_compared_whole(array):
                 level.locks.add(array)
-        given = list(args)
-        tracers = self._strand.tracers_of_inputs()
-        for position, tracer in zip(positions, tracers, strict=True):
-            given[position] = tracer
+        given = arguments.replaced(self._strand.tracers_of_inputs())
         self.inputs = Inputs(given, [], [], [], [], [])
 
     def completed(self) -> Inputs:
         """Return the inputs with their nodes: arrays count as they were when they came in."""
         if self._lifted is None:
-            args, positions = self._arguments
-            given, alone = list(args), frozenset((self._level,))
+            alone = frozenset((self._level,))
             nodes: list[InputNode] = []
             cells: list[Cell] = []
-            for k, position in enumerate(positions):
-                state, held = self._states[k], self._strand.values[k]
+            tracers: list[Any] = []
+            slots = zip(self._arrays, self._states, self._strand.values, strict=False)
+            for array, state, held in slots:
                 assert state.kind is not None
-                device = getattr(args[position], "device", None)
+                device = getattr(array, "device", None)
                 cells.append(Cell.of_held(held, state.shape, state.kind, device))
                 nodes.append(InputNode(self._level, None))
-                origin = Origin(nodes[k], 0, alone)
-                given[position] = ArrayTracer(cells[k], origin)
+                tracers.append(ArrayTracer(cells[-1], Origin(nodes[-1], 0, alone)))
+            self._tracers = tracers
             kinds: list[type] = [np.ndarray] * len(nodes)
-            self._lifted = Inputs(given, nodes, cells, kinds, [pytree.LEAF] * len(nodes), [])
+            structures = list(self._arguments.structures)
+            self._lifted = Inputs([], nodes, cells, kinds, structures, [])
         return self._lifted
 
     def _entered(self, index: int) -> Tracer:
         """Return the tracer, with cell and node, of an input."""
-        inputs = self.completed()
-        found: Tracer = inputs.arguments[self._arguments[1][index]]
+        self.completed()
+        found: Tracer = self._tracers[index]
         return found
 
-    def finish(self, outputs: Outputs, *, value: bool) -> None:
+    def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
         """End the recording: find what computes it, or give what the function returned nodes."""
         strand = self._strand
-        if outputs.structure is pytree.LEAF and strand.has(outputs.leaves[0]):
-            self._find(outputs.leaves[0], value)
+        self._returned = _Returned.of(outputs if asked.with_value else None, aux)
+        if self._is_of_strand(outputs, asked):
+            self._find(outputs, asked)
         if strand.is_left:
             _history_of(self._code).left += 1
         if not self.is_known:
             strand.depart()
         strand.end()
 
-    def _find(self, leaf: Any, value: bool) -> None:
-        """Find what computes a value that the function returned."""
-        strand, state = self._strand, self._strand.state
-        self._dtype, self._value = strand.known(leaf.slot).dtype, value
+    def _is_of_strand(self, outputs: Outputs, asked: Asked) -> bool:
+        """Whether what the function returned is traced by the strand or not at all."""
+        strand, returned = self._strand, self._returned
+        assert returned is not None
+        if asked.of_number and not (
+            outputs.structure is pytree.LEAF and strand.has(outputs.leaves[0])
+        ):
+            return False
+        self._traced = [at for at, leaf in enumerate(returned.leaves) if strand.has(leaf)]
+        others = (*outputs.leaves, *returned.leaves)
+        return not any(is_traced(leaf) and not strand.has(leaf) for leaf in others)
+
+    def _find(self, outputs: Outputs, asked: Asked) -> None:
+        """Find what computes what is asked for."""
+        strand, state, returned = self._strand, self._strand.state, self._returned
+        assert returned is not None
+        values = tuple([returned.leaves[at].slot for at in self._traced])
+        given: Hashable = None
+        if asked.of_number:
+            slots: tuple[int, ...] = (outputs.leaves[0].slot,)
+            self._cotangents = (one_of(strand.known(slots[0]).dtype),)
+        else:
+            seeds = outputs.seeds(asked.cotangent, self._level)
+            if not (seeds and all(type(g) is np.ndarray for _, g in seeds)):
+                return
+            slots = tuple([leaf.slot for leaf, _ in seeds])
+            self._cotangents = [g for _, g in seeds]
+            given = tuple(map(describe_array, self._cotangents))
         if strand.ends:
-            if not leaf.shape and not strand.is_left and leaf.kind.type.is_float:
-                count = len(self._states)
-                self._found = whole_gradient(strand, count, leaf.slot, with_value=value)
+            known = strand.known(slots[0])
+            assert known.kind is not None
+            is_number = not known.shape and known.kind.type.is_float
+            if not strand.is_left and (is_number or not asked.of_number):
+                pairs = list(zip(slots, self._cotangents, strict=True))
+                self._found = whole_gradient(strand, len(self._states), pairs, values)
                 strand.is_left = self._found is None
             return
-        key = leaf.slot, value, tuple([tracer.slot for tracer in strand.alive()])
+        key = slots, given, values, tuple([tracer.slot for tracer in strand.alive()])
         takes_plans = strand.is_flat and self._level.check != "full"
         self._plan = state.plans.get(key) if takes_plans else None
         if self._plan is None:
             self._level.fuses = state.count <= _MAX_FUSED or not state.is_small
             strand.depart()
             if self._level.fuses or state.comes_often():
-                register = strand.on_nodes().journal.register(leaf.cell)
-                self._asked = _Asked(state, key, register)
+                register = strand.on_nodes().journal.register
+                wanted = [returned.leaves[at].cell for at in self._traced]
+                self._wanted = _Wanted(state, key, tuple(map(register, wanted)))
 
     @property
     def is_known(self) -> bool:
@@ -205,51 +301,59 @@ class StrandCall:
         """End the recording of a function that raised: its tracers are refused from now on."""
         self._strand.end()
 
-    def run(self) -> tuple[Any, list[Any]]:
-        """Return the value, None if it is not wanted, and the gradients."""
+    def run(self) -> tuple[Any, list[Any], Any]:
+        """Return the value, None if it is not wanted, the gradients, and aux."""
         if self._found is None:
             assert self._plan is not None
             _history_of(self._code).new = 0
             self._found = self._run(self._plan, warns=True)
-        value, cotangents = self._found
-        return None if value is None else value[()], self._gradients(cotangents)
+        return self._answer(*self._found)
 
-    def _run(self, plan: Plan, *, warns: bool) -> tuple[Any, list[Cotangent | None]]:
+    def _answer(
+        self, values: Sequence[Any], cotangents: Sequence[Cotangent | None]
+    ) -> tuple[Any, list[Any], Any]:
+        assert self._returned is not None
+        found = {at: v if v.ndim else v[()] for at, v in zip(self._traced, values, strict=True)}
+        value, aux = self._returned.trees(found, self._level)
+        gradients = in_structures(self._gradients(cotangents), self._arguments.structures)
+        return value, gradients, aux
+
+    def _run(self, plan: Plan, *, warns: bool) -> tuple[list[Any], list[Cotangent | None]]:
         values = values_of_slots(self._strand.values, plan.slots)
-        found, cotangents = plan.run(values, (one_of(self._dtype),), warns=warns)
-        return found[0] if found else None, cotangents
+        return plan.run(values, self._cotangents, warns=warns)
 
     def _gradients(self, cotangents: Sequence[Cotangent | None]) -> list[Any]:
         """Return gradients of the shapes of the inputs, which nothing else holds."""
         return [_gradient(c, state) for c, state in zip(cotangents, self._states, strict=True)]
 
-    def check(self, value: Any, gradients: Sequence[Any]) -> None:
-        """Let a plan of what was done be taken from now on if it gives the same, bit by bit."""
-        journal, asked = self._level.journal, self._asked
+    def check(self, *found: Any) -> None:
+        """Let a plan of what was done be taken from now on if it gives the same, bit by bit.
+
+        ``found`` are value, gradients and aux.
+        """
+        journal, wanted = self._level.journal, self._wanted
         self._level.journal = None
-        if asked is None or journal is None:
+        if wanted is None or journal is None:
             return
-        known: Plan | None = asked.state.plans.get(asked.key)
+        known: Plan | None = wanted.state.plans.get(wanted.key)
         if known is not None and self._level.check == "full":
-            assert self._gives(known, value, gradients), "a known gradient is another one"
+            assert self._gives(known, found), "a known gradient is another one"
         if known is not None:
             return
         values = values_of_slots(self._strand.values)
-        wanted = (asked.output,) if self._value else ()
         history = _history_of(self._code)
-        made = plan_of(journal, values, (one_of(self._dtype),), wanted)
-        if made is not None and self._gives(made, value, gradients):
-            asked.state.keep(asked.key, made)
+        made = plan_of(journal, values, self._cotangents, wanted.outputs)
+        if made is not None and self._gives(made, found):
+            wanted.state.keep(wanted.key, made)
             history.new += 1
             history.left += history.new > _MAX_NEW
         else:
             history.left += 1
 
-    def _gives(self, plan: Plan, value: Any, gradients: Sequence[Any]) -> bool:
+    def _gives(self, plan: Plan, found: Sequence[Any]) -> bool:
         """Whether a plan gives these, bit by bit."""
-        own, cotangents = self._run(plan, warns=False)
-        found = [None if own is None else own[()], *self._gradients(cotangents)]
-        return all(_are_same(a, b) for a, b in zip(found, [value, *gradients], strict=True))
+        own = self._answer(*self._run(plan, warns=False))
+        return all(map(_are_same, pytree.leaves(own), pytree.leaves(found)))
 
 
 def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]:
@@ -263,6 +367,6 @@ def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]
 
 
 def _are_same(a: Any, b: Any) -> bool:
-    if a is None or b is None:
+    if not isinstance(a, (np.ndarray, np.generic)):
         return a is b
     return type(a) is type(b) and a.dtype == b.dtype and bool(a.tobytes() == b.tobytes())

@@ -142,12 +142,12 @@ def is_one_memory(array: Array, other: Array) -> bool:
 
 def is_constant(value: object) -> bool:
     """Whether a value is a tracer that no transform follows."""
-    return isinstance(value, Tracer) and value.state is None and not value.origin.levels
+    return isinstance(value, Tracer) and not value.levels
 
 
 def is_traced(value: object) -> bool:
     """Whether a transform follows a value."""
-    return isinstance(value, Tracer) and bool(value.origin.levels)
+    return isinstance(value, Tracer) and bool(value.levels)
 
 
 def unwrapped(value: Any) -> Any:

@@ -55,9 +55,12 @@ def one_of(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def whole_gradient(
-    strand: Strand, inputs: int, output: int, *, with_value: bool
-) -> tuple[Any, list[Cotangent | None]] | None:
-    """Return the value of a recording, if it is wanted, and the cotangents of its inputs.
+    strand: Strand,
+    inputs: int,
+    outputs: Sequence[tuple[int, Any]],
+    wanted: Sequence[int],
+) -> tuple[Sequence[Any], list[Cotangent | None]] | None:
+    """Return values of a recording, and the cotangents of its inputs.
 
     None if a segment has no plan.
 
@@ -67,22 +70,20 @@ def whole_gradient(
         A recording of several segments.
     inputs : int
         How many inputs there are: they have the first slots.
-    output : int
-        The slot of the value: one number.
-    with_value : bool
-        Whether it is wanted.
+    outputs : sequence of (int, array)
+        The slots that cotangents come to, with these.
+    wanted : sequence of int
+        The slots of the values that are wanted.
     """
-    run = _Run(strand, inputs)
+    run = _Run(strand, inputs, wanted)
     numbers = range(len(strand.ends) + 1)
-    for number in numbers:
-        if not run.forward(number, output if with_value else None):
-            return None
-    run.found[output] = Cotangent(one_of(strand.known(output).dtype), False)
-    for number in reversed(numbers):
-        if not run.backward(number):
-            return None
-    value = run.values[output] if with_value else None
-    return value, [run.found.get(slot) for slot in range(inputs)]
+    if not all(map(run.forward, numbers)):
+        return None
+    for slot, cotangent in outputs:
+        run.add(slot, Cotangent(cotangent, False))
+    if not all(map(run.backward, reversed(numbers))):
+        return None
+    return [run.values[slot] for slot in wanted], [run.found.get(slot) for slot in range(inputs)]
 
 
 _RARE = 2
@@ -103,7 +104,7 @@ class _Run:
         By slot, the cotangent so far.
     """
 
-    def __init__(self, strand: Strand, inputs: int) -> None:
+    def __init__(self, strand: Strand, inputs: int, wanted: Sequence[int]) -> None:
         self.values = values_of_slots(strand.values)
         self.found: dict[int, Cotangent] = {}
         self._strand = strand
@@ -112,13 +113,13 @@ class _Run:
         count = Counter(map(id, ends))
         self._times = [count[id(state)] for state in ends]
         self._links = list(strand.sources)
-        linked = set(strand.sources.values())
-        self._read = sorted([slot for slot in linked if strand.made(slot) is not None])
+        read = {*strand.sources.values(), *wanted}
+        self._read = sorted([slot for slot in read if strand.made(slot) is not None])
         self._traced = [*range(inputs), *filter(strand.is_traced, self._links)]
         self._layouts: list[tuple[Any, ...]] = []
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def forward(self, number: int, output: int | None) -> bool:
+    def forward(self, number: int) -> bool:
         """Compute what others read of a segment; tell whether there is a plan."""
         segment, values = self._strand.segment(number), self.values
         for slot in self._inside(self._links, segment):
@@ -127,7 +128,7 @@ class _Run:
         layout = tuple([describe_array(values[slot]) for slot in inside])  # links: no state knows
         self._layouts.append(self._known.setdefault(layout, layout))
         start, stop = segment.start, segment.stop
-        asked = [slot - start for slot in self._made_in(segment, output)]
+        asked = [slot - start for slot in self._inside(self._read, segment)]
         if not asked:
             return True
         key = self._key("forward", number, tuple(asked))
@@ -145,13 +146,6 @@ class _Run:
     def _inside(self, slots: list[int], segment: Segment) -> list[int]:
         """Return which of some slots in order are in a segment."""
         return slots[bisect_left(slots, segment.start) : bisect_left(slots, segment.stop)]
-
-    def _made_in(self, segment: Segment, output: int | None) -> list[int]:
-        """Return which values of a segment others read."""
-        asked = self._inside(self._read, segment)
-        if output is not None and max(segment.start, self._inputs) <= output < segment.stop:
-            asked += [] if output in asked else [output]
-        return asked
 
     def backward(self, number: int) -> bool:
         """Carry cotangents back through a segment; tell whether there is a plan."""
@@ -175,7 +169,7 @@ class _Run:
         inside, sources = self._inside(self._traced, segment), self._strand.sources
         for slot, cotangent in zip(inside, done[1], strict=True):
             if cotangent is not None:
-                self._add(sources.get(slot, slot), cotangent)
+                self.add(sources.get(slot, slot), cotangent)
         return True
 
     def _key(self, what: str, number: int, asked: Hashable) -> tuple[Any, ...]:
@@ -197,7 +191,8 @@ class _Run:
         found, shape = self.found.pop(slot).value, self._strand.known(slot).shape
         return found if found.shape == shape else np.array(np.broadcast_to(found, shape))
 
-    def _add(self, slot: int, cotangent: Cotangent) -> None:
+    def add(self, slot: int, cotangent: Cotangent) -> None:
+        """Add to the cotangent of a value."""
         known = self.found.get(slot)
         self.found[slot] = cotangent if known is None else together(known, *cotangent)
 

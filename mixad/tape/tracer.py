@@ -166,6 +166,13 @@ class Tracer:
         return kind.library.dtype_of(kind.type)
 
     @property
+    def levels(self) -> frozenset[Level]:
+        """The transforms that it depends on."""
+        if self.state is None or self.strand is None:
+            return self.origin.levels
+        return frozenset((self.strand.level,))
+
+    @property
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)
@@ -316,10 +323,7 @@ def leaked(error: ValueError) -> TracerError | None:
 
 def check_alive(tracer: Tracer) -> None:
     """Raise if a tracer is used after a transform that it belongs to."""
-    if tracer.state is None or tracer.strand is None:
-        check_levels(tracer.origin.levels)
-    else:
-        check_levels((tracer.strand.level,))
+    check_levels(tracer.levels)
 
 
 def check_levels(levels: Iterable[Level]) -> None:
