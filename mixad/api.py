@@ -74,7 +74,7 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     check_callable("grad", f)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, value=False)
+        _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, _GRADIENT)
         return (gradients, aux) if has_aux else gradients
 
     return TransformedFunction(gradient, f, grad, argnums=argnums, has_aux=has_aux)
@@ -114,7 +114,7 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         value, gradients, aux = _scalar_vjp(
-            "value_and_grad", f, argnums, has_aux, args, kwargs, value=True
+            "value_and_grad", f, argnums, has_aux, args, kwargs, _VALUE_AND_GRADIENT
         )
         return ((value, aux), gradients) if has_aux else (value, gradients)
 
@@ -269,6 +269,10 @@ def _stopped(leaf: Any) -> Any:
 stop_gradient.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # for the parser
 
 
+_GRADIENT = Asked(1.0, of_number=True, with_value=False)
+_VALUE_AND_GRADIENT = Asked(1.0, of_number=True, with_value=True)
+
+
 def _scalar_vjp(
     name: str,
     f: Function,
@@ -276,14 +280,12 @@ def _scalar_vjp(
     has_aux: bool,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    *,
-    value: bool,
+    asked: Asked,
 ) -> tuple[Any, Any, Any]:
     """Return value (if wanted), gradients and aux of a scalar-valued function."""
     positions = argument_positions(name, argnums, len(args))
-    asked = Asked(1.0, of_number=True, with_value=value)
-    result, gradients, aux = _pulled_back(name, f, args, positions, kwargs, has_aux, asked)
-    return result, tuple(gradients) if isinstance(argnums, Sequence) else gradients[0], aux
+    value, gradients, aux = _pulled_back(name, f, args, positions, kwargs, has_aux, asked)
+    return value, tuple(gradients) if isinstance(argnums, Sequence) else gradients[0], aux
 
 
 def _pulled_back(

@@ -66,7 +66,7 @@ class Inputs(NamedTuple):
 
 def in_structures(leaves: list[Any], structures: Sequence[pytree.Structure]) -> list[Any]:
     """Return leaves as trees of some structures."""
-    if len(leaves) == len(structures) and all(s is pytree.LEAF for s in structures):
+    if len(leaves) == len(structures) == structures.count(pytree.LEAF):
         return leaves
     left = iter(leaves)
     return [pytree.unflatten(structure, left) for structure in structures]

@@ -29,9 +29,12 @@ from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["Asked", "StrandCall", "open_strand"]
 
-_MAX_ELEMENTS = 1 << 20
+_MAX_ELEMENTS = 1 << 23
 """Elements of all inputs of a strand: a plan is tried once beside the pass that it repeats."""
 
+_MAX_AT_ONCE = 1 << 20
+"""Of so many elements a plan is made in the first call; of more in the second, as many would be in
+memory twice, in a call that may be the only one."""
 
 _MAX_FUSED = 128
 """Operations of a recording that are fused: compiling more would take seconds.  So many on small
@@ -137,25 +140,24 @@ class _Returned(NamedTuple):
     leaves: list[Any]
     structures: list[pytree.Structure]
 
-    @classmethod
-    def of(cls, value: Outputs | None, aux: Any) -> _Returned:
-        """Return it of the two."""
-        if value is None and aux is None:
-            return cls([], [])
-        leaves, structure = pytree.flatten(aux)
-        own = Outputs([], _NOTHING) if value is None else value
-        return cls([*own.leaves, *leaves], [own.structure, structure])
-
     def trees(self, values: Mapping[int, Any], level: Level) -> list[Any]:
         """Return value and aux, with the values of some leaves."""
-        if not self.leaves:
-            return [None, None]
         given = enumerate(self.leaves)
         leaves = [values[k] if k in values else handed(leaf, level) for k, leaf in given]
         return in_structures(leaves, self.structures)
 
 
-_NOTHING = pytree.flatten(None)[1]
+def _returned(outputs: Outputs, aux: Any, *, with_value: bool) -> _Returned:
+    """Return what the caller gets of what the function returned."""
+    if not with_value and aux is None:
+        return _NOTHING
+    leaves, structure = pytree.flatten(aux)
+    if not with_value:
+        return _Returned(leaves, [*_NOTHING.structures[:1], structure])
+    return _Returned([*outputs.leaves, *leaves], [outputs.structure, structure])
+
+
+_NOTHING = _Returned([], [pytree.flatten(None)[1]] * 2)
 
 
 class _Wanted(NamedTuple):
@@ -175,6 +177,14 @@ class StrandCall:
         What the function is called with.
     """
 
+    _lifted: Inputs | None = None
+    _plan: Plan | None = None
+    _found: tuple[Sequence[Any], list[Cotangent | None]] | None = None
+    _wanted: _Wanted | None = None
+    _returned = _NOTHING
+    _traced: Sequence[int] = ()
+    _cotangents: Sequence[Any] = ()
+
     def __init__(
         self,
         level: Level,
@@ -186,13 +196,6 @@ class StrandCall:
         self._code = code
         self._arguments = arguments
         self._arrays = arrays
-        self._lifted: Inputs | None = None
-        self._plan: Plan | None = None
-        self._found: tuple[Sequence[Any], list[Cotangent | None]] | None = None
-        self._wanted: _Wanted | None = None
-        self._returned: _Returned | None = None
-        self._traced: list[int] = []
-        self._cotangents: Sequence[Any] = ()
         state = initial_state((tuple(map(describe_array, arrays)), level.check))
         if not state.inputs:
             state.inputs = tuple(
@@ -235,7 +238,7 @@ class StrandCall:
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
         """End the recording: find what computes it, or give what the function returned nodes."""
         strand = self._strand
-        self._returned = _Returned.of(outputs if asked.with_value else None, aux)
+        self._returned = _returned(outputs, aux, with_value=asked.with_value)
         if self._is_of_strand(outputs, asked):
             self._find(outputs, asked)
         if strand.is_left:
@@ -246,20 +249,17 @@ class StrandCall:
 
     def _is_of_strand(self, outputs: Outputs, asked: Asked) -> bool:
         """Whether what the function returned is traced by the strand or not at all."""
-        strand, returned = self._strand, self._returned
-        assert returned is not None
+        has, leaves = self._strand.has, self._returned.leaves
         if asked.of_number and not (
-            outputs.structure is pytree.LEAF and strand.has(outputs.leaves[0])
+            outputs.structure is pytree.LEAF and has(outputs.leaves[0])
         ):
             return False
-        self._traced = [at for at, leaf in enumerate(returned.leaves) if strand.has(leaf)]
-        others = (*outputs.leaves, *returned.leaves)
-        return not any(is_traced(leaf) and not strand.has(leaf) for leaf in others)
+        self._traced = [at for at, leaf in enumerate(leaves) if has(leaf)]
+        return all([has(leaf) or not is_traced(leaf) for leaf in (*outputs.leaves, *leaves)])
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Find what computes what is asked for."""
         strand, state, returned = self._strand, self._strand.state, self._returned
-        assert returned is not None
         values = tuple([returned.leaves[at].slot for at in self._traced])
         given: Hashable = None
         if asked.of_number:
@@ -287,10 +287,16 @@ class StrandCall:
         if self._plan is None:
             self._level.fuses = state.count <= _MAX_FUSED or not state.is_small
             strand.depart()
-            if self._level.fuses or state.comes_often():
+            if state.come() >= self._least_calls():
                 register = strand.on_nodes().journal.register
                 wanted = [returned.leaves[at].cell for at in self._traced]
                 self._wanted = _Wanted(state, key, tuple(map(register, wanted)))
+
+    def _least_calls(self) -> int:
+        """Return in which call a plan is made."""
+        if not self._level.fuses:
+            return 3
+        return 1 if sum([a.size for a in self._arrays]) <= _MAX_AT_ONCE else 2
 
     @property
     def is_known(self) -> bool:
@@ -312,15 +318,15 @@ class StrandCall:
     def _answer(
         self, values: Sequence[Any], cotangents: Sequence[Cotangent | None]
     ) -> tuple[Any, list[Any], Any]:
-        assert self._returned is not None
+        gradients = in_structures(self._gradients(cotangents), self._arguments.structures)
+        if self._returned is _NOTHING:
+            return None, gradients, None
         found = {at: v if v.ndim else v[()] for at, v in zip(self._traced, values, strict=True)}
         value, aux = self._returned.trees(found, self._level)
-        gradients = in_structures(self._gradients(cotangents), self._arguments.structures)
         return value, gradients, aux
 
     def _run(self, plan: Plan, *, warns: bool) -> tuple[list[Any], list[Cotangent | None]]:
-        values = values_of_slots(self._strand.values, plan.slots)
-        return plan.run(values, self._cotangents, warns=warns)
+        return plan.run(self._strand.values, self._cotangents, warns=warns)
 
     def _gradients(self, cotangents: Sequence[Cotangent | None]) -> list[Any]:
         """Return gradients of the shapes of the inputs, which nothing else holds."""

@@ -142,7 +142,7 @@ def is_one_memory(array: Array, other: Array) -> bool:
 
 def is_constant(value: object) -> bool:
     """Whether a value is a tracer that no transform follows."""
-    return isinstance(value, Tracer) and not value.levels
+    return isinstance(value, Tracer) and value.state is None and not value.origin.levels
 
 
 def is_traced(value: object) -> bool:

@@ -113,10 +113,11 @@ class Held:
 
 def _mark(array: Array, check: CheckMode) -> object:
     """Return what differs after most changes in place; None where nothing can be told."""
-    if check == "off":  # but what is read must be there
-        return array.shape if isinstance(array, np.ndarray) else None
     if isinstance(array, np.ndarray):
-        return array.shape, _elements(array, check)
+        # Unwatched: but what is read must be there.
+        return array.shape if check == "off" else (array.shape, _elements(array, check))
+    if check == "off":
+        return None
     if library_of(array).is_lazy:
         return array.name  # a write makes another graph
     version = _version(array)
@@ -143,7 +144,7 @@ def _elements(array: np.ndarray[Any, Any], check: CheckMode) -> bytes:
     """Return the elements that are compared, or what stands for all of them."""
     if check == "full":
         return hashlib.blake2b(array.tobytes()).digest()
-    if is_compared_whole(array):
+    if array.size <= _WHOLE:
         return array.tobytes()
     elements = array.reshape(-1) if array.flags.c_contiguous else array.flat  # a view is faster
     return elements[:: sampling_step(array.size)].tobytes()

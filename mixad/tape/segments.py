@@ -9,41 +9,33 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import as_array, describe_array
+from mixad.backends.arrays import describe_array
 from mixad.tape.backward import backward
-from mixad.tape.held import Held
 from mixad.tape.operations import LINK, Segment
 from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
-from mixad.tape.strand_plan import plan_of
+from mixad.tape.strand_plan import came_in, plan_of
 
 __all__ = ["one_of", "values_of_slots", "whole_gradient"]
 
 
-def values_of_slots(values: Sequence[Any], read: Container[int] | None = None) -> list[Any]:
-    """Return what came in as plans take it, by slot; None for what was made or is not read.
+def values_of_slots(values: Sequence[Any]) -> list[Any]:
+    """Return what came in as plans take it, by slot; None for what was made.
 
     Raises
     ------
     TracerError
         If an array has been changed.
     """
-    found: list[Any] = []
-    for slot, value in enumerate(values):
-        kind = type(value)
-        if kind is State or value is LINK or (read is not None and slot not in read):
-            found.append(None)
-        else:
-            found.append(value.array if kind is Held else as_array(value))
-    return found
+    return [None if type(v) is State or v is LINK else came_in(v) for v in values]
 
 
 @cache
@@ -220,7 +212,7 @@ class _Run:
             else:
                 cotangents = []
             values = [tracer.cell.value for tracer in chosen]
-        if not (fuses or segment.state.comes_often()):
+        if not (fuses or segment.state.come() > _RARE):
             return values, cotangents
         registers = [journal.register(tracer.cell) for tracer in chosen]
         came = self.values[segment.start : segment.stop]

@@ -77,7 +77,7 @@ class State:
     is_small : bool
         Whether no value so far has so many elements that passes over it take long.
     times : int
-        How often a recording, or a segment of it, has ended here that is not fused.
+        How often a recording, or a segment of it, has ended here without a plan.
     """
 
     __slots__ = ("_before", "_dtype", "_is_large", "_step", "codes", "count", "further", "inputs",
@@ -156,10 +156,11 @@ class State:
             found = self.next.setdefault(key, state)
         return found
 
-    def comes_often(self) -> bool:
-        """Whether what is not fused has ended here a third time: then it is worth a plan."""
+    def come(self) -> int:
+        """Note that a recording, or a segment of one, has ended here without a plan; return how
+        often it has."""
         self.times += 1
-        return self.times > 2
+        return self.times
 
     def _past(self) -> list[State]:
         """Return the states up to this one, the last first."""

@@ -86,10 +86,14 @@ class Strand:
         Whether a tracer was asked for what strands do not know.
     """
 
-    __slots__ = ("_alive", "_entered", "_is_cold", "_links", "_lock", "_make_input", "_most",
-                 "_next", "_nodes", "_pending", "_replay", "_start", "_starts", "_thread", "ends",
-                 "inputs", "is_flat", "is_left", "kind", "level", "sources", "state",
-                 "values")  # fmt: skip
+    is_flat = True
+    is_left = False
+    _is_cold = False
+    _start = 0
+    _most = _MIN_TRACERS
+    _nodes: OnNodes | None = None
+    _replay: Replay | None = None
+    _pending: _Pending | None = None
 
     def __init__(
         self,
@@ -106,22 +110,14 @@ class Strand:
         self.values: list[Any] = [Held(array, level.check) for array in arrays]
         self.ends: list[State] = []
         self._starts = [0]
-        self.is_flat = True
-        self.is_left = False
         self._next = state.next
         self.kind = kind
         self._make_input: Callable[[int], Tracer] | None = make_input
-        self._nodes: OnNodes | None = None
         self._alive: list[Tracer] = [self._flat(*each) for each in enumerate(state.inputs)]
-        self._most = _MIN_TRACERS
         self._entered: dict[int, tuple[int, Hashable]] = {}
         self._links: dict[int, int] = {}
         self.sources: dict[int, int] = {}
-        self._start = 0
         self._thread = get_ident()
-        self._is_cold = False
-        self._replay: Replay | None = None
-        self._pending: _Pending | None = None
 
     def tracers_of_inputs(self) -> list[Tracer]:
         """Return a tracer for each input."""

@@ -22,6 +22,7 @@ from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.forward_node import contraction_of
 from mixad.tape.gradient_plan import MADE, in_shape
+from mixad.tape.held import Held
 from mixad.tape.journal import (
     Contracted,
     Evaluated,
@@ -39,7 +40,7 @@ from mixad.tape.node import added
 from mixad.tape.schedule import Cotangent, takes
 from mixad.tape.values_rule import ValuesRule
 
-__all__ = ["Plan", "plan_of"]
+__all__ = ["Plan", "came_in", "plan_of"]
 
 _Registers: TypeAlias = list[Any]
 _Step: TypeAlias = Callable[[_Registers], None]
@@ -60,9 +61,9 @@ class _Found(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """What one thread runs: what registers hold beside what comes in, and steps."""
+    """What one thread runs: what registers hold before something comes in, and steps."""
 
-    rest: list[Any]
+    registers: list[Any]
     steps: list[_Step]
 
 
@@ -71,8 +72,8 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    rest : list
-        What registers after the slots hold at first.
+    registers : list
+        What they hold at first; the slots are the first of them.
     makers : tuple of callable
         Of the steps, in order.
     fixed : tuple of (int, shape and dtype)
@@ -83,7 +84,7 @@ class Plan(NamedTuple):
         Where the values are that are wanted.
     inputs : tuple of (_Found or None)
         Where the cotangents of the inputs end.
-    slots : frozenset of int
+    slots : tuple of int
         What is read of what came in.
     decided : tuple of DecidedResult
         What to warn of.
@@ -91,13 +92,13 @@ class Plan(NamedTuple):
         What threads run that are not at it now.
     """
 
-    rest: list[Any]
+    registers: list[Any]
     makers: tuple[_Maker, ...]
     fixed: tuple[tuple[int, tuple[int, ...], Any], ...]
     seeds: tuple[int, ...]
     values: tuple[int, ...]
     inputs: tuple[_Found | None, ...]
-    slots: frozenset[int]
+    slots: tuple[int, ...]
     decided: tuple[DecidedResult, ...]
     idle: list[_Layout]
 
@@ -109,7 +110,7 @@ class Plan(NamedTuple):
         Parameters
         ----------
         slots : sequence
-            The arrays and numbers that came in; others are not read.
+            What came in: arrays, held ones, and numbers; others are not read.
         cotangents : sequence of array
             Those that begin.
         warns : bool
@@ -121,8 +122,10 @@ class Plan(NamedTuple):
         try:
             layout = self.idle.pop()
         except IndexError:
-            layout = self._laid_out(len(slots))
-        registers = [*slots, *layout.rest]
+            layout = self._laid_out()
+        registers = layout.registers[:]
+        for slot in self.slots:
+            registers[slot] = came_in(slots[slot])
         for register, cotangent in zip(self.seeds, cotangents, strict=True):
             registers[register] = cotangent
         for step in layout.steps:
@@ -134,13 +137,25 @@ class Plan(NamedTuple):
         ]
         return [registers[at] for at in self.values], found
 
-    def _laid_out(self, slots: int) -> _Layout:
+    def _laid_out(self) -> _Layout:
         """Return what a thread runs that no other is at."""
         fixed = {register: np.empty(shape, dtype) for register, shape, dtype in self.fixed}
-        rest = self.rest[:]
+        registers = self.registers[:]
         for register, array in fixed.items():
-            rest[register - slots] = array
-        return _Layout(rest, [make(fixed) for make in self.makers])
+            registers[register] = array
+        return _Layout(registers, [make(fixed) for make in self.makers])
+
+
+def came_in(value: Any) -> Any:
+    """Return what came in as plans take it.
+
+    Raises
+    ------
+    TracerError
+        If it is an array that has been changed.
+    """
+    kind = type(value)
+    return value.array if kind is Held else value if kind is np.ndarray else as_array(value)
 
 
 class _NotPlannedError(Exception):
@@ -208,6 +223,7 @@ class _Planner:
         self._small: dict[int, Any] = {}
         self._same: dict[int, int] = {}
         self._makers: list[_Maker] = []
+        self._last: dict[int, int] = {}
         self._decided: list[DecidedResult] = []
         self._constants = [(self._at(register), array) for register, array in journal.constants]
         for at, array in self._constants:
@@ -222,18 +238,18 @@ class _Planner:
         self._arrays(values)
         wanted = tuple(map(self._at, values))
         ends = [None if at is None else self._found.get((at, 0)) for at in journal.inputs]
-        rest: list[Any] = [None] * (len(self.registers) - self._slots)
+        registers: list[Any] = [None] * len(self.registers)
         for at, array in self._constants:
-            rest[at - self._slots] = array
+            registers[at] = array
         returned = {*wanted, *[end.register for end in ends if end is not None]}
         return Plan(
-            rest,
-            tuple(self._makers),
+            registers,
+            tuple(self._freeing({*returned, *[at for at, _ in self._constants]})),
             tuple(self._fixed(self._kept | returned)),
             self._seeds,
             wanted,
             tuple(ends),
-            frozenset(self._read),
+            tuple(sorted(self._read)),
             tuple(self._decided),
             [],
         )
@@ -247,7 +263,25 @@ class _Planner:
                 found.append((register, array.shape, array.dtype))
         return found
 
+    def _freeing(self, others: set[int]) -> list[_Maker]:
+        """Return the steps, with those that let go of what is large once it has been read."""
+        last: dict[int, list[int]] = {}
+        for register, step in self._last.items():
+            size = getattr(self.registers[register], "nbytes", 0)
+            if register not in others and size > _MAX_FIXED:
+                last.setdefault(step, []).append(register)
+        found = []
+        for number, maker in enumerate(self._makers):
+            found.append(maker)
+            if number in last:
+                found.append(_for_all_threads(partial(_free, tuple(last[number]))))
+        return found
+
     # -- registers ---------------------------------------------------------------------------------
+
+    def _touch(self, *registers: int) -> None:
+        """Note that the next step reads or fills some registers."""
+        self._last.update(dict.fromkeys(registers, len(self._makers)))
 
     def _at(self, register: Register) -> int:
         """Return where a register of the journal is."""
@@ -270,7 +304,9 @@ class _Planner:
         """Return what gets the arguments of a rule, registers and shapes: it may keep arrays."""
         self._arrays([a for a in arguments if type(a) is int])
         places = [(True, self._at(a)) if type(a) is int else (False, a) for a in arguments]
-        self._kept.update(at for is_register, at in places if is_register)
+        read = [at for is_register, at in places if is_register]
+        self._kept.update(read)
+        self._touch(*read)
         return lambda registers: [registers[at] if is_at else at for is_at, at in places]
 
     # -- cotangents --------------------------------------------------------------------------------
@@ -288,6 +324,7 @@ class _Planner:
         first, second = known.register, register
         own, other = (first, second) if known.is_own else (second, first)
         arrays = self.registers
+        self._touch(first, second)
         if (known.is_own or is_own) and takes(arrays[own], arrays[other]):
             self._step(partial(_add_into, own, other))
             self._found[place] = _Found(own, True)
@@ -301,7 +338,7 @@ class _Planner:
     def _step(self, step: _Step) -> None:
         """Take a step that is the same for all threads."""
         step(self.registers)
-        self._makers.append(lambda fixed: step)
+        self._makers.append(_for_all_threads(step))
 
     def _launch(
         self, launch: _Run | Prepared, reads: Sequence[int], results: int
@@ -309,6 +346,7 @@ class _Planner:
         """Launch a kernel; return the registers of its results."""
         run: _Run = launch.run if isinstance(launch, Prepared) else launch
         writes = tuple([self._new(None) for _ in range(results)])
+        self._touch(*reads, *writes)
         step = partial(_launch, run, tuple(reads), writes)
         step(self.registers)
         arrays = [self.registers[at] for at in writes]
@@ -318,7 +356,7 @@ class _Planner:
                 self._makers.append(cast("_Maker", repeated))
                 self._small.update(zip(writes, arrays, strict=True))
                 return writes
-        self._makers.append(lambda fixed: step)
+        self._makers.append(_for_all_threads(step))
         return writes
 
     def _launch_of(
@@ -382,7 +420,9 @@ class _Planner:
     def evaluated(self, entry: Evaluated) -> None:
         """Apply a rule."""
         arguments = self._for_rule(entry.arguments)
-        self._step(partial(_evaluate, entry, arguments, self._places(entry.results)))
+        results = self._places(entry.results)
+        self._touch(*results)
+        self._step(partial(_evaluate, entry, arguments, results))
 
     def pulled_kernel(self, entry: PulledKernel) -> None:
         """Take a step that pulls kernels back."""
@@ -409,6 +449,7 @@ class _Planner:
         for placed in step.placed:
             whole = self._new(None)
             self._kept.update(made)
+            self._touch(*made, *given)
             self._step(partial(_place, placed, made, given, step.shape, whole))
             self._add(placed.target, whole, True)
         for shifted in step.shifted:
@@ -417,6 +458,7 @@ class _Planner:
                 (index, given[at] if isinstance(at, int) else self._at(entry.read[index]))
                 for index, at in step.read
             ]
+            self._touch(*[at for _, at in read])
             self._step(partial(_shift, shifted, read, step.shape, step.options, whole))
             self._add(shifted.target, whole, True)
 
@@ -426,6 +468,7 @@ class _Planner:
         if g is None:
             return
         self._kept.add(g.register)
+        self._touch(g.register)
         arguments = self._for_rule(entry.arguments)
         wanted = [target is not None for target in entry.targets]
         pull = partial(_pull, entry, g.register, arguments, wanted)
@@ -438,8 +481,9 @@ class _Planner:
                 whole, g_now, **entry.static
             ):
                 self._kept.add(into.register)
+                self._touch(into.register)
                 added_into = partial(_pull_into, entry, g.register, into.register)
-                self._makers.append(lambda fixed: added_into)
+                self._makers.append(_for_all_threads(added_into))
                 return
         self._pulled(pull, entry.targets, entry.rule.fresh)
 
@@ -447,7 +491,9 @@ class _Planner:
         """Pull a rule with values back."""
         taken = list(map(self._taken, entry.places))
         given = [None if each is None else each.register for each in taken]
-        self._kept.update(at for at in given if at is not None)
+        read = [at for at in given if at is not None]
+        self._kept.update(read)
+        self._touch(*read)
         values, arguments = self._for_rule(entry.values), self._for_rule(entry.arguments)
         pull = partial(_pull_values, entry, given, values, arguments)
         self._pulled(pull, entry.targets, entry.rule.fresh)
@@ -462,6 +508,7 @@ class _Planner:
                 raise _NotPlannedError
             if output in given:
                 both = self._new(None)
+                self._touch(given[output], g.register)
                 self._step(partial(_add, given[output], g.register, both))
                 given[output] = both
             else:
@@ -490,8 +537,8 @@ class _Planner:
         pairs = enumerate(zip(targets, gradients, strict=True))
         made = [(at, t, g) for at, (t, g) in pairs if t is not None and g is not None]
         writes = tuple([(at, self._new(g)) for at, _, g in made])
-        pulled = partial(_take, pull, writes)
-        self._makers.append(lambda fixed: pulled)
+        self._touch(*[register for _, register in writes])
+        self._makers.append(_for_all_threads(partial(_take, pull, writes)))
         for (_, register), (_, target, _) in zip(writes, made, strict=True):
             self._add(target, register, fresh)
 
@@ -511,6 +558,16 @@ _PLAIN = (np.ndarray, float, int, bool)
 
 
 # -- the steps -------------------------------------------------------------------------------------
+
+
+def _for_all_threads(step: _Step) -> _Maker:
+    """Return what makes a step that is the same for all threads."""
+    return lambda fixed: step
+
+
+def _free(freed: Sequence[int], registers: _Registers) -> None:
+    for register in freed:
+        registers[register] = None
 
 
 def _launch(run: _Run, reads: Sequence[int], writes: Sequence[int], registers: _Registers) -> None:

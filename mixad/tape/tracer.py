@@ -323,7 +323,10 @@ def leaked(error: ValueError) -> TracerError | None:
 
 def check_alive(tracer: Tracer) -> None:
     """Raise if a tracer is used after a transform that it belongs to."""
-    check_levels(tracer.levels)
+    if tracer.state is None or tracer.strand is None:
+        check_levels(tracer.origin.levels)
+    else:
+        check_levels((tracer.strand.level,))
 
 
 def check_levels(levels: Iterable[Level]) -> None:
