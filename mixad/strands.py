@@ -21,7 +21,7 @@ from mixad.tape.held import is_compared_whole
 from mixad.tape.journal import Register
 from mixad.tape.node import InputNode
 from mixad.tape.schedule import Cotangent
-from mixad.tape.segments import one_of, values_of_slots, whole_gradient
+from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
@@ -35,10 +35,6 @@ _MAX_ELEMENTS = 1 << 23
 _MAX_AT_ONCE = 1 << 20
 """Of so many elements a plan is made in the first call; of more in the second, as many would be in
 memory twice, in a call that may be the only one."""
-
-_MAX_FUSED = 128
-"""Operations of a recording that are fused: compiling more would take seconds.  So many on small
-arrays are launched one by one, in whichever call, so that results depend on the recording alone."""
 
 _MAX_LEFT = 2
 """Calls in which a function may leave its strand before none is opened for it any more."""
@@ -202,7 +198,7 @@ class StrandCall:
                 State(kind_of(element_type_of(a.dtype), NUMPY), a.shape) for a in arrays
             )
         self._states = state.inputs
-        self._strand = Strand(level, state, arrays, self._entered, ArrayTracer)
+        self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, Run)
         for array in arrays:
             if level.check != "off" and not is_compared_whole(array):
                 level.locks.add(array)
@@ -278,14 +274,14 @@ class StrandCall:
             is_number = not known.shape and known.kind.type.is_float
             if not strand.is_left and (is_number or not asked.of_number):
                 pairs = list(zip(slots, self._cotangents, strict=True))
-                self._found = whole_gradient(strand, len(self._states), pairs, values)
+                self._found = (strand.run or Run(strand)).gradient(pairs, values)
                 strand.is_left = self._found is None
             return
         key = slots, given, values, tuple([tracer.slot for tracer in strand.alive()])
         takes_plans = strand.is_flat and self._level.check != "full"
         self._plan = state.plans.get(key) if takes_plans else None
         if self._plan is None:
-            self._level.fuses = state.count <= _MAX_FUSED or not state.is_small
+            self._level.fuses = state.count <= MAX_FUSED or not state.is_small
             strand.depart()
             if state.come() >= self._least_calls():
                 register = strand.on_nodes().journal.register

@@ -107,7 +107,7 @@ def _converted(other: Any, tracer: Any, method: _Method) -> Any:
 
 def _from_lists(other: Any, tracer: Any) -> Any:
     """Return lists as an array, beside arrays of NumPy; other libraries take none."""
-    return from_lists(other, tracer) if tracer.cell.library is arrays.NUMPY else other
+    return from_lists(other, tracer) if tracer.kind.library is arrays.NUMPY else other
 
 
 def _binary(op: str) -> _Method:
@@ -245,11 +245,11 @@ class ArrayTracer(Tracer):
 
     def __pos__(self) -> Any:
         own = unshared(self)
-        return share(own, self) if self.cell.library.name == "torch" else own
+        return share(own, self) if self.kind.library.name == "torch" else own
 
     def __copy__(self) -> Any:
         own = array_as(unshared(self), self)
-        return share(own, self) if self.cell.library.name == "torch" else own
+        return share(own, self) if self.kind.library.name == "torch" else own
 
     def __deepcopy__(self, memo: Any) -> Any:
         return array_as(unshared(self), self)
@@ -275,12 +275,14 @@ class ArrayTracer(Tracer):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         try:
+            if method == "__call__" and ufunc in _TESTS and not options:
+                return constants(ufunc(*map(plain, operands)))
             operation = _UFUNCS.get(ufunc)
             if operation is not None and method == "__call__" and not options:
                 return _recorded(operation, *operands)
             if "out" in options or (method == "at" and not isinstance(operands[0], Tracer)):
                 raise TracerError(_CHANGED)
-            if method == "at" and ufunc in CHANGES_AT and operands[0].cell.library.name in _WITH_AT:
+            if method == "at" and ufunc in CHANGES_AT and operands[0].kind.library.name in _WITH_AT:
                 return change_at(ufunc, *operands)
             if method != "__call__":
                 spelling = NUMPY if hasattr(np, ufunc.__name__) else UFUNCS
@@ -291,7 +293,7 @@ class ArrayTracer(Tracer):
                 called = function_called(sys._getframe(1))
                 if called is not None:  # a private ufunc, under the name of what calls it
                     raise self._leak(called, instead_of(called, "numpy", NUMPY))
-            if spelling is NUMPY:
+            if spelling is NUMPY and not _takes_values(ufunc):
                 return _by_strand(self, _called_numpy, ufunc, operands, options)
             return as_numpy_gives(spelling.call(ufunc, operands, options))
         except Exception as error:
@@ -302,6 +304,10 @@ class ArrayTracer(Tracer):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if _is_like(function, self) and first_traced((args, *kwargs.values())) is None:
             return constants(function(*args, **kwargs))
+        if function in _OF_SHAPES:
+            return function(*exchanged(_in_shape, args), **exchanged(_in_shape, kwargs))
+        if _takes_values(function):
+            return _called_numpy(function, args, kwargs)
         return _by_strand(self, _called_numpy, function, args, kwargs)
 
     @classmethod
@@ -342,12 +348,12 @@ class ArrayTracer(Tracer):
         called = function_called(frame)
         if called is None:
             return self._leak(what, instead)
-        library = self.cell.library.name
+        library = self.kind.library.name
         return self._leak(called, instead_of(called, library, self._spelling))
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
         """Return the functions of the standard that take what is traced."""
-        return namespace_over(self.cell.library, api_version)
+        return namespace_over(self.kind.library, api_version)
 
     def __getattr__(self, name: str) -> Any:
         """Return methods that arrays of the library have; refuse others with a way out.
@@ -384,7 +390,7 @@ class ArrayTracer(Tracer):
 
     def __contains__(self, value: Any) -> bool:
         equal = self == value
-        return equal if isinstance(equal, bool) else bool(self.cell.library.xp.any(equal))
+        return equal if isinstance(equal, bool) else bool(self.kind.library.xp.any(equal))
 
     @property
     def size(self) -> Any:
@@ -536,6 +542,27 @@ def _apply_ufunc(ufunc: Any, *operands: Any) -> Any:
     return as_numpy_gives(NUMPY.call(ufunc, operands, {}))
 
 
+_OF_SHAPES = frozenset({np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj})
+"""Functions of NumPy that look at shape and dtype only."""
+
+
+def _in_shape(value: Any) -> Any:
+    """Return an array of the shape and dtype of a traced value; others as they are."""
+    if not isinstance(value, Tracer):
+        return value
+    return np.broadcast_to(np.zeros((), value.dtype), value.shape)
+
+
+_takes_values = cache(NUMPY.takes_values)
+
+_TESTS = frozenset(
+    {
+        *(np.isfinite, np.isinf, np.isnan, np.signbit),
+        *(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal),
+    }
+)
+"""Functions of NumPy that give booleans for each element."""
+
 _COMPLETED = frozenset({"cell", "origin", "sharing"})
 _NEGATIVE = Operation(partial(elementwise, "neg"))
 _ABSOLUTE = Operation(partial(elementwise, "abs"))
@@ -545,7 +572,7 @@ _UFUNCS = {
     for ufunc in vars(np).values()
     if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.nin <= 2
     if ufunc.signature is None
-    if ufunc not in (np.power, np.float_power)
+    if ufunc not in (np.power, np.float_power, *_TESTS)
 }
 """Functions of NumPy at every element, as what is recorded of them.
 

@@ -16,6 +16,7 @@ from mixad import pytree
 from mixad.backends.arrays import Array
 from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
+from mixad.namespace.array_likes import first_traced
 from mixad.namespace.assignment import replace, setitem
 from mixad.namespace.indexing import basic_key, is_selection
 from mixad.namespace.spelling import missing
@@ -216,9 +217,11 @@ class Constant(ArrayTracer):
         return constants(getattr(ufunc, method)(*_plain(operands), **_plain(options)))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if _has_traced((args, kwargs)):
-            return super().__array_function__(function, types, _unwrapped(args), _unwrapped(kwargs))
-        return derived(function(*_plain(args), **_plain(kwargs)), pytree.leaves(args))
+        if not _has_traced((args, kwargs)):
+            return derived(function(*_plain(args), **_plain(kwargs)), pytree.leaves(args))
+        args, kwargs = _unwrapped(args), _unwrapped(kwargs)
+        traced: Any = first_traced((*args, *kwargs.values()))
+        return traced.__array_function__(function, types, args, kwargs)
 
     @classmethod
     def __torch_function__(

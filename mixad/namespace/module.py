@@ -10,6 +10,7 @@ from typing import Any
 
 from mixad.backends.arrays import NUMPY, Library, is_array, library_of
 from mixad.errors import TracerError
+from mixad.namespace.array_likes import first_traced
 from mixad.namespace.elementwise import as_numpy_gives
 from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, VERSIONS
 from mixad.namespace.scipy_functions import SCIPY
@@ -216,6 +217,17 @@ def _function(
     recorded = STANDARD.functions.get(name)
     has_derivative = name not in STANDARD.constant
 
+    def compute(name: str, args: Any, kwargs: Any) -> Any:
+        assert recorded is not None
+        try:
+            result = recorded(*args, **kwargs)
+        except Exception as error:
+            named = refusal_of_mixture(error, lambda: f"{called}()", (*args, *kwargs.values()))
+            if named is None:
+                raise
+            raise named from None
+        return constants(as_numpy_gives(result) if library is NUMPY else result)
+
     @short_traceback
     def function(*args: Any, **kwargs: Any) -> Any:
         found = _tracers(args) | _tracers(kwargs.values()) if kwargs else _tracers(args)
@@ -229,14 +241,11 @@ def _function(
             raise TracerError(missing(f"{called}()"))
         if found & _CONSTANT:
             args, kwargs = exchanged(unwrapped, args), exchanged(unwrapped, kwargs)
-        try:
-            result = recorded(*args, **kwargs)
-        except Exception as error:
-            named = refusal_of_mixture(error, lambda: f"{called}()", (*args, *kwargs.values()))
-            if named is None:
-                raise
-            raise named from None
-        return constants(as_numpy_gives(result) if library is NUMPY else result)
+        traced = first_traced((*args, *kwargs.values()))
+        strand = None if traced is None else traced.strand
+        if strand is None:
+            return compute(name, args, kwargs)
+        return strand.call(compute, name, args, kwargs)
 
     function.__name__ = name.rpartition(".")[2]
     function.__qualname__ = name
@@ -253,7 +262,7 @@ def _tracers(values: Iterable[Any]) -> int:
     found = 0
     for value in values:
         if isinstance(value, Tracer):
-            found |= _TRACED if value.origin.levels else _CONSTANT
+            found |= _TRACED if value.levels else _CONSTANT
         elif isinstance(value, (list, tuple)):
             found |= _tracers(value)
     return found

@@ -382,6 +382,10 @@ class Spelling:
             binding = self._bindings[function] = self.binding(function)
         return binding(args, kwargs)
 
+    def takes_values(self, function: Any) -> bool:
+        """Whether a function of the library is given the values: its result has no derivative."""
+        return self.name_of(function) in self.constant
+
     def binding(self, function: Any) -> Callable[..., Any]:
         """Return what takes the arguments of a function of the library.
 
@@ -391,7 +395,7 @@ class Spelling:
             If the namespace has no such function.
         """
         name = self.name_of(function)
-        if name is not None and name in self.constant:
+        if name in self.constant:
             return lambda args, kwargs: function(
                 *pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs))
             )

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from mixad.backends.fifo_cache import FifoCache
+from mixad.tape.constant import unwrapped
 from mixad.tape.tracer import Tracer
 
 if TYPE_CHECKING:
     from mixad.tape.states import State
 
-__all__ = ["FURTHER", "LINK", "NUMBERS", "Operation", "Segment", "call_of"]
+__all__ = ["FURTHER", "LINK", "NUMBERS", "Operation", "Segment", "call_of", "without_constants"]
 
 NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32, np.bool_})
 """Types of numbers that come into recordings."""
@@ -73,8 +74,15 @@ _MAX_INDICES = 1 << 12
 _PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
 """Types of arguments that are a part of what is applied."""
 
-_READS_ARRAYS = frozenset({np.matmul, operator.matmul})
-"""Functions that compute nothing from arrays before a rule reads them."""
+_READS_ARRAYS = frozenset(
+    {
+        *(np.matmul, operator.matmul, np.dot, np.vdot, np.inner, np.outer, np.tensordot, np.einsum),
+        *(np.where, np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack),
+        *"concat dot matmul outer stack tensordot vecdot where".split(),
+    }
+)
+"""Functions, and names of them, that compute nothing from arrays before a kernel or a rule reads
+these."""
 
 _CALLS: FifoCache[Operation] = FifoCache(4096)
 """Calls of functions by what they are and all arguments that are not traced."""
@@ -125,6 +133,14 @@ def call_of(
         operation.is_kernel = False
         _CALLS.keep(key, 1, operation)
     return operation, operands
+
+
+def without_constants(value: Any) -> Any:
+    """Return an argument with arrays in place of constants."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind(map(without_constants, value))
+    return unwrapped(value)
 
 
 def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashable:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import came_in, plan_of
 
-__all__ = ["one_of", "values_of_slots", "whole_gradient"]
+__all__ = ["MAX_FUSED", "Run", "one_of", "values_of_slots"]
 
 
 def values_of_slots(values: Sequence[Any]) -> list[Any]:
@@ -46,37 +47,9 @@ def one_of(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return one
 
 
-def whole_gradient(
-    strand: Strand,
-    inputs: int,
-    outputs: Sequence[tuple[int, Any]],
-    wanted: Sequence[int],
-) -> tuple[Sequence[Any], list[Cotangent | None]] | None:
-    """Return values of a recording, and the cotangents of its inputs.
-
-    None if a segment has no plan.
-
-    Parameters
-    ----------
-    strand : Strand
-        A recording of several segments.
-    inputs : int
-        How many inputs there are: they have the first slots.
-    outputs : sequence of (int, array)
-        The slots that cotangents come to, with these.
-    wanted : sequence of int
-        The slots of the values that are wanted.
-    """
-    run = _Run(strand, inputs, wanted)
-    numbers = range(len(strand.ends) + 1)
-    if not all(map(run.forward, numbers)):
-        return None
-    for slot, cotangent in outputs:
-        run.add(slot, Cotangent(cotangent, False))
-    if not all(map(run.backward, reversed(numbers))):
-        return None
-    return [run.values[slot] for slot in wanted], [run.found.get(slot) for slot in range(inputs)]
-
+MAX_FUSED = 128
+"""Operations of a recording that are fused: compiling more would take seconds.  So many on small
+arrays are launched one by one, in whichever call, so that results depend on the recording alone."""
 
 _RARE = 2
 """Times in one call up to which a segment of small arrays may be one that never comes again."""
@@ -85,33 +58,89 @@ _OFTEN = 256
 """Times in one call from which on a kernel of numbers is compiled, not computed by NumPy."""
 
 
-class _Run:
-    """One call.
+class Run:
+    """One call of a recording in segments: they are computed in order, and pulled back in reverse.
+
+    Parameters
+    ----------
+    strand : Strand
+        The recording.
 
     Attributes
     ----------
     values : list
-        By slot, what came in and, of what was made, what other segments read.
-    found : dict
-        By slot, the cotangent so far.
+        By slot, what came in and, of what was made, what others read.
     """
 
-    def __init__(self, strand: Strand, inputs: int, wanted: Sequence[int]) -> None:
-        self.values = values_of_slots(strand.values)
-        self.found: dict[int, Cotangent] = {}
+    def __init__(self, strand: Strand) -> None:
+        self.values: list[Any] = []
+        self._found: dict[int, Cotangent] = {}
         self._strand = strand
-        self._inputs = inputs
-        ends = [*strand.ends, strand.state]
-        count = Counter(map(id, ends))
-        self._times = [count[id(state)] for state in ends]
-        self._links = list(strand.sources)
-        read = {*strand.sources.values(), *wanted}
-        self._read = sorted([slot for slot in read if strand.made(slot) is not None])
-        self._traced = [*range(inputs), *filter(strand.is_traced, self._links)]
+        self._inputs = len(strand.inputs)
+        self._times: Counter[int] = Counter()
+        self._counted = self._operations = 0
+        self._links: list[int] = []
+        self._read: list[int] = []
+        self._traced = list(range(self._inputs))
         self._layouts: list[tuple[Any, ...]] = []
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def forward(self, number: int) -> bool:
+    @property
+    def is_behind(self) -> bool:
+        """Whether segments have ended that have not been computed."""
+        return len(self._layouts) < len(self._strand.ends)
+
+    def advance(self, wanted: Iterable[int]) -> bool:
+        """Compute what is wanted of the segments that have ended, and what others read of them.
+
+        Returns whether there is a plan for each.
+        """
+        strand, done = self._strand, len(self._layouts)
+        self._look(strand.ends[self._counted :])
+        start = strand.segment(done).start
+        linked = list(islice(strand.sources.items(), len(self._links), None))
+        self._links += [link for link, _ in linked]
+        self._traced += [link for link, _ in linked if strand.is_traced(link)]
+        asked = {*[source for _, source in linked], *wanted}
+        self._read = sorted([s for s in asked if s >= start and strand.made(s) is not None])
+        return all(map(self._forward, range(done, len(strand.ends))))
+
+    def gradient(
+        self, outputs: Sequence[tuple[int, Any]], wanted: Sequence[int]
+    ) -> tuple[Sequence[Any], list[Cotangent | None]] | None:
+        """Return values of a recording that is over, and the cotangents of its inputs.
+
+        None if a segment has no plan.
+
+        Parameters
+        ----------
+        outputs : sequence of (int, array)
+            The slots that cotangents come to, with these.
+        wanted : sequence of int
+            The slots of the values that are wanted.
+        """
+        strand = self._strand
+        if self.values:  # what came in before has been read, and will be again
+            values_of_slots(strand.values[: len(self.values)])
+        last = len(strand.ends)
+        self._look([*strand.ends[self._counted :], strand.state])
+        if not (self.advance(wanted) and self._forward(last)):
+            return None
+        for slot, cotangent in outputs:
+            self._add(slot, Cotangent(cotangent, False))
+        if not all(map(self._backward, range(last, -1, -1))):
+            return None
+        found = [self._found.get(slot) for slot in range(self._inputs)]
+        return [self.values[slot] for slot in wanted], found
+
+    def _look(self, ends: Sequence[State]) -> None:
+        """Look at what has been recorded since the last time."""
+        self.values += values_of_slots(self._strand.values[len(self.values) :])
+        self._counted += len(ends)
+        self._times.update(map(id, ends))
+        self._operations += sum([end.count for end in ends])
+
+    def _forward(self, number: int) -> bool:
         """Compute what others read of a segment; tell whether there is a plan."""
         segment, values = self._strand.segment(number), self.values
         for slot in self._inside(self._links, segment):
@@ -139,12 +168,12 @@ class _Run:
         """Return which of some slots in order are in a segment."""
         return slots[bisect_left(slots, segment.start) : bisect_left(slots, segment.stop)]
 
-    def backward(self, number: int) -> bool:
+    def _backward(self, number: int) -> bool:
         """Carry cotangents back through a segment; tell whether there is a plan."""
         segment = self._strand.segment(number)
         start, stop = segment.start, segment.stop
         made = range(max(start, self._inputs), stop)
-        seeds = [slot for slot in sorted(self.found) if slot in made]
+        seeds = [slot for slot in sorted(self._found) if slot in made]
         if not seeds:
             return True
         gs = [self._whole(slot) for slot in seeds]
@@ -161,7 +190,7 @@ class _Run:
         inside, sources = self._inside(self._traced, segment), self._strand.sources
         for slot, cotangent in zip(inside, done[1], strict=True):
             if cotangent is not None:
-                self.add(sources.get(slot, slot), cotangent)
+                self._add(sources.get(slot, slot), cotangent)
         return True
 
     def _key(self, what: str, number: int, asked: Hashable) -> tuple[Any, ...]:
@@ -170,23 +199,27 @@ class _Run:
 
     def _compiles(self, number: int) -> bool:
         """Whether kernels of numbers of a segment are compiled."""
-        return self._times[number] >= _OFTEN
+        return self._times[id(self._strand.end_of(number))] >= _OFTEN
 
     def _fuses(self, number: int) -> bool:
-        """Whether a segment is fused: it comes again in the call, as in a loop, or lies beside one
-        that does, or its arrays are not small."""
-        beside = self._times[max(number - 1, 0) : number + 2]
-        return max(beside) > _RARE or not self._strand.segment(number).state.is_small
+        """Whether a segment is fused: there is little to compile, or it comes again in the call, as
+        in a loop, or lies beside one that does, or its arrays are not small."""
+        if self._operations <= MAX_FUSED:
+            return True
+        end_of, last = self._strand.end_of, len(self._strand.ends)
+        beside = range(max(number - 1, 0), min(number + 2, last + 1))
+        times = [self._times[id(end_of(each))] for each in beside]
+        return max(times) > _RARE or not end_of(number).is_small
 
     def _whole(self, slot: int) -> Any:
         """Return a cotangent in the shape of its value."""
-        found, shape = self.found.pop(slot).value, self._strand.known(slot).shape
+        found, shape = self._found.pop(slot).value, self._strand.known(slot).shape
         return found if found.shape == shape else np.array(np.broadcast_to(found, shape))
 
-    def add(self, slot: int, cotangent: Cotangent) -> None:
+    def _add(self, slot: int, cotangent: Cotangent) -> None:
         """Add to the cotangent of a value."""
-        known = self.found.get(slot)
-        self.found[slot] = cotangent if known is None else together(known, *cotangent)
+        known = self._found.get(slot)
+        self._found[slot] = cotangent if known is None else together(known, *cotangent)
 
     def _on_nodes(
         self, key: tuple[Any, ...], number: int, asked: Sequence[int], gs: Sequence[Any]

@@ -74,18 +74,20 @@ class State:
         Whether it ends here: what follows is recorded from a state without a past.
     is_plain : bool
         Whether it does not end, and there is one result.
+    is_large : bool
+        Whether one so far has so many elements that what others read of it is not stored.
     is_small : bool
         Whether no value so far has so many elements that passes over it take long.
     times : int
         How often a recording, or a segment of it, has ended here without a plan.
     """
 
-    __slots__ = ("_before", "_dtype", "_is_large", "_step", "codes", "count", "further", "inputs",
-                 "is_end", "is_number", "is_plain", "is_small", "kind", "next", "operation",
+    __slots__ = ("_before", "_dtype", "_step", "codes", "count", "further", "inputs",
+                 "is_end", "is_large", "is_number", "is_plain", "is_small", "kind", "next", "operation",
                  "place", "plans", "reader", "shape", "times")  # fmt: skip
     count: int
     is_small: bool
-    _is_large: bool
+    is_large: bool
 
     def __init__(
         self,
@@ -102,11 +104,11 @@ class State:
         self._before = before
         self._step = step
         self.count = 0 if before is None else before.count + 1
-        self._is_large = math.prod(shape) > _MAX_ELEMENTS or (
-            before is not None and before._is_large
+        self.is_large = math.prod(shape) > _MAX_ELEMENTS or (
+            before is not None and before.is_large
         )
         self.is_small = math.prod(shape) <= _SMALL and (before is None or before.is_small)
-        self.is_end = self.count >= _MIN_LENGTH and not self._is_large and _ends(self._past())
+        self.is_end = self.count >= _MIN_LENGTH and not self.is_large and _ends(self._past())
         self.is_plain = not self.is_end
         self.operation: Operation | None = None
         self.codes: tuple[Hashable, ...] = ()

@@ -12,24 +12,35 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from sys import getrefcount
 from threading import get_ident
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import ref
 
 import numpy as np
 
-from mixad.backends.arrays import describe_array
+from mixad.backends.arrays import as_array, describe_array
 from mixad.tape.cell import Kind
+from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import Held, Reader
 from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.node import RuleNode
 from mixad.tape.on_nodes import OnNodes
-from mixad.tape.operations import LINK, NUMBERS, Operation, Segment, call_of
+from mixad.tape.operations import (
+    LINK,
+    NUMBERS,
+    Operation,
+    Segment,
+    call_of,
+    without_constants,
+)
 from mixad.tape.replay import Replay, stand_in
 from mixad.tape.states import SeenSlot, State, initial_state
 from mixad.tape.tracer import Level, Tracer, check_levels
 from mixad.tape.values_rule import ValuesNode
+
+if TYPE_CHECKING:
+    from mixad.tape.segments import Run
 
 __all__ = ["Strand"]
 
@@ -69,6 +80,8 @@ class Strand:
         Of the number of one of these, returns its tracer with cell and node.
     kind : type
         Of tracers.
+    make_run : callable
+        Returns what computes the segments that have ended.
 
     Attributes
     ----------
@@ -84,6 +97,8 @@ class Strand:
         Whether its tracers have no nodes.
     is_left : bool
         Whether a tracer was asked for what strands do not know.
+    run : Run or None
+        What has computed segments, once a value was looked at.
     """
 
     is_flat = True
@@ -94,6 +109,7 @@ class Strand:
     _nodes: OnNodes | None = None
     _replay: Replay | None = None
     _pending: _Pending | None = None
+    run: Run | None = None
 
     def __init__(
         self,
@@ -102,6 +118,7 @@ class Strand:
         arrays: Sequence[np.ndarray[Any, Any]],
         make_input: Callable[[int], Tracer],
         kind: type[Tracer],
+        make_run: Callable[[Strand], Run],
     ) -> None:
         self.level = level
         self._lock = level.lock
@@ -113,6 +130,7 @@ class Strand:
         self._next = state.next
         self.kind = kind
         self._make_input: Callable[[int], Tracer] | None = make_input
+        self._make_run = make_run
         self._alive: list[Tracer] = [self._flat(*each) for each in enumerate(state.inputs)]
         self._entered: dict[int, tuple[int, Hashable]] = {}
         self._links: dict[int, int] = {}
@@ -145,6 +163,8 @@ class Strand:
                     codes.append(code)
                     continue
             code = self._code(operand)
+            if code is None and is_constant(operand):
+                return self.record(operation, list(map(unwrapped, operands)))
             codes.append(code)
             if type(code) is not int:
                 arriving = operands
@@ -306,6 +326,30 @@ class Strand:
             self.level.locks.add(value)
         return Held(value, self.level.check, reader, index)
 
+    def demanded(self, tracer: Tracer) -> Any:
+        """Return the array of a value that is looked at; None if nodes are to make it.
+
+        A segment ends, and those that have ended are computed: of them what is still held.
+        """
+        is_recording = self._is_cold or self._pending is not None
+        if is_recording or self.state is _OVER or self._thread != get_ident():
+            return None
+        if not self._is_current(tracer) or self.state.is_large:
+            return None
+        slot = tracer.slot
+        if self.is_input(slot):
+            return self.values[slot].array
+        if slot >= self._start:
+            self._end_segment()
+        if self.run is None:
+            self.run = self._make_run(self)
+        if self.run.is_behind:
+            held = [each.slot for each in self.alive()]
+            if not self.run.advance([*held, slot]):
+                self._leave()
+                return None
+        return as_array(self.run.values[slot])
+
     def call(
         self,
         compute: Callable[[Any, Any, Any], Any],
@@ -317,6 +361,8 @@ class Strand:
 
         ``compute`` returns it, of the function and its arguments.
         """
+        args = without_constants(list(args))
+        kwargs = {name: without_constants(value) for name, value in kwargs.items()}
         found = call_of(self.kind, compute, function, args, kwargs)
         if found is None:
             self._leave()
@@ -467,10 +513,13 @@ class Strand:
 
     def segment(self, number: int) -> Segment:
         """Return one of the segments: those that have ended, and at last what came after them."""
-        start = self._starts[number]
-        if number == len(self.ends):
-            return Segment(self.state, start, len(self.values))
-        return Segment(self.ends[number], start, self._starts[number + 1])
+        is_open = number == len(self.ends)
+        stop = len(self.values) if is_open else self._starts[number + 1]
+        return Segment(self.end_of(number), self._starts[number], stop)
+
+    def end_of(self, number: int) -> State:
+        """Return the state in which a segment has ended, or is."""
+        return self.state if number == len(self.ends) else self.ends[number]
 
     def _start_at(self, slot: int) -> int:
         """Return where the segment of a slot begins."""

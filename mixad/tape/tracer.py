@@ -226,7 +226,7 @@ class Tracer:
         if not spec or self.shape:
             return super().__format__(spec)
         number = looked_at(self, "formatting")
-        return format(complex(number) if self.cell.type.is_complex else float(number), spec)
+        return format(complex(number) if self.kind.type.is_complex else float(number), spec)
 
     def _leak(self, what: str, instead: str) -> TracerError:
         return TracerError(
@@ -276,6 +276,10 @@ def plain(value: Any) -> Any:
     if not isinstance(value, Tracer):
         return value
     check_alive(value)
+    if value.strand is not None:
+        found = value.strand.demanded(value)
+        if found is not None:
+            return found
     for level in value.origin.levels:
         level.looks += 1
     return value.cell.array
@@ -305,9 +309,10 @@ def looked_at(tracer: Tracer, what: str) -> Any:
     TracerError
         If it is lazy: it would be computed behind the user's back.
     """
-    if tracer.cell.library.is_lazy:
+    library = tracer.kind.library
+    if library.is_lazy:
         raise TracerError(
-            f"{what} of a lazy {tracer.cell.library.name} array would compute all that it depends "
+            f"{what} of a lazy {library.name} array would compute all that it depends "
             "on: write numpy.where() for a choice between arrays, a function decorated with "
             "@mixad.broadcast for one at every element, or compute the value before the function "
             "that is differentiated"
