@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,17 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, describe_array
+from mixad.backends.arrays import NUMPY, Array, describe_array, is_array, library_of
 from mixad.lifting import Inputs, Outputs, in_structures
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import handed
 from mixad.scalar.dtypes import element_type_of
+from mixad.scalar.types import F32, F64
 from mixad.signature import Function
 from mixad.tape.cell import Cell, kind_of
 from mixad.tape.constant import is_traced
 from mixad.tape.held import is_compared_whole
 from mixad.tape.journal import Register
 from mixad.tape.node import InputNode
+from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.schedule import Cotangent
 from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
 from mixad.tape.states import State, initial_state
@@ -102,16 +106,40 @@ def open_strand(
         leaves, structure = pytree.flatten(args[position])
         arrays += leaves
         structures.append(structure)
-    if not all(map(_is_taken, arrays)) or sum([a.size for a in arrays]) > _MAX_ELEMENTS:
+    if not _are_taken(arrays) or _size_of(arrays) > _MAX_ELEMENTS:
         return None
     return StrandCall(level, code, _Arguments(args, positions, structures), arrays)
 
 
-def _is_taken(array: Any) -> bool:
-    return type(array) is np.ndarray and array.ndim > 0 and array.dtype in _DTYPES
+def _are_taken(arrays: Sequence[Any]) -> bool:
+    """Whether strands know such arguments: of one library, and in the memory of this machine."""
+    kinds = set(map(type, arrays))
+    if kinds == _NUMPY:
+        return all(map(_is_numpys, arrays))
+    return kinds == _tensor() and all(map(_is_torchs, arrays))
 
 
+def _is_numpys(array: Any) -> bool:
+    return array.ndim > 0 and array.dtype in _DTYPES
+
+
+def _is_torchs(tensor: Any) -> bool:
+    is_plain = tensor.is_cpu and describe_array(tensor) is not None
+    return is_plain and element_type_of(tensor.dtype) in (F64, F32)
+
+
+_NUMPY = {np.ndarray}
 _DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def _tensor() -> set[type]:
+    """Return the type of torch's tensors, if that has been imported."""
+    torch = sys.modules.get("torch")
+    return set() if torch is None else {torch.Tensor}
+
+
+def _size_of(arrays: Sequence[Any]) -> int:
+    return sum([math.prod(array.shape) for array in arrays])
 
 
 class _Arguments(NamedTuple):
@@ -131,7 +159,7 @@ class _Arguments(NamedTuple):
 
 
 class _Returned(NamedTuple):
-    """What the caller gets beside gradients: leaves of the value, if it is asked for, and of aux."""
+    """What the caller gets beside gradients: leaves of the value, if it is wanted, and of aux."""
 
     leaves: list[Any]
     structures: list[pytree.Structure]
@@ -186,7 +214,7 @@ class StrandCall:
         level: Level,
         code: Any,
         arguments: _Arguments,
-        arrays: Sequence[np.ndarray[Any, Any]],
+        arrays: Sequence[Array],
     ) -> None:
         self._level = level
         self._code = code
@@ -195,12 +223,14 @@ class StrandCall:
         state = initial_state((tuple(map(describe_array, arrays)), level.check))
         if not state.inputs:
             state.inputs = tuple(
-                State(kind_of(element_type_of(a.dtype), NUMPY), a.shape) for a in arrays
+                State(kind_of(element_type_of(a.dtype), library_of(a)), tuple(a.shape))
+                for a in arrays
             )
         self._states = state.inputs
         self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, Run)
         for array in arrays:
-            if level.check != "off" and not is_compared_whole(array):
+            is_locked = level.check != "off" and type(array) is np.ndarray
+            if is_locked and not is_compared_whole(array):
                 level.locks.add(array)
         given = arguments.replaced(self._strand.tracers_of_inputs())
         self.inputs = Inputs(given, [], [], [], [], [])
@@ -220,7 +250,7 @@ class StrandCall:
                 nodes.append(InputNode(self._level, None))
                 tracers.append(ArrayTracer(cells[-1], Origin(nodes[-1], 0, alone)))
             self._tracers = tracers
-            kinds: list[type] = [np.ndarray] * len(nodes)
+            kinds: list[type] = list(map(type, self._arrays))
             structures = list(self._arguments.structures)
             self._lifted = Inputs([], nodes, cells, kinds, structures, [])
         return self._lifted
@@ -246,12 +276,10 @@ class StrandCall:
     def _is_of_strand(self, outputs: Outputs, asked: Asked) -> bool:
         """Whether what the function returned is traced by the strand or not at all."""
         has, leaves = self._strand.has, self._returned.leaves
-        if asked.of_number and not (
-            outputs.structure is pytree.LEAF and has(outputs.leaves[0])
-        ):
+        if asked.of_number and not (outputs.structure is pytree.LEAF and has(outputs.leaves[0])):
             return False
         self._traced = [at for at, leaf in enumerate(leaves) if has(leaf)]
-        return all([has(leaf) or not is_traced(leaf) for leaf in (*outputs.leaves, *leaves)])
+        return not any(is_traced(leaf) and not has(leaf) for leaf in (*outputs.leaves, *leaves))
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Find what computes what is asked for."""
@@ -260,13 +288,15 @@ class StrandCall:
         given: Hashable = None
         if asked.of_number:
             slots: tuple[int, ...] = (outputs.leaves[0].slot,)
-            self._cotangents = (one_of(strand.known(slots[0]).dtype),)
+            kind = strand.known(slots[0]).kind
+            assert kind is not None
+            self._cotangents = (one_of(kind),)
         else:
             seeds = outputs.seeds(asked.cotangent, self._level)
-            if not (seeds and all(type(g) is np.ndarray for _, g in seeds)):
+            if not seeds or {type(g) for _, g in seeds} != {type(self._arrays[0])}:
                 return
             slots = tuple([leaf.slot for leaf, _ in seeds])
-            self._cotangents = [g for _, g in seeds]
+            self._cotangents = [as_numpy(g) for _, g in seeds]
             given = tuple(map(describe_array, self._cotangents))
         if strand.ends:
             known = strand.known(slots[0])
@@ -292,7 +322,7 @@ class StrandCall:
         """Return in which call a plan is made."""
         if not self._level.fuses:
             return 3
-        return 1 if sum([a.size for a in self._arrays]) <= _MAX_AT_ONCE else 2
+        return 1 if _size_of(self._arrays) <= _MAX_AT_ONCE else 2
 
     @property
     def is_known(self) -> bool:
@@ -317,16 +347,25 @@ class StrandCall:
         gradients = in_structures(self._gradients(cotangents), self._arguments.structures)
         if self._returned is _NOTHING:
             return None, gradients, None
-        found = {at: v if v.ndim else v[()] for at, v in zip(self._traced, values, strict=True)}
+        given = map(self._handed, values)
+        found = dict(zip(self._traced, given, strict=True))
         value, aux = self._returned.trees(found, self._level)
         return value, gradients, aux
+
+    def _handed(self, value: Any) -> Any:
+        """Return a value as the caller gets it: NumPy has numbers where there is no axis."""
+        if self._strand.library is not NUMPY:
+            return of_numpy(self._strand.library, value)
+        return value if value.ndim else value[()]
 
     def _run(self, plan: Plan, *, warns: bool) -> tuple[list[Any], list[Cotangent | None]]:
         return plan.run(self._strand.values, self._cotangents, warns=warns)
 
     def _gradients(self, cotangents: Sequence[Cotangent | None]) -> list[Any]:
         """Return gradients of the shapes of the inputs, which nothing else holds."""
-        return [_gradient(c, state) for c, state in zip(cotangents, self._states, strict=True)]
+        pairs = zip(cotangents, self._states, strict=True)
+        found, library = [_gradient(c, state) for c, state in pairs], self._strand.library
+        return found if library is NUMPY else [of_numpy(library, array) for array in found]
 
     def check(self, *found: Any) -> None:
         """Let a plan of what was done be taken from now on if it gives the same, bit by bit.
@@ -344,7 +383,8 @@ class StrandCall:
             return
         values = values_of_slots(self._strand.values)
         history = _history_of(self._code)
-        made = plan_of(journal, values, self._cotangents, wanted.outputs)
+        library = self._strand.library
+        made = plan_of(journal, values, self._cotangents, wanted.outputs, library)
         if made is not None and self._gives(made, found):
             wanted.state.keep(wanted.key, made)
             history.new += 1
@@ -361,7 +401,8 @@ class StrandCall:
 def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]:
     """Return a gradient of the shape of an input, which nothing else holds."""
     if cotangent is None:
-        return np.zeros(state.shape, state.dtype)
+        assert state.kind is not None
+        return np.zeros(state.shape, state.kind.type.dtype)
     found: np.ndarray[Any, Any] = cotangent.value
     if cotangent.is_own(state.shape):
         return found
@@ -369,6 +410,7 @@ def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]
 
 
 def _are_same(a: Any, b: Any) -> bool:
-    if not isinstance(a, (np.ndarray, np.generic)):
+    if not is_array(a):
         return a is b
+    a, b = as_numpy(a), as_numpy(b)
     return type(a) is type(b) and a.dtype == b.dtype and bool(a.tobytes() == b.tobytes())

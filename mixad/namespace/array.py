@@ -71,6 +71,10 @@ def _called_numpy(function: Any, args: Any, kwargs: Any) -> Any:
     return as_numpy_gives(NUMPY.call(function, args, kwargs))
 
 
+def _called_torch(function: Any, args: Any, kwargs: Any) -> Any:
+    return torch_spelling().call(function, tuple(args), kwargs)
+
+
 def _called_method(name: Any, args: Any, kwargs: Any) -> Any:
     """Return what a method of the first argument gives."""
     args, kwargs = _given(tuple(args), dict(kwargs))
@@ -321,7 +325,11 @@ class ArrayTracer(Tracer):
                 return getattr(args[0], name)(*args[1:], **(kwargs or {}))
             # For torch, a TypeError says "try the reflected operator".
             raise MixadError(_CHANGED)
-        return torch_spelling().call(function, args, kwargs or {})
+        kwargs = kwargs or {}
+        if torch_spelling().takes_values(function):
+            return _called_torch(function, args, kwargs)
+        traced = first_traced((*args, *kwargs.values()))
+        return _by_strand(traced, _called_torch, function, args, kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._conversion(

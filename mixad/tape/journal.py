@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mixad.backends.arrays import is_scalar
+from mixad.backends.arrays import is_array, is_scalar
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
@@ -21,6 +21,7 @@ from mixad.tape.forward_node import ForwardNode
 from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import Rule, RuleNode
+from mixad.tape.over_numpy import as_numpy
 from mixad.tape.values_rule import ValuesNode, ValuesRule
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mixad.tape.schedule import KernelStep
 
 __all__ = ["Contracted", "Entry", "Evaluated", "Journal", "Launched", "Place", "Pulled",
-           "PulledKernel", "PulledValues", "Register", "Stores"]  # fmt: skip
+           "PulledKernel", "PulledValues", "Register", "Stores", "Viewed"]  # fmt: skip
 
 Register: TypeAlias = int
 """A slot of the strand, or -1, -2, … for what is made on the way."""
@@ -55,6 +56,17 @@ class Stores(NamedTuple):
     options: KernelOptions
     arguments: tuple[Register, ...]
     results: tuple[tuple[Register, int], ...]
+
+
+class Viewed(NamedTuple):
+    """A view of an array that came in: where it begins, and its strides, in bytes."""
+
+    whole: Register
+    shape: Shape
+    dtype: np.dtype[Any]
+    first: int
+    strides: tuple[int, ...]
+    result: Register
 
 
 class Evaluated(NamedTuple):
@@ -115,7 +127,9 @@ class Contracted(NamedTuple):
     options: KernelOptions
 
 
-Entry: TypeAlias = Launched | Stores | Evaluated | PulledKernel | Pulled | PulledValues | Contracted
+Entry: TypeAlias = (
+    Launched | Stores | Viewed | Evaluated | PulledKernel | Pulled | PulledValues | Contracted
+)
 
 
 class _UnknownSourceError(Exception):
@@ -225,9 +239,25 @@ class Journal:
             return entered[0]
         if key in self._known:
             return self._known[key][1]
-        if not is_static:
+        viewed = self._viewed(array())
+        if viewed is None and not is_static:
             raise _UnknownSourceError
-        return self._constant(array())
+        return self._constant(array()) if viewed is None else viewed
+
+    def _viewed(self, array: Any) -> Register | None:
+        """Return the register of a view of an array that came in; None if it is none."""
+        base = getattr(array, "base" if type(array) is np.ndarray else "_base", None)
+        entered = None if base is None else self._entered.get(id(base))
+        if entered is None:
+            return None
+        view, whole = as_numpy(array), as_numpy(base)
+        if not whole.flags.c_contiguous:
+            return None
+        first = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+        found = self._new()
+        self._known[id(array)] = array, found
+        self.entries.append(Viewed(entered[0], view.shape, view.dtype, first, view.strides, found))
+        return found
 
     def source(self, node: KernelNode, index: int) -> Register:
         """Return the register of an argument of a node."""
@@ -384,7 +414,7 @@ def _has_arrays(value: Any) -> bool:
     """Whether there are arrays in an option of a rule."""
     if isinstance(value, (tuple, list)):
         return any(map(_has_arrays, value))
-    return isinstance(value, np.ndarray)
+    return is_array(value)
 
 
 class _Noting:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import operator
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from mixad.backends.arrays import is_array, library_of
 from mixad.backends.fifo_cache import FifoCache
 from mixad.tape.constant import unwrapped
+from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -75,14 +77,11 @@ _PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
 """Types of arguments that are a part of what is applied."""
 
 _READS_ARRAYS = frozenset(
-    {
-        *(np.matmul, operator.matmul, np.dot, np.vdot, np.inner, np.outer, np.tensordot, np.einsum),
-        *(np.where, np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack),
-        *"concat dot matmul outer stack tensordot vecdot where".split(),
-    }
+    "matmul mm mv bmm dot vdot vecdot inner outer tensordot einsum linear addmm where "
+    "concatenate concat cat stack hstack vstack column_stack "
+    "add sub mul div true_divide subtract multiply divide maximum minimum".split()
 )
-"""Functions, and names of them, that compute nothing from arrays before a kernel or a rule reads
-these."""
+"""Names of functions that compute nothing from arrays before a kernel or a rule reads these."""
 
 _CALLS: FifoCache[Operation] = FifoCache(4096)
 """Calls of functions by what they are and all arguments that are not traced."""
@@ -96,6 +95,7 @@ _Compute: TypeAlias = Callable[[Any, Any, Any], Any]
 
 def call_of(
     kind: type[Tracer],
+    arrays: type,
     compute: _Compute,
     function: Hashable,
     args: Sequence[Any],
@@ -107,8 +107,8 @@ def call_of(
 
     Parameters
     ----------
-    kind : type
-        Of tracers.
+    kind, arrays : type
+        Of tracers and arrays.
     compute : callable
         Of the function and its arguments, returns what it gives.
     function : hashable
@@ -118,7 +118,8 @@ def call_of(
         of what is applied, but for arrays that matrix products read.
     """
     operands: list[Any] = []
-    kinds = (kind, np.ndarray) if function in _READS_ARRAYS else (kind,)
+    name = function if type(function) is str else getattr(function, "__name__", "")
+    kinds = (kind, arrays) if name in _READS_ARRAYS else (kind,)
     try:
         described = [_described(value, operands, kinds) for value in args]
         described += [(name, _described(v, operands, kinds)) for name, v in kwargs.items()]
@@ -159,8 +160,6 @@ def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashab
         return (kind, *[_described(each, operands, kinds) for each in value])
     if kind in _PLAIN:
         return kind, value
-    if kind is np.ndarray and value.dtype.kind in "iub" and value.size <= _MAX_INDICES:
-        return kind, value.dtype, value.shape, value.tobytes()
     if kind is float:
         return kind, value.hex()  # zeros have signs
     if kind is slice:
@@ -170,6 +169,10 @@ def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashab
         return kind, value.tobytes()
     if isinstance(value, (type, np.dtype)):
         return cast("Hashable", value)
+    if is_array(value) and math.prod(value.shape) <= _MAX_INDICES:
+        elements = as_numpy(value)
+        if elements.dtype.kind in "iub":
+            return kind, elements.dtype, elements.shape, elements.tobytes()
     raise TypeError(kind)
 
 
@@ -177,8 +180,8 @@ def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:
     """Return an argument without operands; arrays in it are copied: they are told by content."""
     if is_operand(value):
         return _OPERAND
-    if type(value) is np.ndarray:
-        return value.copy()
+    if is_array(value):
+        return library_of(value).xp.asarray(value, copy=True)
     if type(value) is tuple or type(value) is list:
         return type(value)([_emptied(each, is_operand) for each in value])
     return value

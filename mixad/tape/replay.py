@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mixad.backends.arrays import is_array
 from mixad.tape.cell import Cell
 from mixad.tape.journal import Journal
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
 from mixad.tape.operations import FURTHER, Operation
+from mixad.tape.over_numpy import of_numpy
 from mixad.tape.tracer import Level, Origin, Tracer
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ class Replay:
 
     def _arrived(self, slot: int) -> Any:
         value = self._strand.arrived(slot)
-        if isinstance(value, np.ndarray):
+        if is_array(value):
             self._entered[id(value)] = slot - self._start, None
         return value
 
@@ -113,7 +115,8 @@ class Replay:
 
 def stand_in(state: State) -> Any:
     """Return an array like a value, which decompositions take."""
-    shape, dtype = state.shape, state.dtype
-    if len(shape) > 1 and shape[-1] == shape[-2]:
-        return np.broadcast_to(np.eye(shape[-1], dtype=dtype), shape).copy()
-    return np.ones(shape, dtype)
+    assert state.kind is not None
+    shape, dtype = state.shape, state.kind.type.dtype
+    is_square = len(shape) > 1 and shape[-1] == shape[-2]
+    found = np.eye(shape[-1], dtype=dtype) if is_square else np.ones((), dtype)
+    return of_numpy(state.kind.library, np.broadcast_to(found, shape).copy())

@@ -18,12 +18,14 @@ import numpy as np
 
 from mixad.backends.arrays import describe_array
 from mixad.tape.backward import backward
+from mixad.tape.cell import Kind
 from mixad.tape.operations import LINK, Segment
+from mixad.tape.over_numpy import as_numpy, came_in, of_numpy
 from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
-from mixad.tape.strand_plan import came_in, plan_of
+from mixad.tape.strand_plan import plan_of
 
 __all__ = ["MAX_FUSED", "Run", "one_of", "values_of_slots"]
 
@@ -40,11 +42,9 @@ def values_of_slots(values: Sequence[Any]) -> list[Any]:
 
 
 @cache
-def one_of(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def one_of(kind: Kind) -> np.ndarray[Any, Any]:
     """Return the cotangent of a number that a gradient begins with."""
-    one = np.ones((), dtype)
-    one.flags.writeable = False
-    return one
+    return np.ones((), kind.type.dtype)
 
 
 MAX_FUSED = 128
@@ -230,7 +230,8 @@ class Run:
         fused has no plan.
         """
         segment, fuses = self._strand.segment(number), self._fuses(number)
-        replayed = Replay(self._strand, segment.start, self.values.__getitem__)
+        library, values = self._strand.library, self.values
+        replayed = Replay(self._strand, segment.start, lambda at: of_numpy(library, values[at]))
         replayed.advance(segment.stop)
         journal, level = replayed.journal, replayed.level
         level.fuses = fuses
@@ -238,20 +239,22 @@ class Run:
         replayed.done.clear()
         with level:
             if gs:
-                outputs = list(zip([t.origin for t in chosen], gs, strict=True))
+                given = [of_numpy(library, g) for g in gs]
+                outputs = list(zip([t.origin for t in chosen], given, strict=True))
                 nodes = [t.origin.node for t in replayed.inputs]
                 chosen.clear()
-                cotangents = backward(level, outputs, nodes)  # type: ignore[arg-type]
+                found = backward(level, outputs, nodes)  # type: ignore[arg-type]
             else:
-                cotangents = []
-            values = [tracer.cell.value for tracer in chosen]
+                found = []
+            made = [as_numpy(tracer.cell.value) for tracer in chosen]
+        cotangents = [c and Cotangent(as_numpy(c.value), c.fresh) for c in found]
         if not (fuses or segment.state.come() > _RARE):
-            return values, cotangents
+            return made, cotangents
         registers = [journal.register(tracer.cell) for tracer in chosen]
-        came = self.values[segment.start : segment.stop]
-        plan = plan_of(journal, came, gs, registers, compiles=self._compiles(number))
+        came, compiles = values[segment.start : segment.stop], self._compiles(number)
+        plan = plan_of(journal, came, gs, registers, library, compiles=compiles)
         if plan is not None:
             segment.state.keep(key, plan)
         elif fuses:
             return None  # else its bits would be others from the third call on
-        return values, cotangents
+        return made, cotangents

@@ -82,9 +82,9 @@ class State:
         How often a recording, or a segment of it, has ended here without a plan.
     """
 
-    __slots__ = ("_before", "_dtype", "_step", "codes", "count", "further", "inputs",
-                 "is_end", "is_large", "is_number", "is_plain", "is_small", "kind", "next", "operation",
-                 "place", "plans", "reader", "shape", "times")  # fmt: skip
+    __slots__ = ("_before", "_step", "codes", "count", "further", "inputs",
+                 "is_end", "is_large", "is_number", "is_plain", "is_small", "kind", "next",
+                 "operation", "place", "plans", "reader", "shape", "times")  # fmt: skip
     count: int
     is_small: bool
     is_large: bool
@@ -100,13 +100,10 @@ class State:
         self.kind = kind
         self.shape = shape
         self.is_number = is_number
-        self._dtype: Any = None
         self._before = before
         self._step = step
         self.count = 0 if before is None else before.count + 1
-        self.is_large = math.prod(shape) > _MAX_ELEMENTS or (
-            before is not None and before.is_large
-        )
+        self.is_large = math.prod(shape) > _MAX_ELEMENTS or (before is not None and before.is_large)
         self.is_small = math.prod(shape) <= _SMALL and (before is None or before.is_small)
         self.is_end = self.count >= _MIN_LENGTH and not self.is_large and _ends(self._past())
         self.is_plain = not self.is_end
@@ -118,14 +115,6 @@ class State:
         self.reader: Reader | None = None
         self.next: dict[tuple[Hashable, ...], State] = {}
         self.plans: dict[Hashable, Any] = {}
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the value."""
-        if self._dtype is None:
-            assert self.kind is not None
-            self._dtype = self.kind.library.dtype_of(self.kind.type)
-        return self._dtype
 
     def follow(
         self,

@@ -17,7 +17,7 @@ from weakref import ref
 
 import numpy as np
 
-from mixad.backends.arrays import as_array, describe_array
+from mixad.backends.arrays import Array, as_array, describe_array
 from mixad.tape.cell import Kind
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import Held, Reader
@@ -34,6 +34,7 @@ from mixad.tape.operations import (
     call_of,
     without_constants,
 )
+from mixad.tape.over_numpy import of_numpy
 from mixad.tape.replay import Replay, stand_in
 from mixad.tape.states import SeenSlot, State, initial_state
 from mixad.tape.tracer import Level, Tracer, check_levels
@@ -74,7 +75,7 @@ class Strand:
         The transform's.
     state : State
         In which the inputs have come in.
-    arrays : sequence of ndarray
+    arrays : sequence of array
         The inputs, which are differentiated with respect to.
     make_input : callable
         Of the number of one of these, returns its tracer with cell and node.
@@ -87,6 +88,8 @@ class Strand:
     ----------
     values : list
         By slot: a held array or a number that came in, `LINK`, of what was made its state.
+    library, device : Library and object
+        Of the arrays.
     sources : dict
         By the slot of a link, that of the value.
     ends : list of State
@@ -115,7 +118,7 @@ class Strand:
         self,
         level: Level,
         state: State,
-        arrays: Sequence[np.ndarray[Any, Any]],
+        arrays: Sequence[Array],
         make_input: Callable[[int], Tracer],
         kind: type[Tracer],
         make_run: Callable[[Strand], Run],
@@ -129,6 +132,10 @@ class Strand:
         self._starts = [0]
         self._next = state.next
         self.kind = kind
+        assert state.inputs[0].kind is not None
+        self.library = state.inputs[0].kind.library
+        self._arrays = type(arrays[0])
+        self.device = getattr(arrays[0], "device", None)
         self._make_input: Callable[[int], Tracer] | None = make_input
         self._make_run = make_run
         self._alive: list[Tracer] = [self._flat(*each) for each in enumerate(state.inputs)]
@@ -235,7 +242,7 @@ class Strand:
                 return None
             slot = self._links.get(operand.slot, operand.slot) - self._start
             return slot if slot >= 0 else (operand.kind, operand.shape, is_numpy_number(operand))
-        if kind is np.ndarray:
+        if kind is self._arrays:
             description = describe_array(operand)
             known = self._entered.get(id(operand))
             if known is None or known[1] != description:
@@ -322,7 +329,7 @@ class Strand:
             self._links[known[0]], self.sources[slot] = slot, known[0]
             return LINK
         self._entered[id(value)] = slot, code
-        if self.level.check != "off":
+        if self.level.check != "off" and type(value) is np.ndarray:
             self.level.locks.add(value)
         return Held(value, self.level.check, reader, index)
 
@@ -348,7 +355,7 @@ class Strand:
             if not self.run.advance([*held, slot]):
                 self._leave()
                 return None
-        return as_array(self.run.values[slot])
+        return of_numpy(self.library, as_array(self.run.values[slot]))
 
     def call(
         self,
@@ -363,7 +370,7 @@ class Strand:
         """
         args = without_constants(list(args))
         kwargs = {name: without_constants(value) for name, value in kwargs.items()}
-        found = call_of(self.kind, compute, function, args, kwargs)
+        found = call_of(self.kind, self._arrays, compute, function, args, kwargs)
         if found is None:
             self._leave()
             return compute(function, args, kwargs)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from mixad.backends import registry
-from mixad.backends.arrays import NUMPY, as_array
+from mixad.backends.arrays import NUMPY, Library, as_array
 from mixad.backends.execute import Kernel, Prepared, kernel_for
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import KernelOptions
@@ -22,7 +22,6 @@ from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.forward_node import contraction_of
 from mixad.tape.gradient_plan import MADE, in_shape
-from mixad.tape.held import Held
 from mixad.tape.journal import (
     Contracted,
     Evaluated,
@@ -34,13 +33,15 @@ from mixad.tape.journal import (
     PulledValues,
     Register,
     Stores,
+    Viewed,
 )
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.node import added
+from mixad.tape.over_numpy import as_numpy, came_in, of_numpy
 from mixad.tape.schedule import Cotangent, takes
 from mixad.tape.values_rule import ValuesRule
 
-__all__ = ["Plan", "came_in", "plan_of"]
+__all__ = ["Plan", "plan_of"]
 
 _Registers: TypeAlias = list[Any]
 _Step: TypeAlias = Callable[[_Registers], None]
@@ -127,7 +128,7 @@ class Plan(NamedTuple):
         for slot in self.slots:
             registers[slot] = came_in(slots[slot])
         for register, cotangent in zip(self.seeds, cotangents, strict=True):
-            registers[register] = cotangent
+            registers[register] = as_numpy(cotangent)
         for step in layout.steps:
             step(registers)
         self.idle.append(layout)
@@ -146,18 +147,6 @@ class Plan(NamedTuple):
         return _Layout(registers, [make(fixed) for make in self.makers])
 
 
-def came_in(value: Any) -> Any:
-    """Return what came in as plans take it.
-
-    Raises
-    ------
-    TracerError
-        If it is an array that has been changed.
-    """
-    kind = type(value)
-    return value.array if kind is Held else value if kind is np.ndarray else as_array(value)
-
-
 class _NotPlannedError(Exception):
     """What was done is more than launches and rules over what came in."""
 
@@ -167,6 +156,7 @@ def plan_of(
     slots: Sequence[Any],
     cotangents: Sequence[Any],
     values: Sequence[Register],
+    library: Library,
     *,
     compiles: bool = False,
 ) -> Plan | None:
@@ -184,12 +174,14 @@ def plan_of(
         Those that begin.
     values : sequence of Register
         Where the values are that are wanted.
+    library : Library
+        Whose arrays rules take; all else reads NumPy's over their memory.
     compiles : bool
         Whether kernels of numbers are compiled, too: that pays if they are launched often.
     """
     if not journal.is_whole or len(journal.seeds) != len(cotangents):
         return None
-    planner = _Planner(journal, slots, cotangents, compiles=compiles)
+    planner = _Planner(journal, slots, cotangents, library, compiles=compiles)
     try:
         for entry in journal.entries:
             _ENTRIES[type(entry)](planner, entry)
@@ -212,9 +204,11 @@ class _Planner:
         journal: Journal,
         slots: Sequence[Any],
         cotangents: Sequence[Any],
+        library: Library,
         *,
         compiles: bool,
     ) -> None:
+        self._library = library
         self._compiles = compiles
         self.registers: _Registers = [*slots, *[None] * journal.count]
         self._slots = len(slots)
@@ -225,11 +219,11 @@ class _Planner:
         self._makers: list[_Maker] = []
         self._last: dict[int, int] = {}
         self._decided: list[DecidedResult] = []
-        self._constants = [(self._at(register), array) for register, array in journal.constants]
+        self._constants = [(self._at(at), as_numpy(array)) for at, array in journal.constants]
         for at, array in self._constants:
             self.registers[at] = array
         self._found: dict[Place, _Found] = {}
-        self._seeds = tuple(map(self._new, cotangents))
+        self._seeds = tuple([self._new(as_numpy(cotangent)) for cotangent in cotangents])
         for place, register in zip(journal.seeds, self._seeds, strict=True):
             self._found[place] = _Found(register, False)
 
@@ -307,7 +301,10 @@ class _Planner:
         read = [at for is_register, at in places if is_register]
         self._kept.update(read)
         self._touch(*read)
-        return lambda registers: [registers[at] if is_at else at for is_at, at in places]
+        if self._library is NUMPY:
+            return lambda registers: [registers[at] if is_at else at for is_at, at in places]
+        of = partial(of_numpy, self._library)
+        return lambda registers: [of(registers[at]) if is_at else at for is_at, at in places]
 
     # -- cotangents --------------------------------------------------------------------------------
 
@@ -417,12 +414,19 @@ class _Planner:
     def _places(self, registers: Sequence[Register]) -> list[int]:
         return list(map(self._at, registers))
 
+    def viewed(self, entry: Viewed) -> None:
+        """Take a view of an array that came in."""
+        self._arrays((entry.whole,))
+        whole, result = self._places((entry.whole, entry.result))
+        self._touch(result)
+        self._step(partial(_view, entry, whole, result))
+
     def evaluated(self, entry: Evaluated) -> None:
         """Apply a rule."""
         arguments = self._for_rule(entry.arguments)
         results = self._places(entry.results)
         self._touch(*results)
-        self._step(partial(_evaluate, entry, arguments, results))
+        self._step(partial(_evaluate, entry, self._library.xp, arguments, results))
 
     def pulled_kernel(self, entry: PulledKernel) -> None:
         """Take a step that pulls kernels back."""
@@ -471,18 +475,18 @@ class _Planner:
         self._touch(g.register)
         arguments = self._for_rule(entry.arguments)
         wanted = [target is not None for target in entry.targets]
-        pull = partial(_pull, entry, g.register, arguments, wanted)
+        cotangent = self._cotangent_of(g.register, entry.shape)
+        pull = partial(_pull, entry, cotangent, arguments, wanted)
         first = entry.targets[0]
         into = None if first is None else self._found.get(first)
         if entry.rule.add_into is not None and into is not None and into.is_own:
-            whole = self.registers[into.register]
-            g_now = broadcast_to(self.registers[g.register], entry.shape)
-            if whole.shape == entry.arguments[0].shape and entry.rule.add_into(
-                whole, g_now, **entry.static
+            whole = of_numpy(self._library, self.registers[into.register])
+            if tuple(whole.shape) == entry.arguments[0].shape and entry.rule.add_into(
+                whole, cotangent(self.registers), **entry.static
             ):
                 self._kept.add(into.register)
                 self._touch(into.register)
-                added_into = partial(_pull_into, entry, g.register, into.register)
+                added_into = partial(_pull_into, entry, self._library, cotangent, into.register)
                 self._makers.append(_for_all_threads(added_into))
                 return
         self._pulled(pull, entry.targets, entry.rule.fresh)
@@ -495,8 +499,15 @@ class _Planner:
         self._kept.update(read)
         self._touch(*read)
         values, arguments = self._for_rule(entry.values), self._for_rule(entry.arguments)
-        pull = partial(_pull_values, entry, given, values, arguments)
+        pairs = zip(given, entry.shapes, strict=True)
+        gs = [None if at is None else self._cotangent_of(at, shape) for at, shape in pairs]
+        pull = partial(_pull_values, entry, gs, values, arguments)
         self._pulled(pull, entry.targets, entry.rule.fresh)
+
+    def _cotangent_of(self, register: int, shape: tuple[int, ...]) -> Callable[[_Registers], Any]:
+        """Return what gives a rule a cotangent, in the shape of its value."""
+        library = self._library
+        return lambda registers: broadcast_to(of_numpy(library, registers[register]), shape)
 
     def contracted(self, entry: Contracted) -> None:
         """Multiply stored partials by cotangents."""
@@ -535,7 +546,7 @@ class _Planner:
         """Add what a rule gives to cotangents, where it gives something."""
         gradients = pull(self.registers)
         pairs = enumerate(zip(targets, gradients, strict=True))
-        made = [(at, t, g) for at, (t, g) in pairs if t is not None and g is not None]
+        made = [(at, t, as_numpy(g)) for at, (t, g) in pairs if t is not None and g is not None]
         writes = tuple([(at, self._new(g)) for at, _, g in made])
         self._touch(*[register for _, register in writes])
         self._makers.append(_for_all_threads(partial(_take, pull, writes)))
@@ -546,6 +557,7 @@ class _Planner:
 _ENTRIES: Mapping[type, Callable[[_Planner, Any], None]] = {
     Launched: _Planner.launched,
     Stores: _Planner.stores,
+    Viewed: _Planner.viewed,
     Evaluated: _Planner.evaluated,
     PulledKernel: _Planner.pulled_kernel,
     Pulled: _Planner.pulled,
@@ -589,17 +601,23 @@ def _add(first: int, second: int, found: int, registers: _Registers) -> None:
     registers[found] = added(registers[first], registers[second])
 
 
+def _view(entry: Viewed, whole: int, result: int, registers: _Registers) -> None:
+    array = registers[whole]
+    registers[result] = np.ndarray(entry.shape, entry.dtype, array, entry.first, entry.strides)
+
+
 def _evaluate(
     entry: Evaluated,
+    xp: Any,
     arguments: Callable[[_Registers], list[Any]],
     results: Sequence[int],
     registers: _Registers,
 ) -> None:
     rule = entry.rule
-    made = rule.evaluate(NUMPY.xp, *arguments(registers), **entry.static)
+    made = rule.evaluate(xp, *arguments(registers), **entry.static)
     values = made if type(rule) is ValuesRule else (made,)
     for register, value in zip(results, values, strict=True):
-        registers[register] = as_array(value)
+        registers[register] = as_array(as_numpy(value))
 
 
 def _place(
@@ -628,13 +646,13 @@ def _shift(
 
 def _pull(
     entry: Pulled,
-    g: int,
+    g: Callable[[_Registers], Any],
     arguments: Callable[[_Registers], list[Any]],
     wanted: Sequence[bool],
     registers: _Registers,
 ) -> Sequence[Any]:
     """Return the gradients of a rule."""
-    rule, cotangent = entry.rule, broadcast_to(registers[g], entry.shape)
+    rule, cotangent = entry.rule, g(registers)
     if callable(rule.cotangents):
         found: Sequence[Any] = rule.cotangents(
             cotangent, wanted, *arguments(registers), **entry.static
@@ -644,11 +662,17 @@ def _pull(
     return [of(cotangent, *given, **entry.static) if is_wanted else None for of, is_wanted in pairs]
 
 
-def _pull_into(entry: Pulled, g: int, into: int, registers: _Registers) -> None:
+def _pull_into(
+    entry: Pulled,
+    library: Library,
+    g: Callable[[_Registers], Any],
+    into: int,
+    registers: _Registers,
+) -> None:
     """Let a rule add its gradient to a cotangent, as it did when the plan was made."""
     assert entry.rule.add_into is not None
-    cotangent = broadcast_to(registers[g], entry.shape)
-    is_added = entry.rule.add_into(registers[into], cotangent, **entry.static)
+    whole = of_numpy(library, registers[into])
+    is_added = entry.rule.add_into(whole, g(registers), **entry.static)
     assert is_added, "whether a rule adds in place depends on shapes alone"
 
 
@@ -660,19 +684,18 @@ def _take(
     """Put gradients that a rule gives into registers."""
     gradients = pull(registers)
     for at, register in writes:
-        registers[register] = gradients[at]
+        registers[register] = as_numpy(gradients[at])
 
 
 def _pull_values(
     entry: PulledValues,
-    given: Sequence[int | None],
+    given: Sequence[Callable[[_Registers], Any] | None],
     values: Callable[[_Registers], list[Any]],
     arguments: Callable[[_Registers], list[Any]],
     registers: _Registers,
 ) -> Sequence[Any]:
     """Return the gradients of a rule with values."""
-    pairs = zip(given, entry.shapes, strict=True)
-    gs = tuple([None if at is None else broadcast_to(registers[at], s) for at, s in pairs])
+    gs = tuple([None if g is None else g(registers) for g in given])
     made, taken = tuple(values(registers)), arguments(registers)
     wanted = zip(entry.rule.cotangents, entry.targets, strict=True)
     return [None if t is None else of(gs, made, *taken, **entry.static) for of, t in wanted]

@@ -188,7 +188,9 @@ class Tracer:
     @property
     def device(self) -> Any:
         """Device that the array is on."""
-        return self.cell.device
+        if self.state is None or self.strand is None:
+            return self.cell.device
+        return self.strand.device
 
     def __len__(self) -> int:
         if not self.shape:

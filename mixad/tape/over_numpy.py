@@ -1,0 +1,36 @@
+"""Plans compute on NumPy's arrays, over the memory of those that came in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import NUMPY, Library, as_array
+from mixad.tape.held import Held
+
+__all__ = ["as_numpy", "came_in", "of_numpy"]
+
+
+def as_numpy(array: Any) -> Any:
+    """Return the NumPy array over the memory of a tensor; arrays and numbers as they are."""
+    view = None if type(array) is np.ndarray else getattr(array, "numpy", None)
+    return array if view is None else view()
+
+
+def of_numpy(library: Library, array: Any) -> Any:
+    """Return a library's array over the memory of one of NumPy."""
+    return array if library is NUMPY else library.memory.wrapped(library.xp, array, None)
+
+
+def came_in(value: Any) -> Any:
+    """Return what came in as plans take it.
+
+    Raises
+    ------
+    TracerError
+        If it is an array that has been changed.
+    """
+    if type(value) is Held:
+        value = value.array
+    return value if type(value) is np.ndarray else as_array(as_numpy(value))
