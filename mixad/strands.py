@@ -6,6 +6,7 @@ import math
 import sys
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
+from types import CellType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from mixad.lifting import Inputs, Outputs, in_structures
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import handed
 from mixad.scalar.dtypes import element_type_of
-from mixad.scalar.types import F32, F64
 from mixad.signature import Function
 from mixad.tape.cell import Cell, kind_of
 from mixad.tape.constant import is_traced
@@ -57,21 +57,34 @@ class _History:
         self.left = self.new = 0
 
 
-_HISTORIES: dict[int, _History] = {}
-"""By the id of a function's code."""
+_HISTORIES: dict[int, dict[tuple[int, ...], _History]] = {}
+"""By the id of a function's code and those of the functions that it closes over."""
 
 
-def _history_of(code: Any) -> _History:
+def _history_of(f: Function) -> _History:
     """Return what is known of a function's calls; it is forgotten with the function."""
-    found = _HISTORIES.get(id(code))
-    if found is None:
-        found = _History()
+    code = getattr(f, "__code__", f)
+    known = _HISTORIES.get(id(code))
+    if known is None:
+        known = {}
         try:
             weakref.finalize(code, _HISTORIES.pop, id(code), None).atexit = False
         except TypeError:  # nobody tells when the id is another object's
-            return found
-        _HISTORIES[id(code)] = found
-    return found
+            return _History()
+        _HISTORIES[id(code)] = known
+    return known.setdefault(_inside(f), _History())
+
+
+def _inside(f: Function) -> tuple[int, ...]:
+    """Return what tells functions of one code apart that call others: wrappers of a loss."""
+    return tuple(map(_code_in, getattr(f, "__closure__", None) or ()))
+
+
+def _code_in(cell: CellType) -> int:
+    try:
+        return id(cell.cell_contents.__code__)
+    except (AttributeError, ValueError):  # no function, or nothing yet
+        return 0
 
 
 class Asked(NamedTuple):
@@ -96,9 +109,8 @@ def open_strand(
     level: Level, f: Function, args: Sequence[Any], positions: Sequence[int]
 ) -> StrandCall | None:
     """Return the strand of a call that is differentiated by small arrays of NumPy alone."""
-    code = getattr(f, "__code__", f)
-    history = _HISTORIES.get(id(code))
-    if history is not None and history.left >= _MAX_LEFT:
+    is_known = id(getattr(f, "__code__", f)) in _HISTORIES
+    if is_known and _history_of(f).left >= _MAX_LEFT:
         return None
     arrays: list[Any] = []
     structures = []
@@ -106,17 +118,24 @@ def open_strand(
         leaves, structure = pytree.flatten(args[position])
         arrays += leaves
         structures.append(structure)
-    if not _are_taken(arrays) or _size_of(arrays) > _MAX_ELEMENTS:
+    described = _described(arrays)
+    if described is None or _size_of(arrays) > _MAX_ELEMENTS:
         return None
-    return StrandCall(level, code, _Arguments(args, positions, structures), arrays)
+    return StrandCall(level, f, _Arguments(args, positions, structures), arrays, described)
 
 
-def _are_taken(arrays: Sequence[Any]) -> bool:
-    """Whether strands know such arguments: of one library, and in the memory of this machine."""
+def _described(arrays: Sequence[Any]) -> tuple[Hashable, ...] | None:
+    """Return descriptions of arguments; None unless strands know them.
+
+    Then they are of one library, and in the memory of this machine.
+    """
     kinds = set(map(type, arrays))
     if kinds == _NUMPY:
-        return all(map(_is_numpys, arrays))
-    return kinds == _tensor() and all(map(_is_torchs, arrays))
+        taken = all(map(_is_numpys, arrays))
+    else:
+        taken = kinds == _tensor() and all(map(_is_torchs, arrays))
+    found = tuple(map(describe_array, arrays)) if taken else (None,)
+    return None if None in found else found
 
 
 def _is_numpys(array: Any) -> bool:
@@ -124,12 +143,12 @@ def _is_numpys(array: Any) -> bool:
 
 
 def _is_torchs(tensor: Any) -> bool:
-    is_plain = tensor.is_cpu and describe_array(tensor) is not None
-    return is_plain and element_type_of(tensor.dtype) in (F64, F32)
+    return tensor.is_cpu and str(tensor.dtype) in _TORCH_DTYPES
 
 
 _NUMPY = {np.ndarray}
 _DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
+_TORCH_DTYPES = ("torch.float64", "torch.float32")
 
 
 def _tensor() -> set[type]:
@@ -212,15 +231,16 @@ class StrandCall:
     def __init__(
         self,
         level: Level,
-        code: Any,
+        f: Function,
         arguments: _Arguments,
         arrays: Sequence[Array],
+        described: tuple[Hashable, ...],
     ) -> None:
         self._level = level
-        self._code = code
+        self._f = f
         self._arguments = arguments
         self._arrays = arrays
-        state = initial_state((tuple(map(describe_array, arrays)), level.check))
+        state = initial_state((described, level.check))
         if not state.inputs:
             state.inputs = tuple(
                 State(kind_of(element_type_of(a.dtype), library_of(a)), tuple(a.shape))
@@ -268,7 +288,7 @@ class StrandCall:
         if self._is_of_strand(outputs, asked):
             self._find(outputs, asked)
         if strand.is_left:
-            _history_of(self._code).left += 1
+            _history_of(self._f).left += 1
         if not self.is_known:
             strand.depart()
         strand.end()
@@ -337,7 +357,7 @@ class StrandCall:
         """Return the value, None if it is not wanted, the gradients, and aux."""
         if self._found is None:
             assert self._plan is not None
-            _history_of(self._code).new = 0
+            _history_of(self._f).new = 0
             self._found = self._run(self._plan, warns=True)
         return self._answer(*self._found)
 
@@ -382,7 +402,7 @@ class StrandCall:
         if known is not None:
             return
         values = values_of_slots(self._strand.values)
-        history = _history_of(self._code)
+        history = _history_of(self._f)
         library = self._strand.library
         made = plan_of(journal, values, self._cotangents, wanted.outputs, library)
         if made is not None and self._gives(made, found):

@@ -326,7 +326,7 @@ class ArrayTracer(Tracer):
             # For torch, a TypeError says "try the reflected operator".
             raise MixadError(_CHANGED)
         kwargs = kwargs or {}
-        if torch_spelling().takes_values(function):
+        if _takes_values_of_torch(function):
             return _called_torch(function, args, kwargs)
         traced = first_traced((*args, *kwargs.values()))
         return _by_strand(traced, _called_torch, function, args, kwargs)
@@ -562,6 +562,12 @@ def _in_shape(value: Any) -> Any:
 
 
 _takes_values = cache(NUMPY.takes_values)
+
+
+@cache
+def _takes_values_of_torch(function: Any) -> bool:
+    return torch_spelling().takes_values(function)
+
 
 _TESTS = frozenset(
     {

@@ -9,6 +9,7 @@ without its derivative.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -332,6 +333,7 @@ def spelling_of(library: Library) -> Spelling:
     return NUMPY if library.name == "numpy" else STANDARD
 
 
+@cache
 def torch_spelling() -> Spelling:
     """Return torch's table; importing it takes what one without torch need not wait for."""
     from mixad.namespace.torch_spellings import TORCH

@@ -22,7 +22,7 @@ from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import amax, amin, in_float32, mean, std, total, var
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.memory import unshared
-from mixad.tape.node import library_beside
+from mixad.tape.node import Rule, apply_without_derivative, library_beside
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["TORCH_REDUCTIONS", "largest", "log_softmax", "over_all_for_none", "softmax"]
@@ -52,12 +52,26 @@ class Selected(NamedTuple):
     indices: Any
 
 
-def largest(x: Any, axis: Axis, *, keepdims: bool = True) -> Any:
-    """Return the largest elements over axes as a plain array."""
+def largest(x: Any, axis: Axis, *, is_finite: bool = False) -> Any:
+    """Return the largest elements over axes as a plain array; those to be finite are 0 if not."""
     axes, xp = normalized_axes(axis, x.ndim), library_beside(x).xp
     if 0 in x.shape:  # which torch takes no largest element of
         x = xp.full(tuple(n or 1 for n in x.shape), -math.inf, dtype=x.dtype, device=x.device)
-    return xp.amax(plain(x), axes, keepdim=keepdims)
+    rule = _FINITE_LARGEST if is_finite else _LARGEST
+    return apply_without_derivative(rule, x, axes=axes)
+
+
+def _largest(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    return xp.amax(x, axes, keepdim=True)
+
+
+def _finite_largest(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    top = _largest(xp, x, axes)
+    return xp.where(abs(top) == math.inf, 0.0, top)
+
+
+_LARGEST = Rule("largest", _largest, ())
+_FINITE_LARGEST = Rule("finite_largest", _finite_largest, ())
 
 
 def _extreme(of_all: Callable[..., Any], op: str, indices: str) -> Callable[..., Any]:
@@ -127,8 +141,7 @@ def _logsumexp(x: Any, axis: Axis, keepdims: bool = False) -> Any:
     """Return log Σ exp x, with the largest x taken out: a constant, since it cancels."""
     if not normalized_axes(axis, x.ndim) and x.ndim:
         raise ValueError("logsumexp() got no axis: name one")
-    top = largest(real(x), axis)
-    top = library_beside(x).xp.where(abs(top) == math.inf, 0.0, top)
+    top = largest(real(x), axis, is_finite=True)
     found = elementwise("log", total(elementwise("exp", elementwise("sub", x, top)), axis,
                                      keepdims=True))  # fmt: skip
     found = elementwise("add", found, top)

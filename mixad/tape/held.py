@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixad.backends.arrays import Array, as_array, device_name, library_of
+from mixad.backends.arrays import Array, as_array, device_name, library_met
 from mixad.config import CheckMode
 from mixad.errors import TracerError
 
@@ -118,11 +118,13 @@ def _mark(array: Array, check: CheckMode) -> object:
         return array.shape if check == "off" else (array.shape, _elements(array, check))
     if check == "off":
         return None
-    if library_of(array).is_lazy:
+    library = library_met(array)
+    if library.is_lazy:
         return array.name  # a write makes another graph
     version = _version(array)
-    if device_name(array) == "cpu":  # what is written through `.data` or NumPy is not counted
-        return version, _elements(library_of(array).numpy_view(array), check)
+    is_on_cpu = array.is_cpu if library.name == "torch" else device_name(array) == "cpu"
+    if is_on_cpu:  # what is written through `.data` or NumPy is not counted
+        return version, _elements(library.numpy_view(array), check)
     return version
 
 

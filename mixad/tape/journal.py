@@ -264,9 +264,9 @@ class Journal:
         source = node.source(index)
         if type(source) is Cell:
             return self.register(source)
-        if not self.is_linked(node):
-            raise _UnknownSourceError
-        _, slots, is_static = self._links[id(node)]
+        slots, is_static = None, self.is_static  # of what is being recorded
+        if self.is_linked(node):
+            _, slots, is_static = self._links[id(node)]
         if type(source) is Held:
             return self._array(source.key, lambda: source.array, is_static=is_static)
         if slots is not None:
@@ -332,6 +332,13 @@ class Journal:
             registers = tuple([self._argument(a) for a in arguments])
             results = tuple(map(self.register, cells))
             self.entries.append(Evaluated(rule, static, registers, results))
+
+    def derived(self, rule: Rule, static: Mapping[str, Any], argument: Any, array: Any) -> None:
+        """Note a rule that made a plain array of the elements of a value."""
+        with _Noting(self):
+            register = self.register(argument.cell)
+            self._known[id(array)] = array, self._new()
+            self.entries.append(Evaluated(rule, static, (register,), (-self.count,)))
 
     def _argument(self, argument: Any) -> Register:
         if type(argument) is Cell:

@@ -33,8 +33,8 @@ from mixad.tape.tracer import (
 )
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
-           "RuleNode", "Shaped", "added", "apply_rule", "common_library", "library_beside",
-           "shape_of_view", "waiting_view"]  # fmt: skip
+           "RuleNode", "Shaped", "added", "apply_rule", "apply_without_derivative", "common_library",
+           "library_beside", "shape_of_view", "waiting_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that
@@ -409,6 +409,16 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
     node = RuleNode(rule, held, static, (origin,), result)
     waiting = _Waiting(rule, static, cell, origin.levels)
     return type(tracer)(waiting.cell(result), Origin(node, 0, origin.levels))
+
+
+def apply_without_derivative(rule: Rule, x: Any, **static: Any) -> Array:
+    """Return what a rule without cotangents gives of the elements of a value: a plain array."""
+    array = rule.evaluate(library_beside(x).xp, elements_of(x), **static)
+    if isinstance(x, Tracer):
+        journal = journal_of(x.origin.levels)
+        if journal is not None:
+            journal.derived(rule, static, x, array)
+    return array
 
 
 def waiting_view(cell: Cell, base: Callable[[Cell], Array]) -> Array:
