@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from mixad.backends.arrays import is_array, is_scalar
 from mixad.kernel.options import KernelOptions
@@ -143,6 +144,8 @@ class Journal:
     ----------
     entered : mapping
         By the id of an array that came in, its slot and its description.
+    array_at : callable
+        Of such a slot, returns the array.
 
     Attributes
     ----------
@@ -162,7 +165,9 @@ class Journal:
         For each input the number of its node in the pass, None where that has not got there.
     """
 
-    def __init__(self, entered: Mapping[int, tuple[int, Any]]) -> None:
+    def __init__(
+        self, entered: Mapping[int, tuple[int, Any]], array_at: Callable[[int], Any]
+    ) -> None:
         self.entries: list[Entry] = []
         self.constants: list[tuple[Register, Any]] = []
         self.is_whole = True
@@ -171,6 +176,7 @@ class Journal:
         self.seeds: Sequence[Place] = ()
         self.inputs: Sequence[int | None] = ()
         self._entered = entered
+        self._array_at = array_at
         self._cells: dict[int, tuple[weakref.ref[Cell], Register]] = {}
         self._links: dict[int, tuple[weakref.ref[KernelNode], tuple[int, ...] | None, bool]] = {}
         self._known: dict[int, tuple[Any, Register]] = {}
@@ -246,18 +252,16 @@ class Journal:
 
     def _viewed(self, array: Any) -> Register | None:
         """Return the register of a view of an array that came in; None if it is none."""
-        base = getattr(array, "base" if type(array) is np.ndarray else "_base", None)
-        entered = None if base is None else self._entered.get(id(base))
-        if entered is None:
-            return None
-        view, whole = as_numpy(array), as_numpy(base)
-        if not whole.flags.c_contiguous:
-            return None
-        first = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-        found = self._new()
-        self._known[id(array)] = array, found
-        self.entries.append(Viewed(entered[0], view.shape, view.dtype, first, view.strides, found))
-        return found
+        view = as_numpy(array)
+        for slot, _ in self._entered.values():
+            whole = as_numpy(self._array_at(slot))
+            if _is_inside(view, whole):
+                first = _address(view) - _address(whole)
+                self._known[id(array)] = array, self._new()
+                entry = Viewed(slot, view.shape, view.dtype, first, view.strides, -self.count)
+                self.entries.append(entry)
+                return -self.count
+        return None
 
     def source(self, node: KernelNode, index: int) -> Register:
         """Return the register of an argument of a node."""
@@ -422,6 +426,18 @@ def _has_arrays(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(_has_arrays, value))
     return is_array(value)
+
+
+def _is_inside(view: np.ndarray[Any, Any], whole: np.ndarray[Any, Any]) -> bool:
+    """Whether all memory of an array is that of another one, without gaps."""
+    if not whole.flags.c_contiguous or not view.size:
+        return False
+    (first, last), (begin, end) = byte_bounds(view), byte_bounds(whole)
+    return begin <= first and last <= end
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 class _Noting:

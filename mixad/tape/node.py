@@ -33,8 +33,8 @@ from mixad.tape.tracer import (
 )
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
-           "RuleNode", "Shaped", "added", "apply_rule", "apply_without_derivative", "common_library",
-           "library_beside", "shape_of_view", "waiting_view"]  # fmt: skip
+           "RuleNode", "Shaped", "added", "apply_rule", "apply_without_derivative",
+           "common_library", "library_beside", "shape_of_view", "waiting_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None where it is zero, an array or a tracer that

@@ -167,7 +167,7 @@ def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashab
         return (kind, *[_described(each, operands, kinds) for each in ends])
     if kind in NUMBERS:
         return kind, value.tobytes()
-    if isinstance(value, (type, np.dtype)):
+    if isinstance(value, (type, np.dtype)) or str(kind) == "<class 'torch.dtype'>":
         return cast("Hashable", value)
     if is_array(value) and math.prod(value.shape) <= _MAX_INDICES:
         elements = as_numpy(value)

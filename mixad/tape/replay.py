@@ -51,7 +51,8 @@ class Replay:
         self.level = Level("segment")
         self.level.check = "off"  # the recording watches what comes in
         self._entered: dict[int, tuple[int, Any]] = {}
-        self.journal = self.level.journal = Journal(self._entered)
+        at = lambda slot: strand.arrived(start + slot)  # noqa: E731
+        self.journal = self.level.journal = Journal(self._entered, at)
         self.done: list[Any] = []
         self.inputs: list[Tracer] = []
         self._strand = strand

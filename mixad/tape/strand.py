@@ -452,7 +452,7 @@ class Strand:
     def on_nodes(self) -> OnNodes:
         """Return what there is on nodes; what they do is noted if a plan may come of it."""
         if self._nodes is None:
-            journal = Journal(self._entered)
+            journal = Journal(self._entered, self.arrived)
             assert self._make_input is not None
             self._nodes = OnNodes(self.values, self.sources, self._make_input, journal)
             if not (self.is_left or self.ends):

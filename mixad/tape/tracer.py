@@ -213,10 +213,12 @@ class Tracer:
         return math.ceil(float(looked_at(self, "math.ceil()")))
 
     def __repr__(self) -> str:
-        if self.state is not None and self.strand is not None and not self.strand.level.alive:
-            return f"Tracer(an array of shape {self.shape}, inside={self.strand.level.name})"
-        names = ", ".join(sorted(level.name for level in self.origin.levels))
-        return f"Tracer({self.cell.array!r}, inside={names})"
+        names = ", ".join(sorted(level.name for level in self.levels))
+        if self.state is None:
+            return f"Tracer({self.cell.array!r}, inside={names})"
+        is_over = self.strand is None or not self.strand.level.alive
+        seen = f"an array of shape {self.shape}" if is_over else repr(plain(self))
+        return f"Tracer({seen}, inside={names})"
 
     def _repr_html_(self) -> str:
         import html  # in notebooks only: the import of mixad does not wait for it
