@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from types import CellType
 from typing import Any, NamedTuple
@@ -49,30 +50,39 @@ count as if it had left its strand: planning costs more than it saves."""
 
 
 class _History:
-    """How calls of a function went: how many left their strand, how many new plans came at last."""
+    """How calls of functions of one code went.
+
+    Attributes
+    ----------
+    left : dict
+        By what a function closes over, in how many calls it has left its strand.
+    new : int
+        How many new plans came at last.
+    """
 
     __slots__ = ("left", "new")
 
     def __init__(self) -> None:
-        self.left = self.new = 0
+        self.left: Counter[tuple[int, ...]] = Counter()
+        self.new = 0
 
 
-_HISTORIES: dict[int, dict[tuple[int, ...], _History]] = {}
-"""By the id of a function's code and those of the functions that it closes over."""
+_HISTORIES: dict[int, _History] = {}
+"""By the id of a function's code."""
 
 
 def _history_of(f: Function) -> _History:
     """Return what is known of a function's calls; it is forgotten with the function."""
     code = getattr(f, "__code__", f)
-    known = _HISTORIES.get(id(code))
-    if known is None:
-        known = {}
+    found = _HISTORIES.get(id(code))
+    if found is None:
+        found = _History()
         try:
             weakref.finalize(code, _HISTORIES.pop, id(code), None).atexit = False
         except TypeError:  # nobody tells when the id is another object's
-            return _History()
-        _HISTORIES[id(code)] = known
-    return known.setdefault(_inside(f), _History())
+            return found
+        _HISTORIES[id(code)] = found
+    return found
 
 
 def _inside(f: Function) -> tuple[int, ...]:
@@ -85,6 +95,11 @@ def _code_in(cell: CellType) -> int:
         return id(cell.cell_contents.__code__)
     except (AttributeError, ValueError):  # no function, or nothing yet
         return 0
+
+
+def _leave(f: Function) -> None:
+    """Note that a call of a function has left its strand, or might as well have."""
+    _history_of(f).left[_inside(f)] += 1
 
 
 class Asked(NamedTuple):
@@ -109,8 +124,8 @@ def open_strand(
     level: Level, f: Function, args: Sequence[Any], positions: Sequence[int]
 ) -> StrandCall | None:
     """Return the strand of a call that is differentiated by small arrays of NumPy alone."""
-    is_known = id(getattr(f, "__code__", f)) in _HISTORIES
-    if is_known and _history_of(f).left >= _MAX_LEFT:
+    history = _HISTORIES.get(id(getattr(f, "__code__", f)))
+    if history is not None and history.left and history.left[_inside(f)] >= _MAX_LEFT:
         return None
     arrays: list[Any] = []
     structures = []
@@ -288,7 +303,7 @@ class StrandCall:
         if self._is_of_strand(outputs, asked):
             self._find(outputs, asked)
         if strand.is_left:
-            _history_of(self._f).left += 1
+            _leave(self._f)
         if not self.is_known:
             strand.depart()
         strand.end()
@@ -296,8 +311,10 @@ class StrandCall:
     def _is_of_strand(self, outputs: Outputs, asked: Asked) -> bool:
         """Whether what the function returned is traced by the strand or not at all."""
         has, leaves = self._strand.has, self._returned.leaves
-        if asked.of_number and not (outputs.structure is pytree.LEAF and has(outputs.leaves[0])):
-            return False
+        if asked.of_number:
+            is_one = outputs.structure is pytree.LEAF and has(outputs.leaves[0])
+            if not (is_one and leaves):
+                return is_one
         self._traced = [at for at, leaf in enumerate(leaves) if has(leaf)]
         return not any(is_traced(leaf) and not has(leaf) for leaf in (*outputs.leaves, *leaves))
 
@@ -402,15 +419,16 @@ class StrandCall:
         if known is not None:
             return
         values = values_of_slots(self._strand.values)
-        history = _history_of(self._f)
         library = self._strand.library
         made = plan_of(journal, values, self._cotangents, wanted.outputs, library)
         if made is not None and self._gives(made, found):
             wanted.state.keep(wanted.key, made)
+            history = _history_of(self._f)
             history.new += 1
-            history.left += history.new > _MAX_NEW
+            if history.new > _MAX_NEW:
+                _leave(self._f)
         else:
-            history.left += 1
+            _leave(self._f)
 
     def _gives(self, plan: Plan, found: Sequence[Any]) -> bool:
         """Whether a plan gives these, bit by bit."""

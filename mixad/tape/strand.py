@@ -490,7 +490,8 @@ class Strand:
 
     def has(self, value: Any) -> bool:
         """Whether a value is a tracer of the strand, and stands for its slot."""
-        return type(value) is self.kind and value.strand is self and self._is_current(value)
+        is_own = type(value) is self.kind and value.strand is self
+        return is_own and (value.state is not None or self._is_current(value))
 
     def alive(self) -> list[Tracer]:
         """Return the tracers that someone else holds: planning asks for them."""
@@ -547,8 +548,8 @@ class Strand:
     def known(self, slot: int) -> State:
         """Return what is known of a traced value."""
         slot = self.sources.get(slot, slot)
-        found = self.inputs[slot] if self.is_input(slot) else self.values[slot]
-        return cast("State", found)
+        found: State = self.inputs[slot] if slot < len(self.inputs) else self.values[slot]
+        return found
 
     def end(self) -> None:
         """Let nothing be recorded any more, and hold no node: the backward pass frees them."""

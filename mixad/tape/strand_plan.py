@@ -112,7 +112,7 @@ class Plan(NamedTuple):
         ----------
         slots : sequence
             What came in: arrays, held ones, and numbers; others are not read.
-        cotangents : sequence of array
+        cotangents : sequence of ndarray
             Those that begin.
         warns : bool
             Whether to warn of results that comparisons decide: not where it has been done.
@@ -128,7 +128,7 @@ class Plan(NamedTuple):
         for slot in self.slots:
             registers[slot] = came_in(slots[slot])
         for register, cotangent in zip(self.seeds, cotangents, strict=True):
-            registers[register] = as_numpy(cotangent)
+            registers[register] = cotangent
         for step in layout.steps:
             step(registers)
         self.idle.append(layout)
@@ -170,7 +170,7 @@ def plan_of(
         What was done.
     slots : sequence
         The arrays and numbers that came in.
-    cotangents : sequence of array
+    cotangents : sequence of ndarray
         Those that begin.
     values : sequence of Register
         Where the values are that are wanted.
@@ -223,7 +223,7 @@ class _Planner:
         for at, array in self._constants:
             self.registers[at] = array
         self._found: dict[Place, _Found] = {}
-        self._seeds = tuple([self._new(as_numpy(cotangent)) for cotangent in cotangents])
+        self._seeds = tuple(map(self._new, cotangents))
         for place, register in zip(journal.seeds, self._seeds, strict=True):
             self._found[place] = _Found(register, False)
 
