@@ -11,14 +11,14 @@ import numpy as np
 
 from mixad.backends.arrays import is_array, library_of
 from mixad.backends.fifo_cache import FifoCache
-from mixad.tape.constant import unwrapped
+from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Tracer
 
 if TYPE_CHECKING:
     from mixad.tape.states import State
 
-__all__ = ["FURTHER", "LINK", "NUMBERS", "Operation", "Segment", "call_of", "without_constants"]
+__all__ = ["FURTHER", "LINK", "NUMBERS", "Operation", "Segment", "call_of"]
 
 NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32, np.bool_})
 """Types of numbers that come into recordings."""
@@ -120,9 +120,20 @@ def call_of(
     operands: list[Any] = []
     name = function if type(function) is str else getattr(function, "__name__", "")
     kinds = (kind, arrays) if name in _READS_ARRAYS else (kind,)
+    described: list[Hashable] = []
     try:
-        described = [_described(value, operands, kinds) for value in args]
-        described += [(name, _described(v, operands, kinds)) for name, v in kwargs.items()]
+        for value in args:
+            if type(value) is kind:
+                operands.append(value)
+                described.append(None)
+            else:
+                described.append(_described(value, operands, kinds))
+        for option, value in kwargs.items():
+            described.append((option, _described(value, operands, kinds)))
+    except _ConstantFoundError:
+        args = list(map(_without_constants, args))
+        kwargs = {name: _without_constants(value) for name, value in kwargs.items()}
+        return call_of(kind, arrays, compute, function, args, kwargs)
     except TypeError:
         return None
     key = compute, function, *described
@@ -136,11 +147,15 @@ def call_of(
     return operation, operands
 
 
-def without_constants(value: Any) -> Any:
+class _ConstantFoundError(Exception):
+    """An argument is a constant: its array is what is recorded."""
+
+
+def _without_constants(value: Any) -> Any:
     """Return an argument with arrays in place of constants."""
     kind = type(value)
     if kind is tuple or kind is list:
-        return kind(map(without_constants, value))
+        return kind(map(_without_constants, value))
     return unwrapped(value)
 
 
@@ -169,11 +184,18 @@ def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashab
         return kind, value.tobytes()
     if isinstance(value, (type, np.dtype)) or str(kind) == "<class 'torch.dtype'>":
         return cast("Hashable", value)
+    return _content_of(value)
+
+
+def _content_of(value: Any) -> Hashable:
+    """Return the elements of an array of indices or flags, with its form."""
+    if is_constant(value):
+        raise _ConstantFoundError
     if is_array(value) and math.prod(value.shape) <= _MAX_INDICES:
         elements = as_numpy(value)
         if elements.dtype.kind in "iub":
-            return kind, elements.dtype, elements.shape, elements.tobytes()
-    raise TypeError(kind)
+            return type(value), elements.dtype, elements.shape, elements.tobytes()
+    raise TypeError(type(value))
 
 
 def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:

@@ -32,7 +32,6 @@ from mixad.tape.operations import (
     Operation,
     Segment,
     call_of,
-    without_constants,
 )
 from mixad.tape.over_numpy import of_numpy
 from mixad.tape.replay import Replay, stand_in
@@ -368,8 +367,6 @@ class Strand:
 
         ``compute`` returns it, of the function and its arguments.
         """
-        args = without_constants(list(args))
-        kwargs = {name: without_constants(value) for name, value in kwargs.items()}
         found = call_of(self.kind, self._arrays, compute, function, args, kwargs)
         if found is None:
             self._leave()
