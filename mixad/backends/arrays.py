@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 import array_api_compat
 import numpy as np
@@ -35,9 +35,10 @@ from mixad.scalar.promotion_rules import (
 )
 from mixad.scalar.types import ScalarType
 
-__all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "describe_array", "device_key",
-           "device_name", "is_array", "is_number", "is_scalar", "layout_of", "library_met",
-           "library_of", "own_library", "plain_block", "strides_of"]  # fmt: skip
+__all__ = ["NUMBERS", "NUMPY", "Array", "Library", "adopt", "as_array", "describe_array",
+           "describe_number", "device_key", "device_name", "is_array", "is_number",
+           "is_scalar", "layout_of", "library_met", "library_of", "own_library",
+           "plain_block", "strides_of"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -598,6 +599,20 @@ def describe_array(array: Array) -> Hashable:
     if library.name == "cupy":
         return (kind, array.dtype, array.shape, array.strides, array.device.id)
     return _tensor_description()(array) if library.name == "torch" else None
+
+
+NUMBERS: frozenset[type] = frozenset(
+    {bool, int, float, complex, np.float64, np.float32, np.int64, np.bool_}
+)
+"""Types of numbers that tell everything about what takes them."""
+
+
+def describe_number(value: Any) -> Hashable:
+    """Return what of a number decides which program and launch serve it; None of all else."""
+    kind: Any = type(value)
+    if kind in NUMBERS:
+        return cast(Hashable, kind)
+    return (kind, value.dtype) if isinstance(value, np.generic) else None
 
 
 @cache
