@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import plain_block
 from mixad.backends.execute import kernel_for
+from mixad.backends.unsupported_arrays import plain_block
 from mixad.kernel.spec import KernelSpec, Launch, Output, OutputRequest
 from mixad.scalar.ir import Param, Program, source_lines
 from mixad.scalar.widen import without_rules
