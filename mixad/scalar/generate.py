@@ -106,20 +106,8 @@ class SeededChoices:
 def random_program(choices: Choices | int, recipe: Recipe | None = None) -> Program:
     """Return a random program; it passes `verify` and ends for all arguments.
 
-    Parameters
-    ----------
-    choices : Choices or int
-        Where choices come from, or the seed of pseudo-random ones.
-    recipe : Recipe, optional
-        What to make it of.
+    A number is the seed of pseudo-random choices.
 
-    Returns
-    -------
-    Program
-        With at least one param and one output.
-
-    Examples
-    --------
     >>> random_program(7) == random_program(7)
     True
     """
@@ -129,18 +117,7 @@ def random_program(choices: Choices | int, recipe: Recipe | None = None) -> Prog
 
 
 def special_values(type: ScalarType) -> tuple[bool | int | float, ...]:
-    """Return the values of a type where definitions tend to differ.
-
-    Parameters
-    ----------
-    type : ScalarType
-        Any type.
-
-    Returns
-    -------
-    tuple
-        Python scalars that the type represents exactly.
-    """
+    """Return the values of a type where definitions tend to differ."""
     if type.is_bool:
         return (False, True)
     if type.is_integer:

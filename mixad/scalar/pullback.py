@@ -105,30 +105,7 @@ def reverse_pullback(
 ) -> ChunkPass:
     """Return the one pass that computes the gradients of a program's inputs in reverse.
 
-    Parameters
-    ----------
-    program : Program
-        Any program without effects, and without a loop whose results have partials.
-    wrt : sequence of int
-        Indices of the params whose gradients are wanted; floats.
-    cotangents : sequence of int
-        Indices of the outputs that have a cotangent; the others' is zero.
-    with_primals : bool
-        Whether the pass also returns the program's own outputs.
-    units : collection of int
-        As for `pullback`.
-
-    Returns
-    -------
-    ChunkPass
-        Of all of ``wrt``.
-
-    Raises
-    ------
-    ValueError
-        If a param in ``wrt`` is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have, or a loop is in the way.
+    It is asked as `pullback` is; a loop whose results have partials is a KernelGradientError.
     """
     builder = Builder(program.name)
     primals, rows = adjoint_block(builder, program, wrt, cotangents)
@@ -190,26 +167,7 @@ def contraction(
     cotangents: Sequence[Atom],
     partials: Sequence[Mapping[Any, Atom]],
 ) -> Atom | None:
-    """Add Σₘ ȳₘ · ∂yₘ/∂(slot), in the input's type, to a program.
-
-    Parameters
-    ----------
-    builder : Builder
-        Of the program.
-    slot : int
-        The input.
-    type : ScalarType
-        Its type.
-    cotangents : sequence of Atom
-        One for each of ``partials``.
-    partials : sequence of Mapping
-        Slot → partial of an output; what has no entry is zero.
-
-    Returns
-    -------
-    Atom or None
-        None if every term is statically zero.
-    """
+    """Add Σₘ ȳₘ · ∂yₘ/∂(slot), in the input's type; None if every term is statically zero."""
     total: Atom | None = None
     for cotangent, row in zip(cotangents, partials, strict=True):
         partial = row.get(slot)

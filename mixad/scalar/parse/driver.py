@@ -220,20 +220,7 @@ def _limits(
 
 
 def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
-    """Refuse a Python integer that does not fit the array beside it, as NumPy does, or int64.
-
-    Parameters
-    ----------
-    parsed : Parsed
-        The function.
-    values : sequence
-        One for each param of its program.
-
-    Raises
-    ------
-    KernelOverflowError
-        If one does not fit.
-    """
+    """Refuse a Python integer that does not fit the array beside it, as NumPy does, or int64."""
     numbers = [*values, *(int(values[place][k]) for place, k in parsed.elements)]
     for step in parsed.steps:
         numbers.append(step.value(numbers))

@@ -63,23 +63,9 @@ def with_rule(
 ) -> Value:
     """Return the result of a call, whose derivatives are those of the function's rule.
 
-    Parameters
-    ----------
-    frame : Frame
-        Where the call is.
-    node : node
-        The call.
-    index : int
-        The function's place in the snapshot.
-    values : mapping
-        Its arguments, by its parameters' names.
-    compiled : callable
-        Compiles the body for such values.
-
-    Raises
-    ------
-    KernelTypeError
-        If an argument or the result is no number, or the rule does not fit the function.
+    ``index`` is the function's place in the snapshot; ``compiled`` compiles its body for such
+    values.  An argument or result that is no number, and a rule that does not fit, is a
+    KernelTypeError.
     """
     source = frame.walk.snapshot.sources[index]
     given = {n: _number(frame, node, source, n, values[n]) for n in source.parameters}
