@@ -157,16 +157,8 @@ class Library:
     ) -> Array:
         """Return what a function of NumPy arrays gives of arrays on the CPU, or will give.
 
-        Parameters
-        ----------
-        function : callable
-            Of NumPy arrays, which it does not change; returns a new one.
-        shape : tuple of int
-            Of the result.
-        dtype : dtype
-            Of the result.
-        *arrays : array
-            Of this library, on one device, where the result is too.
+        Arrays and result are on one device.  The function makes a new array; of lazy arrays the
+        shape and the dtype tell what it will give.
         """
         if not self.is_lazy:
             result = function(*(np.asarray(self.numpy_view(a)) for a in arrays))
@@ -243,19 +235,9 @@ _BY_NAMESPACE: dict[int, Library] = {id(np): NUMPY}
 def library_of(array: Array) -> Library:
     """Return the library of an array, refusing what would not be differentiated exactly.
 
-    Parameters
-    ----------
-    array : array
-        Of any array-API library, or a NumPy scalar.
-
-    Raises
-    ------
-    TracerError
-        For an array that a transform of torch, JAX or autograd follows: it would not see what
-        happens here.
-    KernelTypeError
-        For subclasses of arrays whose operations mean something else, and for torch tensors that
-        are not dense.
+    KernelTypeError for subclasses of arrays whose operations mean something else and for tensors
+    that are not dense; TracerError for what a transform of torch, JAX or autograd follows: it would
+    not see what happens here.
     """
     library = own_library(array)
     if library.name == "torch":
@@ -304,15 +286,7 @@ def _met(kind: type, array: Array) -> Library:
 
 
 def adopt(name: str, kinds: tuple[type, ...]) -> None:
-    """Let types of values stand for the arrays of a library where only types and shapes count.
-
-    Parameters
-    ----------
-    name : str
-        Top-level module of the library, which has been imported.
-    kinds : tuple of type
-        The types.
-    """
+    """Let types of values stand for the arrays of a library where only types and shapes count."""
     for kind in kinds:
         _LIBRARIES[kind] = _library_named(name)
 

@@ -132,28 +132,10 @@ class Kernel:
         return numbers_for(self.passes, self.requests)
 
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
-        """Run the kernel.
+        """Run the kernel on arguments, one per param, on the best backend or the one that is named.
 
-        Parameters
-        ----------
-        arguments : sequence
-            One per param: an array for a lane, a scalar for a uniform.
-        backend : str, optional
-            Name of a backend; by default the best one for the arrays.
-
-        Returns
-        -------
-        tuple
-            The outputs: arrays of the arguments' library, dtype and device.
-
-        Raises
-        ------
-        KernelTypeError
-            If the arrays are of different libraries or devices, or do not broadcast.
-        BackendError
-            If no backend serves them.
-        KernelIndexError
-            If an element reads outside an array.
+        KernelTypeError if arrays are of several libraries or devices or do not broadcast,
+        BackendError if nothing serves them, KernelIndexError if an element reads outside an array.
         """
         if backend is None and are_numbers(arguments) and self.numbers is not None:
             found = self.numbers(arguments)
@@ -379,17 +361,7 @@ def stores_beside(program: Program, array: Any, backend: str | None = None) -> b
 
 
 def backend_beside(program: Program, array: Any, backend: str | None = None) -> Backend:
-    """Return the backend of a program's kernels beside an array.
-
-    Parameters
-    ----------
-    program : Program
-        Of the kernels.
-    array : array
-        What they run beside.
-    backend : str, optional
-        Name of a backend; by default the best one for the array.
-    """
+    """Return the backend of a program's kernels beside an array."""
     if backend is not None:
         return registry.backend(backend)
     dtypes = _dtypes((program,), [OutputRequest(0, k) for k in range(len(program.outputs))])
@@ -460,17 +432,7 @@ def _one_place(arrays: Sequence[Any]) -> tuple[Library, str]:
 def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Return the shape that a program's lanes broadcast to, as NumPy defines it.
 
-    Parameters
-    ----------
-    program : Program
-        Whose params they are.
-    shapes : sequence of tuple
-        One per param; what is no lane is passed over.
-
-    Raises
-    ------
-    KernelShapeError
-        If the shapes do not fit; the message names the arguments.
+    One shape per param: of lanes only.  A KernelShapeError names the arguments that do not fit.
     """
     lanes = [
         (p.name, tuple(s)) for p, s in zip(program.params, shapes, strict=True) if p.kind == "lane"
@@ -523,22 +485,5 @@ def execute(
     arguments: Sequence[Any],
     backend: str | None = None,
 ) -> tuple[Any, ...]:
-    """Run programs over broadcast arguments.
-
-    Parameters
-    ----------
-    passes : tuple of Program
-        Programs with the same params; several when derivatives are computed in chunks.
-    requests : tuple of OutputRequest
-        The wanted results: stored over the broadcast shape, or summed to a smaller one.
-    arguments : sequence
-        One per param: an array for a lane, a scalar for a uniform.
-    backend : str, optional
-        Name of a backend; by default the best one for the arrays.
-
-    Returns
-    -------
-    tuple of arrays
-        In the order of ``requests``; of the arguments' library, dtype and device.
-    """
+    """Run programs over broadcast arguments."""
     return kernel_for(passes, requests)(arguments, backend)

@@ -167,22 +167,10 @@ def _part_layout(
 
 
 def summed_axes(result: tuple[int, ...] | None, shape: tuple[int, ...]) -> tuple[bool, ...]:
-    """Return which axes of a broadcast shape are summed to reach a result's shape.
+    """Return which axes of a broadcast shape are summed to reach the shape of a result.
 
-    Parameters
-    ----------
-    result : tuple of int or None
-        A shape that broadcasts to ``shape``; None for ``shape`` itself.
-    shape : tuple of int
-        The broadcast shape.
+    None stands for the shape itself.
 
-    Raises
-    ------
-    ValueError
-        If ``result`` does not broadcast to ``shape``.
-
-    Examples
-    --------
     >>> summed_axes((3, 1), (2, 3, 4))
     (True, False, True)
     """

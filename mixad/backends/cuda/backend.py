@@ -130,17 +130,7 @@ class CudaBackend:
         return found
 
     def ready(self, bound: CudaBound, device: Hashable, is_aligned: bool) -> Ready:
-        """Return what is launched on a device, compiled when it is first asked for.
-
-        Parameters
-        ----------
-        bound : CudaBound
-            What `bind` returned.
-        device : hashable
-            As the driver knows it.
-        is_aligned : bool
-            Whether packs are.
-        """
+        """Return what is launched on a device, compiled when it is first asked for."""
         key = device, is_aligned
         found = bound.ready.get(key)
         if found is None:

@@ -29,13 +29,7 @@ def _load() -> Backend:
 
 @hookimpl
 def mixad_backends() -> Sequence[BackendSpec]:
-    """Return the spec of the reference backend.
-
-    Returns
-    -------
-    sequence of BackendSpec
-        One.
-    """
+    """Return the spec of the reference backend."""
     dtypes = frozenset(type.dtype_name for type in STORED_TYPES)
     capability = Capability((ANY,), (ANY,), dtypes, native=False)
     hint = "it needs nothing beyond mixad"

@@ -34,22 +34,7 @@ __all__ = ["emit_kernel"]
 
 
 def emit_kernel(spec: KernelSpec, dialect: Dialect, entry: str = ENTRY) -> str:
-    """Return the LLVM IR of a kernel.
-
-    Parameters
-    ----------
-    spec : KernelSpec
-        Programs that hold no op whose lowering is ``"program"`` (`mixad.scalar.math.expand`).
-    dialect : Dialect
-        The machine.
-    entry : str
-        Symbol of the function.
-
-    Returns
-    -------
-    str
-        A module: the same text for equal specs and dialects.
-    """
+    """Return the LLVM IR of a lowered spec: the same text for equal specs and dialects."""
     text = Text()
     _Kernel(spec, dialect, text).emit()
     width = dialect.vector_bits
