@@ -48,32 +48,10 @@ def jacobian_blocks(
     *,
     with_primals: bool = False,
 ) -> tuple[list[Any], Any]:
-    """Return a program's outputs, if asked for, and its Jacobian at every element.
+    """Return a program's outputs, none if they are not wanted, and its Jacobian at every element.
 
-    Parameters
-    ----------
-    program : Program
-        What is applied.
-    values : sequence
-        One per param.
-    wrt : sequence of int
-        Params to differentiate with respect to; floats.
-    options : KernelOptions
-        ``strategy`` and ``chunk`` decide how.
-    with_primals : bool
-        Whether the outputs are wanted, too.
-
-    Returns
-    -------
-    primals : list of array
-        Of the broadcast shape; empty if they are not wanted.
-    jacobian : array
-        Of the broadcast shape, then one axis of the outputs and one of ``wrt``.
-
-    Raises
-    ------
-    KernelGradientError
-        If the outputs are not floats of one type.
+    The Jacobian has the broadcast shape, then an axis of the outputs and one of ``wrt``.  If
+    outputs are not floats of one type, it is a KernelGradientError.
     """
     _check_outputs(program)
     if program.has_named_loops:

@@ -194,17 +194,7 @@ class CallNode:
 def record_call(rule: CallRule, arguments: Any) -> Any:
     """Run a rule on plain values; record it if a leaf of the arguments is traced.
 
-    Parameters
-    ----------
-    rule : CallRule
-        What to run.
-    arguments : object
-        A tree with a tracer among its leaves.
-
-    Returns
-    -------
-    object
-        The value, with tracers in place of the leaves of floats.
+    Returned is the value, with tracers in place of the leaves of floats.
     """
     leaves, tree = pytree.flatten(arguments)
     levels = levels_of([leaf for leaf in leaves if isinstance(leaf, Tracer)])

@@ -27,19 +27,7 @@ Core: TypeAlias = tuple[int, ...]
 def dual_chunks(
     parsed: Parsed, values: Sequence[Any], wrt: Sequence[Leaf], options: KernelOptions
 ) -> Any:
-    """Return what a function returns, with a dual chunk of arrays in place of each array.
-
-    Parameters
-    ----------
-    parsed : Parsed
-        The function.
-    values : sequence
-        One for each param of its program.
-    wrt : sequence of Leaf
-        Arrays and numbers to differentiate with respect to, at most `MAX_PARTIALS`.
-    options : KernelOptions
-        ``chunk`` limits the partials of one pass.
-    """
+    """Return what a function returns, with a dual chunk of arrays in place of each array."""
     indices = [i for leaf in wrt for i in leaf.params]
     duals = _dual_arrays(parsed.program, values, indices, options)
     if parsed.returned is None:

@@ -62,18 +62,7 @@ _MAX_PROGRAMS = 256
 
 
 def describe(value: Any) -> Argument | None:
-    """Return what the parser must know of a value; None for what is neither array nor number.
-
-    Parameters
-    ----------
-    value : object
-        An argument or a captured value: a Python or NumPy scalar, an array, a tracer.
-
-    Returns
-    -------
-    Argument or None
-        Type, and whether it varies over the broadcast.
-    """
+    """Return what the parser must know of a value; None for what is neither array nor number."""
     weak = PYTHON_SCALARS.get(type(value))
     if weak is not None:
         return weak

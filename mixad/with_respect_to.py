@@ -19,21 +19,9 @@ Names: TypeAlias = Sequence[str] | str | None
 def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]:
     """Return the arrays and numbers that ``wrt`` names; by default all that are arrays of floats.
 
-    Parameters
-    ----------
-    parsed : Parsed
-        The function.
-    values : sequence
-        One for each param of its program.
-    wrt : sequence of str or str, optional
-        Names of parameters, of fields of structures (``"state.x"``), of elements (``"w[0]"``), of
-        parts of complex numbers (``"z.real"``) and
-        of values from outside; a structure stands for all that it holds.
-
-    Raises
-    ------
-    KernelGradientError
-        If a name stands for no floats.
+    Names are of parameters, of fields of structures (``"state.x"``), of elements (``"w[0]"``), of
+    parts of complex numbers (``"z.real"``) and of values from outside; a structure stands for all
+    that it holds.  One that stands for no floats is a KernelGradientError.
     """
     params = parsed.program.params
     own = [leaf for leaf in parsed.leaves if _is_of_floats(parsed, values, leaf)]

@@ -61,10 +61,7 @@ def is_operand(value: object) -> bool:
 def operand(value: Any, other: Any) -> Any:
     """Return an argument of a function of two as one that stands beside the other.
 
-    Raises
-    ------
-    TracerError
-        If the library of the other does not take it.
+    TracerError if the other's library does not take it.
     """
     if is_operand(value):
         return value
@@ -100,20 +97,7 @@ def array_beside(value: Any, other: Any) -> Any:
 
 
 def elementwise(op: str, *operands: Any) -> Any:
-    """Apply an op of the table to operands, promoted as their library does.
-
-    Parameters
-    ----------
-    op : str
-        Name of an op that takes arguments of one type.
-    *operands : array, Tracer or Python number
-        At least one of them a tracer or an array.
-
-    Returns
-    -------
-    array or Tracer
-        Of the broadcast shape.
-    """
+    """Apply an op of the table to operands, promoted as their library does."""
     return _applied(op, _call, operands)
 
 
