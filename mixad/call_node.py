@@ -24,16 +24,7 @@ from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.node import Cotangents, Result
-from mixad.tape.tracer import (
-    Level,
-    Origin,
-    Tracer,
-    check_mode,
-    kept,
-    leaked,
-    levels_of,
-    stripped,
-)
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, leaked, levels_of, stripped
 
 __all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call"]
 

@@ -17,14 +17,7 @@ from typing import Any, cast
 import array_api_compat
 import numpy as np
 
-from mixad.backends.array_memory import (
-    DLPACK,
-    MEMORY,
-    Array,
-    ArrayMemory,
-    NumpyArray,
-    is_bfloat16,
-)
+from mixad.backends.array_memory import DLPACK, MEMORY, Array, ArrayMemory, NumpyArray, is_bfloat16
 from mixad.backends.unsupported_arrays import (
     check_blocks,
     check_dense,

@@ -11,16 +11,7 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
-from mixad.emit.arrays import (
-    Assign,
-    Literal,
-    Node,
-    Procedure,
-    Repeat,
-    Scatter,
-    Step,
-    TypeName,
-)
+from mixad.emit.arrays import Assign, Literal, Node, Procedure, Repeat, Scatter, Step, TypeName
 from mixad.errors import BackendError
 from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.expression import Name, Number

@@ -13,14 +13,7 @@ from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import mean, total
 from mixad.namespace.torch_reductions import log_softmax
 from mixad.namespace.torch_weights import check_shape, rows
-from mixad.special import (
-    exp,
-    log,
-    log1p,
-    log_sigmoid,
-    maximum,
-    xlogy,
-)
+from mixad.special import exp, log, log1p, log_sigmoid, maximum, xlogy
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 

@@ -14,14 +14,7 @@ from functools import partial
 from typing import Any
 
 from mixad.backends.arrays import Array, Library, library_of
-from mixad.backends.cuda.bound import (
-    CudaBound,
-    MadeOutput,
-    Place,
-    Ready,
-    bound_to,
-    threads_of,
-)
+from mixad.backends.cuda.bound import CudaBound, MadeOutput, Place, Ready, bound_to, threads_of
 from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mixad.backends.hookspecs import (
-    ANY,
-    API_VERSION,
-    Backend,
-    BackendSpec,
-    Capability,
-    hookimpl,
-)
+from mixad.backends.hookspecs import ANY, API_VERSION, Backend, BackendSpec, Capability, hookimpl
 from mixad.scalar.types import STORED_TYPES
 
 __all__ = ["mixad_backends"]

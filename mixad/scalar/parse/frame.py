@@ -9,12 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
-from mixad.errors import (
-    KernelError,
-    KernelSyntaxError,
-    KernelTypeError,
-    SourceLocation,
-)
+from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError, SourceLocation
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Line, Var
 from mixad.scalar.parse.argument import Argument
