@@ -52,7 +52,7 @@ from mixad.scalar.pushforward import no_derivative
 from mixad.scalar.rules import own_partials
 from mixad.scalar.types import F32, ScalarType
 
-__all__ = ["active_loop", "adjoint_block"]
+__all__ = ["active_loop", "adjoint_block", "is_zero"]
 
 
 class _Reach(NamedTuple):
@@ -388,7 +388,7 @@ class _Walks:
 
     def add(self, adjoints: dict[Var, _Partial], var: Var, partial: _Partial) -> None:
         """Add to the adjoint of a variable."""
-        if _is_zero(partial.atom):
+        if is_zero(partial.atom):
             return
         before = adjoints.get(var)
         if before is not None:
@@ -459,7 +459,8 @@ def _wider(one: ScalarType, other: ScalarType) -> ScalarType:
     return one if one.bits > other.bits else other
 
 
-def _is_zero(atom: Atom) -> bool:
+def is_zero(atom: Atom) -> bool:
+    """Whether a value is the constant 0."""
     return isinstance(atom, Const) and atom.value == 0
 
 

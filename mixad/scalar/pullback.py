@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixad.scalar.adjoint import adjoint_block
+from mixad.scalar.adjoint import adjoint_block, is_zero
 from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
-from mixad.scalar.ir import Atom, Const, Program
+from mixad.scalar.ir import Atom, Program
 from mixad.scalar.pushforward import push_block
 from mixad.scalar.types import ScalarType
 
@@ -155,11 +155,6 @@ def _contracted(
     return ChunkPass(builder.finish(results), tuple(positions), tuple(range(len(primals))))
 
 
-def _is_zero(atom: Atom) -> bool:
-    """Whether an atom is known to be zero."""
-    return isinstance(atom, Const) and atom.value == 0
-
-
 def contraction(
     builder: Builder,
     slot: int,
@@ -171,7 +166,7 @@ def contraction(
     total: Atom | None = None
     for cotangent, row in zip(cotangents, partials, strict=True):
         partial = row.get(slot)
-        if partial is not None and not _is_zero(partial):
+        if partial is not None and not is_zero(partial):
             seed = builder.convert(cotangent, partial.type)
             term = builder.convert(builder.op("mul_zeros", seed, partial), type)
             total = term if total is None else builder.op("add", total, term)

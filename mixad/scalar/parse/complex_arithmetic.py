@@ -183,12 +183,17 @@ class _Parts:
 _Operator = Callable[[_Parts, Number, Number], Complex]
 
 
-def _sum(op: _Parts, x: Number, y: Number) -> Complex:
-    if isinstance(x, Complex) and isinstance(y, Complex):
-        return Complex(op("add", x.re, y.re), op("add", x.im, y.im))
+def _complex_first(x: Number, y: Number) -> tuple[Complex, Scalar]:
     z, real = (x, y) if isinstance(x, Complex) else (y, x)
     assert isinstance(z, Complex)
     assert isinstance(real, Scalar)
+    return z, real
+
+
+def _sum(op: _Parts, x: Number, y: Number) -> Complex:
+    if isinstance(x, Complex) and isinstance(y, Complex):
+        return Complex(op("add", x.re, y.re), op("add", x.im, y.im))
+    z, real = _complex_first(x, y)
     return Complex(op("add", z.re, real), z.im)
 
 
@@ -215,9 +220,7 @@ def _product(op: _Parts, x: Number, y: Number) -> Complex:
     if isinstance(x, Complex) and isinstance(y, Complex):
         re = op("sub", op("mul", x.re, y.re), op("mul", x.im, y.im))
         return Complex(re, op("add", op("mul", x.re, y.im), op("mul", x.im, y.re)))
-    z, real = (x, y) if isinstance(x, Complex) else (y, x)
-    assert isinstance(z, Complex)
-    assert isinstance(real, Scalar)
+    z, real = _complex_first(x, y)
     return Complex(op("mul", z.re, real), op("mul", z.im, real))
 
 
