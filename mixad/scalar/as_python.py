@@ -48,8 +48,20 @@ _SPELLINGS: Mapping[str, str] = MappingProxyType({
 def as_python_source(program: Program, arguments: Sequence[Any] | None = None) -> str:
     """Return a program as Python source that can be pasted and run.
 
-    With arguments, one per param, the source ends by printing the result for them.
+    Parameters
+    ----------
+    program : Program
+        Any program.
+    arguments : sequence, optional
+        Scalars, one per param: then the source ends by printing the result for them.
 
+    Returns
+    -------
+    str
+        A function of the program's name, with what it imports.
+
+    Examples
+    --------
     >>> from mixad.scalar.build import Builder
     >>> from mixad.scalar.types import F32
     >>> b = Builder("double")

@@ -120,7 +120,18 @@ def _is_small(spread: float, value: Scalar) -> bool:
 
 
 def same_bits(a: Any, b: Any) -> Any:
-    """Whether values of one dtype have the same bits; any nan is the same as any other."""
+    """Whether values are the same bit for bit; any nan is the same as any other.
+
+    Parameters
+    ----------
+    a, b : NumPy arrays or scalars
+        Of one dtype; otherwise they are different.
+
+    Returns
+    -------
+    bool or array of bool
+        Element by element.
+    """
     if a.dtype != b.dtype:
         return np.zeros(np.broadcast_shapes(a.shape, b.shape), bool)[()]
     equal = a == b

@@ -106,8 +106,20 @@ class SeededChoices:
 def random_program(choices: Choices | int, recipe: Recipe | None = None) -> Program:
     """Return a random program; it passes `verify` and ends for all arguments.
 
-    A number is the seed of pseudo-random choices.
+    Parameters
+    ----------
+    choices : Choices or int
+        Where choices come from, or the seed of pseudo-random ones.
+    recipe : Recipe, optional
+        What to make it of.
 
+    Returns
+    -------
+    Program
+        With at least one param and one output.
+
+    Examples
+    --------
     >>> random_program(7) == random_program(7)
     True
     """
