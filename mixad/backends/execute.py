@@ -359,7 +359,7 @@ def stores_beside(program: Program, array: Any, backend: str | None = None) -> b
     return declares_beside(backend_beside(program, array, backend))
 
 
-def backend_beside(program: Program, array: Any, backend: str | None = None) -> Backend:
+def backend_beside(program: Program, array: Any, backend: str | None) -> Backend:
     """Return the backend of a program's kernels beside an array."""
     if backend is not None:
         return registry.backend(backend)

@@ -219,9 +219,9 @@ class Builder:
         cond: Block,
         body: Block,
         line: Line | None,
-        names: tuple[str, ...] = (),
+        names: tuple[str, ...],
         *,
-        implicit: bool = False,
+        implicit: bool,
     ) -> tuple[Var, ...]:
         """Add a ``While`` of two finished blocks over ``carries``, and return its results."""
         outs = tuple(self.fresh(a.type) for a in inits)

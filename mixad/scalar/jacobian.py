@@ -60,9 +60,7 @@ def dual_partials(
     return tuple(passes)
 
 
-def reverse_partials(
-    program: Program, wrt: Sequence[int], *, with_primals: bool = False
-) -> PartialsPass:
+def reverse_partials(program: Program, wrt: Sequence[int], *, with_primals: bool) -> PartialsPass:
     """Return the one pass that computes partials in reverse, one walk back for each output.
 
     A loop whose results have partials is a KernelGradientError.

@@ -70,7 +70,7 @@ def is_vector_function(name: str) -> bool:
 _VECTOR_STEMS = frozenset(name.removesuffix("f") for name in VECTOR_FUNCTIONS)
 
 
-def check_symbols(symbols: Symbols, allowed: frozenset[str] = KERNEL_SYMBOLS) -> None:
+def check_symbols(symbols: Symbols, allowed: frozenset[str]) -> None:
     """Refuse code that calls what it may not, or what this process does not have.
 
     Loading it would end the process: it is a BackendError that names the symbols.
