@@ -25,8 +25,7 @@ from mixad.scalar.parse.compound import (
 from mixad.scalar.parse.expressions import EXPRESSIONS
 from mixad.scalar.parse.frame import Capture, Frame, State, Walk
 from mixad.scalar.parse.inlining import inline, last_of
-from mixad.scalar.parse.integers import Step, stepped
-from mixad.scalar.parse.limits import Limit, fits, overflow
+from mixad.scalar.parse.integers import Limit, Step, fits, overflow, stepped
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
 from mixad.scalar.parse.ruled import with_rule

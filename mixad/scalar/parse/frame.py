@@ -14,8 +14,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Line, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo
-from mixad.scalar.parse.integers import Formula, computed
-from mixad.scalar.parse.limits import fits, overflow
+from mixad.scalar.parse.integers import Formula, computed, fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal

@@ -18,8 +18,8 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom
 from mixad.scalar.parse.frame import Capture, Frame, State, Walk
 from mixad.scalar.parse.inlining import inline, last_of
+from mixad.scalar.parse.operators import stop_gradient
 from mixad.scalar.parse.snapshot import FunctionSource, Identity, scalar_argument
-from mixad.scalar.parse.stopping import held
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Bound, Complex, Object, Scalar, Tuple, Value, a_kind_of
 from mixad.scalar.promotion_rules import Typed
@@ -69,7 +69,7 @@ def with_rule(
     """
     source = frame.walk.snapshot.sources[index]
     given = {n: _number(frame, node, source, n, values[n]) for n in source.parameters}
-    result = compiled({n: held(frame, s) for n, s in given.items()})
+    result = compiled({n: stop_gradient(frame, s) for n, s in given.items()})
     if not isinstance(result, Scalar):
         raise frame.type_error(
             node,
