@@ -70,30 +70,9 @@ def forms_of(
 ) -> tuple[tuple[Any, ...], tuple[Form, ...], dict[str, int]]:
     """Take arguments apart into arrays and numbers.
 
-    Parameters
-    ----------
-    name : str
-        The function, for messages.
-    parameters : sequence of str
-        Its parameters.
-    values : sequence
-        One for each.
-    signature : Signature or None
-        The function's.
-
-    Returns
-    -------
-    leaves : tuple
-        Arrays, those that are taken apart among them, and numbers.
-    forms : tuple of Form
-        One for each argument.
-    lengths : dict
-        Of the core axes that the signature names.
-
-    Raises
-    ------
-    KernelTypeError
-        If an argument does not fit the signature, or is made of what a function cannot take.
+    Returned are these, the form of each argument, and the lengths of the core axes that the
+    signature names.  KernelTypeError if one does not fit the signature, or is made of what a
+    function cannot take.
     """
     lengths: dict[str, int] = {}
     leaves: list[Any] = []

@@ -17,15 +17,18 @@ from mixad.kernel.spec import OutputRequest
 from mixad.kernel.strategy import taken_passes
 from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import reshape
+from mixad.results import as_returned
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Program
 from mixad.scalar.jacobian import PartialsPass, dual_partials, reverse_partials
 from mixad.scalar.loop_results import warn_of_decided_results
+from mixad.scalar.parse import Parsed
 from mixad.tape.apply import apply_program
 from mixad.tape.kernel_call import kernel_values
 from mixad.tape.tracer import Tracer
+from mixad.with_respect_to import Names, real_leaves
 
-__all__ = ["jacobian_blocks"]
+__all__ = ["value_and_jacobian"]
 
 _MAX_BESIDE = 128
 """Partials that one launch stores side by side: a gang of them is put together on the stack."""
@@ -40,41 +43,39 @@ class _Plan:
     partials: tuple[tuple[int, int], ...]
 
 
-def jacobian_blocks(
+def value_and_jacobian(
+    parsed: Parsed,
+    values: Sequence[Any],
+    wrt: Names,
+    options: KernelOptions,
+    *,
+    with_primals: bool = True,
+) -> tuple[Any, Any]:
+    """Return what a function returns, None if it is not wanted, and its Jacobian at every element.
+
+    That has an axis of outputs only where a function returns several.
+    """
+    leaves = real_leaves(parsed, values, wrt)
+    indices = [i for leaf in leaves for i in leaf.params]
+    if not indices:
+        raise KernelGradientError(
+            f"{parsed.program.name}: a Jacobian with respect to no inputs",
+            hint="pass floats, or name some in wrt",
+        )
+    primals, blocks = _blocks(parsed.program, values, indices, options, with_primals)
+    is_one = parsed.returned is None and parsed.single
+    value = as_returned(parsed, tuple(primals)) if with_primals else None
+    return value, blocks[..., 0, :] if is_one else blocks
+
+
+def _blocks(
     program: Program,
     values: Sequence[Any],
     wrt: Sequence[int],
     options: KernelOptions,
-    *,
-    with_primals: bool = False,
+    with_primals: bool,
 ) -> tuple[list[Any], Any]:
-    """Return a program's outputs, if asked for, and its Jacobian at every element.
-
-    Parameters
-    ----------
-    program : Program
-        What is applied.
-    values : sequence
-        One per param.
-    wrt : sequence of int
-        Params to differentiate with respect to; floats.
-    options : KernelOptions
-        ``strategy`` and ``chunk`` decide how.
-    with_primals : bool
-        Whether the outputs are wanted, too.
-
-    Returns
-    -------
-    primals : list of array
-        Of the broadcast shape; empty if they are not wanted.
-    jacobian : array
-        Of the broadcast shape, then one axis of the outputs and one of ``wrt``.
-
-    Raises
-    ------
-    KernelGradientError
-        If the outputs are not floats of one type.
-    """
+    """Return the outputs, if wanted, and partials: axes of outputs and ``wrt`` come last."""
     _check_outputs(program)
     if program.has_named_loops:
         warn_of_decided_results(program, tuple(wrt), tuple(range(len(program.outputs))))

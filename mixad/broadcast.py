@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from mixad.arguments import made
 from mixad.backends.arrays import describe_array
 from mixad.backends.hookspecs import Integration
 from mixad.backends.integrations import LOADED, follower, load_integrations
 from mixad.backends.numbers import are_numbers
 from mixad.duals import dual_chunks
-from mixad.errors import BackendError, KernelGradientError, KernelSyntaxError
+from mixad.errors import BackendError, KernelSyntaxError
 from mixad.graph_calls import numbered, numbered_bound
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Loops, Placement, Strategy
 from mixad.results import applied, as_numbers, as_returned, made_whole, stores_whole, with_complex
-from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Program
-from mixad.scalar.parse import PYTHON_SCALARS, Leaf, Parsed
+from mixad.scalar.parse import PYTHON_SCALARS, Parsed
 from mixad.scalar.parse.by_value import PickledFunction, by_value, helpers_by_value
 from mixad.scalar.parse.info import op_name, rule_of
 from mixad.scalar.parse.uncallable import is_transform
@@ -277,16 +275,7 @@ class BroadcastFunction(PickledFunction):
         >>> area.duals(np.array([2.0]), np.array([5.0])).partials["a"]
         array([5.])
         """
-        parsed, values = self._parsed(args, kwargs)
-        leaves = active_leaves(parsed, values, wrt)
-        self._refuse_complex_partials(parsed, leaves)
-        if len(leaves) > MAX_PARTIALS:
-            raise KernelGradientError(
-                f"{self._source.name}: duals with respect to {len(leaves)} inputs; a dual "
-                f"chunk carries at most {MAX_PARTIALS} partials",
-                hint="call jacobian, which takes any number, or duals with fewer names in wrt",
-            )
-        return dual_chunks(parsed, values, leaves, self._options)
+        return dual_chunks(*self._parsed(args, kwargs), wrt, self._options)
 
     @short_traceback
     def jacobian(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
@@ -330,7 +319,10 @@ class BroadcastFunction(PickledFunction):
                [[ 1., -0.],
                 [ 0.,  2.]]])
         """
-        return self._blocks(args, kwargs, wrt, with_primals=False)[1]
+        from mixad.blocks import value_and_jacobian  # as below: what calls need not is not imported
+
+        parsed, values = self._parsed(args, kwargs)
+        return value_and_jacobian(parsed, values, wrt, self._options, with_primals=False)[1]
 
     @short_traceback
     def value_and_jacobian(self, *args: Any, wrt: Names = None, **kwargs: Any) -> tuple[Any, Any]:
@@ -365,7 +357,9 @@ class BroadcastFunction(PickledFunction):
         (array([10., 15.]), array([[5., 2.],
                [5., 3.]]))
         """
-        return self._blocks(args, kwargs, wrt, with_primals=True)
+        from mixad.blocks import value_and_jacobian
+
+        return value_and_jacobian(*self._parsed(args, kwargs), wrt, self._options)
 
     @short_traceback
     def explain(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Explanation:
@@ -411,7 +405,7 @@ class BroadcastFunction(PickledFunction):
         arithmetic:   1.5 Mflop, 0.094 per byte
         kernel:       ...
         """
-        from mixad.explain import explain_call  # as below: what calls need not is not imported
+        from mixad.explain import explain_call
 
         return explain_call(*self._differentiated(args, kwargs, wrt), self._options)
 
@@ -535,30 +529,6 @@ class BroadcastFunction(PickledFunction):
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _blocks(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Names, *, with_primals: bool
-    ) -> tuple[Any, Any]:
-        """Return values, if they are wanted, and the Jacobian; of one value it has no axis."""
-        parsed, values = self._parsed(args, kwargs)
-        leaves = active_leaves(parsed, values, wrt)
-        self._refuse_complex_partials(parsed, leaves)
-        indices = [i for leaf in leaves for i in leaf.params]
-        if not indices:
-            raise KernelGradientError(
-                f"{self._source.name}: a Jacobian with respect to no inputs",
-                hint="pass floats, or name some in wrt",
-            )
-        from mixad.blocks import jacobian_blocks
-
-        primals, blocks = jacobian_blocks(
-            parsed.program, values, indices, self._options, with_primals=with_primals
-        )
-        if parsed.returned is not None:
-            return made(parsed.returned, primals) if primals else None, blocks
-        if not parsed.single:
-            return tuple(primals), blocks
-        return (primals[0] if primals else None), blocks[..., 0, :]
-
     def _differentiated(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Names
     ) -> tuple[Program, tuple[Any, ...], list[int]]:
@@ -578,27 +548,6 @@ class BroadcastFunction(PickledFunction):
             return bound._parsed(args[1:], kwargs)
         call, values = self._specialiser.bound(args, kwargs)
         return call.found.parsed, tuple(map(unwrapped, values))
-
-    def _refuse_complex_partials(self, parsed: Parsed, leaves: Sequence[Leaf]) -> None:
-        """Refuse partials with respect to complex numbers, or of them.
-
-        A function that is not holomorphic has four real ones, and one that is has two too many.
-        """
-        name = self._source.name
-        for leaf in leaves:
-            if not leaf.is_complex:
-                continue
-            real, imag = (parsed.program.params[leaf.first + k].name for k in range(2))
-            raise KernelGradientError(
-                f"{name}: partials with respect to {leaf.name!r}, which is complex, are no numbers",
-                hint=f"name its parts, {real!r} and {imag!r}{', and so on' if leaf.core else ''}; "
-                "mixad.grad, vjp and jvp take complex numbers",
-            )
-        if parsed.complex_outputs:
-            raise KernelGradientError(
-                f"{name}: partials of complex values are no numbers",
-                hint="return their parts, z.real and z.imag; mixad.vjp and jvp take complex values",
-            )
 
 
 def _strand_of(call: PreparedCall, values: Sequence[Any]) -> Strand | None:

@@ -24,16 +24,7 @@ from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.node import Cotangents, Result
-from mixad.tape.tracer import (
-    Level,
-    Origin,
-    Tracer,
-    check_mode,
-    kept,
-    leaked,
-    levels_of,
-    stripped,
-)
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, leaked, levels_of, stripped
 
 __all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call"]
 
@@ -194,17 +185,7 @@ class CallNode:
 def record_call(rule: CallRule, arguments: Any) -> Any:
     """Run a rule on plain values; record it if a leaf of the arguments is traced.
 
-    Parameters
-    ----------
-    rule : CallRule
-        What to run.
-    arguments : object
-        A tree with a tracer among its leaves.
-
-    Returns
-    -------
-    object
-        The value, with tracers in place of the leaves of floats.
+    Returned is the value, with tracers in place of the leaves of floats.
     """
     leaves, tree = pytree.flatten(arguments)
     levels = levels_of([leaf for leaf in leaves if isinstance(leaf, Tracer)])

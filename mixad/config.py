@@ -193,18 +193,16 @@ def _user_cache() -> Path:
         return Path(tempfile.gettempdir()) / f"mixad-{os.getuid()}"
 
 
-def _check_mode(text: str) -> CheckMode:
-    for mode in _CHECK_MODES:
-        if text.lower() == mode:
-            return mode
-    raise ValueError(text)
+def _one_of(modes: tuple[T, ...]) -> Callable[[str], T]:
+    """Return what parses one of some words, in capitals or not."""
 
+    def parse(text: str) -> T:
+        for mode in modes:
+            if text.lower() == mode:
+                return mode
+        raise ValueError(text)
 
-def _traceback_mode(text: str) -> TracebackMode:
-    for mode in _TRACEBACK_MODES:
-        if text.lower() == mode:
-            return mode
-    raise ValueError(text)
+    return parse
 
 
 def _share(text: str) -> float:
@@ -264,7 +262,7 @@ CHECK: Variable[CheckMode] = Variable(
     "fingerprint of samples, or element by element.",
     expects="one of " + ", ".join(_CHECK_MODES),
     default=lambda: "sample",
-    parse=_check_mode,
+    parse=_one_of(_CHECK_MODES),
 )
 
 AUDIT: Variable[float] = Variable(
@@ -298,7 +296,7 @@ TRACEBACK: Variable[TracebackMode] = Variable(
     "when an error passes.",
     expects="one of " + ", ".join(_TRACEBACK_MODES),
     default=lambda: "short",
-    parse=_traceback_mode,
+    parse=_one_of(_TRACEBACK_MODES),
 )
 
 VARIABLES: tuple[Variable[Any], ...] = (

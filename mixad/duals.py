@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from mixad import pytree
+from mixad.errors import KernelGradientError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
@@ -18,35 +19,29 @@ from mixad.tape.apply import apply_program
 from mixad.tape.core_axes import put_together
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
+from mixad.with_respect_to import Names, real_leaves
 
 __all__ = ["dual_chunks"]
 
 Core: TypeAlias = tuple[int, ...]
 
 
-def dual_chunks(
-    parsed: Parsed, values: Sequence[Any], wrt: Sequence[Leaf], options: KernelOptions
-) -> Any:
-    """Return what a function returns, with a dual chunk of arrays in place of each array.
-
-    Parameters
-    ----------
-    parsed : Parsed
-        The function.
-    values : sequence
-        One for each param of its program.
-    wrt : sequence of Leaf
-        Arrays and numbers to differentiate with respect to, at most `MAX_PARTIALS`.
-    options : KernelOptions
-        ``chunk`` limits the partials of one pass.
-    """
-    indices = [i for leaf in wrt for i in leaf.params]
+def dual_chunks(parsed: Parsed, values: Sequence[Any], wrt: Names, options: KernelOptions) -> Any:
+    """Return what a function returns, with a dual chunk of arrays in place of each array."""
+    leaves = real_leaves(parsed, values, wrt)
+    if len(leaves) > MAX_PARTIALS:
+        raise KernelGradientError(
+            f"{parsed.program.name}: duals with respect to {len(leaves)} inputs; a dual "
+            f"chunk carries at most {MAX_PARTIALS} partials",
+            hint="call jacobian, which takes any number, or duals with fewer names in wrt",
+        )
+    indices = [i for leaf in leaves for i in leaf.params]
     duals = _dual_arrays(parsed.program, values, indices, options)
     if parsed.returned is None:
-        chunks = tuple([_chunk([dual], (), wrt) for dual in duals])
+        chunks = tuple([_chunk([dual], (), leaves) for dual in duals])
         return chunks[0] if parsed.single else chunks
     taken = parsed.returned.taken(duals)
-    found = [_chunk(outputs, core, wrt) for core, outputs in taken]
+    found = [_chunk(outputs, core, leaves) for core, outputs in taken]
     return pytree.unflatten(parsed.returned.structure, found)
 
 

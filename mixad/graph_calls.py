@@ -41,15 +41,6 @@ def numbered_bound(kernel: Kernel, unbound: int, instance: object) -> int:
     """Return the number of a function that was bound to an object: always the same.
 
     Python binds a method anew at each call, and a graph that was compiled once is to find it.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The bound function.
-    unbound : int
-        Number of the function that it was made of.
-    instance : object
-        What it is bound to.
     """
     key = unbound, id(instance)
     number = _BOUND.get(key)
@@ -67,24 +58,8 @@ def numbered_bound(kernel: Kernel, unbound: int, instance: object) -> int:
 def call_in_graph(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Make a call that becomes part of a graph, which is run again and again.
 
-    Parameters
-    ----------
-    number : int
-        Of the function, as an integration's ``trace`` was given it.
-    args : tuple
-        Arguments of the call.
-    kwargs : dict
-        Arguments by name.
-
-    Returns
-    -------
-    array or tuple of arrays
-        What the call returns.
-
-    Raises
-    ------
-    TracerError
-        If the function reads a value from outside: the graph would not see that it changes.
+    The number is the one that an integration's ``trace`` was given.  TracerError if the function
+    reads a value from outside: the graph would not see that it changes.
     """
     kernel = _KERNELS[number]
     parsed, _ = kernel._parsed(args, kwargs)

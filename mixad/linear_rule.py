@@ -121,23 +121,8 @@ def checked_rule(
 ) -> tuple[RecordedRule, list[Any]]:
     """Record a rule; return it, and what its transpose makes of cotangents.
 
-    Parameters
-    ----------
-    name : str
-        The transform, for messages.
-    refusal : str
-        What is said of a rule that is not linear.
-    rule : callable
-        Takes tracers; returns tracers, and None where it is zero.
-    cells : sequence of Cell
-        What they stand for.
-    cotangents : sequence of array
-        Of what the rule returns.
-
-    Raises
-    ------
-    TracerError
-        If the rule is not linear.  Where a library is lazy, nothing is looked at.
+    The rule takes tracers, which stand for cells; it returns tracers, and None where it is zero.
+    If it is not linear, it is a TracerError.  Where a library is lazy, nothing is looked at.
     """
     if any(cell.library.is_lazy for cell in cells):
         recorded = RecordedRule.at(name, rule, [owned(cell, None) for cell in cells], cells)
@@ -167,15 +152,8 @@ def trial(cell: Cell, argument: int, number: int = 0) -> Array:
     Between two trials the order of numbers differs, that of magnitudes, and which have one sign: a
     rule that chooses among tangents chooses others.
 
-    Parameters
-    ----------
-    cell : Cell
-        What the numbers stand for.
-    argument : int
-        Which argument it is: each has others.
-    number : int
-        0: positive, about 1; 1: negative, 128 to 1024; 2: of both signs, 1/16 down to 1/1024;
-        3: positive, 128 to 1024.
+    Each argument has others.  Of number 0 they are positive, about 1; of 1 negative, 128 to 1024;
+    of 2 of both signs, 1/16 down to 1/1024; of 3 positive, 128 to 1024.
     """
     size = math.prod(cell.shape)
     parts = [np.resize(_spread(argument + each, number), size) for each in (0.0, 0.5)]

@@ -126,19 +126,7 @@ class PlannedCall:
 def planned_call(
     program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
 ) -> PlannedCall:
-    """Plan and compile what `mixad.value_and_vjp` of a call would run.
-
-    Parameters
-    ----------
-    program : Program
-        What is called.
-    values : sequence
-        One per param: arrays and numbers.
-    wrt : sequence of int
-        Params to differentiate with respect to.
-    options : KernelOptions
-        The function's overrides.
-    """
+    """Plan and compile what `mixad.value_and_vjp` of a call would run."""
     call = _Call(program, tuple(values), tuple(wrt), options)
     return call.forward() if options.placement == "forward" else call.reverse()
 

@@ -51,18 +51,10 @@ def _constant(array: Any, around: frozenset[Level], *, weak: bool) -> Tracer:
 
 
 def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) -> Any:
-    """Return the tangent of an output as the caller gets it.
+    """Return the tangent of an output as the caller gets it; None is a zero tangent.
 
-    Parameters
-    ----------
-    leaf : array, number or Tracer
-        The output.
-    tangent : Tracer or None
-        Of a level of its own; None if it is zero.
-    level : Level
-        That level.
-    around : frozenset of Level
-        The running transforms that the function's value depends on.
+    It is of a level of its own, around which run the transforms that the function's value depends
+    on.
     """
     if tangent is not None:
         found = returned(tangent, level)

@@ -20,12 +20,14 @@ from mixad.backends.arrays import (
     Library,
     default_dtypes,
     describe_array,
+    describe_number,
     is_array,
     own_library,
 )
 from mixad.backends.execute import Kernel, Run
 from mixad.backends.integrations import load_integrations
 from mixad.errors import ConfigurationError, KernelTypeError, TracerError
+from mixad.guard import Guard, guard_of
 from mixad.scalar.core_dimensions import read_signature
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.parse import (
@@ -34,13 +36,10 @@ from mixad.scalar.parse import (
     Argument,
     Described,
     FunctionSource,
-    Guard,
     Parsed,
     Snapshot,
     Structured,
     check_limits,
-    describe_value,
-    guard_of,
     parse,
     plain_number,
     read_function,
@@ -63,18 +62,7 @@ _MAX_PROGRAMS = 256
 
 
 def describe(value: Any) -> Argument | None:
-    """Return what the parser must know of a value; None for what is neither array nor number.
-
-    Parameters
-    ----------
-    value : object
-        An argument or a captured value: a Python or NumPy scalar, an array, a tracer.
-
-    Returns
-    -------
-    Argument or None
-        Type, and whether it varies over the broadcast.
-    """
+    """Return what the parser must know of a value; None for what is neither array nor number."""
     weak = PYTHON_SCALARS.get(type(value))
     if weak is not None:
         return weak
@@ -112,12 +100,14 @@ def _kind(value: Any) -> object:
 
 def _describe(value: Any) -> Hashable:
     """Return what of an argument decides the program and its launch; None where more is asked."""
-    found = describe_value(value)
-    if found is None and isinstance(value, Tracer):
+    description = describe_array(value)
+    if description is not None:
+        return description
+    if isinstance(value, Tracer):
         kind = value.kind
         world = None if kind.library is NUMPY else default_dtypes()
         return (kind, not value.shape, world)
-    return describe_array(value) if found is None else found
+    return describe_number(value)
 
 
 @dataclass(frozen=True, slots=True)

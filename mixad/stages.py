@@ -37,25 +37,8 @@ def stage_text(
 ) -> str:
     """Return one stage of the way from a program to its kernel for values and gradients.
 
-    Parameters
-    ----------
-    program : Program
-        What is called.
-    values : sequence
-        One per param.
-    wrt : sequence of int
-        Params to differentiate with respect to.
-    options : KernelOptions
-        The function's overrides.
-    stage : str
-        One of `STAGES`.
-
-    Raises
-    ------
-    ValueError
-        If there is no such stage, or the backend has none.
-    BackendError
-        If what makes a stage is not installed.
+    ValueError if there is no such stage, or the backend has none; BackendError if what makes it is
+    not installed.
     """
     if stage not in STAGES:
         raise ValueError(f"stage must be one of {', '.join(map(repr, STAGES))}, not {stage!r}")

@@ -22,16 +22,6 @@ def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
 
     For what users call.  It adds a call, some 0.2 µs: operators, ufuncs, functions of
     `mixad.special` and kernels have ``except Exception`` and `hide_frames` of their own.
-
-    Parameters
-    ----------
-    function : callable
-        Its own frame is the one that stays.
-
-    Returns
-    -------
-    callable
-        The same function to all who ask for its name, text or parameters.
     """
 
     @wraps(function)
@@ -54,10 +44,7 @@ def hide_frames(error: BaseException) -> None:
     an error passes, in ``except Exception``, which costs nothing where there is none.
     ``MIXAD_TRACEBACK=full`` keeps all.
 
-    Parameters
-    ----------
-    error : BaseException
-        Changed; to be raised again by a bare ``raise``, which adds no frame.
+    The error is raised again by a bare ``raise``, which adds no frame.
     """
     if TRACEBACK.read() == "full":
         return

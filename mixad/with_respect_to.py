@@ -10,7 +10,7 @@ from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse import Leaf, Parsed
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Names", "active_leaves"]
+__all__ = ["Names", "active_leaves", "real_leaves"]
 
 Names: TypeAlias = Sequence[str] | str | None
 """Parameters of a function; one name stands for itself."""
@@ -19,21 +19,9 @@ Names: TypeAlias = Sequence[str] | str | None
 def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]:
     """Return the arrays and numbers that ``wrt`` names; by default all that are arrays of floats.
 
-    Parameters
-    ----------
-    parsed : Parsed
-        The function.
-    values : sequence
-        One for each param of its program.
-    wrt : sequence of str or str, optional
-        Names of parameters, of fields of structures (``"state.x"``), of elements (``"w[0]"``), of
-        parts of complex numbers (``"z.real"``) and
-        of values from outside; a structure stands for all that it holds.
-
-    Raises
-    ------
-    KernelGradientError
-        If a name stands for no floats.
+    Names are of parameters, of fields of structures (``"state.x"``), of elements (``"w[0]"``), of
+    parts of complex numbers (``"z.real"``) and of values from outside; a structure stands for all
+    that it holds.  One that stands for no floats is a KernelGradientError.
     """
     params = parsed.program.params
     own = [leaf for leaf in parsed.leaves if _is_of_floats(parsed, values, leaf)]
@@ -56,6 +44,28 @@ def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Lea
             hint=f"name some of {', '.join(map(repr, shown))}{parts}" if shown else "pass floats",
         )
     return list(dict.fromkeys(leaf for leaves in found for leaf in leaves))
+
+
+def real_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]:
+    """Return what `active_leaves` does for partials, which complex numbers and values have not.
+
+    A function that is not holomorphic has four real ones, and one that is has two too many.
+    """
+    name, leaves = parsed.program.name, active_leaves(parsed, values, wrt)
+    for leaf in leaves:
+        if leaf.is_complex:
+            real, imag = (parsed.program.params[leaf.first + k].name for k in range(2))
+            raise KernelGradientError(
+                f"{name}: partials with respect to {leaf.name!r}, which is complex, are no numbers",
+                hint=f"name its parts, {real!r} and {imag!r}{', and so on' if leaf.core else ''}; "
+                "mixad.grad, vjp and jvp take complex numbers",
+            )
+    if parsed.complex_outputs:
+        raise KernelGradientError(
+            f"{name}: partials of complex values are no numbers",
+            hint="return their parts, z.real and z.imag; mixad.vjp and jvp take complex values",
+        )
+    return leaves
 
 
 def _outside(parsed: Parsed, known: dict[str, Leaf]) -> list[str]:

@@ -7,20 +7,28 @@ importing its NumPy namespace costs more time than NumPy itself.
 from __future__ import annotations
 
 import importlib
-import math
-import operator
 import sys
 from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import accumulate
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, cast
 
 import array_api_compat
 import numpy as np
 
-from mixad.errors import KernelTypeError, TracerError
+from mixad.backends.array_memory import DLPACK, MEMORY, Array, ArrayMemory, NumpyArray, is_bfloat16
+from mixad.backends.unsupported_arrays import (
+    check_blocks,
+    check_dense,
+    check_no_tracer,
+    check_single,
+    check_untracked,
+    has_tangent,
+    more_than_an_array,
+    without_memory,
+)
+from mixad.errors import KernelTypeError
 from mixad.kernel.plan import Layout
 from mixad.scalar.dtypes import array_dtype, element_type_of, scalar_type_of
 from mixad.scalar.promotion_rules import (
@@ -35,105 +43,11 @@ from mixad.scalar.promotion_rules import (
 )
 from mixad.scalar.types import ScalarType
 
-__all__ = ["NUMPY", "Array", "Library", "adopt", "as_array", "describe_array", "device_key",
-           "device_name", "is_array", "is_number", "is_scalar", "layout_of", "library_met",
-           "library_of", "own_library", "plain_block", "strides_of"]  # fmt: skip
+__all__ = ["NUMBERS", "NUMPY", "Array", "Library", "adopt", "as_array", "describe_array",
+           "describe_number", "device_key", "device_name", "is_array", "is_number",
+           "is_scalar", "layout_of", "library_met", "library_of", "own_library",
+           "strides_of"]  # fmt: skip
 
-Array: TypeAlias = Any
-"""An array of any library, or a NumPy scalar."""
-
-_NumpyArray: TypeAlias = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class _Memory:
-    """How the memory of a library's arrays is shared with NumPy; nothing is copied.
-
-    Attributes
-    ----------
-    strides : callable
-        Bytes between neighbours along each axis of an array.
-    view : callable
-        The NumPy array over the memory of an array on the CPU.
-    wrapped : callable
-        ``(xp, result, like)``: the library's array over the memory of a NumPy array, on the device
-        of ``like``.
-    bits : callable
-        An array of bfloat16, which NumPy does not know, as one of int16 over the same memory.
-    address : callable
-        Where an array on the CPU begins; None where only `view` tells.
-    """
-
-    strides: Callable[[Array], tuple[int, ...]]
-    view: Callable[[Array], _NumpyArray]
-    wrapped: Callable[[Any, _NumpyArray, Array], Array]
-    bits: Callable[[Array], Array] = lambda a: a.view("int16")
-    address: Callable[[Array], int | None] = lambda a: None
-
-
-def _packed_strides(array: Array) -> tuple[int, ...]:
-    """Return strides for arrays whose memory is not there yet, as if they were packed."""
-    steps = accumulate((array.itemsize, *array.shape[:0:-1]), operator.mul)
-    return tuple(steps)[::-1][len(array.shape) == 0 :]
-
-
-def _refuse_to_compute(array: Array) -> NoReturn:
-    raise TracerError(
-        "this needs the elements of a lazy Dask array, which nothing here computes behind your "
-        "back: call .compute() on the array before the function that is differentiated"
-    )
-
-
-def _over_jax(array: Array) -> _NumpyArray:
-    """Return the NumPy array over a JAX array's memory, which is waited for.
-
-    DLPack takes no bfloat16 to NumPy.
-    """
-    return np.asarray(array).view("int16") if _is_bfloat16(array) else np.from_dlpack(array)
-
-
-def _as_jax(xp: Any, result: _NumpyArray, like: Array) -> Array:
-    """Return a JAX array over memory, free to move to another device where ``like`` is.
-
-    Arrays of 64 bits outlive the mode in which they were made, and so do results of them.
-    """
-    jax = sys.modules["jax"]
-    is_double = result.itemsize >= 8 and not jax.config.jax_enable_x64
-    with jax.enable_x64(True) if is_double else nullcontext():
-        found = jax.device_put(result)
-        is_there = not like.committed and found.devices() == like.devices()
-        return found if is_there else jax.device_put(result, like.device)
-
-
-# Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits,
-# and zeros that are in no memory.
-_MEMORY = {
-    "numpy": _Memory(lambda a: a.strides, np.asarray, lambda xp, result, like: result),
-    "cupy": _Memory(
-        lambda a: a.strides, np.from_dlpack, lambda xp, result, like: xp.asarray(result)
-    ),
-    "torch": _Memory(
-        lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
-        lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=a._is_zerotensor()),
-        lambda xp, result, like: xp.from_numpy(result),
-        lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
-        lambda a: None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr(),
-    ),
-    "jax": _Memory(
-        lambda a: _packed_strides(a) if _is_bfloat16(a) else np.from_dlpack(a).strides,
-        _over_jax,
-        _as_jax,
-        lambda a: a,
-    ),
-    "dask": _Memory(
-        _packed_strides, _refuse_to_compute, lambda xp, result, like: xp.asarray(result)
-    ),
-}
-_DLPACK = _Memory(
-    lambda a: np.from_dlpack(a).strides,
-    np.from_dlpack,
-    lambda xp, result, like: xp.asarray(result, copy=False),
-)
 _RULES = {
     "numpy": NUMPY_RULES,
     "cupy": PLAIN_NUMPY_RULES,
@@ -185,9 +99,9 @@ class Library:
         return self.name != "jax"
 
     @cached_property
-    def memory(self) -> _Memory:
+    def memory(self) -> ArrayMemory:
         """How its memory is shared with NumPy."""
-        return _MEMORY.get(self.name, _DLPACK)
+        return MEMORY.get(self.name, DLPACK)
 
     def dtype_of(self, type: ScalarType) -> Any:
         """Return its dtype of a scalar type."""
@@ -219,33 +133,25 @@ class Library:
                 return self.xp.full((), _rounded(value, type), dtype=dtype, device=device)
         return self.xp.asarray(value, dtype=dtype, device=device)
 
-    def numpy_view(self, array: Array) -> _NumpyArray:
+    def numpy_view(self, array: Array) -> NumpyArray:
         """Return a NumPy array over the memory of one of its arrays on the CPU.
 
         Of bfloat16 these are the bits.
         """
         memory = self.memory
-        return memory.view(memory.bits(array) if _is_bfloat16(array) else array)
+        return memory.view(memory.bits(array) if is_bfloat16(array) else array)
 
     def computed(
         self,
-        function: Callable[..., _NumpyArray],
+        function: Callable[..., NumpyArray],
         shape: tuple[int, ...],
         dtype: Any,
         *arrays: Array,
     ) -> Array:
         """Return what a function of NumPy arrays gives of arrays on the CPU, or will give.
 
-        Parameters
-        ----------
-        function : callable
-            Of NumPy arrays, which it does not change; returns a new one.
-        shape : tuple of int
-            Of the result.
-        dtype : dtype
-            Of the result.
-        *arrays : array
-            Of this library, on one device, where the result is too.
+        Arrays and result are on one device.  The function makes a new array; of lazy arrays the
+        shape and the dtype tell what it will give.
         """
         if not self.is_lazy:
             result = function(*(np.asarray(self.numpy_view(a)) for a in arrays))
@@ -257,7 +163,7 @@ class Library:
         delayed = dask.delayed(function, pure=True)(*arrays)
         return sys.modules["dask.array"].from_delayed(delayed, shape, dtype=dtype)
 
-    def wrapped(self, result: _NumpyArray, type: ScalarType, like: Array) -> Array:
+    def wrapped(self, result: NumpyArray, type: ScalarType, like: Array) -> Array:
         """Return a NumPy array of a type, or its bits, as one of its arrays over the memory.
 
         It is where ``like`` is, one of its arrays on the CPU.
@@ -286,10 +192,6 @@ def _rounded(value: Any, type: ScalarType) -> Any:
 
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-
-
-def _is_bfloat16(array: Array) -> bool:
-    return str(array.dtype).endswith("bfloat16")
 
 
 def default_dtypes() -> object:
@@ -326,25 +228,15 @@ _BY_NAMESPACE: dict[int, Library] = {id(np): NUMPY}
 def library_of(array: Array) -> Library:
     """Return the library of an array, refusing what would not be differentiated exactly.
 
-    Parameters
-    ----------
-    array : array
-        Of any array-API library, or a NumPy scalar.
-
-    Raises
-    ------
-    TracerError
-        For an array that a transform of torch, JAX or autograd follows: it would not see what
-        happens here.
-    KernelTypeError
-        For subclasses of arrays whose operations mean something else, and for torch tensors that
-        are not dense.
+    KernelTypeError for subclasses of arrays whose operations mean something else and for tensors
+    that are not dense; TracerError for what a transform of torch, JAX or autograd follows: it would
+    not see what happens here.
     """
     library = own_library(array)
     if library.name == "torch":
-        _check_untracked(array)
+        check_untracked(array)
     elif library.name == "jax":
-        _check_single(array)
+        check_single(array)
     return library
 
 
@@ -358,9 +250,9 @@ def own_library(array: Array) -> Library:
         return NUMPY
     library = _LIBRARIES.get(kind) or _met(kind, array)
     if library.name == "torch":
-        _check_dense(array)
+        check_dense(array)
     elif library.is_lazy:
-        _check_blocks(array)
+        check_blocks(array)
     return library
 
 
@@ -369,181 +261,32 @@ def library_met(array: Array) -> Library:
     return _LIBRARIES.get(type(array)) or own_library(array)
 
 
-def _check_blocks(array: Array) -> None:
-    """Refuse a lazy array of unknown shape, and one whose blocks are said to be no plain arrays."""
-    if any(map(math.isnan, array.shape)):
-        raise KernelTypeError(
-            "a Dask array whose shape is not known before it is computed is not supported",
-            hint="write numpy.where() in place of x[mask]; call x.compute_chunk_sizes() before",
-        )
-    kind = type(array._meta)
-    if kind is not np.ndarray and not _is_plain(array._meta):
-        raise KernelTypeError(
-            f"a Dask array of blocks that are {_named(kind)} is not supported: kernels compute on "
-            "blocks that are NumPy arrays, and results would be such",
-            hint=_plain(kind, "x.map_blocks(lambda x: {})"),
-        )
-
-
-def _is_plain(value: object) -> bool:
-    """Whether a value is a NumPy array that is nothing more than an array, or a number."""
-    return type(value) in _PLAIN or isinstance(value, np.generic) or is_number(value)
-
-
-_PLAIN = {np.ndarray, np.memmap}
-
-
-def plain_block(block: object, what: str) -> object:
-    """Return a block of a lazy array; what is more than an array is refused where it is met."""
-    if not _is_plain(block):
-        kind = type(block)
-        raise KernelTypeError(
-            f"{what}: a block of a Dask array is a {_named(kind)}: kernels compute on blocks that "
-            "are NumPy arrays, and results would be such",
-            hint=_plain(kind, "x.map_blocks(lambda x: {})"),
-        )
-    return block
-
-
-def _named(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _plain(kind: type, through: str = "{}") -> str:
-    """Return how values of a type that is more than an array are made plain arrays."""
-    if issubclass(kind, np.ma.MaskedArray):
-        filled, mask = (through.format(f"numpy.ma.{f}(x)") for f in ("filled", "getmaskarray"))
-        return f"pass values and mask as two arrays: {filled} and {mask}"
-    way = next((way for name, way in _WAYS.items() if hasattr(kind, name)), "numpy.asarray(x)")
-    return f"convert it: {through.format(way)}"
-
-
-_WAYS = {
-    "todense": "x.todense()",  # of sparse arrays
-    "magnitude": "x.magnitude",  # of pint
-    "get": "x.get()",  # of CuPy
-    "numpy": "x.numpy()",  # of tensors
-}
-"""What makes a plain array of one that is more, by an attribute that tells such arrays."""
-
-
-def _check_dense(tensor: Array) -> None:
-    """Refuse a tensor that is no block of memory with a stride for each axis."""
-    if tensor.is_nested or tensor.layout is not sys.modules["torch"].strided:
-        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
-        raise KernelTypeError(
-            f"a torch tensor of the kind {kind} is not supported: kernels take dense tensors",
-            hint="convert it: x.to_padded_tensor(0.0)" if tensor.is_nested else "pass x.to_dense()",
-        )
-
-
-def _check_single(array: Array) -> None:
-    """Refuse an array of JAX whose elements lie on several devices."""
-    if array.sharding.num_devices > 1:
-        raise KernelTypeError(
-            f"a JAX array that lies on {array.sharding.num_devices} devices is not supported",
-            hint="pass it on one: jax.device_put(x, jax.devices()[0])",
-        )
-
-
-def _check_untracked(tensor: Array) -> None:
-    """Refuse a tensor without elements, and one that torch keeps more of where we do not look."""
-    if tensor.is_meta:
-        raise KernelTypeError(
-            "a torch tensor on the device 'meta' has a shape but no elements",
-            hint="pass a tensor with elements: torch.empty_like(x, device='cpu')",
-        )
-    if type(tensor) in _TRACED:
-        raise TracerError(
-            f"a {type(tensor).__name__} of torch stands for a tensor that is not there yet: only "
-            "calls of kernels outside of mixad's transforms are traced by torch"
-        )
-    torch = sys.modules["torch"]
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # no public name tells it
-        raise TracerError(
-            "transforms of torch.func (grad, jvp, vmap, ...) do not see what happens here: "
-            "differentiate with mixad.grad; outside of it, the plugin mixad-torch lets grad and "
-            "vjp of torch.func see calls of kernels"
-        )
-    if tensor.requires_grad:
-        raise TracerError(
-            "a torch tensor that requires grad would be silently detached here: pass "
-            "tensor.detach(); outside of mixad's transforms, the plugin mixad-torch records calls "
-            "of kernels for torch"
-        )
-    if _has_tangent(torch.autograd.forward_ad, tensor):
-        raise TracerError(
-            "a torch dual tensor would silently lose its tangent here: pass "
-            "torch.autograd.forward_ad.unpack_dual(tensor).primal, or differentiate with mixad.jvp"
-        )
-
-
-def _check_no_tracer(kind: type) -> None:
-    """Refuse a value that another differentiation or compilation system follows."""
-    for name, owner, tracer in _TRACERS:
-        module = sys.modules.get(owner)
-        if module is not None and issubclass(kind, getattr(module, tracer)):
-            raise TracerError(
-                f"transforms of {name} do not see what happens here, so the {kind.__name__} of "
-                f"{name} would be silently detached: pass plain arrays and differentiate with "
-                f"mixad.grad, or write this part of the function with {name}"
-            )
-
-
-_TRACERS = (("jax", "jax.core", "Tracer"), ("autograd", "autograd.tracer", "Box"))
-"""Library, module and class of the values inside other libraries' transforms."""
-
-
 def _met(kind: type, array: Array) -> Library:
     """Return, and remember, the library of a type of arrays that was not seen before."""
     if issubclass(kind, np.ndarray) and kind is not np.memmap:
-        raise _more_than_an_array(kind, _plain(kind))
+        raise more_than_an_array(kind)
     if issubclass(kind, (np.ndarray, np.generic)):
         return _LIBRARIES.setdefault(kind, NUMPY)
-    _check_no_tracer(kind)
+    check_no_tracer(kind)
     xp = array_api_compat.array_namespace(array)
     name = xp.__name__.removeprefix("array_api_compat.").partition(".")[0]
     if name == "torch" and kind not in (xp.Tensor, sys.modules["torch"].nn.Parameter):
-        raise _more_than_an_array(kind, "pass a plain tensor, such as x.as_subclass(torch.Tensor)")
+        raise more_than_an_array(kind, "pass a plain tensor, such as x.as_subclass(torch.Tensor)")
     if name != "dask" and not hasattr(kind, "__dlpack__"):
-        raise KernelTypeError(
-            f"{_named(kind)} is not supported: it has no memory with an element for each index",
-            hint=_plain(kind),
-        )
+        raise without_memory(kind)
     library = _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
     return _LIBRARIES.setdefault(kind, library)
 
 
-_TRACED: set[type] = set()
-"""Types of values that stand for arrays while something outside traces them."""
-
-
 def adopt(name: str, kinds: tuple[type, ...]) -> None:
-    """Let types of values stand for the arrays of a library where only types and shapes count.
-
-    Parameters
-    ----------
-    name : str
-        Top-level module of the library, which has been imported.
-    kinds : tuple of type
-        The types.
-    """
+    """Let types of values stand for the arrays of a library where only types and shapes count."""
     for kind in kinds:
-        _TRACED.add(kind)
         _LIBRARIES[kind] = _library_named(name)
 
 
 def _library_named(name: str) -> Library:
     xp = importlib.import_module(f"array_api_compat.{name}")
     return _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
-
-
-def _more_than_an_array(kind: type, hint: str) -> KernelTypeError:
-    return KernelTypeError(
-        f"{_named(kind)} is not supported: it is more than an array, and "
-        "results would be plain arrays",
-        hint=hint,
-    )
 
 
 def is_scalar(value: object) -> bool:
@@ -600,6 +343,20 @@ def describe_array(array: Array) -> Hashable:
     return _tensor_description()(array) if library.name == "torch" else None
 
 
+NUMBERS: frozenset[type] = frozenset(
+    {bool, int, float, complex, np.float64, np.float32, np.int64, np.bool_}
+)
+"""Types of numbers that tell everything about what takes them."""
+
+
+def describe_number(value: Any) -> Hashable:
+    """Return what of a number decides which program and launch serve it; None of all else."""
+    kind: Any = type(value)
+    if kind in NUMBERS:
+        return cast(Hashable, kind)
+    return (kind, value.dtype) if isinstance(value, np.generic) else None
+
+
 @cache
 def _tensor_description() -> Callable[[Array], Hashable]:
     """Return what describes tensors; its names are looked up once."""
@@ -618,19 +375,13 @@ def _tensor_description() -> Callable[[Array], Hashable]:
             or tensor.is_conj()
             or tensor._is_zerotensor()
             or is_wrapped(tensor)
-            or _has_tangent(forward_ad, tensor)
+            or has_tangent(forward_ad, tensor)
         ):
             return None
         layout = (tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
         return (*layout, get_default_dtype())
 
     return describe
-
-
-def _has_tangent(forward_ad: Any, tensor: Array) -> bool:
-    """Whether torch's forward mode follows a tensor: asked of each only while it is on."""
-    is_off = getattr(forward_ad, "_current_level", 0) < 0
-    return not is_off and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def strides_of(array: Array) -> tuple[int, ...]:

@@ -66,19 +66,9 @@ class Audit:
     _launches: Iterator[int] = field(default_factory=itertools.count, repr=False)
 
     def __call__(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
-        """Compare.
+        """Compare the results of a launch; AuditError at the first that differs.
 
-        Parameters
-        ----------
-        arguments : sequence
-            Of a launch.
-        results : sequence of arrays
-            Of the same launch; lazy ones are compared where their blocks are computed.
-
-        Raises
-        ------
-        AuditError
-            At the first result that differs.
+        Lazy results are compared where their blocks are computed.
         """
         if any(library_of(result).is_lazy for result in results):
             return

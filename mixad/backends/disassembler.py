@@ -16,18 +16,7 @@ _TOOLS = {"nvdisasm": ("--print-code",), "cuobjdump": ("--dump-sass",)}
 
 
 def disassembled(cubin: bytes) -> str:
-    """Return the instructions of a module.
-
-    Parameters
-    ----------
-    cubin : bytes
-        As NVRTC makes it.
-
-    Raises
-    ------
-    BackendError
-        If no tool is on the path, or it fails.
-    """
+    """Return the instructions of a module; BackendError if no tool is on the path, or it fails."""
     tool = next(filter(shutil.which, _TOOLS), None)
     if tool is None:
         raise BackendError(

@@ -20,18 +20,7 @@ _METADATA = (".dist-info", ".egg-info")
 
 
 def entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """Return what installed distributions announce under a name, as `importlib.metadata` does.
-
-    Parameters
-    ----------
-    group : str
-        The name of the group.
-
-    Returns
-    -------
-    tuple of EntryPoint
-        In the order in which they are found.
-    """
+    """Return what installed distributions announce under a name, as `importlib.metadata` does."""
     if not any(_may_announce(group, folder) for folder in sys.path) and not _are_found_otherwise():
         return ()
     from importlib import metadata

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from mixad.backends import registry
-from mixad.backends.arrays import (
-    NUMPY,
-    Library,
-    device_key,
-    device_name,
-    layout_of,
-    library_of,
-    strides_of,
+from mixad.backends.arrays import device_key, device_name, layout_of, library_of, strides_of
+from mixad.backends.checks import (
+    check_arguments,
+    check_types,
+    check_writes,
+    declares_beside,
+    declares_parts,
+    one_place,
 )
 from mixad.backends.faults import PluginCall, PluginLaunch
 from mixad.backends.fifo_cache import FifoCache
@@ -39,7 +39,6 @@ from mixad.backends.hookspecs import (
     Folding,
     PartWriting,
     Repeating,
-    StoringBeside,
     Tiled,
 )
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
@@ -54,7 +53,7 @@ from mixad.errors import (
     TracerError,
 )
 from mixad.fork_locks import lock_of
-from mixad.kernel.plan import DEFAULT_CACHE_BYTES, Layout, plan
+from mixad.kernel.plan import DEFAULT_CACHE_BYTES, plan
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.kernel.tiling import CPU_TILING
 from mixad.scalar.ir import Program
@@ -132,28 +131,10 @@ class Kernel:
         return numbers_for(self.passes, self.requests)
 
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
-        """Run the kernel.
+        """Run the kernel on arguments, one per param, on the best backend or the one that is named.
 
-        Parameters
-        ----------
-        arguments : sequence
-            One per param: an array for a lane, a scalar for a uniform.
-        backend : str, optional
-            Name of a backend; by default the best one for the arrays.
-
-        Returns
-        -------
-        tuple
-            The outputs: arrays of the arguments' library, dtype and device.
-
-        Raises
-        ------
-        KernelTypeError
-            If the arrays are of different libraries or devices, or do not broadcast.
-        BackendError
-            If no backend serves them.
-        KernelIndexError
-            If an element reads outside an array.
+        KernelTypeError if arrays are of several libraries or devices or do not broadcast,
+        BackendError if nothing serves them, KernelIndexError if an element reads outside an array.
         """
         if backend is None and are_numbers(arguments) and self.numbers is not None:
             found = self.numbers(arguments)
@@ -216,7 +197,7 @@ class Kernel:
         try:
             key = self._key(arguments, backend)
         except (KernelTypeError, TracerError):
-            _check_arguments(self.passes[0], arguments)
+            check_arguments(self.passes[0], arguments)
             raise
         found = _LAUNCHES.get(key)
         if found is None:
@@ -268,7 +249,7 @@ class Kernel:
         plugin = registry.plugin_of(chosen.name)
         if plugin is None:
             return partial(chosen.launch, bound)
-        return PluginLaunch(plugin, chosen, launch, bound, *_one_place(self._arrays(arguments)))
+        return PluginLaunch(plugin, chosen, launch, bound, *one_place(self._arrays(arguments)))
 
     def _leave(self, chosen: Backend, backend: str | None, fault: BackendError) -> None:
         """Leave a plugin's backend that failed to the others, unless it was asked for by name."""
@@ -287,16 +268,16 @@ class Kernel:
         arrays = [
             a if is_array else None for a, is_array in zip(arguments, self._is_array, strict=True)
         ]
-        library, device = _one_place(self._arrays(arguments))
+        library, device = one_place(self._arrays(arguments))
         layouts = [None if a is None else layout_of(a) for a in arrays]
-        _check_types(self.passes[0], layouts)
+        check_types(self.passes[0], layouts)
         shape = broadcast_shape(self.passes[0], [() if a is None else a.shape for a in arrays])
         chosen = (
             registry.backend(backend, self._dtypes)
             if backend
             else self._preferred(library.name, device)
         )
-        _check_writes(chosen, self.requests, self._faults)
+        check_writes(chosen, self.requests, self._faults)
         if backend is None and not registry.compiles(chosen.name):
             warn_if_large(math.prod(shape), library.name, device)
         cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
@@ -370,26 +351,16 @@ def writes_parts(program: Program, array: Any, backend: str | None = None) -> bo
 
     Other parts are added to such an array, so its library must let it be written to.
     """
-    return library_of(array).is_mutable and _declares_parts(backend_beside(program, array, backend))
+    return library_of(array).is_mutable and declares_parts(backend_beside(program, array, backend))
 
 
 def stores_beside(program: Program, array: Any, backend: str | None = None) -> bool:
     """Whether the kernels of `backend_beside` store several results of an element side by side."""
-    return _declares_beside(backend_beside(program, array, backend))
+    return declares_beside(backend_beside(program, array, backend))
 
 
-def backend_beside(program: Program, array: Any, backend: str | None = None) -> Backend:
-    """Return the backend of a program's kernels beside an array.
-
-    Parameters
-    ----------
-    program : Program
-        Of the kernels.
-    array : array
-        What they run beside.
-    backend : str, optional
-        Name of a backend; by default the best one for the array.
-    """
+def backend_beside(program: Program, array: Any, backend: str | None) -> Backend:
+    """Return the backend of a program's kernels beside an array."""
     if backend is not None:
         return registry.backend(backend)
     dtypes = _dtypes((program,), [OutputRequest(0, k) for k in range(len(program.outputs))])
@@ -403,74 +374,10 @@ def _dtypes(passes: tuple[Program, ...], requests: Sequence[OutputRequest]) -> f
     return frozenset(type.dtype_name for type in (*arguments, *results))
 
 
-def _check_arguments(program: Program, arguments: Sequence[Any]) -> None:
-    """Name the argument that kernels do not take."""
-    for param, argument in zip(program.params, arguments, strict=True):
-        try:
-            if param.kind != "uniform":
-                library_of(argument)
-        except (KernelTypeError, TracerError) as error:
-            raise error.about(f"{program.name}: argument {param.name!r}") from None
-
-
-def _check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
-    """Refuse an array of another type than its param: its memory would be misread."""
-    for param, layout in zip(program.params, layouts, strict=True):
-        if layout is not None and layout.type != param.var.type:
-            raise KernelTypeError(
-                f"{program.name}: {param.name!r} is compiled for {param.var.type.dtype_name}, "
-                f"the array is {layout.type.dtype_name}"
-            )
-
-
-def _check_writes(
-    backend: Backend, requests: Sequence[OutputRequest], faults: Mapping[str, str]
-) -> None:
-    """Refuse outputs that a backend's kernels do not know of: they would write something else."""
-    because = "".join(f"; it serves because {reason}" for reason in faults.values())
-    if any(r.part is not None for r in requests) and not _declares_parts(backend):
-        raise BackendError(
-            f"the backend {backend.name!r} does not write parts of larger arrays{because}"
-        )
-    if any(r.beside for r in requests) and not _declares_beside(backend):
-        raise BackendError(
-            f"the backend {backend.name!r} does not store results side by side{because}"
-        )
-
-
-def _declares_parts(backend: Backend) -> bool:
-    return isinstance(backend, PartWriting) and backend.writes_parts
-
-
-def _declares_beside(backend: Backend) -> bool:
-    return isinstance(backend, StoringBeside) and backend.stores_beside
-
-
-def _one_place(arrays: Sequence[Any]) -> tuple[Library, str]:
-    """Return the library and the device that all arrays share."""
-    found = dict.fromkeys((library_of(a), device_name(a)) for a in arrays)
-    if len(found) > 1:
-        kinds = " and ".join(f"{library.name} on {device}" for library, device in found)
-        raise KernelTypeError(
-            f"arguments of one call are arrays of {kinds}: convert them to one library and device"
-        )
-    return next(iter(found), (NUMPY, "cpu"))
-
-
 def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Return the shape that a program's lanes broadcast to, as NumPy defines it.
 
-    Parameters
-    ----------
-    program : Program
-        Whose params they are.
-    shapes : sequence of tuple
-        One per param; what is no lane is passed over.
-
-    Raises
-    ------
-    KernelShapeError
-        If the shapes do not fit; the message names the arguments.
+    One shape per param: of lanes only.  A KernelShapeError names the arguments that do not fit.
     """
     lanes = [
         (p.name, tuple(s)) for p, s in zip(program.params, shapes, strict=True) if p.kind == "lane"
@@ -523,22 +430,5 @@ def execute(
     arguments: Sequence[Any],
     backend: str | None = None,
 ) -> tuple[Any, ...]:
-    """Run programs over broadcast arguments.
-
-    Parameters
-    ----------
-    passes : tuple of Program
-        Programs with the same params; several when derivatives are computed in chunks.
-    requests : tuple of OutputRequest
-        The wanted results: stored over the broadcast shape, or summed to a smaller one.
-    arguments : sequence
-        One per param: an array for a lane, a scalar for a uniform.
-    backend : str, optional
-        Name of a backend; by default the best one for the arrays.
-
-    Returns
-    -------
-    tuple of arrays
-        In the order of ``requests``; of the arguments' library, dtype and device.
-    """
+    """Run programs over broadcast arguments."""
     return kernel_for(passes, requests)(arguments, backend)

@@ -67,13 +67,7 @@ class Numbers:
         return self._places[self._key(atom)]
 
     def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Return the outputs; None for arguments of other types than the program's.
-
-        Parameters
-        ----------
-        arguments : sequence
-            As kernels take them; `are_numbers` holds.
-        """
+        """Return the outputs; None for arguments of other types than the program's."""
         with np.errstate(all="ignore"):
             values = self._given(arguments)
             if values is None:
@@ -119,15 +113,7 @@ def _definition(s: Equation) -> Callable[..., Any]:
 
 
 def numbers_for(passes: Sequence[Program], requests: Sequence[OutputRequest]) -> Numbers | None:
-    """Return what computes programs on numbers; None if they are not short and exact.
-
-    Parameters
-    ----------
-    passes : sequence of Program
-        One: several are for many inputs.
-    requests : sequence of OutputRequest
-        The wanted results; a sum over no axis is what is summed.
-    """
+    """Return what computes programs on numbers; None if they are not short and exact."""
     if len(passes) != 1 or len(passes[0].body.statements) > _MOST:
         return None
     if not all(map(_is_taken, passes[0].params)) or any(map(_has_axes, requests)):

@@ -36,26 +36,9 @@ class Code:
 
 
 def compiled(text: str, architecture: str, options: Sequence[str] = ()) -> Code:
-    """Compile CUDA C++ that includes nothing.
+    """Compile CUDA C++ that includes nothing for an architecture, such as ``"sm_90"``.
 
-    Parameters
-    ----------
-    text : str
-        A module.
-    architecture : str
-        Such as ``"sm_90"``.
-    options : sequence of str
-        Besides `OPTIONS`.
-
-    Returns
-    -------
-    Code
-        For that architecture.
-
-    Raises
-    ------
-    BackendError
-        If NVRTC is not installed, or does not compile the text; then with its log.
+    BackendError without NVRTC, or with its log.
     """
     library, program = _library(), ctypes.c_void_p()
     source = (text.encode(), b"mixad.cu", 0, None, None)
@@ -76,23 +59,8 @@ def compiled(text: str, architecture: str, options: Sequence[str] = ()) -> Code:
 def machine_code(text: str, architecture: str) -> bytes:
     """Return what a device loads of CUDA C++ that includes nothing, from the disk if it is there.
 
-    Parameters
-    ----------
-    text : str
-        A module.
-    architecture : str
-        Of the device, such as ``"sm_90"``.
-
-    Returns
-    -------
-    bytes
-        Machine code; for a device that NVRTC does not know yet PTX, which the device's driver
-        compiles.
-
-    Raises
-    ------
-    BackendError
-        As of `compiled`; what is on the disk needs no NVRTC.
+    For a device that NVRTC does not know yet it is PTX, which the device's driver compiles.  What
+    is on the disk needs no NVRTC.
     """
     folder, key = object_cache.default(), ("nvrtc", architecture, *OPTIONS, _without_lines(text))
     used = folder.load(_LAST_USED)

@@ -42,18 +42,6 @@ _TRIMMING_KEYS = "08"  # those less than this: one in 32, whatever processes sto
 def digest(*parts: str | bytes) -> str:
     """Return the key of what depends on `parts` and on nothing else.
 
-    Parameters
-    ----------
-    *parts : str or bytes
-        For example source text, and the host's fingerprint.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
-
-    Examples
-    --------
     >>> digest("ab", "c") == digest("a", "bc")
     False
     """
@@ -87,18 +75,7 @@ class ObjectCache:
         self._has_warned = False
 
     def load(self, key: str) -> bytes | None:
-        """Return what is kept for a key.
-
-        Parameters
-        ----------
-        key : str
-            From `digest`.
-
-        Returns
-        -------
-        bytes or None
-            None where there is nothing, or nothing that can be trusted.
-        """
+        """Return what is kept for a key; None if there is nothing that can be trusted."""
         path = self._path(key)
         try:
             self._check_folder()
@@ -113,15 +90,7 @@ class ObjectCache:
         return _parse(content, key)
 
     def store(self, key: str, object_code: bytes) -> None:
-        """Keep object code for a key.
-
-        Parameters
-        ----------
-        key : str
-            From `digest`.
-        object_code : bytes
-            Replaces what is kept for the key.
-        """
+        """Keep object code for a key."""
         path = self._path(key)
         try:
             self._make_folder()
@@ -142,24 +111,12 @@ class ObjectCache:
             raise _UnusableError(f"the folder cannot be made ({error})") from error
 
     def size(self) -> tuple[int, int]:
-        """Return how many files there are, and how many bytes they have.
-
-        Returns
-        -------
-        tuple of int
-            Zeros where there is no folder.
-        """
+        """Return how many files there are, and how many bytes they have."""
         sizes = [status.st_size for _, status in self._files()]
         return len(sizes), sum(sizes)
 
     def clear(self) -> int:
-        """Remove all files that are ours by their names.
-
-        Returns
-        -------
-        int
-            How many there were.
-        """
+        """Remove all files that are ours by their names; return how many there were."""
         removed = 0
         for entry, _ in self._files():
             removed += _remove(entry)
@@ -223,13 +180,7 @@ def _cache_in(folder: Path) -> ObjectCache:
 
 
 def default() -> ObjectCache:
-    """Return the cache in the user's cache folder, or in ``MIXAD_CACHE_DIR``.
-
-    Returns
-    -------
-    ObjectCache
-        The same one for the same folder.
-    """
+    """Return the cache in the user's cache folder, or in ``MIXAD_CACHE_DIR``."""
     return _cache_in(config.kernel_cache_folder())
 
 

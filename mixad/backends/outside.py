@@ -34,16 +34,7 @@ def located(
 ) -> KernelIndexError:
     """Return the error for a program that has read outside an array.
 
-    Parameters
-    ----------
-    program : Program
-        What the kernel computes.
-    arguments : sequence
-        One per param, for which it reads outside.
-    shape : tuple of int
-        Its broadcast shape.
-    raises : callable
-        Runs the kernel on some of the elements.
+    ``raises`` runs the kernel on some of the elements.
     """
     element, own = _first(program, arguments, shape, raises)
     program = widened(program)

@@ -15,13 +15,7 @@ from dataclasses import dataclass
 from mixad import config
 from mixad.backends.faults import refuse_what_is_no_backend, way_out
 from mixad.backends.hookspecs import Backend, BackendSpec, IntegrationSpec
-from mixad.backends.plugins import (
-    Announced,
-    Failure,
-    PluginSource,
-    installed_plugins,
-    read_plugins,
-)
+from mixad.backends.plugins import Announced, Failure, PluginSource, installed_plugins, read_plugins
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError, ConfigurationError
 from mixad.fork_locks import lock_of

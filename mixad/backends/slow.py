@@ -18,17 +18,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_if_large(size: int, library: str, device: str) -> None:
-    """Warn, once for each library and device, that many elements go without a compiled kernel.
-
-    Parameters
-    ----------
-    size : int
-        Elements of the broadcast shape.
-    library : str
-        Name of the array library, such as ``"cupy"``.
-    device : str
-        Such as ``"cuda:0"``.
-    """
+    """Warn, once for each library and device, that many elements go without a compiled kernel."""
     if size <= LARGE or (library, device) in _warned:
         return
     _warned.add((library, device))

@@ -13,15 +13,7 @@ _OWN = str(Path(__file__).parents[1]) + os.sep
 
 
 def warn_user(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Issue a warning at the innermost line that is not mixad's.
-
-    Parameters
-    ----------
-    message : str
-        What happened, and what to do.
-    category : type of Warning
-        Its class.
-    """
+    """Issue a warning at the innermost line that is not mixad's."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
         frame, level = frame.f_back, level + 1

@@ -11,16 +11,7 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
-from mixad.emit.arrays import (
-    Assign,
-    Literal,
-    Node,
-    Procedure,
-    Repeat,
-    Scatter,
-    Step,
-    TypeName,
-)
+from mixad.emit.arrays import Assign, Literal, Node, Procedure, Repeat, Scatter, Step, TypeName
 from mixad.errors import BackendError
 from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.expression import Name, Number
@@ -279,22 +270,6 @@ def sum_by_halves(array: Array, shape: tuple[int, ...], xp: Namespace) -> Array:
     array's dtype, where compiled kernels sum float32 in float64: array libraries and devices need
     not have that.
 
-    Parameters
-    ----------
-    array : array
-        Of namespace ``xp``.
-    shape : tuple of int
-        It broadcasts to the array's shape.
-    xp : namespace
-        The array's.
-
-    Returns
-    -------
-    array
-        Of ``shape`` and the array's dtype.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> sum_by_halves(np.ones((2, 3)), (3,), np)
     array([2., 2., 2.])

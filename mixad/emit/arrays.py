@@ -162,15 +162,7 @@ _NARROWEST = 8
 def procedure_of(program: Program) -> Procedure:
     """Return the procedure that runs a program on arrays.
 
-    Parameters
-    ----------
-    program : Program
-        Any verified program.
-
-    Returns
-    -------
-    Procedure
-        Its names are made of numbers, never of the user's identifiers.
+    Its names are made of numbers, never of the user's identifiers.
     """
     return _Lowering().procedure(program)
 
@@ -292,18 +284,6 @@ _PREFIXES = MappingProxyType({"neg": "-", "not": "~"})
 def show(procedure: Procedure) -> str:
     """Return a procedure as readable text in Python's syntax.
 
-    Parameters
-    ----------
-    procedure : Procedure
-        What `procedure_of` returned.
-
-    Returns
-    -------
-    str
-        One line per assignment; names are explained on top of this module.
-
-    Examples
-    --------
     >>> from mixad.scalar.build import Builder
     >>> from mixad.scalar.types import F32
     >>> b = Builder("f")

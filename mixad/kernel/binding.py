@@ -144,12 +144,7 @@ class Binding:
 def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Binding:
     """Fill everything into an argument block that the layouts decide.
 
-    Parameters
-    ----------
-    launch : Launch
-        The kernel with its layouts.
-    accumulator : callable
-        From the type of an output to that of its sums.
+    ``accumulator`` tells the type of sums from that of an output.
     """
     spec, block = launch.spec, ArgumentBlock(launch.spec)
     program = spec.passes[0]

@@ -31,19 +31,9 @@ _MAX_CONDITION_COST = 64
 
 
 def flatten_divergence(program: Program, moving: Iterable[int]) -> Program:
-    """Flatten the conditions of a program on which lanes differ.
+    """Flatten the conditions on which lanes differ, of a program of instruction-level and libm ops.
 
-    Parameters
-    ----------
-    program : Program
-        A program of instruction-level and libm ops.
-    moving : iterable of int
-        Indices of the params that differ from lane to lane.
-
-    Returns
-    -------
-    Program
-        Computes the same values; conditions with loops or loads inside are left as they are.
+    Those with loops or loads inside are left as they are.
     """
     varying = varying_vars(program, moving)
     return _Flattening(program, varying).result()

@@ -75,14 +75,7 @@ def copy_step(fold: Fold, param: int) -> Step | None:
 def fold_of(nest: Nest, passes: Sequence[Program], longest: int) -> Fold | None:
     """Return a loop nest with its innermost axes folded, None where that is no gain.
 
-    Parameters
-    ----------
-    nest : Nest
-        Axes that cannot be merged.
-    passes : sequence of Program
-        What runs over it.
-    longest : int
-        Elements that a row of all the folded axes may have, `BLOCK` at most.
+    A row of all the folded axes has at most so many elements, `BLOCK` at most.
     """
     count = _axes_to_fold(nest.extents)
     if count < 2 or nest.extents[-1] % GANG == 0:

@@ -25,14 +25,8 @@ def lowered(
 
     They have instruction-level and libm ops only, and divergence is flattened.
 
-    Parameters
-    ----------
-    spec : KernelSpec
-        Programs as users' functions give them.
-    ordered : bool
-        Whether what the end waits for longest comes first, for compilers that keep the order.
-    native : callable
-        Whether the dialect has a function for an op on a type, as `mixad.scalar.math.expand` asks.
+    Where it is ordered, what the end waits for longest comes first, for compilers that keep the
+    order; ``native`` is asked as by `mixad.scalar.math.expand`.
     """
 
     def lower(program: Program) -> Program:

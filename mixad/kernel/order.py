@@ -22,18 +22,7 @@ __all__ = ["order_by_height"]
 
 
 def order_by_height(program: Program) -> Program:
-    """Return a program with the statements of each block in the order of their heights.
-
-    Parameters
-    ----------
-    program : Program
-        Any program that accumulates into no array.
-
-    Returns
-    -------
-    Program
-        Computes the same values.
-    """
+    """Return a program with the statements of each block in the order of their heights."""
     return replace(program, body=_ordered(program.body, contents_of(program)))
 
 

@@ -57,40 +57,24 @@ def plan(
     folds: bool = False,
     tiling: Tiling = CPU_TILING,
 ) -> Launch:
-    """Return the launch that computes some results over a broadcast shape.
+    """Return the launch that computes the requested results over a broadcast shape.
 
-    Parameters
-    ----------
-    passes : tuple of Program
-        Programs with the same params.
-    requests : sequence of OutputRequest
-        The wanted results; a ``shape`` broadcasts to the broadcast shape.
-    layouts : sequence of (Layout or None)
-        One per param; None for a uniform.
-    shape : tuple of int
-        The broadcast shape; the layout of every lane param broadcasts to it.
-    cache_bytes : int
-        Size of the last-level cache: a launch that moves more streams its results past it.
-    folds : bool
-        Whether the backend's kernels fold short rows (`mixad.kernel.folding`).
-    tiling : Tiling
-        How finely sums over rows are cut for the device.
+    The layout of each lane broadcasts to it; of uniforms it is None.  A launch that moves more than
+    the last-level cache has streams its results past it.  Short rows are folded, and sums cut, as
+    ``folds`` and ``tiling`` say of the device.
     """
     kinds = [p.kind for p in passes[0].params]
     strides = [
         None if lay is None or kind != "lane" else broadcast_strides(lay, shape)
         for lay, kind in zip(layouts, kinds, strict=True)
     ]
-    summed = [summed_axes(r.shape, shape) for r in requests]
+    nest_of = partial(
+        nest_over, shape=shape, strides=strides, written=_written(passes, requests, shape)
+    )
     order = loop_order(shape, [s for s in strides if s is not None])
-    written = [
-        Written(on, r.part, _itemsize(passes, r)) for on, r in zip(summed, requests, strict=True)
-    ]
-    nest_of = partial(nest_over, shape=shape, strides=strides, written=written)
     nest, fold = _loops(nest_of, order, passes, math.prod(shape), folds)
-    spec = _spec(passes, requests, layouts, nest, fold, cache_bytes)
     return Launch(
-        spec=spec,
+        spec=_spec(passes, requests, layouts, nest, fold, cache_bytes),
         shape=shape,
         order=nest.order,
         extents=nest.extents,
@@ -107,6 +91,17 @@ def plan(
             for r, steps in zip(requests, (fold or nest).steps, strict=True)
         ),
     )
+
+
+def _written(
+    passes: Sequence[Program], requests: Sequence[OutputRequest], shape: tuple[int, ...]
+) -> list[Written]:
+    """Return what the nest must know of each result."""
+    types = [passes[r.pass_index].outputs[r.result].type for r in requests]
+    return [
+        Written(summed_axes(r.shape, shape), r.part, type.itemsize)
+        for r, type in zip(requests, types, strict=True)
+    ]
 
 
 def _loops(
@@ -146,10 +141,6 @@ def _tile_rows(nest: Nest | Fold, tiling: Tiling = CPU_TILING) -> int:
     return tile_rows(nest.extents, nest.summed, tiling)
 
 
-def _itemsize(passes: Sequence[Program], request: OutputRequest) -> int:
-    return passes[request.pass_index].outputs[request.result].type.itemsize
-
-
 def _result_shape(request: OutputRequest, shape: tuple[int, ...]) -> tuple[int, ...]:
     if request.part is not None:
         return request.part.whole
@@ -167,22 +158,10 @@ def _part_layout(
 
 
 def summed_axes(result: tuple[int, ...] | None, shape: tuple[int, ...]) -> tuple[bool, ...]:
-    """Return which axes of a broadcast shape are summed to reach a result's shape.
+    """Return which axes of a broadcast shape are summed to reach the shape of a result.
 
-    Parameters
-    ----------
-    result : tuple of int or None
-        A shape that broadcasts to ``shape``; None for ``shape`` itself.
-    shape : tuple of int
-        The broadcast shape.
+    None stands for the shape itself.
 
-    Raises
-    ------
-    ValueError
-        If ``result`` does not broadcast to ``shape``.
-
-    Examples
-    --------
     >>> summed_axes((3, 1), (2, 3, 4))
     (True, False, True)
     """

@@ -271,13 +271,7 @@ class Launch:
         return self.extents if self.fold is None else self.fold.extents
 
     def moved(self, starts: Sequence[tuple[int, ...] | None]) -> Launch:
-        """Return the launch that writes the same parts elsewhere.
-
-        Parameters
-        ----------
-        starts : sequence of (tuple of int or None)
-            For each output that is a part, where it begins in the array, for each axis.
-        """
+        """Return the launch that writes its parts elsewhere: where each of them is to begin."""
         parts = [
             part if part is None or at is None
             else part._replace(starts=tuple(at[axis] for axis in self.order))

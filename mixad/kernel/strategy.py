@@ -43,16 +43,7 @@ def taken_passes(
 ) -> tuple[Literal["forward", "reverse"], tuple[_P, ...]]:
     """Return the strategy that a mode takes for a program, and its passes.
 
-    Parameters
-    ----------
-    program : Program
-        What is differentiated.
-    wrt : sequence of int
-        Params to differentiate with respect to.
-    mode : Mode
-        By dual chunks, in reverse, or the cheaper of both.
-    forward, reverse : callable
-        Return the passes of a strategy; called if they may be taken.
+    The callables return the passes of a strategy, and are called if they may be taken.
     """
     if not wrt or mode.strategy == "forward":
         return "forward", forward()

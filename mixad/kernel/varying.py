@@ -12,18 +12,9 @@ __all__ = ["varying_vars"]
 def varying_vars(program: Program, params: Iterable[int]) -> frozenset[Var]:
     """Return the variables whose value can differ from lane to lane.
 
-    Parameters
-    ----------
-    program : Program
-        Any program.
-    params : iterable of int
-        Indices of the params that differ from lane to lane along the innermost axis.
-
-    Returns
-    -------
-    frozenset of Var
-        A value is uniform when everything it is computed from is, the conditions that chose it
-        included; the carries of a loop whose test varies all vary, as lanes leave it one by one.
+    Some params do.  A value is uniform when everything it is computed from is, the conditions that
+    chose it included; the carries of a loop whose test varies all vary, as lanes leave it one by
+    one.
     """
     found = {program.params[i].var for i in params}
     _block(program.body, found)

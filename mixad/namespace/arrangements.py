@@ -227,10 +227,7 @@ def extract(selected: Any, x: Any) -> Any:
 def _known(name: str, places: Any) -> Any:
     """Return which places are meant.
 
-    Raises
-    ------
-    TracerError
-        If a lazy array is to tell: it would be computed behind the user's back.
+    TracerError if a lazy array is to tell: it would be computed behind the user's back.
     """
     given = plain(places)
     if is_array(given) and library_of(given).is_lazy:

@@ -21,12 +21,12 @@ from mixad.namespace.elementwise import (
     as_numpy_gives,
     elementwise,
     is_operand,
-    power,
 )
 from mixad.namespace.indexing import getitem, view_key
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, exchanged, namespace_over
+from mixad.namespace.powers import power
 from mixad.namespace.scipy_calls import function_called, instead_of
 from mixad.namespace.spelling import Spelling
 from mixad.namespace.spellings import NUMPY, UFUNCS, spelling_of, spelling_of_ufunc, torch_spelling

@@ -37,13 +37,7 @@ def from_lists(x: Any, like: Any) -> Any:
 
 
 def stacked(x: Any, like: Any) -> Any:
-    """Return nested lists as an array of the library and on the device of another.
-
-    Raises
-    ------
-    ValueError
-        If lists beside each other differ in length.
-    """
+    """Return nested lists as an array of the library and on the device of another."""
     if isinstance(x, Tracer) or is_array(x):
         return x
     library = library_beside(like)

@@ -22,13 +22,7 @@ __all__ = ["METHODS", "NUMPY_METHODS", "copied", "to_device"]
 
 
 def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
-    """Return ``x`` where it is: nothing is moved.
-
-    Raises
-    ------
-    TracerError
-        If it is on another device.
-    """
+    """Return ``x`` where it is: nothing is moved. On another device it is a TracerError."""
     if stream is not None or str(device) != str(x.device):
         raise TracerError(
             f"to_device({device!r}) of a value on {x.device!r} that is being differentiated is not "

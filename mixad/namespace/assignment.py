@@ -38,22 +38,8 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
     The array that ``x`` was made from is not changed.  A loop that writes the parts of an array
     costs what writing them costs, and so does its derivative.
 
-    Parameters
-    ----------
-    x : Tracer
-        What is written to.
-    key : object
-        What `getitem` takes.  Of equal positions one is written last, as the library has it.
-    value : array, Tracer, number or list
-        What broadcasts to ``x[key]``; it is converted to the dtype of ``x``.
-
-    Raises
-    ------
-    TypeError
-        If arrays of the library cannot be written to.
-    Exception
-        As the library's own arrays raise: for positions that there are not, values that do not
-        broadcast, dtypes that it does not convert.
+    The value is converted to the dtype of ``x``.  Of equal positions one is written last, as the
+    library has it; errors are the library's own.
     """
     key = _own_key(key)
     if not any(map(is_selection, key)) and is_written_back(x, key, value):
@@ -78,12 +64,7 @@ def change_at(ufunc: Any, x: Tracer, key: Any, value: Any) -> None:
 def replace(x: Tracer, operator: str, result: Tracer) -> Tracer:
     """Let ``x`` stand for the result of ``x operator= y``, or of ``x.method_()``; return it.
 
-    Raises
-    ------
-    KernelShapeError
-        If the result has another shape.
-    KernelTypeError
-        If the library does not convert it to the dtype of ``x``.
+    It must have the same shape, and a dtype that the library converts to that of ``x``.
     """
     if result.shape != x.shape:
         written, hint = _write_of(operator)

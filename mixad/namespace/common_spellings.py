@@ -8,7 +8,7 @@ from typing import Any
 
 from mixad.namespace.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from mixad.namespace.determinants import det, slogdet
-from mixad.namespace.elementwise import elementwise, operand, power, square
+from mixad.namespace.elementwise import elementwise, operand, square
 from mixad.namespace.fourier import (
     fft,
     fftn,
@@ -26,6 +26,7 @@ from mixad.namespace.fourier import (
 from mixad.namespace.linear_algebra import cross, diagonal, matmul, outer, tensordot, trace, vecdot
 from mixad.namespace.manipulation import matrix_transpose
 from mixad.namespace.norms import matrix_norm, vector_norm
+from mixad.namespace.powers import power
 from mixad.namespace.solving import inv, matrix_power, pinv, solve
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.tape.tracer import plain

@@ -41,27 +41,7 @@ def is_complex(operand: Any) -> bool:
 
 
 def complex_elementwise(op: str, library: Library, operands: Sequence[Any]) -> Any:
-    """Apply an op to operands, one of which is complex.
-
-    Parameters
-    ----------
-    op : str
-        Name of an op of the table of scalar ops.
-    library : Library
-        That of the result.
-    operands : sequence of (array, Tracer or Python number)
-        What the op takes.
-
-    Returns
-    -------
-    array or Tracer
-        Of the broadcast shape.
-
-    Raises
-    ------
-    KernelTypeError
-        If the op is not one of complex numbers.
-    """
+    """Apply an op to operands, one of which is complex; KernelTypeError for other ops."""
     if op in _OF_BOOLEANS:
         return getattr(library.xp, op)(*map(plain, operands))
     rule = _RULES.get(op)
@@ -113,13 +93,7 @@ def _operand(operand: Any, common: ScalarType, library: Library, device: Any) ->
 
 
 def common_type(library: Library, operands: Sequence[Any]) -> ScalarType:
-    """Return the type that a library promotes operands to, one of which is complex.
-
-    Raises
-    ------
-    Exception
-        As the library raises, if it does not mix these types.
-    """
+    """Return the type that a library promotes operands to, one of which is complex."""
     return _common_type(library, default_dtypes(), tuple(map(_typed, operands)))
 
 

@@ -23,22 +23,9 @@ __all__ = ["cornered"]
 def cornered(value: Any, x: Any, at: Any, axis: tuple[int, ...]) -> Any:
     """Return what has corners in ``x``: its second derivatives are nan there.
 
-    Parameters
-    ----------
-    value : array or Tracer
-        Made of the elements of ``x`` along axes, which are kept, with length 1.
-    x : array or Tracer
-        What it is made of.
-    at : callable
-        Returns where the corners are; asked for if second derivatives may be.
-    axis : tuple of int
-        The axes.
-
-    Returns
-    -------
-    array or Tracer
-        The same values, with the same first derivatives.  Elements whose cotangent is the constant
-        0, which a program did not use, have second derivatives.
+    The value has the axes, with length 1.  ``at`` is asked where the corners are if second
+    derivatives may be.  Elements whose cotangent is the constant 0, which a program did not use,
+    have second derivatives.
     """
     if not isinstance(x, Tracer) or len(x.origin.levels) < 2:
         return value

@@ -66,13 +66,7 @@ def in_doubles(x: Any) -> Any:
 
 
 def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Return arrays of one library converted to the type that it promotes theirs to.
-
-    Raises
-    ------
-    TracerError
-        If one of them is no array.
-    """
+    """Return arrays of one library converted to the type that it promotes theirs to."""
     for x in arrays:
         if not isinstance(x, Tracer) and not is_array(x):
             raise TracerError(f"{what} takes arrays, not a {type(x).__name__}: convert it first")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
@@ -38,19 +37,20 @@ from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType, complex_of
 from mixad.tape.apply import apply_call, apply_program
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.memory import array_as, gives_arrays, is_numpy_number
+from mixad.tape.memory import array_as, gives_arrays
 from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["angle", "array_beside", "as_numpy_gives", "clip", "convert", "elementwise",
-           "is_operand", "is_strong", "operand", "power", "rounded", "square", "where"]  # fmt: skip
+__all__ = ["CallOf", "DescribedOperand", "angle", "applied", "array_beside", "as_numpy_gives",
+           "clip", "convert", "converted_params", "element_type", "elementwise", "is_operand",
+           "is_strong", "operand", "rounded", "square", "weak_type", "where"]  # fmt: skip
 
 
 # A described operand: its type, and whether it is a Python number.
-_Described = tuple[Typed, bool]
+DescribedOperand = tuple[Typed, bool]
 
 # What an op, the common type of its operands, and these described make.
-_CallOf = Callable[[str, ScalarType, tuple[_Described, ...]], KernelCall]
+CallOf = Callable[[str, ScalarType, tuple[DescribedOperand, ...]], KernelCall]
 
 
 def is_operand(value: object) -> bool:
@@ -61,10 +61,7 @@ def is_operand(value: object) -> bool:
 def operand(value: Any, other: Any) -> Any:
     """Return an argument of a function of two as one that stands beside the other.
 
-    Raises
-    ------
-    TracerError
-        If the library of the other does not take it.
+    TracerError if the other's library does not take it.
     """
     if is_operand(value):
         return value
@@ -100,25 +97,12 @@ def array_beside(value: Any, other: Any) -> Any:
 
 
 def elementwise(op: str, *operands: Any) -> Any:
-    """Apply an op of the table to operands, promoted as their library does.
-
-    Parameters
-    ----------
-    op : str
-        Name of an op that takes arguments of one type.
-    *operands : array, Tracer or Python number
-        At least one of them a tracer or an array.
-
-    Returns
-    -------
-    array or Tracer
-        Of the broadcast shape.
-    """
-    return _applied(op, _call, operands)
+    """Apply an op of the table to operands, promoted as their library does."""
+    return applied(op, _call, operands)
 
 
-def _applied(
-    op: str, call_of: _CallOf, operands: tuple[Any, ...], before: tuple[Any, ...] = ()
+def applied(
+    op: str, call_of: CallOf, operands: tuple[Any, ...], before: tuple[Any, ...] = ()
 ) -> Any:
     """Apply what a function returns for promoted operands to them, after other arguments."""
     key = (op, call_of, default_dtypes(), *[_kind(o) for o in operands])
@@ -149,77 +133,11 @@ def _kind(operand: Any) -> object:
     return kind if kind is float or kind is int or kind is bool else None
 
 
-def power(x: Any, y: Any, by_operator: bool = False) -> Any:
-    """Return ``x`` to the power ``y`` as libraries compute it.
-
-    Squares are products.  Powers of one half may be roots: those of -inf and -0.0 differ.
-    """
-    if is_scalar(y) and y == 2:
-        return square(x)
-    if abs(y) != 0.5 if is_number(y) else not _is_one_float(y):
-        return elementwise("pow", x, y)
-    halves = _halves(_OperandKind.of(x), _OperandKind.of(y), by_operator)
-    if is_scalar(y) and y in halves:
-        return _applied("pow", _root(y), (x, y))
-    if is_scalar(y) or not halves:
-        return elementwise("pow", x, y)
-    return _applied("pow", _power_by_roots(halves), (x, y))
-
-
-class _OperandKind(NamedTuple):
-    """What decides how a library computes a power of an operand; Python's numbers have no library.
-
-    Lengths are 1 or others.
-    """
-
-    library: Library | None
-    type: ScalarType
-    is_array: bool = False
-    shape: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, x: Any) -> _OperandKind:
-        """Return that of an operand."""
-        if not is_strong(x):
-            return cls(None, x.cell.type if isinstance(x, Tracer) else _weak_type(x))
-        is_number = is_numpy_number(x) if isinstance(x, Tracer) else isinstance(x, np.generic)
-        shape = tuple([1 if length == 1 else 2 for length in x.shape])
-        return cls(library_beside(x), _element_type(x), not is_number, shape)
-
-    def sample(self, number: float, library: Library) -> Any:
-        """Return a number as such an operand, beside arrays of a library."""
-        if self.library is None or (library is not NUMPY and not self.is_array):
-            return number
-        array = library.xp.full(self.shape, number, dtype=library.dtype_of(self.type))
-        return array if self.is_array else array[()]
-
-
-def _is_one_float(y: Any) -> bool:
-    type = _element_type(y)
-    return type.is_float and not type.is_complex and math.prod(y.shape) == 1
-
-
-@cache
-def _halves(base: _OperandKind, exponent: _OperandKind, by_operator: bool) -> tuple[float, ...]:
-    """Return which exponents, 0.5 and -0.5, are roots for a library: those of -0.0 are negative."""
-    kinds = [k for k in (base, exponent) if k.library is not None]
-    libraries = {k.library for k in kinds if k.is_array} or {k.library for k in kinds}
-    library = libraries.pop() if len(libraries) == 1 else None
-    if library is None or base.type.is_complex or not base.type.is_float:
-        return ()
-    library = NUMPY if library.is_lazy else library
-    own = operator.pow if by_operator or library is not NUMPY else np.power
-    x = base.sample(-0.0, library)
-    with np.errstate(divide="ignore"):
-        found = {y: own(x, exponent.sample(y, library)) for y in (0.5, -0.5)}
-    return tuple(y for y, power in found.items() if math.copysign(1.0, library.xp.max(power)) < 0)
-
-
 def square(x: Any) -> Any:
     """Return the square of each element."""
     if is_complex(x):
         return elementwise("mul", x, x)
-    return apply_program(_square(_element_type(x)), (x,))[0]
+    return apply_program(_square(element_type(x)), (x,))[0]
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
@@ -297,7 +215,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
         library = _library_beside("where", (x, y))
         x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
         return select(library, condition, x, y)
-    return _applied("where", _selection, (x, y), (condition,))
+    return applied("where", _selection, (x, y), (condition,))
 
 
 def as_numpy_gives(result: Any) -> Any:
@@ -323,27 +241,27 @@ def convert(x: Any, type: ScalarType) -> Any:
     """Return ``x`` with elements of another type."""
     if type.is_complex:
         return as_complex(x, type)
-    return apply_program(_conversion(_element_type(x), type), (x,))[0]
+    return apply_program(_conversion(element_type(x), type), (x,))[0]
 
 
 @cache
-def _call(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
+def _call(op: str, common: ScalarType, params: tuple[DescribedOperand, ...]) -> KernelCall:
     """Return the call of one op: operands are converted to their common type, then used."""
     builder = Builder(op)
-    args = _converted_params(builder, common, params)
+    args = converted_params(builder, common, params)
     return KernelCall.storing(builder.finish([builder.op(op, *args)]))
 
 
 @cache
-def _selection(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
+def _selection(op: str, common: ScalarType, params: tuple[DescribedOperand, ...]) -> KernelCall:
     builder = Builder(op)
     condition = builder.param("condition", BOOL)
-    args = _converted_params(builder, common, params)
+    args = converted_params(builder, common, params)
     return KernelCall.storing(builder.finish([builder.op(op, condition, *args)]))
 
 
-def _converted_params(
-    builder: Builder, common: ScalarType, params: tuple[_Described, ...]
+def converted_params(
+    builder: Builder, common: ScalarType, params: tuple[DescribedOperand, ...]
 ) -> list[Atom]:
     """Add a param for each operand; return them converted to a common type."""
     strong = any(not typed.weak for typed, _ in params)
@@ -353,46 +271,6 @@ def _converted_params(
         var = builder.param(name, common if number else typed.type, kind)
         args.append(builder.cast(var, common))
     return args
-
-
-@cache
-def _root(exponent: float) -> _CallOf:
-    """Return what makes the call of a power of 0.5 or -0.5 that is computed as a root."""
-
-    @cache
-    def call_of(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
-        builder = Builder("root")
-        x, _ = _converted_params(builder, common, params)
-        return KernelCall.storing(builder.finish([_root_of(builder, x, exponent)]))
-
-    return call_of
-
-
-@cache
-def _power_by_roots(halves: tuple[float, ...]) -> _CallOf:
-    """Return what makes the call of a power that is a root for these exponents.
-
-    Elsewhere than at -inf and zeros both have the same values.
-    """
-
-    @cache
-    def call_of(op: str, common: ScalarType, params: tuple[_Described, ...]) -> KernelCall:
-        builder = Builder(op)
-        x, y = _converted_params(builder, common, params)
-        is_edge = builder.op("le", x, builder.const(0.0, common))
-        found = builder.op(op, x, y)
-        for half in halves:
-            is_half = builder.op("eq", y, builder.const(half, common))
-            root = _root_of(builder, x, half)
-            found = builder.op("where", builder.op("and", is_half, is_edge), root, found)
-        return KernelCall.storing(builder.finish([found]))
-
-    return call_of
-
-
-def _root_of(builder: Builder, x: Atom, exponent: float) -> Atom:
-    root = builder.op("sqrt", x)
-    return root if exponent > 0 else builder.op("div", builder.const(1.0, x.type), root)
 
 
 @cache
@@ -435,20 +313,22 @@ def _without_numpy_scalar(operand: Any, library: Library) -> Any:
     return operand
 
 
-def _described(op: str, operand: Any, library: Library) -> _Described:
+def _described(op: str, operand: Any, library: Library) -> DescribedOperand:
     if is_scalar(operand):
-        return Typed(_weak_type(operand), True), True
+        return Typed(weak_type(operand), True), True
     if isinstance(operand, Tracer) and operand.cell.weak:
         return Typed(operand.cell.type, True), False
     try:
-        return library.rules.array(_element_type(operand), operand.ndim), False
+        return library.rules.array(element_type(operand), operand.ndim), False
     except KernelTypeError as error:
         raise error.about(f"{op}: an operand") from None
 
 
-def _weak_type(number: bool | int | float) -> ScalarType:
+def weak_type(number: bool | int | float) -> ScalarType:
+    """Return the type of a Python number."""
     return BOOL if isinstance(number, bool) else I64 if isinstance(number, int) else F64
 
 
-def _element_type(x: Any) -> ScalarType:
+def element_type(x: Any) -> ScalarType:
+    """Return the type of the elements of an array or a tracer."""
     return x.cell.type if isinstance(x, Tracer) else element_type_of(x.dtype)

@@ -28,16 +28,6 @@ def eliminated(x: Array) -> Eliminated:
 
     Only what is smaller is divided by a pivot, so the factors are regular also where the matrix is
     singular.  Rows or columns in small units keep their digits, as in singular values they do not.
-
-    Parameters
-    ----------
-    x : array
-        Square matrices, not empty.
-
-    Returns
-    -------
-    Eliminated
-        The factors.
     """
     xp, n = library_of(x).xp, x.shape[-1]
     one = xp.zeros_like(x) + xp.eye(n, dtype=x.dtype, device=device(x))

@@ -198,15 +198,7 @@ def _checked(norm: Norm) -> str:
 def _extent(
     x: Any, s: Lengths, axes: Axes, least: int = 0
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return along which axes a transform goes, and its lengths; -1 leaves one as it is.
-
-    Raises
-    ------
-    numpy.exceptions.AxisError
-        If there is no such axis, or fewer than the least number of them.
-    ValueError
-        If there are not as many lengths as axes.
-    """
+    """Return along which axes a transform goes, and its lengths; -1 leaves one as it is."""
     given = None if s is None else whole_numbers(s)
     if axes is None and given is not None:
         axes = range(x.ndim - len(given), x.ndim)

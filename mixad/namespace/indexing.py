@@ -29,23 +29,8 @@ _Key = tuple[Any, ...]
 def getitem(x: Any, key: Any) -> Any:
     """Return ``x[key]``.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        What is indexed.
-    key : object
-        What the library takes: whole numbers, slices, ``...``, None, arrays of whole numbers or
-        of booleans, and tuples of these.
-
-    Returns
-    -------
-    array or Tracer
-        The selected elements.
-
-    Raises
-    ------
-    TracerError
-        For keys of other types, floats that are differentiated among them.
+    Keys are whole numbers, slices, ``...``, None, arrays of whole numbers or of booleans, and
+    tuples of these; others are a TracerError, floats that are differentiated among them.
     """
     keys = key if isinstance(key, tuple) else (key,)
     if any(map(is_selection, keys)):
@@ -112,17 +97,7 @@ def positions_of(x: Any) -> Any:
 def gather(x: Any, positions: Any) -> Any:
     """Return the elements of an array at positions in it, as `positions_of` counts them.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of any shape.
-    positions : array
-        Of whole numbers; nobody else may hold it.
-
-    Returns
-    -------
-    array or Tracer
-        Of the shape of ``positions``.
+    Nobody else may hold these.
     """
     library_of(positions)  # raises where a mask leaves open how many elements it selects
     return apply_rule(_GATHER, x, positions=positions)
@@ -287,13 +262,7 @@ _BASIC = frozenset((int, slice, type(None), type(...)))
 
 
 def basic_key(key: Any) -> Any:
-    """Return a key that selects by no array, whole numbers as those of Python.
-
-    Raises
-    ------
-    TracerError
-        For keys of other types.
-    """
+    """Return a key that selects by no array, with whole numbers of Python; else TracerError."""
     if key is None or key is Ellipsis or isinstance(key, slice):
         return key
     if not isinstance(key, bool):

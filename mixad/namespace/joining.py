@@ -34,13 +34,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
-    """Return the coordinates of the points of a grid, one array for each axis.
-
-    Raises
-    ------
-    ValueError
-        If ``indexing`` is neither ``"xy"`` nor ``"ij"``.
-    """
+    """Return the coordinates of the points of a grid, one array for each axis."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid(indexing={indexing!r}): 'xy' or 'ij'")
     axes = list(range(len(arrays)))
@@ -89,13 +83,7 @@ _CONCAT = Rule(
 
 
 def stack(arrays: Sequence[Any], *, axis: int = 0) -> Any:
-    """Return arrays of one shape side by side along a new axis.
-
-    Raises
-    ------
-    ValueError
-        If their shapes differ.
-    """
+    """Return arrays of one shape side by side along a new axis."""
     arrays = tuple(arrays)
     shapes = {tuple(x.shape) for x in arrays}
     if len(shapes) > 1:

@@ -134,11 +134,6 @@ def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
     """Return the sum of products along an axis of each, of which the other axes broadcast.
 
     Of complex vectors, those of the first are conjugated.
-
-    Raises
-    ------
-    ValueError
-        If the vectors differ in length.
     """
     lengths = [_length(x, axis), _length(y, axis)]
     if lengths[0] != lengths[1]:
@@ -156,26 +151,14 @@ def inner(x: Any, y: Any) -> Any:
 
 
 def outer(x: Any, y: Any) -> Any:
-    """Return the matrix of products of the elements of two vectors.
-
-    Raises
-    ------
-    ValueError
-        If one is no vector.
-    """
+    """Return the matrix of products of the elements of two vectors."""
     if x.ndim != 1 or y.ndim != 1:
         raise ValueError(f"outer() of arrays of shape {tuple(x.shape)} and {tuple(y.shape)}")
     return elementwise("mul", reshape(x, (-1, 1)), y)
 
 
 def cross(x: Any, y: Any, *, axis: int = -1) -> Any:
-    """Return the cross products of vectors of length 3 along an axis of each and of the result.
-
-    Raises
-    ------
-    ValueError
-        If they have another length.
-    """
+    """Return the cross products of vectors of length 3 along an axis of each and of the result."""
     lengths = [_length(x, axis), _length(y, axis)]
     if lengths != [3, 3]:
         raise ValueError(f"cross() of vectors of length {lengths[0]} and {lengths[1]}: 3")
@@ -191,13 +174,7 @@ def _broadcasting_moves(axis: int, x: Any, y: Any) -> bool:
 
 
 def _length(x: Any, axis: int) -> int:
-    """Return the length of an axis.
-
-    Raises
-    ------
-    numpy.exceptions.AxisError
-        If there is no such axis.
-    """
+    """Return the length of an axis."""
     (axis,) = normalized_axes(axis, x.ndim)
     length: int = x.shape[axis]
     return length

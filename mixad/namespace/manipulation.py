@@ -106,13 +106,7 @@ def matrix_transpose(x: Any) -> Any:
 
 @gives_views
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """Return ``x`` with axes at other places, the rest in their order.
-
-    Raises
-    ------
-    ValueError
-        If not as many places as axes are given.
-    """
+    """Return ``x`` with axes at other places, the rest in their order."""
     moved, places = normalized_axes(source, x.ndim), normalized_axes(destination, x.ndim)
     if len(moved) != len(places):
         raise ValueError(f"moveaxis() of {len(moved)} axes to {len(places)} places")
@@ -133,13 +127,7 @@ def expand_dims(x: Any, *, axis: int | Sequence[int] = 0) -> Any:
 
 @gives_views
 def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
-    """Return ``x`` without some axes of length 1, without all of them for None.
-
-    Raises
-    ------
-    ValueError
-        If one of them is longer.
-    """
+    """Return ``x`` without some axes of length 1, without all of them for None."""
     if axis is None:
         axis = tuple(a for a, n in enumerate(x.shape) if n == 1)
     axes = normalized_axes(axis, x.ndim)
@@ -199,13 +187,7 @@ _ROLL = Rule(
 
 
 def whole_numbers(given: Any) -> tuple[int, ...]:
-    """Return one or several whole numbers, of Python, NumPy or another library, as Python's.
-
-    Raises
-    ------
-    TypeError
-        If one of them is no whole number.
-    """
+    """Return one or several whole numbers, of Python, NumPy or another library, as Python's."""
     return tuple(map(operator.index, given if is_several(given) else (given,)))
 
 
@@ -215,15 +197,7 @@ def is_several(given: Any) -> bool:
 
 
 def normalized_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Return axes counted from 0, each once; all of them for None.
-
-    Raises
-    ------
-    numpy.exceptions.AxisError
-        If there is no such axis.
-    ValueError
-        If one is named twice.
-    """
+    """Return axes counted from 0, each once; all of them for None."""
     if axis is None:
         return tuple(range(ndim))
     given = whole_numbers(axis)

@@ -169,13 +169,7 @@ def _full(x: Any, shape: tuple[int, ...], value: float) -> Array:
 
 
 def _mask(where: Any, x: Any) -> Array:
-    """Return a mask in the shape of ``x``.
-
-    Raises
-    ------
-    ValueError
-        If it does not broadcast to that.
-    """
+    """Return a mask in the shape of ``x``; ValueError if it does not broadcast to that."""
     xp = library_beside(x).xp
     return xp.broadcast_to(xp.asarray(plain(where)), tuple(x.shape))
 

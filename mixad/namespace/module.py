@@ -176,13 +176,7 @@ def namespace_of(xp: Any) -> Namespace:
 
 
 def namespace_over(library: Library, version: str | None = None) -> Namespace:
-    """Return the namespace over a library.
-
-    Raises
-    ------
-    ValueError
-        If the version of the standard is unknown.
-    """
+    """Return the namespace over a library; ValueError if the version of the standard is unknown."""
     if version is not None and version not in VERSIONS:
         raise ValueError(
             f"version {version!r} of the array API standard is unknown: use one of {VERSIONS}"

@@ -218,13 +218,7 @@ def _meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
 
 
 def _block(blocks: Any) -> Any:
-    """Return blocks in nested lists as one array: innermost lists run along the last axis.
-
-    Raises
-    ------
-    ValueError
-        If blocks are not all as deep inside of lists.
-    """
+    """Return blocks in nested lists as one array: innermost lists run along the last axis."""
     depths, leaves = zip(*_leaves(blocks), strict=True)
     if len(set(depths)) > 1:
         raise ValueError(f"block() of arrays in lists of different depths: {sorted(set(depths))}")

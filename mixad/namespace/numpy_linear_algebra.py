@@ -31,10 +31,7 @@ __all__ = ["NUMPY_LINEAR_ALGEBRA"]
 def cond(x: Any, p: Any = None) -> Any:
     """Return the condition numbers of matrices in a norm; None for the Euclidean one.
 
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If there are no elements, or a matrix is singular (but for ``p`` None, 2 or -2).
+    Without elements, or of a singular matrix (but for ``p`` None, 2 or -2), a LinAlgError.
     """
     if not all(x.shape[-2:]):
         raise np.linalg.LinAlgError("cond() of matrices without elements")
@@ -107,15 +104,7 @@ def _solution(a: Any, b: Any) -> Any:
 
 
 def multi_dot(arrays: Sequence[Any]) -> Any:
-    """Return the product of matrices, the first and the last of which may be vectors.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two.
-    numpy.linalg.LinAlgError
-        If one of them is no matrix.
-    """
+    """Return the product of matrices, the first and the last of which may be vectors."""
     if len(arrays) < 2:
         raise ValueError(f"multi_dot() takes at least two arrays, {len(arrays)} were given")
     shapes = [tuple(x.shape) for x in arrays]

@@ -47,14 +47,7 @@ Axis = int | Sequence[int] | None
 
 
 def bincount(places: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """Return for each place the sum of the weights that go there, in 64 bits.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As NumPy does: for places that are no whole numbers or below 0, not as many as weights, and
-        for complex weights.
-    """
+    """Return for each place the sum of the weights that go there, in 64 bits."""
     if weights is None:  # floats, which NumPy refuses
         return np.bincount(plain(places), None, minlength)
     places, library = plain(places), library_beside(weights)
@@ -71,15 +64,7 @@ def average(
     x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, *,
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    """Return the mean over axes, each element with a weight; the sum of weights too if asked.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the weights have neither the shape of ``x`` nor that of the axes.
-    ZeroDivisionError
-        If weights sum to zero.
-    """
+    """Return the mean over axes, each element with a weight; the sum of weights too if asked."""
     if weights is None:
         found = mean(x, axis, keepdims=keepdims)
         count = math.prod(x.shape[a] for a in normalized_axes(axis, x.ndim))
@@ -127,15 +112,7 @@ def cov(
     x: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
     fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    """Return the covariances of variables, which are the rows of a matrix or its columns.
-
-    Raises
-    ------
-    ValueError
-        If there are more than two axes, or weights are negative.
-    TypeError
-        If frequencies are no whole numbers.
-    """
+    """Return the covariances of variables, which are the rows of a matrix or its columns."""
     x = _variables(x, y, rowvar, dtype)
     if not x.shape[0]:
         return library_beside(x).xp.zeros((0, 0), dtype=x.dtype)

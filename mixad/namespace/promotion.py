@@ -15,10 +15,7 @@ __all__ = ["promoted"]
 def promoted(library: Library, what: str, operands: Sequence[Typed]) -> ScalarType:
     """Return the type that an operation on values of these types is carried out in.
 
-    Raises
-    ------
-    KernelTypeError
-        If the library does not mix these types.
+    KernelTypeError if the library does not mix these types.
     """
     if what == "sub" and library.name == "torch" and any(typed.type.is_bool for typed in operands):
         raise KernelTypeError(

@@ -171,13 +171,7 @@ def _refused(name: str, parameter: str) -> str:
 
 
 def _computed(name: str, *operands: Any) -> Any:
-    """Return what SciPy computes, recorded if an operand is traced.
-
-    Raises
-    ------
-    TracerError
-        If what is traced is no NumPy array.
-    """
+    """Return what SciPy computes, recorded if an operand is traced: then a NumPy array."""
     arrays = [o if isinstance(o, Tracer) else np.asarray(o) for o in operands]
     for array in arrays:
         if library_beside(array) is not NUMPY:

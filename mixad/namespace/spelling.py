@@ -372,10 +372,8 @@ class Spelling:
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what a function of the library returns, recorded.
 
-        Raises
-        ------
-        TracerError
-            If the namespace has no such function yet, or it lacks an argument that was given.
+        TracerError if the namespace has no such function yet, or it lacks an argument that was
+        given.
         """
         binding = self._bindings.get(function)
         if binding is None:
@@ -387,13 +385,7 @@ class Spelling:
         return self.name_of(function) in self.constant
 
     def binding(self, function: Any) -> Callable[..., Any]:
-        """Return what takes the arguments of a function of the library.
-
-        Raises
-        ------
-        TracerError
-            If the namespace has no such function.
-        """
+        """Return what takes the arguments of a function of the library, or raise TracerError."""
         name = self.name_of(function)
         if name in self.constant:
             return lambda args, kwargs: function(

@@ -71,13 +71,7 @@ def _summed(x: Any, axis: Axis, keepdims: bool) -> Any:
 
 
 def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
-    """Return the arithmetic mean over axes: see `total`.
-
-    Raises
-    ------
-    TracerError
-        If the dtype is no float.
-    """
+    """Return the arithmetic mean over axes, in a dtype of floats: see `total`."""
     if dtype is not None:
         x = astype(x, dtype)
         if not element_type_of(x.dtype).is_inexact:

@@ -23,22 +23,8 @@ __all__ = ["symmetric"]
 def symmetric(what: str, x: Any) -> Any:
     """Return matrices that are differentiated, once they are known to be symmetric.
 
-    Parameters
-    ----------
-    what : str
-        The function they are passed to, for messages.
-    x : array or Tracer
-        Matrices; plain arrays, and what is not square, are left to the library.
-
-    Returns
-    -------
-    array or Tracer
-        The same; a lazy one is looked at when it is computed.
-
-    Raises
-    ------
-    TracerError
-        If a matrix differs from its adjoint by more than rounding.
+    Plain arrays, and what is not square, are left to the library; a lazy array is looked at when it
+    is computed.  A matrix that differs from its adjoint by more than rounding is a TracerError.
     """
     if not is_traced(x) or x.ndim < 2 or x.shape[-1] != x.shape[-2] or not x.shape[-1]:
         return x

@@ -40,13 +40,7 @@ IN_PLACE = frozenset((*(f"{name}_" for name in _COMPUTED), *_WRITTEN))
 def change(
     spelling: Spelling, x: Tracer, name: str, args: tuple[Any, ...], options: dict[str, Any]
 ) -> Tracer:
-    """Carry out a method that changes ``x``; return ``x``.
-
-    Raises
-    ------
-    KernelShapeError, KernelTypeError
-        If the result has another shape, or a dtype that torch does not convert.
-    """
+    """Carry out a method that changes ``x``; return ``x``."""
     if name in _WRITTEN:
         setitem(x, ..., unwrapped(_WRITTEN[name](*args, **options)))
         return x

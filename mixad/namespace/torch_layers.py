@@ -91,12 +91,9 @@ def _embedding(x: Any, weight: Any) -> Any:
 
 
 def _dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
-    """Return ``x`` where nothing is dropped.
+    """Return ``x`` where nothing is dropped; else TracerError.
 
-    Raises
-    ------
-    TracerError
-        Where something is: a second run, for tangents or a checkpoint, would drop something else.
+    A second run, for tangents or a checkpoint, would drop something else.
     """
     if training and p:
         raise TracerError(

@@ -13,14 +13,7 @@ from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import mean, total
 from mixad.namespace.torch_reductions import log_softmax
 from mixad.namespace.torch_weights import check_shape, rows
-from mixad.special import (
-    exp,
-    log,
-    log1p,
-    log_sigmoid,
-    maximum,
-    xlogy,
-)
+from mixad.special import exp, log, log1p, log_sigmoid, maximum, xlogy
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer, plain
 
@@ -28,13 +21,7 @@ __all__ = ["TORCH_LOSSES"]
 
 
 def _reduced(losses: Any, reduction: str, weight: Any = None) -> Any:
-    """Return what is asked for of the losses of elements: them, their sum or their mean.
-
-    Raises
-    ------
-    ValueError
-        If ``reduction`` is none of these.
-    """
+    """Return what is asked for of the losses of elements: them, their sum or their mean."""
     if weight is not None:
         shape, losses = losses.shape, elementwise("mul", losses, weight)
         check_shape("loss", "weights", losses, shape)
@@ -172,13 +159,7 @@ def _cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Return the cross entropy of classes, or of probabilities of each class.
-
-    Raises
-    ------
-    TracerError
-        If both classes have weights and probabilities, or smoothed classes, are asked for.
-    """
+    """Return the cross entropy of classes, or of probabilities of each class."""
     classes = 0 if x.ndim == 1 else 1
     logs = log_softmax(x, classes)
     is_class = not isinstance(target, Tracer) and not target.dtype.is_floating_point

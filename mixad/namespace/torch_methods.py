@@ -72,13 +72,7 @@ def _detached(x: Any) -> Any:
 
 def _to(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False,
         copy: bool = False) -> Any:  # fmt: skip
-    """Return ``x`` in another dtype, given as one or by a tensor that has it; nothing is moved.
-
-    Raises
-    ------
-    TracerError
-        If it would be moved to another device.
-    """
+    """Return ``x`` in another dtype, given as one or by a tensor that has it; nothing is moved."""
     flags = [given for given in args if isinstance(given, bool)]  # non_blocking, copy
     copy = flags[1] if len(flags) > 1 else copy
     for given in args:

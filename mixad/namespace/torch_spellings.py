@@ -16,14 +16,7 @@ from mixad.namespace.common_spellings import (
     unary,
 )
 from mixad.namespace.complex_numbers import conj, imag, real
-from mixad.namespace.creation import (
-    empty_like,
-    full_like,
-    ones_like,
-    tril,
-    triu,
-    zeros_like,
-)
+from mixad.namespace.creation import empty_like, full_like, ones_like, tril, triu, zeros_like
 from mixad.namespace.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from mixad.namespace.determinants import det, slogdet
 from mixad.namespace.joining import broadcast_to, repeat, stack, tile, unstack

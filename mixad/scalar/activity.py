@@ -55,18 +55,8 @@ active_arguments: Mapping[str, tuple[int, ...]] = _ActiveArguments(
 def activity(program: Program, seeds: Mapping[int, Iterable[int]]) -> Activity:
     """Return the slots that each variable can depend on.
 
-    Parameters
-    ----------
-    program : Program
-        Any program.
-    seeds : Mapping
-        Index of a param → its slots.
-
-    Returns
-    -------
-    Mapping
-        Variable → slots; a variable without an entry depends on none.  Values that are not floats
-        depend on none; a loop's carries reach a fixpoint.  `SINGULAR` may be among the slots.
+    ``seeds`` maps the index of a param to its slots.  A variable without an entry depends on none,
+    as do values that are no floats; `SINGULAR` may be among the slots.
     """
     found: dict[Var, frozenset[int]] = {}
     for index, slots in seeds.items():
@@ -76,20 +66,7 @@ def activity(program: Program, seeds: Mapping[int, Iterable[int]]) -> Activity:
 
 
 def spread(block: Block, seeds: Mapping[Var, frozenset[int]]) -> Activity:
-    """Return the slots that each variable of a block can depend on.
-
-    Parameters
-    ----------
-    block : Block
-        Of a program.
-    seeds : Mapping
-        Variables that the block reads → their slots.
-
-    Returns
-    -------
-    Mapping
-        As from `activity`.
-    """
+    """Return the slots of each variable of a block, given those of what the block reads."""
     found = dict(seeds)
     _visit_block(block, found)
     return found

@@ -52,7 +52,7 @@ from mixad.scalar.pushforward import no_derivative
 from mixad.scalar.rules import own_partials
 from mixad.scalar.types import F32, ScalarType
 
-__all__ = ["active_loop", "adjoint_block"]
+__all__ = ["active_loop", "adjoint_block", "is_zero"]
 
 
 class _Reach(NamedTuple):
@@ -121,15 +121,7 @@ _Edge: TypeAlias = _Factor | _Choice
 
 
 def active_loop(program: Program, wrt: Sequence[int]) -> While | None:
-    """Return the first loop of a program whose results have partials, if there is one.
-
-    Parameters
-    ----------
-    program : Program
-        Any program.
-    wrt : sequence of int
-        Indices of the params to differentiate with respect to; floats.
-    """
+    """Return the first loop whose results have partials with respect to some params, if any."""
     return _loop(program, _activity(program, wrt))
 
 
@@ -147,32 +139,9 @@ def adjoint_block(
 ) -> tuple[tuple[Atom, ...], dict[int, dict[int, Atom]]]:
     """Declare a program's params in a builder, add its statements and those of partials.
 
-    Parameters
-    ----------
-    builder : Builder
-        Of the new program.
-    program : Program
-        Without effects, and without a loop whose results have partials.
-    wrt : sequence of int
-        Indices of the params to differentiate with respect to; floats.
-    outputs : iterable of int
-        Indices of the outputs whose partials are wanted.
-
-    Returns
-    -------
-    primals : tuple of Atom
-        The program's outputs.
-    partials : dict
-        For each of ``outputs``, position in ``wrt`` → partial, of the wider of the two types; what
-        has no entry is statically zero.
-
-    Raises
-    ------
-    ValueError
-        If a param in ``wrt`` is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have, or there is a loop with partials;
-        the message names the line.
+    Returned are the outputs, and for each of ``outputs`` its partials by position in ``wrt``, of
+    the wider of the two types; what has no entry is statically zero.  A loop with partials, and a
+    derivative that the op table lacks, is a KernelGradientError that names the line.
     """
     active = _activity(program, wrt)
     loop = _loop(program, active)
@@ -419,7 +388,7 @@ class _Walks:
 
     def add(self, adjoints: dict[Var, _Partial], var: Var, partial: _Partial) -> None:
         """Add to the adjoint of a variable."""
-        if _is_zero(partial.atom):
+        if is_zero(partial.atom):
             return
         before = adjoints.get(var)
         if before is not None:
@@ -490,7 +459,8 @@ def _wider(one: ScalarType, other: ScalarType) -> ScalarType:
     return one if one.bits > other.bits else other
 
 
-def _is_zero(atom: Atom) -> bool:
+def is_zero(atom: Atom) -> bool:
+    """Whether a value is the constant 0."""
     return isinstance(atom, Const) and atom.value == 0
 
 

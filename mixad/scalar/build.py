@@ -106,14 +106,7 @@ class Builder:
     def op(self, name: str, *args: Atom, type: ScalarType | None = None) -> Atom:
         """Add an equation and return its value, or an equal value that is known already.
 
-        Parameters
-        ----------
-        name : str
-            An op of the table.
-        *args : Var or Const
-            Its arguments.
-        type : ScalarType, optional
-            The result's type, for conversions only.
+        Conversions state their type.
         """
         out_type = result_type(name, tuple(a.type for a in args), type)
         simpler = simplified(self, name, args, out_type)
@@ -226,9 +219,9 @@ class Builder:
         cond: Block,
         body: Block,
         line: Line | None,
-        names: tuple[str, ...] = (),
+        names: tuple[str, ...],
         *,
-        implicit: bool = False,
+        implicit: bool,
     ) -> tuple[Var, ...]:
         """Add a ``While`` of two finished blocks over ``carries``, and return its results."""
         outs = tuple(self.fresh(a.type) for a in inits)

@@ -46,13 +46,7 @@ class Signature:
 
 @lru_cache(maxsize=256)
 def read_signature(text: str) -> Signature:
-    """Return what a signature says.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is none; it is a ValueError.
-    """
+    """Return what a signature says; one that says nothing is a ConfigurationError."""
     packed = re.sub(r"\s", "", text)
     if not _FORM.match(packed):
         raise ConfigurationError(f"signature={text!r} is none: write one {_EXAMPLE}")

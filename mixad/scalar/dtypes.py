@@ -25,18 +25,6 @@ def array_dtype(xp: Any, type: ScalarType) -> Any:
 
     JAX's names stand for scalar classes, not for dtypes, and unless it is told otherwise it has no
     types of 64 bits: it computes in those of 32 bits then, and so does what is computed for it.
-
-    Parameters
-    ----------
-    xp : namespace
-        From `array_api_compat.array_namespace`.
-    type : ScalarType
-        Any; one that NumPy does not have when an array of it was met.
-
-    Returns
-    -------
-    dtype
-        What the attribute ``dtype`` of an array of that type is.
     """
     name = type.dtype_name
     if xp.__name__ != "jax.numpy":
@@ -52,13 +40,7 @@ _TYPE_NAMES = {t.dtype_name: t for t in STORED_TYPES}
 
 
 def scalar_type_of(dtype: Any) -> ScalarType:
-    """Return the scalar type of a dtype of any library.
-
-    Raises
-    ------
-    KernelTypeError
-        If kernels do not compute in that dtype.
-    """
+    """Return the scalar type of a dtype of any library; KernelTypeError if kernels have none."""
     key = (type(dtype), dtype)  # libraries' dtypes may hash alike and refuse to be compared
     known = _TYPES.get(key)
     if known is None:
@@ -76,13 +58,7 @@ _COMPLEX_NAMES = {t.dtype.name: t for t in COMPLEX_TYPES}
 
 
 def element_type_of(dtype: Any) -> ScalarType:
-    """Return the type of the elements of an array: a scalar type, or a complex one.
-
-    Raises
-    ------
-    KernelTypeError
-        If it is neither.
-    """
+    """Return the type of an array's elements, scalar or complex, or raise KernelTypeError."""
     key = (type(dtype), dtype)
     known = _TYPES.get(key) or _COMPLEX.get(key)
     if known is None:

@@ -61,22 +61,11 @@ def solved(
     sizes: Sequence[Sequence[Term]],
     sides: Sequence[Sequence[Term]],
 ) -> Solved:
-    """Solve a linear system.
+    """Solve a linear system: for each row its entries, and its right-hand sides.
 
-    Parameters
-    ----------
-    matrix : sequence of (sequence of Term)
-        The rows, of n entries of one type.
-    sizes : sequence of (sequence of Term)
-        For each entry, the sum of the magnitudes that it was computed from: what it may have lost.
-    sides : sequence of (sequence of Term)
-        For each row, its right-hand sides.  A nan in one reaches only the unknowns that depend on
-        it, and only for that side; a nan in the matrix may reach all of them.
-
-    Returns
-    -------
-    Solved
-        Of as many columns as there are right-hand sides.
+    ``sizes`` has, for each entry, the sum of the magnitudes that it was computed from: what it may
+    have lost.  A nan in a side reaches only the unknowns that depend on it, for that side; one in
+    the matrix may reach all.
     """
     rows = [_Row(*map(list, parts)) for parts in zip(matrix, sizes, sides, strict=True)]
     tests = [_eliminated(rows, k) for k in range(len(rows))]

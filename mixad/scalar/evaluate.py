@@ -39,22 +39,7 @@ def constant(value: bool | int | float, type: ScalarType) -> Const:
 
 
 def evaluate(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
-    """Carry out an instruction-level op.
-
-    Parameters
-    ----------
-    name : str
-        An op whose lowering is ``"instruction"``.
-    args : tuple of NumPy scalars
-        Its arguments, of the types that `mixad.scalar.verify.result_type` accepts.
-    type : ScalarType
-        Type of the result.
-
-    Returns
-    -------
-    NumPy scalar
-        Of the dtype of ``type``.
-    """
+    """Carry out an op whose lowering is ``"instruction"`` on NumPy scalars."""
     with np.errstate(all="ignore"):
         return instruction(name, type)(*args)
 

@@ -43,19 +43,9 @@ def known_results(
 ) -> Callable[[Sequence[Any]], list[tuple[Scalar, float, bool]]]:
     """Return the function that tells an element's results, and how exactly they are known.
 
-    Parameters
-    ----------
-    program : Program
-        A program without ``Accumulate``.
-    max_turns : int
-        How many turns one loop may take.
-
-    Returns
-    -------
-    callable
-        From arguments, one per param, as for `mixad.scalar.interpret.interpret`, to a list: for
-        each output its value, its tolerance (0 asks for the same bits, otherwise it is four times
-        the scatter of displaced runs), and whether it is determined.
+    It takes arguments as `interpret` does, and returns for each output its value, its tolerance (0
+    asks for the same bits, otherwise it is four times the scatter of displaced runs), and whether
+    it is determined.
     """
     names = {s.op for s in walk_statements(program.body) if isinstance(s, Equation)}
     if all(map(is_exact, names)):
@@ -151,20 +141,7 @@ def same_bits(a: Any, b: Any) -> Any:
 
 
 def agrees(values: Any, got: Any, tolerance: Any) -> Any:
-    """Whether results are what is expected of them, element by element.
-
-    Parameters
-    ----------
-    values, tolerance : NumPy arrays or scalars
-        What is expected, and within what; 0 asks for the same bits.
-    got : NumPy array or scalar
-        The results.
-
-    Returns
-    -------
-    bool or array of bool
-        Element by element.
-    """
+    """Whether results are what is expected of them; a tolerance of 0 asks for the same bits."""
     with np.errstate(all="ignore"):
         near = np.abs(values.astype("f8") - got.astype("f8")) <= tolerance
         return same_bits(values, got) | ((tolerance > 0) & near)

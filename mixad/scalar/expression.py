@@ -167,20 +167,9 @@ Operand: TypeAlias = Term | bool | int | float
 def call(op: str, *args: Operand, type: ScalarType | None = None) -> Term:
     """Add the equation ``op(*args)`` to the builder of its terms.
 
-    Parameters
-    ----------
-    op : str
-        An op of the table.
-    *args : Term or number
-        At least one term; numbers take the type of the last term (in ``where(c, x, 1)`` that of
-        ``x``), and ``type`` where the only term is the condition of ``where``.
-    type : ScalarType, optional
-        The result's type, for conversions and for ``where(c, 1, 0)``.
-
-    Returns
-    -------
-    Term
-        The result.
+    At least one argument is a term; numbers take the type of the last term (in ``where(c, x, 1)``
+    that of ``x``), and ``type`` where the only term is the condition of ``where``.  Conversions
+    state their type.
     """
     terms = [a for a in args if isinstance(a, Term)]
     values = [a for a in args[1:] if isinstance(a, Term)] if op == "where" else terms
@@ -262,34 +251,15 @@ class Expression:
     def emit(self, builder: Builder, names: Mapping[str, Atom], type: ScalarType) -> Atom:
         """Add the formula's equations and return its value.
 
-        Parameters
-        ----------
-        builder : Builder
-            The program under construction.
-        names : mapping of str to Atom
-            Values of the expression's variables.
-        type : ScalarType
-            Type of numbers that stand beside no variable; the target of ``convert``.
-
-        Returns
-        -------
-        Var or Const
-            The value.
+        Numbers beside no variable are of ``type``, as is what ``convert`` gives.
         """
         return _emit(self.root, builder, names, type)
 
 
 @cache
 def expression(text: str) -> Expression:
-    """Parse a formula; the result is cached.
+    """Parse a formula; a text outside of the grammar on top of this file is a ValueError.
 
-    Raises
-    ------
-    ValueError
-        If the text is outside the grammar on top of this file.
-
-    Examples
-    --------
     >>> sorted(expression("-(out / y)").names)
     ['out', 'y']
     >>> expression("-1").number

@@ -85,22 +85,9 @@ class FixedPoint:
     counting: Collection[int]
 
     def tangents(self, slots: Sequence[int]) -> Tangents:
-        """Add what solves for the tangents of the carries, to the program.
+        """Add what solves for the carries' tangents; return them, for each carry by slot.
 
-        Parameters
-        ----------
-        slots : sequence of int
-            That the carries may depend on.
-
-        Returns
-        -------
-        dict
-            For each carry, its tangent for each slot.
-
-        Raises
-        ------
-        KernelGradientError
-            If too many carries depend on each other, or one is a sum.
+        If too many carries depend on each other, or one is a sum, it is a KernelGradientError.
         """
         graph = {i: list(step.by_carry) for i, step in self.steps.items()}
         found: Tangents = {}

@@ -129,18 +129,7 @@ def random_program(choices: Choices | int, recipe: Recipe | None = None) -> Prog
 
 
 def special_values(type: ScalarType) -> tuple[bool | int | float, ...]:
-    """Return the values of a type where definitions tend to differ.
-
-    Parameters
-    ----------
-    type : ScalarType
-        Any type.
-
-    Returns
-    -------
-    tuple
-        Python scalars that the type represents exactly.
-    """
+    """Return the values of a type where definitions tend to differ."""
     if type.is_bool:
         return (False, True)
     if type.is_integer:

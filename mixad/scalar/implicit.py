@@ -50,13 +50,6 @@ def converges(carries: Sequence[Var], cond: Block, body: Block) -> bool:
 
     Others are counted: what decides when they end are integers, and floats that every turn changes
     by the same number (``t += h``), whatever else the loop computes.
-
-    Parameters
-    ----------
-    carries : sequence of Var
-        What the loop carries.
-    cond, body : Block
-        Its test and its turn.
     """
     decide = _Deciding(carries, cond, body)
     return decide.computes(cond.results[0])
@@ -251,10 +244,7 @@ class Values:
     def stands_for(self, output: int) -> int:
         """Return the carry whose derivative a result has: its own, or the one that it returns.
 
-        Raises
-        ------
-        KernelGradientError
-            If it becomes what no carry becomes where the loop goes on.
+        KernelGradientError if it becomes what no carry becomes where the loop goes on.
         """
         left = self.left(output)
         if not left:
@@ -264,10 +254,7 @@ class Values:
     def holder(self, carry: int) -> int:
         """Return the result that has the value of a carry where the loop ends.
 
-        Raises
-        ------
-        KernelGradientError
-            If the loop is left with something else in all of them.
+        KernelGradientError if the loop is left with something else in all of them.
         """
         if not self.left(carry):
             return carry

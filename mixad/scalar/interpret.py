@@ -141,22 +141,7 @@ def interpreter(
 
 
 def apply(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
-    """Carry out any op of the table on NumPy scalars.
-
-    Parameters
-    ----------
-    name : str
-        An op of the table.
-    args : tuple of NumPy scalars
-        Its arguments.
-    type : ScalarType
-        Type of the result.
-
-    Returns
-    -------
-    NumPy scalar
-        Of the dtype of ``type``.
-    """
+    """Carry out any op of the table on NumPy scalars; return one of the dtype of ``type``."""
     with np.errstate(all="ignore"):
         return definition(name, type)(*args)
 

@@ -46,25 +46,9 @@ def dual_partials(
     chunk: int = MAX_PARTIALS,
     with_primals: bool = False,
 ) -> tuple[PartialsPass, ...]:
-    """Return the passes that compute partials by dual chunks.
+    """Return the passes that compute partials by dual chunks of at most so many inputs.
 
-    Parameters
-    ----------
-    program : Program
-        Any program without effects whose outputs are floats of one type.
-    wrt : sequence of int
-        Indices of the params to differentiate with respect to; floats.
-    chunk : int
-        Most inputs in one pass, from 1 to `MAX_PARTIALS`.
-    with_primals : bool
-        Whether the first pass also returns the program's own outputs.
-
-    Raises
-    ------
-    ValueError
-        If a param in ``wrt`` is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have.
+    The outputs are floats of one type.  With primals, the first pass returns the outputs, too.
     """
     passes = []
     for columns in even_chunks(len(wrt), chunk):
@@ -76,26 +60,10 @@ def dual_partials(
     return tuple(passes)
 
 
-def reverse_partials(
-    program: Program, wrt: Sequence[int], *, with_primals: bool = False
-) -> PartialsPass:
+def reverse_partials(program: Program, wrt: Sequence[int], *, with_primals: bool) -> PartialsPass:
     """Return the one pass that computes partials in reverse, one walk back for each output.
 
-    Parameters
-    ----------
-    program : Program
-        As for `dual_partials`, without a loop whose results have partials.
-    wrt : sequence of int
-        Indices of the params to differentiate with respect to; floats.
-    with_primals : bool
-        Whether the pass also returns the program's own outputs.
-
-    Raises
-    ------
-    ValueError
-        If a param in ``wrt`` is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have, or a loop is in the way.
+    A loop whose results have partials is a KernelGradientError.
     """
     builder = Builder(program.name)
     outputs = range(len(program.outputs))

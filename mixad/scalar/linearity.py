@@ -30,21 +30,9 @@ _ZERO, _FIXED, _LINEAR, _UNKNOWN = range(4)
 
 @lru_cache(maxsize=1024)
 def linear_results(program: Program, moving: frozenset[int], zeros: frozenset[int]) -> list[bool]:
-    """Return for each result of a program whether it is linear in some params.
+    """Return for each result whether it is linear in the moving params; False if that is not known.
 
-    Parameters
-    ----------
-    program : Program
-        Any program.
-    moving : frozenset of int
-        Indices of these params.
-    zeros : frozenset of int
-        Indices of params that are zero in the call.
-
-    Returns
-    -------
-    list of bool
-        False where it is not known.
+    ``zeros`` are params that are zero in the call.
     """
     found = {
         param.var: _LINEAR if i in moving else _ZERO if i in zeros else _FIXED

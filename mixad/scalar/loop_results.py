@@ -98,17 +98,7 @@ def _listed(words: Sequence[str]) -> str:
 def warn_of_decided_results(
     program: Program, wrt: tuple[int, ...], outputs: tuple[int, ...]
 ) -> None:
-    """Warn of each loop whose results should perhaps have a derivative and have none.
-
-    Parameters
-    ----------
-    program : Program
-        The user's function.
-    wrt : tuple of int
-        Params that it is differentiated with respect to.
-    outputs : tuple of int
-        Outputs that are differentiated.
-    """
+    """Warn of each loop whose results should perhaps have a derivative and have none."""
     for found in decided_results(program, program.origin, wrt, outputs):
         found.warn()
 
@@ -119,14 +109,8 @@ def decided_results(
 ) -> tuple[DecidedResult, ...]:
     """Return the loops of a program with results that inputs decide through comparisons only.
 
-    Parameters
-    ----------
-    program : Program
-        Any program.
-    origin : str
-        Its own, for the cache: equal programs may stand on other lines.
-    wrt, outputs : tuple of int
-        As in `warn_of_decided_results`; other loops' results do not reach the derivative.
+    Of outputs that are differentiated; the origin is for the cache, equal programs may stand on
+    other lines.
     """
     walk = _Walk()
     for slot in wrt:

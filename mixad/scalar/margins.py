@@ -70,23 +70,9 @@ def margins(
 ) -> tuple[Program, tuple[Place, ...]]:
     """Return a program that computes margins, and what they are the margins of.
 
-    Parameters
-    ----------
-    program : Program
-        Any program without effects.
-    wrt : sequence of int
-        Params that may move: a place counts if what is compared depends on one of them.
-    first : Line
-        The first line of the function.
-    smooth : container of str
-        Files of smooth functions: what is compared there chooses between methods, and is no kink.
-
-    Returns
-    -------
-    program : Program
-        Takes the params of the original; an output for each place.
-    places : tuple of Place
-        In the order of the outputs, that of the lines.
+    A place counts if what is compared depends on a param in ``wrt``.  ``first`` is the function's
+    first line; what is compared in the files of ``smooth`` functions chooses between methods, and
+    is no kink.  Outputs and places are in the order of the lines.
     """
     builder = Builder(program.name)
     walk = _Walk(builder, _sites(program, wrt, first, smooth))

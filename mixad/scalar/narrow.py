@@ -22,20 +22,8 @@ _QUIET = np.uint32(1 << 22)
 def to_memory(values: Any, type: ScalarType) -> _Array:
     """Return floats rounded to nearest, halves to even, as memory of a 16-bit type.
 
-    Parameters
-    ----------
-    values : array_like
-        Of float32 or float64.
-    type : ScalarType
-        A float of 16 bits.
+    Of bfloat16 these are the bits.
 
-    Returns
-    -------
-    ndarray
-        Of ``type.dtype``: the bits, where that is bfloat16.
-
-    Examples
-    --------
     >>> from mixad.scalar.types import BF16
     >>> [hex(bits) for bits in to_memory([1.0, 1.00390625, -3.4e38], BF16)]
     ['0x3f80', '0x3f80', '0xff80']

@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixad.scalar.adjoint import adjoint_block
+from mixad.scalar.adjoint import adjoint_block, is_zero
 from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
-from mixad.scalar.ir import Atom, Const, Program
+from mixad.scalar.ir import Atom, Program
 from mixad.scalar.pushforward import push_block
 from mixad.scalar.types import ScalarType
 
@@ -105,30 +105,7 @@ def reverse_pullback(
 ) -> ChunkPass:
     """Return the one pass that computes the gradients of a program's inputs in reverse.
 
-    Parameters
-    ----------
-    program : Program
-        Any program without effects, and without a loop whose results have partials.
-    wrt : sequence of int
-        Indices of the params whose gradients are wanted; floats.
-    cotangents : sequence of int
-        Indices of the outputs that have a cotangent; the others' is zero.
-    with_primals : bool
-        Whether the pass also returns the program's own outputs.
-    units : collection of int
-        As for `pullback`.
-
-    Returns
-    -------
-    ChunkPass
-        Of all of ``wrt``.
-
-    Raises
-    ------
-    ValueError
-        If a param in ``wrt`` is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have, or a loop is in the way.
+    It is asked as `pullback` is; a loop whose results have partials is a KernelGradientError.
     """
     builder = Builder(program.name)
     primals, rows = adjoint_block(builder, program, wrt, cotangents)
@@ -178,11 +155,6 @@ def _contracted(
     return ChunkPass(builder.finish(results), tuple(positions), tuple(range(len(primals))))
 
 
-def _is_zero(atom: Atom) -> bool:
-    """Whether an atom is known to be zero."""
-    return isinstance(atom, Const) and atom.value == 0
-
-
 def contraction(
     builder: Builder,
     slot: int,
@@ -190,30 +162,11 @@ def contraction(
     cotangents: Sequence[Atom],
     partials: Sequence[Mapping[Any, Atom]],
 ) -> Atom | None:
-    """Add Σₘ ȳₘ · ∂yₘ/∂(slot), in the input's type, to a program.
-
-    Parameters
-    ----------
-    builder : Builder
-        Of the program.
-    slot : int
-        The input.
-    type : ScalarType
-        Its type.
-    cotangents : sequence of Atom
-        One for each of ``partials``.
-    partials : sequence of Mapping
-        Slot → partial of an output; what has no entry is zero.
-
-    Returns
-    -------
-    Atom or None
-        None if every term is statically zero.
-    """
+    """Add Σₘ ȳₘ · ∂yₘ/∂(slot), in the input's type; None if every term is statically zero."""
     total: Atom | None = None
     for cotangent, row in zip(cotangents, partials, strict=True):
         partial = row.get(slot)
-        if partial is not None and not _is_zero(partial):
+        if partial is not None and not is_zero(partial):
             seed = builder.convert(cotangent, partial.type)
             term = builder.convert(builder.op("mul_zeros", seed, partial), type)
             total = term if total is None else builder.op("add", total, term)

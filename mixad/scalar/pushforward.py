@@ -95,26 +95,8 @@ def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
 def pushforward_along(program: Program, directions: Sequence[Sequence[int]]) -> DualProgram:
     """Transform a program into one that also computes derivatives along some directions.
 
-    Parameters
-    ----------
-    program : Program
-        Any program without effects.
-    directions : sequence of sequence of int
-        For each direction, at most `MAX_PARTIALS`, the indices of the params that change along it;
-        floats.
-
-    Returns
-    -------
-    DualProgram
-        Takes the params of the original and then, direction by direction, the tangents of those
-        params; slots are directions.
-
-    Raises
-    ------
-    ValueError
-        If there are too many directions or one of the params is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have; the message names the line.
+    A direction is the indices of the params that change along it; slots are directions.  The new
+    program takes the params and then, direction by direction, their tangents.
     """
     _check_count(len(directions))
     builder = Builder(program.name)

@@ -72,17 +72,10 @@ def announce_rule(name: str, arity: int) -> None:
 
 
 def add_rule(name: str, rule: Rule, places: Sequence[int | None]) -> None:
-    """Make an op of a rule.
+    """Make an op of a rule, under a name from `fresh_name`.
 
-    Parameters
-    ----------
-    name : str
-        From `fresh_name`.
-    rule : Rule
-        Its rule.
-    places : sequence of (int or None)
-        For each argument of the op after the value, which of the rule's outputs is its partial;
-        None for what is refused, -1 for what has no derivative because it is no float.
+    ``places`` has for each argument of the op after the value the output of the rule that is its
+    partial; None for what is refused, -1 for what has no derivative because it is no float.
     """
     partials = (None, *(None if p is None else "0" if p < 0 else f"p{p}" for p in places))
     add_op(Op(name, len(partials), "any", partials, singular=True, rule=rule,

@@ -29,15 +29,7 @@ __all__ = ["read_params", "without_dead_code"]
 def without_dead_code(program: Program) -> Program:
     """Return the program without the statements, branch results and loop carries nobody reads.
 
-    Parameters
-    ----------
-    program : Program
-        Any program.
-
-    Returns
-    -------
-    Program
-        With the same params and outputs.  A loop that is not read is gone, ending or not.
+    A loop that is not read is gone, ending or not.
     """
     return replace(program, body=_trimmed(program.body, set()))
 

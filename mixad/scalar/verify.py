@@ -42,21 +42,9 @@ class VerificationError(AssertionError):
 def result_type(
     name: str, types: tuple[ScalarType, ...], stated: ScalarType | None = None
 ) -> ScalarType:
-    """Return the type of ``name(*args)`` for argument types.
+    """Return the type of an op's result; VerificationError if it does not take such types.
 
-    Parameters
-    ----------
-    name : str
-        An op of the table.
-    types : tuple of ScalarType
-        Types of the arguments.
-    stated : ScalarType, optional
-        Type of the result, for ops whose result type is stated (conversions).
-
-    Raises
-    ------
-    VerificationError
-        If the op does not exist or does not take these types.
+    Conversions state theirs.
     """
     op = BY_NAME.get(name)
     if op is None:
@@ -94,11 +82,8 @@ def _stated_type(name: str, type: ScalarType, stated: ScalarType | None) -> Scal
 def verify(program: Program) -> Program:
     """Return the program unchanged if it is well formed.
 
-    Raises
-    ------
-    VerificationError
-        At the first statement that reads a variable out of scope, assigns one again, holds a
-        constant that its type does not represent, or whose types do not fit.
+    The first statement that reads a variable out of scope, assigns one again, holds a constant that
+    its type does not represent, or whose types do not fit, is a VerificationError.
     """
     names = [p.var for p in program.params]
     if len({v.id for v in names}) != len(names):

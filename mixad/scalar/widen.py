@@ -34,19 +34,6 @@ def widened(program: Program) -> Program:
 
     What has a rule for its derivative becomes its value: nobody asks for derivatives any more.
 
-    Parameters
-    ----------
-    program : Program
-        Any program.
-
-    Returns
-    -------
-    Program
-        Its params and outputs of 16 bits are of float32; the same program if it has no such type,
-        and no rules.
-
-    Examples
-    --------
     >>> from mixad.scalar.types import F16
     >>> b = Builder("double")
     >>> x = b.param("x", F16)
@@ -69,11 +56,6 @@ def without_rules(program: Program) -> Program:
     """Return a program in which what has a rule for its derivative is its value.
 
     Names of rules are those of a process: no other one knows them.
-
-    Parameters
-    ----------
-    program : Program
-        Any program.
     """
     if not _has_rules(program):
         return program

@@ -25,13 +25,7 @@ def _load() -> Backend:
 
 @hookimpl
 def mixad_backends() -> list[BackendSpec]:
-    """Announce the CPU backend.
-
-    Returns
-    -------
-    list of BackendSpec
-        One.
-    """
+    """Announce the CPU backend."""
     dtypes = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 "
     dtypes += "bfloat16 float32 float64"
     capability = Capability(

@@ -122,20 +122,9 @@ class BufferPool:
     ) -> np.ndarray[Any, Any]:
         """Return a C-contiguous array whose elements are not set.
 
-        Parameters
-        ----------
-        shape : tuple of int
-            Its shape.
-        dtype : numpy.dtype
-            Bool, integer, real or complex.
-        aligned : bool
-            Whether a small array comes from the pool as well: stores that bypass the cache end the
-            process where they meet malloc's 16 bytes.
-
-        Returns
-        -------
-        numpy.ndarray
-            Writable; aligned to a page if it comes from the pool, and to 2 MiB if it has as much.
+        It is aligned to a page if it comes from the pool, and to 2 MiB if it has as much.  With
+        ``aligned`` small arrays do, too: stores that bypass the cache end the process where they
+        meet malloc's 16 bytes.
         """
         size = math.prod(shape) * dtype.itemsize
         if size < self._smallest and not aligned:
@@ -143,13 +132,7 @@ class BufferPool:
         return np.asarray(_Owner(self, self._take(_rounded(size)), shape, dtype))
 
     def give_back(self, block: _Block) -> None:
-        """Take back a block that no array uses any more.
-
-        Parameters
-        ----------
-        block : _Block
-            From this pool; used again, or freed if the pool is full.
-        """
+        """Take back a block that no array uses any more; free it if the pool is full."""
         self._returned.append(block)
         self._sort_in_if_unlocked()
 
@@ -224,11 +207,8 @@ def _share_of_memory() -> int | None:
 def limit() -> int:
     """Return how many bytes the pool of this process keeps at most.
 
-    Returns
-    -------
-    int
-        ``MIXAD_POOL_BYTES`` where it is set; else its default, and no more than an eighth of the
-        memory.
+    ``MIXAD_POOL_BYTES`` where it is set; else its default, and no more than an eighth of the
+    memory.
     """
     most = POOL_BYTES.read()
     share = None if POOL_BYTES.is_set() else _share_of_memory()
@@ -247,11 +227,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def retained_bytes() -> int:
-    """Return how many bytes the pool of this process holds that no array uses.
-
-    Returns
-    -------
-    int
-        At most `limit`.
-    """
+    """Return how many bytes the pool of this process holds that no array uses."""
     return _POOL.retained_bytes

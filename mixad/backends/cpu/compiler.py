@@ -70,22 +70,9 @@ class Module:
         weakref.finalize(self, _discard, engine).atexit = False
 
     def address(self, name: str) -> int:
-        """Return where a function starts; it is valid while this module lives.
+        """Return where a function starts: valid while this module lives.
 
-        Parameters
-        ----------
-        name : str
-            Its symbol.
-
-        Returns
-        -------
-        int
-            The address.
-
-        Raises
-        ------
-        BackendError
-            The module has no such function.
+        BackendError if there is none.
         """
         if name not in self.symbols.defined:
             known = ", ".join(sorted(self.symbols.defined)) or "nothing"
@@ -97,17 +84,7 @@ class Module:
     def function(self, name: str, prototype: Any) -> Any:
         """Return a function as a ctypes callable that keeps this module alive.
 
-        Parameters
-        ----------
-        name : str
-            Its symbol.
-        prototype : type
-            From `ctypes.CFUNCTYPE` (the GIL is released during calls) or `ctypes.PYFUNCTYPE`.
-
-        Returns
-        -------
-        ctypes function
-            Its attribute ``module`` is this module.
+        The prototype is from `ctypes.CFUNCTYPE`, which releases the GIL, or `ctypes.PYFUNCTYPE`.
         """
         function = prototype(self.address(name))
         function.module = self
@@ -138,24 +115,7 @@ def compile_module(
     level: int = DEFAULT_LEVEL,
     allowed: frozenset[str] = KERNEL_SYMBOLS,
 ) -> Module:
-    """Compile LLVM IR and load the result: `compile_object`, then `load_object`.
-
-    Parameters
-    ----------
-    ir_text : str
-        A module in LLVM's textual form.
-    host : Host, optional
-        The machine; by default the one this runs on.
-    level : int
-        Of optimisation, 0 to 3.
-    allowed : frozenset of str
-        The functions that it may call, besides libmvec's.
-
-    Returns
-    -------
-    Module
-        Callable code.
-    """
+    """Compile LLVM IR and load the result: `compile_object`, then `load_object`."""
     return load_object(compile_object(ir_text, host, level, allowed), allowed)
 
 
@@ -169,25 +129,7 @@ def cached_module(
 ) -> Module:
     """Return LLVM IR as callable code, made and compiled only if the disk does not have it.
 
-    Parameters
-    ----------
-    key : str
-        What the IR depends on, whatever the machine: equal keys, equal IR.
-    make_ir : callable
-        Returns a module in LLVM's textual form.
-    host : Host, optional
-        The machine; by default the one this runs on.
-    level : int
-        Of optimisation, 0 to 3.
-    allowed : frozenset of str
-        The functions that it may call, besides libmvec's.
-    cache : ObjectCache, optional
-        By default the user's.
-
-    Returns
-    -------
-    Module
-        Callable code.
+    The key says what the IR depends on, whatever the machine: equal keys, equal IR.
     """
     host, cache = host or detect(), cache or default()
     key = digest("llvm", key, str(level), host.fingerprint())
@@ -207,28 +149,10 @@ def compile_object(
     level: int = DEFAULT_LEVEL,
     allowed: frozenset[str] = KERNEL_SYMBOLS,
 ) -> bytes:
-    """Compile LLVM IR to relocatable object code.
+    """Compile LLVM IR, of this host unless told otherwise, to relocatable object code.
 
-    Parameters
-    ----------
-    ir_text : str
-        A module in LLVM's textual form; its triple and data layout are set here.
-    host : Host, optional
-        The machine; by default the one this runs on.
-    level : int
-        Of optimisation, 0 to 3.
-    allowed : frozenset of str
-        The functions that it may call, besides libmvec's.
-
-    Returns
-    -------
-    bytes
-        An object file.
-
-    Raises
-    ------
-    BackendError
-        The IR is not valid, or calls what it may not.
+    Besides libmvec's functions it may call the allowed ones only; else, and if it is not valid, it
+    is a BackendError.
     """
     with _optimised(ir_text, host or detect(), level) as (module, machine):
         object_code: bytes = machine.emit_object(module)
@@ -238,46 +162,16 @@ def compile_object(
 
 
 def assembly(ir_text: str, host: Host | None = None, level: int = DEFAULT_LEVEL) -> str:
-    """Return the assembler text that LLVM IR compiles to.
-
-    Parameters
-    ----------
-    ir_text : str
-        A module in LLVM's textual form.
-    host : Host, optional
-        The machine; by default the one this runs on.
-    level : int
-        Of optimisation, 0 to 3.
-
-    Returns
-    -------
-    str
-        In the target's syntax, for people.
-    """
+    """Return the assembler text that LLVM IR compiles to."""
     with _optimised(ir_text, host or detect(), level) as (module, machine):
         text: str = machine.emit_assembly(module)
     return text
 
 
 def load_object(object_code: bytes, allowed: frozenset[str] = KERNEL_SYMBOLS) -> Module:
-    """Make object code callable.
+    """Make object code of this machine callable.
 
-    Parameters
-    ----------
-    object_code : bytes
-        From `compile_object`, on this machine.
-    allowed : frozenset of str
-        The functions that it may call, besides libmvec's.
-
-    Returns
-    -------
-    Module
-        Callable code.
-
-    Raises
-    ------
-    BackendError
-        It is damaged, or calls what it may not or what this machine does not have.
+    BackendError if it is damaged, or calls what it may not or what is not there.
     """
     host = detect()
     symbols = read_symbols(object_code)

@@ -17,13 +17,7 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def core_quota(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> float | None:
-    """Return how many cores' time this process may use, None where it is not limited.
-
-    Parameters
-    ----------
-    root, membership : Path
-        Where the system shows the groups, and which of them this process is in.
-    """
+    """Return how many cores' time this process may use, None where it is not limited."""
     quotas = [
         _quota(*_text(group / "cpu.max").partition(" ")[::2])
         for group in _groups(root, membership, "")
@@ -36,13 +30,7 @@ def core_quota(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> float | No
 
 
 def memory_bytes(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> int | None:
-    """Return how much memory this process may have, None where nothing tells.
-
-    Parameters
-    ----------
-    root, membership : Path
-        Where the system shows the groups, and which of them this process is in.
-    """
+    """Return how much memory this process may have, None where nothing tells."""
     limits = [_physical_memory()]
     for group in _groups(root, membership, ""):
         limits += [_limit(_text(group / name)) for name in ("memory.max", "memory.high")]

@@ -114,13 +114,7 @@ class Host:
         return is_arm or "+f16c" in self.features.split(",")
 
     def fingerprint(self) -> str:
-        """Return what object code depends on besides its source: part of a cache key.
-
-        Returns
-        -------
-        str
-            32 hexadecimal digits.
-        """
+        """Return what object code depends on besides its source: part of a cache key."""
         parts = (
             self.triple,
             self.cpu,
@@ -133,19 +127,10 @@ class Host:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def vector_function(self, name: str, element_bits: int) -> VectorFunction | None:
-        """Return the vector form of a libm function in this host's width, or None.
+        """Return the vector form of a libm function in this host's width.
 
-        Parameters
-        ----------
-        name : str
-            The C name for doubles, such as ``"exp"``, for both element sizes.
-        element_bits : int
-            32 or 64.
-
-        Returns
-        -------
-        VectorFunction or None
-            None where the library has no such symbol: call libm for each lane instead.
+        It is named as C does for doubles.  None where the library has no such symbol: call libm for
+        each lane instead.
         """
         if self.vector_library is None or name not in VECTOR_FUNCTIONS:
             return None
@@ -157,22 +142,9 @@ class Host:
         return VectorFunction(symbol, lanes, arity) if address_of(symbol) else None
 
     def with_vector_bits(self, bits: int) -> Host:
-        """Return this host as a generic x86-64 machine with registers of `bits`.
+        """Return this host as a generic x86-64 machine with registers of 128, 256 or 512 bits.
 
-        Parameters
-        ----------
-        bits : int
-            128, 256 or 512, not more than this host has.
-
-        Returns
-        -------
-        Host
-            This very record where the width is the host's own.
-
-        Raises
-        ------
-        BackendError
-            Kernels of that width could not run here.
+        BackendError if it does not have them.
         """
         if bits == self.vector_bits:
             return self
@@ -186,31 +158,14 @@ class Host:
 
 @functools.cache
 def detect() -> Host:
-    """Return the machine this process runs on, looked at once.
-
-    Returns
-    -------
-    Host
-        With the widest vectors it has.
-    """
+    """Return the machine this process runs on, looked at once."""
     with LLVM_LOCK:
         return _detect()
 
 
 @functools.cache
 def address_of(symbol: str) -> int | None:
-    """Return where a function of the process or of a loaded library is.
-
-    Parameters
-    ----------
-    symbol : str
-        Its name.
-
-    Returns
-    -------
-    int or None
-        The address; None where there is no such symbol.
-    """
+    """Return where a function of the process or of a loaded library is; None if there is none."""
     with LLVM_LOCK:
         address: int | None = llvm.address_of_symbol(symbol)
     return address
@@ -291,11 +246,8 @@ def _count_of(cpus: str) -> int:
 def usable_cpus() -> int:
     """Return how many threads a kernel may use, now.
 
-    Returns
-    -------
-    int
-        ``MIXAD_NUM_THREADS`` where it is set; else the cores that the process may run on, and no
-        more than the quota of its control groups pays for.
+    ``MIXAD_NUM_THREADS`` where it is set; else the cores that the process may run on, and no more
+    than the quota of its control groups pays for.
     """
     threads = config.NUM_THREADS.read()
     if config.NUM_THREADS.is_set():

@@ -67,15 +67,6 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
 
     Everything is done that does not depend on values.  Several threads may call it at once: each
     call fills a block of words of its own.
-
-    Parameters
-    ----------
-    kernel : CpuKernel
-        What is run.
-    launch : Launch
-        The loop nest.
-    binding : Binding
-        Its argument block, with gaps for addresses and scalars.
     """
     block = binding.words
     _set_flags(block, _QUIET)
@@ -122,18 +113,11 @@ def prepare_repeated(
     writes: Sequence[int],
     fixed: Mapping[int, _Array],
 ) -> Callable[[list[Any]], None] | None:
-    """Return what runs a kernel on registers, by one thread at a time; None if it must be asked
-    each time where its results go.
+    """Return what runs a kernel on registers, by one thread at a time.
 
-    Parameters
-    ----------
-    kernel, launch, binding : CpuKernel, Launch, Binding
-        As for `prepare_launch`, which has been called.
-    reads, writes : sequence of int
-        The registers of the arguments and of the results.
-    fixed : mapping of int to ndarray
-        Registers whose arrays are these in each call: their addresses are filled in once, and
-        the caller keeps them.
+    None if it must be asked each time where its results go.  ``reads`` and ``writes`` are the
+    registers of arguments and results; the caller keeps what ``fixed`` has for some: their
+    addresses are filled in once.
     """
     is_left_whole = binding.axes is None and all(r.is_left_whole for r in binding.outputs)
     is_plain = is_left_whole and kernel.has_numpy_types and not kernel.spec.streaming
@@ -255,12 +239,7 @@ def _allocator(shape: tuple[int, ...], dtype: np.dtype[Any], aligned: bool) -> C
 def allocate(result: Result, aligned: bool) -> np.ndarray[Any, Any]:
     """Return the memory of an output, zero where the kernel does not write.
 
-    Parameters
-    ----------
-    result : Result
-        The output.
-    aligned : bool
-        Whether the first element that is written begins a line of the cache.
+    If it is to be aligned, the first element that is written begins a line of the cache.
     """
     dtype, part = result.held.dtype, result.part
     if result.is_summed_by_columns:
@@ -282,14 +261,7 @@ def finish(
 ) -> np.ndarray[Any, Any]:
     """Return an output from what the kernel left.
 
-    Parameters
-    ----------
-    result : Result
-        Which output.
-    memory : ndarray
-        What the kernel wrote.
-    axes : tuple of int or None
-        The permutation from the order of the loops to the caller's.
+    The axes are the permutation from the order of the loops to the caller's.
     """
     if result.summed is not None:
         for axis in result.summed:

@@ -58,20 +58,8 @@ class Symbols:
 
 
 def is_vector_function(name: str) -> bool:
-    """Whether a symbol is one of libmvec's functions.
+    """Whether a symbol is one of libmvec's functions, by its name alone: the host may not have it.
 
-    Parameters
-    ----------
-    name : str
-        The symbol.
-
-    Returns
-    -------
-    bool
-        By its name alone: the host may not have it.
-
-    Examples
-    --------
     >>> is_vector_function("_ZGVeN16v_expf"), is_vector_function("_ZGVeN16v_system")
     (True, False)
     """
@@ -82,20 +70,10 @@ def is_vector_function(name: str) -> bool:
 _VECTOR_STEMS = frozenset(name.removesuffix("f") for name in VECTOR_FUNCTIONS)
 
 
-def check_symbols(symbols: Symbols, allowed: frozenset[str] = KERNEL_SYMBOLS) -> None:
+def check_symbols(symbols: Symbols, allowed: frozenset[str]) -> None:
     """Refuse code that calls what it may not, or what this process does not have.
 
-    Parameters
-    ----------
-    symbols : Symbols
-        Of the object code.
-    allowed : frozenset of str
-        What it may call besides libmvec.
-
-    Raises
-    ------
-    BackendError
-        It names the symbols. Loading such code would end the process.
+    Loading it would end the process: it is a BackendError that names the symbols.
     """
     foreign = sorted(s for s in symbols.undefined if s not in allowed and not is_vector_function(s))
     if foreign:
@@ -106,22 +84,9 @@ def check_symbols(symbols: Symbols, allowed: frozenset[str] = KERNEL_SYMBOLS) ->
 
 
 def read_symbols(object_code: bytes) -> Symbols:
-    """Return the symbols of an object file.
+    """Return the symbols of an ELF or Mach-O file of 64 bits, but for local and section symbols.
 
-    Parameters
-    ----------
-    object_code : bytes
-        An ELF or Mach-O file, 64 bits, little-endian.
-
-    Returns
-    -------
-    Symbols
-        Local and section symbols left out.
-
-    Raises
-    ------
-    BackendError
-        The bytes are no such file, or are damaged.
+    BackendError if it is no such file, or damaged.
     """
     try:
         if object_code[:6] == b"\x7fELF\x02\x01":

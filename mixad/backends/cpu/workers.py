@@ -171,18 +171,11 @@ class Workers:
 
         Where another thread's job has the workers, this thread runs its own alone.
 
-        Parameters
-        ----------
-        kernel : int
-            Address of ``void kernel(ptr arguments, i64 begin, i64 end)``.
-        arguments : int
-            Address it is given.
-        tiles : int
-            It is called for parts of ``range(tiles)`` that make up the whole.
-        stop_flag : int, optional
-            Address of the ``i32``, 0 now, that the kernel returns early for when it is not 0;
-            for kernels that may not end. An exception that a signal raises in the main thread,
-            such as KeyboardInterrupt, sets it, and is raised when the kernel has returned.
+        The kernel is at the address of ``void kernel(ptr arguments, i64 begin, i64 end)``, and is
+        called for parts of ``range(tiles)`` that make up the whole.  One that may not end has a
+        stop flag, the address of an ``i32``, 0 now, and returns early when it is not 0: an
+        exception that a signal raises in the main thread, such as KeyboardInterrupt, sets it, and
+        is raised when the kernel has returned.
         """
         if stop_flag is None or not self._may_delegate():
             self._run(self._team.address, kernel, arguments, tiles)
@@ -329,13 +322,7 @@ _shared: Workers | None = None
 
 
 def shared() -> Workers:
-    """Return the workers of this process, started at the first call.
-
-    Returns
-    -------
-    Workers
-        As many as `mixad.backends.cpu.host.usable_cpus` says at that moment.
-    """
+    """Return the workers of this process, started at the first call."""
     global _shared
     if _shared is None:
         with _lock:
@@ -345,19 +332,7 @@ def shared() -> Workers:
 
 
 def run(kernel: int, arguments: int, tiles: int, stop_flag: int | None = None) -> None:
-    """Run all tiles of a kernel on the workers of this process: see `Workers.run`.
-
-    Parameters
-    ----------
-    kernel : int
-        Address of ``void kernel(ptr arguments, i64 begin, i64 end)``.
-    arguments : int
-        Address it is given.
-    tiles : int
-        How many there are.
-    stop_flag : int, optional
-        Address of the ``i32`` that stops the kernel, for one that may not end.
-    """
+    """Run all tiles of a kernel on the workers of this process: see `Workers.run`."""
     (_shared or shared()).run(kernel, arguments, tiles, stop_flag)
 
 

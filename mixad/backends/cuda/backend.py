@@ -14,14 +14,7 @@ from functools import partial
 from typing import Any
 
 from mixad.backends.arrays import Array, Library, library_of
-from mixad.backends.cuda.bound import (
-    CudaBound,
-    MadeOutput,
-    Place,
-    Ready,
-    bound_to,
-    threads_of,
-)
+from mixad.backends.cuda.bound import CudaBound, MadeOutput, Place, Ready, bound_to, threads_of
 from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel
@@ -130,17 +123,7 @@ class CudaBackend:
         return found
 
     def ready(self, bound: CudaBound, device: Hashable, is_aligned: bool) -> Ready:
-        """Return what is launched on a device, compiled when it is first asked for.
-
-        Parameters
-        ----------
-        bound : CudaBound
-            What `bind` returned.
-        device : hashable
-            As the driver knows it.
-        is_aligned : bool
-            Whether packs are.
-        """
+        """Return what is launched on a device, compiled when it is first asked for."""
         key = device, is_aligned
         found = bound.ready.get(key)
         if found is None:

@@ -11,7 +11,7 @@ from mixad.backends.arrays import Array, Library
 from mixad.backends.cuda.choice import BlockShape
 from mixad.backends.cuda.driver import Function
 from mixad.backends.cuda.kernel import CudaKernel
-from mixad.emit.cuda import THREADS, Dialect, accumulator
+from mixad.emit.cuda import Dialect, accumulator
 from mixad.kernel.binding import Binding, bind
 from mixad.kernel.spec import Launch, Operand
 from mixad.kernel.tiling import BLOCK
@@ -140,7 +140,7 @@ def _rows_aligned(launch: Launch, binding: Binding, widest: int) -> bool:
     return all(step % (widest * size) == 0 for step, size in _steps(launch, binding))
 
 
-def threads_of(extent: int, vector: int, threads: int = THREADS) -> tuple[int, int]:
+def threads_of(extent: int, vector: int, threads: int) -> tuple[int, int]:
     """Return a block's threads along a row and along rows, for an innermost extent."""
     needed = max(1, -(-extent // vector))
     along = min(threads, 1 << (needed - 1).bit_length())

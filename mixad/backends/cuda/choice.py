@@ -40,13 +40,7 @@ class BlockShape(NamedTuple):
 
 
 def preferred(widest: int) -> Iterator[BlockShape]:
-    """Yield the shapes that are tried, the widest first.
-
-    Parameters
-    ----------
-    widest : int
-        Neighbours that extents and types allow: a power of two.
-    """
+    """Yield the shapes that are tried, from the widest that extents and types allow."""
     vector = widest
     while vector:
         for threads in _THREADS:
@@ -60,19 +54,7 @@ def enough(device: Device) -> float:
 
 
 def in_flight(device: Device, shape: BlockShape, usages: Iterable[Usage], element: int) -> int:
-    """Return how many bytes are on their way to one multiprocessor, in the weakest pass.
-
-    Parameters
-    ----------
-    device : Device
-        Where they are.
-    shape : BlockShape
-        Of its blocks.
-    usages : iterable of Usage
-        Of the functions, one for each pass.
-    element : int
-        Bytes that are loaded for one element.
-    """
+    """Return how many bytes are on their way to one multiprocessor, in the weakest pass."""
     return min(device.resident(u, shape.threads) for u in usages) * shape.vector * element
 
 
@@ -84,16 +66,8 @@ def chosen(
 ) -> BlockShape:
     """Return the shape that blocks are given on a device.
 
-    Parameters
-    ----------
-    device : Device
-        Where they are to run.
-    widest : int
-        Neighbours that extents and types allow.
-    element : int
-        Bytes that are loaded for one element.
-    usages : callable
-        Compiles the functions for a shape and returns what they use, one for each pass.
+    ``element`` is the bytes that are loaded for one; ``usages`` compiles the functions for a shape
+    and returns what they use, one for each pass.
     """
     best, most = BlockShape(1, _THREADS[0]), -1
     for shape in preferred(widest):

@@ -57,22 +57,9 @@ class _Section:
 
 
 def usage_in(cubin: bytes) -> dict[str, Usage]:
-    """Return what each function of a module uses.
+    """Return what each function of a module uses, by symbol.
 
-    Parameters
-    ----------
-    cubin : bytes
-        As NVRTC and ptxas make it.
-
-    Returns
-    -------
-    dict of str to Usage
-        By symbol.
-
-    Raises
-    ------
-    BackendError
-        If it is no machine code of this form.
+    BackendError if it is no machine code of the form that NVRTC and ptxas make.
     """
     if cubin[:5] != b"\x7fELF\x02":
         raise BackendError(f"this is no machine code of CUDA: it begins with {cubin[:5]!r}")

@@ -80,15 +80,7 @@ class Device:
     bandwidth: float
 
     def resident(self, usage: Usage, threads: int) -> int:
-        """Return how many threads of a function one multiprocessor runs at once.
-
-        Parameters
-        ----------
-        usage : Usage
-            Of the function.
-        threads : int
-            Of one block.
-        """
+        """Return how many threads of a function one multiprocessor runs at once."""
         warps = -(-threads // _WARP)
         of_warp = _rounded_up(max(usage.registers, 1) * _WARP, _REGISTER_UNIT)
         by_registers = self.registers // of_warp // _WARP_UNIT * _WARP_UNIT // warps
@@ -102,13 +94,7 @@ class Device:
 
 
 def described(attribute: Callable[[int], int]) -> Device:
-    """Return a device by its attributes.
-
-    Parameters
-    ----------
-    attribute : callable
-        From one of `ATTRIBUTES` to its value.
-    """
+    """Return a device by what a function tells of each of its `ATTRIBUTES`."""
     found = {name: attribute(number) for name, number in ATTRIBUTES.items()}
     transfers = 2  # in each period of the clock, one at either edge
     return Device(

@@ -54,17 +54,7 @@ class CudaKernel:
         return [self._driver.usage(f, device) for f in self.functions(dialect, device)]
 
     def shape(self, widest: int, wide: bool, device: Hashable, described: Device) -> BlockShape:
-        """Return how blocks are shaped on a device, chosen at the first launch there.
-
-        Parameters
-        ----------
-        widest : int
-            Neighbours that extents and types allow.
-        wide : bool
-            Whether elements are counted in 64 bits.
-        device, described : hashable and Device
-            As the driver knows it, and what it has.
-        """
+        """Return how blocks are shaped on a device, chosen at the first launch there."""
         key = widest, wide, device
         if key not in self._chosen:
             with self._lock:

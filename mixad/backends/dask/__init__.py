@@ -20,13 +20,7 @@ def _load() -> Backend:
 
 @hookimpl
 def mixad_backends() -> Sequence[BackendSpec]:
-    """Return the spec of the Dask backend.
-
-    Returns
-    -------
-    sequence of BackendSpec
-        One.
-    """
+    """Return the spec of the Dask backend."""
     dtypes = frozenset(type.dtype.name for type in ALL_TYPES)
     capability = Capability(("dask",), ("cpu",), dtypes, native=True)
     return [

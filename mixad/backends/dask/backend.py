@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import plain_block
 from mixad.backends.execute import kernel_for
+from mixad.backends.unsupported_arrays import plain_block
 from mixad.kernel.spec import KernelSpec, Launch, Output, OutputRequest
 from mixad.scalar.ir import Param, Program, source_lines
 from mixad.scalar.widen import without_rules
@@ -27,68 +27,20 @@ class DaskBackend:
     name = "dask"
 
     def emit(self, spec: KernelSpec) -> str:
-        """Return the programs that go into the graph, as text.
-
-        Parameters
-        ----------
-        spec : KernelSpec
-            The planned kernel.
-
-        Returns
-        -------
-        str
-            For people.
-        """
+        """Return the programs that go into the graph, as text."""
         lines = dict.fromkeys(line.shown for p in spec.passes for line in source_lines(p))
         return "\n\n".join(["\n".join(f"# {line}" for line in lines), *map(str, spec.passes)])
 
     def compile(self, spec: KernelSpec) -> KernelSpec:
-        """Return the kernel as it is: each worker compiles it for itself.
-
-        Parameters
-        ----------
-        spec : KernelSpec
-            The planned kernel.
-
-        Returns
-        -------
-        KernelSpec
-            What `bind` takes.
-        """
+        """Return the kernel as it is: each worker compiles it for itself."""
         return spec
 
     def bind(self, executable: KernelSpec, launch: Launch) -> Launch:
-        """Return the kernel with its shapes.
-
-        Parameters
-        ----------
-        executable : KernelSpec
-            What `compile` returned.
-        launch : Launch
-            Its shapes.
-
-        Returns
-        -------
-        Launch
-            What `launch` takes.
-        """
+        """Return the kernel with its shapes."""
         return launch
 
     def launch(self, bound: Launch, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the results, which are computed when someone asks Dask for them.
-
-        Parameters
-        ----------
-        bound : Launch
-            What `bind` returned.
-        arguments : sequence
-            One per param: a Dask array, or a scalar for a uniform.
-
-        Returns
-        -------
-        tuple of dask.array.Array
-            One for each output.
-        """
+        """Return the results, which are computed when someone asks Dask for them."""
         spec, passes = bound.spec, tuple(map(without_rules, bound.spec.passes))
         return tuple(
             _result(passes[output.source[0]], output, shape, len(bound.shape), arguments)

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mixad.backends.hookspecs import (
-    ANY,
-    API_VERSION,
-    Backend,
-    BackendSpec,
-    Capability,
-    hookimpl,
-)
+from mixad.backends.hookspecs import ANY, API_VERSION, Backend, BackendSpec, Capability, hookimpl
 from mixad.scalar.types import STORED_TYPES
 
 __all__ = ["mixad_backends"]
@@ -29,13 +22,7 @@ def _load() -> Backend:
 
 @hookimpl
 def mixad_backends() -> Sequence[BackendSpec]:
-    """Return the spec of the reference backend.
-
-    Returns
-    -------
-    sequence of BackendSpec
-        One.
-    """
+    """Return the spec of the reference backend."""
     dtypes = frozenset(type.dtype_name for type in STORED_TYPES)
     capability = Capability((ANY,), (ANY,), dtypes, native=False)
     hint = "it needs nothing beyond mixad"

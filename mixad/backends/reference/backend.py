@@ -38,18 +38,7 @@ class ReferenceBackend:
     name = "reference"
 
     def emit(self, spec: KernelSpec) -> str:
-        """Return the array-API calls of a kernel as text, pass by pass.
-
-        Parameters
-        ----------
-        spec : KernelSpec
-            The planned kernel.
-
-        Returns
-        -------
-        str
-            For people: it shows what `launch` runs.
-        """
+        """Return the array-API calls of a kernel as text, pass by pass."""
         parts = []
         for k, program in enumerate(spec.passes):
             wanted = [o.source[1] for o in spec.outputs if o.source[0] == k]
@@ -61,52 +50,15 @@ class ReferenceBackend:
         return "\n\n".join(parts)
 
     def compile(self, spec: KernelSpec) -> ReferenceKernel:
-        """Return the kernel's procedures.
-
-        Parameters
-        ----------
-        spec : KernelSpec
-            The planned kernel.
-
-        Returns
-        -------
-        ReferenceKernel
-            What `bind` takes.
-        """
+        """Return the kernel's procedures."""
         return ReferenceKernel(spec, tuple(procedure_of(widened(p)) for p in spec.passes))
 
     def bind(self, executable: ReferenceKernel, launch: Launch) -> BoundReference:
-        """Return the kernel with its broadcast shape.
-
-        Parameters
-        ----------
-        executable : ReferenceKernel
-            What `compile` returned.
-        launch : Launch
-            Its shapes.
-
-        Returns
-        -------
-        BoundReference
-            What `launch` takes.
-        """
+        """Return the kernel with its broadcast shape."""
         return BoundReference(executable, launch)
 
     def launch(self, bound: BoundReference, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Run the kernel.
-
-        Parameters
-        ----------
-        bound : BoundReference
-            What `bind` returned.
-        arguments : sequence
-            One per param: an array, or a scalar for a uniform.
-
-        Returns
-        -------
-        tuple of arrays
-            The outputs, of the arguments' library and device.
-        """
+        """Run the kernel; the outputs are of the arguments' library and device."""
         executable, launch = bound.kernel, bound.launch
         passes = executable.spec.passes
         kinds = tuple((p.kind, p.var.type) for p in passes[0].params)

@@ -102,19 +102,7 @@ def native(op: str, type: ScalarType) -> bool:
 
 
 def spelled(name: str, args: Sequence[str], types: Sequence[ScalarType], type: ScalarType) -> str:
-    """Return the expression of an op.
-
-    Parameters
-    ----------
-    name : str
-        An op whose lowering is not ``"program"`` for these types, or one that is `native`.
-    args : sequence of str
-        Names or literals.
-    types : sequence of ScalarType
-        Those of the arguments.
-    type : ScalarType
-        That of the result.
-    """
+    """Return the expression of an op that is `native`, or no ``"program"`` for these types."""
     if name in SPECIAL:
         return SPECIAL[name](args, types[0], type)
     first = types[0]

@@ -120,13 +120,8 @@ def _power_of_two(least: int) -> int:
 def emit_axis_sum(type: ScalarType, entry: str) -> str:
     """Return a kernel that sums contiguous values of shape (outer, count, inner) over the middle.
 
-    Parameters
-    ----------
-    type : ScalarType
-        Of the values and of the sums.
-    entry : str
-        Its symbol.  Its argument is seven words: addresses of sums and values, the extents, then
-        ``run`` and ``runs`` of an `AxisSum`.  The sums have the shape (outer, runs, inner).
+    Its argument is seven words: addresses of sums and values, the extents, then ``run`` and
+    ``runs`` of an `AxisSum`.  The sums have the shape (outer, runs, inner).
     """
     t = c_type(type)
     return f"""{IN_MEMORY}{block_sums(type, THREADS)}

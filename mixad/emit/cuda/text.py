@@ -85,7 +85,7 @@ class Text:
         return name
 
     @contextmanager
-    def braces(self, head: str = "") -> Iterator[None]:
+    def braces(self, head: str) -> Iterator[None]:
         """Add a block."""
         self.add(f"{head} {{".lstrip())
         self._depth += 1

@@ -322,19 +322,7 @@ _SUMS: Mapping[Combine, Callable[..., Writer]] = MappingProxyType(
 
 
 def writer_for(text: Text, output: Output, start: str, spec: KernelSpec) -> Writer:
-    """Return the writer of an output that sums all or none of the axes of a folded row.
-
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    output : Output
-        What is written.
-    start : str
-        Pointer to its memory.
-    spec : KernelSpec
-        Of the kernel.
-    """
+    """Return the writer of an output that sums all or none of the axes of a folded row."""
     if output.is_stored:
         return Writer(text, output, start, spec.streaming)
     combine = combine_of(output.reduced)

@@ -233,19 +233,8 @@ def _walking(
 ) -> Iterator[list[str]]:
     """Emit loops inside one another; the body is what is added inside the ``with``.
 
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    loops : sequence of (str, tuple of str)
-        Outermost first: the extent, and for each of the offsets how far a turn moves it.
-    count : int
-        How many offsets there are.
-
-    Yields
-    ------
-    list of str
-        The offsets.
+    For each loop, outermost first, the extent, and how far a turn moves each of the offsets, which
+    are yielded.
     """
     offsets = ["0"] * count
     with ExitStack() as stack:

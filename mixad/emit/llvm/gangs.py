@@ -27,21 +27,8 @@ def gang_loop(
 ) -> Iterator[tuple[Gang, Bases]]:
     """Emit the loop over the gangs of a row; the body is what is added inside the ``with``.
 
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    place : Place
-        The tile; its block has at least one element.
-    readers, writers : sequence
-        The arrays that gangs stream through.
-
-    Yields
-    ------
-    gang : Gang
-        The gang of this turn.
-    bases : Mapping
-        For each of the arrays, its base in this turn.
+    Yielded are the gang of a turn, and for each of the arrays that gangs stream through its base in
+    this turn.  The tile's block has at least one element.
     """
     loop = _GangLoop(text, place, [*readers, *writers])
     loop.enter()

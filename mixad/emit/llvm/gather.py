@@ -47,16 +47,7 @@ class Array:
 def gathered(text: Text, array: Array, indices: Sequence[Value], mask: Value | None) -> Value:
     """Emit a read of one element for each lane, or of one for the gang if the indices are uniform.
 
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    array : Array
-        What is read.
-    indices : sequence of Value
-        Integers, one for each axis.
-    mask : Value or None
-        The lanes that are switched on; None: all.
+    Lanes that a mask switches off read nothing.
     """
     lanes = any(i.lanes for i in indices)
     zero = text.const(Const(0, I64))

@@ -53,21 +53,7 @@ INTRINSICS: Mapping[str, str] = MappingProxyType({
 def emit_op(
     text: Text, dialect: Dialect, name: str, args: tuple[Value, ...], type: ScalarType
 ) -> Value:
-    """Add one op; its result has lanes if an argument has.
-
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    dialect : Dialect
-        The machine.
-    name : str
-        An op whose lowering is not ``"program"`` for this type.
-    args : tuple of Value
-        Its arguments.
-    type : ScalarType
-        Type of its result.
-    """
+    """Add one op; its result has lanes if an argument has."""
     lanes = any(a.lanes for a in args)
     if lanes:
         args = tuple(map(text.splat, args))

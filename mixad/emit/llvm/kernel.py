@@ -33,28 +33,13 @@ from mixad.scalar.ir import Program
 __all__ = ["emit_kernel"]
 
 
-def emit_kernel(spec: KernelSpec, dialect: Dialect, entry: str = ENTRY) -> str:
-    """Return the LLVM IR of a kernel.
-
-    Parameters
-    ----------
-    spec : KernelSpec
-        Programs that hold no op whose lowering is ``"program"`` (`mixad.scalar.math.expand`).
-    dialect : Dialect
-        The machine.
-    entry : str
-        Symbol of the function.
-
-    Returns
-    -------
-    str
-        A module: the same text for equal specs and dialects.
-    """
+def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
+    """Return the LLVM IR of a lowered spec: the same text for equal specs and dialects."""
     text = Text()
     _Kernel(spec, dialect, text).emit()
     width = dialect.vector_bits
     # no-builtins: pow(x, 2) stays a call of pow, sin(1.0) is not folded by the compiler's libm
-    header = f"define void @{entry}(ptr noalias readonly %arguments, i64 %begin, i64 %end) #0 {{"
+    header = f"define void @{ENTRY}(ptr noalias readonly %arguments, i64 %begin, i64 %end) #0 {{"
     attributes = (
         f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" '
         f'"min-legal-vector-width"="{width}" "no-builtins" }}'

@@ -31,19 +31,8 @@ def scheduling_boundaries(
 ) -> range:
     """Return the indices of the statements before which a stretch of a block ends.
 
-    Parameters
-    ----------
-    block : Block
-        Statements in the order in which they are emitted.
-    vector_bits : int
-        Width of a vector register.
-    contents : mapping
-        For each block by ``id``, what is inside it.
-
-    Returns
-    -------
-    range
-        Empty where a gang takes several registers, or more than `MAX_LIVE` values live at once.
+    There are none where a gang takes several registers, or more than `MAX_LIVE` values live at
+    once.
     """
     count = len(block.statements)
     if count <= STRETCH or not _takes_one_register_each(block, vector_bits):

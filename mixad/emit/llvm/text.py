@@ -136,21 +136,9 @@ class Text:
     def counting(
         self, low: str, high: str, step: int = 1, stop: str | None = None
     ) -> Iterator[str]:
-        """Emit a loop; the body is what is added inside the ``with``.
+        """Emit a loop over indices that are yielded; the body is what is added inside the ``with``.
 
-        Parameters
-        ----------
-        low, high : str
-            First index, and where it ends; the body runs at least once.
-        step : int
-            From one index to the next.
-        stop : str, optional
-            Pointer to a 32-bit word: the loop ends early once it is not zero.
-
-        Yields
-        ------
-        str
-            The index.
+        It runs at least once.  The loop ends early once the 32-bit word at ``stop`` is not zero.
         """
         head, done = self.name(), self.name()
         index, following = f"%{self.name()}", f"%{self.name()}"

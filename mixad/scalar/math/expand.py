@@ -66,18 +66,9 @@ def expand(
 ) -> Program:
     """Replace each op whose lowering is ``"program"`` by its equations, 16-bit floats by float32.
 
-    Parameters
-    ----------
-    program : Program
-        Any program; it may already be a derivative.
-    native : callable
-        Whether an op on a type stays, since a dialect has a function for it.
-
-    Returns
-    -------
-    Program
-        With instruction-level and libm ops only.  Functions of one argument share what they have
-        in common: ``tanh(x)``, ``sigmoid(2 * x)`` and ``sigmoid(-(2 * x))`` one exponential.
+    An op stays where ``native`` says that a dialect has a function for it.  Functions of one
+    argument share what they have in common: ``tanh(x)``, ``sigmoid(2 * x)`` and
+    ``sigmoid(-(2 * x))`` one exponential.
     """
     program = widened(program)
     builder = _SharingBuilder(program.name, native)

@@ -5,15 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from mixad.scalar.expression import Term, call
-from mixad.scalar.math.floats import (
-    at_least,
-    at_most,
-    copysign,
-    format_of,
-    rint,
-    where,
-    while_,
-)
+from mixad.scalar.math.floats import at_least, at_most, copysign, format_of, rint, where, while_
 
 __all__ = ["direction_cosine", "div_zero", "isfinite", "isinf", "isnan", "ldexp", "maximum",
            "minimum", "mul_zero", "mul_zeros", "nextafter", "powi", "relu", "sign"]  # fmt: skip

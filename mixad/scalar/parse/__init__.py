@@ -8,9 +8,8 @@ from mixad.scalar.parse.argument import PYTHON_SCALARS, Argument, Described, Str
 from mixad.scalar.parse.compound import Leaf, Returned
 from mixad.scalar.parse.driver import Parsed, check_limits, parse
 from mixad.scalar.parse.frame import PARTS, Capture
-from mixad.scalar.parse.guard import Guard, describe_value, guard_of
 from mixad.scalar.parse.snapshot import FunctionSource, Snapshot, plain_number, read_function
 
-__all__ = ["PARTS", "PYTHON_SCALARS", "Argument", "Capture", "Described", "FunctionSource", "Guard",
-           "Leaf", "Parsed", "Returned", "Snapshot", "Structured", "check_limits", "describe_value",
-           "guard_of", "parse", "plain_number", "read_function"]  # fmt: skip
+__all__ = ["PARTS", "PYTHON_SCALARS", "Argument", "Capture", "Described", "FunctionSource", "Leaf",
+           "Parsed", "Returned", "Snapshot", "Structured", "check_limits", "parse", "plain_number",
+           "read_function"]  # fmt: skip

@@ -22,13 +22,7 @@ State = dict[str, int]
 def check_assignment(
     node: ast.FunctionDef, text: SourceText, captured: dict[str, Names], bound: str | None
 ) -> None:
-    """Check a function's body.
-
-    Raises
-    ------
-    KernelSyntaxError
-        Where a name may be read before it is assigned, or the body's end can be reached.
-    """
+    """Refuse a body where a name may be read before it is assigned, or whose end can be reached."""
     parameters = dict.fromkeys(parameter_names(node), 0)
     local = frozenset(assigned_names(body_of(node))) | parameters.keys()
     walk = _Forwards(text, captured, local - {bound})

@@ -22,10 +22,9 @@ from mixad.scalar.parse.handlers import (
 )
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
 from mixad.scalar.parse.inlining import inline
-from mixad.scalar.parse.integers import literal
+from mixad.scalar.parse.integers import fits, literal, overflow
 from mixad.scalar.parse.intrinsics import intrinsic
 from mixad.scalar.parse.items import items_of, peek
-from mixad.scalar.parse.limits import fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
 from mixad.scalar.parse.ruled import with_rule

@@ -60,10 +60,7 @@ class FoundFunction:
 def find_function(code: CodeType) -> FoundFunction:
     """Return the syntax tree that a code object was compiled from.
 
-    Raises
-    ------
-    KernelSyntaxError
-        If there is no source text, or it is not what the code was compiled from.
+    KernelSyntaxError if there is no source text, or it is not what the code was compiled from.
     """
     _refuse_coroutine(code)
     received = _found_in_received(code)

@@ -24,7 +24,6 @@ from mixad.scalar.parse.complex_library import (
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.inlining import compiled_here
 from mixad.scalar.parse.integers import literal
-from mixad.scalar.parse.stopping import held
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.unify import parts_type
 from mixad.scalar.parse.values import Complex, Number, Scalar, Tuple, Value, complex_name
@@ -175,20 +174,25 @@ class _Parts:
         """Return a number in the type of a part."""
         return Scalar(self.frame.builder.const(value, like.atom.type), like.weak)
 
-    def held(self, x: Scalar) -> Scalar:
+    def stop_gradient(self, x: Scalar) -> Scalar:
         """Return a part as a constant of derivatives, to be compared: no result jumps there."""
-        return held(self.frame, x)
+        return operators.stop_gradient(self.frame, x)
 
 
 _Operator = Callable[[_Parts, Number, Number], Complex]
 
 
-def _sum(op: _Parts, x: Number, y: Number) -> Complex:
-    if isinstance(x, Complex) and isinstance(y, Complex):
-        return Complex(op("add", x.re, y.re), op("add", x.im, y.im))
+def _complex_first(x: Number, y: Number) -> tuple[Complex, Scalar]:
     z, real = (x, y) if isinstance(x, Complex) else (y, x)
     assert isinstance(z, Complex)
     assert isinstance(real, Scalar)
+    return z, real
+
+
+def _sum(op: _Parts, x: Number, y: Number) -> Complex:
+    if isinstance(x, Complex) and isinstance(y, Complex):
+        return Complex(op("add", x.re, y.re), op("add", x.im, y.im))
+    z, real = _complex_first(x, y)
     return Complex(op("add", z.re, real), z.im)
 
 
@@ -215,9 +219,7 @@ def _product(op: _Parts, x: Number, y: Number) -> Complex:
     if isinstance(x, Complex) and isinstance(y, Complex):
         re = op("sub", op("mul", x.re, y.re), op("mul", x.im, y.im))
         return Complex(re, op("add", op("mul", x.re, y.im), op("mul", x.im, y.re)))
-    z, real = (x, y) if isinstance(x, Complex) else (y, x)
-    assert isinstance(z, Complex)
-    assert isinstance(real, Scalar)
+    z, real = _complex_first(x, y)
     return Complex(op("mul", z.re, real), op("mul", z.im, real))
 
 
@@ -230,7 +232,7 @@ def _quotient(op: _Parts, x: Number, y: Number) -> Complex:
     if isinstance(y, Scalar):
         assert isinstance(x, Complex)
         return Complex(op("div", x.re, y), op("div", x.im, y))
-    c, d = (op("abs", op.held(part)) for part in (y.re, y.im))
+    c, d = (op("abs", op.stop_gradient(part)) for part in (y.re, y.im))
     is_first = op("ge", c, d)
     p, q = op("where", is_first, y.re, y.im), op("where", is_first, y.im, y.re)
     zero = op.constant(0.0, p)

@@ -17,7 +17,7 @@ from mixad.scalar.parse import complex_arithmetic as arithmetic
 from mixad.scalar.parse import complex_library as library
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, count_checked
+from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, placed
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.inlining import compiled_here
 from mixad.scalar.parse.unify import atoms_of, joined, rebuilt, shape_of
@@ -51,10 +51,7 @@ def _numbers(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> list[Number]:
     """Return the arguments of a call as numbers, real or complex."""
-    count_checked(frame, node, arguments, counts)
-    given = arguments.positional
-    nodes = node.args if len(node.args) == len(given) else [node] * len(given)
-    return [frame.as_number(v, n) for v, n in zip(given, nodes, strict=True)]
+    return [frame.as_number(v, n) for v, n in placed(frame, node, arguments, counts)]
 
 
 def _one(frame: Frame, node: ast.Call, arguments: Arguments) -> Complex:

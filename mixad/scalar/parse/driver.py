@@ -25,8 +25,7 @@ from mixad.scalar.parse.compound import (
 from mixad.scalar.parse.expressions import EXPRESSIONS
 from mixad.scalar.parse.frame import Capture, Frame, State, Walk
 from mixad.scalar.parse.inlining import inline, last_of
-from mixad.scalar.parse.integers import Step, stepped
-from mixad.scalar.parse.limits import Limit, fits, overflow
+from mixad.scalar.parse.integers import Limit, Step, fits, overflow, stepped
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
 from mixad.scalar.parse.ruled import with_rule
@@ -106,51 +105,20 @@ def parse(
     implicit: bool = False,
     cores: Sequence[tuple[int, ...]] | None = None,
 ) -> Parsed:
-    """Compile a function for given argument types.
+    """Compile a function for given argument types, one for each of its parameters.
 
-    Parameters
-    ----------
-    source : FunctionSource
-        The function.
-    arguments : sequence of Described
-        One for each of its parameters.
-    snapshot : Snapshot
-        What the function reads from outside, as it is now.
-    rules : Rules
-        Promotion policy of the base library.
-    implicit : bool
-        Whether convergence loops are differentiated by the implicit function theorem.
-    cores : sequence of tuple, optional
-        Lengths of the last axes of each result, if the function has a signature.
-
-    Returns
-    -------
-    Parsed
-        Equal for equal arguments, ``snapshot.key``, rules, and values of what is ``needed``.
-
-    Raises
-    ------
-    KernelSyntaxError
-        Where the function uses what cannot be compiled.
-    KernelTypeError
-        Where types do not fit.
+    ``rules`` are those of the base library.  ``implicit`` has convergence loops differentiated by
+    the implicit function theorem; ``cores`` are the lengths of the last axes of each result, where
+    the function has a signature.  Results are equal for equal arguments, ``snapshot.key``, rules,
+    and values of what is ``needed``.
     """
     builder = Builder(source.name)
     walk = Walk(builder, rules, snapshot, EXPRESSIONS, _STATEMENTS, run_block, implicit=implicit)
     frame = Frame(walk, source.info, 0)
     source.info.refuse_variadic()
-    values: dict[str, Value] = {}
-    for name, argument in zip(source.parameters, arguments, strict=True):
-        values[name] = received(builder, name, argument)
-
-    def compiled(values: Mapping[str, Value]) -> Value:
-        frame.state = State({n: Bound(v, source.info.node.lineno) for n, v in values.items()})
-        return inline(frame)
-
-    is_ruled = 0 in snapshot.rules
-    place = last_of(frame.info)
-    result = with_rule(frame, place, 0, values, compiled) if is_ruled else compiled(values)
-    form, results = returned(frame, result, place, cores)
+    pairs = zip(source.parameters, arguments, strict=True)
+    result = _run(frame, {name: received(builder, name, argument) for name, argument in pairs})
+    form, results = returned(frame, result, last_of(frame.info), cores)
     numbers = [part for number in results for part in _parts(number)]
     program = without_dead_code(builder.finish([_output(frame, number) for number in numbers]))
     program, captures = _without_unread_items(walk, program)
@@ -169,6 +137,19 @@ def parse(
         complex_outputs=_complex_outputs(results),
         needed=walk.needed,
     )
+
+
+def _run(frame: Frame, values: Mapping[str, Value]) -> Value:
+    """Return the result of a frame's function, whose derivatives may be those of a rule."""
+
+    def compiled(values: Mapping[str, Value]) -> Value:
+        line = frame.info.node.lineno
+        frame.state = State({name: Bound(value, line) for name, value in values.items()})
+        return inline(frame)
+
+    if 0 in frame.walk.snapshot.rules:
+        return with_rule(frame, last_of(frame.info), 0, values, compiled)
+    return compiled(values)
 
 
 def _without_unread_items(walk: Walk, program: Program) -> tuple[Program, tuple[Capture, ...]]:
@@ -220,20 +201,7 @@ def _limits(
 
 
 def check_limits(parsed: Parsed, values: Sequence[Any]) -> None:
-    """Refuse a Python integer that does not fit the array beside it, as NumPy does, or int64.
-
-    Parameters
-    ----------
-    parsed : Parsed
-        The function.
-    values : sequence
-        One for each param of its program.
-
-    Raises
-    ------
-    KernelOverflowError
-        If one does not fit.
-    """
+    """Refuse a Python integer that does not fit the array beside it, as NumPy does, or int64."""
     numbers = [*values, *(int(values[place][k]) for place, k in parsed.elements)]
     for step in parsed.steps:
         numbers.append(step.value(numbers))

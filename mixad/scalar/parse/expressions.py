@@ -20,16 +20,7 @@ from mixad.scalar.parse.operators import whole
 from mixad.scalar.parse.sharing import share_as_in
 from mixad.scalar.parse.statements import closure
 from mixad.scalar.parse.unify import Mismatch, joined, rebuilt, shape_of
-from mixad.scalar.parse.values import (
-    List,
-    Number,
-    Object,
-    Scalar,
-    Tuple,
-    Value,
-    a_kind_of,
-    kind_of,
-)
+from mixad.scalar.parse.values import List, Number, Object, Scalar, Tuple, Value, a_kind_of, kind_of
 from mixad.scalar.types import BOOL
 
 __all__ = ["EXPRESSIONS"]

@@ -9,18 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
-from mixad.errors import (
-    KernelError,
-    KernelSyntaxError,
-    KernelTypeError,
-    SourceLocation,
-)
+from mixad.errors import KernelError, KernelSyntaxError, KernelTypeError, SourceLocation
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Line, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import MISSING, FunctionInfo
-from mixad.scalar.parse.integers import Formula, computed
-from mixad.scalar.parse.limits import fits, overflow
+from mixad.scalar.parse.integers import Formula, computed, fits, overflow
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal

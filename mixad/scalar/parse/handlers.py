@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import type_of_dtype
 
 __all__ = ["Arguments", "Handler", "as_numpy_takes", "as_scipy_takes", "count_checked", "counted",
-           "numbers", "strong"]  # fmt: skip
+           "numbers", "placed", "strong"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,17 @@ def numbers(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> list[Scalar]:
     """Return the arguments of a call as real numbers; as many as one of ``counts`` says."""
+    return [frame.as_scalar(v, n) for v, n in placed(frame, node, arguments, counts)]
+
+
+def placed(
+    frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
+) -> Iterator[tuple[Value, ast.expr]]:
+    """Return the arguments of a call, as many as one of ``counts`` says, each with its node."""
     count_checked(frame, node, arguments, counts)
     given = arguments.positional
     nodes = node.args if len(node.args) == len(given) else [node] * len(given)
-    return [frame.as_scalar(v, n) for v, n in zip(given, nodes, strict=True)]
+    return zip(given, nodes, strict=True)
 
 
 def count_checked(

@@ -88,13 +88,7 @@ class FunctionInfo:
         return found
 
     def refuse_variadic(self) -> None:
-        """Refuse ``*args`` and ``**kwargs`` in the signature of a kernel.
-
-        Raises
-        ------
-        KernelSyntaxError
-            At the parameter.
-        """
+        """Refuse ``*args`` and ``**kwargs`` in the signature of a kernel."""
         a = self.node.args
         for parameter, stars in ((a.vararg, "*"), (a.kwarg, "**")):
             if parameter is not None:
@@ -236,13 +230,7 @@ def function_info(code: types.CodeType, bound: bool) -> FunctionInfo:
 
 
 def sent_code(code: types.CodeType) -> SentCode:
-    """Return what a function's code is sent to another process as: its text as it was read.
-
-    Raises
-    ------
-    KernelSyntaxError
-        If it has not been read, and its source is missing or has changed since.
-    """
+    """Return what a function's code is sent to another process as: its text as it was read."""
     sent = _SENDABLE.get(id(code))
     if sent is None:
         info = _KNOWN.get((id(code), True)) or function_info(code, False)

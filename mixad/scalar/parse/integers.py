@@ -1,4 +1,4 @@
-"""Arithmetic of Python integers as Python has it: it never wraps."""
+"""Python integers: arithmetic that never wraps, and the types that they must fit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from mixad.errors import KernelOverflowError, SourceLocation
 from mixad.scalar.ir import Atom, Const, Var
+from mixad.scalar.types import I16, I32, I64, U64, ScalarType, integer_bounds
 
-__all__ = ["OPS", "Formula", "Step", "computed", "literal", "spelled", "stepped"]
+__all__ = ["OPS", "Formula", "Limit", "Step", "computed", "fits", "literal", "overflow", "spelled",
+           "stepped"]  # fmt: skip
 
 # Beyond this nothing fits anyway, so it is not written out: 2 ** 10 ** 9 would fill the memory.
 _MAX_BITS = 4096
@@ -81,6 +84,46 @@ def computed(name: str, numbers: Sequence[float | None]) -> int | None:
 def spelled(value: int, text: str) -> str:
     """Return an integer for a message: as the user writes it if it is very long."""
     return str(value) if abs(value) < 10**40 else f"`{text}`"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A Python integer that must fit a type, beside others or by itself.
+
+    Attributes
+    ----------
+    place : int
+        Which parameter of the program it is, or, counted on, which step of its integers.
+    type : ScalarType
+        What it must fit.
+    location : SourceLocation
+        Where they meet.
+    """
+
+    place: int
+    type: ScalarType
+    location: SourceLocation
+
+
+def fits(value: int, type_: ScalarType) -> bool:
+    """Whether an integer type holds a value."""
+    low, high = integer_bounds(type_)
+    return low <= value <= high
+
+
+def overflow(
+    location: SourceLocation, value: int, type_: ScalarType, name: str | None = None
+) -> KernelOverflowError:
+    """Return the error for a Python integer that its neighbour's type does not hold."""
+    given = "" if name is None else f", the value of {name!r},"
+    message = f"Python integer {spelled(value, name or '')}{given} out of bounds for {type_.dtype}"
+    wider = next((t for t in (I16, I32, I64) if fits(value, t)), None)
+    if wider is None or type_ == U64:
+        is_finite = abs(value) < 1 << 1023
+        instead = f"a float, {float(value)!r}, for a result of floats" if is_finite else "a float"
+        return KernelOverflowError.at(location, message, instead)
+    hint = f"np.{wider.dtype}({value}), for a result that is wide enough"
+    return KernelOverflowError.at(location, message, hint)
 
 
 def _shifted(x: int, count: int) -> int:

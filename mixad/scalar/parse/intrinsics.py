@@ -32,7 +32,6 @@ from mixad.scalar.parse.handlers import (
 )
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classified
-from mixad.scalar.parse.stopping import held
 from mixad.scalar.parse.values import (
     Array,
     Captured,
@@ -338,8 +337,10 @@ def _stopped(frame: Frame, node: ast.expr, value: Value) -> Value:
         return value
     number = frame.as_number(value, node)
     if isinstance(number, Complex):
-        return Complex(held(frame, number.re), held(frame, number.im))
-    return held(frame, number)
+        return Complex(
+            operators.stop_gradient(frame, number.re), operators.stop_gradient(frame, number.im)
+        )
+    return operators.stop_gradient(frame, number)
 
 
 def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -10,15 +10,14 @@ from mixad.scalar import interpret
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.integers import OPS, Formula, computed, literal, spelled
-from mixad.scalar.parse.limits import fits
+from mixad.scalar.parse.integers import OPS, Formula, computed, fits, literal, spelled
 from mixad.scalar.parse.sharing import shared
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Array, List, Scalar, Tuple, Value, has_operators, kind_of
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.types import BOOL, I64, U64, ScalarType
+from mixad.scalar.types import BOOL, I32, I64, U64, ScalarType
 
-__all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "tuples",
+__all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "stop_gradient", "tuples",
            "unary", "unary_of", "whole"]  # fmt: skip
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
@@ -373,3 +372,14 @@ def _integer_power(frame: Frame, node: Located, x: Scalar, y: Scalar, typed: Typ
 
 def _weak_float(frame: Frame) -> ScalarType:
     return frame.constant(0.0).atom.type
+
+
+def stop_gradient(frame: Frame, x: Scalar) -> Scalar:
+    """Return a number as a constant of derivatives: a float goes through its bits."""
+    type_ = x.atom.type
+    if not type_.is_float:
+        return x
+    wide = frame.builder.convert(x.atom, type_.arithmetic)
+    bits = frame.builder.op("bitcast", wide, type=I64 if type_.bits == I64.bits else I32)
+    same = frame.builder.op("bitcast", bits, type=wide.type)
+    return Scalar(frame.builder.convert(same, type_), x.weak)

@@ -60,13 +60,7 @@ _SOMETIMES = (ast.Starred, ast.Slice, ast.Attribute, ast.MatMult)
 
 
 def check_constructs(node: FunctionNode, text: SourceText) -> None:
-    """Refuse the first construct in a function's own scope that can never be compiled.
-
-    Raises
-    ------
-    KernelSyntaxError
-        At the construct.
-    """
+    """Refuse the first construct in a function's own scope that can never be compiled."""
     for part in walk_scope(body_of(node)):
         if type(part) in REFUSALS and not isinstance(part, _SOMETIMES):
             assert isinstance(part, ast.stmt | ast.expr)

@@ -18,8 +18,8 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom
 from mixad.scalar.parse.frame import Capture, Frame, State, Walk
 from mixad.scalar.parse.inlining import inline, last_of
+from mixad.scalar.parse.operators import stop_gradient
 from mixad.scalar.parse.snapshot import FunctionSource, Identity, scalar_argument
-from mixad.scalar.parse.stopping import held
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values import Bound, Complex, Object, Scalar, Tuple, Value, a_kind_of
 from mixad.scalar.promotion_rules import Typed
@@ -63,27 +63,13 @@ def with_rule(
 ) -> Value:
     """Return the result of a call, whose derivatives are those of the function's rule.
 
-    Parameters
-    ----------
-    frame : Frame
-        Where the call is.
-    node : node
-        The call.
-    index : int
-        The function's place in the snapshot.
-    values : mapping
-        Its arguments, by its parameters' names.
-    compiled : callable
-        Compiles the body for such values.
-
-    Raises
-    ------
-    KernelTypeError
-        If an argument or the result is no number, or the rule does not fit the function.
+    ``index`` is the function's place in the snapshot; ``compiled`` compiles its body for such
+    values.  An argument or result that is no number, and a rule that does not fit, is a
+    KernelTypeError.
     """
     source = frame.walk.snapshot.sources[index]
     given = {n: _number(frame, node, source, n, values[n]) for n in source.parameters}
-    result = compiled({n: held(frame, s) for n, s in given.items()})
+    result = compiled({n: stop_gradient(frame, s) for n, s in given.items()})
     if not isinstance(result, Scalar):
         raise frame.type_error(
             node,

@@ -141,10 +141,7 @@ class FunctionSource:
     def snapshot(self, describe: Describe | None = None) -> Snapshot:
         """Read the current values of all free names of the function and of its helpers.
 
-        Parameters
-        ----------
-        describe : callable, optional
-            Returns the type information of an array or a tracer, None for other objects.
+        ``describe`` returns the type of an array or a tracer, None for other objects.
         """
         return _Taker(Snapshot([self]), describe).run()
 
@@ -217,13 +214,7 @@ class FunctionSource:
             return MISSING
 
     def bind(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
-        """Return one value per parameter, defaults filled in.
-
-        Raises
-        ------
-        TypeError
-            As Python does where arguments are missing, unknown or given twice.
-        """
+        """Return one value per parameter, defaults filled in; raise TypeError where Python does."""
         by_position = not keywords and not self.function.__code__.co_kwonlyargcount
         if by_position and len(arguments) == len(self.parameters):
             return arguments

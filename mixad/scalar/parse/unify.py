@@ -88,13 +88,7 @@ def parts_type(rules: Rules, types: Sequence[Typed]) -> Typed | None:
 
 
 def joined(rules: Rules, a: Shape, b: Shape) -> Shape:
-    """Return the shape that both fit into.
-
-    Raises
-    ------
-    Mismatch
-        If there is none.
-    """
+    """Return the shape that both fit into; raise Mismatch if there is none."""
     if isinstance(a, Typed) and isinstance(b, Typed):
         found = a if a == b else rules.join(a, b)
         if found is not None:

@@ -43,7 +43,6 @@ def integration(monkeypatch):
     """Let the integration be loaded, as where the distribution is installed, for each test only."""
     made = TorchIntegration()
     monkeypatch.setattr(arrays, "_LIBRARIES", dict(arrays._LIBRARIES))
-    monkeypatch.setattr(arrays, "_TRACED", set())
     arrays.adopt("torch", made.kinds)
     before = list(integrations.LOADED)
     integrations.LOADED[:] = [made]

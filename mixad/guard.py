@@ -12,34 +12,23 @@ import types
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixad.scalar.parse.driver import Parsed
+from mixad.backends.arrays import NUMBERS, describe_array, describe_number
+from mixad.scalar.parse import Parsed, Snapshot
 from mixad.scalar.parse.info import MISSING
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.other_libraries import stand_in
-from mixad.scalar.parse.snapshot import Address, Snapshot
+from mixad.scalar.parse.snapshot import Address
 
-__all__ = ["Guard", "describe_value", "guard_of"]
+__all__ = ["Guard", "guard_of"]
 
-
-def describe_value(value: Any) -> Hashable:
-    """Return what of a number or a NumPy array decides programs and launches; None of all else."""
-    kind: Any = type(value)
-    if kind is np.ndarray:
-        return (value.dtype, value.shape, value.strides)
-    if kind in _NUMBERS:
-        return cast(Hashable, kind)
-    return (kind, value.dtype) if isinstance(value, np.generic) else None
-
-
-_UNCHANGING = frozenset(
-    {types.ModuleType, type, types.BuiltinFunctionType, np.ufunc, str, type(None), type(MISSING)}
-)
-_NUMBERS = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64, np.bool_})
-
+_UNCHANGING = NUMBERS | {
+    types.ModuleType, type, types.BuiltinFunctionType, np.ufunc, str, type(None), type(MISSING)
+}  # fmt: skip
+"""Types of values that mean the same while they are the same, and hold nothing of the user's."""
 
 _NOTHING = object()
 
@@ -104,7 +93,7 @@ class Guard:
                 value = read()
                 for attribute in attributes:
                     value = getattr(value, attribute, MISSING)
-                if describe_value(value) != description:
+                if _describe(value) != description:
                     return None
                 for place in places:
                     captures[place] = value
@@ -132,7 +121,7 @@ def guard_of(snapshot: Snapshot, parsed: Parsed) -> Guard | None:
         if read is None:
             return None
         value = snapshot.value(address)
-        description = None if address in snapshot.constants else describe_value(value)
+        description = None if address in snapshot.constants else _describe(value)
         if description is not None:
             places = [place for place, c in enumerate(captures) if c.address == address]
             values.append(_Value(read, attributes, description, places))
@@ -154,6 +143,11 @@ def guard_of(snapshot: Snapshot, parsed: Parsed) -> Guard | None:
     return Guard(objects, values, snapshot.values(parsed))
 
 
+def _describe(value: Any) -> Hashable:
+    """Return what of a NumPy array or a number decides programs and launches; None of all else."""
+    return describe_array(value) if type(value) is np.ndarray else describe_number(value)
+
+
 def _comparison(value: Any, is_called: bool) -> Callable[[Any], bool] | None:
     """Return what tells whether an object is the one that was there; None where nothing does."""
     kind = type(value)
@@ -169,10 +163,7 @@ def _comparison(value: Any, is_called: bool) -> Callable[[Any], bool] | None:
 
 
 def _is_unchanging(value: Any) -> bool:
-    """Whether an object means the same while it is the same, and holds nothing of the user's."""
-    if type(value) is tuple:
-        return all(map(_is_unchanging, value))
-    return type(value) in _UNCHANGING or describe_value(value) in _NUMBERS
+    return all(map(_is_unchanging, value)) if type(value) is tuple else type(value) in _UNCHANGING
 
 
 def _has_unchanging_defaults(function: types.FunctionType) -> bool:

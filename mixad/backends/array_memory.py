@@ -1,0 +1,119 @@
+"""How each library's arrays share their memory with NumPy: nothing is copied."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+
+from mixad.errors import TracerError
+
+__all__ = ["DLPACK", "MEMORY", "Array", "ArrayMemory", "NumpyArray", "is_bfloat16"]
+
+Array: TypeAlias = Any
+"""An array of any library, or a NumPy scalar."""
+
+NumpyArray: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ArrayMemory:
+    """How the memory of one library's arrays is shared with NumPy.
+
+    Attributes
+    ----------
+    strides : callable
+        Bytes between neighbours along each axis of an array.
+    view : callable
+        The NumPy array over the memory of an array on the CPU.
+    wrapped : callable
+        ``(xp, result, like)``: the library's array over the memory of a NumPy array, on the device
+        of ``like``.
+    bits : callable
+        An array of bfloat16, which NumPy does not know, as one of int16 over the same memory.
+    address : callable
+        Where an array on the CPU begins; None where only `view` tells.
+    """
+
+    strides: Callable[[Array], tuple[int, ...]]
+    view: Callable[[Array], NumpyArray]
+    wrapped: Callable[[Any, NumpyArray, Array], Array]
+    bits: Callable[[Array], Array] = lambda a: a.view("int16")
+    address: Callable[[Array], int | None] = lambda a: None
+
+
+def _packed_strides(array: Array) -> tuple[int, ...]:
+    """Return strides for arrays whose memory is not there yet, as if they were packed."""
+    steps = accumulate((array.itemsize, *array.shape[:0:-1]), operator.mul)
+    return tuple(steps)[::-1][len(array.shape) == 0 :]
+
+
+def _refuse_to_compute(array: Array) -> NoReturn:
+    raise TracerError(
+        "this needs the elements of a lazy Dask array, which nothing here computes behind your "
+        "back: call .compute() on the array before the function that is differentiated"
+    )
+
+
+def _over_jax(array: Array) -> NumpyArray:
+    """Return the NumPy array over a JAX array's memory, which is waited for.
+
+    DLPack takes no bfloat16 to NumPy.
+    """
+    return np.asarray(array).view("int16") if is_bfloat16(array) else np.from_dlpack(array)
+
+
+def _as_jax(xp: Any, result: NumpyArray, like: Array) -> Array:
+    """Return a JAX array over memory, free to move to another device where ``like`` is.
+
+    Arrays of 64 bits outlive the mode in which they were made, and so do results of them.
+    """
+    jax = sys.modules["jax"]
+    is_double = result.itemsize >= 8 and not jax.config.jax_enable_x64
+    with jax.enable_x64(True) if is_double else nullcontext():
+        found = jax.device_put(result)
+        is_there = not like.committed and found.devices() == like.devices()
+        return found if is_there else jax.device_put(result, like.device)
+
+
+def is_bfloat16(array: Array) -> bool:
+    """Whether an array is of the one type of floats that NumPy does not know."""
+    return str(array.dtype).endswith("bfloat16")
+
+
+# Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits,
+# and zeros that are in no memory.
+MEMORY = {
+    "numpy": ArrayMemory(lambda a: a.strides, np.asarray, lambda xp, result, like: result),
+    "cupy": ArrayMemory(
+        lambda a: a.strides, np.from_dlpack, lambda xp, result, like: xp.asarray(result)
+    ),
+    "torch": ArrayMemory(
+        lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
+        lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=a._is_zerotensor()),
+        lambda xp, result, like: xp.from_numpy(result),
+        lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
+        lambda a: None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr(),
+    ),
+    "jax": ArrayMemory(
+        lambda a: _packed_strides(a) if is_bfloat16(a) else np.from_dlpack(a).strides,
+        _over_jax,
+        _as_jax,
+        lambda a: a,
+    ),
+    "dask": ArrayMemory(
+        _packed_strides, _refuse_to_compute, lambda xp, result, like: xp.asarray(result)
+    ),
+}
+DLPACK = ArrayMemory(
+    lambda a: np.from_dlpack(a).strides,
+    np.from_dlpack,
+    lambda xp, result, like: xp.asarray(result, copy=False),
+)
+"""For every other library."""

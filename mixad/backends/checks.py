@@ -1,0 +1,72 @@
+"""What is refused before a launch is planned: arguments, and results that backends cannot write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mixad.backends.arrays import NUMPY, Library, device_name, library_of
+from mixad.backends.hookspecs import Backend, PartWriting, StoringBeside
+from mixad.errors import BackendError, KernelTypeError, TracerError
+from mixad.kernel.plan import Layout
+from mixad.kernel.spec import OutputRequest
+from mixad.scalar.ir import Program
+
+__all__ = ["check_arguments", "check_types", "check_writes", "declares_beside", "declares_parts",
+           "one_place"]  # fmt: skip
+
+
+def check_arguments(program: Program, arguments: Sequence[Any]) -> None:
+    """Name the argument that kernels do not take."""
+    for param, argument in zip(program.params, arguments, strict=True):
+        try:
+            if param.kind != "uniform":
+                library_of(argument)
+        except (KernelTypeError, TracerError) as error:
+            raise error.about(f"{program.name}: argument {param.name!r}") from None
+
+
+def check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
+    """Refuse an array of another type than its param: its memory would be misread."""
+    for param, layout in zip(program.params, layouts, strict=True):
+        if layout is not None and layout.type != param.var.type:
+            raise KernelTypeError(
+                f"{program.name}: {param.name!r} is compiled for {param.var.type.dtype_name}, "
+                f"the array is {layout.type.dtype_name}"
+            )
+
+
+def check_writes(
+    backend: Backend, requests: Sequence[OutputRequest], faults: Mapping[str, str]
+) -> None:
+    """Refuse outputs that a backend's kernels do not know of: they would write something else."""
+    because = "".join(f"; it serves because {reason}" for reason in faults.values())
+    if any(r.part is not None for r in requests) and not declares_parts(backend):
+        raise BackendError(
+            f"the backend {backend.name!r} does not write parts of larger arrays{because}"
+        )
+    if any(r.beside for r in requests) and not declares_beside(backend):
+        raise BackendError(
+            f"the backend {backend.name!r} does not store results side by side{because}"
+        )
+
+
+def declares_parts(backend: Backend) -> bool:
+    """Whether a backend says that its kernels write into parts of larger arrays."""
+    return isinstance(backend, PartWriting) and backend.writes_parts
+
+
+def declares_beside(backend: Backend) -> bool:
+    """Whether a backend says that its kernels store results side by side."""
+    return isinstance(backend, StoringBeside) and backend.stores_beside
+
+
+def one_place(arrays: Sequence[Any]) -> tuple[Library, str]:
+    """Return the library and the device that all arrays share."""
+    found = dict.fromkeys((library_of(a), device_name(a)) for a in arrays)
+    if len(found) > 1:
+        kinds = " and ".join(f"{library.name} on {device}" for library, device in found)
+        raise KernelTypeError(
+            f"arguments of one call are arrays of {kinds}: convert them to one library and device"
+        )
+    return next(iter(found), (NUMPY, "cpu"))

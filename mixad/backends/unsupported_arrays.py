@@ -1,0 +1,162 @@
+"""Which arrays kernels do not take, and what to pass instead."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.array_memory import Array
+from mixad.errors import KernelTypeError, TracerError
+
+__all__ = ["check_blocks", "check_dense", "check_no_tracer", "check_single", "check_untracked",
+           "has_tangent", "more_than_an_array", "plain_block", "without_memory"]  # fmt: skip
+
+
+def check_blocks(array: Array) -> None:
+    """Refuse a lazy array of unknown shape, and one whose blocks are said to be no plain arrays."""
+    if any(map(math.isnan, array.shape)):
+        raise KernelTypeError(
+            "a Dask array whose shape is not known before it is computed is not supported",
+            hint="write numpy.where() in place of x[mask]; call x.compute_chunk_sizes() before",
+        )
+    if not _is_plain(array._meta):
+        name = _name_of(type(array._meta))
+        raise _other_blocks(f"a Dask array of blocks that are {name} is not supported", array._meta)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is a NumPy array that is nothing more than an array, or a number."""
+    return type(value) in _PLAIN or isinstance(value, (np.generic, bool, int, float, complex))
+
+
+_PLAIN = {np.ndarray, np.memmap}
+
+
+def plain_block(block: object, what: str) -> object:
+    """Return a block of a lazy array; what is more than an array is refused where it is met."""
+    if not _is_plain(block):
+        name = _name_of(type(block))
+        raise _other_blocks(f"{what}: a block of a Dask array is a {name}", block)
+    return block
+
+
+def _other_blocks(problem: str, block: object) -> KernelTypeError:
+    return KernelTypeError(
+        f"{problem}: kernels compute on blocks that are NumPy arrays, and results would be such",
+        hint=_way_to_plain(type(block), "x.map_blocks(lambda x: {})"),
+    )
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _way_to_plain(kind: type, through: str = "{}") -> str:
+    """Return how values of a type that is more than an array are made plain arrays."""
+    if issubclass(kind, np.ma.MaskedArray):
+        filled, mask = (through.format(f"numpy.ma.{f}(x)") for f in ("filled", "getmaskarray"))
+        return f"pass values and mask as two arrays: {filled} and {mask}"
+    way = next((way for name, way in _WAYS.items() if hasattr(kind, name)), "numpy.asarray(x)")
+    return f"convert it: {through.format(way)}"
+
+
+_WAYS = {
+    "todense": "x.todense()",  # of sparse arrays
+    "magnitude": "x.magnitude",  # of pint
+    "get": "x.get()",  # of CuPy
+    "numpy": "x.numpy()",  # of tensors
+}
+"""What makes a plain array of one that is more, by an attribute that tells such arrays."""
+
+
+def check_dense(tensor: Array) -> None:
+    """Refuse a tensor that is no block of memory with a stride for each axis."""
+    if tensor.is_nested or tensor.layout is not sys.modules["torch"].strided:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        raise KernelTypeError(
+            f"a torch tensor of the kind {kind} is not supported: kernels take dense tensors",
+            hint="convert it: x.to_padded_tensor(0.0)" if tensor.is_nested else "pass x.to_dense()",
+        )
+
+
+def check_single(array: Array) -> None:
+    """Refuse an array of JAX whose elements lie on several devices."""
+    if array.sharding.num_devices > 1:
+        raise KernelTypeError(
+            f"a JAX array that lies on {array.sharding.num_devices} devices is not supported",
+            hint="pass it on one: jax.device_put(x, jax.devices()[0])",
+        )
+
+
+def check_untracked(tensor: Array) -> None:
+    """Refuse a tensor without elements, and one that torch keeps more of where we do not look."""
+    if tensor.is_meta:
+        raise KernelTypeError(
+            "a torch tensor on the device 'meta' has a shape but no elements",
+            hint="pass a tensor with elements: torch.empty_like(x, device='cpu')",
+        )
+    torch = sys.modules["torch"]
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):  # of an integration: see `adopt`
+        raise TracerError(
+            f"a {type(tensor).__name__} of torch stands for a tensor that is not there yet: only "
+            "calls of kernels outside of mixad's transforms are traced by torch"
+        )
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # no public name tells it
+        raise TracerError(
+            "transforms of torch.func (grad, jvp, vmap, ...) do not see what happens here: "
+            "differentiate with mixad.grad; outside of it, the plugin mixad-torch lets grad and "
+            "vjp of torch.func see calls of kernels"
+        )
+    if tensor.requires_grad:
+        raise TracerError(
+            "a torch tensor that requires grad would be silently detached here: pass "
+            "tensor.detach(); outside of mixad's transforms, the plugin mixad-torch records calls "
+            "of kernels for torch"
+        )
+    if has_tangent(torch.autograd.forward_ad, tensor):
+        raise TracerError(
+            "a torch dual tensor would silently lose its tangent here: pass "
+            "torch.autograd.forward_ad.unpack_dual(tensor).primal, or differentiate with mixad.jvp"
+        )
+
+
+def check_no_tracer(kind: type) -> None:
+    """Refuse a value that another differentiation or compilation system follows."""
+    for name, owner, tracer in _TRACERS:
+        module = sys.modules.get(owner)
+        if module is not None and issubclass(kind, getattr(module, tracer)):
+            raise TracerError(
+                f"transforms of {name} do not see what happens here, so the {kind.__name__} of "
+                f"{name} would be silently detached: pass plain arrays and differentiate with "
+                f"mixad.grad, or write this part of the function with {name}"
+            )
+
+
+_TRACERS = (("jax", "jax.core", "Tracer"), ("autograd", "autograd.tracer", "Box"))
+"""Library, module and class of the values inside other libraries' transforms."""
+
+
+def more_than_an_array(kind: type, hint: str | None = None) -> KernelTypeError:
+    """Return the error for a type of arrays whose operations mean something else."""
+    return KernelTypeError(
+        f"{_name_of(kind)} is not supported: it is more than an array, and "
+        "results would be plain arrays",
+        hint=hint or _way_to_plain(kind),
+    )
+
+
+def without_memory(kind: type) -> KernelTypeError:
+    """Return the error for a type of arrays that NumPy cannot look into."""
+    return KernelTypeError(
+        f"{_name_of(kind)} is not supported: it has no memory with an element for each index",
+        hint=_way_to_plain(kind),
+    )
+
+
+def has_tangent(forward_ad: Any, tensor: Array) -> bool:
+    """Whether torch's forward mode follows a tensor: asked of each only while it is on."""
+    is_off = getattr(forward_ad, "_current_level", 0) < 0
+    return not is_off and forward_ad.unpack_dual(tensor).tangent is not None
