@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from types import CellType
 from typing import Any, NamedTuple
 
@@ -14,16 +15,19 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import NUMPY, Array, describe_array, is_array, library_of
-from mixad.lifting import Inputs, Outputs, in_structures
+from mixad.lifting import Inputs, Outputs, in_structures, lifted
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import handed
 from mixad.scalar.dtypes import element_type_of
 from mixad.signature import Function
-from mixad.tape.cell import Cell, kind_of
+from mixad.tape.backward import backward
+from mixad.tape.cell import Cell, Kind, kind_of
 from mixad.tape.constant import is_traced
-from mixad.tape.held import is_compared_whole
+from mixad.tape.held import Held, is_compared_whole
 from mixad.tape.journal import Register
+from mixad.tape.memory import is_numpy_number
 from mixad.tape.node import InputNode
+from mixad.tape.operations import FURTHER, NUMBERS, Operation
 from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.schedule import Cotangent
 from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
@@ -133,10 +137,12 @@ def open_strand(
         leaves, structure = pytree.flatten(args[position])
         arrays += leaves
         structures.append(structure)
-    described = _described(arrays)
+    is_inner = ArrayTracer in map(type, arrays)
+    described = _traced_described(arrays) if is_inner else _described(arrays)
     if described is None or _size_of(arrays) > _MAX_ELEMENTS:
         return None
-    return StrandCall(level, f, _Arguments(args, positions, structures), arrays, described)
+    kind = InnerCall if is_inner else StrandCall
+    return kind(level, f, _Arguments(args, positions, structures), arrays, described)
 
 
 def _described(arrays: Sequence[Any]) -> tuple[Hashable, ...] | None:
@@ -151,6 +157,17 @@ def _described(arrays: Sequence[Any]) -> tuple[Hashable, ...] | None:
         taken = kinds == _tensor() and all(map(_is_torchs, arrays))
     found = tuple(map(describe_array, arrays)) if taken else (None,)
     return None if None in found else found
+
+
+def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...] | None:
+    """Return descriptions of arguments that are values of strands; None unless all are."""
+    found: list[Hashable] = []
+    for leaf in leaves:
+        strand = leaf.strand if type(leaf) is ArrayTracer else None
+        if strand is None or not strand.is_recording(leaf) or not leaf.kind.type.is_float:
+            return None
+        found.append((leaf.kind, leaf.shape, is_numpy_number(leaf)))
+    return tuple(found)
 
 
 def _is_numpys(array: Any) -> bool:
@@ -258,7 +275,7 @@ class StrandCall:
         state = initial_state((described, level.check))
         if not state.inputs:
             state.inputs = tuple(
-                State(kind_of(element_type_of(a.dtype), library_of(a)), tuple(a.shape))
+                State(_kind_of(a), tuple(a.shape), isinstance(a, Tracer) and is_numpy_number(a))
                 for a in arrays
             )
         self._states = state.inputs
@@ -434,6 +451,125 @@ class StrandCall:
         """Whether a plan gives these, bit by bit."""
         own = self._answer(*self._run(plan, warns=False))
         return all(map(_are_same, pytree.leaves(own), pytree.leaves(found)))
+
+
+def _kind_of(value: Any) -> Kind:
+    if isinstance(value, Tracer):
+        return value.kind
+    return kind_of(element_type_of(value.dtype), library_of(value))
+
+
+class InnerCall(StrandCall):
+    """A call inside of one that is recorded: it is one operation of that."""
+
+    def _find(self, outputs: Outputs, asked: Asked) -> None:
+        """Record the call with the strand around it."""
+        strand, leaf = self._strand, outputs.leaves[0]
+        is_one = asked.of_number and not leaf.shape and leaf.kind.type.is_float
+        if strand.is_left or strand.ends or not is_one or strand.state.count > MAX_FUSED:
+            return
+        wanted = tuple([self._returned.leaves[at].slot for at in self._traced])
+        values = enumerate(strand.values)
+        came = [(slot, value) for slot, value in values if type(value) is not State]
+        numbers = {slot: value for slot, value in came if type(value) in NUMBERS}
+        told = tuple([(slot, type(v), np.asarray(v).tobytes()) for slot, v in numbers.items()])
+        key = self._level.name, leaf.slot, wanted, told
+        operation = strand.state.plans.get(key)
+        if operation is None:
+            operation = Operation(
+                partial(
+                    computed_inside,
+                    Inside(
+                        self._level.name,
+                        len(self._states),
+                        tuple([slot for slot, _ in came if slot not in numbers]),
+                        numbers,
+                        tuple(strand.steps()),
+                        leaf.slot,
+                        wanted,
+                    ),
+                )
+            )
+            operation.is_kernel = False
+            strand.state.keep(key, operation)
+        operands = [v.array if type(v) is Held else v for slot, v in came if slot not in numbers]
+        assert strand.outer is not None
+        found = strand.outer.applied(operation, operands)
+        results = list(found) if type(found) is tuple else [found]
+        count = len(self._states)
+        self._found = results[count:], results[:count]
+
+    def _answer(
+        self, values: Sequence[Any], cotangents: Sequence[Any]
+    ) -> tuple[Any, list[Any], Any]:
+        gradients = in_structures(list(cotangents), self._arguments.structures)
+        found = dict(zip(self._traced, values, strict=True))
+        value, aux = self._returned.trees(found, self._level)
+        return value, gradients, aux
+
+    def _entered(self, index: int) -> Tracer:
+        self.completed()
+        return self._tracers[index]
+
+    def completed(self) -> Inputs:
+        """Return the inputs with their nodes, over those of the transform around."""
+        if self._lifted is None:
+            held = self._strand.values[: len(self._states)]
+            lifted_inputs = lifted(self._level, list(held), range(len(held)))
+            self._tracers = lifted_inputs.arguments
+            structures = list(self._arguments.structures)
+            self._lifted = lifted_inputs._replace(arguments=[], structures=structures)
+        return self._lifted
+
+
+class Inside(NamedTuple):
+    """A call of a transform inside of another, as an operation of that.
+
+    Attributes
+    ----------
+    name : str
+        The transform.
+    inputs : int
+        How many there are: they have the first slots.
+    slots : tuple of int
+        Those of the operands.
+    numbers : mapping
+        By slot, the numbers that came in.
+    steps : tuple of (int, Operation, tuple of int)
+        What is done: the slot of each result, the operation, and the slots of its operands.
+    output : int
+        The slot of the value: one number.
+    wanted : tuple of int
+        The slots of what else is wanted.
+    """
+
+    name: str
+    inputs: int
+    slots: tuple[int, ...]
+    numbers: Mapping[int, Any]
+    steps: tuple[tuple[int, Operation, tuple[int, ...]], ...]
+    output: int
+    wanted: tuple[int, ...]
+
+
+def computed_inside(call: Inside, *operands: Any) -> Any:
+    """Return gradients, and what else is wanted of a call, by nodes."""
+    done: dict[int, Any] = {**call.numbers, **dict(zip(call.slots, operands, strict=True))}
+    rest: list[Any] = []
+    with Level(call.name) as level:
+        inputs = lifted(level, [done[slot] for slot in range(call.inputs)], range(call.inputs))
+        done.update(enumerate(inputs.arguments))
+        for slot, operation, given in call.steps:
+            if operation is not FURTHER:
+                result = operation.compute(*[done[at] for at in given])
+                rest = list(result) if type(result) is tuple else [result]
+            done[slot] = rest.pop(0)
+    outputs = Outputs([done[call.output]], pytree.LEAF)
+    seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(1.0, level)]
+    cotangents = backward(level, seeds, inputs.nodes, of_number=True)
+    found = inputs.gradients(cotangents, outputs.around(level))
+    found += [handed(done[slot], level) for slot in call.wanted]
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]:

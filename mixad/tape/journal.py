@@ -133,6 +133,11 @@ Entry: TypeAlias = (
 )
 
 
+_Link: TypeAlias = tuple["weakref.ref[KernelNode]", tuple[int, ...] | None, bool, bool]
+"""A node, the slots of its arguments if it is one kernel of the operands, whether nothing else is
+read but shapes, and whether numbers are a part of what is called."""
+
+
 class _UnknownSourceError(Exception):
     """A value that is read has no register: it was made from what came in, by others."""
 
@@ -178,7 +183,7 @@ class Journal:
         self._entered = entered
         self._array_at = array_at
         self._cells: dict[int, tuple[weakref.ref[Cell], Register]] = {}
-        self._links: dict[int, tuple[weakref.ref[KernelNode], tuple[int, ...] | None, bool]] = {}
+        self._links: dict[int, _Link] = {}
         self._known: dict[int, tuple[Any, Register]] = {}
         self._stored: dict[int, tuple[Register | None, ...]] = {}
 
@@ -209,7 +214,7 @@ class Journal:
             if type(node) is KernelNode and not self.is_linked(node):
                 is_direct = slots is not None and len(node.arguments) == len(slots)
                 own = slots if is_direct else None
-                self._links[id(node)] = weakref.ref(node), own, self.is_static
+                self._links[id(node)] = weakref.ref(node), own, self.is_static, slots is None
             left += [parent.node for parent in node.parents if parent is not None]
 
     def is_linked(self, node: KernelNode) -> bool:
@@ -268,14 +273,14 @@ class Journal:
         source = node.source(index)
         if type(source) is Cell:
             return self.register(source)
-        slots, is_static = None, self.is_static  # of what is being recorded
+        slots, is_static, is_call = None, self.is_static, False  # of what is being recorded
         if self.is_linked(node):
-            _, slots, is_static = self._links[id(node)]
+            _, slots, is_static, is_call = self._links[id(node)]
         if type(source) is Held:
             return self._array(source.key, lambda: source.array, is_static=is_static)
         if slots is not None:
             return slots[index]
-        if not is_static:
+        if not (is_static or is_call):
             raise _UnknownSourceError
         self.constants.append((self._new(), source))
         return -self.count

@@ -67,6 +67,10 @@ class OnNodes:
     def advance(self, strand: Strand) -> None:
         """Give tracers cells and nodes; after an exception, it goes on from there."""
         flat = {tracer.slot: tracer for tracer in strand.alive()}
+        others: dict[int, list[Tracer]] = {}
+        for tracer in strand.others:
+            if tracer.state is not None:
+                others.setdefault(tracer.slot, []).append(tracer)
         done, values = self._done, self._values
         for slot in range(len(done), len(values)):
             if strand.is_input(slot):
@@ -78,10 +82,13 @@ class OnNodes:
                 continue
             else:
                 result = self._computed(slot, *made)
-            tracer = flat.get(slot)
-            if tracer is not None:
-                self._give(tracer, result)
-            done.append(result if tracer is None else tracer)
+            for other in others.get(slot, ()):
+                other.cell, other.origin, other.sharing = result.cell, result.origin, None
+                other.state = None
+            found = flat.get(slot)
+            if found is not None:
+                self._give(found, result)
+            done.append(result if found is None else found)
         self._done = []
 
     def _give(self, tracer: Tracer, result: Tracer) -> None:

@@ -114,10 +114,10 @@ class Replay:
         return value
 
 
-def stand_in(state: State) -> Any:
+def stand_in(known: State | Tracer) -> Any:
     """Return an array like a value, which decompositions take."""
-    assert state.kind is not None
-    shape, dtype = state.shape, state.kind.type.dtype
+    assert known.kind is not None
+    shape, dtype = known.shape, known.kind.type.dtype
     is_square = len(shape) > 1 and shape[-1] == shape[-2]
     found = np.eye(shape[-1], dtype=dtype) if is_square else np.ones((), dtype)
-    return of_numpy(state.kind.library, np.broadcast_to(found, shape).copy())
+    return of_numpy(known.kind.library, np.broadcast_to(found, shape).copy())

@@ -9,7 +9,7 @@ what comes of it has the same bits.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from sys import getrefcount
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -99,6 +99,8 @@ class Strand:
         Whether its tracers have no nodes.
     is_left : bool
         Whether a tracer was asked for what strands do not know.
+    others : list of Tracer
+        Those that stand for values in strands inside, whatever is written to them here.
     run : Run or None
         What has computed segments, once a value was looked at.
     """
@@ -126,22 +128,44 @@ class Strand:
         self._lock = level.lock
         self.state = state
         self.inputs = state.inputs
-        self.values: list[Any] = [Held(array, level.check) for array in arrays]
+        self.kind = kind
+        self.values: list[Any] = [self._held(array) for array in arrays]
         self.ends: list[State] = []
         self._starts = [0]
         self._next = state.next
-        self.kind = kind
         assert state.inputs[0].kind is not None
         self.library = state.inputs[0].kind.library
-        self._arrays = type(arrays[0])
+        self.outer = self._outer(arrays)
+        self._arrays = type(arrays[0]) if self.outer is None else self.outer._arrays
         self.device = getattr(arrays[0], "device", None)
         self._make_input: Callable[[int], Tracer] | None = make_input
         self._make_run = make_run
         self._alive: list[Tracer] = [self._flat(*each) for each in enumerate(state.inputs)]
-        self._entered: dict[int, tuple[int, Hashable]] = {}
+        self._entered: dict[Any, tuple[int, Hashable]] = {}
         self._links: dict[int, int] = {}
         self.sources: dict[int, int] = {}
         self._thread = get_ident()
+        self.others: list[Tracer] = []
+
+    def _held(self, value: Any) -> Any:
+        """Return an input such that it is what it was when it came in."""
+        if type(value) is not self.kind:
+            return Held(value, self.level.check)
+        return value.strand.another(value)
+
+    def _outer(self, inputs: Sequence[Any]) -> Strand | None:
+        """Return the newest strand around, if inputs are traced by some."""
+        found = [value.strand for value in inputs if type(value) is self.kind]
+        return max(found, key=_number_of, default=None)
+
+    def another(self, tracer: Tracer) -> Tracer:
+        """Return another tracer that stands for what one does now."""
+        found: Tracer = _new(self.kind)
+        found.strand, found.slot, found.state = self, tracer.slot, tracer.state
+        if found.state is None:
+            found.cell, found.origin, found.sharing = tracer.cell, tracer.origin, None
+        self.others.append(found)
+        return found
 
     def tracers_of_inputs(self) -> list[Tracer]:
         """Return a tracer for each input."""
@@ -169,8 +193,12 @@ class Strand:
                     codes.append(code)
                     continue
             code = self._code(operand)
-            if code is None and is_constant(operand):
-                return self.record(operation, list(map(unwrapped, operands)))
+            if code is None:
+                if is_constant(operand):
+                    return self.record(operation, list(map(unwrapped, operands)))
+                inner = _strand_inside(operand, self.level)
+                if inner is not None:
+                    return inner.record(operation, operands)
             codes.append(code)
             if type(code) is not int:
                 arriving = operands
@@ -237,7 +265,9 @@ class Strand:
         """Return what tells an operand from others: its slot, if it has one; None if unknown."""
         kind = type(operand)
         if kind is self.kind:
-            if operand.strand is not self or not self._is_current(operand):
+            if operand.strand is not self:
+                return self._code_of_outer(operand)
+            if not self._is_current(operand):
                 return None
             slot = self._links.get(operand.slot, operand.slot) - self._start
             return slot if slot >= 0 else (operand.kind, operand.shape, is_numpy_number(operand))
@@ -252,6 +282,16 @@ class Strand:
             return None
         return kind
 
+    def _code_of_outer(self, operand: Tracer) -> Any:
+        """Return what tells a value of a transform around from others; None if unknown."""
+        other = operand.strand
+        is_around = self.outer is not None and other is not None and other.level.alive
+        if not is_around or other.level.number > self.level.number or not other.has(operand):
+            return None
+        description = _OUTER, operand.kind, operand.shape, is_numpy_number(operand)
+        known = self._entered.get((id(other), operand.slot))
+        return description if known is None else known[0]
+
     def _begin(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
         """Return what an operation gives that is not known; None if nodes are to tell."""
         self._pending = None
@@ -264,7 +304,7 @@ class Strand:
         ):
             self._leave()
             return None
-        if self.ends and self.is_flat:
+        if (self.ends or self.outer is not None) and self.is_flat:
             return self._foresee(key, operands)
         self.depart()
         self._pending = key, operands, self.level.looks
@@ -320,6 +360,9 @@ class Strand:
     def _entered_as(self, value: Any, code: Hashable, reader: Reader | None, index: int) -> Any:
         """Return what stands for an array or a value of an earlier segment that comes in."""
         slot = len(self.values)
+        if type(value) is self.kind and value.strand is not self:
+            self._entered[id(value.strand), value.slot] = slot, code
+            return value.strand.another(value)
         if type(value) is self.kind:
             self._links[value.slot], self.sources[slot] = slot, value.slot
             return LINK
@@ -337,7 +380,7 @@ class Strand:
 
         A segment ends, and those that have ended are computed: of them what is still held.
         """
-        is_recording = self._is_cold or self._pending is not None
+        is_recording = self._is_cold or self._pending is not None or self.outer is not None
         if is_recording or self.state is _OVER or self._thread != get_ident():
             return None
         if not self._is_current(tracer) or self.state.is_large:
@@ -350,7 +393,7 @@ class Strand:
         if self.run is None:
             self.run = self._make_run(self)
         if self.run.is_behind:
-            held = [each.slot for each in self.alive()]
+            held = [each.slot for each in (*self.alive(), *self.others)]
             if not self.run.advance([*held, slot]):
                 self._leave()
                 return None
@@ -371,9 +414,9 @@ class Strand:
         if found is None:
             self._leave()
             return compute(function, args, kwargs)
-        return self._applied(*found)
+        return self.applied(*found)
 
-    def _applied(self, operation: Operation, operands: Sequence[Any]) -> Any:
+    def applied(self, operation: Operation, operands: Sequence[Any]) -> Any:
         """Return what an operation gives that may be made of others."""
         found = self.record(operation, operands)
         if found is not None or self._pending is None:
@@ -483,6 +526,18 @@ class Strand:
                 self._is_cold = False
                 self._go_to(self.state)
 
+    def is_recording(self, tracer: Tracer) -> bool:
+        """Whether it records what is done with one of its tracers."""
+        is_open = self.state is not _OVER and self.level.alive and self._thread == get_ident()
+        return is_open and not self._is_cold and self.has(tracer)
+
+    def steps(self) -> Iterator[tuple[int, Operation, tuple[int, ...]]]:
+        """Yield what was done: the slot of each result, the operation, slots of operands."""
+        for slot in range(len(self.values)):
+            made = self.made(slot)
+            if made is not None:
+                yield slot, *made
+
     # -- what has been recorded --------------------------------------------------------------------
 
     def has(self, value: Any) -> bool:
@@ -535,6 +590,9 @@ class Strand:
     def arrived(self, slot: int) -> Any:
         """Return the array or number that came in, as operations take it."""
         value = self.values[self.sources.get(slot, slot)]
+        if type(value) is self.kind:
+            found = stand_in(value)
+            return found[()] if is_numpy_number(value) else found
         return value.array if type(value) is Held else value
 
     def is_traced(self, slot: int) -> bool:
@@ -551,9 +609,24 @@ class Strand:
     def end(self) -> None:
         """Let nothing be recorded any more, and hold no node: the backward pass frees them."""
         self._go_to(_OVER)
-        self._alive = []
+        self._alive = self.others = []
         self._entered = {}
         self._make_input = self._nodes = self._pending = self._replay = None
+
+
+_OUTER = object()
+"""Stands in a code for what makes it one of a value of a transform around."""
+
+
+def _strand_inside(operand: Any, level: Level) -> Strand | None:
+    """Return the strand of a value if it is one inside of a transform."""
+    strand = operand.strand if isinstance(operand, Tracer) else None
+    is_inside = strand is not None and strand.level.alive and strand.level.number > level.number
+    return strand if is_inside else None
+
+
+def _number_of(strand: Strand) -> int:
+    return strand.level.number
 
 
 def _described(tracer: Tracer) -> tuple[Kind, tuple[int, ...], bool]:

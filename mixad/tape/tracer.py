@@ -298,11 +298,12 @@ def elements_of(argument: Any) -> Any:
 
 
 def journal_of(levels: frozenset[Level]) -> Journal | None:
-    """Return where what is done for some transforms is noted: for one alone, if at all."""
-    if len(levels) != 1:
-        return None
-    (level,) = levels
-    return level.journal
+    """Return where what is done for some transforms is noted: for one of them, if at all."""
+    if len(levels) == 1:
+        (level,) = levels
+        return level.journal
+    journals = [level.journal for level in levels if level.journal is not None]
+    return journals[0] if len(journals) == 1 else None
 
 
 def looked_at(tracer: Tracer, what: str) -> Any:
