@@ -34,7 +34,7 @@ from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
-from mixad.tape.tracer import Level, Origin, Tracer
+from mixad.tape.tracer import Level, Origin, Tracer, journal_of
 
 __all__ = ["Asked", "StrandCall", "open_strand"]
 
@@ -566,6 +566,9 @@ def computed_inside(call: Inside, *operands: Any) -> Any:
             done[slot] = rest.pop(0)
     outputs = Outputs([done[call.output]], pytree.LEAF)
     seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(1.0, level)]
+    journal = journal_of(outputs.leaves[0].levels)
+    if journal is not None:
+        journal.know(seeds[0][1])
     cotangents = backward(level, seeds, inputs.nodes, of_number=True)
     found = inputs.gradients(cotangents, outputs.around(level))
     found += [handed(done[slot], level) for slot in call.wanted]

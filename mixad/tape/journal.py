@@ -21,16 +21,17 @@ from mixad.tape.cell import Cell
 from mixad.tape.forward_node import ForwardNode
 from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import Rule, RuleNode
+from mixad.tape.node import InputNode, Rule, RuleNode
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.values_rule import ValuesNode, ValuesRule
 
 if TYPE_CHECKING:
     from mixad.tape.forward_plan import ForwardPlan, Stored
     from mixad.tape.kernel_call import KernelCall, Shape
+    from mixad.tape.operations import Operation
     from mixad.tape.schedule import KernelStep
 
-__all__ = ["Contracted", "Entry", "Evaluated", "Journal", "Launched", "Place", "Pulled",
+__all__ = ["Contracted", "Entry", "Evaluated", "Journal", "Launched", "Passed", "Place", "Pulled",
            "PulledKernel", "PulledValues", "Register", "Stores", "Viewed"]  # fmt: skip
 
 Register: TypeAlias = int
@@ -115,6 +116,13 @@ class PulledValues(NamedTuple):
     targets: tuple[Place | None, ...]
 
 
+class Passed(NamedTuple):
+    """An input of a transform inside, whose cotangent is that of what came in."""
+
+    place: Place
+    target: Place | None
+
+
 class Contracted(NamedTuple):
     """Stored partials that were multiplied by cotangents."""
 
@@ -129,7 +137,15 @@ class Contracted(NamedTuple):
 
 
 Entry: TypeAlias = (
-    Launched | Stores | Viewed | Evaluated | PulledKernel | Pulled | PulledValues | Contracted
+    Launched
+    | Stores
+    | Viewed
+    | Evaluated
+    | PulledKernel
+    | Pulled
+    | PulledValues
+    | Passed
+    | Contracted
 )
 
 
@@ -176,7 +192,7 @@ class Journal:
         self.entries: list[Entry] = []
         self.constants: list[tuple[Register, Any]] = []
         self.is_whole = True
-        self.is_static = False
+        self.is_static = self._is_call = False
         self.count = 0
         self.seeds: Sequence[Place] = ()
         self.inputs: Sequence[int | None] = ()
@@ -186,6 +202,15 @@ class Journal:
         self._links: dict[int, _Link] = {}
         self._known: dict[int, tuple[Any, Register]] = {}
         self._stored: dict[int, tuple[Register | None, ...]] = {}
+
+    def operate(self, operation: Operation | None, operands: Sequence[Any] = ()) -> None:
+        """Note that an operation is recorded now; None that none is any more."""
+        self.is_static = operation is not None and operation.is_static(operands)
+        self._is_call = operation is not None and not operation.is_kernel
+
+    def know(self, array: Any) -> None:
+        """Note an array that is the same in every call."""
+        self._constant(array)
 
     # -- registers ---------------------------------------------------------------------------------
 
@@ -273,7 +298,7 @@ class Journal:
         source = node.source(index)
         if type(source) is Cell:
             return self.register(source)
-        slots, is_static, is_call = None, self.is_static, False  # of what is being recorded
+        slots, is_static, is_call = None, self.is_static, self._is_call  # of what is recorded now
         if self.is_linked(node):
             _, slots, is_static, is_call = self._links[id(node)]
         if type(source) is Held:
@@ -395,6 +420,8 @@ class Journal:
                     tuple([cell.shape for cell in node.cells]),
                     targets,
                 )
+            if type(node) is InputNode:
+                return Passed((number, 0), targets[0])
             if type(node) is not ForwardNode or id(node.stored) not in self._stored:
                 raise _UnknownSourceError
             stored = node.stored

@@ -111,12 +111,12 @@ class OnNodes:
         journal = self.journal
         if operation is not FURTHER:
             given = [self._done[at] for at in operands]
-            journal.is_static = operation.is_static(given)
+            journal.operate(operation, given)
             result = operation.compute(*given)
             self._rest = list(result) if type(result) is tuple else [result]
         found: Tracer = self._rest.pop(0)
         self.add(slot, found, operation, operands)
-        journal.is_static = False
+        journal.operate(None)
         return found
 
     def add(

@@ -102,7 +102,7 @@ class Replay:
     def _made(self, operation: Operation, operands: Sequence[int]) -> Any:
         own = tuple([slot - self._start for slot in operands])
         given = [self.done[at] for at in own]
-        self.journal.is_static = operation.is_static(given)
+        self.journal.operate(operation, given)
         if operation is not FURTHER:
             found = operation.compute(*given)
             self._further = list(found) if type(found) is tuple else [found]
@@ -110,7 +110,7 @@ class Replay:
         if isinstance(value, Tracer):
             known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]
             self.journal.link(value.origin.node, own if operation.is_kernel else None, known)
-        self.journal.is_static = False
+        self.journal.operate(None)
         return value
 
 

@@ -423,7 +423,7 @@ class Strand:
             return operation.compute(*operands) if found is None else found
         pending, self._is_cold = self._pending, True
         journal = self.on_nodes().journal
-        journal.is_static = operation.is_static(operands)
+        journal.operate(operation, operands)
         slots = self._enter(pending[0], pending[1], None)
         try:
             result = operation.compute(*operands)
@@ -433,7 +433,8 @@ class Strand:
             self._leave()
             raise
         finally:
-            self._is_cold, journal.is_static = False, False
+            self._is_cold = False
+            journal.operate(None)
 
     def learn(self, result: Any, slots: tuple[int, ...] | None = None) -> Any:
         """Let what an operation gave on nodes be known; return it.

@@ -27,6 +27,7 @@ from mixad.tape.journal import (
     Evaluated,
     Journal,
     Launched,
+    Passed,
     Place,
     Pulled,
     PulledKernel,
@@ -509,6 +510,12 @@ class _Planner:
         library = self._library
         return lambda registers: broadcast_to(of_numpy(library, registers[register]), shape)
 
+    def passed(self, entry: Passed) -> None:
+        """Hand a cotangent on as it is."""
+        g = self._taken(entry.place)
+        if g is not None and entry.target is not None:
+            self._add(entry.target, g.register, False)
+
     def contracted(self, entry: Contracted) -> None:
         """Multiply stored partials by cotangents."""
         wrt = tuple([i for i, target in enumerate(entry.targets) if target is not None])
@@ -562,6 +569,7 @@ _ENTRIES: Mapping[type, Callable[[_Planner, Any], None]] = {
     PulledKernel: _Planner.pulled_kernel,
     Pulled: _Planner.pulled,
     PulledValues: _Planner.pulled_values,
+    Passed: _Planner.passed,
     Contracted: _Planner.contracted,
 }
 
