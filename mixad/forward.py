@@ -13,6 +13,7 @@ from mixad.errors import TracerError
 from mixad.lifting import Inputs, Outputs, called, entered, lifted, matching, warn_if_constant
 from mixad.returning import handed, returned, returned_aux, tangent_of
 from mixad.signature import Function, check_callable, check_sequence
+from mixad.strands import Asked, ForwardCall, open_strand
 from mixad.tape.memory import share
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer
@@ -65,9 +66,7 @@ def jvp(
     check_callable("jvp", f)
     check_sequence("jvp", "primals", primals)
     check_sequence("jvp", "tangents", tangents)
-    function, aux = recorded("jvp", f, primals, has_aux)
-    warn_if_constant(f, function.outputs, function.level)
-    value, (tangent,) = function.pushed([tuple(tangents)])
+    value, tangent, aux = moved_along("jvp", f, primals, tangents, has_aux, with_value=True)
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 
@@ -134,7 +133,7 @@ class Recorded(NamedTuple):
         directions : sequence of sequence
             For each direction a tangent of each primal.
         """
-        carried = self.carried([self._leaves(tangents) for tangents in directions])
+        carried = self.carried([self.leaves(tangents) for tangents in directions])
         structure = self.outputs.structure
         return (
             pytree.unflatten(structure, carried.values()),
@@ -163,6 +162,7 @@ class Recorded(NamedTuple):
             For each direction the tangent of each leaf of the primals, None where it is zero.
         """
         with Level(self.level.name, is_reverse=False) as own:
+            own.journal = self.level.journal
             return Carried(self, own, self._duals(own, directions))
 
     def _duals(self, own: Level, directions: Sequence[Sequence[Any]]) -> list[Dual]:
@@ -172,9 +172,12 @@ class Recorded(NamedTuple):
             tuple([None if t is None else entered(t, own, weak=cell.kind.weak) for t in tangents])
             for cell, tangents in zip(cells, zip(*directions, strict=True), strict=True)
         ]
+        if own.journal is not None:
+            for at, (tangent, *_) in enumerate(seeds, own.journal.tangents):
+                own.journal.name(tangent.cell, at)
         level = self.level
         moving = [
-            leaf.origin if isinstance(leaf, Tracer) and level in leaf.origin.levels else None
+            leaf.origin if isinstance(leaf, Tracer) and level in leaf.levels else None
             for leaf in self.outputs.leaves
         ]
         origins = [origin for origin in moving if origin is not None]
@@ -182,7 +185,7 @@ class Recorded(NamedTuple):
         constant = Dual(None, (None,) * len(directions))
         return [constant if origin is None else next(found) for origin in moving]
 
-    def _leaves(self, tangents: Sequence[Any]) -> list[Any]:
+    def leaves(self, tangents: Sequence[Any]) -> list[Any]:
         """Return the tangents of the leaves of the primals along one direction."""
         name, structures = self.level.name, self.inputs.structures
         if len(tangents) != len(structures):
@@ -203,6 +206,51 @@ class Recorded(NamedTuple):
             matching(cell, leaf, what, of)
             for cell, (leaf, what, of) in zip(self.inputs.cells, given, strict=True)
         ]
+
+
+def moved_along(
+    name: str,
+    f: Function,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool,
+    *,
+    with_value: bool,
+) -> tuple[Any, Any, Any]:
+    """Return the value of a function (None if it is not wanted), its tangent and its aux."""
+    positions, arguments = range(len(primals)), list(primals)
+    with Level(name, is_reverse=False) as level:
+        strand = open_strand(level, f, arguments, positions, ForwardCall)
+        inputs = lifted(level, arguments, positions) if strand is None else strand.inputs
+        try:
+            outputs, aux = called(f, inputs, {}, has_aux, level)
+            if strand is not None:
+                function = Recorded(level, strand.described_inputs(), outputs)
+                strand.finish(outputs, aux, Asked(function.leaves(tangents), False, with_value))
+        except BaseException:
+            if strand is not None:
+                strand.fail()
+            raise
+    if strand is not None:
+        if strand.is_known:
+            value, (tangent,), aux = strand.run()
+            return value, tangent, aux
+        inputs = strand.completed()
+    warn_if_constant(f, outputs, level)
+    function = Recorded(level, inputs, outputs)
+    aux = returned_aux(aux, level) if has_aux else None
+    carried = function.carried([function.leaves(tangents)])
+    duals = carried.duals
+    if not with_value:
+        carried = carried._replace(duals=[dual._replace(value=None) for dual in duals])
+        duals = carried.duals  # what nobody holds is not computed
+    structure = outputs.structure
+    value = pytree.unflatten(structure, carried.values()) if with_value else None
+    tangent = pytree.unflatten(structure, carried.along(0))
+    if strand is not None:
+        strand.note(duals)
+        strand.check(value, [tangent], aux)
+    return value, tangent, aux
 
 
 class Carried(NamedTuple):

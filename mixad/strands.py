@@ -17,14 +17,14 @@ from mixad import pytree
 from mixad.backends.arrays import NUMPY, Array, describe_array, is_array, library_of
 from mixad.lifting import Inputs, Outputs, in_structures, lifted
 from mixad.namespace.array import ArrayTracer
-from mixad.returning import handed
+from mixad.returning import handed, tangent_of
 from mixad.scalar.dtypes import element_type_of
 from mixad.signature import Function
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell, Kind, kind_of
 from mixad.tape.constant import is_traced
 from mixad.tape.held import Held, is_compared_whole
-from mixad.tape.journal import Register
+from mixad.tape.journal import Journal, Register
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.node import InputNode
 from mixad.tape.operations import FURTHER, NUMBERS, Operation
@@ -34,6 +34,7 @@ from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
+from mixad.tape.tangents import Dual
 from mixad.tape.tracer import Level, Origin, Tracer, journal_of
 
 __all__ = ["Asked", "StrandCall", "open_strand"]
@@ -125,7 +126,11 @@ class Asked(NamedTuple):
 
 
 def open_strand(
-    level: Level, f: Function, args: Sequence[Any], positions: Sequence[int]
+    level: Level,
+    f: Function,
+    args: Sequence[Any],
+    positions: Sequence[int],
+    kind: type[StrandCall] | None = None,
 ) -> StrandCall | None:
     """Return the strand of a call that is differentiated by small arrays of NumPy alone."""
     history = _HISTORIES.get(id(getattr(f, "__code__", f)))
@@ -141,7 +146,9 @@ def open_strand(
     described = _traced_described(arrays) if is_inner else _described(arrays)
     if described is None or _size_of(arrays) > _MAX_ELEMENTS:
         return None
-    kind = InnerCall if is_inner else StrandCall
+    if is_inner and kind is not None:
+        return None  # only gradients are operations of what is recorded around
+    kind = kind or (InnerCall if is_inner else StrandCall)
     return kind(level, f, _Arguments(args, positions, structures), arrays, described)
 
 
@@ -435,9 +442,7 @@ class StrandCall:
             assert self._gives(known, found), "a known gradient is another one"
         if known is not None:
             return
-        values = values_of_slots(self._strand.values)
-        library = self._strand.library
-        made = plan_of(journal, values, self._cotangents, wanted.outputs, library)
+        made = self._made(journal, wanted.outputs)
         if made is not None and self._gives(made, found):
             wanted.state.keep(wanted.key, made)
             history = _history_of(self._f)
@@ -446,6 +451,11 @@ class StrandCall:
                 _leave(self._f)
         else:
             _leave(self._f)
+
+    def _made(self, journal: Journal, outputs: tuple[Register, ...]) -> Any:
+        """Return the plan of what was done; None where that cannot be repeated."""
+        values, library = values_of_slots(self._strand.values), self._strand.library
+        return plan_of(journal, values, self._cotangents, outputs, library)
 
     def _gives(self, plan: Plan, found: Sequence[Any]) -> bool:
         """Whether a plan gives these, bit by bit."""
@@ -457,6 +467,83 @@ def _kind_of(value: Any) -> Kind:
     if isinstance(value, Tracer):
         return value.kind
     return kind_of(element_type_of(value.dtype), library_of(value))
+
+
+class ForwardCall(StrandCall):
+    """A call that is carried forward along one direction."""
+
+    _outputs: Sequence[Any] = ()
+
+    def described_inputs(self) -> Inputs:
+        """Return what is known of the inputs: not their arrays."""
+        cells = [Cell(s.shape, s.kind, self._strand.device) for s in self._states if s.kind]
+        return Inputs([], [], cells, [], list(self._arguments.structures), [])
+
+    def _find(self, outputs: Outputs, asked: Asked) -> None:
+        """Find what computes the value and its tangent."""
+        strand, state, returned = self._strand, self._strand.state, self._returned
+        if strand.ends or {type(t) for t in asked.cotangent} != {type(self._arrays[0])}:
+            return
+        self._cotangents = list(map(as_numpy, asked.cotangent))
+        self._outputs = outputs.leaves
+        self._structure = outputs.structure
+        values = tuple([returned.leaves[at].slot for at in self._traced])
+        moved = tuple([leaf.slot if strand.has(leaf) else None for leaf in outputs.leaves])
+        given = tuple(map(describe_array, self._cotangents))
+        key = "forward", moved, given, values, tuple([each.slot for each in strand.alive()])
+        takes_plans = strand.is_flat and self._level.check != "full"
+        self._plan = state.plans.get(key) if takes_plans else None
+        if self._plan is None:
+            strand.depart()
+            strand.on_nodes().journal.tangents = len(strand.values)
+            if state.come() >= self._least_calls():
+                self._wanted = _Wanted(state, key, ())
+
+    def note(self, duals: Sequence[Dual]) -> None:
+        """Note where value and tangent are, as they have been found."""
+        journal, wanted = self._level.journal, self._wanted
+        if journal is None or wanted is None:
+            return
+        tangents = [dual.tangents[0] for dual in duals]
+        self._moving = [tangent is not None for tangent in tangents]
+        cells = [tangent.cell for tangent in tangents if tangent is not None]
+        for at in self._traced:
+            leaf = self._returned.leaves[at]
+            value = duals[at].value if at < len(duals) else None
+            cells.append(leaf.cell if value is None else value.cell)
+        self._wanted = wanted._replace(outputs=tuple(map(journal.register, cells)))
+
+    def _run(self, plan: Any, *, warns: bool) -> tuple[list[Any], list[Cotangent | None]]:
+        plan, self._moving = plan
+        return plan.run([*self._strand.values, *self._cotangents], (), warns=warns)
+
+    def _made(self, journal: Journal, outputs: tuple[Register, ...]) -> Any:
+        slots = [*values_of_slots(self._strand.values), *self._cotangents]
+        made = plan_of(journal, slots, (), outputs, self._strand.library)
+        return made and (made, self._moving)
+
+    def _answer(
+        self, values: Sequence[Any], cotangents: Sequence[Any]
+    ) -> tuple[Any, list[Any], Any]:
+        count = sum(self._moving)
+        moved, tangents = iter(values[:count]), []
+        for leaf, moves in zip(self._outputs, self._moving, strict=True):
+            tangents.append(self._handed(self._own(next(moved))) if moves else self._zero(leaf))
+        given = map(self._handed, values[count:])
+        value, aux = self._returned.trees(dict(zip(self._traced, given, strict=True)), self._level)
+        return value, [pytree.unflatten(self._structure, iter(tangents))], aux
+
+    def _own(self, tangent: Any) -> Any:
+        """Return a tangent such that nothing else holds its array."""
+        others = (*self._cotangents, *map(as_numpy, self._arrays))
+        is_shared = any(np.may_share_memory(tangent, other) for other in others)
+        return tangent.copy() if is_shared else tangent
+
+    def _zero(self, leaf: Any) -> Any:
+        """Return the tangent of what does not move."""
+        if not self._strand.has(leaf):
+            return tangent_of(leaf, None, self._level, frozenset())
+        return self._handed(np.zeros(leaf.shape, leaf.kind.type.dtype))
 
 
 class InnerCall(StrandCall):
