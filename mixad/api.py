@@ -24,7 +24,8 @@ from mixad.signature import (
     check_callable,
     check_sequence,
 )
-from mixad.strands import Asked, open_strand
+from mixad.strand_calls import Asked
+from mixad.strands import open_strand
 from mixad.tape.backward import backward
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.tracer import Level, Tracer, plain

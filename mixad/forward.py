@@ -13,7 +13,8 @@ from mixad.errors import TracerError
 from mixad.lifting import Inputs, Outputs, called, entered, lifted, matching, warn_if_constant
 from mixad.returning import handed, returned, returned_aux, tangent_of
 from mixad.signature import Function, check_callable, check_sequence
-from mixad.strands import Asked, ForwardCall, open_strand
+from mixad.strand_calls import Asked
+from mixad.strands import open_forward_strand
 from mixad.tape.memory import share
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer
@@ -148,7 +149,7 @@ class Recorded(NamedTuple):
         tangents : sequence
             One of each primal.
         """
-        carried = self.carried([self._leaves(tangents)])
+        carried = self.carried([self.leaves(tangents)])
         alone = carried._replace(duals=[dual._replace(value=None) for dual in carried.duals])
         del carried  # what nobody holds is not computed
         return pytree.unflatten(self.outputs.structure, alone.along(0))
@@ -174,6 +175,7 @@ class Recorded(NamedTuple):
         ]
         if own.journal is not None:
             for at, (tangent, *_) in enumerate(seeds, own.journal.tangents):
+                assert tangent is not None  # of one direction, along which all move
                 own.journal.name(tangent.cell, at)
         level = self.level
         moving = [
@@ -220,7 +222,7 @@ def moved_along(
     """Return the value of a function (None if it is not wanted), its tangent and its aux."""
     positions, arguments = range(len(primals)), list(primals)
     with Level(name, is_reverse=False) as level:
-        strand = open_strand(level, f, arguments, positions, ForwardCall)
+        strand = open_forward_strand(level, f, arguments, positions)
         inputs = lifted(level, arguments, positions) if strand is None else strand.inputs
         try:
             outputs, aux = called(f, inputs, {}, has_aux, level)

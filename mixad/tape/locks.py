@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,9 +45,14 @@ class _Locked:
 
     def unlock(self) -> None:
         """Let all of them be as they were; the owner, which views follow, is the first."""
-        with ExitStack() as stack:  # goes on after errors
-            for array in reversed(self.writable):
-                stack.callback(np.ndarray.setflags, array, write=True)
+        failed: list[ValueError] = []
+        for array in self.writable:
+            try:
+                np.ndarray.setflags(array, write=True)
+            except ValueError as error:  # of one: the others are unlocked all the same
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
 
 def owner_of(array: _NumpyArray) -> _NumpyArray:
@@ -82,13 +86,19 @@ class Locks:
         """Unlock what nobody else has locked."""
         if not self._owners:
             return
-        with _mutex, ExitStack() as stack:
+        failed: list[ValueError] = []
+        with _mutex:
             for owner in self._owners:
                 locked = _LOCKED[id(owner)]
                 locked.count -= 1
                 if not locked.count:
-                    stack.callback(_LOCKED.pop(id(owner)).unlock)
+                    try:
+                        _LOCKED.pop(id(owner)).unlock()
+                    except ValueError as error:
+                        failed.append(error)
             self._owners.clear()
+        if failed:
+            raise failed[0]
 
 
 _LOCKED: dict[int, _Locked] = {}

@@ -116,7 +116,8 @@ class OnNodes:
             self._rest = list(result) if type(result) is tuple else [result]
         found: Tracer = self._rest.pop(0)
         self.add(slot, found, operation, operands)
-        journal.operate(None)
+        if not self._rest:
+            journal.operate(None)
         return found
 
     def add(

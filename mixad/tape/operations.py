@@ -54,7 +54,8 @@ def _refused(*operands: Any) -> Any:
 
 
 FURTHER = Operation(_refused)
-"""What makes further results of the operation before."""
+"""What makes further results of the operation before, whose kernel, if it is one, is known."""
+FURTHER.is_kernel = False
 
 LINK = object()
 """Stands in a segment for a value of an earlier one."""

@@ -110,7 +110,8 @@ class Replay:
         if isinstance(value, Tracer):
             known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]
             self.journal.link(value.origin.node, own if operation.is_kernel else None, known)
-        self.journal.operate(None)
+        if not self._further:
+            self.journal.operate(None)
         return value
 
 

@@ -136,7 +136,7 @@ class Strand:
         assert state.inputs[0].kind is not None
         self.library = state.inputs[0].kind.library
         self.outer = self._outer(arrays)
-        self._arrays = type(arrays[0]) if self.outer is None else self.outer._arrays
+        self._arrays: type = type(arrays[0]) if self.outer is None else self.outer._arrays
         self.device = getattr(arrays[0], "device", None)
         self._make_input: Callable[[int], Tracer] | None = make_input
         self._make_run = make_run
@@ -151,12 +151,12 @@ class Strand:
         """Return an input such that it is what it was when it came in."""
         if type(value) is not self.kind:
             return Held(value, self.level.check)
-        return value.strand.another(value)
+        return cast("Strand", value.strand).another(value)
 
     def _outer(self, inputs: Sequence[Any]) -> Strand | None:
         """Return the newest strand around, if inputs are traced by some."""
-        found = [value.strand for value in inputs if type(value) is self.kind]
-        return max(found, key=_number_of, default=None)
+        found = [value.strand for value in inputs if isinstance(value, Tracer)]
+        return max(filter(None, found), key=_number_of, default=None)
 
     def another(self, tracer: Tracer) -> Tracer:
         """Return another tracer that stands for what one does now."""
@@ -285,8 +285,9 @@ class Strand:
     def _code_of_outer(self, operand: Tracer) -> Any:
         """Return what tells a value of a transform around from others; None if unknown."""
         other = operand.strand
-        is_around = self.outer is not None and other is not None and other.level.alive
-        if not is_around or other.level.number > self.level.number or not other.has(operand):
+        if self.outer is None or other is None or not other.level.alive:
+            return None
+        if other.level.number > self.level.number or not other.has(operand):
             return None
         description = _OUTER, operand.kind, operand.shape, is_numpy_number(operand)
         known = self._entered.get((id(other), operand.slot))
@@ -361,8 +362,9 @@ class Strand:
         """Return what stands for an array or a value of an earlier segment that comes in."""
         slot = len(self.values)
         if type(value) is self.kind and value.strand is not self:
-            self._entered[id(value.strand), value.slot] = slot, code
-            return value.strand.another(value)
+            around = cast("Strand", value.strand)
+            self._entered[id(around), value.slot] = slot, code
+            return around.another(value)
         if type(value) is self.kind:
             self._links[value.slot], self.sources[slot] = slot, value.slot
             return LINK

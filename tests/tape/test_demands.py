@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
-from mixad import api, strands
+from mixad import api, strand_calls, strand_history
 from mixad.errors import TracerError
 from mixad.tape import states
 
@@ -26,20 +26,20 @@ WEIGHTS = np.linspace(0.1, 0.4, 4)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without known recordings, and open strands whatever was left before."""
     states.forget()
-    monkeypatch.setattr(strands, "_HISTORIES", {})
+    monkeypatch.setattr(strand_history, "_HISTORIES", {})
 
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The calls whose gradients were computed without nodes."""
     found: list[Any] = []
-    run = strands.StrandCall.run
+    run = strand_calls.StrandCall.run
 
     def counted(self: Any) -> Any:
         found.append(self)
         return run(self)
 
-    monkeypatch.setattr(strands.StrandCall, "run", counted)
+    monkeypatch.setattr(strand_calls.StrandCall, "run", counted)
     return found
 
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
-from mixad import api, strands
+from mixad import api, strand_calls, strand_history
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.errors import TracerError
 from mixad.tape import states
@@ -44,20 +44,20 @@ captured = mixad.broadcast(lambda x: x * TABLE + 1.0)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without known recordings, and open strands whatever was left before."""
     states.forget()
-    monkeypatch.setattr(strands, "_HISTORIES", {})
+    monkeypatch.setattr(strand_history, "_HISTORIES", {})
 
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plans that were run to compute a gradient."""
     runs: list[Plan] = []
-    run = strands.StrandCall.run
+    run = strand_calls.StrandCall.run
 
     def counted(self: Any) -> Any:
         runs.append(self._plan)
         return run(self)
 
-    monkeypatch.setattr(strands.StrandCall, "run", counted)
+    monkeypatch.setattr(strand_calls.StrandCall, "run", counted)
     return runs
 
 
@@ -65,13 +65,13 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The strands that were opened."""
     found: list[Any] = []
-    original = strands.StrandCall.__init__
+    original = strand_calls.StrandCall.__init__
 
     def counted(self: Any, *args: Any) -> None:
         found.append(self)
         original(self, *args)
 
-    monkeypatch.setattr(strands.StrandCall, "__init__", counted)
+    monkeypatch.setattr(strand_calls.StrandCall, "__init__", counted)
     return found
 
 
@@ -323,7 +323,7 @@ def test_a_function_that_does_something_new_at_each_call_is_given_no_strand_in_t
     gradient = mixad.grad(lambda x: (x * x).sum())
     for length in range(1, 30):
         np.testing.assert_array_equal(gradient(np.ones(length)), 2.0 * np.ones(length))
-    assert len(opened) == strands._MAX_NEW + strands._MAX_LEFT
+    assert len(opened) == strand_history._MAX_NEW + strand_history._MAX_LEFT
 
 
 # -- segments --------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_random_programs_in_segments_agree_with_nodes(f: Any, length: int, dtype
         patch.setattr(states, "_MIN_LENGTH", length)
         patch.setattr(states, "_MAX_LENGTH", length)
         states.forget()
-        strands._HISTORIES.clear()
+        strand_history._HISTORIES.clear()
         expected = by_nodes(mixad.value_and_grad, g, x, y)
         first = outcome(mixad.value_and_grad, g, x, y)
         assert close(first, expected)
@@ -773,7 +773,7 @@ def test_what_cannot_be_repeated_on_nodes_is_refused_whenever_it_is_asked_for() 
 
     switch = [0.0]
     mixad.grad(f)(X)
-    strands._HISTORIES.clear()
+    strand_history._HISTORIES.clear()
     switch[0] = 9.0
     with pytest.raises(TracerError, match="changed in place"):
         mixad.grad(f)(X)
@@ -831,7 +831,7 @@ def test_a_thread_waits_for_nodes_that_another_one_makes(monkeypatch: pytest.Mon
         return z.sum() + found[-1]
 
     mixad.grad(f)(X)
-    strands._HISTORIES.clear()
+    strand_history._HISTORIES.clear()
     begun.clear()
     monkeypatch.setattr(OnNodes, "_computed", slow)
     np.testing.assert_array_equal(mixad.grad(f)(X), np.full(4, 2.0))

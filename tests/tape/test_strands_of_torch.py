@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import api, strands
+from mixad import api, strand_calls, strand_history
 from mixad.errors import TracerError
 from mixad.tape import states
 
@@ -29,7 +29,7 @@ fold = mixad.broadcast(lambda x: x * x if x > 0.5 else -x)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without known recordings; a strand is opened once torch's tensors are known."""
     states.forget()
-    monkeypatch.setattr(strands, "_HISTORIES", {})
+    monkeypatch.setattr(strand_history, "_HISTORIES", {})
     mixad.grad(lambda x: x.sum())(X)
 
 
@@ -37,13 +37,13 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The calls whose gradients were computed without nodes."""
     found: list[Any] = []
-    run = strands.StrandCall.run
+    run = strand_calls.StrandCall.run
 
     def counted(self: Any) -> Any:
         found.append(self)
         return run(self)
 
-    monkeypatch.setattr(strands.StrandCall, "run", counted)
+    monkeypatch.setattr(strand_calls.StrandCall, "run", counted)
     return found
 
 

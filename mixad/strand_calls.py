@@ -1,0 +1,436 @@
+"""Calls of transforms by strands: what is known of a recording is not planned again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import NUMPY, describe_array, is_array, library_of
+from mixad.lifting import Inputs, Outputs, in_structures
+from mixad.namespace.array import ArrayTracer
+from mixad.returning import handed, tangent_of
+from mixad.scalar.dtypes import element_type_of
+from mixad.signature import Function
+from mixad.strand_history import leave, note_known, note_new
+from mixad.tape.cell import Cell, Kind, kind_of
+from mixad.tape.constant import is_traced
+from mixad.tape.held import is_compared_whole
+from mixad.tape.journal import Journal, Register
+from mixad.tape.memory import is_numpy_number
+from mixad.tape.node import InputNode
+from mixad.tape.over_numpy import as_numpy, of_numpy
+from mixad.tape.schedule import Cotangent
+from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
+from mixad.tape.states import State, initial_state
+from mixad.tape.strand import Strand
+from mixad.tape.strand_plan import Plan, plan_of
+from mixad.tape.tangents import Dual
+from mixad.tape.tracer import Level, Origin, Tracer
+
+__all__ = ["Arguments", "Asked", "ForwardCall", "StrandCall", "size_of"]
+
+_MAX_AT_ONCE = 1 << 20
+"""Of so many elements a plan is made in the first call; of more in the second, as many would be in
+memory twice, in a call that may be the only one."""
+
+
+class Asked(NamedTuple):
+    """What is asked of a call beside its gradients.
+
+    Attributes
+    ----------
+    cotangent : array or pytree
+        Of the value.
+    of_number : bool
+        Whether the value is to be one number, with the cotangent 1.
+    with_value : bool
+        Whether the value is asked for.
+    """
+
+    cotangent: Any
+    of_number: bool
+    with_value: bool
+
+
+class Arguments(NamedTuple):
+    """Arguments of a call.
+
+    Attributes
+    ----------
+    given : sequence
+        All of them.
+    positions : sequence of int
+        Those of what is differentiated.
+    structures : sequence of Structure
+        What these are made of.
+    arrays : sequence of array or Tracer
+        Their leaves.
+    described : tuple
+        What tells such leaves from others.
+    are_traced : bool
+        Whether they are values of a strand around.
+    """
+
+    given: Sequence[Any]
+    positions: Sequence[int]
+    structures: Sequence[pytree.Structure]
+    arrays: Sequence[Any]
+    described: tuple[Hashable, ...]
+    are_traced: bool
+
+    def replaced(self, leaves: list[Any]) -> list[Any]:
+        """Return the arguments with others in place of the arrays."""
+        found = list(self.given)
+        trees = in_structures(leaves, self.structures)
+        for position, tree in zip(self.positions, trees, strict=True):
+            found[position] = tree
+        return found
+
+
+class _Returned(NamedTuple):
+    """What the caller gets beside gradients: leaves of the value, if it is wanted, and of aux."""
+
+    leaves: list[Any]
+    structures: list[pytree.Structure]
+
+    def trees(self, values: Mapping[int, Any], level: Level) -> list[Any]:
+        """Return value and aux, with the values of some leaves."""
+        given = enumerate(self.leaves)
+        leaves = [values[k] if k in values else handed(leaf, level) for k, leaf in given]
+        return in_structures(leaves, self.structures)
+
+
+def _returned(outputs: Outputs, aux: Any, *, with_value: bool) -> _Returned:
+    """Return what the caller gets of what the function returned."""
+    if not with_value and aux is None:
+        return _NOTHING
+    leaves, structure = pytree.flatten(aux)
+    if not with_value:
+        return _Returned(leaves, [*_NOTHING.structures[:1], structure])
+    return _Returned([*outputs.leaves, *leaves], [outputs.structure, structure])
+
+
+_NOTHING = _Returned([], [pytree.flatten(None)[1]] * 2)
+
+
+class _Wanted(NamedTuple):
+    """What a plan is kept for: the end of a recording, and what is asked of it."""
+
+    state: State
+    key: Hashable
+    outputs: tuple[Register, ...]
+
+
+class StrandCall:
+    """One call of a transform.
+
+    Attributes
+    ----------
+    inputs : Inputs
+        What the function is called with.
+    """
+
+    _lifted: Inputs | None = None
+    _plan: Plan | None = None
+    _found: tuple[Sequence[Any], list[Cotangent | None]] | None = None
+    _wanted: _Wanted | None = None
+    _returned = _NOTHING
+    _traced: Sequence[int] = ()
+    _cotangents: Sequence[Any] = ()
+
+    def __init__(self, level: Level, f: Function, arguments: Arguments) -> None:
+        self._level = level
+        self._f = f
+        self._arguments = arguments
+        self._arrays = arrays = arguments.arrays
+        state = initial_state((arguments.described, level.check))
+        if not state.inputs:
+            state.inputs = tuple(
+                State(_kind_of(a), tuple(a.shape), isinstance(a, Tracer) and is_numpy_number(a))
+                for a in arrays
+            )
+        self._states = state.inputs
+        self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, Run)
+        for array in arrays:
+            is_locked = level.check != "off" and type(array) is np.ndarray
+            if is_locked and not is_compared_whole(array):
+                level.locks.add(array)
+        given = arguments.replaced(self._strand.tracers_of_inputs())
+        self.inputs = Inputs(given, [], [], [], [], [])
+
+    def completed(self) -> Inputs:
+        """Return the inputs with their nodes: arrays count as they were when they came in."""
+        if self._lifted is None:
+            alone = frozenset((self._level,))
+            nodes: list[InputNode] = []
+            cells: list[Cell] = []
+            tracers: list[Any] = []
+            slots = zip(self._arrays, self._states, self._strand.values, strict=False)
+            for array, state, held in slots:
+                assert state.kind is not None
+                device = getattr(array, "device", None)
+                cells.append(Cell.of_held(held, state.shape, state.kind, device))
+                nodes.append(InputNode(self._level, None))
+                tracers.append(ArrayTracer(cells[-1], Origin(nodes[-1], 0, alone)))
+            self._tracers = tracers
+            kinds: list[type] = list(map(type, self._arrays))
+            structures = list(self._arguments.structures)
+            self._lifted = Inputs([], nodes, cells, kinds, structures, [])
+        return self._lifted
+
+    def _entered(self, index: int) -> Tracer:
+        """Return the tracer, with cell and node, of an input."""
+        self.completed()
+        found: Tracer = self._tracers[index]
+        return found
+
+    def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
+        """End the recording: find what computes it, or give what the function returned nodes."""
+        strand = self._strand
+        self._returned = _returned(outputs, aux, with_value=asked.with_value)
+        if self._is_of_strand(outputs, asked):
+            self._find(outputs, asked)
+        if strand.is_left:
+            leave(self._f)
+        if not self.is_known:
+            strand.depart()
+        strand.end()
+
+    def _is_of_strand(self, outputs: Outputs, asked: Asked) -> bool:
+        """Whether what the function returned is traced by the strand or not at all."""
+        has, leaves = self._strand.has, self._returned.leaves
+        if asked.of_number:
+            is_one = outputs.structure is pytree.LEAF and has(outputs.leaves[0])
+            if not (is_one and leaves):
+                return is_one
+        self._traced = [at for at, leaf in enumerate(leaves) if has(leaf)]
+        return not any(is_traced(leaf) and not has(leaf) for leaf in (*outputs.leaves, *leaves))
+
+    def _find(self, outputs: Outputs, asked: Asked) -> None:
+        """Find what computes what is asked for."""
+        strand, state, returned = self._strand, self._strand.state, self._returned
+        values = tuple([returned.leaves[at].slot for at in self._traced])
+        given: Hashable = None
+        if asked.of_number:
+            slots: tuple[int, ...] = (outputs.leaves[0].slot,)
+            kind = strand.known(slots[0]).kind
+            assert kind is not None
+            self._cotangents = (one_of(kind),)
+        else:
+            seeds = outputs.seeds(asked.cotangent, self._level)
+            if not seeds or {type(g) for _, g in seeds} != {type(self._arrays[0])}:
+                return
+            slots = tuple([leaf.slot for leaf, _ in seeds])
+            self._cotangents = [as_numpy(g) for _, g in seeds]
+            given = tuple(map(describe_array, self._cotangents))
+        if strand.ends:
+            known = strand.known(slots[0])
+            assert known.kind is not None
+            is_number = not known.shape and known.kind.type.is_float
+            if not strand.is_left and (is_number or not asked.of_number):
+                pairs = list(zip(slots, self._cotangents, strict=True))
+                self._found = (strand.run or Run(strand)).gradient(pairs, values)
+                strand.is_left = self._found is None
+            return
+        key = slots, given, values, tuple([tracer.slot for tracer in strand.alive()])
+        takes_plans = strand.is_flat and self._level.check != "full"
+        self._plan = state.plans.get(key) if takes_plans else None
+        if self._plan is None:
+            self._level.fuses = state.count <= MAX_FUSED or not state.is_small
+            strand.depart()
+            if state.come() >= self._least_calls():
+                register = strand.on_nodes().journal.register
+                wanted = [returned.leaves[at].cell for at in self._traced]
+                self._wanted = _Wanted(state, key, tuple(map(register, wanted)))
+
+    def _least_calls(self) -> int:
+        """Return in which call a plan is made."""
+        if not self._level.fuses:
+            return 3
+        return 1 if size_of(self._arrays) <= _MAX_AT_ONCE else 2
+
+    @property
+    def is_known(self) -> bool:
+        """Whether value and gradients can be had without nodes."""
+        return self._plan is not None or self._found is not None
+
+    def fail(self) -> None:
+        """End the recording of a function that raised: its tracers are refused from now on."""
+        self._strand.end()
+
+    def run(self) -> tuple[Any, list[Any], Any]:
+        """Return the value, None if it is not wanted, the gradients, and aux."""
+        if self._found is None:
+            assert self._plan is not None
+            note_known(self._f)
+            self._found = self._run(self._plan, warns=True)
+        return self._answer(*self._found)
+
+    def _answer(
+        self, values: Sequence[Any], cotangents: Sequence[Cotangent | None]
+    ) -> tuple[Any, list[Any], Any]:
+        gradients = in_structures(self._gradients(cotangents), self._arguments.structures)
+        if self._returned is _NOTHING:
+            return None, gradients, None
+        given = map(self._handed, values)
+        found = dict(zip(self._traced, given, strict=True))
+        value, aux = self._returned.trees(found, self._level)
+        return value, gradients, aux
+
+    def _handed(self, value: Any) -> Any:
+        """Return a value as the caller gets it: NumPy has numbers where there is no axis."""
+        if self._strand.library is not NUMPY:
+            return of_numpy(self._strand.library, value)
+        return value if value.ndim else value[()]
+
+    def _run(self, plan: Plan, *, warns: bool) -> tuple[list[Any], list[Cotangent | None]]:
+        return plan.run(self._strand.values, self._cotangents, warns=warns)
+
+    def _gradients(self, cotangents: Sequence[Cotangent | None]) -> list[Any]:
+        """Return gradients of the shapes of the inputs, which nothing else holds."""
+        pairs = zip(cotangents, self._states, strict=True)
+        found, library = [_gradient(c, state) for c, state in pairs], self._strand.library
+        return found if library is NUMPY else [of_numpy(library, array) for array in found]
+
+    def check(self, *found: Any) -> None:
+        """Let a plan of what was done be taken from now on if it gives the same, bit by bit.
+
+        ``found`` are value, gradients and aux.
+        """
+        journal, wanted = self._level.journal, self._wanted
+        self._level.journal = None
+        if wanted is None or journal is None:
+            return
+        known: Plan | None = wanted.state.plans.get(wanted.key)
+        if known is not None and self._level.check == "full":
+            assert self._gives(known, found), "a known gradient is another one"
+        if known is not None:
+            return
+        made = self._made(journal, wanted.outputs)
+        if made is not None and self._gives(made, found):
+            wanted.state.keep(wanted.key, made)
+            note_new(self._f)
+        else:
+            leave(self._f)
+
+    def _made(self, journal: Journal, outputs: tuple[Register, ...]) -> Any:
+        """Return the plan of what was done; None where that cannot be repeated."""
+        values, library = values_of_slots(self._strand.values), self._strand.library
+        return plan_of(journal, values, self._cotangents, outputs, library)
+
+    def _gives(self, plan: Plan, found: Sequence[Any]) -> bool:
+        """Whether a plan gives these, bit by bit."""
+        own = self._answer(*self._run(plan, warns=False))
+        return all(map(_are_same, pytree.leaves(own), pytree.leaves(found)))
+
+
+def _kind_of(value: Any) -> Kind:
+    if isinstance(value, Tracer):
+        return value.kind
+    return kind_of(element_type_of(value.dtype), library_of(value))
+
+
+class ForwardCall(StrandCall):
+    """A call that is carried forward along one direction."""
+
+    _outputs: Sequence[Any] = ()
+
+    def described_inputs(self) -> Inputs:
+        """Return what is known of the inputs: not their arrays."""
+        cells = [Cell(s.shape, s.kind, self._strand.device) for s in self._states if s.kind]
+        return Inputs([], [], cells, [], list(self._arguments.structures), [])
+
+    def _find(self, outputs: Outputs, asked: Asked) -> None:
+        """Find what computes the value and its tangent."""
+        strand, state, returned = self._strand, self._strand.state, self._returned
+        if strand.ends or {type(t) for t in asked.cotangent} != {type(self._arrays[0])}:
+            return
+        self._cotangents = list(map(as_numpy, asked.cotangent))
+        self._outputs = outputs.leaves
+        self._structure = outputs.structure
+        values = tuple([returned.leaves[at].slot for at in self._traced])
+        moved = tuple([leaf.slot if strand.has(leaf) else None for leaf in outputs.leaves])
+        given = tuple(map(describe_array, self._cotangents))
+        key = "forward", moved, given, values, tuple([each.slot for each in strand.alive()])
+        takes_plans = strand.is_flat and self._level.check != "full"
+        self._plan = state.plans.get(key) if takes_plans else None
+        if self._plan is None:
+            strand.depart()
+            strand.on_nodes().journal.tangents = len(strand.values)
+            if state.come() >= self._least_calls():
+                self._wanted = _Wanted(state, key, ())
+
+    def note(self, duals: Sequence[Dual]) -> None:
+        """Note where value and tangent are, as they have been found."""
+        journal, wanted = self._level.journal, self._wanted
+        if journal is None or wanted is None:
+            return
+        tangents = [dual.tangents[0] for dual in duals]
+        self._moving = [tangent is not None for tangent in tangents]
+        cells = [tangent.cell for tangent in tangents if tangent is not None]
+        for at in self._traced:
+            leaf = self._returned.leaves[at]
+            value = duals[at].value if at < len(duals) else None
+            cells.append(leaf.cell if value is None else value.cell)
+        self._wanted = wanted._replace(outputs=tuple(map(journal.register, cells)))
+
+    def _run(self, plan: Any, *, warns: bool) -> tuple[list[Any], list[Cotangent | None]]:
+        plan, self._moving = plan
+        slots = [*self._strand.values, *self._cotangents]
+        found: tuple[list[Any], list[Cotangent | None]] = plan.run(slots, (), warns=warns)
+        return found
+
+    def _made(self, journal: Journal, outputs: tuple[Register, ...]) -> Any:
+        slots = [*values_of_slots(self._strand.values), *self._cotangents]
+        made = plan_of(journal, slots, (), outputs, self._strand.library)
+        return made and (made, self._moving)
+
+    def _answer(
+        self, values: Sequence[Any], cotangents: Sequence[Any]
+    ) -> tuple[Any, list[Any], Any]:
+        count = sum(self._moving)
+        moved, tangents = iter(values[:count]), []
+        for leaf, moves in zip(self._outputs, self._moving, strict=True):
+            tangents.append(self._handed(self._own(next(moved))) if moves else self._zero(leaf))
+        given = map(self._handed, values[count:])
+        value, aux = self._returned.trees(dict(zip(self._traced, given, strict=True)), self._level)
+        return value, [pytree.unflatten(self._structure, iter(tangents))], aux
+
+    def _own(self, tangent: Any) -> Any:
+        """Return a tangent such that nothing else holds its array."""
+        others = (*self._cotangents, *map(as_numpy, self._arrays))
+        is_shared = any(np.may_share_memory(tangent, other) for other in others)
+        return tangent.copy() if is_shared else tangent
+
+    def _zero(self, leaf: Any) -> Any:
+        """Return the tangent of what does not move."""
+        if not self._strand.has(leaf):
+            return tangent_of(leaf, None, self._level, frozenset())
+        return self._handed(np.zeros(leaf.shape, leaf.kind.type.dtype))
+
+
+def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]:
+    """Return a gradient of the shape of an input, which nothing else holds."""
+    if cotangent is None:
+        assert state.kind is not None
+        return np.zeros(state.shape, state.kind.type.dtype)
+    found: np.ndarray[Any, Any] = cotangent.value
+    if cotangent.is_own(state.shape):
+        return found
+    return np.array(np.broadcast_to(found, state.shape))
+
+
+def _are_same(a: Any, b: Any) -> bool:
+    if not is_array(a):
+        return a is b
+    a, b = as_numpy(a), as_numpy(b)
+    return type(a) is type(b) and a.dtype == b.dtype and bool(a.tobytes() == b.tobytes())
+
+
+def size_of(arrays: Sequence[Any]) -> int:
+    """Return how many elements some arrays have."""
+    return sum([math.prod(array.shape) for array in arrays])

@@ -1,0 +1,211 @@
+"""Transforms inside of others, and tangents, by strands: as by nodes, and central differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad import api, forward, inner_calls, strand_calls, strand_history
+from mixad.tape import states
+
+X = np.linspace(0.3, 1.7, 5)
+V = np.linspace(-1.0, 2.0, 5)
+SQUARE = np.random.default_rng(0).normal(size=(5, 5))
+
+fold = mixad.broadcast(lambda x: x * x * x if x > 0.5 else x * x)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without known recordings, and open strands whatever was left before."""
+    states.forget()
+    monkeypatch.setattr(strand_history, "_HISTORIES", {})
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[type]:
+    """The kinds of calls that were computed without nodes."""
+    found: list[type] = []
+    run = strand_calls.StrandCall.run
+
+    def counted(self: Any) -> Any:
+        found.append(type(self))
+        return run(self)
+
+    monkeypatch.setattr(strand_calls.StrandCall, "run", counted)
+    return found
+
+
+def by_nodes(call: Callable[..., Any], *args: Any) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "open_strand", lambda *given: None)
+        patch.setattr(forward, "open_forward_strand", lambda *given: None)
+        return call(*args)
+
+
+def bits(found: Any) -> list[Any]:
+    leaves = map(np.asarray, mixad.pytree.leaves(found))
+    return [(leaf.dtype, leaf.shape, leaf.tobytes()) for leaf in leaves]
+
+
+def loss(x: Any) -> Any:
+    return (np.sin(x) * x + np.exp(-x)).sum()
+
+
+def rosenbrock(x: Any) -> Any:
+    return (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def descended(x: Any) -> Any:
+    """Differentiate through steps of gradient descent."""
+    y = x * 0.5
+    for _ in range(4):
+        y = y - 0.1 * mixad.grad(lambda z: ((z - x) ** 2 * z).sum())(y)
+    return (y * y).sum()
+
+
+def summed(x: Any) -> Any:
+    return mixad.grad(lambda y: (mixad.grad(loss)(y) * y).sum())(x).sum()
+
+
+NESTED: dict[str, Callable[..., Any]] = {
+    "a gradient of a gradient": lambda x: (mixad.grad(loss)(x) * x).sum(),
+    "numbers and arrays inside": lambda x: (
+        mixad.grad(lambda y: (2.0 * y * (SQUARE @ y)).sum() + 3 * y[0] ** 3)(x) * x
+    ).sum(),
+    "parts": lambda x: (mixad.grad(rosenbrock)(x) ** 2).sum(),
+    "a value from around": lambda x: (
+        mixad.grad(lambda y: (np.sin(y) * x * x.sum()).sum())(x * x) * x
+    ).sum(),
+    "three": summed,
+    "a loop": descended,
+    "a kernel": lambda x: (mixad.grad(lambda y: (fold(y) * y).sum())(x) * x).sum(),
+    "two arguments": lambda x: sum(
+        (g * x).sum() for g in mixad.grad(lambda a, b: (a * b * b).sum(), (0, 1))(x, 2.0 * x)
+    ),
+    "aux": lambda x: (lambda g, aux: (g * aux).sum())(
+        *mixad.grad(lambda y: ((y * y * x).sum(), y * 3.0), has_aux=True)(x)
+    ),
+    "a tree": lambda x: mixad.grad(lambda p: (p["a"] * p["b"] ** 2).sum())({"a": x, "b": x + 1.0})[
+        "b"
+    ].sum(),
+}
+OTHERS: dict[str, Callable[..., Any]] = {
+    "a value and a gradient": lambda x: (lambda v, g: (v * g).sum())(
+        *mixad.value_and_grad(loss)(x)
+    ),
+    "a branch inside": lambda x: mixad.grad(lambda y: (y * y).sum() if y.sum() > 0 else y.sum())(
+        x
+    ).sum(),
+    "an array from outside": lambda x: mixad.grad(lambda y: (y * y * x).sum())(np.ones(5)).sum(),
+    "written to inside": lambda x: mixad.grad(lambda y: (y * written(x * 2.0)).sum())(x * x).sum(),
+    "a Hessian product inside": lambda x: (mixad.hvp(loss, (x,), (x,)) * x).sum(),
+    "a tangent inside": lambda x: mixad.jvp(loss, (x,), (x * x,))[1],
+    "nothing inside": lambda x: (mixad.grad(lambda y: (x * x).sum())(x) + x).sum(),
+}
+
+
+def written(x: Any) -> Any:
+    x[0] = 1.0
+    return x
+
+
+@pytest.mark.filterwarnings("ignore:.*does not depend")
+@pytest.mark.parametrize("name", [*NESTED, *OTHERS])
+def test_transforms_inside_of_others_have_the_bits_of_nodes(name: str, runs: list[type]) -> None:
+    f = (NESTED | OTHERS)[name]
+    call = mixad.value_and_grad(f)
+    for x in (X, X, 0.5 * X, X.astype(np.float32), X):
+        assert bits(call(x)) == bits(by_nodes(call, x))
+    if name in NESTED:
+        assert {strand_calls.StrandCall, inner_calls.InnerCall} == set(runs)
+    eps = 1e-6
+    differences = [(f(X + eps * unit) - f(X - eps * unit)) / (2 * eps) for unit in np.eye(5)]
+    np.testing.assert_allclose(call(X)[1], differences, rtol=1e-7, atol=1e-7)
+
+
+def test_what_is_written_to_outside_counts_inside_as_it_was() -> None:
+    def f(x: Any) -> Any:
+        a = x * 1.0
+
+        def inside(y: Any) -> Any:
+            first = (y * a).sum()
+            a[0] = 7.0
+            return first + (y * y * a).sum()
+
+        return (mixad.grad(inside)(x) * x).sum()
+
+    for _ in range(3):
+        assert bits(mixad.grad(f)(X)) == bits(by_nodes(mixad.grad(f), X))
+
+
+def test_numbers_inside_are_told_apart() -> None:
+    for factor in (2.0, 3.0, 2, 2.0, -0.5):
+        f = lambda x: mixad.grad(lambda y: (factor * y * y * y).sum())(x).sum()  # noqa: B023, E731
+        np.testing.assert_allclose(mixad.grad(f)(X), 6.0 * factor * X, rtol=1e-15)
+
+
+def test_perturbations_are_not_confused() -> None:
+    f = lambda x: (x * mixad.grad(lambda y: (x * y).sum())(2.0 * x)).sum()  # noqa: E731
+    for _ in range(3):
+        np.testing.assert_array_equal(mixad.grad(f)(X), 2.0 * X)
+
+
+# -- tangents --------------------------------------------------------------------------------------
+
+MOVED: dict[str, Callable[..., Any]] = {
+    "elements": lambda x: np.sin(x) * x * 2.0,
+    "a number": loss,
+    "products": lambda x: np.tanh(SQUARE @ x) * x[0],
+    "several": lambda x: (x[1:] * 3, [np.ones(2), x.sum()], x),
+    "a kernel": lambda x: fold(x) * x,
+    "constants": lambda x: (np.ones(3), 2.0 * x),
+    "views": lambda x: x.reshape(5, 1).T,
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_tangents_have_the_bits_of_nodes(name: str, runs: list[type]) -> None:
+    f = MOVED[name]
+    call = lambda x, v: mixad.jvp(f, (x,), (v,))  # noqa: E731
+    for x, v in ((X, V), (X, V), (0.5 * X, -V), (X[::-1], V), (X.astype("f4"), V.astype("f4"))):
+        assert bits(call(x, v)) == bits(by_nodes(call, x, v))
+    assert runs
+    assert set(runs) == {strand_calls.ForwardCall}
+
+
+@pytest.mark.parametrize("f", [loss, rosenbrock, lambda x: np.log1p(np.exp(SQUARE @ x)).sum()])
+def test_products_with_hessians_have_the_bits_of_nodes(f: Any, runs: list[type]) -> None:
+    call = lambda x, v: mixad.hvp(f, (x,), (v,))  # noqa: E731
+    for x, v in ((X, V), (X, V), (0.5 * X, -V), (X, V)):
+        assert bits(call(x, v)) == bits(by_nodes(call, x, v))
+    assert strand_calls.ForwardCall in runs
+    gradient, eps = mixad.grad(f), 1e-6
+    difference = (gradient(X + eps * V) - gradient(X - eps * V)) / (2 * eps)
+    np.testing.assert_allclose(call(X, V), difference, rtol=1e-6, atol=1e-6)
+
+
+def test_tangents_are_the_callers_own(runs: list[type]) -> None:
+    for _ in range(4):
+        value, tangent, aux = mixad.jvp(lambda x: (x[1:], 2.0 * x), (X,), (V,), has_aux=True)
+        np.testing.assert_array_equal(tangent, V[1:])
+        np.testing.assert_array_equal(aux, 2.0 * X)
+        assert not np.may_share_memory(tangent, V)
+        tangent[:], aux[:] = np.nan, np.nan
+        np.testing.assert_array_equal(value, X[1:])
+    assert runs
+
+
+def test_refusals_are_those_of_nodes() -> None:
+    for _ in range(3):
+        for tangent in (np.ones(4), "x", np.ones(5, "f4")):
+            call = lambda t: mixad.jvp(loss, (X,), (t,))  # noqa: E731
+            with pytest.raises(mixad.errors.MixadError) as found:
+                call(tangent)
+            with pytest.raises(mixad.errors.MixadError) as expected:
+                by_nodes(call, tangent)
+            assert str(found.value) == str(expected.value)
