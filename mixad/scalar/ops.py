@@ -195,6 +195,9 @@ def _exponentials() -> tuple[Op, ...]:
     flat = "(x == 0) & (y > 1) | isinf(x) & (y < 1)"
     # NumPy takes a square root for z = 0.5, which is nan of -inf.
     power = "pow(where((z == 0.5) & ((y == 0) | isinf(y)), abs(y), y), z)"
+    # The larger of x and out has more digits.
+    by_out = "(abs(out) >= abs(x)) | isinf(x * log(y))"
+    logs = f"where({by_out}, mul_zero(out, log(y)), mul_pow(x * log(y), y, z))"
     root = "pow(abs(y), where((y == 0) | isinf(y), z, 0.5 * z))"
     return (
         inlined("exp", "out", "Exponential function, e to the x."),
@@ -222,15 +225,16 @@ def _exponentials() -> tuple[Op, ...]:
            doc="Power, x to the y; 0⁰ is 1 with derivative 0."),
         Op("pow_log", 2, "float",
            (f"where({flat}, 0, mul_pow(fma(y, log(x), 1), x, y - 1))",
-            "mul_zero(out, log(x))"),
+            "where((x == 0) | isinf(x), mul_zero(out, log(x)), mul_pow(log(x) * log(x), x, y))"),
            lowering="program", safe=(1.0, 1.0), singular=True,
            array="where(((pow(x, y) != 0) | ((x < 0) & isfinite(y))) & ((x != 0) | (y != 0)), "
-                 "pow(x, y) * log(x), where(x > 0, copysign(0, x - 1), 0))",
-           doc="Product of x to the y and log(x), the derivative of the power in y; 0 where the "
-               "power is, and at (0, 0), but nan for negative x and finite y."),
+                 "where(abs(pow(x, y)) < 1e-30, (pow(x, 0.5 * y) * log(x)) * pow(x, 0.5 * y), "
+                 "pow(x, y) * log(x)), where(x > 0, copysign(0, x - 1), 0))",
+           doc="Product of x to the y and log(x), the derivative of the power in y, which may be a "
+               "number where the power rounds to 0; 0 at (0, 0), nan for negative x and finite y."),
         Op("mul_pow", 3, "float",
-           ("pow(y, z)", "mul_pow(x * z, y, z - 1)",
-            "where((y == 0) & (z == 0), 0, mul_zero(out, log(y)))"),
+           ("mul_pow(dx, y, z)", "mul_pow(x * z, y, z - 1)",
+            f"where((y == 0) & (z == 0), 0, {logs})"),
            lowering="program", safe=(1.0, 1.0, 1.0), singular=True,
            array=f"where(x != 0, where((abs({power}) < 1e-30) | isinf({power}), "
                  f"copysign(1, {power}) * ((x * {root}) * {root}), x * {power}), 0)",

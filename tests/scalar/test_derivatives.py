@@ -119,8 +119,15 @@ def test_derivatives_at_the_ends_of_the_range(name, dtype):
     case = CASES[name]
     rows = product(np.array(ends_of_the_range(dtype), dtype).tolist(), repeat=len(case.arguments))
     rows = [r for r in rows if case.domain is None or case.domain(*map(mpf, r))]
+    compared = assert_right_where_normal(name, dtype, rows, 2 if name in SECOND_AT_ENDS else 1)
+    assert compared or name in ("rint", "floor", "ceil", "trunc", "sign", "acosh")
+
+
+def assert_right_where_normal(name, dtype, rows, order):
+    """Compare derivatives up to an order, where they are normal numbers; return how many."""
+    case = CASES[name]
     value, *found = derivatives(name, [np.array(c, dtype) for c in zip(*rows, strict=True)])
-    orders = found if name in SECOND_AT_ENDS else found[:1]
+    orders = found[:order]
     least, most = float(np.finfo(dtype).tiny), float(np.finfo(dtype).max)
     compared = 0
     with mp.workdps(DIGITS + 330 if name in FAR else DIGITS):
@@ -134,7 +141,19 @@ def test_derivatives_at_the_ends_of_the_range(name, dtype):
                     if least <= abs(e) <= most:
                         compared += 1
                         assert ulps(float(got[k]), e, dtype, s) <= 64, (row, float(got[k]), e)
-    assert compared or name in ("rint", "floor", "ceil", "trunc", "sign", "acosh")
+    return compared
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ["pow", "pow_log"])
+def test_derivatives_of_powers_that_have_lost_digits(name, dtype):
+    """Powers around the smallest normal number, of any base, whose derivatives are larger."""
+    rng, least = np.random.default_rng(SEED), math.log(np.finfo(dtype).tiny)
+    x = np.concatenate([10 ** rng.uniform(-8, 8, 60), 1 + rng.uniform(-1e-3, 1e-3, 20)])
+    x = np.repeat(x.astype(dtype), 3)
+    below = rng.uniform(-5, 40 if dtype.itemsize == 8 else 20, x.size)
+    y = ((least - below) / np.log(x.astype("f8"))).astype(dtype)
+    assert_right_where_normal(name, dtype, list(zip(x.tolist(), y.tolist(), strict=True)), 2)
 
 
 @pytest.mark.rows(
