@@ -257,8 +257,11 @@ def _trigonometric() -> tuple[Op, ...]:
                   array=f"{name}(x)", c=name, doc=doc)  # fmt: skip
 
     larger = "maximum(abs(x), abs(y))"
-    across = "direction_cosine(y, x)"
-    off_plane = "(hypot(x, y) == 0) | isinf(hypot(x, y))"
+    inverse = "circle_inversion(y, x)"
+    # Of two products that are equal, that of the larger cosine and the smaller inversion.
+    bend = (f"where(abs(x) < abs(y), direction_cosine(y, x) * circle_inversion(x, y), "
+            f"out * {inverse})")  # fmt: skip
+    off_plane = "((x == 0) & (y == 0)) | isinf(x) | isinf(y)"
     return (
         inlined("sin", "cos(x)", "Sine of radians."),
         inlined("cos", "-sin(x)", "Cosine of radians."),
@@ -273,17 +276,14 @@ def _trigonometric() -> tuple[Op, ...]:
         libm("acosh", "where(isinf(out), 0, 1 / (sqrt(x - 1) * sqrt(x + 1)))",
              "Inverse hyperbolic cosine.", safe=1.5, singular=True),
         libm("atanh", "1 / fma(-x, x, 1)", "Inverse hyperbolic tangent.", singular=True),
-        Op("atan2", 2, "float",
-           (f"where({off_plane}, 0, direction_cosine(y, x) / hypot(x, y))",
-            f"where({off_plane}, 0, -(direction_cosine(x, y) / hypot(x, y)))"),
-           lowering="libm", safe=(1.0, 1.0), array="atan2(x, y)", c="atan2",
+        Op("atan2", 2, "float", (inverse, "-circle_inversion(x, y)"), lowering="libm",
+           safe=(1.0, 1.0), array="atan2(x, y)", c="atan2",
            doc="Angle of the point (y, x), that is of x over y; derivatives 0 at the origin."),
         Op("hypot", 2, "float", ("direction_cosine(x, y)", "direction_cosine(y, x)"),
            lowering="libm", safe=(1.0, 1.0), array="hypot(x, y)", c="hypot",
            doc="√(x² + y²) without overflow; derivatives 0 at the origin."),
         Op("direction_cosine", 2, "float",
-           (f"{across} * div_zero({across}, hypot(x, y))",
-            f"-div_zero(out * {across}, hypot(x, y))"),
+           (f"direction_cosine(y, x) * {inverse}", f"-({bend})"),
            lowering="program", safe=(1.0, 1.0),
            array=f"where((x == 0) & (y == 0), 0, where(isinf(x) & isfinite(y), copysign(1, x), "
                  f"where(isfinite(x) & isinf(y), x / abs(y), "
@@ -291,6 +291,15 @@ def _trigonometric() -> tuple[Op, ...]:
                  f"+ (y / {larger}) * (y / {larger})))))",
            doc="Quotient of x and hypot(x, y), of numbers below the normal range too; 0 at the "
                "origin."),
+        Op("circle_inversion", 2, "float",
+           (f"({inverse} - out) * ({inverse} + out)", f"-2 * (out * {inverse})"),
+           lowering="program", safe=(1.0, 1.0),
+           array=f"where({off_plane}, 0, where(hypot(x, y) > 1e15, "
+                 f"0.25 * x / hypot(0.5 * x, 0.5 * y) / hypot(0.5 * x, 0.5 * y), "
+                 f"where(hypot(x, y) > 1e-15, x / (hypot(x, y) * hypot(x, y)), "
+                 f"x / hypot(x, y) / hypot(x, y))))",
+           doc="Quotient of x and x² + y², whose derivatives are its products; 0 at the origin and "
+               "at infinity."),
     )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ WITHOUT_ENDS = {
 FAR = "sind cosd tand betaln j0 j1 y0 y1 i0 i1 ellipk ellipkm1 ellipe".split()
 """Whose closed forms cancel there: in large angles, in powers of the smallest numbers."""
 SECOND_AT_ENDS = (
-    "sqrt log log2 log10 log1p pow hypot xlogy xlog1py entr rel_entr kl_div pseudo_huber "
+    "sqrt log log2 log10 log1p pow hypot atan2 xlogy xlog1py entr rel_entr kl_div pseudo_huber "
     "exp expm1 sigmoid tanh asinh atan logaddexp"
 ).split()
 """What has second derivatives that nothing in between keeps from being right there, too."""
@@ -537,6 +537,14 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((1.0, INF), 0, (0, 0), ANY),
         ((-INF, 1.0), -1, (0, 0), ANY),
         ((INF, INF), NAN, ANY, ANY),
+        ((NAN, 1.0), NAN, (NAN, NAN), ANY),
+    ],
+    "circle_inversion": [
+        ((0.0, 0.0), 0, (0, 0), ANY),
+        ((2.0, 0.0), 0.5, (-0.25, 0), (0.25, 0, 0, -0.25)),
+        ((0.0, 0.5), 0, (4, 0), (0, -16, -16, 0)),
+        ((1.0, INF), 0, (0, 0), Z),
+        ((-INF, INF), 0, (0, 0), Z),
         ((NAN, 1.0), NAN, (NAN, NAN), ANY),
     ],
     "hypot": [

@@ -360,6 +360,7 @@ CLAIMS: dict[str, Claim] = {
     "pow_log": Claim(lambda x, y: _power(x, y) * mp.log(x), positive_powers, None,
                      "of powers that do not overflow; two roundings more, 2.1 ulp in all"),
     "direction_cosine": Claim(lambda x, y: x / mp.hypot(x, y), pairs_of_any_size),
+    "circle_inversion": Claim(lambda x, y: x / (x * x + y * y), pairs_of_any_size),
     "logaddexp": Claim(_logaddexp, pairs, _logaddexp_scale,
                        "in ulp of the largest of the result, max(x, y) and their difference"),
     "digamma": Claim(mp.digamma, off_poles(-50, 1e15), _digamma_scale,
