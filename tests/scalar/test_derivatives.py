@@ -93,7 +93,7 @@ WITHOUT_ENDS = {
     "erfc", "erfcx",  # mpmath overflows
     "convert", "digamma", "trigamma",
 }  # fmt: skip
-FAR = "sind cosd tand betaln j0 j1 y0 y1 i0 i1 ellipk ellipkm1 ellipe".split()
+FAR = "sind cosd tand beta betaln j0 j1 y0 y1 i0 i1 ellipk ellipkm1 ellipe".split()
 """Whose closed forms cancel there: in large angles, in powers of the smallest numbers."""
 SECOND_AT_ENDS = (
     "sqrt log log2 log10 log1p pow hypot atan2 xlogy xlog1py entr rel_entr kl_div pseudo_huber "
@@ -130,7 +130,7 @@ def assert_right_where_normal(name, dtype, rows, order):
     orders = found[:order]
     least, most = float(np.finfo(dtype).tiny), float(np.finfo(dtype).max)
     compared = 0
-    with mp.workdps(DIGITS + 330 if name in FAR else DIGITS):
+    with mp.workdps(DIGITS + 400 if name in FAR else DIGITS):
         for k, row in enumerate(rows):
             exact = expected(case, row)
             if not isinstance(exact[0][0], mpf | int) or not np.isfinite(value[0][k]):
@@ -154,6 +154,18 @@ def test_derivatives_of_powers_that_have_lost_digits(name, dtype):
     below = rng.uniform(-5, 40 if dtype.itemsize == 8 else 20, x.size)
     y = ((least - below) / np.log(x.astype("f8"))).astype(dtype)
     assert_right_where_normal(name, dtype, list(zip(x.tolist(), y.tolist(), strict=True)), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("name", "order"), [("beta", 1), ("betaln", 2)])
+def test_derivatives_of_the_beta_function_of_small_and_large_arguments(name, order, dtype):
+    rng, digits = np.random.default_rng(SEED), math.log10(np.finfo(dtype).max)
+    sizes = digits * rng.uniform([-0.45, 0.1], [-0.1, 0.95], (40, 2))  # one small, one large
+    if name == "betaln":
+        sizes[20:] = digits * rng.uniform(0.5, 0.95, (20, 1)) + rng.uniform(-1, 1, (20, 2))
+    rows = rng.permuted(10**sizes, axis=1).astype(dtype).tolist()
+    assert assert_right_where_normal(name, dtype, rows, order) >= 40
 
 
 @pytest.mark.rows(
