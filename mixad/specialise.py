@@ -25,6 +25,7 @@ from mixad.backends.arrays import (
     own_library,
 )
 from mixad.backends.execute import Kernel, Run
+from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.integrations import load_integrations
 from mixad.errors import ConfigurationError, KernelTypeError, TracerError
 from mixad.guard import Guard, guard_of
@@ -58,7 +59,11 @@ _MAX_CALLS = 64
 """Descriptions of arguments that one function remembers its calls for."""
 
 _MAX_PROGRAMS = 256
-"""Combinations of types that one function remembers its programs for."""
+"""Combinations of types that one function remembers its programs for, without long tuples."""
+
+_NUMBERS_OF_ONE = 128
+"""Programs that read longer tuples and lists from outside know where each of their numbers is: so
+many of them count as one program more."""
 
 
 def describe(value: Any) -> Argument | None:
@@ -190,7 +195,7 @@ class Compound(NamedTuple):
         return Structured(form.structure, tuple(islice(left, count)), form.core)
 
 
-_Programs: TypeAlias = "dict[object, Specialisation | dict[Address, float]]"
+_Programs: TypeAlias = FifoCache[Specialisation | dict[Address, float]]
 """By what programs depend on: a program, or which integers from outside are compiled into it; then
 it is found by their values, too."""
 
@@ -205,7 +210,7 @@ def _programs_of(code: CodeType) -> _Programs:
     """
     programs = _PROGRAMS.get(id(code))
     if programs is None:
-        programs = _PROGRAMS[id(code)] = {}
+        programs = _PROGRAMS[id(code)] = FifoCache(_MAX_PROGRAMS)
         weakref.finalize(code, _PROGRAMS.pop, id(code), None)
     return programs
 
@@ -305,15 +310,14 @@ class Specialiser:
 
     def _keep(self, key: object, found: Specialisation, snapshot: Snapshot) -> None:
         """Remember a program; beside it those for other integers where these are compiled in."""
-        if len(self._known) >= _MAX_PROGRAMS:
-            self._known.clear()
+        weight = min(1 + snapshot.tabulated // _NUMBERS_OF_ONE, _MAX_PROGRAMS)
         known, needed = self._known.get(key), dict(found.parsed.needed)
         if isinstance(known, dict):
             needed |= {at: max(most, needed.get(at, 0)) for at, most in known.items()}
         if needed:
-            self._known[key] = needed
+            self._known.keep(key, weight, needed)
             key = (key, *snapshot.integers(needed))
-        self._known[key] = found
+        self._known.keep(key, weight, found)
 
     def _taken_apart(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Compound]:
         """Return the arrays and numbers that arguments are made of, and how."""

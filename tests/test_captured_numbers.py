@@ -479,3 +479,13 @@ def test_rules_read_numbers_in_tuples() -> None:
         np.testing.assert_allclose(f(X), t[0] * X, rtol=1e-14)
         got = mixad.grad(lambda x: f(x).sum())(X)  # noqa: B023
         np.testing.assert_allclose(got, [sum(t)] * 5, rtol=1e-14)
+
+
+def test_programs_of_long_lists_are_forgotten_by_how_many_numbers_they_read() -> None:
+    def reading(count: int) -> Any:
+        c = list(map(float, range(count)))
+        return lambda x, j: x * c[j]
+
+    found = [mixad.broadcast(reading(4000 + i))(X, np.asarray(i)) for i in range(12)]
+    np.testing.assert_array_equal(found, [X * i for i in range(12)])
+    assert len(Specialiser(reading(1))._known) == 8  # of 256, a list weighs 32

@@ -22,6 +22,7 @@ from mixad.backends.cpu.backend import CpuBackend
 LONG = np.random.default_rng(0).random(20000)
 A = LONG[:10000].copy()
 FIVE = A[:5].copy()
+NUMBERS = A.tolist()
 AT = np.zeros(5, int)
 PAGE = 4096
 
@@ -61,6 +62,16 @@ def with_length(i: int) -> Any:
     return grad(lambda x: scaled(x, AT).sum())(FIVE)
 
 
+def with_list(i: int) -> Any:
+    c = NUMBERS[: 65 + 2 * i]
+
+    @mixad.broadcast
+    def scaled(x: Any, j: Any) -> Any:
+        return x * c[j] + c[3]
+
+    return grad(lambda x: scaled(x, AT).sum())(FIVE)
+
+
 def with_tuple(i: int) -> Any:
     c = (1.0 + i, 2.0)
 
@@ -87,6 +98,7 @@ PATTERNS: dict[str, Callable[[int], Any]] = {
     "numbers in tuples": with_tuple,
     "arrays": with_array,
     "lengths of arrays": with_length,
+    "lengths of lists": with_list,
     "both ends": lambda i: grad(lambda A: (A[-i:] * A[:i]).sum())(A),
     "steps": lambda i: grad(lambda A: (A[::i] ** 2).sum())(A),
     "columns": lambda i: grad(lambda x: (x[:, i - 1 : i + 1] * x[:, :1]).sum())(A.reshape(1, -1)),
@@ -100,8 +112,8 @@ PATTERNS: dict[str, Callable[[int], Any]] = {
 }  # fmt: skip
 
 
-LONGEST = ("offsets", "two parts", "lengths", "shapes", "lambdas", "numbers", "arrays")
-"""Where the ten-thousandth turn is taken: each bound is reached by the two-thousandth."""
+TURNS = dict.fromkeys(PATTERNS, (1000, 9990)) | {"lengths of lists": (300, 700)}
+"""Between which turns memory is flat; lists, which are read number by number, take long."""
 
 
 def rows_of(x: Any, i: int) -> Any:
@@ -171,8 +183,7 @@ def resident() -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_memory_is_flat_from_the_thousandth_to_the_ten_thousandth(name: str) -> None:
-    last = 9990 if name in LONGEST else 3000
-    command = [sys.executable, __file__, name, "1000", str(last)]
+    command = [sys.executable, __file__, name, *map(str, TURNS[name])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
     assert abs(float(done.stdout)) < 5.0

@@ -695,6 +695,18 @@ def _direction_cosine_scale(x: mpf, y: mpf) -> Jet:
     return 0, (0, 0), (0, abs(y) / mp.sqrt(q) / q, abs(x) / mp.sqrt(q) / q)
 
 
+def _circle_inversion(x: mpf, y: mpf) -> Jet:
+    q = x**2 + y**2
+    second = (2 * x * (x**2 - 3 * y**2), 2 * y * (3 * x**2 - y**2), 2 * x * (3 * y**2 - x**2))
+    return x / q, ((y**2 - x**2) / q**2, -2 * x * y / q**2), tuple(s / q**3 for s in second)
+
+
+def _circle_inversion_scale(x: mpf, y: mpf) -> Jet:
+    q = x**2 + y**2
+    larger = max(abs(x), abs(y)) / q
+    return 0, (1 / q, 0), (larger / q, larger / q, larger / q)
+
+
 def _pow_scale(x: mpf, y: mpf) -> Jet:
     _, (dx, _), (dxx, _, _) = _pow(x, y)
     log = abs(mp.log(x))
@@ -920,6 +932,9 @@ CASES: Mapping[str, Case] = MappingProxyType({
                    why="second: 1/(x² + y²)"),
     "direction_cosine": _case(_direction_cosine, _THIRD, _THIRD, f32=(3, 6, 12),
                               scale=_direction_cosine_scale, why="second: the larger term"),
+    "circle_inversion": _case(_circle_inversion, _THIRD, _THIRD, f32=(3, 6, 12),
+                              scale=_circle_inversion_scale,
+                              why="first: 1/(x² + y²); second: times max(|x|, |y|)/(x² + y²)"),
     "hypot": _case(_hypot, _THIRD, _THIRD, f32=(4, 5, 10), scale=_hypot_scale,
                    why="second: 1/hypot(x, y)"),
     "cbrt": _case(_unary(_cbrt), _WIDE, f32=(4, 8, 16)),

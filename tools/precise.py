@@ -68,6 +68,7 @@ _SMOOTH: Mapping[str, Callable[..., Value]] = MappingProxyType({
     "logistic_density": _small(lambda x: 1 / (2 * mp.cosh(x / 2)) ** 2),
     "pow": _pow, "mul_pow": lambda x, y, z: x * _pow(y, z),
     "pow_log": lambda x, y: _pow(x, y) * mp.log(x),
+    "circle_inversion": lambda x, y: x / (x * x + y * y) if x or y else mpf(0),
     "direction_cosine": lambda x, y: x / mp.hypot(x, y) if x or y else mpf(0),
     "hypot": mp.hypot, "atan2": mp.atan2,
 })  # fmt: skip

@@ -214,7 +214,13 @@ class ArrayTracer(Tracer):
     __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
     __eq__ = _compared(operator.eq)
     __ne__ = _compared(operator.ne)
-    __hash__ = None
+
+    def __hash__(self) -> int:
+        raise self._conversion(
+            sys._getframe(1),
+            "hash()",
+            "keep it in a list, or in a dictionary under a name, and compare with ==",
+        )
 
     def __pow__(self, other: Any) -> Any:
         try:

@@ -170,7 +170,9 @@ class Constant(ArrayTracer):
     __lt__, __le__ = _binary(operator.lt), _binary(operator.le)
     __gt__, __ge__ = _binary(operator.gt), _binary(operator.ge)
     __eq__, __ne__ = _binary(operator.eq), _binary(operator.ne)
-    __hash__ = None
+
+    def __hash__(self) -> int:
+        return hash(plain(self))
 
     __neg__, __abs__ = _unary(operator.neg), _unary(operator.abs)
     __invert__ = _unary(operator.invert)

@@ -70,6 +70,7 @@ _STATISTICS = {
     "variance": "np.var(x, ddof=1)",
     "pstdev": "np.std(x)",
     "pvariance": "np.var(x)",
+    "mode": "x[np.argmax((x[:, None] == x).sum(1))]",
 }
 """What functions of Python's `statistics` are of an array."""
 
@@ -77,9 +78,9 @@ _STATISTICS = {
 def function_called(frame: FrameType | None) -> str | None:
     """Return the function of SciPy or `statistics` that is at work; None if there is none.
 
-    What it called, of NumPy and of mixad, is passed over.
+    What it called, of NumPy, of mixad and of `collections`, is passed over.
     """
-    while frame is not None and (_is_numpys(frame) or _module(frame).startswith("mixad.")):
+    while frame is not None and _is_passed_over(_module(frame)):
         frame = frame.f_back
     frames = []
     while frame is not None and (_is_converting(_module(frame)) or _is_numpys(frame)):
@@ -94,6 +95,10 @@ def function_called(frame: FrameType | None) -> str | None:
 
 def _is_converting(module: str) -> bool:
     return module.partition(".")[0] in ("scipy", "statistics")
+
+
+def _is_passed_over(module: str) -> bool:
+    return module.partition(".")[0] in ("numpy", "mixad", "collections")
 
 
 def _is_numpys(frame: FrameType) -> bool:

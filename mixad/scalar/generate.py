@@ -27,7 +27,9 @@ __all__ = ["ALL_OPS", "ARRAY_EXTENT", "EXACT_OPS", "OF_DERIVATIVES", "Choices", 
 
 T = TypeVar("T")
 
-OF_DERIVATIVES = frozenset({"direction_cosine", "div_zero", "mul_pow", "pow_log"})
+OF_DERIVATIVES = frozenset(
+    {"circle_inversion", "direction_cosine", "div_zero", "mul_pow", "pow_log"}
+)
 """Ops that come in with the derivatives of others."""
 
 ALL_OPS = tuple(op.name for op in TABLE if op.name not in OF_DERIVATIVES)

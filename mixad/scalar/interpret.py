@@ -386,7 +386,7 @@ def _double_program(name: str) -> Callable[[Sequence[Any]], tuple[Scalar, ...]]:
 
 
 _PROGRAMS_ONLY = ("digamma", "trigamma", "polygamma", "erfcx", "ierfcx", "erfinv", "erfcinv",
-                  "mul_pow", "pow_log", "direction_cosine")  # fmt: skip
+                  "mul_pow", "pow_log", "direction_cosine", "circle_inversion")  # fmt: skip
 
 EXACT = frozenset({"div_zero", "mul_zero", "mul_zeros", "sign", "minimum", "maximum", "nextafter",
                    "isnan", "isinf", "isfinite", "relu", "powi", "fmod", "ldexp"})  # fmt: skip

@@ -195,6 +195,9 @@ def _exponentials() -> tuple[Op, ...]:
     flat = "(x == 0) & (y > 1) | isinf(x) & (y < 1)"
     # NumPy takes a square root for z = 0.5, which is nan of -inf.
     power = "pow(where((z == 0.5) & ((y == 0) | isinf(y)), abs(y), y), z)"
+    # The larger of x and out has more digits.
+    by_out = "(abs(out) >= abs(x)) | isinf(x * log(y))"
+    logs = f"where({by_out}, mul_zero(out, log(y)), mul_pow(x * log(y), y, z))"
     root = "pow(abs(y), where((y == 0) | isinf(y), z, 0.5 * z))"
     return (
         inlined("exp", "out", "Exponential function, e to the x."),
@@ -222,15 +225,16 @@ def _exponentials() -> tuple[Op, ...]:
            doc="Power, x to the y; 0⁰ is 1 with derivative 0."),
         Op("pow_log", 2, "float",
            (f"where({flat}, 0, mul_pow(fma(y, log(x), 1), x, y - 1))",
-            "mul_zero(out, log(x))"),
+            "where((x == 0) | isinf(x), mul_zero(out, log(x)), mul_pow(log(x) * log(x), x, y))"),
            lowering="program", safe=(1.0, 1.0), singular=True,
            array="where(((pow(x, y) != 0) | ((x < 0) & isfinite(y))) & ((x != 0) | (y != 0)), "
-                 "pow(x, y) * log(x), where(x > 0, copysign(0, x - 1), 0))",
-           doc="Product of x to the y and log(x), the derivative of the power in y; 0 where the "
-               "power is, and at (0, 0), but nan for negative x and finite y."),
+                 "where(abs(pow(x, y)) < 1e-30, (pow(x, 0.5 * y) * log(x)) * pow(x, 0.5 * y), "
+                 "pow(x, y) * log(x)), where(x > 0, copysign(0, x - 1), 0))",
+           doc="Product of x to the y and log(x), the derivative of the power in y, which may be a "
+               "number where the power rounds to 0; 0 at (0, 0), nan for negative x and finite y."),
         Op("mul_pow", 3, "float",
-           ("pow(y, z)", "mul_pow(x * z, y, z - 1)",
-            "where((y == 0) & (z == 0), 0, mul_zero(out, log(y)))"),
+           ("mul_pow(dx, y, z)", "mul_pow(x * z, y, z - 1)",
+            f"where((y == 0) & (z == 0), 0, {logs})"),
            lowering="program", safe=(1.0, 1.0, 1.0), singular=True,
            array=f"where(x != 0, where((abs({power}) < 1e-30) | isinf({power}), "
                  f"copysign(1, {power}) * ((x * {root}) * {root}), x * {power}), 0)",
@@ -253,8 +257,11 @@ def _trigonometric() -> tuple[Op, ...]:
                   array=f"{name}(x)", c=name, doc=doc)  # fmt: skip
 
     larger = "maximum(abs(x), abs(y))"
-    across = "direction_cosine(y, x)"
-    off_plane = "(hypot(x, y) == 0) | isinf(hypot(x, y))"
+    inverse = "circle_inversion(y, x)"
+    # Of two products that are equal, that of the larger cosine and the smaller inversion.
+    bend = (f"where(abs(x) < abs(y), direction_cosine(y, x) * circle_inversion(x, y), "
+            f"out * {inverse})")  # fmt: skip
+    off_plane = "((x == 0) & (y == 0)) | isinf(x) | isinf(y)"
     return (
         inlined("sin", "cos(x)", "Sine of radians."),
         inlined("cos", "-sin(x)", "Cosine of radians."),
@@ -269,17 +276,14 @@ def _trigonometric() -> tuple[Op, ...]:
         libm("acosh", "where(isinf(out), 0, 1 / (sqrt(x - 1) * sqrt(x + 1)))",
              "Inverse hyperbolic cosine.", safe=1.5, singular=True),
         libm("atanh", "1 / fma(-x, x, 1)", "Inverse hyperbolic tangent.", singular=True),
-        Op("atan2", 2, "float",
-           (f"where({off_plane}, 0, direction_cosine(y, x) / hypot(x, y))",
-            f"where({off_plane}, 0, -(direction_cosine(x, y) / hypot(x, y)))"),
-           lowering="libm", safe=(1.0, 1.0), array="atan2(x, y)", c="atan2",
+        Op("atan2", 2, "float", (inverse, "-circle_inversion(x, y)"), lowering="libm",
+           safe=(1.0, 1.0), array="atan2(x, y)", c="atan2",
            doc="Angle of the point (y, x), that is of x over y; derivatives 0 at the origin."),
         Op("hypot", 2, "float", ("direction_cosine(x, y)", "direction_cosine(y, x)"),
            lowering="libm", safe=(1.0, 1.0), array="hypot(x, y)", c="hypot",
            doc="√(x² + y²) without overflow; derivatives 0 at the origin."),
         Op("direction_cosine", 2, "float",
-           (f"{across} * div_zero({across}, hypot(x, y))",
-            f"-div_zero(out * {across}, hypot(x, y))"),
+           (f"direction_cosine(y, x) * {inverse}", f"-({bend})"),
            lowering="program", safe=(1.0, 1.0),
            array=f"where((x == 0) & (y == 0), 0, where(isinf(x) & isfinite(y), copysign(1, x), "
                  f"where(isfinite(x) & isinf(y), x / abs(y), "
@@ -287,6 +291,15 @@ def _trigonometric() -> tuple[Op, ...]:
                  f"+ (y / {larger}) * (y / {larger})))))",
            doc="Quotient of x and hypot(x, y), of numbers below the normal range too; 0 at the "
                "origin."),
+        Op("circle_inversion", 2, "float",
+           (f"({inverse} - out) * ({inverse} + out)", f"-2 * (out * {inverse})"),
+           lowering="program", safe=(1.0, 1.0),
+           array=f"where({off_plane}, 0, where(hypot(x, y) > 1e15, "
+                 f"0.25 * x / hypot(0.5 * x, 0.5 * y) / hypot(0.5 * x, 0.5 * y), "
+                 f"where(hypot(x, y) > 1e-15, x / (hypot(x, y) * hypot(x, y)), "
+                 f"x / hypot(x, y) / hypot(x, y))))",
+           doc="Quotient of x and x² + y², whose derivatives are its products; 0 at the origin and "
+               "at infinity."),
     )  # fmt: skip
 
 

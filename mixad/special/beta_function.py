@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 
 from mixad.special.angles import cospi, sinpi
-from mixad.special.calling import Number, documented, with_partials
+from mixad.special.calling import Number, documented, of_op, with_partials
 from mixad.special.stirling import correction, correction_drop
-from mixad.special.table import exp, floor, gamma, isinf, lgamma, log, log1p, pow
+from mixad.special.table import exp, floor, gamma, isinf, lgamma, log, log1p
 
 __all__ = ["beta", "betaln"]
+
+_mul_pow = of_op("mul_pow")
 
 
 @documented
@@ -25,8 +27,7 @@ def beta(a: Number, b: Number) -> Number:
     factor, power, c, d = _reflected(a, b)
     order, product, base, exponent = _parts(c, d)
     if power == 1:
-        half = pow(base, -0.5 * order)  # of its square, which may be too small
-        return factor * (gamma(order) * half * product * half * exp(exponent))
+        return factor * (_mul_pow(gamma(order) * product, base, -order) * exp(exponent))
     return factor * exp(-_log(order, product, base, exponent))
 
 
@@ -72,13 +73,30 @@ def _parts(a: Number, b: Number) -> tuple[Number, Number, Number, Number]:
         return 1.0, 0.0 * b, 1.0, 0.0
     if b >= 10:
         rest = correction(b) + correction_drop(a, b)
-        exponent = rest - (b - 0.5) * log1p(a / b) - _growth(a, b)
+        exponent = rest - _decay(a, b) - _growth(a, b)
         return 0.5, math.sqrt(2), a, exponent
     product = 1.0
     while a < 10:
         product = product * (1 + b / a)
         a = a + 1
     return 1.0 * b, product, a + b, b - _growth(a, b) + 0.5 * log1p(b / a) + correction_drop(a, b)
+
+
+@with_partials(lambda a, b: (1 / a / (1 + b / a), -1 / b / (1 + b / a)))
+def _log_of_sum(a: Number, b: Number) -> Number:
+    """Return log(1 + a/b) for b <= a, whose derivatives by the rule for quotients need a/b²."""
+    return log1p(a / b)
+
+
+def _decay_partials(a: Number, b: Number) -> tuple[Number, Number]:
+    weight = 1 - 0.5 / b
+    return weight * (b / a / (1 + b / a)), _log_of_sum(a, b) - weight / (1 + b / a)
+
+
+@with_partials(_decay_partials)
+def _decay(a: Number, b: Number) -> Number:
+    """Return (b - 1/2) · log(1 + a/b), whose second derivatives as a product need 1/b²."""
+    return (b - 0.5) * log1p(a / b)
 
 
 @with_partials(lambda a, b: (log1p(b / a) - b / a / (1 + b / a), 1 / (1 + b / a)))

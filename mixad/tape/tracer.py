@@ -137,7 +137,6 @@ class Tracer:
     __slots__ = ("__weakref__", "cell", "origin", "sharing", "slot", "state", "strand")
     slot: int
     __mixad_tracer__ = True
-    __hash__ = None  # type: ignore[assignment]  # as arrays: == compares elements
 
     def __init__(self, cell: Cell, origin: Origin) -> None:
         self.cell = cell

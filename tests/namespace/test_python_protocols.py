@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib.util
 import inspect
 import math
@@ -83,6 +84,7 @@ STATISTICS = {
     "variance": lambda x: np.var(x, ddof=1),
     "pstdev": lambda x: np.std(x),
     "pvariance": lambda x: np.var(x),
+    "mode": lambda x: x[np.argmax((x[:, None] == x).sum(1))],
 }
 
 
@@ -107,8 +109,28 @@ def test_other_statistics_keep_the_derivative_or_are_refused() -> None:
     np.testing.assert_array_equal(mixad.grad(statistics.median)(X), [1.0, 0.0, 0.0])
     with pytest.raises(TracerError, match=r"covariance\(\) of .* use functions of NumPy"):
         mixad.grad(lambda x: statistics.covariance(x, x))(X)
+    with pytest.raises(TracerError, match=r"multimode\(\) of .* use functions of NumPy"):
+        mixad.grad(lambda x: statistics.multimode(x)[0])(X)
     with pytest.raises(TracerError, match=r"^as_integer_ratio\(\) of"):
         mixad.grad(lambda x: x[0].as_integer_ratio()[0])(X)
+
+
+@pytest.mark.rows(
+    "use",
+    [
+        lambda x: {x[0]: 1.0}[x[0]] * x[0],
+        lambda x: x[0] if x[0] in {1.0} else x[1],
+        lambda x: len(set(x)) * x[0],
+        lambda x: functools.cache(np.sin)(x[0]),
+    ],
+)
+def test_what_is_traced_is_no_key_what_is_constant_is_one_as_in_numpy(use: Any) -> None:
+    with pytest.raises(TracerError, match=r"^hash\(\) of a value that is being differentiated"):
+        mixad.grad(use)(X)
+    assert mixad.grad(lambda x: x[0] * use(mixad.stop_gradient(x)))(X)[0] == use(X)
+    assert mixad.grad(lambda x: x[0] * use(np.full_like(x, 2.0)))(X)[0] == use(np.full(3, 2.0))
+    with pytest.raises(TypeError, match=r"unhashable type: 'numpy.ndarray'"):
+        mixad.grad(lambda x: x[0] * hash(np.zeros_like(x)))(X)
 
 
 @pytest.mark.rows(
@@ -189,8 +211,8 @@ def test_equal_to_what_is_no_number_is_what_the_library_says() -> None:
         (bool, ValueError, "ambiguous"),
         (lambda x: len(x.sum()), TypeError, r"len\(\) of a 0-d array"),
         (lambda x: iter(x.sum()), TypeError, "iteration over a 0-d array"),
-        (hash, TypeError, "unhashable"),
-        (lambda x: {x[0]: 1}, TypeError, "unhashable"),
+        (hash, TracerError, r"^hash\(\) of a value"),
+        (lambda x: {x[0]: 1}, TracerError, r"^hash\(\) of a value"),
         (lambda x: [1, 2, 3][x[2]], TypeError, "integers or slices"),
         (lambda x: range(x[2]), TypeError, "integer"),
         (lambda x: X[x[2]], TypeError, "conversion to a NumPy array"),

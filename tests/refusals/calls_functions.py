@@ -280,6 +280,24 @@ def refuse_statistics_of_python():
 
 
 @refused("""
+TracerError: statistics.mode() of a value that is being differentiated would lose its derivative: \
+use x[np.argmax((x[:, None] == x).sum(1))], of a list x of np.stack(x), or say \
+mixad.stop_gradient(x) if that is meant
+""")
+def refuse_mode_of_python():
+    mixad.grad(lambda x: statistics.mode([x[0], x[1], x[0]]))(X)
+
+
+@refused("""
+TracerError: hash() of a value that is being differentiated would lose its derivative: keep it in \
+a list, or in a dictionary under a name, and compare with ==, or say mixad.stop_gradient(x) if \
+that is meant
+""")
+def refuse_traced_key():
+    mixad.grad(lambda x: {x[0]: x[1]}[x[0]])(X)
+
+
+@refused("""
 TracerError: scipy.linalg.expm() of a value that is being differentiated would lose its \
 derivative: give it one with mixad.custom_vjp, or say mixad.stop_gradient(x) if that is meant
 """)

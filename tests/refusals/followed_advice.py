@@ -1171,6 +1171,25 @@ def follow_statistics_of_python():
     return [(value, statistics.stdev(X)), (got, (X - X.mean()) / (2 * statistics.stdev(X)))]
 
 
+def follow_mode_of_python():
+    def mode(x):
+        return x[np.argmax((x[:, None] == x).sum(1))]
+
+    value, got = mixad.value_and_grad(lambda x: mode(np.stack([x[0], x[1], x[0]])))(X)
+    return [(value, X[0]), (got, np.eye(X.size)[0])]
+
+
+def follow_traced_key():
+    def by_name(x):
+        kept = {"first": x[0], "second": x[1]}
+        return kept["second"] if kept["first"] == X[0] else kept["first"]
+
+    def by_value(x):
+        return {mixad.stop_gradient(x[0]): x[1]}[X[0]]
+
+    return [(mixad.grad(use)(X), np.eye(X.size)[1]) for use in (by_name, by_value)]
+
+
 def follow_compiled_function_of_scipy():
     from scipy import linalg
 

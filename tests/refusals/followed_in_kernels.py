@@ -711,6 +711,21 @@ def follow_matmul(x, y):
     return x * y
 
 
+def follow_median_in_a_kernel(x, y):
+    return max(min(x, y), min(max(x, y), 1.0))
+
+
+def follow_mode_in_a_kernel(x, y):
+    most, found = 0, x
+    for t in (x, y, 2 * y - y):
+        count = 0
+        for u in (x, y, 2 * y - y):
+            count = count + (1 if u == t else 0)
+        if count > most:
+            most, found = count, t
+    return found
+
+
 def follow_membership_of_set(x):
     return 1.0 * x if x in (1.0, 2.0) or x == 3.0 else 0.0
 

@@ -5,6 +5,7 @@ import functools
 import linecache
 import math
 import random
+import statistics
 
 import numpy as np
 from refused import refused
@@ -577,3 +578,25 @@ KernelSyntaxError: `SPECIAL.k0` is not supported in a kernel
 """)
 def refuse_bessel_function(x):
     return x * SPECIAL.k0(x)
+
+
+@refused("""
+KernelSyntaxError: `statistics.mode` is not supported in a kernel
+  File "...", line 2, column 12
+    return statistics.mode((x, y, 1.0))
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  Instead: a `for` loop over a tuple that counts with ==
+""")
+def refuse_mode_in_a_kernel(x, y):
+    return statistics.mode((x, y, 1.0))
+
+
+@refused("""
+KernelSyntaxError: `statistics.median` is not supported in a kernel
+  File "...", line 2, column 12
+    return statistics.median((x, y, 1.0))
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  Instead: of three numbers, max(min(x, y), min(max(x, y), z))
+""")
+def refuse_median_in_a_kernel(x, y):
+    return statistics.median((x, y, 1.0))

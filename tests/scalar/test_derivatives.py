@@ -93,10 +93,10 @@ WITHOUT_ENDS = {
     "erfc", "erfcx",  # mpmath overflows
     "convert", "digamma", "trigamma",
 }  # fmt: skip
-FAR = "sind cosd tand betaln j0 j1 y0 y1 i0 i1 ellipk ellipkm1 ellipe".split()
+FAR = "sind cosd tand beta betaln j0 j1 y0 y1 i0 i1 ellipk ellipkm1 ellipe".split()
 """Whose closed forms cancel there: in large angles, in powers of the smallest numbers."""
 SECOND_AT_ENDS = (
-    "sqrt log log2 log10 log1p pow hypot xlogy xlog1py entr rel_entr kl_div pseudo_huber "
+    "sqrt log log2 log10 log1p pow hypot atan2 xlogy xlog1py entr rel_entr kl_div pseudo_huber "
     "exp expm1 sigmoid tanh asinh atan logaddexp"
 ).split()
 """What has second derivatives that nothing in between keeps from being right there, too."""
@@ -119,11 +119,18 @@ def test_derivatives_at_the_ends_of_the_range(name, dtype):
     case = CASES[name]
     rows = product(np.array(ends_of_the_range(dtype), dtype).tolist(), repeat=len(case.arguments))
     rows = [r for r in rows if case.domain is None or case.domain(*map(mpf, r))]
+    compared = assert_right_where_normal(name, dtype, rows, 2 if name in SECOND_AT_ENDS else 1)
+    assert compared or name in ("rint", "floor", "ceil", "trunc", "sign", "acosh")
+
+
+def assert_right_where_normal(name, dtype, rows, order):
+    """Compare derivatives up to an order, where they are normal numbers; return how many."""
+    case = CASES[name]
     value, *found = derivatives(name, [np.array(c, dtype) for c in zip(*rows, strict=True)])
-    orders = found if name in SECOND_AT_ENDS else found[:1]
+    orders = found[:order]
     least, most = float(np.finfo(dtype).tiny), float(np.finfo(dtype).max)
     compared = 0
-    with mp.workdps(DIGITS + 330 if name in FAR else DIGITS):
+    with mp.workdps(DIGITS + 400 if name in FAR else DIGITS):
         for k, row in enumerate(rows):
             exact = expected(case, row)
             if not isinstance(exact[0][0], mpf | int) or not np.isfinite(value[0][k]):
@@ -134,7 +141,31 @@ def test_derivatives_at_the_ends_of_the_range(name, dtype):
                     if least <= abs(e) <= most:
                         compared += 1
                         assert ulps(float(got[k]), e, dtype, s) <= 64, (row, float(got[k]), e)
-    assert compared or name in ("rint", "floor", "ceil", "trunc", "sign", "acosh")
+    return compared
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ["pow", "pow_log"])
+def test_derivatives_of_powers_that_have_lost_digits(name, dtype):
+    """Powers around the smallest normal number, of any base, whose derivatives are larger."""
+    rng, least = np.random.default_rng(SEED), math.log(np.finfo(dtype).tiny)
+    x = np.concatenate([10 ** rng.uniform(-8, 8, 60), 1 + rng.uniform(-1e-3, 1e-3, 20)])
+    x = np.repeat(x.astype(dtype), 3)
+    below = rng.uniform(-5, 40 if dtype.itemsize == 8 else 20, x.size)
+    y = ((least - below) / np.log(x.astype("f8"))).astype(dtype)
+    assert_right_where_normal(name, dtype, list(zip(x.tolist(), y.tolist(), strict=True)), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("name", "order"), [("beta", 1), ("betaln", 2)])
+def test_derivatives_of_the_beta_function_of_small_and_large_arguments(name, order, dtype):
+    rng, digits = np.random.default_rng(SEED), math.log10(np.finfo(dtype).max)
+    sizes = digits * rng.uniform([-0.45, 0.1], [-0.1, 0.95], (40, 2))  # one small, one large
+    if name == "betaln":
+        sizes[20:] = digits * rng.uniform(0.5, 0.95, (20, 1)) + rng.uniform(-1, 1, (20, 2))
+    rows = rng.permuted(10**sizes, axis=1).astype(dtype).tolist()
+    assert assert_right_where_normal(name, dtype, rows, order) >= 40
 
 
 @pytest.mark.rows(
@@ -518,6 +549,14 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((1.0, INF), 0, (0, 0), ANY),
         ((-INF, 1.0), -1, (0, 0), ANY),
         ((INF, INF), NAN, ANY, ANY),
+        ((NAN, 1.0), NAN, (NAN, NAN), ANY),
+    ],
+    "circle_inversion": [
+        ((0.0, 0.0), 0, (0, 0), ANY),
+        ((2.0, 0.0), 0.5, (-0.25, 0), (0.25, 0, 0, -0.25)),
+        ((0.0, 0.5), 0, (4, 0), (0, -16, -16, 0)),
+        ((1.0, INF), 0, (0, 0), Z),
+        ((-INF, INF), 0, (0, 0), Z),
         ((NAN, 1.0), NAN, (NAN, NAN), ANY),
     ],
     "hypot": [

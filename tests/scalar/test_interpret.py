@@ -387,6 +387,7 @@ TRUE_VALUES = {
     "mul_pow": lambda x, y, z: x * mpmath.power(y, z),
     "pow_log": lambda x, y: mpmath.power(x, y) * mpmath.log(x),
     "direction_cosine": lambda x, y: x / mpmath.hypot(x, y),
+    "circle_inversion": lambda x, y: x / (x * x + y * y),
     "atan2": mpmath.atan2, "hypot": mpmath.hypot,
     "logaddexp": lambda x, y: mpmath.log(mpmath.exp(x) + mpmath.exp(y)),
 }  # fmt: skip

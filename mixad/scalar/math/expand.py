@@ -42,8 +42,8 @@ __all__ = ["PROGRAMS", "expand", "program_of"]
 PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
     name: getattr(module, name)
     for module, names in (
-        (simple, "direction_cosine div_zero isfinite isinf isnan maximum minimum mul_zero"),
-        (simple, "mul_zeros nextafter ldexp powi relu sign"),
+        (simple, "circle_inversion direction_cosine div_zero isfinite isinf isnan maximum minimum"),
+        (simple, "mul_zero mul_zeros nextafter ldexp powi relu sign"),
         (exponential, "exp exp2 expm1 logistic_density sigmoid tanh"),
         (logarithm, "log log1p log2 log10 logaddexp"),
         (power, "mul_pow pow pow_log"),

@@ -23,10 +23,10 @@ from mixad.scalar.math.floats import (
 )
 
 __all__ = ["exp", "exp2", "exp_nonpositive", "exp_reduced", "exp_sum", "expm1", "power_of_two",
-           "sigmoid", "tanh"]  # fmt: skip
+           "scaled_exp_sum", "sigmoid", "tanh"]  # fmt: skip
 
 _HEADROOM = {23: 64, 52: 512}  # by bits of the fraction: 2^±headroom times 2ᵏ is always normal
-_UNDERFLOW = {23: -104.0, 52: -746.0}  # exp is below half the smallest denormal
+_UNDERFLOW = {23: -125.0, 52: -1000.0}  # exp, and its product with a logarithm, rounds to zero
 _OVERFLOW = {23: 89.0, 52: 710.0}
 _MINUS_ONE = {23: -20.0, 52: -40.0}  # expm1 rounds to -1
 _TANH_SPLIT = 0.625
@@ -42,12 +42,18 @@ def exp(x: Term) -> Term:
 
 def exp_sum(x: Term, low: Term) -> Term:
     """exp(x + low) for a small correction ``low`` of x, rounded almost once."""
+    scaled, undo = scaled_exp_sum(x, low)
+    return scaled * undo
+
+
+def scaled_exp_sum(x: Term, low: Term) -> tuple[Term, Term]:
+    """Return two factors of exp(x + low): a normal number, and a power of two."""
     layout = format_of(x)
     shifter, undo = _factors(layout, x < 0)
     x = _clamped(layout, x)
     k, scale = _nearest_power(layout, x, shifter)
     one_more, tail = exp_reduced(x, low, k)
-    return fma(tail, scale, one_more * scale) * undo
+    return fma(tail, scale, one_more * scale), undo
 
 
 def exp_reduced(x: Term, low: Term, k: Term) -> Pair:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import inf, nan
 
 from mixad.scalar.expression import Term, call
-from mixad.scalar.math.exponential import exp_reduced, exp_sum, power_of_two
+from mixad.scalar.math.exponential import exp_reduced, exp_sum, power_of_two, scaled_exp_sum
 from mixad.scalar.math.floats import (
     Pair,
     at_least,
@@ -48,13 +48,17 @@ def mul_pow(x: Term, y: Term, z: Term) -> Term:
 
 
 def pow_log(x: Term, y: Term) -> Term:
-    """X to the y times log(x); 0 where the power is, and at the origin; nan for x < 0, finite y.
+    """X to the y times log(x); 0 at the origin; nan for x < 0 and finite y.
 
-    Whether a power underflows depends on the type, the sign of the product and nan do not.
+    A power below 1 is multiplied before it may round to less digits, or to zero.  Where it is
+    zero, which depends on the type, the sign of the product and nan do not.
     """
     power = pow(x, y)
+    scaled, undo = scaled_exp_sum(*_exponent(abs(x), y))
+    small = (abs(power) < 1) & (x > 0) & isfinite(x) & isfinite(y)
     zero = where(x > 0, copysign(0.0, x - 1), 0)
     found = where(power != 0, power * log(x), zero)
+    found = where(small, scaled * log(x) * undo, found)
     found = where((x < 0) & isfinite(y), log(x), found)
     return where((x == 0) & (y == 0), 0, found)
 

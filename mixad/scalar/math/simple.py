@@ -5,10 +5,20 @@ from __future__ import annotations
 from math import inf
 
 from mixad.scalar.expression import Term, call
-from mixad.scalar.math.floats import at_least, at_most, copysign, format_of, rint, where, while_
+from mixad.scalar.math.floats import (
+    at_least,
+    at_most,
+    copysign,
+    fma,
+    format_of,
+    rint,
+    where,
+    while_,
+)
 
-__all__ = ["direction_cosine", "div_zero", "isfinite", "isinf", "isnan", "ldexp", "maximum",
-           "minimum", "mul_zero", "mul_zeros", "nextafter", "powi", "relu", "sign"]  # fmt: skip
+__all__ = ["circle_inversion", "direction_cosine", "div_zero", "isfinite", "isinf", "isnan",
+           "ldexp", "maximum", "minimum", "mul_zero", "mul_zeros", "nextafter", "powi", "relu",
+           "sign"]  # fmt: skip
 
 
 def isnan(x: Term) -> Term:
@@ -79,6 +89,20 @@ def direction_cosine(x: Term, y: Term) -> Term:
     found = (x * up) / call("sqrt", a * a + b * b) * down
     found = where(isinf(x) & isfinite(y), copysign(1, x), found)
     return where(size == 0, 0, found)
+
+
+def circle_inversion(x: Term, y: Term) -> Term:
+    """x/(x² + y²), of numbers that are divided by the power of two below the larger one.
+
+    One below the normal range is made no larger than its squares can be.
+    """
+    layout = format_of(x)
+    larger, smaller = maximum(abs(x), abs(y)), minimum(abs(x), abs(y))
+    power = layout.value(layout.bits(larger) & layout.pattern(inf))
+    up = 1 / at_least(power, layout.smallest_normal)
+    a, b = larger * up, smaller * up
+    found = x * up * up / fma(a, a, b * b)  # of which the quotient alone rounds a normal number
+    return where((larger == 0) | isinf(x) | isinf(y), 0, found)
 
 
 def nextafter(x: Term, y: Term) -> Term:

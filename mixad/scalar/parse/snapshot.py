@@ -16,7 +16,6 @@ import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
 from itertools import islice
 from typing import Any, cast
 
@@ -337,13 +336,18 @@ class Snapshot:
         values = [(self.value(address), most) for address, most in needed.items()]
         return tuple([value if abs(int(value)) <= most else None for value, most in values])
 
+    @property
+    def tabulated(self) -> int:
+        """How many numbers the long tuples and lists have together."""
+        return sum(_count(self.value(address)) for address in self.tables)
+
     def values(self, parsed: Any) -> tuple[Any, ...]:
         """Return the values that a parsed program's captures have in this snapshot, in order."""
         return tuple([self._captured(capture) for capture in parsed.captures])
 
     def _captured(self, capture: Any) -> Any:
         if capture.positions:
-            return positions(capture.positions)
+            return np.arange(capture.positions, dtype=np.int64)
         if not capture.elements:
             return self.value(capture.address)
         numbers = [self.value(address) for address in capture.elements]
@@ -396,12 +400,6 @@ def _plain(value: Any) -> Any:
     return (
         kind._make(items) if hasattr(kind, "_fields") else (list if kind is list else tuple)(items)
     )
-
-
-@lru_cache(maxsize=256)
-def positions(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the positions in a tuple of so many items."""
-    return np.arange(count, dtype=np.int64)
 
 
 class _Taker:

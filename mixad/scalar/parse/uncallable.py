@@ -76,7 +76,7 @@ def is_of_arrays(function: Any) -> bool:
 
 def is_foreign(function: Any) -> bool:
     """Whether a function is one of a library whose functions are not read as the user's are."""
-    return _library_of(function) in ("scipy", *_OF_TENSORS)
+    return _library_of(function) in ("scipy", "statistics", *_OF_TENSORS)
 
 
 def _library_of(function: Any) -> str:
@@ -86,10 +86,10 @@ def _library_of(function: Any) -> str:
 
 
 def _refused_foreign(name: str, function: Any) -> tuple[str, str]:
-    """Return the message and the hint for a function of torch, JAX or SciPy."""
-    if _library_of(function) not in _OF_TENSORS:
-        return f"`{name}` is not supported in a kernel", instead(function)
+    """Return the message and the hint for a function of torch, JAX, SciPy or `statistics`."""
     hint = _IN_PYTHON.get(getattr(function, "__name__", "")) or instead(function)
+    if _library_of(function) not in _OF_TENSORS:
+        return f"`{name}` is not supported in a kernel", hint
     return f"`{name}` takes tensors: a kernel sees one element of each", hint
 
 
@@ -97,8 +97,10 @@ _OF_TENSORS = ("torch", "jax")
 _IN_PYTHON: Mapping[str, str] = MappingProxyType({
     "abs": "abs(x)", "absolute": "abs(x)", "square": "x * x", "reciprocal": "1 / x",
     "clamp": "min(max(x, low), high)", "clip": "min(max(x, low), high)", "round": "round(x)",
+    "mode": "a `for` loop over a tuple that counts with ==",
+    "median": "of three numbers, max(min(x, y), min(max(x, y), z))",
 })  # fmt: skip
-"""Functions of torch and JAX that Python has."""
+"""Functions of those libraries that Python has, or that are short in it."""
 
 
 def refused_of_arrays(name: str, function: Any) -> tuple[str, str]:
