@@ -157,6 +157,8 @@ def _without_constants(value: Any) -> Any:
     kind = type(value)
     if kind is tuple or kind is list:
         return kind(map(_without_constants, value))
+    if kind is slice:
+        return slice(*map(unwrapped, (value.start, value.stop, value.step)))
     return unwrapped(value)
 
 
