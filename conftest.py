@@ -3,6 +3,7 @@
 import importlib
 import os
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -58,21 +59,32 @@ def pytest_configure(config):
 
 
 def share_objects(folder, level):
-    """Let LLVM compile a text once for all runs that share a folder, on any Python.
+    """Emit a kernel once on each Python, and compile a text once, for runs that share a folder.
 
-    Each emits its kernels itself, and what it emits is what it runs: texts are the keys.
+    Texts are the keys of what LLVM makes, whichever Python emits them.  What a text is called is
+    kept for the spec of the kernel and the code that emits it, by contents: clones differ in times.
     """
     compiler = importlib.import_module("mixad.backends.cpu.compiler")
+    code_version = importlib.import_module("mixad.backends.cpu.code_version").CODE_VERSION
     object_cache = importlib.import_module("mixad.backends.object_cache")
     shared = object_cache.ObjectCache(folder.absolute(), limit=8 << 30)
-    cached_module = compiler.cached_module
+    cached_module, digest = compiler.cached_module, object_cache.digest
     level = compiler.DEFAULT_LEVEL if level is None else level
+    files = sorted((Path(__file__).parent / "mixad").rglob("*.py"))
+    emitter = digest(sys.version, *(file.read_bytes() for file in files))
 
-    def cached_by_text(key, make_ir, *rest, cache=shared):
+    def module_by_text(key, make_ir, host=None, cache=shared):
+        host = host or compiler.detect()
+        spec = digest(emitter, key.removeprefix(code_version), host.fingerprint())
+        known = shared.load(spec)
+        if known is not None:
+            return cached_module(known.decode(), make_ir, host, level=level, cache=cache)
         text = make_ir()
-        return cached_module(text, lambda: text, *rest, level=level, cache=cache)
+        name = digest(text)
+        shared.store(spec, name.encode())
+        return cached_module(name, lambda: text, host, level=level, cache=cache)
 
-    compiler.cached_module = cached_by_text
+    compiler.cached_module = module_by_text
 
 
 def pytest_ignore_collect(collection_path, config):

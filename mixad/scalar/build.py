@@ -108,7 +108,7 @@ class Builder:
 
         Conversions state their type.
         """
-        out_type = result_type(name, tuple(a.type for a in args), type)
+        out_type = result_type(name, tuple([a.type for a in args]), type)
         simpler = simplified(self, name, args, out_type)
         if simpler is not None:
             return simpler

@@ -30,6 +30,8 @@ def constant(value: bool | int | float, type: ScalarType) -> Const:
     """
     if type.is_narrow:
         return Const(float(value), type)
+    if type.bits == 64 and type.is_float:
+        return Const(float(value), type)  # no NumPy: most constants are these
     if not type.is_integer:
         with np.errstate(all="ignore"):
             return Const(type.dtype.type(value).item(), type)

@@ -175,9 +175,9 @@ def call(op: str, *args: Operand, type: ScalarType | None = None) -> Term:
     values = [a for a in args[1:] if isinstance(a, Term)] if op == "where" else terms
     literal = values[-1].type if values else type
     builder = terms[0].builder
-    atoms = (
+    atoms = [
         a.atom if isinstance(a, Term) else builder.const(a, _stated(op, literal)) for a in args
-    )
+    ]
     stated = type if op in ("convert", "bitcast") else None
     return Term(builder, builder.op(op, *atoms, type=stated))
 

@@ -124,7 +124,7 @@ class Const:
         return isinstance(other, Const) and self.type == other.type and self.bits == other.bits
 
     def __hash__(self) -> int:
-        return hash((self.type, self.bits))
+        return hash(self.bits)
 
     def __str__(self) -> str:
         if self.type.is_float:

@@ -36,6 +36,9 @@ class ScalarType:
     bits: int
     brain: bool = False
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @cached_property
     def name(self) -> str:
         """Short name: ``bool``, ``i32``, ``u8``, ``f64``, ``bf16``."""

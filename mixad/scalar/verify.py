@@ -57,7 +57,7 @@ def result_type(
         types = types[1:]
     if op.rule is not None:  # the value, and numbers of any type
         return types[0]
-    if len(set(types)) != 1:
+    if types.count(types[0]) != len(types):
         raise VerificationError(
             f"{name} takes arguments of one type, not {', '.join(map(str, types))}"
         )
