@@ -194,11 +194,18 @@ def _content_of(value: Any) -> Hashable:
     """Return the elements of an array of indices or flags, with its form."""
     if is_constant(value):
         raise _ConstantFoundError
-    if is_array(value) and math.prod(value.shape) <= _MAX_INDICES:
+    if _are_indices(value) and math.prod(value.shape) <= _MAX_INDICES:
         elements = as_numpy(value)
-        if elements.dtype.kind in "iub":
-            return type(value), elements.dtype, elements.shape, elements.tobytes()
+        return type(value), elements.dtype, elements.shape, elements.tobytes()
     raise TypeError(type(value))
+
+
+def _are_indices(value: Any) -> bool:
+    """Whether a value is an array of whole numbers or flags, or such a tensor of torch."""
+    if type(value) is np.ndarray:
+        return value.dtype.kind in "iub"
+    is_float = getattr(value, "is_floating_point", None)
+    return is_float is not None and value.is_cpu and not (is_float() or value.is_complex())
 
 
 def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:
