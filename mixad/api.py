@@ -317,7 +317,7 @@ def _pulled_back(
     if asked.of_number:
         check_scalar(name, outputs)
     warn_if_constant(f, outputs, level)
-    seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(asked.cotangent, level)]
+    seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(asked.given, level)]
     around = outputs.around(level)
     if not asked.with_value:
         outputs.leaves.clear()  # then no kernel computes the value

@@ -29,7 +29,8 @@ class InnerCall(StrandCall):
         """Record the call with the strand around it."""
         strand, leaf = self._strand, outputs.leaves[0]
         is_one = asked.of_number and not leaf.shape and leaf.kind.type.is_float
-        if strand.is_left or strand.ends or not is_one or strand.state.count > MAX_FUSED:
+        strand.is_left |= bool(strand.ends) or strand.state.count > MAX_FUSED
+        if strand.is_left or not is_one:
             return
         wanted = tuple([self._returned.leaves[at].slot for at in self._traced])
         values = enumerate(strand.values)

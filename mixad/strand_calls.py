@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, describe_array, is_array, library_of
+from mixad.backends.arrays import NUMPY, describe_array, is_array, is_number, library_of
 from mixad.lifting import Inputs, Outputs, in_structures
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import handed, tangent_of
@@ -39,19 +39,20 @@ memory twice, in a call that may be the only one."""
 
 
 class Asked(NamedTuple):
-    """What is asked of a call beside its gradients.
+    """What is asked of a call beside its gradients or its tangent.
 
     Attributes
     ----------
-    cotangent : array or pytree
-        Of the value.
+    given : array or pytree
+        The cotangent of the value; of a call that is carried forward, the list of the tangents of
+        all leaves of its arguments.
     of_number : bool
         Whether the value is to be one number, with the cotangent 1.
     with_value : bool
         Whether the value is asked for.
     """
 
-    cotangent: Any
+    given: Any
     of_number: bool
     with_value: bool
 
@@ -221,7 +222,7 @@ class StrandCall:
             assert kind is not None
             self._cotangents = (one_of(kind),)
         else:
-            seeds = outputs.seeds(asked.cotangent, self._level)
+            seeds = outputs.seeds(asked.given, self._level)
             if not seeds or {type(g) for _, g in seeds} != {type(self._arrays[0])}:
                 return
             slots = tuple([leaf.slot for leaf, _ in seeds])
@@ -347,9 +348,12 @@ class ForwardCall(StrandCall):
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Find what computes the value and its tangent."""
         strand, state, returned = self._strand, self._strand.state, self._returned
-        if strand.ends or {type(t) for t in asked.cotangent} != {type(self._arrays[0])}:
+        strand.is_left |= bool(strand.ends)  # segments are pulled back only
+        moves = any(map(strand.has, outputs.leaves))
+        kinds = {type(tangent) for tangent in asked.given}
+        if strand.is_left or not moves or kinds != {type(self._arrays[0])}:
             return
-        self._cotangents = list(map(as_numpy, asked.cotangent))
+        self._cotangents = list(map(as_numpy, asked.given))
         self._outputs = outputs.leaves
         self._structure = outputs.structure
         values = tuple([returned.leaves[at].slot for at in self._traced])
@@ -426,7 +430,7 @@ def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]
 
 def _are_same(a: Any, b: Any) -> bool:
     if not is_array(a):
-        return a is b
+        return a is b or (is_number(a) and type(a) is type(b) and a == b)
     a, b = as_numpy(a), as_numpy(b)
     return type(a) is type(b) and a.dtype == b.dtype and bool(a.tobytes() == b.tobytes())
 
