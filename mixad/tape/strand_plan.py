@@ -384,8 +384,9 @@ class _Planner:
         """Return what launches a kernel on arrays like these; None if it is asked each time."""
         if options.backend is not None:
             raise _NotPlannedError
-        if are_numbers(arrays) and kernel.numbers is not None and not self._compiles:
-            return cast("_Run", kernel.numbers)  # of arguments of these types it is not None
+        numbers = None if self._compiles or not are_numbers(arrays) else kernel.numbers
+        if numbers is not None and numbers(arrays) is not None:
+            return cast("_Run", numbers)  # of arguments of these types it is not None
         prepared = kernel.prepared(arrays, options.backend)
         if registry.plugin_of(prepared.backend.name) is not None:
             raise _NotPlannedError
