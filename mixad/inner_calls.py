@@ -124,12 +124,14 @@ def _computed(call: _Inside, *operands: Any) -> Any:
                 result = operation.compute(*[done[at] for at in given])
                 rest = list(result) if type(result) is tuple else [result]
             done[slot] = rest.pop(0)
-    outputs = Outputs([done[call.output]], pytree.LEAF)
+    outputs, wanted = Outputs([done[call.output]], pytree.LEAF), [done[at] for at in call.wanted]
+    done.clear()  # what the function let go of is not stored
+    inputs.arguments.clear()
     seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(1.0, level)]
     journal = journal_of(outputs.leaves[0].levels)
     if journal is not None:
         journal.know(seeds[0][1])
     cotangents = backward(level, seeds, inputs.nodes, of_number=True)
     found = inputs.gradients(cotangents, outputs.around(level))
-    found += [handed(done[slot], level) for slot in call.wanted]
+    found += [handed(leaf, level) for leaf in wanted]
     return tuple(found) if len(found) > 1 else found[0]
