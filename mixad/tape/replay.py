@@ -105,6 +105,8 @@ class Replay:
         self.journal.operate(operation, given)
         if operation is not FURTHER:
             found = operation.compute(*given)
+            if type(found) is tuple and len(found) == 1:
+                raise NotImplementedError("states do not tell a tuple of one value from that")
             self._further = list(found) if type(found) is tuple else [found]
         value = self._further.pop(0)
         if isinstance(value, Tracer):

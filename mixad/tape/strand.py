@@ -450,7 +450,8 @@ class Strand:
         if self.state is _OVER:
             return result
         results = result if type(result) is tuple else (result,)
-        if looks != self.level.looks or not all(map(self._may_know, results)):
+        is_lone = result is results and len(results) == 1  # states tell it from a value alone not
+        if looks != self.level.looks or is_lone or not all(map(self._may_know, results)):
             self._leave()
             return result
         self._follow(key, results, tuple(map(self._seen_from_here, key)))
