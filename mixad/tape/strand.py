@@ -496,7 +496,8 @@ class Strand:
     def on_nodes(self) -> OnNodes:
         """Return what there is on nodes; what they do is noted if a plan may come of it."""
         if self._nodes is None:
-            journal = Journal(self._entered, self.arrived)
+            own = ref(self)  # the level holds the journal
+            journal = Journal(self._entered, lambda slot: cast("Strand", own()).arrived(slot))
             assert self._make_input is not None
             self._nodes = OnNodes(self.values, self.sources, self._make_input, journal)
             if not (self.is_left or self.ends):
@@ -615,7 +616,7 @@ class Strand:
         self._go_to(_OVER)
         self._alive = self.others = []
         self._entered = {}
-        self._make_input = self._nodes = self._pending = self._replay = None
+        self._make_input = self._nodes = self._pending = self._replay = self.run = None
 
 
 _OUTER = object()
