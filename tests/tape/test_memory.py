@@ -99,6 +99,13 @@ _CALLS = """
     def with_a_product(k):
         mixad.grad(lambda x: (kernel(x, x) @ np.ones(8)) ** 2)(x)
 
+    def looking(k):
+        mixad.grad(lambda x: (x * x).sum() if (x * 2.0).sum() > 0 else x.sum())(x)
+
+    def along(k):
+        mixad.jvp(lambda x: kernel(x, x) * x, (x,), (x,))
+        mixad.hvp(lambda x: kernel(x, x).sum(), (x,), (x,))
+
     WORKS = [same, decorated, other_shapes, many_shapes, other_ranks, raising,
              never_pulled_back, pulled_back_twice, second, forward, with_a_product]
 """
@@ -133,7 +140,7 @@ def test_memory_is_flat_over_a_hundred_thousand_calls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "work",
     ["same", "decorated", "other_shapes", "other_ranks", "raising", "never_pulled_back",
-     "pulled_back_twice", "second", "forward", "with_a_product"],
+     "pulled_back_twice", "second", "forward", "with_a_product", "looking", "along"],
 )  # fmt: skip
 def test_no_call_leaves_a_block_or_a_cycle(work: str, tmp_path: Path) -> None:
     """Blocks that Python allocated, and what the collector found when it was turned on again."""
