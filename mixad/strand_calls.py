@@ -223,7 +223,7 @@ class StrandCall:
             self._cotangents = (one_of(kind),)
         else:
             seeds = outputs.seeds(asked.given, self._level)
-            if not seeds or {type(g) for _, g in seeds} != {type(self._arrays[0])}:
+            if not seeds or not self._are_alike([g for _, g in seeds]):
                 return
             slots = tuple([leaf.slot for leaf, _ in seeds])
             self._cotangents = [as_numpy(g) for _, g in seeds]
@@ -247,6 +247,11 @@ class StrandCall:
                 register = strand.on_nodes().journal.register
                 wanted = [returned.leaves[at].cell for at in self._traced]
                 self._wanted = _Wanted(state, key, tuple(map(register, wanted)))
+
+    def _are_alike(self, given: Sequence[Any]) -> bool:
+        """Whether cotangents or tangents are arrays such as those that came in."""
+        kind = type(self._arrays[0])
+        return all(type(g) is kind and describe_array(g) is not None for g in given)
 
     def _least_calls(self) -> int:
         """Return in which call a plan is made."""
@@ -350,8 +355,7 @@ class ForwardCall(StrandCall):
         strand, state, returned = self._strand, self._strand.state, self._returned
         strand.is_left |= bool(strand.ends)  # segments are pulled back only
         moves = any(map(strand.has, outputs.leaves))
-        kinds = {type(tangent) for tangent in asked.given}
-        if strand.is_left or not moves or kinds != {type(self._arrays[0])}:
+        if strand.is_left or not moves or not self._are_alike(asked.given):
             return
         self._cotangents = list(map(as_numpy, asked.given))
         self._outputs = outputs.leaves

@@ -17,6 +17,8 @@ from mixad import api, strand_calls, strand_history
 from mixad.errors import TracerError
 from mixad.tape import states
 
+EXAMPLES = 100
+
 X = np.linspace(0.5, 2.0, 4)
 Y = np.linspace(-1.0, 1.0, 12).reshape(3, 4)
 WEIGHTS = np.linspace(0.1, 0.4, 4)
@@ -277,7 +279,7 @@ def test_plans_of_large_arrays_are_made_when_they_come_again(runs: list[Any]) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=EXAMPLES)
 @given(
     st.lists(st.sampled_from(["sin", "mul", "if", "where", "sum", "stop"]), min_size=1, max_size=9),
     st.floats(-2.0, 2.0),
