@@ -250,8 +250,10 @@ class StrandCall:
 
     def _are_alike(self, given: Sequence[Any]) -> bool:
         """Whether cotangents or tangents are arrays such as those that came in."""
-        kind = type(self._arrays[0])
-        return all(type(g) is kind and describe_array(g) is not None for g in given)
+        kind, device = type(self._arrays[0]), self._strand.device
+        return all(
+            type(g) is kind and g.device == device and describe_array(g) is not None for g in given
+        )
 
     def _least_calls(self) -> int:
         """Return in which call a plan is made."""
