@@ -13,8 +13,6 @@ from mixad.errors import TracerError
 from mixad.lifting import Inputs, Outputs, called, entered, lifted, matching, warn_if_constant
 from mixad.returning import handed, returned, returned_aux, tangent_of
 from mixad.signature import Function, check_callable, check_sequence
-from mixad.strand_calls import Asked
-from mixad.strands import open_forward_strand
 from mixad.tape.memory import share
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer
@@ -67,7 +65,9 @@ def jvp(
     check_callable("jvp", f)
     check_sequence("jvp", "primals", primals)
     check_sequence("jvp", "tangents", tangents)
-    value, tangent, aux = moved_along("jvp", f, primals, tangents, has_aux, with_value=True)
+    function, aux = recorded("jvp", f, primals, has_aux)
+    warn_if_constant(f, function.outputs, function.level)
+    value, (tangent,) = function.pushed([tuple(tangents)])
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 
@@ -134,7 +134,7 @@ class Recorded(NamedTuple):
         directions : sequence of sequence
             For each direction a tangent of each primal.
         """
-        carried = self.carried([self.leaves(tangents) for tangents in directions])
+        carried = self.carried([self._leaves(tangents) for tangents in directions])
         structure = self.outputs.structure
         return (
             pytree.unflatten(structure, carried.values()),
@@ -149,7 +149,7 @@ class Recorded(NamedTuple):
         tangents : sequence
             One of each primal.
         """
-        carried = self.carried([self.leaves(tangents)])
+        carried = self.carried([self._leaves(tangents)])
         alone = carried._replace(duals=[dual._replace(value=None) for dual in carried.duals])
         del carried  # what nobody holds is not computed
         return pytree.unflatten(self.outputs.structure, alone.along(0))
@@ -163,7 +163,6 @@ class Recorded(NamedTuple):
             For each direction the tangent of each leaf of the primals, None where it is zero.
         """
         with Level(self.level.name, is_reverse=False) as own:
-            own.journal = self.level.journal
             return Carried(self, own, self._duals(own, directions))
 
     def _duals(self, own: Level, directions: Sequence[Sequence[Any]]) -> list[Dual]:
@@ -173,10 +172,6 @@ class Recorded(NamedTuple):
             tuple([None if t is None else entered(t, own, weak=cell.kind.weak) for t in tangents])
             for cell, tangents in zip(cells, zip(*directions, strict=True), strict=True)
         ]
-        if own.journal is not None:
-            for at, (tangent, *_) in enumerate(seeds, own.journal.tangents):
-                assert tangent is not None  # of one direction, along which all move
-                own.journal.name(tangent.cell, at)
         level = self.level
         moving = [
             leaf.origin if isinstance(leaf, Tracer) and level in leaf.levels else None
@@ -187,7 +182,7 @@ class Recorded(NamedTuple):
         constant = Dual(None, (None,) * len(directions))
         return [constant if origin is None else next(found) for origin in moving]
 
-    def leaves(self, tangents: Sequence[Any]) -> list[Any]:
+    def _leaves(self, tangents: Sequence[Any]) -> list[Any]:
         """Return the tangents of the leaves of the primals along one direction."""
         name, structures = self.level.name, self.inputs.structures
         if len(tangents) != len(structures):
@@ -208,51 +203,6 @@ class Recorded(NamedTuple):
             matching(cell, leaf, what, of)
             for cell, (leaf, what, of) in zip(self.inputs.cells, given, strict=True)
         ]
-
-
-def moved_along(
-    name: str,
-    f: Function,
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    has_aux: bool,
-    *,
-    with_value: bool,
-) -> tuple[Any, Any, Any]:
-    """Return the value of a function (None if it is not wanted), its tangent and its aux."""
-    positions, arguments = range(len(primals)), list(primals)
-    with Level(name, is_reverse=False) as level:
-        strand = open_forward_strand(level, f, arguments, positions)
-        inputs = lifted(level, arguments, positions) if strand is None else strand.inputs
-        try:
-            outputs, aux = called(f, inputs, {}, has_aux, level)
-            if strand is not None:
-                function = Recorded(level, strand.described_inputs(), outputs)
-                strand.finish(outputs, aux, Asked(function.leaves(tangents), False, with_value))
-        except BaseException:
-            if strand is not None:
-                strand.fail()
-            raise
-    if strand is not None:
-        if strand.is_known:
-            value, (tangent,), aux = strand.run()
-            return value, tangent, aux
-        inputs = strand.completed()
-    warn_if_constant(f, outputs, level)
-    function = Recorded(level, inputs, outputs)
-    aux = returned_aux(aux, level) if has_aux else None
-    carried = function.carried([function.leaves(tangents)])
-    duals = carried.duals
-    if not with_value:
-        carried = carried._replace(duals=[dual._replace(value=None) for dual in duals])
-        duals = carried.duals  # what nobody holds is not computed
-    structure = outputs.structure
-    value = pytree.unflatten(structure, carried.values()) if with_value else None
-    tangent = pytree.unflatten(structure, carried.along(0))
-    if strand is not None:
-        strand.note(duals)
-        strand.check(value, [tangent], aux)
-    return value, tangent, aux
 
 
 class Carried(NamedTuple):

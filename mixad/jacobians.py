@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from mixad import pytree
 from mixad.api import grad
 from mixad.errors import TracerError
-from mixad.forward import Recorded, moved_along, recorded
+from mixad.forward import Recorded, recorded
 from mixad.lifting import warn_if_constant
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import stack
@@ -218,9 +218,9 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     check_sequence("hvp", "primals", primals)
     check_sequence("hvp", "tangents", tangents)
     argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    gradient = grad(f, argnums)
-    _, tangent, _ = moved_along("jvp", gradient, primals, tangents, False, with_value=False)
-    return tangent
+    function, _ = recorded("jvp", grad(f, argnums), primals, False)
+    warn_if_constant(f, function.outputs, function.level)
+    return function.tangent(tuple(tangents))
 
 
 def _jacobian(f: Function, name: str, argnums: Argnums, has_aux: bool, mode: Mode) -> Function:

@@ -12,7 +12,7 @@ from mixad import pytree
 from mixad.backends.arrays import NUMPY, describe_array, is_array, is_number, library_of
 from mixad.lifting import Inputs, Outputs, in_structures
 from mixad.namespace.array import ArrayTracer
-from mixad.returning import handed, tangent_of
+from mixad.returning import handed
 from mixad.scalar.dtypes import element_type_of
 from mixad.signature import Function
 from mixad.strand_history import leave, note_known, note_new
@@ -28,10 +28,9 @@ from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
-from mixad.tape.tangents import Dual
 from mixad.tape.tracer import Level, Origin, Tracer
 
-__all__ = ["Arguments", "Asked", "ForwardCall", "StrandCall", "size_of"]
+__all__ = ["Arguments", "Asked", "StrandCall", "size_of"]
 
 _MAX_AT_ONCE = 1 << 20
 """Of so many elements a plan is made in the first call; of more in the second, as many would be in
@@ -39,13 +38,12 @@ memory twice, in a call that may be the only one."""
 
 
 class Asked(NamedTuple):
-    """What is asked of a call beside its gradients or its tangent.
+    """What is asked of a call beside its gradients.
 
     Attributes
     ----------
     given : array or pytree
-        The cotangent of the value; of a call that is carried forward, the list of the tangents of
-        all leaves of its arguments.
+        The cotangent of the value.
     of_number : bool
         Whether the value is to be one number, with the cotangent 1.
     with_value : bool
@@ -249,7 +247,7 @@ class StrandCall:
                 self._wanted = _Wanted(state, key, tuple(map(register, wanted)))
 
     def _are_alike(self, given: Sequence[Any]) -> bool:
-        """Whether cotangents or tangents are arrays such as those that came in."""
+        """Whether cotangents are arrays such as those that came in."""
         kind, device = type(self._arrays[0]), self._strand.device
         return all(
             type(g) is kind and g.device == device and describe_array(g) is not None for g in given
@@ -340,87 +338,6 @@ def _kind_of(value: Any) -> Kind:
     if isinstance(value, Tracer):
         return value.kind
     return kind_of(element_type_of(value.dtype), library_of(value))
-
-
-class ForwardCall(StrandCall):
-    """A call that is carried forward along one direction."""
-
-    _outputs: Sequence[Any] = ()
-
-    def described_inputs(self) -> Inputs:
-        """Return what is known of the inputs: not their arrays."""
-        cells = [Cell(s.shape, s.kind, self._strand.device) for s in self._states if s.kind]
-        return Inputs([], [], cells, [], list(self._arguments.structures), [])
-
-    def _find(self, outputs: Outputs, asked: Asked) -> None:
-        """Find what computes the value and its tangent."""
-        strand, state, returned = self._strand, self._strand.state, self._returned
-        strand.is_left |= bool(strand.ends)  # segments are pulled back only
-        moves = any(map(strand.has, outputs.leaves))
-        if strand.is_left or not moves or not self._are_alike(asked.given):
-            return
-        self._cotangents = list(map(as_numpy, asked.given))
-        self._outputs = outputs.leaves
-        self._structure = outputs.structure
-        values = tuple([returned.leaves[at].slot for at in self._traced])
-        moved = tuple([leaf.slot if strand.has(leaf) else None for leaf in outputs.leaves])
-        given = tuple(map(describe_array, self._cotangents))
-        key = "forward", moved, given, values, tuple([each.slot for each in strand.alive()])
-        takes_plans = strand.is_flat and self._level.check != "full"
-        self._plan = state.plans.get(key) if takes_plans else None
-        if self._plan is None:
-            strand.depart()
-            strand.on_nodes().journal.tangents = len(strand.values)
-            if state.come() >= self._least_calls():
-                self._wanted = _Wanted(state, key, ())
-
-    def note(self, duals: Sequence[Dual]) -> None:
-        """Note where value and tangent are, as they have been found."""
-        journal, wanted = self._level.journal, self._wanted
-        if journal is None or wanted is None:
-            return
-        tangents = [dual.tangents[0] for dual in duals]
-        self._moving = [tangent is not None for tangent in tangents]
-        cells = [tangent.cell for tangent in tangents if tangent is not None]
-        for at in self._traced:
-            leaf = self._returned.leaves[at]
-            value = duals[at].value if at < len(duals) else None
-            cells.append(leaf.cell if value is None else value.cell)
-        self._wanted = wanted._replace(outputs=tuple(map(journal.register, cells)))
-
-    def _run(self, plan: Any, *, warns: bool) -> tuple[list[Any], list[Cotangent | None]]:
-        plan, self._moving = plan
-        slots = [*self._strand.values, *self._cotangents]
-        found: tuple[list[Any], list[Cotangent | None]] = plan.run(slots, (), warns=warns)
-        return found
-
-    def _made(self, journal: Journal, outputs: tuple[Register, ...]) -> Any:
-        slots = [*values_of_slots(self._strand.values), *self._cotangents]
-        made = plan_of(journal, slots, (), outputs, self._strand.library)
-        return made and (made, self._moving)
-
-    def _answer(
-        self, values: Sequence[Any], cotangents: Sequence[Any]
-    ) -> tuple[Any, list[Any], Any]:
-        count = sum(self._moving)
-        moved, tangents = iter(values[:count]), []
-        for leaf, moves in zip(self._outputs, self._moving, strict=True):
-            tangents.append(self._handed(self._own(next(moved))) if moves else self._zero(leaf))
-        given = map(self._handed, values[count:])
-        value, aux = self._returned.trees(dict(zip(self._traced, given, strict=True)), self._level)
-        return value, [pytree.unflatten(self._structure, iter(tangents))], aux
-
-    def _own(self, tangent: Any) -> Any:
-        """Return a tangent such that nothing else holds its array."""
-        others = (*self._cotangents, *map(as_numpy, self._arrays))
-        is_shared = any(np.may_share_memory(tangent, other) for other in others)
-        return tangent.copy() if is_shared else tangent
-
-    def _zero(self, leaf: Any) -> Any:
-        """Return the tangent of what does not move."""
-        if not self._strand.has(leaf):
-            return tangent_of(leaf, None, self._level, frozenset())
-        return self._handed(np.zeros(leaf.shape, leaf.kind.type.dtype))
 
 
 def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]:

@@ -13,12 +13,12 @@ from mixad.backends.arrays import describe_array
 from mixad.inner_calls import InnerCall
 from mixad.namespace.array import ArrayTracer
 from mixad.signature import Function
-from mixad.strand_calls import Arguments, ForwardCall, StrandCall, size_of
+from mixad.strand_calls import Arguments, StrandCall, size_of
 from mixad.strand_history import has_left
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.tracer import Level
 
-__all__ = ["open_forward_strand", "open_strand"]
+__all__ = ["open_strand"]
 
 _MAX_ELEMENTS = 1 << 23
 """Elements of all inputs of a strand: a plan is tried once beside the pass that it repeats."""
@@ -30,15 +30,6 @@ def open_strand(
     """Return the strand of a call whose differentiated arguments are small arrays, or traced."""
     found = _arguments(f, args, positions)
     return found and (InnerCall if found.are_traced else StrandCall)(level, f, found)
-
-
-def open_forward_strand(
-    level: Level, f: Function, args: Sequence[Any], positions: Sequence[int]
-) -> ForwardCall | None:
-    """Return the strand of a call that is to be carried forward; of traced arguments there is none:
-    only gradients are operations of what is recorded around."""
-    found = _arguments(f, args, positions)
-    return None if found is None or found.are_traced else ForwardCall(level, f, found)
 
 
 def _arguments(f: Function, args: Sequence[Any], positions: Sequence[int]) -> Arguments | None:

@@ -162,15 +162,12 @@ class _Link(NamedTuple):
         Whether no array and no number is read beside traced values.
     is_call : bool
         Whether numbers are a part of what is called.
-    pushed : KernelNode or None
-        What it carries forward, whose arguments are its first ones.
     """
 
     node: weakref.ref[KernelNode]
     slots: tuple[int, ...] | None
     is_static: bool
     is_call: bool
-    pushed: KernelNode | None = None
 
 
 class _UnknownSourceError(Exception):
@@ -197,8 +194,6 @@ class Journal:
         Whether everything could be noted.
     is_static : bool
         Whether what is recorded now reads no array and no number beside traced values.
-    tangents : int
-        The first register of those of tangents that come in.
     count : int
         How many registers there are beside the slots.
     seeds : sequence of Place
@@ -214,7 +209,6 @@ class Journal:
         self.constants: list[tuple[Register, Any]] = []
         self.is_whole = True
         self.is_static = self._is_call = False
-        self.tangents = 0
         self.count = 0
         self.seeds: Sequence[Place] = ()
         self.inputs: Sequence[int | None] = ()
@@ -270,12 +264,6 @@ class Journal:
         known = self._links.get(id(node))
         return known is not None and known.node() is node
 
-    def follow(self, node: KernelNode, pushed: KernelNode) -> None:
-        """Note a node that carries another one forward."""
-        if pushed.call.passes[0].has_named_loops:  # may warn
-            self.is_whole = False
-        self._links[id(node)] = _Link(weakref.ref(node), None, False, False, pushed)
-
     def register(self, cell: Cell) -> Register:
         """Return the register of a value."""
         known = self._cells.get(id(cell))
@@ -304,12 +292,7 @@ class Journal:
             return entered[0]
         if key in self._known:
             return self._known[key][1]
-        found = array()
-        for cell, register in self._cells.values():
-            made = cell()
-            if made is not None and made.pending is None and made.value is found:
-                return register
-        viewed = self._viewed(found)
+        viewed = self._viewed(array())
         if viewed is None and not is_static:
             raise _UnknownSourceError
         return self._constant(array()) if viewed is None else viewed
@@ -334,9 +317,7 @@ class Journal:
             return self.register(source)
         slots, is_static, is_call = None, self.is_static, self._is_call  # of what is recorded now
         if self.is_linked(node):
-            _, slots, is_static, is_call, pushed = self._links[id(node)]
-            if pushed is not None and index < len(pushed.arguments):
-                return self.source(pushed, index)
+            _, slots, is_static, is_call = self._links[id(node)]
         if type(source) is Held:
             return self._array(source.key, lambda: source.array, is_static=is_static)
         if slots is not None:

@@ -21,7 +21,6 @@ from mixad.tape.backward import backward
 from mixad.tape.broadcasting import broadcast_to, sum_to
 from mixad.tape.cell import Cell
 from mixad.tape.fusion import value_of
-from mixad.tape.journal import Journal
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
@@ -132,8 +131,6 @@ class _Forward:
     def visit(self, number: int) -> None:
         """Compute the tangents of a node's outputs, from those of its parents."""
         node: Any = self._trace.nodes[number]
-        if isinstance(node, ValuesNode) and self._own.journal is not None:
-            self._own.journal.is_whole = False  # what is refused depends on the elements
         is_last = isinstance(node, WriteNode) and self._is_last(node)
         duals = [self._parent(parent) for parent in node.parents]
         tangents = [self._zero if dual is None else dual.tangents for dual in duals]
@@ -164,7 +161,7 @@ class _Forward:
         if program.has_named_loops:
             warn_of_decided_results(program, moving, self._read(node))
         if moving or any(isinstance(value, Tracer) for value in values):
-            return _pushed_kernel(node, values, tangents, self._own.journal)
+            return _pushed_kernel(node, values, tangents)
         return _always(self._zero)
 
     def _read(self, node: KernelNode) -> tuple[int, ...]:
@@ -219,7 +216,7 @@ def _always(tangents: Tangents) -> Callable[[int], Dual]:
 
 
 def _pushed_kernel(
-    node: KernelNode, values: Sequence[Any], tangents: Sequence[Tangents], journal: Journal | None
+    node: KernelNode, values: Sequence[Any], tangents: Sequence[Tangents]
 ) -> Callable[[int], Dual]:
     """Record a node's program on dual chunks, which returns each of its outputs."""
     directions = len(tangents[0])
@@ -230,8 +227,6 @@ def _pushed_kernel(
     plan = _pushed_call(node.call, moving)
     seeds = [tangents[i][k] for k, indices in enumerate(moving) for i in indices]
     recorded = record(plan.call, [*values, *seeds], node.options)[0]
-    if journal is not None:
-        journal.follow(recorded, node)
 
     def result(output: int) -> Dual:
         request = node.outputs[output]

@@ -1,4 +1,4 @@
-"""Transforms inside of others, and tangents, by strands: as by nodes, and central differences."""
+"""Transforms inside of others by strands: as by nodes, and central differences."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import api, forward, inner_calls, strand_calls, strand_history
+from mixad import api, inner_calls, strand_calls, strand_history
 from mixad.tape import states
 
 X = np.linspace(0.3, 1.7, 5)
-V = np.linspace(-1.0, 2.0, 5)
 SQUARE = np.random.default_rng(0).normal(size=(5, 5))
 
 fold = mixad.broadcast(lambda x: x * x * x if x > 0.5 else x * x)
@@ -43,7 +42,6 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[type]:
 def by_nodes(call: Callable[..., Any], *args: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api, "open_strand", lambda *given: None)
-        patch.setattr(forward, "open_forward_strand", lambda *given: None)
         return call(*args)
 
 
@@ -153,59 +151,3 @@ def test_perturbations_are_not_confused() -> None:
     f = lambda x: (x * mixad.grad(lambda y: (x * y).sum())(2.0 * x)).sum()  # noqa: E731
     for _ in range(3):
         np.testing.assert_array_equal(mixad.grad(f)(X), 2.0 * X)
-
-
-# -- tangents --------------------------------------------------------------------------------------
-
-MOVED: dict[str, Callable[..., Any]] = {
-    "elements": lambda x: np.sin(x) * x * 2.0,
-    "a number": loss,
-    "products": lambda x: np.tanh(SQUARE @ x) * x[0],
-    "several": lambda x: (x[1:] * 3, [np.ones(2), x.sum()], x),
-    "a kernel": lambda x: fold(x) * x,
-    "constants": lambda x: (np.ones(3), 2.0 * x),
-    "views": lambda x: x.reshape(5, 1).T,
-}
-
-
-@pytest.mark.parametrize("name", MOVED)
-def test_tangents_have_the_bits_of_nodes(name: str, runs: list[type]) -> None:
-    f = MOVED[name]
-    call = lambda x, v: mixad.jvp(f, (x,), (v,))  # noqa: E731
-    for x, v in ((X, V), (X, V), (0.5 * X, -V), (X[::-1], V), (X.astype("f4"), V.astype("f4"))):
-        assert bits(call(x, v)) == bits(by_nodes(call, x, v))
-    assert runs
-    assert set(runs) == {strand_calls.ForwardCall}
-
-
-@pytest.mark.parametrize("f", [loss, rosenbrock, lambda x: np.log1p(np.exp(SQUARE @ x)).sum()])
-def test_products_with_hessians_have_the_bits_of_nodes(f: Any, runs: list[type]) -> None:
-    call = lambda x, v: mixad.hvp(f, (x,), (v,))  # noqa: E731
-    for x, v in ((X, V), (X, V), (0.5 * X, -V), (X, V)):
-        assert bits(call(x, v)) == bits(by_nodes(call, x, v))
-    assert strand_calls.ForwardCall in runs
-    gradient, eps = mixad.grad(f), 1e-6
-    difference = (gradient(X + eps * V) - gradient(X - eps * V)) / (2 * eps)
-    np.testing.assert_allclose(call(X, V), difference, rtol=1e-6, atol=1e-6)
-
-
-def test_tangents_are_the_callers_own(runs: list[type]) -> None:
-    for _ in range(4):
-        value, tangent, aux = mixad.jvp(lambda x: (x[1:], 2.0 * x), (X,), (V,), has_aux=True)
-        np.testing.assert_array_equal(tangent, V[1:])
-        np.testing.assert_array_equal(aux, 2.0 * X)
-        assert not np.may_share_memory(tangent, V)
-        tangent[:], aux[:] = np.nan, np.nan
-        np.testing.assert_array_equal(value, X[1:])
-    assert runs
-
-
-def test_refusals_are_those_of_nodes() -> None:
-    for _ in range(3):
-        for tangent in (np.ones(4), "x", np.ones(5, "f4")):
-            call = lambda t: mixad.jvp(loss, (X,), (t,))  # noqa: E731
-            with pytest.raises(mixad.errors.MixadError) as found:
-                call(tangent)
-            with pytest.raises(mixad.errors.MixadError) as expected:
-                by_nodes(call, tangent)
-            assert str(found.value) == str(expected.value)
