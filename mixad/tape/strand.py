@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from sys import getrefcount
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from weakref import ref
 
 import numpy as np
@@ -188,20 +188,20 @@ class Strand:
         codes: list[Any] = [operation]
         for operand in operands:
             if type(operand) is kind and operand.strand is self and operand.state is not None:
-                code = operand.slot - start
-                if code >= 0:
-                    codes.append(code)
+                slot = operand.slot - start
+                if slot >= 0:
+                    codes.append(slot)
                     continue
-            code = self._code(operand)
+            code: Any = self._code(operand)
             if code is None:
                 if is_constant(operand):
                     return self.record(operation, list(map(unwrapped, operands)))
                 inner = _strand_inside(operand, self.level)
                 if inner is not None:
                     return inner.record(operation, operands)
-            codes.append(code)
             if type(code) is not int:
-                arriving = operands
+                arriving, code = operands, _same_as_before(operands, len(codes) - 1) or code
+            codes.append(code)
         key = tuple(codes)
         with self._lock:  # another thread may ask for nodes
             state = self._next.get(key)
@@ -351,6 +351,9 @@ class Strand:
         for index, (code, value) in enumerate(zip(key[1:], operands, strict=True)):
             if type(code) is int:
                 slots.append(self._start + code)
+                continue
+            if type(code) is _Same:
+                slots.append(slots[code.position])
                 continue
             slots.append(len(values))
             if type(code) is not type:  # no number
@@ -571,9 +574,14 @@ class Strand:
             return None
         assert state.operation is not None
         start, first = self._start_at(slot), slot - state.place
-        came_in = sum([type(code) is not int for code in state.codes])
+        came_in = sum([type(code) not in (int, _Same) for code in state.codes])
         arrived = iter(range(first - came_in, first))
-        operands = [start + c if type(c) is int else next(arrived) for c in state.codes]
+        operands: list[int] = []
+        for code in state.codes:
+            if type(code) is _Same:
+                operands.append(operands[code.position])
+            else:
+                operands.append(start + code if type(code) is int else next(arrived))
         return state.operation, tuple(operands)
 
     def segment(self, number: int) -> Segment:
@@ -617,6 +625,20 @@ class Strand:
         self._alive = self.others = []
         self._entered = {}
         self._make_input = self._nodes = self._pending = self._replay = self.run = None
+
+
+class _Same(NamedTuple):
+    """The code of an operand that is the array of one before it, in the same operation."""
+
+    position: int
+
+
+def _same_as_before(operands: Sequence[Any], position: int) -> _Same | None:
+    """Return what tells an operand that is one before it; None if it is none."""
+    operand = operands[position]
+    if type(operand) in NUMBERS:
+        return None
+    return next((_Same(k) for k in range(position) if operands[k] is operand), None)
 
 
 _OUTER = object()

@@ -235,6 +235,31 @@ def test_equal_programs_share_a_plan_and_different_ones_do_not(taken: list[Any])
     assert len(taken) == 2
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, p, q: (blend(x * p, p) * captured(x) + np.where(p > 2.0, p, q) * x).sum(),
+        lambda x, p, q: (mixad.broadcast(weighed)(x, p, q)).sum(),
+        lambda x, p, q: (np.stack([x, p, q]) * x).sum() + np.tensordot(x, p, 1),
+        lambda x, p, q: (mixad.grad(lambda y: (weighed_twice(y, p, q) * y).sum())(x) * x).sum(),
+    ],
+)
+def test_one_array_in_two_places_is_told_from_two(f: Any, taken: list[Any]) -> None:
+    ones, threes = np.ones(4), np.full(4, 3.0)
+    gradient = mixad.grad(f)
+    for p, q in ((ones, ones), (ones, ones), (ones, threes), (threes, ones), (threes, threes)) * 2:
+        expected = by_nodes(mixad.grad, lambda x, p=p, q=q: f(x, p, q), X)
+        np.testing.assert_array_equal(gradient(X, p, q).tobytes(), expected[0][3])
+    assert taken
+
+
+def weighed(x: Any, p: Any, q: Any) -> Any:
+    return x * x * p + q * x
+
+
+weighed_twice = mixad.broadcast(weighed)
+
+
 @pytest.mark.parametrize("power", [np.power, np.float_power])
 def test_exponents_that_libraries_treat_apart_are_told_apart(power: Any) -> None:
     for exponent in (0.5, 3.0, 2.0, -0.5, 3.0, 0.5):
