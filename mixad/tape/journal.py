@@ -298,17 +298,23 @@ class Journal:
         return self._constant(array()) if viewed is None else viewed
 
     def _viewed(self, array: Any) -> Register | None:
-        """Return the register of a view of an array that came in; None if it is none."""
+        """Return the register of a view of an array that came in; None if it is none.
+
+        Nor may it be one of another: arrays that share memory in this call need not in others.
+        """
         view = as_numpy(array)
-        for slot, _ in self._entered.values():
-            whole = as_numpy(self._array_at(slot))
-            if _is_inside(view, whole):
-                first = _address(view) - _address(whole)
-                self._known[id(array)] = array, self._new()
-                entry = Viewed(slot, view.shape, view.dtype, first, view.strides, -self.count)
-                self.entries.append(entry)
-                return -self.count
-        return None
+        came_in = [(slot, as_numpy(self._array_at(slot))) for slot, _ in self._entered.values()]
+        sharing = [(slot, whole) for slot, whole in came_in if np.may_share_memory(view, whole)]
+        cells = [cell() for cell, _ in self._cells.values()]
+        made = [cell.value for cell in cells if cell is not None and cell.pending is None]
+        is_made = any(np.may_share_memory(view, as_numpy(value)) for value in made)
+        if is_made or len(sharing) != 1 or not _is_inside(view, sharing[0][1]):
+            return None
+        slot, whole = sharing[0]
+        first = _address(view) - _address(whole)
+        self._known[id(array)] = array, self._new()
+        self.entries.append(Viewed(slot, view.shape, view.dtype, first, view.strides, -self.count))
+        return -self.count
 
     def source(self, node: KernelNode, index: int) -> Register:
         """Return the register of an argument of a node."""

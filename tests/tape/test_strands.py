@@ -253,6 +253,23 @@ def test_one_array_in_two_places_is_told_from_two(f: Any, taken: list[Any]) -> N
     assert taken
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, p, q: (x * x * q).sum() + np.dot(x * 1.0, p),
+        lambda x, p, q: (x * x * q).sum() + np.dot(np.stack([x, 2.0 * x]), p).sum(),
+        lambda x, p, q: np.dot(x * x, q) + np.dot(x * 1.0, p),
+        lambda x, p, q: np.dot(x * x, p) + (x * q).sum(),
+    ],
+)
+def test_arrays_that_share_memory_in_one_call_need_not_in_others(f: Any) -> None:
+    gradient, base = mixad.grad(f), np.arange(1.0, 5.0)
+    others = np.full(4, 7.0), np.linspace(-1.0, 1.0, 4)
+    for p, q in ((base, base[:]), (base[:], base), (base, others[0]), others, (X, X[:])) * 2:
+        expected = by_nodes(mixad.grad, lambda x, p=p, q=q: f(x, p, q), X)
+        np.testing.assert_array_equal(gradient(X, p, q).tobytes(), expected[0][3])
+
+
 def weighed(x: Any, p: Any, q: Any) -> Any:
     return x * x * p + q * x
 
