@@ -19,7 +19,7 @@ from mixad.strand_history import leave, note_known, note_new
 from mixad.tape.cell import Cell, Kind, kind_of
 from mixad.tape.constant import is_traced
 from mixad.tape.held import is_compared_whole
-from mixad.tape.journal import Journal, Register
+from mixad.tape.journal import Register
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.node import InputNode
 from mixad.tape.over_numpy import as_numpy, of_numpy
@@ -316,17 +316,13 @@ class StrandCall:
             assert self._gives(known, found), "a known gradient is another one"
         if known is not None:
             return
-        made = self._made(journal, wanted.outputs)
+        values, library = values_of_slots(self._strand.values), self._strand.library
+        made = plan_of(journal, values, self._cotangents, wanted.outputs, library)
         if made is not None and self._gives(made, found):
             wanted.state.keep(wanted.key, made)
             note_new(self._f)
         else:
             leave(self._f)
-
-    def _made(self, journal: Journal, outputs: tuple[Register, ...]) -> Any:
-        """Return the plan of what was done; None where that cannot be repeated."""
-        values, library = values_of_slots(self._strand.values), self._strand.library
-        return plan_of(journal, values, self._cotangents, outputs, library)
 
     def _gives(self, plan: Plan, found: Sequence[Any]) -> bool:
         """Whether a plan gives these, bit by bit."""

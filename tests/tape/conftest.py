@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from mixad import strand_calls, strand_history
 from mixad.backends.execute import Kernel
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64
+from mixad.tape import states
 
 
 @pytest.fixture
@@ -25,6 +27,27 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(Kernel, "__call__", counted)
     return made
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without known recordings, and open strands whatever was left before."""
+    states.forget()
+    monkeypatch.setattr(strand_history, "_HISTORIES", {})
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[type]:
+    """The kinds of calls that were computed without nodes."""
+    found: list[type] = []
+    run = strand_calls.StrandCall.run
+
+    def counted(self: Any) -> Any:
+        found.append(type(self))
+        return run(self)
+
+    monkeypatch.setattr(strand_calls.StrandCall, "run", counted)
+    return found
 
 
 def program(

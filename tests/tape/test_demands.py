@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
-from mixad import api, strand_calls, strand_history
+from mixad import api
 from mixad.errors import TracerError
 from mixad.tape import states
 
@@ -24,25 +24,7 @@ Y = np.linspace(-1.0, 1.0, 12).reshape(3, 4)
 WEIGHTS = np.linspace(0.1, 0.4, 4)
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without known recordings, and open strands whatever was left before."""
-    states.forget()
-    monkeypatch.setattr(strand_history, "_HISTORIES", {})
-
-
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The calls whose gradients were computed without nodes."""
-    found: list[Any] = []
-    run = strand_calls.StrandCall.run
-
-    def counted(self: Any) -> Any:
-        found.append(self)
-        return run(self)
-
-    monkeypatch.setattr(strand_calls.StrandCall, "run", counted)
-    return found
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def by_nodes(call: Callable[..., Any], *args: Any) -> Any:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import api, inner_calls, strand_calls, strand_history
-from mixad.tape import states
+from mixad import api, inner_calls, strand_calls
 
 X = np.linspace(0.3, 1.7, 5)
 SQUARE = np.random.default_rng(0).normal(size=(5, 5))
@@ -18,25 +17,7 @@ SQUARE = np.random.default_rng(0).normal(size=(5, 5))
 fold = mixad.broadcast(lambda x: x * x * x if x > 0.5 else x * x)
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without known recordings, and open strands whatever was left before."""
-    states.forget()
-    monkeypatch.setattr(strand_history, "_HISTORIES", {})
-
-
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[type]:
-    """The kinds of calls that were computed without nodes."""
-    found: list[type] = []
-    run = strand_calls.StrandCall.run
-
-    def counted(self: Any) -> Any:
-        found.append(type(self))
-        return run(self)
-
-    monkeypatch.setattr(strand_calls.StrandCall, "run", counted)
-    return found
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def by_nodes(call: Callable[..., Any], *args: Any) -> Any:

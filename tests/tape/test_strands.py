@@ -40,11 +40,7 @@ both = mixad.broadcast(lambda x, y: (x * y, math.sin(x) + y))
 captured = mixad.broadcast(lambda x: x * TABLE + 1.0)
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without known recordings, and open strands whatever was left before."""
-    states.forget()
-    monkeypatch.setattr(strand_history, "_HISTORIES", {})
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 @pytest.fixture

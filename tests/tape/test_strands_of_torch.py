@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import api, strand_calls, strand_history
+from mixad import api
 from mixad.errors import TracerError
-from mixad.tape import states
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -26,25 +25,9 @@ fold = mixad.broadcast(lambda x: x * x if x > 0.5 else -x)
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin without known recordings; a strand is opened once torch's tensors are known."""
-    states.forget()
-    monkeypatch.setattr(strand_history, "_HISTORIES", {})
+def known(fresh: None) -> None:
+    """A strand is opened once torch's tensors are known."""
     mixad.grad(lambda x: x.sum())(X)
-
-
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The calls whose gradients were computed without nodes."""
-    found: list[Any] = []
-    run = strand_calls.StrandCall.run
-
-    def counted(self: Any) -> Any:
-        found.append(self)
-        return run(self)
-
-    monkeypatch.setattr(strand_calls.StrandCall, "run", counted)
-    return found
 
 
 def by_nodes(f: Any, *args: Any) -> Any:
