@@ -374,9 +374,9 @@ class ArrayTracer(Tracer):
 
         Of a tracer of a strand, what it lacks is made here.
         """
-        if name in _COMPLETED and self.state is not None and self.strand is not None:
-            self.strand.complete()
-            return getattr(self, name)
+        if name in _COMPLETED and self.strand is not None:
+            self.strand.complete()  # unless another thread has, since it was asked for
+            return object.__getattribute__(self, name)
         if name.startswith("__"):
             raise AttributeError(f"a traced array has no attribute {name!r}", name=name, obj=self)
         library, spelling = self.kind.library, self._spelling

@@ -113,8 +113,9 @@ def _sharing_of(tracer: Tracer) -> _Sharing:
 
 def is_numpy_number(tracer: Tracer) -> bool:
     """Whether NumPy has a number there: an array without axes is known to be one."""
-    if tracer.state is not None:
-        return tracer.state.is_number
+    state = tracer.state  # another thread may be giving it a cell
+    if state is not None:
+        return state.is_number
     is_short = not tracer.cell.shape and tracer.cell.library is NUMPY
     return is_short and (tracer.sharing is None or not tracer.sharing.is_array)
 

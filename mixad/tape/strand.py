@@ -287,7 +287,8 @@ class Strand:
         other = operand.strand
         if self.outer is None or other is None or not other.level.alive:
             return None
-        if other.level.number > self.level.number or not other.has(operand):
+        is_around = other.level.number < self.level.number and other._thread == self._thread
+        if not (is_around and other.has(operand)):
             return None
         description = _OUTER, operand.kind, operand.shape, is_numpy_number(operand)
         known = self._entered.get((id(other), operand.slot))

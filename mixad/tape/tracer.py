@@ -148,15 +148,17 @@ class Tracer:
     @property
     def kind(self) -> Kind:
         """What operations must know of it beside its shape."""
-        if self.state is None:
+        state = self.state  # another thread may be giving it a cell
+        if state is None:
             return self.cell.kind
-        assert self.state.kind is not None
-        return self.state.kind
+        assert state.kind is not None
+        return state.kind
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Length of each axis."""
-        return self.cell.shape if self.state is None else self.state.shape
+        state = self.state
+        return self.cell.shape if state is None else state.shape
 
     @property
     def dtype(self) -> Any:

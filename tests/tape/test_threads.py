@@ -230,3 +230,17 @@ def test_one_pullback_under_an_outer_derivative_is_called_by_several_threads() -
     want = 12 * X**3 * sum(range(1, THREADS + 1))
     for _ in range(ROUNDS // 4):
         np.testing.assert_allclose(mixad.grad(outer)(X), want, rtol=1e-11, atol=1e-13)
+
+
+def test_what_another_thread_completes_after_it_was_found_missing_is_there() -> None:
+    """Python asks a class for a slot that is empty; until it does, another thread may fill it."""
+
+    def f(x: Any) -> Any:
+        y = x * x
+        assert y.strand is not None
+        y.strand.complete()
+        assert y.__getattr__("origin") is y.origin
+        assert y.__getattr__("cell") is y.cell
+        return y.sum()
+
+    np.testing.assert_array_equal(mixad.grad(f)(X), 2.0 * X)
