@@ -164,6 +164,9 @@ def _add_at(whole: Any, g: Any, key: _Key) -> bool:
     if isinstance(g, Tracer) or not is_writeable_array(whole):
         return False
     axes = basic_axes(key)
+    if type(whole) is np.ndarray:
+        whole[axes] += g.reshape(whole[axes].shape)
+        return True
     if library_of(whole).is_lazy:  # parts are no views
         part = whole[axes]
         whole[axes] = part + library_of(g).xp.reshape(g, part.shape)
@@ -177,7 +180,7 @@ def _add_at(whole: Any, g: Any, key: _Key) -> bool:
 
 def basic_axes(key: _Key) -> _Key:
     """Return a basic key without new axes: the standard assigns to none."""
-    axes = tuple(k for k in key if k is not None)
+    axes = tuple([k for k in key if k is not None])
     return axes if Ellipsis in axes else (*axes, Ellipsis)
 
 
@@ -215,10 +218,14 @@ def _place(g: Any, shape: tuple[int, ...], key: _Key) -> Any:
 
 
 def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
+    axes = basic_axes(key)
+    if type(g) is np.ndarray:
+        whole = np.zeros(shape, g.dtype)
+        whole[axes] = g.reshape(whole[axes].shape)
+        return whole
     whole = xp.zeros(shape, dtype=g.dtype, device=device(g))
     if not is_writeable_array(whole):
         return _gathered(xp, g, shape, key)
-    axes = basic_axes(key)
     whole[axes] = xp.reshape(g, whole[axes].shape)
     return whole
 

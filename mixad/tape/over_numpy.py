@@ -33,4 +33,5 @@ def came_in(value: Any) -> Any:
     """
     if type(value) is Held:
         value = value.array
-    return value if type(value) is np.ndarray else as_array(as_numpy(value))
+    kind = type(value)
+    return value if kind is np.ndarray or kind is float else as_array(as_numpy(value))

@@ -107,7 +107,7 @@ class Run:
 
     def gradient(
         self, outputs: Sequence[tuple[int, Any]], wanted: Sequence[int]
-    ) -> tuple[Sequence[Any], list[Cotangent | None]] | None:
+    ) -> tuple[Sequence[Any], Sequence[tuple[Any, bool] | None]] | None:
         """Return values of a recording that is over, and the cotangents of its inputs.
 
         None if a segment has no plan.
@@ -127,7 +127,7 @@ class Run:
         if not (self.advance(wanted) and self._forward(last)):
             return None
         for slot, cotangent in outputs:
-            self._add(slot, Cotangent(cotangent, False))
+            self._add(slot, cotangent, False)
         if not all(map(self._backward, range(last, -1, -1))):
             return None
         found = [self._found.get(slot) for slot in range(self._inputs)]
@@ -190,7 +190,7 @@ class Run:
         inside, sources = self._inside(self._traced, segment), self._strand.sources
         for slot, cotangent in zip(inside, done[1], strict=True):
             if cotangent is not None:
-                self._add(sources.get(slot, slot), cotangent)
+                self._add(sources.get(slot, slot), *cotangent)
         return True
 
     def _key(self, what: str, number: int, asked: Hashable) -> tuple[Any, ...]:
@@ -216,14 +216,15 @@ class Run:
         found, shape = self._found.pop(slot).value, self._strand.known(slot).shape
         return found if found.shape == shape else np.array(np.broadcast_to(found, shape))
 
-    def _add(self, slot: int, cotangent: Cotangent) -> None:
+    def _add(self, slot: int, value: Any, fresh: bool) -> None:
         """Add to the cotangent of a value."""
         known = self._found.get(slot)
-        self._found[slot] = cotangent if known is None else together(known, *cotangent)
+        new = Cotangent(value, fresh) if known is None else together(known, value, fresh)
+        self._found[slot] = new
 
     def _on_nodes(
         self, key: tuple[Any, ...], number: int, asked: Sequence[int], gs: Sequence[Any]
-    ) -> tuple[Sequence[Any], Sequence[Cotangent | None]] | None:
+    ) -> tuple[Sequence[Any], Sequence[tuple[Any, bool] | None]] | None:
         """Return some values of a segment, or cotangents of what came in, by nodes.
 
         What they do is kept as a plan, unless it may never come again.  None if a segment that is
@@ -247,12 +248,12 @@ class Run:
             else:
                 found = []
             made = [as_numpy(tracer.cell.value) for tracer in chosen]
-        cotangents = [c and Cotangent(as_numpy(c.value), c.fresh) for c in found]
+        cotangents = [c and (as_numpy(c.value), c.fresh) for c in found]
         if not (fuses or segment.state.come() > _RARE):
             return made, cotangents
         registers = [journal.register(tracer.cell) for tracer in chosen]
         came, compiles = values[segment.start : segment.stop], self._compiles(number)
-        plan = plan_of(journal, came, gs, registers, library, compiles=compiles)
+        plan = plan_of(journal, came, gs, registers, library, self._strand.kind, compiles=compiles)
         if plan is not None:
             segment.state.keep(key, plan)
         elif fuses:

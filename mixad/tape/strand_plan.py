@@ -8,7 +8,9 @@ kernels read.  A run is a list of steps over a list of registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -39,7 +41,9 @@ from mixad.tape.journal import (
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.node import added
 from mixad.tape.over_numpy import as_numpy, came_in, of_numpy
-from mixad.tape.schedule import Cotangent, takes
+from mixad.tape.schedule import takes
+from mixad.tape.tracer import Tracer
+from mixad.tape.unfolded import unfold
 from mixad.tape.values_rule import ValuesRule
 
 __all__ = ["Plan", "plan_of"]
@@ -48,11 +52,19 @@ _Registers: TypeAlias = list[Any]
 _Step: TypeAlias = Callable[[_Registers], None]
 _Run: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 _Fixed: TypeAlias = Mapping[int, Any]
+_Arguments: TypeAlias = Callable[[_Registers], Sequence[Any]]
+"""Returns the arguments of a rule."""
+_Pull: TypeAlias = Callable[[_Registers], Sequence[Any]]
+"""Returns the gradients of a rule."""
 _Maker: TypeAlias = Callable[[_Fixed], _Step]
 """Makes a step for one thread, of the memory that it has in some registers."""
 
 _MAX_FIXED = 1 << 16
 """Bytes of memory that one thread keeps for a plan."""
+
+
+_MAX_UNFOLDED = 1 << 14
+"""Elements of arrays whose pullbacks are taken apart: more take longer than what is saved."""
 
 
 class _Found(NamedTuple):
@@ -62,14 +74,12 @@ class _Found(NamedTuple):
     is_own: bool
 
 
-class _Layout(NamedTuple):
-    """What one thread runs: what registers hold before something comes in, and steps."""
-
-    registers: list[Any]
-    steps: list[_Step]
+_Layout: TypeAlias = tuple[list[Any], list[_Step]]
+"""What one thread runs: what registers hold before something comes in, and steps."""
 
 
-class Plan(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Plan:
     """What computes values and carries cotangents back.
 
     Attributes
@@ -84,8 +94,9 @@ class Plan(NamedTuple):
         Where the cotangents begin.
     values : tuple of int
         Where the values are that are wanted.
-    inputs : tuple of (_Found or None)
-        Where the cotangents of the inputs end.
+    ends : tuple of (int, bool)
+        Where the cotangents of the inputs end, -1 for one that is zero, and whether nothing else
+        holds their arrays.
     slots : tuple of int
         What is read of what came in.
     decided : tuple of DecidedResult
@@ -99,15 +110,17 @@ class Plan(NamedTuple):
     fixed: tuple[tuple[int, tuple[int, ...], Any], ...]
     seeds: tuple[int, ...]
     values: tuple[int, ...]
-    inputs: tuple[_Found | None, ...]
+    ends: tuple[tuple[int, bool], ...]
     slots: tuple[int, ...]
     decided: tuple[DecidedResult, ...]
-    idle: list[_Layout]
+    idle: list[_Layout] = field(default_factory=list)
 
     def run(
         self, slots: Sequence[Any], cotangents: Sequence[Any], *, warns: bool = True
-    ) -> tuple[list[Any], list[Cotangent | None]]:
+    ) -> tuple[list[Any], list[tuple[Any, bool] | None]]:
         """Return the values, and the cotangents of the inputs: None where they are zero.
+
+        With each goes whether nothing else holds its array.
 
         Parameters
         ----------
@@ -118,25 +131,23 @@ class Plan(NamedTuple):
         warns : bool
             Whether to warn of results that comparisons decide: not where it has been done.
         """
-        if warns:
+        if warns and self.decided:
             for each in self.decided:
                 each.warn()
         try:
             layout = self.idle.pop()
         except IndexError:
             layout = self._laid_out()
-        registers = layout.registers[:]
+        registers, steps = layout
+        registers = registers[:]
         for slot in self.slots:
             registers[slot] = came_in(slots[slot])
         for register, cotangent in zip(self.seeds, cotangents, strict=True):
             registers[register] = cotangent
-        for step in layout.steps:
+        for step in steps:
             step(registers)
         self.idle.append(layout)
-        found = [
-            None if end is None else Cotangent(registers[end.register], end.is_own)
-            for end in self.inputs
-        ]
+        found = [None if at < 0 else (registers[at], is_own) for at, is_own in self.ends]
         return [registers[at] for at in self.values], found
 
     def _laid_out(self) -> _Layout:
@@ -145,7 +156,7 @@ class Plan(NamedTuple):
         registers = self.registers[:]
         for register, array in fixed.items():
             registers[register] = array
-        return _Layout(registers, [make(fixed) for make in self.makers])
+        return registers, [make(fixed) for make in self.makers]
 
 
 class _NotPlannedError(Exception):
@@ -158,6 +169,7 @@ def plan_of(
     cotangents: Sequence[Any],
     values: Sequence[Register],
     library: Library,
+    kind: type[Tracer],
     *,
     compiles: bool = False,
 ) -> Plan | None:
@@ -177,12 +189,14 @@ def plan_of(
         Where the values are that are wanted.
     library : Library
         Whose arrays rules take; all else reads NumPy's over their memory.
+    kind : type
+        Of tracers.
     compiles : bool
         Whether kernels of numbers are compiled, too: that pays if they are launched often.
     """
     if not journal.is_whole or len(journal.seeds) != len(cotangents):
         return None
-    planner = _Planner(journal, slots, cotangents, library, compiles=compiles)
+    planner = _Planner(journal, slots, cotangents, library, kind, compiles=compiles)
     try:
         for entry in journal.entries:
             _ENTRIES[type(entry)](planner, entry)
@@ -206,10 +220,12 @@ class _Planner:
         slots: Sequence[Any],
         cotangents: Sequence[Any],
         library: Library,
+        kind: type[Tracer],
         *,
         compiles: bool,
     ) -> None:
         self._library = library
+        self._kind = kind
         self._compiles = compiles
         self.registers: _Registers = [*slots, *[None] * journal.count]
         self._slots = len(slots)
@@ -232,21 +248,21 @@ class _Planner:
         """Return the plan of the steps that have been made."""
         self._arrays(values)
         wanted = tuple(map(self._at, values))
-        ends = [None if at is None else self._found.get((at, 0)) for at in journal.inputs]
+        found = [None if at is None else self._found.get((at, 0)) for at in journal.inputs]
+        ends = tuple([end or _Found(-1, False) for end in found])
         registers: list[Any] = [None] * len(self.registers)
         for at, array in self._constants:
             registers[at] = array
-        returned = {*wanted, *[end.register for end in ends if end is not None]}
+        returned = {*wanted, *[end.register for end in ends]}
         return Plan(
             registers,
             tuple(self._freeing({*returned, *[at for at, _ in self._constants]})),
             tuple(self._fixed(self._kept | returned)),
             self._seeds,
             wanted,
-            tuple(ends),
+            ends,
             tuple(sorted(self._read)),
             tuple(self._decided),
-            [],
         )
 
     def _fixed(self, others: set[int]) -> list[tuple[int, tuple[int, ...], Any]]:
@@ -289,23 +305,25 @@ class _Planner:
 
     def _arrays(self, registers: Sequence[Register]) -> list[Any]:
         """Return what is in some registers, which is read."""
-        self._read.update(at for at in registers if at >= 0)
+        self._read.update(at for at in registers if 0 <= at < self._slots)
         found = [self.registers[self._at(at)] for at in registers]
         if any(value is None for value in found):
             raise _NotPlannedError
         return found
 
-    def _for_rule(self, arguments: Sequence[Any]) -> Callable[[_Registers], list[Any]]:
+    def _for_rule(self, arguments: Sequence[Any]) -> _Arguments:
         """Return what gets the arguments of a rule, registers and shapes: it may keep arrays."""
         self._arrays([a for a in arguments if type(a) is int])
         places = [(True, self._at(a)) if type(a) is int else (False, a) for a in arguments]
         read = [at for is_register, at in places if is_register]
         self._kept.update(read)
         self._touch(*read)
-        if self._library is NUMPY:
+        if self._library is not NUMPY:
+            of = partial(of_numpy, self._library)
+            return lambda registers: [of(registers[at]) if is_at else at for is_at, at in places]
+        if len(read) < len(places):
             return lambda registers: [registers[at] if is_at else at for is_at, at in places]
-        of = partial(of_numpy, self._library)
-        return lambda registers: [of(registers[at]) if is_at else at for is_at, at in places]
+        return itemgetter(*read) if len(read) > 1 else lambda registers: (registers[read[0]],)
 
     # -- cotangents --------------------------------------------------------------------------------
 
@@ -428,7 +446,11 @@ class _Planner:
         arguments = self._for_rule(entry.arguments)
         results = self._places(entry.results)
         self._touch(*results)
-        self._step(partial(_evaluate, entry, self._library.xp, arguments, results))
+        rule, evaluate = entry.rule, partial(entry.rule.evaluate, self._library.xp)
+        if type(rule) is ValuesRule:
+            self._step(partial(_evaluate_several, evaluate, entry.static, arguments, results))
+        else:
+            self._step(partial(_evaluate, evaluate, entry.static, arguments, results[0]))
 
     def pulled_kernel(self, entry: PulledKernel) -> None:
         """Take a step that pulls kernels back."""
@@ -478,7 +500,7 @@ class _Planner:
         arguments = self._for_rule(entry.arguments)
         wanted = [target is not None for target in entry.targets]
         cotangent = self._cotangent_of(g.register, entry.shape)
-        pull = partial(_pull, entry, cotangent, arguments, wanted)
+        pull = partial(_pull, entry, wanted)
         first = entry.targets[0]
         into = None if first is None else self._found.get(first)
         if entry.rule.add_into is not None and into is not None and into.is_own:
@@ -491,7 +513,55 @@ class _Planner:
                 added_into = partial(_pull_into, entry, self._library, cotangent, into.register)
                 self._makers.append(_for_all_threads(added_into))
                 return
-        self._pulled(pull, entry.targets, entry.rule.fresh)
+        run = partial(_pull_here, pull, cotangent, arguments)
+        unfolded = self._unfolded(entry, g.register, pull, run)
+        if unfolded is None:
+            self._pulled(run, entry.targets, entry.rule.fresh)
+            return
+        for target, register in zip(entry.targets, unfolded, strict=True):
+            if target is not None and register is not None:
+                self._add(target, register, entry.rule.fresh)
+
+    def _unfolded(
+        self, entry: Pulled, g: int, pull: Callable[..., Sequence[Any]], run: _Pull
+    ) -> list[int | None] | None:
+        """Take the steps that a pullback is made of; return the registers of what they give.
+
+        None if it is run as it is: on large arrays, of which checking what it is given is a small
+        part, or where it looks at elements.
+        """
+        read = [self._at(a) for a in entry.arguments if type(a) is int]
+        arrays = [self.registers[at] for at in (g, *read)]
+        if not all(type(a) is np.ndarray and a.size <= _MAX_UNFOLDED for a in arrays):
+            return None
+        if arrays[0].shape != entry.shape:
+            return None
+
+        def pull_traced(g: Tracer, *traced: Tracer) -> Sequence[Any]:
+            given = iter(traced)
+            return pull(g, [next(given) if type(a) is int else a for a in entry.arguments])
+
+        given = [of_numpy(self._library, array) for array in arrays]
+        found = unfold(pull_traced, given, self._kind, run(self.registers))
+        if found is None:
+            return None
+        places = dict(enumerate((g, *read)))
+        for register, array in found.constants:
+            places[register] = self._new(as_numpy(array))
+            self._constants.append((places[register], as_numpy(array)))
+
+        def at(register: Register) -> int:
+            if register not in places:
+                places[register] = self._new(None)
+            return places[register]
+
+        for each in found.entries:
+            assert isinstance(each, Launched | Evaluated)
+            moved = each._replace(
+                arguments=tuple(map(at, each.arguments)), results=tuple(map(at, each.results))
+            )
+            _ENTRIES[type(moved)](self, moved)
+        return [None if register is None else self._at(at(register)) for register in found.results]
 
     def pulled_values(self, entry: PulledValues) -> None:
         """Pull a rule with values back."""
@@ -547,7 +617,7 @@ class _Planner:
 
     def _pulled(
         self,
-        pull: Callable[[_Registers], Sequence[Any]],
+        pull: _Pull,
         targets: Sequence[Place | None],
         fresh: bool,
     ) -> None:
@@ -616,15 +686,24 @@ def _view(entry: Viewed, whole: int, result: int, registers: _Registers) -> None
 
 
 def _evaluate(
-    entry: Evaluated,
-    xp: Any,
-    arguments: Callable[[_Registers], list[Any]],
+    evaluate: Callable[..., Any],
+    static: Mapping[str, Any],
+    arguments: _Arguments,
+    result: int,
+    registers: _Registers,
+) -> None:
+    value = evaluate(*arguments(registers), **static)
+    registers[result] = value if type(value) is np.ndarray else as_array(as_numpy(value))
+
+
+def _evaluate_several(
+    evaluate: Callable[..., Any],
+    static: Mapping[str, Any],
+    arguments: _Arguments,
     results: Sequence[int],
     registers: _Registers,
 ) -> None:
-    rule = entry.rule
-    made = rule.evaluate(xp, *arguments(registers), **entry.static)
-    values = made if type(rule) is ValuesRule else (made,)
+    values = evaluate(*arguments(registers), **static)
     for register, value in zip(results, values, strict=True):
         registers[register] = as_array(as_numpy(value))
 
@@ -653,22 +732,22 @@ def _shift(
     registers[whole] = shifted.added_up(values, shape, options)
 
 
-def _pull(
-    entry: Pulled,
+def _pull(entry: Pulled, wanted: Sequence[bool], g: Any, arguments: Sequence[Any]) -> Sequence[Any]:
+    """Return the gradients of a rule."""
+    cotangents, static = entry.rule.cotangents, entry.static
+    if callable(cotangents):
+        return cotangents(g, wanted, *arguments, **static)
+    pairs = zip(cotangents, wanted, strict=True)
+    return [of(g, *arguments, **static) if is_wanted else None for of, is_wanted in pairs]
+
+
+def _pull_here(
+    pull: Callable[..., Sequence[Any]],
     g: Callable[[_Registers], Any],
-    arguments: Callable[[_Registers], list[Any]],
-    wanted: Sequence[bool],
+    arguments: _Arguments,
     registers: _Registers,
 ) -> Sequence[Any]:
-    """Return the gradients of a rule."""
-    rule, cotangent = entry.rule, g(registers)
-    if callable(rule.cotangents):
-        found: Sequence[Any] = rule.cotangents(
-            cotangent, wanted, *arguments(registers), **entry.static
-        )
-        return found
-    given, pairs = arguments(registers), zip(rule.cotangents, wanted, strict=True)
-    return [of(cotangent, *given, **entry.static) if is_wanted else None for of, is_wanted in pairs]
+    return pull(g(registers), arguments(registers))
 
 
 def _pull_into(
@@ -686,7 +765,7 @@ def _pull_into(
 
 
 def _take(
-    pull: Callable[[_Registers], Sequence[Any]],
+    pull: _Pull,
     writes: Sequence[tuple[int, int]],
     registers: _Registers,
 ) -> None:
@@ -699,8 +778,8 @@ def _take(
 def _pull_values(
     entry: PulledValues,
     given: Sequence[Callable[[_Registers], Any] | None],
-    values: Callable[[_Registers], list[Any]],
-    arguments: Callable[[_Registers], list[Any]],
+    values: _Arguments,
+    arguments: _Arguments,
     registers: _Registers,
 ) -> Sequence[Any]:
     """Return the gradients of a rule with values."""
