@@ -6,19 +6,24 @@ The function is recorded as for the reverse mode, and its trace is carried forwa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from mixad import pytree
-from mixad.errors import TracerError
-from mixad.lifting import Inputs, Outputs, called, entered, lifted, matching, warn_if_constant
-from mixad.returning import handed, returned, returned_aux, tangent_of
+from mixad.backends.arrays import library_of
+from mixad.inner_calls import InnerForward
+from mixad.lifting import Outputs, called, lifted, warn_if_constant
+from mixad.namespace.array import ArrayTracer
+from mixad.recorded_calls import Recorded, recorded
 from mixad.signature import Function, check_callable, check_sequence
-from mixad.tape.memory import share
-from mixad.tape.tangents import Dual, carry_forward
-from mixad.tape.tracer import Level, Tracer
+from mixad.strand_calls import VALUES_ALONE, Asked
+from mixad.strands import open_strand
+from mixad.tape.over_numpy import as_numpy
+from mixad.tape.tracer import Level
 from mixad.tracebacks import short_traceback
 
-__all__ = ["Recorded", "jvp", "linearize", "recorded"]
+__all__ = ["jvp", "linearize", "pushed"]
 
 
 @short_traceback
@@ -65,10 +70,12 @@ def jvp(
     check_callable("jvp", f)
     check_sequence("jvp", "primals", primals)
     check_sequence("jvp", "tangents", tangents)
+    if not has_aux:
+        return pushed(f, f, primals, tangents, with_value=True)
     function, aux = recorded("jvp", f, primals, has_aux)
     warn_if_constant(f, function.outputs, function.level)
     value, (tangent,) = function.pushed([tuple(tangents)])
-    return (value, tangent, aux) if has_aux else (value, tangent)
+    return value, tangent, aux
 
 
 @short_traceback
@@ -119,150 +126,123 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     return (value, pushforward, aux) if has_aux else (value, pushforward)
 
 
-class Recorded(NamedTuple):
-    """A call that has been recorded, to be carried forward."""
-
-    level: Level
-    inputs: Inputs
-    outputs: Outputs
-
-    def pushed(self, directions: Sequence[Sequence[Any]]) -> tuple[Any, list[Any]]:
-        """Return the value, and its tangent along each of at most ten directions.
-
-        Parameters
-        ----------
-        directions : sequence of sequence
-            For each direction a tangent of each primal.
-        """
-        carried = self.carried([self._leaves(tangents) for tangents in directions])
-        structure = self.outputs.structure
-        return (
-            pytree.unflatten(structure, carried.values()),
-            [pytree.unflatten(structure, carried.along(k)) for k in range(len(directions))],
-        )
-
-    def tangent(self, tangents: Sequence[Any]) -> Any:
-        """Return the tangent of the value along one direction; the value is not made.
-
-        Parameters
-        ----------
-        tangents : sequence
-            One of each primal.
-        """
-        carried = self.carried([self._leaves(tangents)])
-        alone = carried._replace(duals=[dual._replace(value=None) for dual in carried.duals])
-        del carried  # what nobody holds is not computed
-        return pytree.unflatten(self.outputs.structure, alone.along(0))
-
-    def carried(self, directions: Sequence[Sequence[Any]]) -> Carried:
-        """Carry tangents through the call, along at most ten directions.
-
-        Parameters
-        ----------
-        directions : sequence of sequence
-            For each direction the tangent of each leaf of the primals, None where it is zero.
-        """
-        with Level(self.level.name, is_reverse=False) as own:
-            return Carried(self, own, self._duals(own, directions))
-
-    def _duals(self, own: Level, directions: Sequence[Sequence[Any]]) -> list[Dual]:
-        """Return each output with its tangents, as tracers of a level."""
-        cells = self.inputs.cells
-        seeds = [
-            tuple([None if t is None else entered(t, own, weak=cell.kind.weak) for t in tangents])
-            for cell, tangents in zip(cells, zip(*directions, strict=True), strict=True)
-        ]
-        level = self.level
-        moving = [
-            leaf.origin if isinstance(leaf, Tracer) and level in leaf.levels else None
-            for leaf in self.outputs.leaves
-        ]
-        origins = [origin for origin in moving if origin is not None]
-        found = iter(carry_forward(level, own, origins, self.inputs.nodes, seeds))
-        constant = Dual(None, (None,) * len(directions))
-        return [constant if origin is None else next(found) for origin in moving]
-
-    def _leaves(self, tangents: Sequence[Any]) -> list[Any]:
-        """Return the tangents of the leaves of the primals along one direction."""
-        name, structures = self.level.name, self.inputs.structures
-        if len(tangents) != len(structures):
-            raise TracerError(
-                f"mixad.{name}: {len(tangents)} tangents for {len(structures)} primals: pass one "
-                "for each"
-            )
-        given: list[Any] = []
-        for at, (tangent, structure) in enumerate(zip(tangents, structures, strict=True)):
-            found, own_structure = pytree.flatten_as(structure, tangent)
-            if own_structure != structure:
-                raise TracerError(
-                    f"mixad.{name}: tangent {at} has the structure {own_structure}, the argument "
-                    f"has {structure}: pass one array for each of its arrays, in the same structure"
-                )
-            given += [(leaf, f"mixad.{name}: tangent {at}", f"argument {at}") for leaf in found]
-        return [
-            matching(cell, leaf, what, of)
-            for cell, (leaf, what, of) in zip(self.inputs.cells, given, strict=True)
-        ]
+# -- one tangent -----------------------------------------------------------------------------------
 
 
-class Carried(NamedTuple):
-    """The outputs of a call that was recorded, on dual numbers of a level of their own."""
-
-    function: Recorded
-    own: Level
-    duals: list[Dual]
-
-    def values(self) -> list[Any]:
-        """Return the outputs as the caller of the transform gets them."""
-        function = self.function
-        return [
-            handed(leaf, function.level)
-            if dual.value is None
-            else share(returned(dual.value, self.own), leaf)
-            for leaf, dual in zip(function.outputs.leaves, self.duals, strict=True)
-        ]
-
-    def along(self, direction: int) -> list[Any]:
-        """Return their tangents along one of the directions."""
-        outputs = self.function.outputs
-        around = outputs.around(self.function.level)
-        return [
-            tangent_of(leaf, dual.tangents[direction], self.own, around)
-            for leaf, dual in zip(outputs.leaves, self.duals, strict=True)
-        ]
-
-
-def recorded(
-    name: str,
+def pushed(
     f: Function,
-    arguments: Sequence[Any],
-    has_aux: bool,
+    of: Function,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
     *,
-    positions: Sequence[int] | None = None,
-    kwargs: dict[str, Any] | None = None,
-    is_reverse: bool = False,
-) -> tuple[Recorded, Any]:
-    """Call a function on tracers; return what was recorded, and its aux.
+    with_value: bool,
+) -> tuple[Any, Any]:
+    """Return value, None if it is not wanted, and tangent of a call; ``of`` is the user's function.
 
-    Parameters
-    ----------
-    name : str
-        The transform.
-    f : callable
-        The function.
-    arguments : sequence
-        Its positional arguments.
-    has_aux : bool
-        Whether it returns ``(value, aux)``.
-    positions : sequence of int, optional
-        Which of them are primals; all without it.
-    kwargs : dict, optional
-        Its keyword arguments.
-    is_reverse : bool
-        Whether cotangents may be carried back through it, too.
+    Beside plain arrays a recording around it, of values alone, knows the call from others: there it
+    is one operation.
     """
-    positions = range(len(arguments)) if positions is None else positions
-    with Level(name, is_reverse=is_reverse) as level:
-        inputs = lifted(level, list(arguments), positions)
-        outputs, aux = called(f, inputs, kwargs or {}, has_aux, level)
-    return Recorded(level, inputs, outputs), returned_aux(aux, level)
+    leaves = _alike_leaves(primals, tangents)
+    if leaves is None:
+        return _pushed(f, of, primals, tangents, with_value)
+    if ArrayTracer in map(type, leaves[0]):
+        return _pushed(f, of, primals, tangents, with_value, (primals, leaves[1]))
+    given, count = (*primals, *tangents), len(primals)
+    with Level("jvp", is_reverse=False, differentiates=False) as level:
+        strand = open_strand(level, of, given, range(len(given)))
+        if strand is not None:
+            traced = strand.arguments[:count], strand.inputs[len(leaves[0]) :]
+            try:
+                both = _pushed(f, of, primals, tangents, with_value, traced)
+                outputs = Outputs(*pytree.flatten(both))
+                strand.finish(outputs, None, VALUES_ALONE)
+            except BaseException:
+                strand.fail()
+                raise
+    if strand is None:
+        return _pushed(f, of, primals, tangents, with_value)
+    if strand.is_known:
+        (value, tangent), _, _ = strand.run()
+    else:
+        value, tangent = found = outputs.values(level)
+        strand.check(found, [], None)
+    return value, pytree.tree_map(lambda leaf: _own(leaf, leaves[1]), tangent)
+
+
+def _pushed(
+    f: Function,
+    of: Function,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    with_value: bool,
+    traced: tuple[Sequence[Any], Sequence[Any]] | None = None,
+) -> tuple[Any, Any]:
+    """Return value and tangent of a call.
+
+    ``traced`` are the primals and the leaves of the tangents as a recording around knows them:
+    these are used where that serves.
+    """
+    positions, strand = range(len(primals)), None
+    with Level("jvp", is_reverse=False) as level:
+        if traced is not None:
+            strand = open_strand(level, of, traced[0], positions, InnerForward)
+        if strand is None:
+            inputs = lifted(level, list(primals), positions)
+            outputs, _ = called(f, inputs.arguments, {}, False, level)
+            inputs.join_around()
+        else:
+            assert traced is not None
+            assert isinstance(strand, InnerForward)
+            strand.is_alone = traced[0] is not primals
+            asked = Asked(traced[1], of_number=False, with_value=with_value)
+            try:
+                outputs, _ = called(f, strand.arguments, {}, False, level)
+                strand.finish(outputs, None, asked)
+            except BaseException:
+                strand.fail()
+                raise
+    if strand is not None:
+        if strand.is_known:
+            value, (tangent,), _ = strand.run()
+            return value, tangent
+        inputs = strand.completed()
+    warn_if_constant(f, outputs, level)
+    function = Recorded(level, inputs, outputs)
+    if not with_value:
+        return None, function.tangent(tuple(tangents))
+    value, (tangent,) = function.pushed([tuple(tangents)])
+    return value, tangent
+
+
+def _alike_leaves(
+    primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[list[Any], list[Any]] | None:
+    """Return the leaves of primals and tangents; None unless they are arrays of the same form."""
+    arrays: list[Any] = []
+    others: list[Any] = []
+    for primal, tangent in zip(primals, tangents, strict=False):
+        leaves, structure = pytree.flatten(primal)
+        given, own = pytree.flatten(tangent)
+        if own is not structure and own != structure:
+            return None
+        arrays += leaves
+        others += given
+    if len(primals) != len(tangents) or not all(map(_are_alike, arrays, others)):
+        return None
+    return arrays, others
+
+
+def _are_alike(array: Any, other: Any) -> bool:
+    shape = getattr(array, "shape", None)
+    is_alike = shape is not None and shape == getattr(other, "shape", None)
+    return is_alike and bool(array.dtype == other.dtype)
+
+
+def _own(tangent: Any, given: Sequence[Any]) -> Any:
+    """Return a tangent in memory of its own: it may be, or be a view of, one that was given."""
+    view = as_numpy(tangent)
+    if type(view) is not np.ndarray or (view.base is None and not any(view is g for g in given)):
+        return tangent
+    if any(np.may_share_memory(view, as_numpy(g)) for g in given):
+        return library_of(tangent).xp.asarray(tangent, copy=True)
+    return tangent

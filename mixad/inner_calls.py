@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.lifting import Inputs, Outputs, in_structures, lifted
+from mixad.recorded_calls import Carried, Recorded
 from mixad.returning import handed
 from mixad.strand_calls import Asked, StrandCall
 from mixad.tape.backward import backward
@@ -17,56 +18,64 @@ from mixad.tape.held import Held
 from mixad.tape.operations import FURTHER, NUMBERS, Operation
 from mixad.tape.segments import MAX_FUSED
 from mixad.tape.states import State
-from mixad.tape.tracer import Level, journal_of
+from mixad.tape.tracer import Level, Tracer, journal_of
 
-__all__ = ["InnerCall"]
+__all__ = ["InnerCall", "InnerForward"]
 
 
 class InnerCall(StrandCall):
-    """A call inside of one that is recorded: it is one operation of that."""
+    """A gradient inside of what is recorded: it is one operation of that."""
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Record the call with the strand around it."""
-        strand, leaf = self._strand, outputs.leaves[0]
-        is_one = asked.of_number and not leaf.shape and leaf.kind.type.is_float
-        strand.is_left |= bool(strand.ends) or strand.state.count > MAX_FUSED
-        if strand.is_left or not is_one:
+        leaf = outputs.leaves[0]
+        if not (asked.of_number and not leaf.shape and leaf.kind.type.is_float):
             return
-        wanted = tuple([self._returned.leaves[at].slot for at in self._traced])
+        wanted = [self._returned.leaves[at].slot for at in self._traced]
+        results = self._recorded(_pulled_back, [leaf.slot], wanted, [])
+        if results is not None:
+            count = len(self._states)
+            self._found = results[count:], results[:count]
+
+    def _recorded(
+        self,
+        compute: Callable[..., Any],
+        outputs: Sequence[int],
+        wanted: Sequence[int],
+        further: Sequence[Any],
+    ) -> list[Any] | None:
+        """Return the results of the call as an operation of the strand around it.
+
+        None if that cannot be.  ``compute`` gives them of what has come in and of further operands.
+        """
+        strand = self._strand
+        strand.is_left |= bool(strand.ends) or strand.state.count > MAX_FUSED
+        if strand.is_left:
+            return None
         values = enumerate(strand.values)
         came = [(slot, value) for slot, value in values if type(value) is not State]
         numbers = {slot: value for slot, value in came if type(value) in NUMBERS}
         told = tuple([(slot, type(v), np.asarray(v).tobytes()) for slot, v in numbers.items()])
-        key = self._level.name, leaf.slot, wanted, told
+        key = compute, self._level.name, tuple(outputs), tuple(wanted), told
         operation = strand.state.plans.get(key)
         if operation is None:
-            operation = Operation(
-                partial(
-                    _computed,
-                    _Inside(
-                        self._level.name,
-                        len(self._states),
-                        tuple([slot for slot, _ in came if slot not in numbers]),
-                        numbers,
-                        tuple(strand.steps()),
-                        leaf.slot,
-                        wanted,
-                    ),
-                )
-            )
+            slots = tuple([slot for slot, _ in came if slot not in numbers])
+            steps, count = tuple(strand.steps()), len(self._states)
+            call = _Inside(self._level.name, count, slots, numbers, steps, outputs, wanted)
+            operation = Operation(partial(compute, call))
             operation.is_kernel = False
             strand.state.keep(key, operation)
         operands = [v.array if type(v) is Held else v for slot, v in came if slot not in numbers]
         assert strand.outer is not None
-        found = strand.outer.applied(operation, operands)
-        results = list(found) if type(found) is tuple else [found]
-        count = len(self._states)
-        self._found = results[count:], results[:count]
+        found = strand.outer.applied(operation, [*operands, *further])
+        return list(found) if type(found) is tuple else [found]
 
     def _answer(
         self, values: Sequence[Any], cotangents: Sequence[Any]
     ) -> tuple[Any, list[Any], Any]:
-        gradients = in_structures(list(cotangents), self._arguments.structures)
+        gradients = in_structures(list(cotangents), self._structures)
+        if not self._returned.structures:
+            return None, gradients, None
         found = dict(zip(self._traced, values, strict=True))
         value, aux = self._returned.trees(found, self._level)
         return value, gradients, aux
@@ -74,12 +83,53 @@ class InnerCall(StrandCall):
     def completed(self) -> Inputs:
         """Return the inputs with their nodes, over those of the transform around."""
         if self._lifted is None:
-            held = self._strand.values[: len(self._states)]
-            lifted_inputs = lifted(self._level, list(held), range(len(held)))
+            given = self._given()
+            lifted_inputs = lifted(self._level, given, range(len(given)))
             self._tracers = lifted_inputs.arguments
-            structures = list(self._arguments.structures)
+            structures = list(self._structures)
             self._lifted = lifted_inputs._replace(arguments=[], structures=structures)
         return self._lifted
+
+    def _given(self) -> list[Any]:
+        """Return what it is called with, of the transform around."""
+        return self._strand.values[: len(self._states)]
+
+
+class InnerForward(InnerCall):
+    """A call inside of what is recorded that is carried forward: it is one operation of that.
+
+    What it gives are its value and the tangent of that.
+
+    Attributes
+    ----------
+    is_alone : bool
+        Whether the recording around is there for this call alone: on nodes it goes without.
+    """
+
+    is_alone = False
+
+    def _find(self, outputs: Outputs, asked: Asked) -> None:
+        """Record the call with the strand around it; ``asked.given`` are the tangents."""
+        if outputs.leaves and all(map(self._strand.has, outputs.leaves)):
+            compute = _carried_forward if asked.with_value else _tangent_alone
+            slots = [leaf.slot for leaf in outputs.leaves]
+            results = self._recorded(compute, slots, [], asked.given)
+            if results is not None:
+                self._trees = outputs.structure
+                self._found = results[len(slots) :], results[: len(slots)]
+
+    def _answer(
+        self, values: Sequence[Any], cotangents: Sequence[Any]
+    ) -> tuple[Any, list[Any], Any]:
+        value = pytree.unflatten(self._trees, values) if values else None
+        return value, [pytree.unflatten(self._trees, cotangents)], None
+
+    def _given(self) -> list[Any]:
+        given, around = super()._given(), self._strand.outer
+        if not self.is_alone:
+            return given
+        assert around is not None
+        return [around.values[tracer.slot].array for tracer in given]
 
 
 class _Inside(NamedTuple):
@@ -97,9 +147,9 @@ class _Inside(NamedTuple):
         By slot, the numbers that came in.
     steps : tuple of (int, Operation, tuple of int)
         What is done: the slot of each result, the operation, and the slots of its operands.
-    output : int
-        The slot of the value: one number.
-    wanted : tuple of int
+    outputs : sequence of int
+        The slots of what the function returned.
+    wanted : sequence of int
         The slots of what else is wanted.
     """
 
@@ -108,25 +158,30 @@ class _Inside(NamedTuple):
     slots: tuple[int, ...]
     numbers: Mapping[int, Any]
     steps: tuple[tuple[int, Operation, tuple[int, ...]], ...]
-    output: int
-    wanted: tuple[int, ...]
+    outputs: Sequence[int]
+    wanted: Sequence[int]
 
-
-def _computed(call: _Inside, *operands: Any) -> Any:
-    """Return gradients, and what else is wanted of a call, by nodes."""
-    done: dict[int, Any] = {**call.numbers, **dict(zip(call.slots, operands, strict=True))}
-    rest: list[Any] = []
-    with Level(call.name) as level:
-        inputs = lifted(level, [done[slot] for slot in range(call.inputs)], range(call.inputs))
+    def done(self, level: Level, operands: Sequence[Any]) -> tuple[Inputs, Outputs, list[Tracer]]:
+        """Do what was recorded on nodes; return the inputs, what the function returned, and what
+        else is wanted."""
+        done: dict[int, Any] = {**self.numbers, **dict(zip(self.slots, operands, strict=True))}
+        rest: list[Any] = []
+        inputs = lifted(level, [done[slot] for slot in range(self.inputs)], range(self.inputs))
         done.update(enumerate(inputs.arguments))
-        for slot, operation, given in call.steps:
+        for slot, operation, given in self.steps:
             if operation is not FURTHER:
                 result = operation.compute(*[done[at] for at in given])
                 rest = list(result) if type(result) is tuple else [result]
             done[slot] = rest.pop(0)
-    outputs, wanted = Outputs([done[call.output]], pytree.LEAF), [done[at] for at in call.wanted]
-    done.clear()  # what the function let go of is not stored
-    inputs.arguments.clear()
+        inputs.arguments.clear()  # what the function let go of is not stored
+        outputs = Outputs([done[slot] for slot in self.outputs], pytree.LEAF)
+        return inputs, outputs, [done[slot] for slot in self.wanted]
+
+
+def _pulled_back(call: _Inside, *operands: Any) -> Any:
+    """Return gradients, and what else is wanted of a call, by nodes."""
+    with Level(call.name) as level:
+        inputs, outputs, wanted = call.done(level, operands)
     seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(1.0, level)]
     journal = journal_of(outputs.leaves[0].levels)
     if journal is not None:
@@ -135,3 +190,24 @@ def _computed(call: _Inside, *operands: Any) -> Any:
     found = inputs.gradients(cotangents, outputs.around(level))
     found += [handed(leaf, level) for leaf in wanted]
     return tuple(found) if len(found) > 1 else found[0]
+
+
+def _carried_forward(call: _Inside, *operands: Any) -> Any:
+    """Return the tangents of what a function returns, and that; the last operands are tangents of
+    the inputs."""
+    carried = _carried(call, operands)
+    return (*carried.along(0), *carried.values())
+
+
+def _tangent_alone(call: _Inside, *operands: Any) -> Any:
+    """Return the tangents of what a function returns, of which no value is made."""
+    found = _carried(call, operands).without_values().along(0)
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def _carried(call: _Inside, operands: Sequence[Any]) -> Carried:
+    """Return what a function returns on dual numbers."""
+    at = len(operands) - call.inputs
+    with Level(call.name, is_reverse=False) as level:
+        inputs, outputs, _ = call.done(level, operands[:at])
+    return Recorded(level, inputs, outputs).carried([operands[at:]])

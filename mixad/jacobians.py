@@ -12,13 +12,14 @@ from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from mixad import pytree
-from mixad.api import grad
+from mixad.api import gradient_of
 from mixad.errors import TracerError
-from mixad.forward import Recorded, recorded
+from mixad.forward import pushed
 from mixad.lifting import warn_if_constant
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import reshape
+from mixad.recorded_calls import Recorded, recorded
 from mixad.returning import as_given, owned
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.signature import (
@@ -218,9 +219,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     check_sequence("hvp", "primals", primals)
     check_sequence("hvp", "tangents", tangents)
     argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    function, _ = recorded("jvp", grad(f, argnums), primals, False)
-    warn_if_constant(f, function.outputs, function.level)
-    return function.tangent(tuple(tangents))
+    return pushed(gradient_of(f, argnums), f, primals, tangents, with_value=False)[1]
 
 
 def _jacobian(f: Function, name: str, argnums: Argnums, has_aux: bool, mode: Mode) -> Function:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from mixad.forward import recorded
+from mixad.recorded_calls import recorded
 from mixad.signature import Function, TransformedFunction, check_callable
 from mixad.tape.forward_node import ForwardNode
 from mixad.tape.fusion import fuse

@@ -24,7 +24,7 @@ from mixad.tape.forward_plan import Stored
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.making import kernel_prepared, make
 from mixad.tape.node import Result, Rule, apply_rule, common_library
-from mixad.tape.tracer import Level, Origin, Tracer, check_levels, kept, locked
+from mixad.tape.tracer import Level, Origin, Tracer, check_levels, differentiate_twice, kept, locked
 
 __all__ = ["KernelNode", "check_not_indexed", "moved", "record"]
 
@@ -278,8 +278,11 @@ def record(
             for a in arguments
         ]
         return record(call, beside, options, residuals=residuals)
-    if _may_be_refused(call, options, levels) and (not residuals or len(levels) > 1):
-        call.check_differentiable(tuple([i for i, p in enumerate(parents) if p]), options)
+    if _may_be_refused(call, options, levels) and (not residuals or differentiate_twice(levels)):
+        asked = [p is not None and any(q.differentiates for q in p.levels) for p in parents]
+        call.check_differentiable(
+            tuple([i for i, is_asked in enumerate(asked) if is_asked]), options
+        )
     recorded = (
         tuple([_source(call, i, a, levels) for i, a in enumerate(arguments)]),
         tuple(parents),

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from mixad.tape.strand import Strand
 
 __all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode",
-           "elements_of", "journal_of", "kept", "leaked", "levels_of", "locked", "looked_at",
-           "outside", "plain", "stripped"]  # fmt: skip
+           "differentiate_twice", "elements_of", "journal_of", "kept", "leaked", "levels_of",
+           "locked", "looked_at", "outside", "plain", "stripped"]  # fmt: skip
 
 
 class Level:
@@ -45,6 +45,10 @@ class Level:
     ----------
     name : str
         The transform, for messages.
+    is_reverse : bool
+        Whether cotangents go back through it, so that partials may be stored for them.
+    differentiates : bool
+        Whether derivatives are asked of what it records, not values alone.
 
     Attributes
     ----------
@@ -56,8 +60,6 @@ class Level:
         Held while pending values that depend on it are made: threads may share them.
     number : int
         In the order of creation, in which locks are taken.
-    is_reverse : bool
-        Whether cotangents go back through it, so that partials may be stored for them.
     locks : Locks
         Arrays that cannot be written to until it is over.
     journal : Journal or None
@@ -68,14 +70,15 @@ class Level:
         Whether kernels of several nodes are made: compiling what comes once may take seconds.
     """
 
-    __slots__ = ("alive", "check", "fuses", "is_reverse", "journal", "lock", "locks", "looks",
-                 "name", "number")  # fmt: skip
+    __slots__ = ("alive", "check", "differentiates", "fuses", "is_reverse", "journal", "lock",
+                 "locks", "looks", "name", "number")  # fmt: skip
 
-    def __init__(self, name: str, *, is_reverse: bool = True) -> None:
+    def __init__(self, name: str, *, is_reverse: bool = True, differentiates: bool = True) -> None:
         self.name = name
         self.is_reverse = is_reverse
+        self.differentiates = differentiates
         self.number = next(_NUMBERS)
-        self.lock = threading.RLock()
+        self.lock = _new_lock()
         self.locks = Locks()
         self.alive = True
         self.journal: Journal | None = None
@@ -105,6 +108,7 @@ class Level:
 
 
 _NUMBERS = count()
+_new_lock = type(threading.RLock())
 
 
 class Origin(NamedTuple):
@@ -334,10 +338,11 @@ def leaked(error: ValueError) -> TracerError | None:
 
 def check_alive(tracer: Tracer) -> None:
     """Raise if a tracer is used after a transform that it belongs to."""
-    if tracer.state is None or tracer.strand is None:
+    strand = tracer.strand
+    if tracer.state is None or strand is None:
         check_levels(tracer.origin.levels)
-    else:
-        check_levels((tracer.strand.level,))
+    elif not strand.level.alive:
+        raise TracerError(strand.level.over)
 
 
 def check_levels(levels: Iterable[Level]) -> None:
@@ -391,9 +396,15 @@ def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> An
     check = check_mode(levels)
     if isinstance(value, np.ndarray) and check != "off":
         running = [level for level in levels if level.alive]
-        if running:  # the outermost lasts longest
-            min(running, key=_number).locks.add(value)
+        outermost = min(running, key=_number, default=None)  # which lasts longest
+        if outermost is not None and outermost.check != "off":
+            outermost.locks.add(value)
     return Held(value, check, reader, index)
+
+
+def differentiate_twice(levels: Iterable[Level]) -> bool:
+    """Whether derivatives of derivatives may be asked for by some transforms."""
+    return sum([level.differentiates for level in levels]) > 1
 
 
 def _number(level: Level) -> int:
