@@ -31,7 +31,7 @@ from mixad.tape.memory import is_numpy_number
 from mixad.tape.tracer import Level, Tracer, plain
 from mixad.tracebacks import hide_frames, short_traceback
 
-__all__ = ["grad", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
+__all__ = ["grad", "gradient_of", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
 
 
 def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
@@ -74,11 +74,18 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
     """
     check_callable("grad", f)
 
+    gradient = gradient_of(f, argnums, has_aux)
+    return TransformedFunction(gradient, f, grad, argnums=argnums, has_aux=has_aux)
+
+
+def gradient_of(f: Function, argnums: Argnums, has_aux: bool = False) -> Function:
+    """Return what `grad` calls."""
+
     def gradient(*args: Any, **kwargs: Any) -> Any:
         _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, _GRADIENT)
         return (gradients, aux) if has_aux else gradients
 
-    return TransformedFunction(gradient, f, grad, argnums=argnums, has_aux=has_aux)
+    return gradient
 
 
 def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
@@ -164,7 +171,8 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     check_callable("vjp", f)
     with Level("vjp") as level:
         inputs = lifted(level, list(primals), range(len(primals)))
-        outputs, aux = called(f, inputs, {}, has_aux, level)
+        outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
+        inputs.join_around()
     warn_if_constant(f, outputs, level)
     value, aux = outputs.values(level), returned_aux(aux, level)
     outputs = outputs.without_values()
@@ -286,7 +294,8 @@ def _scalar_vjp(
     """Return value (if wanted), gradients and aux of a scalar-valued function."""
     positions = argument_positions(name, argnums, len(args))
     value, gradients, aux = _pulled_back(name, f, args, positions, kwargs, has_aux, asked)
-    return value, tuple(gradients) if isinstance(argnums, Sequence) else gradients[0], aux
+    is_one = type(argnums) is int or not isinstance(argnums, Sequence)
+    return value, gradients[0] if is_one else tuple(gradients), aux
 
 
 def _pulled_back(
@@ -301,15 +310,17 @@ def _pulled_back(
     """Return value (None if it is not wanted), gradients and aux of a function."""
     with Level(name) as level:
         strand = open_strand(level, f, args, positions)
-        inputs = lifted(level, list(args), positions) if strand is None else strand.inputs
-        try:
-            outputs, aux = called(f, inputs, kwargs, has_aux, level)
-            if strand is not None:
+        if strand is None:
+            inputs = lifted(level, list(args), positions)
+            outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
+            inputs.join_around()
+        else:
+            try:
+                outputs, aux = called(f, strand.arguments, kwargs, has_aux, level)
                 strand.finish(outputs, aux, asked)
-        except BaseException:
-            if strand is not None:
+            except BaseException:
                 strand.fail()
-            raise
+                raise
     if strand is not None:
         if strand.is_known:
             return strand.run()

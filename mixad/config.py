@@ -110,9 +110,9 @@ class Variable(Generic[T]):
         >>> NUM_THREADS.read({"MIXAD_NUM_THREADS": "3"})
         3
         """
-        variables = os.environ if environ is None else environ
-        # Asked first: of the environment, `get` of what is not there takes three times as long.
-        text = variables[self.name].strip() if self.name in variables else ""
+        if environ is None and _is_absent(self.name):
+            return self.default()
+        text = (os.environ if environ is None else environ).get(self.name, "").strip()
         if not text:
             return self.default()
         try:
@@ -122,6 +122,15 @@ class Variable(Generic[T]):
                 f"environment variable {self.name}={text!r}: expected {self.expects}; "
                 f"unset it to get the default"
             ) from None
+
+
+def _is_absent(name: str) -> bool:
+    """Whether a variable is surely not there: `os.environ` raises two exceptions to say so, 1 µs.
+
+    On POSIX it keeps a dictionary by encoded names.
+    """
+    found = getattr(os.environ, "_data", None)
+    return os.name == "posix" and type(found) is dict and name.encode() not in found
 
 
 def available_cores() -> int:

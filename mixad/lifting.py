@@ -50,6 +50,14 @@ class Inputs(NamedTuple):
     structures: list[pytree.Structure]
     around: list[tuple[Tracer, Tracer, Origin]]
 
+    def join_around(self) -> None:
+        """Let inputs be one array with the tracers around that they stand for, once the function
+        has returned."""
+        for outer, inner, origin in self.around:
+            if inner.origin is origin:  # otherwise it was written to, and is another array by now
+                join(inner, outer)
+        self.around.clear()
+
     def gradients(
         self, cotangents: Sequence[Cotangent | None], around: frozenset[Level]
     ) -> list[Any]:
@@ -210,16 +218,6 @@ def _where(level: Level, position: int) -> str:
     return f"mixad.{level.name}: argument {position}"
 
 
-def _result(f: Function, arguments: list[Any], kwargs: dict[str, Any], level: Level) -> Any:
-    try:
-        return f(*arguments, **kwargs)
-    except ValueError as error:
-        refusal = leaked(error) or _written(error, level)
-        if refusal is None:
-            raise
-        raise refusal from error
-
-
 def _written(error: ValueError, level: Level) -> TracerError | None:
     """Return the refusal that NumPy's error stands for if an array is locked."""
     if not level.locks or "read-only" not in str(error):
@@ -232,14 +230,16 @@ def _written(error: ValueError, level: Level) -> TracerError | None:
 
 
 def called(
-    f: Function, inputs: Inputs, kwargs: dict[str, Any], has_aux: bool, level: Level
+    f: Function, arguments: list[Any], kwargs: dict[str, Any], has_aux: bool, level: Level
 ) -> tuple[Outputs, Any]:
     """Call the function; return its outputs and its aux."""
-    result, aux = _result(f, inputs.arguments, kwargs, level), None
-    for outer, inner, origin in inputs.around:
-        if inner.origin is origin:  # otherwise it was written to, and is another array by now
-            join(inner, outer)
-    inputs.around.clear()
+    try:
+        result, aux = f(*arguments, **kwargs), None
+    except ValueError as error:
+        refusal = leaked(error) or _written(error, level)
+        if refusal is None:
+            raise
+        raise refusal from error
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise TracerError(
@@ -251,14 +251,18 @@ def called(
             if isinstance(leaf, Tracer):
                 check_alive(leaf)
     leaves, structure = pytree.flatten(result)
-    for at, leaf in enumerate(leaves):
-        if is_constant(leaf):
-            leaves[at] = unwrapped(leaf)
-        elif isinstance(leaf, Tracer):
-            check_alive(leaf)
-        else:
-            _check_output(f, leaf, level)
-    return Outputs(leaves, structure), aux
+    return Outputs([_output(f, leaf, level) for leaf in leaves], structure), aux
+
+
+def _output(f: Function, leaf: Any, level: Level) -> Any:
+    """Return a leaf of what a function returned, checked: an array in place of a constant."""
+    if not isinstance(leaf, Tracer):
+        _check_output(f, leaf, level)
+    elif is_constant(leaf):
+        return unwrapped(leaf)
+    else:
+        check_alive(leaf)
+    return leaf
 
 
 def _a(value: Any) -> str:

@@ -128,7 +128,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> unflatten(structure, [10.0, 20.0])
     {'w': (10.0, 20.0), 'b': None}
     """
-    if _kind_of(type(tree)) is None:
+    if _FOUND.get(type(tree), False) is None:
         return [tree], LEAF
     found: list[Any] = []
     try:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixad.errors import TracerError
 from mixad.scalar.parse.by_value import PickledFunction, by_value
-from mixad.tracebacks import short_traceback
+from mixad.tracebacks import hide_frames
 
 __all__ = ["Argnums", "Function", "TransformedFunction", "argument_positions", "check_callable",
            "check_sequence"]  # fmt: skip
@@ -39,10 +39,13 @@ class TransformedFunction(PickledFunction):
         self._call = call
         self._made_of = f, transform, options
 
-    @short_traceback
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it, as ``f`` is."""
-        return self._call(*args, **kwargs)
+        try:
+            return self._call(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __repr__(self) -> str:
         f, transform, options = self._made_of
@@ -79,6 +82,8 @@ def check_callable(name: str, f: Any) -> None:
 
 def check_sequence(name: str, what: str, given: Any) -> None:
     """Raise if what stands for several arguments is no sequence."""
+    if type(given) is tuple:
+        return
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise TracerError(
             f"mixad.{name}: {what} is a {type(given).__name__}, not a sequence of "

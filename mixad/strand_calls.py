@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, describe_array, is_array, is_number, library_of
+from mixad.backends.arrays import NUMPY, describe_array, is_array, is_number
 from mixad.lifting import Inputs, Outputs, in_structures
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import handed
-from mixad.scalar.dtypes import element_type_of
 from mixad.signature import Function
-from mixad.strand_history import leave, note_known, note_new
-from mixad.tape.cell import Cell, Kind, kind_of
+from mixad.strand_history import History
+from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced
 from mixad.tape.held import is_compared_whole
 from mixad.tape.journal import Register
-from mixad.tape.memory import is_numpy_number
 from mixad.tape.node import InputNode
 from mixad.tape.over_numpy import as_numpy, of_numpy
-from mixad.tape.schedule import Cotangent
 from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
-from mixad.tape.states import State, initial_state
+from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
 from mixad.tape.tracer import Level, Origin, Tracer
 
-__all__ = ["Arguments", "Asked", "StrandCall", "size_of"]
+__all__ = ["VALUES_ALONE", "Arguments", "Asked", "StrandCall", "size_of"]
 
 _MAX_AT_ONCE = 1 << 20
 """Of so many elements a plan is made in the first call; of more in the second, as many would be in
@@ -55,7 +54,12 @@ class Asked(NamedTuple):
     with_value: bool
 
 
-class Arguments(NamedTuple):
+VALUES_ALONE = Asked(None, of_number=False, with_value=True)
+"""Values, and no gradients."""
+
+
+@dataclass(eq=False, slots=True)
+class Arguments:
     """Arguments of a call.
 
     Attributes
@@ -68,18 +72,12 @@ class Arguments(NamedTuple):
         What these are made of.
     arrays : sequence of array or Tracer
         Their leaves.
-    described : tuple
-        What tells such leaves from others.
-    are_traced : bool
-        Whether they are values of a strand around.
     """
 
     given: Sequence[Any]
     positions: Sequence[int]
     structures: Sequence[pytree.Structure]
     arrays: Sequence[Any]
-    described: tuple[Hashable, ...]
-    are_traced: bool
 
     def replaced(self, leaves: list[Any]) -> list[Any]:
         """Return the arguments with others in place of the arrays."""
@@ -105,15 +103,16 @@ class _Returned(NamedTuple):
 
 def _returned(outputs: Outputs, aux: Any, *, with_value: bool) -> _Returned:
     """Return what the caller gets of what the function returned."""
-    if not with_value and aux is None:
-        return _NOTHING
     leaves, structure = pytree.flatten(aux)
     if not with_value:
-        return _Returned(leaves, [*_NOTHING.structures[:1], structure])
+        return _Returned(leaves, [pytree.flatten(None)[1], structure])
     return _Returned([*outputs.leaves, *leaves], [outputs.structure, structure])
 
 
-_NOTHING = _Returned([], [pytree.flatten(None)[1]] * 2)
+_NOTHING = _Returned([], [])
+
+
+_slot_of = attrgetter("slot")
 
 
 class _Wanted(NamedTuple):
@@ -129,37 +128,39 @@ class StrandCall:
 
     Attributes
     ----------
-    inputs : Inputs
+    arguments : list
         What the function is called with.
+    inputs : list of Tracer
+        What stands in it for the arrays.
+    is_known : bool
+        Whether value and gradients can be had without nodes.
     """
 
+    is_known = False
     _lifted: Inputs | None = None
     _plan: Plan | None = None
-    _found: tuple[Sequence[Any], list[Cotangent | None]] | None = None
+    _found: tuple[Sequence[Any], Sequence[Any]] | None = None
     _wanted: _Wanted | None = None
     _returned = _NOTHING
     _traced: Sequence[int] = ()
     _cotangents: Sequence[Any] = ()
 
-    def __init__(self, level: Level, f: Function, arguments: Arguments) -> None:
+    def __init__(
+        self, level: Level, f: Function, history: History, arguments: Arguments, state: State
+    ) -> None:
         self._level = level
         self._f = f
-        self._arguments = arguments
+        self._history = history
+        self._structures = arguments.structures
         self._arrays = arrays = arguments.arrays
-        state = initial_state((arguments.described, level.check))
-        if not state.inputs:
-            state.inputs = tuple(
-                State(_kind_of(a), tuple(a.shape), isinstance(a, Tracer) and is_numpy_number(a))
-                for a in arrays
-            )
         self._states = state.inputs
         self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, Run)
-        for array in arrays:
-            is_locked = level.check != "off" and type(array) is np.ndarray
-            if is_locked and not is_compared_whole(array):
-                level.locks.add(array)
-        given = arguments.replaced(self._strand.tracers_of_inputs())
-        self.inputs = Inputs(given, [], [], [], [], [])
+        if level.check != "off":
+            for array in arrays:
+                if type(array) is np.ndarray and not is_compared_whole(array):
+                    level.locks.add(array)
+        self.inputs = self._strand.tracers_of_inputs()
+        self.arguments = arguments.replaced(self.inputs)
 
     def completed(self) -> Inputs:
         """Return the inputs with their nodes: arrays count as they were when they came in."""
@@ -177,7 +178,7 @@ class StrandCall:
                 tracers.append(ArrayTracer(cells[-1], Origin(nodes[-1], 0, alone)))
             self._tracers = tracers
             kinds: list[type] = list(map(type, self._arrays))
-            structures = list(self._arguments.structures)
+            structures = list(self._structures)
             self._lifted = Inputs([], nodes, cells, kinds, structures, [])
         return self._lifted
 
@@ -190,11 +191,13 @@ class StrandCall:
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
         """End the recording: find what computes it, or give what the function returned nodes."""
         strand = self._strand
-        self._returned = _returned(outputs, aux, with_value=asked.with_value)
+        if asked.with_value or aux is not None:
+            self._returned = _returned(outputs, aux, with_value=asked.with_value)
         if self._is_of_strand(outputs, asked):
             self._find(outputs, asked)
         if strand.is_left:
-            leave(self._f)
+            self._history.leave(self._f)
+        self.is_known = self._plan is not None or self._found is not None
         if not self.is_known:
             strand.depart()
         strand.end()
@@ -212,13 +215,17 @@ class StrandCall:
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Find what computes what is asked for."""
         strand, state, returned = self._strand, self._strand.state, self._returned
-        values = tuple([returned.leaves[at].slot for at in self._traced])
+        values = tuple(map(_slot_of, [returned.leaves[at] for at in self._traced]))
         given: Hashable = None
         if asked.of_number:
             slots: tuple[int, ...] = (outputs.leaves[0].slot,)
             kind = strand.known(slots[0]).kind
             assert kind is not None
             self._cotangents = (one_of(kind),)
+        elif asked is VALUES_ALONE:
+            slots = ()
+            if not values:
+                return
         else:
             seeds = outputs.seeds(asked.given, self._level)
             if not seeds or not self._are_alike([g for _, g in seeds]):
@@ -235,7 +242,7 @@ class StrandCall:
                 self._found = (strand.run or Run(strand)).gradient(pairs, values)
                 strand.is_left = self._found is None
             return
-        key = slots, given, values, tuple([tracer.slot for tracer in strand.alive()])
+        key = slots, given, values, tuple(map(_slot_of, strand.alive()))
         takes_plans = strand.is_flat and self._level.check != "full"
         self._plan = state.plans.get(key) if takes_plans else None
         if self._plan is None:
@@ -259,11 +266,6 @@ class StrandCall:
             return 3
         return 1 if size_of(self._arrays) <= _MAX_AT_ONCE else 2
 
-    @property
-    def is_known(self) -> bool:
-        """Whether value and gradients can be had without nodes."""
-        return self._plan is not None or self._found is not None
-
     def fail(self) -> None:
         """End the recording of a function that raised: its tracers are refused from now on."""
         self._strand.end()
@@ -272,19 +274,22 @@ class StrandCall:
         """Return the value, None if it is not wanted, the gradients, and aux."""
         if self._found is None:
             assert self._plan is not None
-            note_known(self._f)
-            self._found = self._run(self._plan, warns=True)
+            self._history.new = 0
+            self._found = self._plan.run(self._strand.values, self._cotangents)
         return self._answer(*self._found)
 
     def _answer(
-        self, values: Sequence[Any], cotangents: Sequence[Cotangent | None]
+        self, values: Sequence[Any], cotangents: Sequence[tuple[Any, bool] | None]
     ) -> tuple[Any, list[Any], Any]:
-        gradients = in_structures(self._gradients(cotangents), self._arguments.structures)
-        if self._returned is _NOTHING:
+        library = self._strand.library
+        found = list(map(_gradient, cotangents, self._states))
+        if library is not NUMPY:
+            found = [of_numpy(library, array) for array in found]
+        gradients = in_structures(found, self._structures) if found else []
+        if not self._returned.structures:
             return None, gradients, None
-        given = map(self._handed, values)
-        found = dict(zip(self._traced, given, strict=True))
-        value, aux = self._returned.trees(found, self._level)
+        of_leaves = dict(zip(self._traced, map(self._handed, values), strict=True))
+        value, aux = self._returned.trees(of_leaves, self._level)
         return value, gradients, aux
 
     def _handed(self, value: Any) -> Any:
@@ -292,15 +297,6 @@ class StrandCall:
         if self._strand.library is not NUMPY:
             return of_numpy(self._strand.library, value)
         return value if value.ndim else value[()]
-
-    def _run(self, plan: Plan, *, warns: bool) -> tuple[list[Any], list[Cotangent | None]]:
-        return plan.run(self._strand.values, self._cotangents, warns=warns)
-
-    def _gradients(self, cotangents: Sequence[Cotangent | None]) -> list[Any]:
-        """Return gradients of the shapes of the inputs, which nothing else holds."""
-        pairs = zip(cotangents, self._states, strict=True)
-        found, library = [_gradient(c, state) for c, state in pairs], self._strand.library
-        return found if library is NUMPY else [of_numpy(library, array) for array in found]
 
     def check(self, *found: Any) -> None:
         """Let a plan of what was done be taken from now on if it gives the same, bit by bit.
@@ -317,32 +313,26 @@ class StrandCall:
         if known is not None:
             return
         values, library = values_of_slots(self._strand.values), self._strand.library
-        made = plan_of(journal, values, self._cotangents, wanted.outputs, library)
+        made = plan_of(journal, values, self._cotangents, wanted.outputs, library, ArrayTracer)
         if made is not None and self._gives(made, found):
             wanted.state.keep(wanted.key, made)
-            note_new(self._f)
+            self._history.note_new(self._f)
         else:
-            leave(self._f)
+            self._history.leave(self._f)
 
     def _gives(self, plan: Plan, found: Sequence[Any]) -> bool:
         """Whether a plan gives these, bit by bit."""
-        own = self._answer(*self._run(plan, warns=False))
+        own = self._answer(*plan.run(self._strand.values, self._cotangents, warns=False))
         return all(map(_are_same, pytree.leaves(own), pytree.leaves(found)))
 
 
-def _kind_of(value: Any) -> Kind:
-    if isinstance(value, Tracer):
-        return value.kind
-    return kind_of(element_type_of(value.dtype), library_of(value))
-
-
-def _gradient(cotangent: Cotangent | None, state: State) -> np.ndarray[Any, Any]:
+def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> np.ndarray[Any, Any]:
     """Return a gradient of the shape of an input, which nothing else holds."""
     if cotangent is None:
         assert state.kind is not None
         return np.zeros(state.shape, state.kind.type.dtype)
-    found: np.ndarray[Any, Any] = cotangent.value
-    if cotangent.is_own(state.shape):
+    found: np.ndarray[Any, Any] = cotangent[0]
+    if cotangent[1] and found.shape == state.shape:
         return found
     return np.array(np.broadcast_to(found, state.shape))
 

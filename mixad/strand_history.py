@@ -8,7 +8,7 @@ from types import CellType
 
 from mixad.signature import Function
 
-__all__ = ["has_left", "leave", "note_known", "note_new"]
+__all__ = ["History", "history_of"]
 
 _MAX_LEFT = 2
 """Calls in which a function may leave its strand before none is opened for it any more."""
@@ -18,7 +18,7 @@ _MAX_NEW = 16
 count as if it had left its strand: planning costs more than it saves."""
 
 
-class _History:
+class History:
     """How calls of functions of one code went.
 
     Attributes
@@ -26,7 +26,7 @@ class _History:
     left : dict
         By what a function closes over, in how many calls it has left its strand.
     new : int
-        How many new plans came at last.
+        How many new plans came at last: 0 once a call was known.
     """
 
     __slots__ = ("left", "new")
@@ -35,17 +35,31 @@ class _History:
         self.left: Counter[tuple[int, ...]] = Counter()
         self.new = 0
 
+    def leave(self, f: Function) -> None:
+        """Note that a call of a function has left its strand, or might as well have."""
+        self.left[_inside(f)] += 1
 
-_HISTORIES: dict[int, _History] = {}
+    def has_left(self, f: Function) -> bool:
+        """Whether a function is given no strand any more."""
+        return self.left[_inside(f)] >= _MAX_LEFT
+
+    def note_new(self, f: Function) -> None:
+        """Note that a plan was made for a call of a function."""
+        self.new += 1
+        if self.new > _MAX_NEW:
+            self.leave(f)
+
+
+_HISTORIES: dict[int, History] = {}
 """By the id of a function's code."""
 
 
-def _history_of(f: Function) -> _History:
+def history_of(f: Function) -> History:
     """Return what is known of a function's calls; it is forgotten with the function."""
     code = getattr(f, "__code__", f)
     found = _HISTORIES.get(id(code))
     if found is None:
-        found = _History()
+        found = History()
         try:
             weakref.finalize(code, _HISTORIES.pop, id(code), None).atexit = False
         except TypeError:  # nobody tells when the id is another object's
@@ -64,27 +78,3 @@ def _code_in(cell: CellType) -> int:
         return id(cell.cell_contents.__code__)
     except (AttributeError, ValueError):  # no function, or nothing yet
         return 0
-
-
-def leave(f: Function) -> None:
-    """Note that a call of a function has left its strand, or might as well have."""
-    _history_of(f).left[_inside(f)] += 1
-
-
-def has_left(f: Function) -> bool:
-    """Whether a function is given no strand any more."""
-    history = _HISTORIES.get(id(getattr(f, "__code__", f)))
-    return history is not None and bool(history.left) and history.left[_inside(f)] >= _MAX_LEFT
-
-
-def note_known(f: Function) -> None:
-    """Note that a call of a function was known."""
-    _history_of(f).new = 0
-
-
-def note_new(f: Function) -> None:
-    """Note that a plan was made for a call of a function."""
-    history = _history_of(f)
-    history.new += 1
-    if history.new > _MAX_NEW:
-        leave(f)

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import describe_array
+from mixad.backends.arrays import describe_array, library_of
 from mixad.inner_calls import InnerCall
 from mixad.namespace.array import ArrayTracer
+from mixad.scalar.dtypes import element_type_of
 from mixad.signature import Function
 from mixad.strand_calls import Arguments, StrandCall, size_of
-from mixad.strand_history import has_left
+from mixad.strand_history import history_of
+from mixad.tape.cell import kind_of
 from mixad.tape.memory import is_numpy_number
-from mixad.tape.tracer import Level
+from mixad.tape.states import State, initial_state, known_state
+from mixad.tape.tracer import Level, Tracer
 
 __all__ = ["open_strand"]
 
@@ -25,16 +28,18 @@ _MAX_ELEMENTS = 1 << 23
 
 
 def open_strand(
-    level: Level, f: Function, args: Sequence[Any], positions: Sequence[int]
+    level: Level,
+    f: Function,
+    args: Sequence[Any],
+    positions: Sequence[int],
+    inner: type[InnerCall] = InnerCall,
 ) -> StrandCall | None:
-    """Return the strand of a call whose differentiated arguments are small arrays, or traced."""
-    found = _arguments(f, args, positions)
-    return found and (InnerCall if found.are_traced else StrandCall)(level, f, found)
+    """Return the strand of a call whose differentiated arguments are small arrays, or traced.
 
-
-def _arguments(f: Function, args: Sequence[Any], positions: Sequence[int]) -> Arguments | None:
-    """Return the arguments of a call; None unless a strand knows such."""
-    if has_left(f):
+    Then it is an ``inner`` one.
+    """
+    history = history_of(f)
+    if history.left and history.has_left(f):
         return None
     arrays: list[Any] = []
     structures = []
@@ -42,25 +47,35 @@ def _arguments(f: Function, args: Sequence[Any], positions: Sequence[int]) -> Ar
         leaves, structure = pytree.flatten(args[position])
         arrays += leaves
         structures.append(structure)
-    is_inner = ArrayTracer in map(type, arrays)
-    described = _traced_described(arrays) if is_inner else _described(arrays)
-    if described is None or size_of(arrays) > _MAX_ELEMENTS:
+    if not arrays:
         return None
-    return Arguments(args, positions, structures, arrays, described, is_inner)
-
-
-def _described(arrays: Sequence[Any]) -> tuple[Hashable, ...] | None:
-    """Return descriptions of arguments; None unless strands know them.
-
-    Then they are of one library, and in the memory of this machine.
-    """
     kinds = set(map(type, arrays))
+    is_inner = ArrayTracer in kinds
+    described = _traced_described(arrays) if is_inner else tuple(map(describe_array, arrays))
+    key = described, level.check
+    state = known_state(key)
+    if state is None:
+        if described is None or None in described or size_of(arrays) > _MAX_ELEMENTS:
+            return None
+        if not (is_inner or _are_taken(kinds, arrays)):
+            return None
+        state = initial_state(key, tuple(map(_state_of, arrays)))
+    arguments = Arguments(args, positions, structures, arrays)
+    return (inner if is_inner else StrandCall)(level, f, history, arguments, state)
+
+
+def _are_taken(kinds: set[type], arrays: Sequence[Any]) -> bool:
+    """Whether strands know such arrays: of one library, in the memory of this machine."""
     if kinds == _NUMPY:
-        taken = all(map(_is_numpys, arrays))
-    else:
-        taken = kinds == _tensor() and all(map(_is_torchs, arrays))
-    found = tuple(map(describe_array, arrays)) if taken else (None,)
-    return None if None in found else found
+        return all(map(_is_numpys, arrays))
+    return kinds == _tensor() and all(map(_is_torchs, arrays))
+
+
+def _state_of(value: Any) -> State:
+    """Return what is known of an input."""
+    if isinstance(value, Tracer):
+        return State(value.kind, value.shape, is_numpy_number(value))
+    return State(kind_of(element_type_of(value.dtype), library_of(value)), tuple(value.shape))
 
 
 def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...] | None:

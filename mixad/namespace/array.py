@@ -43,10 +43,9 @@ __all__ = ["ArrayTracer"]
 _Method = Callable[[Any, Any], Any]
 
 
-def _recorded(operation: Operation, *operands: Any) -> Any:
+def _recorded(self: Any, operation: Operation, operands: Sequence[Any]) -> Any:
     """Return what an operation gives: of a strand that knows it, or computed on nodes."""
-    first = operands[0] if type(operands[0]) is ArrayTracer else operands[-1]
-    strand = first.strand if type(first) is ArrayTracer else None
+    strand = self.strand
     if strand is None:
         return operation.compute(*operands)
     found = strand.record(operation, operands)
@@ -83,7 +82,7 @@ def _called_method(name: Any, args: Any, kwargs: Any) -> Any:
 
 def _part(function: Any, args: Any, kwargs: Any) -> Any:
     """Return ``x[key]``."""
-    x, key = args
+    x, key = args[0], _key(args[1])
     part = getitem(x, key)
     found = view_key(x, part, key)
     return part if found is None else share(part, x, found)
@@ -248,7 +247,7 @@ class ArrayTracer(Tracer):
 
     def __neg__(self) -> Any:
         try:
-            return _recorded(_NEGATIVE, self)
+            return _recorded(self, _NEGATIVE, (self,))
         except Exception as error:
             hide_frames(error)
             raise
@@ -266,7 +265,7 @@ class ArrayTracer(Tracer):
 
     def __abs__(self) -> Any:
         try:
-            return _recorded(_ABSOLUTE, self)
+            return _recorded(self, _ABSOLUTE, (self,))
         except Exception as error:
             hide_frames(error)
             raise
@@ -285,30 +284,36 @@ class ArrayTracer(Tracer):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         try:
-            if method == "__call__" and ufunc in _TESTS and not options:
-                return ufunc(*map(plain, operands))
+            if method != "__call__" or options:
+                return self._called_ufunc(ufunc, method, operands, options)
             operation = _UFUNCS.get(ufunc)
-            if operation is not None and method == "__call__" and not options:
-                return _recorded(operation, *operands)
-            if "out" in options or (method == "at" and not isinstance(operands[0], Tracer)):
-                raise TracerError(_CHANGED)
-            if method == "at" and ufunc in CHANGES_AT and operands[0].kind.library.name in _WITH_AT:
-                return change_at(ufunc, *operands)
-            if method != "__call__":
-                spelling = NUMPY if hasattr(np, ufunc.__name__) else UFUNCS
-                name = f"{ufunc.__name__}.{method}"
-                return as_numpy_gives(spelling.call_named(name, operands, options))
-            spelling = spelling_of_ufunc(ufunc)
-            if spelling is NUMPY and getattr(np, ufunc.__name__, None) is not ufunc:
-                called = function_called(sys._getframe(1))
-                if called is not None:  # a private ufunc, under the name of what calls it
-                    raise self._leak(called, instead_of(called, "numpy", NUMPY))
-            if spelling is NUMPY and not _takes_values(ufunc):
-                return _by_strand(self, _called_numpy, ufunc, operands, options)
-            return as_numpy_gives(spelling.call(ufunc, operands, options))
+            if operation is not None:
+                return _recorded(self, operation, operands)
+            if ufunc in _TESTS:
+                return ufunc(*map(plain, operands))
+            return self._called_ufunc(ufunc, method, operands, options)
         except Exception as error:
             hide_frames(error)
             raise
+
+    def _called_ufunc(self, ufunc: Any, method: str, operands: Any, options: Any) -> Any:
+        """Return what a ufunc gives that is told its options, or has no operation of its own."""
+        if "out" in options or (method == "at" and not isinstance(operands[0], Tracer)):
+            raise TracerError(_CHANGED)
+        if method == "at" and ufunc in CHANGES_AT and operands[0].kind.library.name in _WITH_AT:
+            return change_at(ufunc, *operands)
+        if method != "__call__":
+            spelling = NUMPY if hasattr(np, ufunc.__name__) else UFUNCS
+            name = f"{ufunc.__name__}.{method}"
+            return as_numpy_gives(spelling.call_named(name, operands, options))
+        spelling = spelling_of_ufunc(ufunc)
+        if spelling is NUMPY and getattr(np, ufunc.__name__, None) is not ufunc:
+            called = function_called(sys._getframe(2))
+            if called is not None:  # a private ufunc, under the name of what calls it
+                raise self._leak(called, instead_of(called, "numpy", NUMPY))
+        if spelling is NUMPY and not _takes_values(ufunc):
+            return _by_strand(self, _called_numpy, ufunc, operands, options)
+        return as_numpy_gives(spelling.call(ufunc, operands, options))
 
     @short_traceback
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -389,9 +394,12 @@ class ArrayTracer(Tracer):
                 return partial(_called, self, name)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
-    @short_traceback
     def __getitem__(self, key: Any) -> Any:
-        return _by_strand(self, _part, operator.getitem, (self, _key(key)), {})
+        try:
+            return _by_strand(self, _part, operator.getitem, (self, key), {})
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     @short_traceback
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -441,7 +449,7 @@ class ArrayTracer(Tracer):
         """Return the sum over axes; arguments are those of the array's library."""
         try:
             if not args and not options:
-                return _recorded(_TOTAL, self)
+                return _recorded(self, _TOTAL, (self,))
             return _by_strand(self, _called_method, "sum", (self, *args), options)
         except Exception as error:
             hide_frames(error)

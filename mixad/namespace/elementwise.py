@@ -12,6 +12,7 @@ from array_api_compat import device
 
 from mixad import pytree
 from mixad.backends.arrays import (
+    NUMBERS,
     NUMPY,
     Library,
     as_array,
@@ -55,7 +56,8 @@ CallOf = Callable[[str, ScalarType, tuple[DescribedOperand, ...]], KernelCall]
 
 def is_operand(value: object) -> bool:
     """Whether a value may stand beside a tracer in an expression."""
-    return isinstance(value, Tracer) or is_number(value) or is_array(value)
+    is_known = type(value) in NUMBERS or isinstance(value, Tracer)
+    return is_known or is_number(value) or is_array(value)
 
 
 def operand(value: Any, other: Any) -> Any:

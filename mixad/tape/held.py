@@ -57,7 +57,7 @@ class Held:
     ) -> None:
         self._reader = reader
         self._index = index
-        self._array = as_array(array)
+        self._array = array if type(array) is np.ndarray else as_array(array)
         self._check = check
         self._mark = _mark(self._array, check)
 
@@ -114,6 +114,8 @@ class Held:
 def _mark(array: Array, check: CheckMode) -> object:
     """Return what differs after most changes in place; None where nothing can be told."""
     if isinstance(array, np.ndarray):
+        if check == "sample" and array.size <= _WHOLE:
+            return array.shape, array.tobytes()
         # Unwatched: but what is read must be there.
         return array.shape if check == "off" else (array.shape, _elements(array, check))
     if check == "off":
@@ -146,7 +148,7 @@ def _elements(array: np.ndarray[Any, Any], check: CheckMode) -> bytes:
     """Return the elements that are compared, or what stands for all of them."""
     if check == "full":
         return hashlib.blake2b(array.tobytes()).digest()
-    if array.size <= _WHOLE:
+    if is_compared_whole(array):
         return array.tobytes()
     elements = array.reshape(-1) if array.flags.c_contiguous else array.flat  # a view is faster
     return elements[:: sampling_step(array.size)].tobytes()

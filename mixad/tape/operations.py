@@ -124,11 +124,13 @@ def call_of(
     described: list[Hashable] = []
     try:
         for value in args:
-            if type(value) is kind:
+            own = type(value)
+            if own is kind:
                 operands.append(value)
                 described.append(None)
             else:
-                described.append(_described(value, operands, kinds))
+                is_plain = own in _PLAIN
+                described.append((own, value) if is_plain else _described(value, operands, kinds))
         for option, value in kwargs.items():
             described.append((option, _described(value, operands, kinds)))
     except _ConstantFoundError:
@@ -182,6 +184,9 @@ def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashab
         return kind, value.hex()  # zeros have signs
     if kind is slice:
         ends = value.start, value.stop, value.step
+        types = tuple(map(type, ends))
+        if _PLAIN.issuperset(types):
+            return (kind, types, ends)
         return (kind, *[_described(each, operands, kinds) for each in ends])
     if kind in NUMBERS:
         return kind, value.tobytes()
@@ -212,6 +217,8 @@ def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:
     """Return an argument without operands; arrays in it are copied: they are told by content."""
     if is_operand(value):
         return _OPERAND
+    if type(value) in NUMBERS:
+        return value
     if is_array(value):
         return library_of(value).xp.asarray(value, copy=True)
     if type(value) is tuple or type(value) is list:

@@ -15,7 +15,7 @@ from mixad.tape.cell import Kind
 from mixad.tape.held import Reader
 from mixad.tape.operations import FURTHER, Operation
 
-__all__ = ["SeenSlot", "State", "forget", "initial_state"]
+__all__ = ["SeenSlot", "State", "forget", "initial_state", "known_state"]
 
 _MAX_STATES = 8192
 _MAX_PLANS = 256
@@ -216,12 +216,19 @@ _known = _Known()
 forget = _known.forget
 
 
-def initial_state(key: Hashable) -> State:
-    """Return the state in which some inputs have come in."""
+def known_state(key: Hashable) -> State | None:
+    """Return the state in which some inputs have come in, if they have before."""
     if _known.states > _MAX_STATES or _known.plans > _MAX_PLANS:
         _known.forget()
-    found = _known.initial.get(key)
+    return _known.initial.get(key)
+
+
+def initial_state(key: Hashable, inputs: tuple[State, ...] = ()) -> State:
+    """Return the state in which some inputs have come in, of which this much is known."""
+    found = known_state(key)
     if found is None:
         _known.states += 1
-        found = _known.initial.setdefault(key, State())
+        state = State()
+        state.inputs = inputs
+        found = _known.initial.setdefault(key, state)
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import compress, count
 from sys import getrefcount
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
@@ -54,6 +55,9 @@ _MIN_TRACERS = 1024
 """Tracers from which on those are let go of that nobody else holds, as a segment ends."""
 
 _new = object.__new__
+
+_LONE = next(map(getrefcount, [object()]))
+"""References to what only a list holds, as they are counted."""
 
 _OVER = State()
 """The state of a strand whose transform has ended: nothing follows it."""
@@ -129,18 +133,18 @@ class Strand:
         self.state = state
         self.inputs = state.inputs
         self.kind = kind
-        self.values: list[Any] = [self._held(array) for array in arrays]
+        self.values: list[Any] = list(map(self._held, arrays))
         self.ends: list[State] = []
         self._starts = [0]
         self._next = state.next
         assert state.inputs[0].kind is not None
         self.library = state.inputs[0].kind.library
-        self.outer = self._outer(arrays)
+        self.outer = self._outer(arrays) if type(arrays[0]) is kind else None
         self._arrays: type = type(arrays[0]) if self.outer is None else self.outer._arrays
         self.device = getattr(arrays[0], "device", None)
         self._make_input: Callable[[int], Tracer] | None = make_input
         self._make_run = make_run
-        self._alive: list[Tracer] = [self._flat(*each) for each in enumerate(state.inputs)]
+        self._alive: list[Tracer] = list(map(self._flat, count(), state.inputs))
         self._entered: dict[Any, tuple[int, Hashable]] = {}
         self._links: dict[int, int] = {}
         self.sources: dict[int, int] = {}
@@ -184,30 +188,26 @@ class Strand:
 
         Then it is to be computed on nodes, and `learn` is to be told what came of it.
         """
-        kind, start, arriving = self.kind, self._start, None
+        kind, start, comes_in = self.kind, self._start, False
         codes: list[Any] = [operation]
         for operand in operands:
-            if type(operand) is kind and operand.strand is self and operand.state is not None:
+            own = type(operand)
+            if own is kind and operand.strand is self and operand.state is not None:
                 slot = operand.slot - start
                 if slot >= 0:
                     codes.append(slot)
                     continue
-            code: Any = self._code(operand)
-            if code is None:
-                if is_constant(operand):
-                    return self.record(operation, list(map(unwrapped, operands)))
-                inner = _strand_inside(operand, self.level)
-                if inner is not None:
-                    return inner.record(operation, operands)
-            if type(code) is not int:
-                arriving, code = operands, _same_as_before(operands, len(codes) - 1) or code
+            code = float if own is float else self._code(operands, len(codes) - 1)
+            if code is None and (is_constant(operand) or _strand_inside(operand, self.level)):
+                return self._record_other(operation, operands, operand)
+            comes_in |= type(code) is not int
             codes.append(code)
         key = tuple(codes)
         with self._lock:  # another thread may ask for nodes
             state = self._next.get(key)
             if state is None or self._thread != get_ident():
                 return self._begin(key, operands)
-            if arriving is not None:
+            if comes_in:
                 self._enter(key, operands, state.reader)
             values = self.values
             tracer = _new(kind)
@@ -216,6 +216,13 @@ class Strand:
             self._alive.append(tracer)
             self.state, self._next = state, state.next
             return tracer if state.is_plain else self._with_further(tracer, state)
+
+    def _record_other(self, operation: Operation, operands: Sequence[Any], operand: Any) -> Any:
+        """Return what an operation gives of a constant, or of a value of a transform inside."""
+        inner = _strand_inside(operand, self.level)
+        if inner is not None:
+            return inner.record(operation, operands)
+        return self.record(operation, list(map(unwrapped, operands)))
 
     def _with_further(self, tracer: Tracer, state: State) -> Any:
         """Return what an operation gives that has several results or ends a segment."""
@@ -261,26 +268,32 @@ class Strand:
         self._alive = alive
         self.is_flat = True
 
-    def _code(self, operand: Any) -> Any:
+    def _code(self, operands: Sequence[Any], position: int) -> Any:
         """Return what tells an operand from others: its slot, if it has one; None if unknown."""
+        operand = operands[position]
         kind = type(operand)
+        if kind in NUMBERS:
+            return kind if kind is not int or -_MAX_INT < operand < _MAX_INT else None
         if kind is self.kind:
-            if operand.strand is not self:
-                return self._code_of_outer(operand)
-            if not self._is_current(operand):
-                return None
-            slot = self._links.get(operand.slot, operand.slot) - self._start
-            return slot if slot >= 0 else (operand.kind, operand.shape, is_numpy_number(operand))
-        if kind is self._arrays:
-            description = describe_array(operand)
+            code = self._code_of_traced(operand)
+        elif kind is self._arrays:
+            code = describe_array(operand)
             known = self._entered.get(id(operand))
-            if known is None or known[1] != description:
-                return description
-            slot = self._links.get(known[0], known[0]) - self._start
-            return slot if slot >= 0 else description
-        if kind not in NUMBERS or (kind is int and not -_MAX_INT < operand < _MAX_INT):
+            if known is not None and known[1] == code:
+                slot = self._links.get(known[0], known[0]) - self._start
+                code = slot if slot >= 0 else code
+        else:
             return None
-        return kind
+        return code if type(code) is int else (_same_as_before(operands, position) or code)
+
+    def _code_of_traced(self, operand: Tracer) -> Any:
+        """Return what tells a traced value from others; None if unknown."""
+        if operand.strand is not self:
+            return self._code_of_outer(operand)
+        if not self._is_current(operand):
+            return None
+        slot = self._links.get(operand.slot, operand.slot) - self._start
+        return slot if slot >= 0 else (operand.kind, operand.shape, is_numpy_number(operand))
 
     def _code_of_outer(self, operand: Tracer) -> Any:
         """Return what tells a value of a transform around from others; None if unknown."""
@@ -348,18 +361,21 @@ class Strand:
         self, key: tuple[Any, ...], operands: Sequence[Any], reader: Reader | None
     ) -> tuple[int, ...]:
         """Return the slots of operands; those that have none get one."""
-        slots, values = [], self.values
-        for index, (code, value) in enumerate(zip(key[1:], operands, strict=True)):
-            if type(code) is int:
+        slots: list[int] = []
+        values = self.values
+        for position, value in enumerate(operands, 1):
+            code = key[position]
+            kind = type(code)
+            if kind is int:
                 slots.append(self._start + code)
-                continue
-            if type(code) is _Same:
+            elif kind is _Same:
                 slots.append(slots[code.position])
-                continue
-            slots.append(len(values))
-            if type(code) is not type:  # no number
-                value = self._entered_as(value, code, reader, index)
-            values.append(value)
+            else:
+                slots.append(len(values))
+                is_number = kind is type
+                values.append(
+                    value if is_number else self._entered_as(value, code, reader, position - 1)
+                )
         return tuple(slots)
 
     def _entered_as(self, value: Any, code: Hashable, reader: Reader | None, index: int) -> Any:
@@ -558,11 +574,8 @@ class Strand:
         """Return the tracers that someone else holds: planning asks for them."""
         if self._nodes is not None and not self.is_flat:
             return self._nodes.alive()
-        alive = self._alive
-        alive.append(_new(self.kind))  # which only the list holds
-        *counts, least = map(getrefcount, alive)
-        alive.pop()
-        return [each for each, count in zip(alive, counts, strict=True) if count > least]
+        counts = list(map(getrefcount, self._alive))
+        return list(compress(self._alive, map(_LONE.__lt__, counts)))
 
     def is_input(self, slot: int) -> bool:
         """Whether a slot is that of an input."""
@@ -622,7 +635,7 @@ class Strand:
 
     def end(self) -> None:
         """Let nothing be recorded any more, and hold no node: the backward pass frees them."""
-        self._go_to(_OVER)
+        self.state, self._next = _OVER, _NOTHING
         self._alive = self.others = []
         self._entered = {}
         self._make_input = self._nodes = self._pending = self._replay = self.run = None
@@ -637,9 +650,10 @@ class _Same(NamedTuple):
 def _same_as_before(operands: Sequence[Any], position: int) -> _Same | None:
     """Return what tells an operand that is one before it; None if it is none."""
     operand = operands[position]
-    if type(operand) in NUMBERS:
-        return None
-    return next((_Same(k) for k in range(position) if operands[k] is operand), None)
+    for k in range(position):
+        if operands[k] is operand:
+            return _Same(k)
+    return None
 
 
 _OUTER = object()
