@@ -15,7 +15,7 @@ from mixad.returning import handed
 from mixad.strand_calls import Asked, StrandCall
 from mixad.tape.backward import backward
 from mixad.tape.held import Held
-from mixad.tape.operations import FURTHER, NUMBERS, Operation
+from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation
 from mixad.tape.segments import MAX_FUSED
 from mixad.tape.states import State
 from mixad.tape.tracer import Level, Tracer, journal_of
@@ -49,14 +49,15 @@ class InnerCall(StrandCall):
         None if that cannot be.  ``compute`` gives them of what has come in and of further operands.
         """
         strand = self._strand
-        strand.is_left |= bool(strand.ends) or strand.state.count > MAX_FUSED
+        strand.is_left |= sum([end.count for end in (*strand.ends, strand.state)]) > MAX_FUSED
         if strand.is_left:
             return None
         values = enumerate(strand.values)
-        came = [(slot, value) for slot, value in values if type(value) is not State]
+        came = [(slot, v) for slot, v in values if type(v) is not State and v is not LINK]
         numbers = {slot: value for slot, value in came if type(value) in NUMBERS}
         told = tuple([(slot, type(v), np.asarray(v).tobytes()) for slot, v in numbers.items()])
-        key = compute, self._level.name, tuple(outputs), tuple(wanted), told
+        ends = tuple(strand.ends)
+        key = compute, self._level.name, tuple(outputs), tuple(wanted), told, ends
         operation = strand.state.plans.get(key)
         if operation is None:
             slots = tuple([slot for slot, _ in came if slot not in numbers])

@@ -557,11 +557,15 @@ class Strand:
         return is_open and not self._is_cold and self.has(tracer)
 
     def steps(self) -> Iterator[tuple[int, Operation, tuple[int, ...]]]:
-        """Yield what was done: the slot of each result, the operation, slots of operands."""
+        """Yield what was done: the slot of each result, the operation, slots of operands.
+
+        These are where values came in or were made, not links to them.
+        """
         for slot in range(len(self.values)):
             made = self.made(slot)
             if made is not None:
-                yield slot, *made
+                operation, operands = made
+                yield slot, operation, tuple([self.sources.get(at, at) for at in operands])
 
     # -- what has been recorded --------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "a gradient": lambda x, y: mixad.grad(lambda z: (z * z * y).sum())(x),
     "a tangent": lambda x, y: mixad.jvp(lambda z: z * z * y, (x,), (y,))[1],
 }
+LOOPS: dict[str, Callable[..., Any]] = {"segments": lambda x, y: turned(x, y, A, 10)}
 OTHERS: dict[str, Callable[..., Any]] = {
     "an argument": lambda x, y: x,
     "a branch": lambda x, y: x * y if x.sum() > 0.0 else x - y,
@@ -57,18 +58,26 @@ OTHERS: dict[str, Callable[..., Any]] = {
 }
 
 
+def turned(x: Any, y: Any, table: Any, turns: int) -> Any:
+    for i in range(turns):
+        x = np.sin(x) * table + 0.1 * i * y
+    return x
+
+
 def directions(x: Any) -> tuple[Any, Any]:
     return np.cos(3 * x).astype(x.dtype), np.sin(2 * x).astype(x.dtype)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not depend")
-@pytest.mark.parametrize("name", [*PROGRAMS, *OTHERS])
+@pytest.mark.parametrize(
+    "name", [*PROGRAMS, *OTHERS, *[pytest.param(name, marks=pytest.mark.slow) for name in LOOPS]]
+)
 def test_tangents_have_the_bits_of_nodes(name: str, runs: list[type]) -> None:
-    f = (PROGRAMS | OTHERS)[name]
+    f = (PROGRAMS | LOOPS | OTHERS)[name]
     for x, y in ((A, A + 1.0), (0.7 * A, A), (A.astype("f4"), A.astype("f4")), (A, A), (-A, A)):
         given = f, (x, y), directions(x)
         assert bits(mixad.jvp(*given)) == bits(by_nodes(mixad.jvp, *given))
-    if name in PROGRAMS:
+    if name not in OTHERS:
         assert {strand_calls.StrandCall, inner_calls.InnerForward} <= set(runs)
     v, w = directions(A)
     ends = [mixad.pytree.leaves(f(A + eps * v, A + 1.0 + eps * w)) for eps in (1e-6, -1e-6)]
@@ -79,10 +88,12 @@ def test_tangents_have_the_bits_of_nodes(name: str, runs: list[type]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*does not depend")
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [*PROGRAMS, *[pytest.param(name, marks=pytest.mark.slow) for name in LOOPS]]
+)
 def test_hessian_products_have_the_bits_of_nodes(name: str, runs: list[type]) -> None:
     loss = lambda x, y: sum(  # noqa: E731
-        np.sum(leaf * leaf) for leaf in mixad.pytree.leaves(PROGRAMS[name](x, y))
+        np.sum(leaf * leaf) for leaf in mixad.pytree.leaves((PROGRAMS | LOOPS)[name](x, y))
     )
     for x, y in ((A, A + 1.0), (0.7 * A, A), (A, A), (A.astype("f4"), A.astype("f4"))):
         given = loss, (x, y), directions(x)
