@@ -166,7 +166,8 @@ def pushed(
     else:
         value, tangent = found = outputs.values(level)
         strand.check(found, [], None)
-    return value, pytree.tree_map(lambda leaf: _own(leaf, leaves[1]), tangent)
+    taken = list(map(as_numpy, leaves[1]))
+    return value, pytree.tree_map(lambda leaf: _own(leaf, taken), tangent)
 
 
 def _pushed(
@@ -238,11 +239,15 @@ def _are_alike(array: Any, other: Any) -> bool:
     return is_alike and bool(array.dtype == other.dtype)
 
 
-def _own(tangent: Any, given: Sequence[Any]) -> Any:
-    """Return a tangent in memory of its own: it may be, or be a view of, one that was given."""
+def _own(tangent: Any, taken: list[Any]) -> Any:
+    """Return a tangent in memory that is not among what is taken, to which it is added.
+
+    It may be, or be a view of, a tangent that was given, or share memory with another one.
+    """
     view = as_numpy(tangent)
-    if type(view) is not np.ndarray or (view.base is None and not any(view is g for g in given)):
-        return tangent
-    if any(np.may_share_memory(view, as_numpy(g)) for g in given):
-        return library_of(tangent).xp.asarray(tangent, copy=True)
+    if type(view) is np.ndarray:
+        if any(np.may_share_memory(view, other) for other in taken):
+            tangent = library_of(tangent).xp.asarray(tangent, copy=True)
+            view = as_numpy(tangent)
+        taken.append(view)
     return tangent

@@ -107,7 +107,7 @@ class Held:
     @property
     def _name(self) -> str:
         if self._reader is None:
-            return "an array that is being differentiated,"
+            return "an array that a transform was given,"
         return f"{self._reader.argument(self._index)}, there"
 
 

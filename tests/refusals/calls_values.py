@@ -321,7 +321,7 @@ def refuse_pickling():
 
 
 @refused("""
-TracerError: an array that is being differentiated, of shape (3,) and dtype float64, was changed \
+TracerError: an array that a transform was given, of shape (3,) and dtype float64, was changed \
 in place while a derivative still needed the elements it had: change a copy of it, or change it \
 when the last gradient that uses it is there
 """)
