@@ -79,7 +79,22 @@ def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Functio
 
 
 def gradient_of(f: Function, argnums: Argnums, has_aux: bool = False) -> Function:
-    """Return what `grad` calls."""
+    """Return what `grad` calls: a plain function, which is made at each call of `hvp`.
+
+    Parameters
+    ----------
+    f : callable
+        As for `grad`.
+    argnums : int or sequence of int
+        As for `grad`.
+    has_aux : bool
+        As for `grad`.
+
+    Returns
+    -------
+    callable
+        Returns the gradient of ``f``, or ``(gradient, aux)``.
+    """
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, _GRADIENT)
