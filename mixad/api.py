@@ -14,7 +14,7 @@ from array_api_compat import is_dask_array, is_jax_array
 
 from mixad import pytree
 from mixad.backends.arrays import is_array, library_of
-from mixad.lifting import called, check_scalar, lifted, warn_if_constant
+from mixad.lifting import call_lifted, check_scalar, warn_if_constant
 from mixad.returning import returned_aux, without_derivative
 from mixad.signature import (
     Argnums,
@@ -185,9 +185,8 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """
     check_callable("vjp", f)
     with Level("vjp") as level:
-        inputs = lifted(level, list(primals), range(len(primals)))
-        outputs, aux = called(f, inputs.arguments, {}, has_aux, level)
-        inputs.join_around()
+        positions = range(len(primals))
+        inputs, outputs, aux = call_lifted(level, f, primals, positions, {}, has_aux)
     warn_if_constant(f, outputs, level)
     value, aux = outputs.values(level), returned_aux(aux, level)
     outputs = outputs.without_values()
@@ -326,16 +325,9 @@ def _pulled_back(
     with Level(name) as level:
         strand = open_strand(level, f, args, positions)
         if strand is None:
-            inputs = lifted(level, list(args), positions)
-            outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
-            inputs.join_around()
+            inputs, outputs, aux = call_lifted(level, f, args, positions, kwargs, has_aux)
         else:
-            try:
-                outputs, aux = called(f, strand.arguments, kwargs, has_aux, level)
-                strand.finish(outputs, aux, asked)
-            except BaseException:
-                strand.fail()
-                raise
+            outputs, aux = strand.record(f, kwargs, has_aux, asked)
     if strand is not None:
         if strand.is_known:
             return strand.run()

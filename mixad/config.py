@@ -85,7 +85,7 @@ class Variable(Generic[T]):
         bool
             False where `read` returns the default.
         """
-        return bool((os.environ if environ is None else environ).get(self.name, "").strip())
+        return bool(self._text(environ))
 
     def read(self, environ: Mapping[str, str] | None = None) -> T:
         """Return the value now.
@@ -110,9 +110,7 @@ class Variable(Generic[T]):
         >>> NUM_THREADS.read({"MIXAD_NUM_THREADS": "3"})
         3
         """
-        if environ is None and _is_absent(self.name):
-            return self.default()
-        text = (os.environ if environ is None else environ).get(self.name, "").strip()
+        text = self._text(environ)
         if not text:
             return self.default()
         try:
@@ -122,6 +120,12 @@ class Variable(Generic[T]):
                 f"environment variable {self.name}={text!r}: expected {self.expects}; "
                 f"unset it to get the default"
             ) from None
+
+    def _text(self, environ: Mapping[str, str] | None) -> str:
+        """Return what the variable is set to, nothing where it is not there."""
+        if environ is None and _is_absent(self.name):
+            return ""
+        return (os.environ if environ is None else environ).get(self.name, "").strip()
 
 
 def _is_absent(name: str) -> bool:

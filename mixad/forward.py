@@ -1,6 +1,7 @@
 """Forward-mode transforms: tangents of the inputs become tangents of the value.
 
-The function is recorded as for the reverse mode, and its trace is carried forward on dual numbers.
+The function is recorded as for the reverse mode, and its trace is carried forward on dual numbers;
+what is known from other calls is a plan of values and tangents.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.arrays import library_of
 from mixad.inner_calls import InnerForward
-from mixad.lifting import Outputs, called, lifted, warn_if_constant
+from mixad.lifting import call_lifted, warn_if_constant
 from mixad.namespace.array import ArrayTracer
 from mixad.recorded_calls import Recorded, recorded
 from mixad.signature import Function, check_callable, check_sequence
@@ -23,7 +24,7 @@ from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Level
 from mixad.tracebacks import short_traceback
 
-__all__ = ["jvp", "linearize", "pushed"]
+__all__ = ["jvp", "linearize", "push_forward"]
 
 
 @short_traceback
@@ -71,7 +72,7 @@ def jvp(
     check_sequence("jvp", "primals", primals)
     check_sequence("jvp", "tangents", tangents)
     if not has_aux:
-        return pushed(f, f, primals, tangents, with_value=True)
+        return push_forward(f, f, primals, tangents, with_value=True)
     function, aux = recorded("jvp", f, primals, has_aux)
     warn_if_constant(f, function.outputs, function.level)
     value, (tangent,) = function.pushed([tuple(tangents)])
@@ -129,7 +130,7 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
 # -- one tangent -----------------------------------------------------------------------------------
 
 
-def pushed(
+def push_forward(
     f: Function,
     of: Function,
     primals: Sequence[Any],
@@ -139,38 +140,34 @@ def pushed(
 ) -> tuple[Any, Any]:
     """Return value, None if it is not wanted, and tangent of a call; ``of`` is the user's function.
 
-    Beside plain arrays a recording around it, of values alone, knows the call from others: there it
-    is one operation.
+    Plain arrays get a recording of values around the call, which knows the call as one operation.
     """
     leaves = _alike_leaves(primals, tangents)
     if leaves is None:
-        return _pushed(f, of, primals, tangents, with_value)
+        return _push_on_level(f, of, primals, tangents, with_value)
     if ArrayTracer in map(type, leaves[0]):
-        return _pushed(f, of, primals, tangents, with_value, (primals, leaves[1]))
+        return _push_on_level(f, of, primals, tangents, with_value, (primals, leaves[1]))
     given, count = (*primals, *tangents), len(primals)
     with Level("jvp", is_reverse=False, differentiates=False) as level:
         strand = open_strand(level, of, given, range(len(given)))
         if strand is not None:
             traced = strand.arguments[:count], strand.inputs[len(leaves[0]) :]
-            try:
-                both = _pushed(f, of, primals, tangents, with_value, traced)
-                outputs = Outputs(*pytree.flatten(both))
-                strand.finish(outputs, None, VALUES_ALONE)
-            except BaseException:
-                strand.fail()
-                raise
+            call = lambda *_: _push_on_level(  # noqa: E731
+                f, of, primals, tangents, with_value, traced
+            )
+            outputs, _ = strand.record(call, {}, False, VALUES_ALONE)
     if strand is None:
-        return _pushed(f, of, primals, tangents, with_value)
+        return _push_on_level(f, of, primals, tangents, with_value)
     if strand.is_known:
         (value, tangent), _, _ = strand.run()
     else:
         value, tangent = found = outputs.values(level)
         strand.check(found, [], None)
     taken = list(map(as_numpy, leaves[1]))
-    return value, pytree.tree_map(lambda leaf: _own(leaf, taken), tangent)
+    return value, pytree.tree_map(lambda leaf: _copy_if_shared(leaf, taken), tangent)
 
 
-def _pushed(
+def _push_on_level(
     f: Function,
     of: Function,
     primals: Sequence[Any],
@@ -188,26 +185,19 @@ def _pushed(
         if traced is not None:
             strand = open_strand(level, of, traced[0], positions, InnerForward)
         if strand is None:
-            inputs = lifted(level, list(primals), positions)
-            outputs, _ = called(f, inputs.arguments, {}, False, level)
-            inputs.join_around()
+            inputs, outputs, _ = call_lifted(level, f, primals, positions, {}, False)
         else:
             assert traced is not None
             assert isinstance(strand, InnerForward)
-            strand.is_alone = traced[0] is not primals
+            strand.is_outermost = traced[0] is not primals
             asked = Asked(traced[1], of_number=False, with_value=with_value)
-            try:
-                outputs, _ = called(f, strand.arguments, {}, False, level)
-                strand.finish(outputs, None, asked)
-            except BaseException:
-                strand.fail()
-                raise
+            outputs, _ = strand.record(f, {}, False, asked)
     if strand is not None:
         if strand.is_known:
             value, (tangent,), _ = strand.run()
             return value, tangent
         inputs = strand.completed()
-    warn_if_constant(f, outputs, level)
+    warn_if_constant(of, outputs, level)
     function = Recorded(level, inputs, outputs)
     if not with_value:
         return None, function.tangent(tuple(tangents))
@@ -234,19 +224,23 @@ def _alike_leaves(
 
 
 def _are_alike(array: Any, other: Any) -> bool:
-    shape = getattr(array, "shape", None)
-    is_alike = shape is not None and shape == getattr(other, "shape", None)
-    return is_alike and bool(array.dtype == other.dtype)
+    """Whether two leaves are arrays of one shape and type."""
+    shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
+    if shape is None or dtype is None:
+        return False
+    return bool(shape == getattr(other, "shape", None) and dtype == getattr(other, "dtype", None))
 
 
-def _own(tangent: Any, taken: list[Any]) -> Any:
+def _copy_if_shared(tangent: Any, taken: list[Any]) -> Any:
     """Return a tangent in memory that is not among what is taken, to which it is added.
 
-    It may be, or be a view of, a tangent that was given, or share memory with another one.
+    It may be, or be a view of, a tangent that was given, share memory with another one, or be one
+    number in many places.
     """
     view = as_numpy(tangent)
     if type(view) is np.ndarray:
-        if any(np.may_share_memory(view, other) for other in taken):
+        is_repeated = 0 in view.strides or not view.flags.writeable
+        if is_repeated or any(np.may_share_memory(view, other) for other in taken):
             tangent = library_of(tangent).xp.asarray(tangent, copy=True)
             view = as_numpy(tangent)
         taken.append(view)

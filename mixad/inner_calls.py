@@ -28,16 +28,18 @@ class InnerCall(StrandCall):
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Record the call with the strand around it."""
+        if not asked.of_number:
+            return
         leaf = outputs.leaves[0]
-        if not (asked.of_number and not leaf.shape and leaf.kind.type.is_float):
+        if leaf.shape or not leaf.kind.type.is_float:
             return
         wanted = [self._returned.leaves[at].slot for at in self._traced]
-        results = self._recorded(_pulled_back, [leaf.slot], wanted, [])
+        results = self._record(_pull_back, [leaf.slot], wanted, [])
         if results is not None:
             count = len(self._states)
             self._found = results[count:], results[:count]
 
-    def _recorded(
+    def _record(
         self,
         compute: Callable[..., Any],
         outputs: Sequence[int],
@@ -56,15 +58,14 @@ class InnerCall(StrandCall):
         came = [(slot, v) for slot, v in values if type(v) is not State and v is not LINK]
         numbers = {slot: value for slot, value in came if type(value) in NUMBERS}
         told = tuple([(slot, type(v), np.asarray(v).tobytes()) for slot, v in numbers.items()])
-        ends = tuple(strand.ends)
-        key = compute, self._level.name, tuple(outputs), tuple(wanted), told, ends
+        segments = tuple(strand.ends), tuple(strand.sources.items())
+        key = compute, self._level.name, tuple(outputs), tuple(wanted), told, segments
         operation = strand.state.plans.get(key)
         if operation is None:
             slots = tuple([slot for slot, _ in came if slot not in numbers])
             steps, count = tuple(strand.steps()), len(self._states)
             call = _Inside(self._level.name, count, slots, numbers, steps, outputs, wanted)
-            operation = Operation(partial(compute, call))
-            operation.is_kernel = False
+            operation = Operation(partial(compute, call), is_kernel=False)
             strand.state.keep(key, operation)
         operands = [v.array if type(v) is Held else v for slot, v in came if slot not in numbers]
         assert strand.outer is not None
@@ -99,22 +100,31 @@ class InnerCall(StrandCall):
 class InnerForward(InnerCall):
     """A call inside of what is recorded that is carried forward: it is one operation of that.
 
-    What it gives are its value and the tangent of that.
+    Its results are its value and the tangent of that.
 
     Attributes
     ----------
-    is_alone : bool
-        Whether the recording around is there for this call alone: on nodes it goes without.
+    is_outermost : bool
+        Whether the recording around exists for this call alone: nodes then use the plain arrays.
     """
 
-    is_alone = False
+    is_outermost = False
+
+    def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
+        """End the recording: what is around for it alone is of no use if nodes do it."""
+        super().finish(outputs, aux, asked)
+        around = self._strand.outer
+        if self.is_outermost and not self.is_known and around is not None:
+            around.is_left = True
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Record the call with the strand around it; ``asked.given`` are the tangents."""
-        if outputs.leaves and all(map(self._strand.has, outputs.leaves)):
-            compute = _carried_forward if asked.with_value else _tangent_alone
+        if not outputs.leaves or not all(map(self._strand.has, outputs.leaves)):
+            self._strand.is_left = True
+        else:
+            compute = _push_forward if asked.with_value else _push_tangent
             slots = [leaf.slot for leaf in outputs.leaves]
-            results = self._recorded(compute, slots, [], asked.given)
+            results = self._record(compute, slots, [], asked.given)
             if results is not None:
                 self._trees = outputs.structure
                 self._found = results[len(slots) :], results[: len(slots)]
@@ -127,7 +137,7 @@ class InnerForward(InnerCall):
 
     def _given(self) -> list[Any]:
         given, around = super()._given(), self._strand.outer
-        if not self.is_alone:
+        if not self.is_outermost:
             return given
         assert around is not None
         return [around.values[tracer.slot].array for tracer in given]
@@ -179,7 +189,7 @@ class _Inside(NamedTuple):
         return inputs, outputs, [done[slot] for slot in self.wanted]
 
 
-def _pulled_back(call: _Inside, *operands: Any) -> Any:
+def _pull_back(call: _Inside, *operands: Any) -> Any:
     """Return gradients, and what else is wanted of a call, by nodes."""
     with Level(call.name) as level:
         inputs, outputs, wanted = call.done(level, operands)
@@ -193,20 +203,20 @@ def _pulled_back(call: _Inside, *operands: Any) -> Any:
     return tuple(found) if len(found) > 1 else found[0]
 
 
-def _carried_forward(call: _Inside, *operands: Any) -> Any:
+def _push_forward(call: _Inside, *operands: Any) -> Any:
     """Return the tangents of what a function returns, and that; the last operands are tangents of
     the inputs."""
-    carried = _carried(call, operands)
+    carried = _carry(call, operands)
     return (*carried.along(0), *carried.values())
 
 
-def _tangent_alone(call: _Inside, *operands: Any) -> Any:
+def _push_tangent(call: _Inside, *operands: Any) -> Any:
     """Return the tangents of what a function returns, of which no value is made."""
-    found = _carried(call, operands).without_values().along(0)
+    found = _carry(call, operands).without_values().along(0)
     return tuple(found) if len(found) > 1 else found[0]
 
 
-def _carried(call: _Inside, operands: Sequence[Any]) -> Carried:
+def _carry(call: _Inside, operands: Sequence[Any]) -> Carried:
     """Return what a function returns on dual numbers."""
     at = len(operands) - call.inputs
     with Level(call.name, is_reverse=False) as level:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from mixad import pytree
 from mixad.api import gradient_of
 from mixad.errors import TracerError
-from mixad.forward import pushed
+from mixad.forward import push_forward
 from mixad.lifting import warn_if_constant
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import stack
@@ -219,7 +219,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     check_sequence("hvp", "primals", primals)
     check_sequence("hvp", "tangents", tangents)
     argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    return pushed(gradient_of(f, argnums), f, primals, tangents, with_value=False)[1]
+    return push_forward(gradient_of(f, argnums), f, primals, tangents, with_value=False)[1]
 
 
 def _jacobian(f: Function, name: str, argnums: Argnums, has_aux: bool, mode: Mode) -> Function:

@@ -32,8 +32,8 @@ from mixad.tape.tracer import (
     leaked,
 )
 
-__all__ = ["Inputs", "Outputs", "called", "check_scalar", "entered", "in_structures", "lifted",
-           "matching", "warn_if_constant"]  # fmt: skip
+__all__ = ["Inputs", "Outputs", "call_lifted", "called", "check_scalar", "entered",
+           "in_structures", "lifted", "matching", "warn_if_constant"]  # fmt: skip
 
 
 class Inputs(NamedTuple):
@@ -49,14 +49,6 @@ class Inputs(NamedTuple):
     kinds: list[type]
     structures: list[pytree.Structure]
     around: list[tuple[Tracer, Tracer, Origin]]
-
-    def join_around(self) -> None:
-        """Let inputs be one array with the tracers around that they stand for, once the function
-        has returned."""
-        for outer, inner, origin in self.around:
-            if inner.origin is origin:  # otherwise it was written to, and is another array by now
-                join(inner, outer)
-        self.around.clear()
 
     def gradients(
         self, cotangents: Sequence[Cotangent | None], around: frozenset[Level]
@@ -252,6 +244,24 @@ def called(
                 check_alive(leaf)
     leaves, structure = pytree.flatten(result)
     return Outputs([_output(f, leaf, level) for leaf in leaves], structure), aux
+
+
+def call_lifted(
+    level: Level,
+    f: Function,
+    args: Sequence[Any],
+    positions: Sequence[int],
+    kwargs: dict[str, Any],
+    has_aux: bool,
+) -> tuple[Inputs, Outputs, Any]:
+    """Call the function on tracers of a level; return these, its outputs and its aux."""
+    inputs = lifted(level, list(args), positions)
+    outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
+    for outer, inner, origin in inputs.around:
+        if inner.origin is origin:  # otherwise it was written to, and is another array by now
+            join(inner, outer)
+    inputs.around.clear()
+    return inputs, outputs, aux
 
 
 def _output(f: Function, leaf: Any, level: Level) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mixad import pytree
 from mixad.errors import TracerError
-from mixad.lifting import Inputs, Outputs, called, entered, lifted, matching
+from mixad.lifting import Inputs, Outputs, call_lifted, entered, matching
 from mixad.returning import handed, returned, returned_aux, tangent_of
 from mixad.signature import Function
 from mixad.tape.memory import share
@@ -163,7 +163,5 @@ def recorded(
     """
     positions = range(len(arguments)) if positions is None else positions
     with Level(name, is_reverse=is_reverse) as level:
-        inputs = lifted(level, list(arguments), positions)
-        outputs, aux = called(f, inputs.arguments, kwargs or {}, has_aux, level)
-        inputs.join_around()
+        inputs, outputs, aux = call_lifted(level, f, arguments, positions, kwargs or {}, has_aux)
     return Recorded(level, inputs, outputs), returned_aux(aux, level)

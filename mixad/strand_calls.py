@@ -12,7 +12,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import NUMPY, describe_array, is_array, is_number
-from mixad.lifting import Inputs, Outputs, in_structures
+from mixad.lifting import Inputs, Outputs, called, in_structures
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import handed
 from mixad.signature import Function
@@ -20,7 +20,7 @@ from mixad.strand_history import History
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced
 from mixad.tape.held import is_compared_whole
-from mixad.tape.journal import Register
+from mixad.tape.journal import Journal, Launched, Register
 from mixad.tape.node import InputNode
 from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     Attributes
     ----------
     given : array or pytree
-        The cotangent of the value.
+        The cotangent of the value, or the tangents of the inputs.
     of_number : bool
         Whether the value is to be one number, with the cotangent 1.
     with_value : bool
@@ -67,7 +67,7 @@ class Arguments:
     given : sequence
         All of them.
     positions : sequence of int
-        Those of what is differentiated.
+        Those of the inputs.
     structures : sequence of Structure
         What these are made of.
     arrays : sequence of array or Tracer
@@ -133,7 +133,7 @@ class StrandCall:
     inputs : list of Tracer
         What stands in it for the arrays.
     is_known : bool
-        Whether value and gradients can be had without nodes.
+        Whether what is asked for can be had without nodes.
     """
 
     is_known = False
@@ -188,6 +188,21 @@ class StrandCall:
         found: Tracer = self._tracers[index]
         return found
 
+    def record(
+        self, f: Function, kwargs: dict[str, Any], has_aux: bool, asked: Asked
+    ) -> tuple[Outputs, Any]:
+        """Call the function; return its outputs and its aux.
+
+        Tracers of one that raised are refused from now on.
+        """
+        try:
+            outputs, aux = called(f, self.arguments, kwargs, has_aux, self._level)
+            self.finish(outputs, aux, asked)
+        except BaseException:
+            self._strand.end()
+            raise
+        return outputs, aux
+
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
         """End the recording: find what computes it, or give what the function returned nodes."""
         strand = self._strand
@@ -234,10 +249,7 @@ class StrandCall:
             self._cotangents = [as_numpy(g) for _, g in seeds]
             given = tuple(map(describe_array, self._cotangents))
         if strand.ends:
-            known = strand.known(slots[0])
-            assert known.kind is not None
-            is_number = not known.shape and known.kind.type.is_float
-            if not strand.is_left and (is_number or not asked.of_number):
+            if not strand.is_left and (not asked.of_number or self._is_float(slots[0])):
                 pairs = list(zip(slots, self._cotangents, strict=True))
                 self._found = (strand.run or Run(strand)).gradient(pairs, values)
                 strand.is_left = self._found is None
@@ -253,6 +265,11 @@ class StrandCall:
                 wanted = [returned.leaves[at].cell for at in self._traced]
                 self._wanted = _Wanted(state, key, tuple(map(register, wanted)))
 
+    def _is_float(self, slot: int) -> bool:
+        """Whether a value is one number of floats."""
+        known = self._strand.known(slot)
+        return not known.shape and known.kind is not None and known.kind.type.is_float
+
     def _are_alike(self, given: Sequence[Any]) -> bool:
         """Whether cotangents are arrays such as those that came in."""
         kind, device = type(self._arrays[0]), self._strand.device
@@ -265,10 +282,6 @@ class StrandCall:
         if not self._level.fuses:
             return 3
         return 1 if size_of(self._arrays) <= _MAX_AT_ONCE else 2
-
-    def fail(self) -> None:
-        """End the recording of a function that raised: its tracers are refused from now on."""
-        self._strand.end()
 
     def run(self) -> tuple[Any, list[Any], Any]:
         """Return the value, None if it is not wanted, the gradients, and aux."""
@@ -307,6 +320,9 @@ class StrandCall:
         self._level.journal = None
         if wanted is None or journal is None:
             return
+        if not self._cotangents and _may_warn(journal):
+            self._history.leave(self._f)
+            return
         known: Plan | None = wanted.state.plans.get(wanted.key)
         if known is not None and self._level.check == "full":
             assert self._gives(known, found), "a known gradient is another one"
@@ -324,6 +340,12 @@ class StrandCall:
         """Whether a plan gives these, bit by bit."""
         own = self._answer(*plan.run(self._strand.values, self._cotangents, warns=False))
         return all(map(_are_same, pytree.leaves(own), pytree.leaves(found)))
+
+
+def _may_warn(journal: Journal) -> bool:
+    """Whether a kernel has loops that may decide a result: of that nodes warn in each call."""
+    launched = [entry for entry in journal.entries if type(entry) is Launched]
+    return any(p.has_named_loops for entry in launched for p in entry.call.passes)
 
 
 def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> np.ndarray[Any, Any]:

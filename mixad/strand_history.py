@@ -26,7 +26,7 @@ class History:
     left : dict
         By what a function closes over, in how many calls it has left its strand.
     new : int
-        How many new plans came at last: 0 once a call was known.
+        Plans made since a call was last known.
     """
 
     __slots__ = ("left", "new")
@@ -50,21 +50,27 @@ class History:
             self.leave(f)
 
 
-_HISTORIES: dict[int, History] = {}
-"""By the id of a function's code."""
+_HISTORIES: dict[int, dict[tuple[str, bool], History]] = {}
+"""By the id of a function's code, and by transform."""
 
 
-def history_of(f: Function) -> History:
-    """Return what is known of a function's calls; it is forgotten with the function."""
+def history_of(f: Function, transform: str, *, is_inner: bool) -> History:
+    """Return what is known of a function's calls by a transform, inside of others or not.
+
+    It is forgotten with the function.
+    """
     code = getattr(f, "__code__", f)
-    found = _HISTORIES.get(id(code))
-    if found is None:
-        found = History()
+    histories = _HISTORIES.get(id(code))
+    if histories is None:
+        histories = {}
         try:
             weakref.finalize(code, _HISTORIES.pop, id(code), None).atexit = False
         except TypeError:  # nobody tells when the id is another object's
-            return found
-        _HISTORIES[id(code)] = found
+            return History()
+        _HISTORIES[id(code)] = histories
+    found = histories.get((transform, is_inner))
+    if found is None:
+        found = histories.setdefault((transform, is_inner), History())
     return found
 
 

@@ -34,13 +34,7 @@ def open_strand(
     positions: Sequence[int],
     inner: type[InnerCall] = InnerCall,
 ) -> StrandCall | None:
-    """Return the strand of a call whose differentiated arguments are small arrays, or traced.
-
-    Then it is an ``inner`` one.
-    """
-    history = history_of(f)
-    if history.left and history.has_left(f):
-        return None
+    """Return a `StrandCall` for small arrays, an ``inner`` one for traced values; else None."""
     arrays: list[Any] = []
     structures = []
     for position in positions:
@@ -51,6 +45,9 @@ def open_strand(
         return None
     kinds = set(map(type, arrays))
     is_inner = ArrayTracer in kinds
+    history = history_of(f, level.name, is_inner=is_inner)
+    if history.left and history.has_left(f):
+        return None
     described = _traced_described(arrays) if is_inner else tuple(map(describe_array, arrays))
     key = described, level.check
     state = known_state(key)

@@ -52,6 +52,12 @@ def _recorded(self: Any, operation: Operation, operands: Sequence[Any]) -> Any:
     return strand.learn(operation.compute(*operands)) if found is None else found
 
 
+def _applied(self: Any, operation: Operation, operands: Sequence[Any]) -> Any:
+    """Return what an operation gives that may be made of others."""
+    strand = self.strand
+    return operation.compute(*operands) if strand is None else strand.applied(operation, operands)
+
+
 def _by_strand(
     self: Any,
     compute: Callable[[Any, Any, Any], Any],
@@ -86,10 +92,6 @@ def _part(function: Any, args: Any, kwargs: Any) -> Any:
     part = getitem(x, key)
     found = view_key(x, part, key)
     return part if found is None else share(part, x, found)
-
-
-def _product(function: Any, args: Any, kwargs: Any) -> Any:
-    return matmul(*args)
 
 
 def _raised(function: Any, args: Any, kwargs: Any) -> Any:
@@ -270,17 +272,23 @@ class ArrayTracer(Tracer):
             hide_frames(error)
             raise
 
-    @short_traceback
     def __matmul__(self, other: Any) -> Any:
-        if not _is_matrix(other):
-            return _converted(other, self, operator.matmul)
-        return _by_strand(self, _product, operator.matmul, (self, other), {})
+        try:
+            if not _is_matrix(other):
+                return _converted(other, self, operator.matmul)
+            return _applied(self, _PRODUCT, (self, other))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
-    @short_traceback
     def __rmatmul__(self, other: Any) -> Any:
-        if not _is_matrix(other):
-            return _converted(other, self, lambda x, y: matmul(y, x))
-        return _by_strand(self, _product, operator.matmul, (other, self), {})
+        try:
+            if not _is_matrix(other):
+                return _converted(other, self, lambda x, y: matmul(y, x))
+            return _applied(self, _PRODUCT, (other, self))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         try:
@@ -595,6 +603,7 @@ _COMPLETED = frozenset({"cell", "origin", "sharing"})
 _NEGATIVE = Operation(partial(elementwise, "neg"))
 _ABSOLUTE = Operation(partial(elementwise, "abs"))
 _TOTAL = Operation(total)
+_PRODUCT = Operation(matmul, is_kernel=False)
 _UFUNCS = {
     ufunc: Operation(partial(_apply_ufunc, ufunc))
     for ufunc in vars(np).values()

@@ -15,7 +15,7 @@ from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import is_complex, real
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.tracer import Tracer, differentiate_twice
+from mixad.tape.tracer import Tracer, may_differentiate_twice
 
 __all__ = ["cornered"]
 
@@ -27,7 +27,7 @@ def cornered(value: Any, x: Any, at: Any, axis: tuple[int, ...]) -> Any:
     derivatives may be.  Elements whose cotangent is the constant 0, which a program did not use,
     have second derivatives.
     """
-    if not isinstance(x, Tracer) or not differentiate_twice(x.origin.levels):
+    if not isinstance(x, Tracer) or not may_differentiate_twice(x.origin.levels):
         return value
     library, corners = library_beside(x), at()
     if not library.is_lazy and not bool(library.xp.any(corners)):

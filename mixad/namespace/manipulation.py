@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.exceptions import AxisError
 
 from mixad.errors import TracerError
@@ -65,6 +66,8 @@ def _lengths(shape: int | Sequence[int], size: int) -> tuple[int, ...]:
 
 
 def _reshaped(xp: Any, x: Any, shape: Sequence[int], **copy: Any) -> Any:
+    if type(x) is np.ndarray and not copy:
+        return x.reshape(shape)  # what the function calls in the end
     return xp.reshape(x, shape, **copy)
 
 
@@ -86,9 +89,13 @@ def permute_dims(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     return apply_rule(_PERMUTE_DIMS, x, axes=normalized_axes(axes, x.ndim))
 
 
+def _permuted(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    return x.transpose(axes) if type(x) is np.ndarray else xp.permute_dims(x, axes)
+
+
 _PERMUTE_DIMS = Rule(
     "permute_dims",
-    lambda xp, x, axes: xp.permute_dims(x, axes),
+    _permuted,
     (lambda g, x, axes: permute_dims(g, sorted(range(len(axes)), key=axes.__getitem__)),),
     linear="each",
     shape=lambda xp, own, axes: tuple(own[a] for a in axes),

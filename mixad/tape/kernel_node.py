@@ -24,7 +24,15 @@ from mixad.tape.forward_plan import Stored
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.making import kernel_prepared, make
 from mixad.tape.node import Result, Rule, apply_rule, common_library
-from mixad.tape.tracer import Level, Origin, Tracer, check_levels, differentiate_twice, kept, locked
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_levels,
+    kept,
+    locked,
+    may_differentiate_twice,
+)
 
 __all__ = ["KernelNode", "check_not_indexed", "moved", "record"]
 
@@ -278,7 +286,9 @@ def record(
             for a in arguments
         ]
         return record(call, beside, options, residuals=residuals)
-    if _may_be_refused(call, options, levels) and (not residuals or differentiate_twice(levels)):
+    if _may_be_refused(call, options, levels) and (
+        not residuals or may_differentiate_twice(levels)
+    ):
         asked = [p is not None and any(q.differentiates for q in p.levels) for p in parents]
         call.check_differentiable(
             tuple([i for i, is_asked in enumerate(asked) if is_asked]), options

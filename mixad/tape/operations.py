@@ -31,18 +31,15 @@ class Operation:
     ----------
     compute : callable
         Of tracers with cells and nodes, arrays and numbers, returns a tracer or a tuple of them.
-
-    Attributes
-    ----------
     is_kernel : bool
         Whether it is one kernel, whose arguments are the operands.
     """
 
     __slots__ = ("compute", "is_kernel")
 
-    def __init__(self, compute: Callable[..., Any]) -> None:
+    def __init__(self, compute: Callable[..., Any], *, is_kernel: bool = True) -> None:
         self.compute = compute
-        self.is_kernel = True
+        self.is_kernel = is_kernel
 
     def is_static(self, operands: Sequence[Any]) -> bool:
         """Whether it reads no array and no number beside traced values."""
@@ -53,9 +50,8 @@ def _refused(*operands: Any) -> Any:
     raise AssertionError("a further result is made with the first")
 
 
-FURTHER = Operation(_refused)
+FURTHER = Operation(_refused, is_kernel=False)
 """What makes further results of the operation before, whose kernel, if it is one, is known."""
-FURTHER.is_kernel = False
 
 LINK = object()
 """Stands in a segment for a value of an earlier one."""
@@ -144,8 +140,8 @@ def call_of(
     if operation is None:
         taken = set(map(id, operands))
         given = _emptied((tuple(args), *kwargs.values()), lambda value: id(value) in taken)
-        operation = Operation(partial(_call, compute, function, given, tuple(kwargs)))
-        operation.is_kernel = False
+        call = partial(_call, compute, function, given, tuple(kwargs))
+        operation = Operation(call, is_kernel=False)
         _CALLS.keep(key, 1, operation)
     return operation, operands
 

@@ -79,7 +79,7 @@ class Strand:
     state : State
         In which the inputs have come in.
     arrays : sequence of array
-        The inputs, which are differentiated with respect to.
+        The inputs.
     make_input : callable
         Of the number of one of these, returns its tracer with cell and node.
     kind : type
@@ -305,7 +305,10 @@ class Strand:
             return None
         description = _OUTER, operand.kind, operand.shape, is_numpy_number(operand)
         known = self._entered.get((id(other), operand.slot))
-        return description if known is None else known[0]
+        if known is None:
+            return description
+        slot = self._links.get(known[0], known[0]) - self._start
+        return slot if slot >= 0 else description
 
     def _begin(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
         """Return what an operation gives that is not known; None if nodes are to tell."""
@@ -381,18 +384,19 @@ class Strand:
     def _entered_as(self, value: Any, code: Hashable, reader: Reader | None, index: int) -> Any:
         """Return what stands for an array or a value of an earlier segment that comes in."""
         slot = len(self.values)
-        if type(value) is self.kind and value.strand is not self:
-            around = cast("Strand", value.strand)
-            self._entered[id(around), value.slot] = slot, code
-            return around.another(value)
+        key: Hashable = id(value)
         if type(value) is self.kind:
-            self._links[value.slot], self.sources[slot] = slot, value.slot
-            return LINK
-        known = self._entered.get(id(value))
+            if value.strand is self:
+                self._links[value.slot], self.sources[slot] = slot, value.slot
+                return LINK
+            key = id(value.strand), value.slot
+        known = self._entered.get(key)
         if known is not None and known[1] == code:  # of an earlier segment
             self._links[known[0]], self.sources[slot] = slot, known[0]
             return LINK
-        self._entered[id(value)] = slot, code
+        self._entered[key] = slot, code
+        if type(value) is self.kind:
+            return cast("Strand", value.strand).another(value)
         if self.level.check != "off" and type(value) is np.ndarray:
             self.level.locks.add(value)
         return Held(value, self.level.check, reader, index)

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from mixad.tape.strand import Strand
 
 __all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode",
-           "differentiate_twice", "elements_of", "journal_of", "kept", "leaked", "levels_of",
-           "locked", "looked_at", "outside", "plain", "stripped"]  # fmt: skip
+           "elements_of", "journal_of", "kept", "leaked", "levels_of", "locked", "looked_at",
+           "may_differentiate_twice", "outside", "plain", "stripped"]  # fmt: skip
 
 
 class Level:
@@ -402,7 +402,7 @@ def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> An
     return Held(value, check, reader, index)
 
 
-def differentiate_twice(levels: Iterable[Level]) -> bool:
+def may_differentiate_twice(levels: Iterable[Level]) -> bool:
     """Whether derivatives of derivatives may be asked for by some transforms."""
     return sum([level.differentiates for level in levels]) > 1
 

@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mixad.tape.cell import Cell
-from mixad.tape.journal import Entry, Journal, Register
+from mixad.tape.journal import Entry, Evaluated, Journal, Launched, Register
 from mixad.tape.node import InputNode
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["Unfolded", "unfold"]
+
+_TAKEN = {Evaluated, Launched}
+"""What is noted of a pullback that can be done again."""
 
 
 class Unfolded(NamedTuple):
@@ -55,7 +58,7 @@ def unfold(
     expected : sequence
         What it gives for the arrays themselves: the same, bit by bit, is to come of it.
     """
-    with Level("plan") as level:
+    with Level("plan", is_reverse=False) as level:
         level.check, level.fuses = "off", False
         level.journal = journal = Journal({}, arrays.__getitem__)
         journal.is_static = True
@@ -64,14 +67,18 @@ def unfold(
             cell = Cell.of(array, level.check)
             journal.name(cell, register)
             given.append(kind(cell, Origin(InputNode(level, None), 0, alone)))
-        found = pull(*given)
+        try:
+            found = pull(*given)
+        except Exception:  # tracers may be refused where arrays are taken
+            return None
         made = [each is None or (type(each) is kind and bool(each.levels)) for each in found]
         if not all(made) or not all(map(_are_same, found, expected)):
             return None
         results = [None if each is None else journal.register(each.cell) for each in found]
-    if level.looks or not journal.is_whole:
+    entries = journal.entries
+    if level.looks or not journal.is_whole or not set(map(type, entries)) <= _TAKEN:
         return None
-    return Unfolded(journal.entries, journal.constants, results)
+    return Unfolded(entries, journal.constants, results)
 
 
 def _are_same(found: Any, expected: Any) -> bool:

@@ -118,7 +118,7 @@ def test_one_array_in_several_places_is_told_from_several() -> None:
 def test_tangents_are_the_callers_own() -> None:
     def f(x: Any) -> Any:
         y = x * 2.0
-        return x, x[1:], x.reshape(5, 1), y, y[1:]
+        return x, x[1:], x.reshape(5, 1), y, y[1:], np.broadcast_to(x.sum(), (5,))
 
     for _ in range(3):
         v = np.ones(5)
@@ -126,7 +126,7 @@ def test_tangents_are_the_callers_own() -> None:
         for tangent in tangents:
             tangent += 1.0
         np.testing.assert_array_equal(v, np.ones(5))
-        for tangent, expected in zip(tangents, (2.0, 2.0, 2.0, 3.0, 3.0), strict=True):
+        for tangent, expected in zip(tangents, (2.0, 2.0, 2.0, 3.0, 3.0, 6.0), strict=True):
             np.testing.assert_array_equal(tangent, expected)
 
 
@@ -168,6 +168,68 @@ def test_the_recording_around_asks_for_no_derivative() -> None:
         np.testing.assert_allclose(tangent, A * A)
         with pytest.raises(mixad.errors.KernelGradientError):
             mixad.grad(lambda x: mixad.jvp(f, (x,), (A,))[1].sum())(A)
+
+
+def test_what_a_segment_reads_of_earlier_ones_is_told_from_others() -> None:
+    """After the cut of a loop values of before come in: which, from inside and from around."""
+
+    def inner(flag: bool, w: Any) -> Callable[[Any], Any]:
+        def f(y: Any) -> Any:
+            a, b = np.sin(y), np.cos(y)
+            for _ in range(17):
+                y = np.sin(y)
+                y = y * w
+            return y * (a if flag else b)
+
+        return f
+
+    for w in (0.9, B[:5]):
+        for flag in (True, False, True):
+            given = inner(flag, w), (A,), (A,)
+            assert bits(mixad.jvp(*given)) == bits(by_nodes(mixad.jvp, *given))
+    for flag in (True, False, True):
+        f = lambda x: mixad.grad(lambda y: inner(flag, x * 0.5)(y).sum())(x).sum()  # noqa: B023, E731
+        gradient = mixad.grad(f)
+        assert bits(gradient(A)) == bits(by_nodes(gradient, A))
+        differences = [(f(A + 1e-6 * u) - f(A - 1e-6 * u)) / 2e-6 for u in np.eye(5)]
+        np.testing.assert_allclose(gradient(A), differences, rtol=1e-6, atol=1e-6)
+
+
+@mixad.broadcast
+def middle(c: float) -> float:
+    """Return where x³ = c, by halving an interval."""
+    low, high = 0.0, 2.0
+    for _ in range(60):
+        at = 0.5 * (low + high)
+        if at * at * at > c:
+            high = at
+        else:
+            low = at
+    return low
+
+
+def test_results_that_comparisons_decide_are_warned_of_in_each_call() -> None:
+    for _ in range(4):
+        with pytest.warns(UserWarning, match="bisect|compar|decide"):
+            mixad.jvp(middle, (A,), (A,))
+
+
+def test_a_transform_that_leaves_its_strand_does_not_count_for_others(runs: list[type]) -> None:
+    f = lambda x: (x * x).sum() if x.sum() > 0.0 else x.sum()  # noqa: E731
+    for _ in range(4):
+        mixad.hvp(f, (A,), (A,))
+    runs.clear()
+    for _ in range(3):
+        np.testing.assert_array_equal(mixad.grad(f)(A), 2.0 * A)
+    assert runs
+
+
+def test_what_is_no_array_is_refused_by_name() -> None:
+    class Shaped:
+        shape = (5,)
+
+    with pytest.raises(mixad.errors.TracerError, match="mixad"):
+        mixad.jvp(lambda x: x, (Shaped(),), (Shaped(),))
 
 
 def test_nothing_stays_locked() -> None:
