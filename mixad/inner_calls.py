@@ -172,7 +172,7 @@ class _Inside(NamedTuple):
     outputs: Sequence[int]
     wanted: Sequence[int]
 
-    def done(self, level: Level, operands: Sequence[Any]) -> tuple[Inputs, Outputs, list[Tracer]]:
+    def replay(self, level: Level, operands: Sequence[Any]) -> tuple[Inputs, Outputs, list[Tracer]]:
         """Do what was recorded on nodes; return the inputs, what the function returned, and what
         else is wanted."""
         done: dict[int, Any] = {**self.numbers, **dict(zip(self.slots, operands, strict=True))}
@@ -192,7 +192,7 @@ class _Inside(NamedTuple):
 def _pull_back(call: _Inside, *operands: Any) -> Any:
     """Return gradients, and what else is wanted of a call, by nodes."""
     with Level(call.name) as level:
-        inputs, outputs, wanted = call.done(level, operands)
+        inputs, outputs, wanted = call.replay(level, operands)
     seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(1.0, level)]
     journal = journal_of(outputs.leaves[0].levels)
     if journal is not None:
@@ -220,5 +220,5 @@ def _carry(call: _Inside, operands: Sequence[Any]) -> Carried:
     """Return what a function returns on dual numbers."""
     at = len(operands) - call.inputs
     with Level(call.name, is_reverse=False) as level:
-        inputs, outputs, _ = call.done(level, operands[:at])
+        inputs, outputs, _ = call.replay(level, operands[:at])
     return Recorded(level, inputs, outputs).carried([operands[at:]])

@@ -22,7 +22,7 @@ from mixad.tape.constant import is_traced
 from mixad.tape.held import is_compared_whole
 from mixad.tape.journal import Journal, Launched, Register
 from mixad.tape.node import InputNode
-from mixad.tape.over_numpy import as_numpy, of_numpy
+from mixad.tape.over_numpy import as_numpy, have_same_bits, of_numpy
 from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
@@ -362,8 +362,7 @@ def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> np.ndarray[An
 def _are_same(a: Any, b: Any) -> bool:
     if not is_array(a):
         return a is b or (is_number(a) and type(a) is type(b) and a == b)
-    a, b = as_numpy(a), as_numpy(b)
-    return type(a) is type(b) and a.dtype == b.dtype and bool(a.tobytes() == b.tobytes())
+    return have_same_bits(a, b)
 
 
 def size_of(arrays: Sequence[Any]) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from mixad.backends.arrays import NUMPY, Library, as_array
 from mixad.tape.held import Held
 
-__all__ = ["as_numpy", "came_in", "of_numpy"]
+__all__ = ["as_numpy", "came_in", "have_same_bits", "of_numpy"]
 
 
 def as_numpy(array: Any) -> Any:
@@ -21,6 +21,13 @@ def as_numpy(array: Any) -> Any:
 def of_numpy(library: Library, array: Any) -> Any:
     """Return a library's array over the memory of one of NumPy."""
     return array if library is NUMPY else library.memory.wrapped(library.xp, array, None)
+
+
+def have_same_bits(a: Any, b: Any) -> bool:
+    """Whether two arrays or numbers of NumPy, or tensors, are the same in type, form and bits."""
+    a, b = as_numpy(a), as_numpy(b)
+    is_alike = type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape
+    return is_alike and bool(a.tobytes() == b.tobytes())
 
 
 def came_in(value: Any) -> Any:

@@ -513,7 +513,7 @@ class _Planner:
                 added_into = partial(_pull_into, entry, self._library, cotangent, into.register)
                 self._makers.append(_for_all_threads(added_into))
                 return
-        run = partial(_pull_here, pull, cotangent, arguments)
+        run: _Pull = lambda registers: pull(cotangent(registers), arguments(registers))  # noqa: E731
         unfolded = self._unfolded(entry, g.register, pull, run)
         if unfolded is None:
             self._pulled(run, entry.targets, entry.rule.fresh)
@@ -739,15 +739,6 @@ def _pull(entry: Pulled, wanted: Sequence[bool], g: Any, arguments: Sequence[Any
         return cotangents(g, wanted, *arguments, **static)
     pairs = zip(cotangents, wanted, strict=True)
     return [of(g, *arguments, **static) if is_wanted else None for of, is_wanted in pairs]
-
-
-def _pull_here(
-    pull: Callable[..., Sequence[Any]],
-    g: Callable[[_Registers], Any],
-    arguments: _Arguments,
-    registers: _Registers,
-) -> Sequence[Any]:
-    return pull(g(registers), arguments(registers))
 
 
 def _pull_into(

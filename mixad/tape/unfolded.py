@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from mixad.backends.arrays import as_array
 from mixad.tape.cell import Cell
 from mixad.tape.journal import Entry, Evaluated, Journal, Launched, Register
 from mixad.tape.node import InputNode
-from mixad.tape.over_numpy import as_numpy
+from mixad.tape.over_numpy import have_same_bits
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["Unfolded", "unfold"]
@@ -84,5 +85,4 @@ def unfold(
 def _are_same(found: Any, expected: Any) -> bool:
     if found is None or expected is None:
         return found is expected
-    a, b = as_numpy(found.cell.value), as_numpy(expected)
-    return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    return have_same_bits(found.cell.value, as_array(expected))

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
-from mixad import api, forward, inner_calls, strand_calls
+from mixad import inner_calls, strand_calls
 from mixad.tape import locks
 
+from .test_inner_strands import bits, by_nodes
 from .test_strands import EXAMPLES, close, programs
 
 A = np.linspace(0.2, 1.5, 5)
@@ -23,18 +24,6 @@ SQUARE = np.random.default_rng(0).normal(size=(5, 5))
 step = mixad.broadcast(lambda x, y: x * y * y if x > 0.5 else x - y)
 
 pytestmark = pytest.mark.usefixtures("fresh")
-
-
-def by_nodes(call: Callable[..., Any], *args: Any) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (api, forward):
-            patch.setattr(module, "open_strand", lambda *given: None)
-        return call(*args)
-
-
-def bits(found: Any) -> list[Any]:
-    leaves = [(type(leaf), np.asarray(leaf)) for leaf in mixad.pytree.leaves(found)]
-    return [(kind, leaf.dtype, leaf.shape, leaf.tobytes()) for kind, leaf in leaves]
 
 
 PROGRAMS: dict[str, Callable[..., Any]] = {

@@ -28,8 +28,8 @@ def by_nodes(call: Callable[..., Any], *args: Any) -> Any:
 
 
 def bits(found: Any) -> list[Any]:
-    leaves = map(np.asarray, mixad.pytree.leaves(found))
-    return [(leaf.dtype, leaf.shape, leaf.tobytes()) for leaf in leaves]
+    leaves = [(type(leaf), np.asarray(leaf)) for leaf in mixad.pytree.leaves(found)]
+    return [(kind, leaf.dtype, leaf.shape, leaf.tobytes()) for kind, leaf in leaves]
 
 
 def loss(x: Any) -> Any:
