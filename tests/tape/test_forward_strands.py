@@ -159,6 +159,7 @@ def test_the_recording_around_asks_for_no_derivative() -> None:
             mixad.grad(lambda x: mixad.jvp(f, (x,), (A,))[1].sum())(A)
 
 
+@pytest.mark.slow
 def test_what_a_segment_reads_of_earlier_ones_is_told_from_others() -> None:
     """After the cut of a loop values of before come in: which, from inside and from around."""
 
