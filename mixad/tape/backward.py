@@ -1,7 +1,8 @@
 """The backward pass: planned by a walk over the trace, remembered, and taken step by step.
 
-Kernel nodes are not pulled back one by one.  A node whose results are read by the members of a
-group joins it; the group is pulled back, by one kernel, when something else needs what it gives.
+Kernel nodes are not pulled back one by one.  A node whose results are read by the members of groups
+joins these, which become one; a group is pulled back, by one kernel, when something else needs what
+it gives.
 """
 
 from __future__ import annotations
@@ -155,54 +156,63 @@ class _Walk:
                 self._others.append(number)
 
     def _join(self, node: KernelNode) -> None:
-        """Let a kernel node join the group that reads it, or one that reads what it reads."""
+        """Let a kernel node join the groups that read it, or one that reads what it reads."""
         number = self._trace.numbers[id(node)]
-        readers = self._readers.pop(number, None)
-        if readers is not None:
-            readers = [each for each in readers if each[0].members]
+        readers = self._readers_of(number)
         active = [p for p in node.parents if p is not None and self._level in p.levels]
-        group = self._open_group(node, readers, active)
-        if readers and any(reader is not group for reader, _ in readers):
-            self._readers[number] = readers
+        own = Group(self._level, node, active)
+        group = self._joined(own, readers, active)
+        if group is None and readers:
             self._others.append(number)  # what it needs is not there yet
             return
+        self._readers.pop(number, None)
         if group is None:
-            group = Group(self._level, node, active)
+            group = own
             self._groups[group] = None
         for parent in active:
             self._arrive(parent, group)
 
-    def _open_group(
-        self,
-        node: KernelNode,
-        readers: Sequence[tuple[Group, Origin]] | None,
-        active: Sequence[Origin],
+    def _joined(
+        self, own: Group, readers: Sequence[tuple[Group, Origin]], active: Sequence[Origin]
     ) -> Group | None:
-        """Return the open group that a node has joined; None if it opens one."""
-        if readers:
-            group = readers[0][0]
-            is_inside = all(
-                reader is group and may_fuse(origin, group.members[0]) for reader, origin in readers
-            )
-            return group if is_inside and group.join(node, active) else None
-        for parent in active:
-            other = self._last_reader(parent)
-            if other is not None and is_alike(node, other.members[0]) and other.join(node, active):
-                return other
-        return None
+        """Return the open group that a node has joined; None if there is none.
+
+        Groups that read it become one: open ones do not wait for each other.
+        """
+        node = own.members[0]
+        if not readers:
+            for parent in active:
+                other = self._last_reader(parent)
+                if other is not None and is_alike(node, other.members[0]) and other.take(own):
+                    return other
+            return None
+        if not all(may_fuse(origin, reader.members[0]) for reader, origin in readers):
+            return None
+        group = readers[0][0]
+        for other in {reader: None for reader, _ in readers if reader is not group}:
+            if not group.take(other):
+                return None
+            del self._groups[other]
+        return group if group.take(own) else None
+
+    def _readers_of(self, number: int) -> list[tuple[Group, Origin]]:
+        """Return the open groups that read a node, and what of it."""
+        readers = [(group.whole, origin) for group, origin in self._readers.get(number, ())]
+        return [each for each in readers if each[0].members]
 
     def _last_reader(self, parent: Origin) -> Group | None:
         """Return the open group that was the last to read a value; None if there is none."""
         readers = self._readers.get(self._trace.numbers[id(parent.node)])
-        if readers:
-            group, origin = readers[-1]
-            if group.members and origin.output == parent.output:
-                return group
+        while readers:
+            group, origin = readers[-1][0].whole, readers[-1][1]
+            if group.members:
+                return group if origin.output == parent.output else None
+            readers.pop()
         return None
 
     def _pull(self, number: int) -> Iterator[Step]:
         """Visit a node that needs its cotangents now."""
-        for group, _ in self._readers.get(number, ()):
+        for group, _ in self._readers_of(number):
             yield from self._close(group)
         self._readers.pop(number, None)
         node: KernelNode | PulledNode = self._trace.nodes[number]
@@ -224,8 +234,8 @@ class _Walk:
         if type(node) is not RuleNode or self._waiting[number] or number in self._pass.found:
             return None
         part, parent = node.part(), node.parents[0]
-        readers = self._readers.get(number, ())
-        if part is None or any(reader is not group and reader.members for reader, _ in readers):
+        readers = self._readers_of(number)
+        if part is None or any(reader is not group for reader, _ in readers):
             return None
         assert parent is not None  # a value is a part of the one argument of its rule
         place = self._trace.place(parent)

@@ -9,7 +9,7 @@ it, and from then on the array is not written to any more.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mixad.backends.arrays import Array
@@ -52,7 +52,7 @@ class Buffer:
     def hold(self, cell: Cell) -> None:
         """Let a reader hold the cell itself."""
 
-    def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
+    def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
         """Return that nothing has to be made first, and what hands the array over."""
         return [], self._run
 

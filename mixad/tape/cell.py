@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -59,8 +59,11 @@ class Pending(Protocol):
         """Hold one of the cells: it will be read."""
         ...
 
-    def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
-        """Return what has to be made first, and what makes the values if that is nothing."""
+    def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
+        """Return what has to be made first, and what makes the values if that is nothing.
+
+        It may make some of the others, too, which are to be made next.
+        """
         ...
 
 

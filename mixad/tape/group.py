@@ -13,7 +13,7 @@ __all__ = ["Group"]
 
 
 class Group:
-    """Pending nodes over one shape, each read by those that joined before it.
+    """Pending nodes over one shape that are pulled back together.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ class Group:
     level : Level
         As given.
     members : list of KernelNode
-        In the order in which they joined.
+        Each before those that it reads; empty once they have been pulled back or taken.
     options : KernelOptions
         The user's overrides, those of all together.
     """
 
-    __slots__ = ("_active", "_cost", "_has_loops", "level", "members", "options", "shape")
+    __slots__ = ("_active", "_cost", "_has_loops", "_taker", "level", "members", "options", "shape")
 
     def __init__(self, level: Level, node: KernelNode, active: Sequence[Origin]) -> None:
         self.shape = node.shape
@@ -46,37 +46,49 @@ class Group:
         self._cost = node.call.cost
         self._has_loops = node.call.has_loops
         self._active = {(id(p.node), p.output) for p in active}
+        self._taker: Group | None = None
 
-    def join(self, node: KernelNode, active: Sequence[Origin]) -> bool:
-        """Let a node join whose cotangents are there or come from members; tell whether it did.
+    @property
+    def whole(self) -> Group:
+        """The group that has taken it, itself if none has."""
+        group = self
+        while group._taker is not None:
+            group = group._taker
+        if group is not self:
+            self._taker = group
+        return group
 
-        More inputs than one dual chunk holds would be paid for with a second evaluation of all,
-        unless there is no loop, and so reverse accumulation.
+    def take(self, other: Group) -> bool:
+        """Let the nodes of another group join if they fit; tell whether they did.
+
+        Their cotangents are there or come from members, and nothing that has yet to be visited
+        lies between the two.  More inputs than one dual chunk holds would be paid for with a
+        second evaluation of all, unless there is no loop, and so reverse accumulation.
 
         Parameters
         ----------
-        node : KernelNode
+        other : Group
             Over the same shape.
-        active : sequence of Origin
-            Its parents that carry the level.
         """
         if not self.level.fuses:
             return False
-        options = common_options(self.options, node.options)
-        has_loops = self._has_loops or node.call.has_loops
+        options = common_options(self.options, other.options)
+        has_loops = self._has_loops or other._has_loops
         if options is None or (has_loops and options.strategy == "reverse"):
             return False
-        if not fits(len(self.members), self._cost, node.call):
+        count = len(self.members) + len(other.members)
+        if not fits(count, self._cost, other._cost):
             return False
-        key = id(node)
-        inputs = {value for value in self._active if value[0] != key}
-        inputs.update([(id(p.node), p.output) for p in active])
+        joining = set(map(id, other.members))
+        active = {value for value in self._active if value[0] not in joining} | other._active
         is_by_duals = has_loops or options.mode.strategy == "forward"
-        if is_by_duals and len(inputs) > max(MAX_PARTIALS, len(self._active)):
+        most = max(MAX_PARTIALS, len(self._active), len(other._active))
+        if is_by_duals and len(active) > most:
             return False
         self._has_loops = has_loops
-        self._active = inputs
+        self._active = active
         self.options = options
-        self._cost += node.call.cost
-        self.members.append(node)
+        self._cost += other._cost
+        self.members += other.members
+        other.members, other._taker = [], self
         return True

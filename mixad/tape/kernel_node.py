@@ -183,9 +183,9 @@ class KernelNode:
                     self.hold(cell)
                 make(self)
 
-    def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
+    def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
         """Return what has to be made first, and what makes the results, with nodes before them."""
-        return kernel_prepared(self)
+        return kernel_prepared(self, others)
 
     def store(self, stored: Stored) -> None:
         """Let cotangents go back through partials that are made now, with results that stay."""

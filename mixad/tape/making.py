@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from mixad.backends.execute import kernel_for
 from mixad.kernel.options import KernelOptions
@@ -18,6 +19,7 @@ from mixad.tape.fusion import (
     common_options,
     fits,
     fuse,
+    is_alike,
     is_readable_inside,
     may_fuse,
     producer_of,
@@ -31,7 +33,15 @@ from mixad.tape.tracer import Origin, check_mode, journal_of
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["MadeAlone", "Making", "kernel_members", "kernel_prepared", "make", "makings"]
+__all__ = ["MadeAlone", "Making", "kernel_members", "kernel_prepared", "make", "make_together",
+           "makings"]  # fmt: skip
+
+_MAX_TOGETHER = 63
+"""Values that are looked at to be made with another one."""
+
+_MAX_ELEMENTS = 1 << 14
+"""Elements of values that are made together though none is made of the other: what a launch takes
+is more than what they do."""
 
 _LOW_COST = 20
 """Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
@@ -43,14 +53,24 @@ def make(root: Pending) -> None:
         run()
 
 
-def makings(root: Pending) -> Iterator[Callable[[], None]]:
+def make_together(cells: Iterable[Cell]) -> None:
+    """Make the values of some cells, which no other thread knows, in as few kernels as can be."""
+    left = [cell.pending for cell in cells if cell.pending is not None]
+    while left:
+        root = left.pop()
+        for run in makings(root, left[-_MAX_TOGETHER:]):
+            run()
+
+
+def makings(root: Pending, others: Sequence[Pending] = ()) -> Iterator[Callable[[], None]]:
     """Yield what makes values, and before that what makes those that they are made of.
 
-    Each is to be called before the next one is asked for.
+    Each is to be called before the next one is asked for.  With the values some of the others are
+    made that are to be made next.
     """
     stack = [root]
     while stack:
-        missing, run = stack[-1].prepared()
+        missing, run = stack[-1].prepared(others if len(stack) == 1 else ())
         if missing:
             stack += missing
         else:
@@ -128,9 +148,11 @@ class MadeAlone(NamedTuple):
     made: list[tuple[int, int]]
 
 
-def kernel_prepared(root: KernelNode) -> tuple[list[Pending], Callable[[], None]]:
+def kernel_prepared(
+    root: KernelNode, others: Sequence[Pending] = ()
+) -> tuple[list[Pending], Callable[[], None]]:
     """Return what has to be made before a node, and what makes it: see `Pending`."""
-    members = kernel_members(root)
+    members = kernel_members(root, others)
     if root.siblings:
         return _pending(root.arguments), partial(_run_passes, root)
     _keep_for_others(members)
@@ -260,11 +282,11 @@ def _is_read_outside(members: Sequence[KernelNode], at: int) -> bool:
     So it may if anything but the kernel's other nodes has read that node, its sum for example.
     """
     node = members[at]
-    if node is members[-1]:
-        return False
-    sources = (source for member in members for source in member.arguments)
-    inside = sum(type(source) is Origin and source.node is node for source in sources)
-    return node.uses > inside or any(node.is_made(k) for k in range(len(node.outputs)))
+    sources = [source for member in members for source in member.arguments]
+    inside = Counter([id(source.node) for source in sources if type(source) is Origin])
+    if all((id(member) in inside) == (member is not node) for member in members):
+        return False  # all that the kernel reads comes before it
+    return node.uses > inside[id(node)] or any(node.is_made(k) for k in range(len(node.outputs)))
 
 
 def _run_passes(root: KernelNode) -> None:
@@ -312,38 +334,85 @@ def _keep_for_others(members: Sequence[KernelNode]) -> None:
                     node.keep(output)
 
 
-def kernel_members(root: KernelNode) -> list[KernelNode]:
-    """Return a pending node and the pending nodes before it that are made in its kernel.
+def kernel_members(root: KernelNode, others: Sequence[Pending] = ()) -> list[KernelNode]:
+    """Return a pending node and the pending nodes that are made in its kernel.
 
     Each comes after those whose results it reads.  An ancestor is fused if it is computed over
-    the same shape, nothing has made its result, and the kernel is not too long.
+    the same shape, nothing has made its result, and the kernel is not too long; so are others, with
+    their ancestors, where a launch takes longer than what it computes.
     """
     if root.siblings or not all(level.fuses for level in root.levels):
         return [root]
-    options, cost = root.options, root.call.cost
-    found, left = {id(root)}, set[int]()
-    order: list[KernelNode] = []
-    stack: list[tuple[KernelNode, Iterator[Any]]] = [(root, iter(root.arguments))]
-    while stack:
-        arguments = stack[-1][1]
-        for source in arguments:
-            if type(source) is not Origin or id(source.node) in found:
-                continue
-            producer = producer_of(source)
-            if not may_fuse(source, root):
-                if is_readable_inside(source):
-                    left.add(id(producer))  # its reader may have its place in the order already
-                continue
-            if id(producer) in left:
-                continue
-            shared = common_options(options, producer.options)
-            if shared is None or not fits(len(found), cost, producer.call):
-                continue
-            options = shared
-            cost += producer.call.cost
-            found.add(id(producer))
-            stack.append((producer, iter(producer.arguments)))
-            break
-        else:
-            order.append(stack.pop()[0])
-    return order
+    members = _Members(root)
+    if others and math.prod(root.shape) <= _MAX_ELEMENTS and root.live():
+        for other in reversed(others):
+            if _is_beside(other, root):
+                members.add(other)
+    return members.order
+
+
+def _is_beside(other: Pending, root: KernelNode) -> TypeGuard[KernelNode]:
+    """Whether a node may be made in the kernel of one that does not depend on it."""
+    if type(other) is not type(root):
+        return False
+    return is_alike(other, root) and other.levels == root.levels and bool(other.live())
+
+
+class _Members:
+    """Nodes of one kernel: at first a node with what can be fused with it.
+
+    Parameters
+    ----------
+    root : KernelNode
+        The node.
+
+    Attributes
+    ----------
+    order : list of KernelNode
+        Each after those whose results it reads.
+    """
+
+    def __init__(self, root: KernelNode) -> None:
+        self.order: list[KernelNode] = []
+        self._root = root
+        self._options = root.options
+        self._cost = root.call.cost
+        self._found = {id(root)}
+        self._left: set[int] = set()
+        self._gather(root)
+
+    def add(self, node: KernelNode) -> None:
+        """Add another node, with what can be fused with it, if it fits."""
+        if self._takes(node):
+            self._gather(node)
+
+    def _gather(self, node: KernelNode) -> None:
+        """Put a node, which has been taken, after those that can be fused with it."""
+        stack: list[tuple[KernelNode, Iterator[Any]]] = [(node, iter(node.arguments))]
+        while stack:
+            arguments = stack[-1][1]
+            for source in arguments:
+                if type(source) is not Origin or id(source.node) in self._found:
+                    continue
+                producer = producer_of(source)
+                if not may_fuse(source, self._root):
+                    if is_readable_inside(source):
+                        # Its reader may have its place in the order already.
+                        self._left.add(id(producer))
+                elif self._takes(producer):
+                    stack.append((producer, iter(producer.arguments)))
+                    break
+            else:
+                self.order.append(stack.pop()[0])
+
+    def _takes(self, node: KernelNode) -> bool:
+        """Take a node if it fits; tell whether it does.  What does not fit now never does."""
+        if id(node) in self._found or id(node) in self._left:
+            return False
+        options = common_options(self._options, node.options)
+        if options is None or not fits(len(self._found) + 1, self._cost, node.call.cost):
+            return False
+        self._options = options
+        self._cost += node.call.cost
+        self._found.add(id(node))
+        return True

@@ -344,7 +344,7 @@ class _Waiting:
     def hold(self, cell: Cell) -> None:
         """Let a reader hold the cell itself: making the value again costs little more."""
 
-    def prepared(self) -> tuple[list[Pending], Callable[[], None]]:
+    def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
         """Return what has to be made first, and what makes the value."""
         pending = self.source.pending
         return ([] if pending is None else [pending]), self._run

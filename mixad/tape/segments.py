@@ -19,6 +19,7 @@ import numpy as np
 from mixad.backends.arrays import describe_array
 from mixad.tape.backward import backward
 from mixad.tape.cell import Kind
+from mixad.tape.making import make_together
 from mixad.tape.operations import LINK, Segment
 from mixad.tape.over_numpy import as_numpy, came_in, of_numpy
 from mixad.tape.replay import Replay
@@ -38,7 +39,14 @@ def values_of_slots(values: Sequence[Any]) -> list[Any]:
     TracerError
         If an array has been changed.
     """
-    return [None if type(v) is State or v is LINK else came_in(v) for v in values]
+    found: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is State or value is LINK:
+            found.append(None)
+        else:
+            found.append(value if kind is float else came_in(value))
+    return found
 
 
 @cache
@@ -247,6 +255,7 @@ class Run:
                 found = backward(level, outputs, nodes)  # type: ignore[arg-type]
             else:
                 found = []
+            make_together([tracer.cell for tracer in chosen])
             made = [as_numpy(tracer.cell.value) for tracer in chosen]
         cotangents = [c and (as_numpy(c.value), c.fresh) for c in found]
         if not (fuses or segment.state.come() > _RARE):

@@ -344,19 +344,46 @@ def test_many_shapes_are_differentiated_once(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_backward_pass_is_linear_in_the_number_of_terms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    joins: list[Any] = []
-    join = Group.join
+    tries: list[Any] = []
+    take = Group.take
 
-    def counted(self: Group, *args: Any) -> bool:
-        joins.append(self)
-        return join(self, *args)
+    def counted(self: Group, other: Group) -> bool:
+        tries.append(self)
+        return take(self, other)
 
-    monkeypatch.setattr(Group, "join", counted)
+    monkeypatch.setattr(Group, "take", counted)
     values = [np.full(3, float(n)) for n in range(300)]
     gradients = mixad.grad(lambda vs: sum((v * v).sum() for v in vs))(values)
     for gradient, value in zip(gradients, values, strict=True):
         np.testing.assert_array_equal(gradient, 2 * value)
-    assert len(joins) < 4 * len(values)
+    assert len(tries) < 4 * len(values)
+
+
+def test_looks_for_groups_do_not_grow_with_how_often_a_value_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[Any] = []
+    whole = Group.whole.fget
+    assert whole is not None
+
+    def counted(self: Group) -> Group:
+        looks.append(self)
+        return whole(self)
+
+    monkeypatch.setattr(Group, "whole", property(counted))
+    turns = 200
+
+    def f(W: Any, b: Any) -> Any:
+        h = np.ones(3)
+        for _ in range(turns):
+            h = (W @ h) * b
+        return h.sum()
+
+    _, pullback = mixad.vjp(f, np.eye(3), np.ones(3))
+    dW, db = pullback(1.0)
+    np.testing.assert_allclose(dW, np.full((3, 3), float(turns)))
+    np.testing.assert_allclose(db, np.full(3, float(turns)))
+    assert len(looks) < 8 * turns
 
 
 def test_nodes_of_several_passes_leave_with_their_last_reference() -> None:
@@ -384,6 +411,18 @@ def test_equal_sums_of_a_value_are_one(launches: list[Any]) -> None:
     value, _ = mixad.value_and_grad(f)(X)
     np.testing.assert_allclose(value, 5 * chain(X).sum(), rtol=1e-13)
     assert all(len(requests) <= 2 for _, requests in launches)
+
+
+def test_groups_that_read_one_value_are_pulled_back_by_one_kernel(launches: list[Any]) -> None:
+    def f(x: Any) -> Any:
+        y = np.sin(x)
+        return np.exp(y * 0.5), np.cos(y + 1.0) * y
+
+    y, G, H = np.sin(X), X + 2.0, X * X
+    _, (found,) = mixad.value_and_vjp(f, (X,), (G, H))
+    slopes = 0.5 * np.exp(y * 0.5) * G + (np.cos(y + 1.0) - np.sin(y + 1.0) * y) * H
+    np.testing.assert_allclose(found, slopes * np.cos(X), rtol=1e-13, atol=1e-14)
+    assert len(launches) == 1
 
 
 def test_a_node_that_two_groups_read_is_pulled_back_once() -> None:

@@ -159,9 +159,9 @@ def slope_of_shares(weights: Any) -> Any:
 def test_what_makes_pending_values_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_for = []
 
-    def counted(node: Any) -> Any:
+    def counted(node: Any, others: Any) -> Any:
         looked_for.append(node)
-        return making.kernel_prepared(node)
+        return making.kernel_prepared(node, others)
 
     monkeypatch.setattr(kernel_node, "kernel_prepared", counted)
 
