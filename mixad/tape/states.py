@@ -52,6 +52,8 @@ class State:
 
     Attributes
     ----------
+    description : tuple
+        These three: what tells values of earlier segments apart.
     inputs : tuple of State
         Of a recording that begins, what is known of each input.
     next : dict
@@ -82,7 +84,7 @@ class State:
         How often a recording, or a segment of it, has ended here without a plan.
     """
 
-    __slots__ = ("_before", "_step", "codes", "count", "further", "inputs",
+    __slots__ = ("_before", "_step", "codes", "count", "description", "further", "inputs",
                  "is_end", "is_large", "is_number", "is_plain", "is_small", "kind", "next",
                  "operation", "place", "plans", "reader", "shape", "times")  # fmt: skip
     count: int
@@ -100,6 +102,7 @@ class State:
         self.kind = kind
         self.shape = shape
         self.is_number = is_number
+        self.description = kind, shape, is_number
         self._before = before
         self._step = step
         self.count = 0 if before is None else before.count + 1

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import compress, count
 from sys import getrefcount
 from threading import get_ident
+from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from weakref import ref
 
@@ -21,7 +22,7 @@ import numpy as np
 from mixad.backends.arrays import Array, as_array, describe_array
 from mixad.tape.cell import Kind
 from mixad.tape.constant import is_constant, unwrapped
-from mixad.tape.held import Held, Reader
+from mixad.tape.held import Held, Reader, is_compared_whole
 from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import is_numpy_number
@@ -111,6 +112,7 @@ class Strand:
 
     is_flat = True
     is_left = False
+    _is_busy = False
     _is_cold = False
     _start = 0
     _most = _MIN_TRACERS
@@ -153,9 +155,12 @@ class Strand:
 
     def _held(self, value: Any) -> Any:
         """Return an input such that it is what it was when it came in."""
-        if type(value) is not self.kind:
-            return Held(value, self.level.check)
-        return cast("Strand", value.strand).another(value)
+        if type(value) is self.kind:
+            return cast("Strand", value.strand).another(value)
+        check = self.level.check
+        if type(value) is np.ndarray and check != "off" and not is_compared_whole(value):
+            self.level.locks.add(value)
+        return Held(value, check)
 
     def _outer(self, inputs: Sequence[Any]) -> Strand | None:
         """Return the newest strand around, if inputs are traced by some."""
@@ -188,14 +193,16 @@ class Strand:
 
         Then it is to be computed on nodes, and `learn` is to be told what came of it.
         """
-        kind, start, comes_in = self.kind, self._start, False
+        kind, start, links, comes_in = self.kind, self._start, self._links, False
         codes: list[Any] = [operation]
         for operand in operands:
             own = type(operand)
             if own is kind and operand.strand is self and operand.state is not None:
-                slot = operand.slot - start
-                if slot >= 0:
-                    codes.append(slot)
+                slot = operand.slot
+                if slot < start:
+                    slot = links.get(slot, slot)
+                if slot >= start:
+                    codes.append(slot - start)
                     continue
             code = float if own is float else self._code(operands, len(codes) - 1)
             if code is None and (is_constant(operand) or _strand_inside(operand, self.level)):
@@ -203,19 +210,24 @@ class Strand:
             comes_in |= type(code) is not int
             codes.append(code)
         key = tuple(codes)
+        if self._thread == get_ident():
+            self._is_busy = True  # a lock would take a fifth of the time: see `_halt`
+            try:
+                state = self._next.get(key)
+                if state is not None:
+                    if comes_in:
+                        self._let_in(key, operands, state.reader)
+                    values = self.values
+                    tracer = _new(kind)
+                    tracer.strand, tracer.slot, tracer.state = self, len(values), state
+                    values.append(state)
+                    self._alive.append(tracer)
+                    self.state, self._next = state, state.next
+                    return tracer if state.is_plain else self._with_further(tracer, state)
+            finally:
+                self._is_busy = False
         with self._lock:  # another thread may ask for nodes
-            state = self._next.get(key)
-            if state is None or self._thread != get_ident():
-                return self._begin(key, operands)
-            if comes_in:
-                self._enter(key, operands, state.reader)
-            values = self.values
-            tracer = _new(kind)
-            tracer.strand, tracer.slot, tracer.state = self, len(values), state
-            values.append(state)
-            self._alive.append(tracer)
-            self.state, self._next = state, state.next
-            return tracer if state.is_plain else self._with_further(tracer, state)
+            return self._begin(key, operands)
 
     def _record_other(self, operation: Operation, operands: Sequence[Any], operand: Any) -> Any:
         """Return what an operation gives of a constant, or of a value of a transform inside."""
@@ -292,8 +304,12 @@ class Strand:
             return self._code_of_outer(operand)
         if not self._is_current(operand):
             return None
-        slot = self._links.get(operand.slot, operand.slot) - self._start
-        return slot if slot >= 0 else (operand.kind, operand.shape, is_numpy_number(operand))
+        slot, state = self._links.get(operand.slot, operand.slot) - self._start, operand.state
+        if slot >= 0:
+            return slot
+        if state is not None:
+            return state.description
+        return operand.kind, operand.shape, is_numpy_number(operand)
 
     def _code_of_outer(self, operand: Tracer) -> Any:
         """Return what tells a value of a transform around from others; None if unknown."""
@@ -360,26 +376,24 @@ class Strand:
         self._go_to(self.state.follow(key, list(map(_described, results)), step))
         self.state.reader = _reader_of(results[0].origin.node)
 
+    def _let_in(self, key: tuple[Any, ...], operands: Sequence[Any], reader: Reader | None) -> None:
+        """Give slots to operands that have none."""
+        values = self.values
+        for position, value in enumerate(operands):
+            code = key[position + 1]
+            kind = type(code)
+            if kind is type:
+                values.append(value)
+            elif kind is not int and kind is not _Same:
+                values.append(self._entered_as(value, code, reader, position))
+
     def _enter(
         self, key: tuple[Any, ...], operands: Sequence[Any], reader: Reader | None
     ) -> tuple[int, ...]:
         """Return the slots of operands; those that have none get one."""
-        slots: list[int] = []
-        values = self.values
-        for position, value in enumerate(operands, 1):
-            code = key[position]
-            kind = type(code)
-            if kind is int:
-                slots.append(self._start + code)
-            elif kind is _Same:
-                slots.append(slots[code.position])
-            else:
-                slots.append(len(values))
-                is_number = kind is type
-                values.append(
-                    value if is_number else self._entered_as(value, code, reader, position - 1)
-                )
-        return tuple(slots)
+        first = len(self.values)
+        self._let_in(key, operands, reader)
+        return _slots(key[1:], self._start, first)
 
     def _entered_as(self, value: Any, code: Hashable, reader: Reader | None, index: int) -> Any:
         """Return what stands for an array or a value of an earlier segment that comes in."""
@@ -547,13 +561,26 @@ class Strand:
         with self._lock:
             if not self.is_flat:
                 return
-            self._is_cold, self._next = True, _NOTHING
+            self._is_cold = True
+            self._halt()
             try:
                 self.on_nodes().advance(self)
                 self.is_flat, self._alive = False, []
             finally:
                 self._is_cold = False
                 self._go_to(self.state)
+
+    def _halt(self) -> None:
+        """Let what is known be recorded no longer; wait for the thread that is about it.
+
+        It takes its next step from `_next` after it has said that it is busy.  So if it is not, and
+        has not gone on since `_next` was emptied, it meets the lock.
+        """
+        self._next = _NOTHING
+        if self._thread != get_ident():
+            while self._is_busy or self._next is not _NOTHING:
+                self._next = _NOTHING
+                sleep(0)
 
     def is_recording(self, tracer: Tracer) -> bool:
         """Whether it records what is done with one of its tracers."""
@@ -595,16 +622,9 @@ class Strand:
         if type(state) is not State:
             return None
         assert state.operation is not None
-        start, first = self._start_at(slot), slot - state.place
         came_in = sum([type(code) not in (int, _Same) for code in state.codes])
-        arrived = iter(range(first - came_in, first))
-        operands: list[int] = []
-        for code in state.codes:
-            if type(code) is _Same:
-                operands.append(operands[code.position])
-            else:
-                operands.append(start + code if type(code) is int else next(arrived))
-        return state.operation, tuple(operands)
+        first = slot - state.place - came_in
+        return state.operation, _slots(state.codes, self._start_at(slot), first)
 
     def segment(self, number: int) -> Segment:
         """Return one of the segments: those that have ended, and at last what came after them."""
@@ -653,6 +673,17 @@ class _Same(NamedTuple):
     """The code of an operand that is the array of one before it, in the same operation."""
 
     position: int
+
+
+def _slots(codes: Sequence[Hashable], start: int, first: int) -> tuple[int, ...]:
+    """Return the slots of operands, of which those that come in get the first free ones."""
+    arrived, slots = count(first), list[int]()
+    for code in codes:
+        if type(code) is _Same:
+            slots.append(slots[code.position])
+        else:
+            slots.append(start + code if type(code) is int else next(arrived))
+    return tuple(slots)
 
 
 def _same_as_before(operands: Sequence[Any], position: int) -> _Same | None:

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad import strand_history
+from mixad.tape import states
 from mixad.tape.cell import Cell
 
 from .test_pending import cube
@@ -65,6 +67,56 @@ def test_value_that_several_threads_ask_for_is_made_once(launches: list[Any]) ->
 
     for _ in range(ROUNDS):
         np.testing.assert_allclose(mixad.grad(f)(X), 9 * X**8, rtol=1e-12)
+
+
+def slow_down(mapping: type[dict[Any, Any]]) -> None:
+    """Let what follows each known state be found in mappings of another type."""
+    known = [*states._known.initial.values()]
+    for state in known:
+        state.next = mapping(state.next)
+        known += state.next.values()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_thread_that_asks_for_nodes_waits_for_what_is_being_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Everything recorded is done on nodes then, while the thread that records is at it."""
+
+    class Slow(dict[Any, Any]):
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = super().get(key, default)
+            time.sleep(1e-4)  # the other thread asks between a look and what comes of it
+            return found
+
+    def f(x: Any, asks: int) -> Any:
+        others: list[Any] = []
+
+        def ask() -> None:
+            time.sleep(2e-4 * asks)
+            others.append(np.sin(x) * 2.0)
+
+        asking = threading.Thread(target=ask)
+        if asks:
+            asking.start()
+        y = x
+        for _ in range(12):
+            y = y * x + 0.5
+        if not asks:
+            return y.sum()
+        asking.join()
+        return y.sum() + others[0].sum()
+
+    y, slope = X, np.ones_like(X)
+    for _ in range(12):
+        y, slope = y * X + 0.5, slope * X + y
+    for _ in range(3):
+        np.testing.assert_allclose(mixad.grad(lambda x: f(x, 0))(X), slope, rtol=1e-12)
+    slow_down(Slow)
+    for at in range(1, 20):
+        monkeypatch.setattr(strand_history, "_HISTORIES", {})  # it leaves its strand each time
+        found = mixad.grad(lambda x, at=at: f(x, at))(X)
+        np.testing.assert_allclose(found, slope + 2.0 * np.cos(X), rtol=1e-12)
 
 
 def test_sums_join_a_call_that_another_thread_runs() -> None:
