@@ -96,8 +96,12 @@ def gradient_of(f: Function, argnums: Argnums, has_aux: bool = False) -> Functio
         Returns the gradient of ``f``, or ``(gradient, aux)``.
     """
 
+    is_sequence = isinstance(argnums, Sequence)
+
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        _, gradients, aux = _scalar_vjp("grad", f, argnums, has_aux, args, kwargs, _GRADIENT)
+        positions = argument_positions("grad", argnums, len(args))
+        _, found, aux = _pulled_back("grad", f, args, positions, kwargs, has_aux, _GRADIENT)
+        gradients = tuple(found) if is_sequence else found[0]
         return (gradients, aux) if has_aux else gradients
 
     return gradient
@@ -135,10 +139,13 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     """
     check_callable("value_and_grad", f)
 
+    name, is_sequence = "value_and_grad", isinstance(argnums, Sequence)
+
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        value, gradients, aux = _scalar_vjp(
-            "value_and_grad", f, argnums, has_aux, args, kwargs, _VALUE_AND_GRADIENT
-        )
+        positions = argument_positions(name, argnums, len(args))
+        asked = _VALUE_AND_GRADIENT
+        value, found, aux = _pulled_back(name, f, args, positions, kwargs, has_aux, asked)
+        gradients = tuple(found) if is_sequence else found[0]
         return ((value, aux), gradients) if has_aux else (value, gradients)
 
     return TransformedFunction(
@@ -294,22 +301,6 @@ stop_gradient.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # fo
 
 _GRADIENT = Asked(1.0, of_number=True, with_value=False)
 _VALUE_AND_GRADIENT = Asked(1.0, of_number=True, with_value=True)
-
-
-def _scalar_vjp(
-    name: str,
-    f: Function,
-    argnums: Argnums,
-    has_aux: bool,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    asked: Asked,
-) -> tuple[Any, Any, Any]:
-    """Return value (if wanted), gradients and aux of a scalar-valued function."""
-    positions = argument_positions(name, argnums, len(args))
-    value, gradients, aux = _pulled_back(name, f, args, positions, kwargs, has_aux, asked)
-    is_one = type(argnums) is int or not isinstance(argnums, Sequence)
-    return value, gradients[0] if is_one else tuple(gradients), aux
 
 
 def _pulled_back(

@@ -243,7 +243,14 @@ def called(
             if isinstance(leaf, Tracer):
                 check_alive(leaf)
     leaves, structure = pytree.flatten(result)
-    return Outputs([_output(f, leaf, level) for leaf in leaves], structure), aux
+    for at, leaf in enumerate(leaves):
+        if not isinstance(leaf, Tracer):
+            _check_output(f, leaf, level)
+        elif is_constant(leaf):
+            leaves[at] = unwrapped(leaf)
+        else:
+            check_alive(leaf)
+    return Outputs(leaves, structure), aux
 
 
 def call_lifted(
@@ -262,17 +269,6 @@ def call_lifted(
             join(inner, outer)
     inputs.around.clear()
     return inputs, outputs, aux
-
-
-def _output(f: Function, leaf: Any, level: Level) -> Any:
-    """Return a leaf of what a function returned, checked: an array in place of a constant."""
-    if not isinstance(leaf, Tracer):
-        _check_output(f, leaf, level)
-    elif is_constant(leaf):
-        return unwrapped(leaf)
-    else:
-        check_alive(leaf)
-    return leaf
 
 
 def _a(value: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from mixad.signature import Function
 from mixad.strand_history import History
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced
-from mixad.tape.held import is_compared_whole
 from mixad.tape.journal import Journal, Launched, Register
 from mixad.tape.node import InputNode
 from mixad.tape.over_numpy import as_numpy, have_same_bits, of_numpy
@@ -29,7 +27,7 @@ from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Plan, plan_of
 from mixad.tape.tracer import Level, Origin, Tracer
 
-__all__ = ["VALUES_ALONE", "Arguments", "Asked", "StrandCall", "size_of"]
+__all__ = ["VALUES_ALONE", "Asked", "StrandCall", "size_of"]
 
 _MAX_AT_ONCE = 1 << 20
 """Of so many elements a plan is made in the first call; of more in the second, as many would be in
@@ -56,36 +54,6 @@ class Asked(NamedTuple):
 
 VALUES_ALONE = Asked(None, of_number=False, with_value=True)
 """Values, and no gradients."""
-
-
-@dataclass(eq=False, slots=True)
-class Arguments:
-    """Arguments of a call.
-
-    Attributes
-    ----------
-    given : sequence
-        All of them.
-    positions : sequence of int
-        Those of the inputs.
-    structures : sequence of Structure
-        What these are made of.
-    arrays : sequence of array or Tracer
-        Their leaves.
-    """
-
-    given: Sequence[Any]
-    positions: Sequence[int]
-    structures: Sequence[pytree.Structure]
-    arrays: Sequence[Any]
-
-    def replaced(self, leaves: list[Any]) -> list[Any]:
-        """Return the arguments with others in place of the arrays."""
-        found = list(self.given)
-        trees = in_structures(leaves, self.structures)
-        for position, tree in zip(self.positions, trees, strict=True):
-            found[position] = tree
-        return found
 
 
 class _Returned(NamedTuple):
@@ -126,6 +94,21 @@ class _Wanted(NamedTuple):
 class StrandCall:
     """One call of a transform.
 
+    Parameters
+    ----------
+    level : Level
+        The transform's.
+    f : callable
+        What is called.
+    history : History
+        How its calls went.
+    structures : sequence of Structure
+        What the arguments that are inputs are made of.
+    arrays : sequence of array or Tracer
+        Their leaves.
+    state : State
+        In which these have come in.
+
     Attributes
     ----------
     arguments : list
@@ -136,6 +119,7 @@ class StrandCall:
         Whether what is asked for can be had without nodes.
     """
 
+    arguments: list[Any]
     is_known = False
     _lifted: Inputs | None = None
     _plan: Plan | None = None
@@ -146,21 +130,22 @@ class StrandCall:
     _cotangents: Sequence[Any] = ()
 
     def __init__(
-        self, level: Level, f: Function, history: History, arguments: Arguments, state: State
+        self,
+        level: Level,
+        f: Function,
+        history: History,
+        structures: Sequence[pytree.Structure],
+        arrays: Sequence[Any],
+        state: State,
     ) -> None:
         self._level = level
         self._f = f
         self._history = history
-        self._structures = arguments.structures
-        self._arrays = arrays = arguments.arrays
+        self._structures = structures
+        self._arrays = arrays
         self._states = state.inputs
         self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, Run)
-        if level.check != "off":
-            for array in arrays:
-                if type(array) is np.ndarray and not is_compared_whole(array):
-                    level.locks.add(array)
         self.inputs = self._strand.tracers_of_inputs()
-        self.arguments = arguments.replaced(self.inputs)
 
     def completed(self) -> Inputs:
         """Return the inputs with their nodes: arrays count as they were when they came in."""
@@ -230,13 +215,14 @@ class StrandCall:
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Find what computes what is asked for."""
         strand, state, returned = self._strand, self._strand.state, self._returned
-        values = tuple(map(_slot_of, [returned.leaves[at] for at in self._traced]))
+        values: tuple[int, ...] = ()
+        if self._traced:
+            values = tuple([returned.leaves[at].slot for at in self._traced])
         given: Hashable = None
         if asked.of_number:
-            slots: tuple[int, ...] = (outputs.leaves[0].slot,)
-            kind = strand.known(slots[0]).kind
-            assert kind is not None
-            self._cotangents = (one_of(kind),)
+            leaf = outputs.leaves[0]
+            slots: tuple[int, ...] = (leaf.slot,)
+            self._cotangents = (one_of(leaf.kind),)
         elif asked is VALUES_ALONE:
             slots = ()
             if not values:

@@ -11,10 +11,11 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.arrays import describe_array, library_of
 from mixad.inner_calls import InnerCall
+from mixad.lifting import in_structures
 from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import element_type_of
 from mixad.signature import Function
-from mixad.strand_calls import Arguments, StrandCall, size_of
+from mixad.strand_calls import StrandCall, size_of
 from mixad.strand_history import history_of
 from mixad.tape.cell import kind_of
 from mixad.tape.memory import is_numpy_number
@@ -41,24 +42,26 @@ def open_strand(
         leaves, structure = pytree.flatten(args[position])
         arrays += leaves
         structures.append(structure)
-    if not arrays:
-        return None
-    kinds = set(map(type, arrays))
-    is_inner = ArrayTracer in kinds
+    described = tuple(map(describe_array, arrays))
+    is_inner = None in described and ArrayTracer in map(type, arrays)
     history = history_of(f, level.name, is_inner=is_inner)
     if history.left and history.has_left(f):
         return None
-    described = _traced_described(arrays) if is_inner else tuple(map(describe_array, arrays))
+    if is_inner:
+        described = _traced_described(arrays)
     key = described, level.check
     state = known_state(key)
     if state is None:
-        if described is None or None in described or size_of(arrays) > _MAX_ELEMENTS:
+        if not described or None in described or size_of(arrays) > _MAX_ELEMENTS:
             return None
-        if not (is_inner or _are_taken(kinds, arrays)):
+        if not (is_inner or _are_taken(set(map(type, arrays)), arrays)):
             return None
         state = initial_state(key, tuple(map(_state_of, arrays)))
-    arguments = Arguments(args, positions, structures, arrays)
-    return (inner if is_inner else StrandCall)(level, f, history, arguments, state)
+    call = (inner if is_inner else StrandCall)(level, f, history, structures, arrays, state)
+    call.arguments = list(args)
+    for position, tree in zip(positions, in_structures(call.inputs, structures), strict=True):
+        call.arguments[position] = tree
+    return call
 
 
 def _are_taken(kinds: set[type], arrays: Sequence[Any]) -> bool:
@@ -75,13 +78,13 @@ def _state_of(value: Any) -> State:
     return State(kind_of(element_type_of(value.dtype), library_of(value)), tuple(value.shape))
 
 
-def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...] | None:
-    """Return descriptions of arguments that are values of strands; None unless all are."""
+def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
+    """Return descriptions of arguments that are values of strands; none unless all are."""
     found: list[Hashable] = []
     for leaf in leaves:
         strand = leaf.strand if type(leaf) is ArrayTracer else None
         if strand is None or not strand.is_recording(leaf) or not leaf.kind.type.is_float:
-            return None
+            return ()
         found.append((leaf.kind, leaf.shape, is_numpy_number(leaf)))
     return tuple(found)
 

@@ -25,7 +25,7 @@ from mixad.kernel.tiling import (
 from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Binding", "Result", "bind"]
+__all__ = ["Binding", "Packing", "Result", "bind", "pack_double"]
 
 Packing: TypeAlias = Callable[[Any], int]
 
@@ -264,6 +264,8 @@ def _packing(type: ScalarType, what: str) -> Packing:
         wide = _packing(type.arithmetic, what)
         return lambda value: wide(rounded(value, type).item())
     pack = _PACKING[type.dtype.name].pack
+    if type.dtype.name == "float64":
+        return pack_double
     if not type.is_integer:
         return partial(_pack_float, pack)
 
@@ -286,3 +288,7 @@ def _pack_float(pack: Callable[[Any], bytes], value: Any) -> int:
     except OverflowError:  # beyond float32: infinite, as NumPy converts it
         word = _UNPACK(pack(math.copysign(math.inf, value)))[0]
     return word
+
+
+pack_double: Packing = partial(_pack_float, _PACKING["float64"].pack)
+"""Makes a word of a float64."""

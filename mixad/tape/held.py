@@ -57,9 +57,9 @@ class Held:
     ) -> None:
         self._reader = reader
         self._index = index
-        self._array = array if type(array) is np.ndarray else as_array(array)
+        self._array = array = array if type(array) is np.ndarray else as_array(array)
         self._check = check
-        self._mark = _mark(self._array, check)
+        self._mark = _mark(array, check)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ class _Locked:
         writable again: results of kernels, tensors, what compiled solvers hand to callbacks.  What
         is read of them is compared.
         """
-        for each in (owner, array):
+        for each in (owner,) if owner is array else (owner, array):
             if each.flags.writeable and (each.flags.owndata or self.writable):
                 np.ndarray.setflags(each, write=False)
                 self.writable.append(each)
@@ -62,33 +62,25 @@ def owner_of(array: _NumpyArray) -> _NumpyArray:
     return array
 
 
-class Locks:
-    """What one transform has locked."""
-
-    __slots__ = ("_owners",)
-
-    def __init__(self) -> None:
-        self._owners: list[_NumpyArray] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._owners)
+class Locks(list[_NumpyArray]):
+    """What one transform has locked: arrays that own their memory."""
 
     def add(self, array: _NumpyArray) -> None:
         """Lock an array."""
-        owner = owner_of(array)
+        owner = array if array.base is None else owner_of(array)
         with _mutex:
-            locked = _LOCKED.setdefault(id(owner), _Locked())
+            locked = _LOCKED.get(id(owner))
+            if locked is None:
+                locked = _LOCKED[id(owner)] = _Locked()
             locked.lock(owner, array)
             locked.count += 1
-            self._owners.append(owner)
+            self.append(owner)
 
     def release(self) -> None:
         """Unlock what nobody else has locked."""
-        if not self._owners:
-            return
         failed: list[ValueError] = []
         with _mutex:
-            for owner in self._owners:
+            for owner in self:
                 locked = _LOCKED[id(owner)]
                 locked.count -= 1
                 if not locked.count:
@@ -96,7 +88,7 @@ class Locks:
                         _LOCKED.pop(id(owner)).unlock()
                     except ValueError as error:
                         failed.append(error)
-            self._owners.clear()
+            self.clear()
         if failed:
             raise failed[0]
 

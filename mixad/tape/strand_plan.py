@@ -24,6 +24,7 @@ from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.forward_node import contraction_of
 from mixad.tape.gradient_plan import MADE, in_shape
+from mixad.tape.held import Held
 from mixad.tape.journal import (
     Contracted,
     Evaluated,
@@ -62,6 +63,10 @@ _Maker: TypeAlias = Callable[[_Fixed], _Step]
 _MAX_FIXED = 1 << 16
 """Bytes of memory that one thread keeps for a plan."""
 
+
+_OFTEN = 1 << 10
+"""Calls after which numbers are computed by a kernel, which saves as much as compiling one takes
+in some thousand."""
 
 _MAX_UNFOLDED = 1 << 14
 """Elements of arrays whose pullbacks are taken apart: more take longer than what is saved."""
@@ -141,14 +146,20 @@ class Plan:
         registers, steps = layout
         registers = registers[:]
         for slot in self.slots:
-            registers[slot] = came_in(slots[slot])
+            value = slots[slot]
+            if type(value) is Held:
+                value = value.array
+            kind = type(value)
+            registers[slot] = value if kind is _ndarray or kind is float else came_in(value)
         for register, cotangent in zip(self.seeds, cotangents, strict=True):
             registers[register] = cotangent
         for step in steps:
             step(registers)
         self.idle.append(layout)
-        found = [None if at < 0 else (registers[at], is_own) for at, is_own in self.ends]
-        return [registers[at] for at in self.values], found
+        found: list[tuple[Any, bool] | None] = []
+        for at, is_own in self.ends:
+            found.append(None if at < 0 else (registers[at], is_own))
+        return list(map(registers.__getitem__, self.values)), found
 
     def _laid_out(self) -> _Layout:
         """Return what a thread runs that no other is at."""
@@ -404,9 +415,9 @@ class _Planner:
             raise _NotPlannedError
         numbers = None if self._compiles or not are_numbers(arrays) else kernel.numbers
         if numbers is not None and numbers(arrays) is not None:
-            return cast("_Run", numbers)  # of arguments of these types it is not None
-        prepared = kernel.prepared(arrays, options.backend)
-        if registry.plugin_of(prepared.backend.name) is not None:
+            return _Arithmetic(kernel)
+        prepared = kernel.prepared(arrays, None)
+        if _is_of_plugin(prepared):
             raise _NotPlannedError
         return prepared if prepared.audit is None else None
 
@@ -644,6 +655,7 @@ _ENTRIES: Mapping[type, Callable[[_Planner, Any], None]] = {
     Contracted: _Planner.contracted,
 }
 
+_ndarray = np.ndarray
 _PLAIN = (np.ndarray, float, int, bool)
 """Types of what kernels are launched on without being asked anything."""
 
@@ -788,6 +800,33 @@ def _contract(
 
 
 # -- kernels ---------------------------------------------------------------------------------------
+
+
+def _is_of_plugin(prepared: Prepared) -> bool:
+    """Whether a kernel is another's, who may count its launches."""
+    return registry.plugin_of(prepared.backend.name) is not None
+
+
+class _Arithmetic:
+    """Computes numbers by NumPy's scalars, and once it has done so often by a kernel.
+
+    Their bits are the same: see `mixad.backends.numbers`.
+    """
+
+    __slots__ = ("_kernel", "_left", "_run")
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._run = cast("_Run", kernel.numbers)  # of arguments of these types it is not None
+        self._left = _OFTEN
+
+    def __call__(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        self._left -= 1
+        if not self._left:
+            prepared = self._kernel.prepared(list(arguments), None)
+            if prepared.audit is None and not _is_of_plugin(prepared):
+                self._run = prepared.run
+        return self._run(arguments)
 
 
 def _run_call(

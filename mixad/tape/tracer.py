@@ -96,7 +96,8 @@ class Level:
         tb: TracebackType | None,
     ) -> None:
         self.alive = False
-        self.locks.release()
+        if self.locks:
+            self.locks.release()
 
     @property
     def over(self) -> str:

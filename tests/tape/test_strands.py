@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 import mixad
 from mixad import api, strand_calls, strand_history
 from mixad.backends.cpu.backend import CpuBackend
+from mixad.backends.execute import Kernel
 from mixad.errors import TracerError
-from mixad.tape import states
+from mixad.tape import segments, states, strand_plan
 from mixad.tape.on_nodes import OnNodes
-from mixad.tape.strand_plan import Plan
+from mixad.tape.strand_plan import Plan, plan_of
 
 EXAMPLES = 150
 
@@ -471,6 +472,59 @@ def test_loops_in_python_are_a_few_segments_however_long_they_are(name: str) -> 
     assert states._known.plans <= known[1] + 2
     for n, each in zip((40, 41, 200, 201, 400), [*gradients[:4], found], strict=True):
         assert close(each, by_nodes(mixad.value_and_grad, lambda x, y, n=n: f(x, y, n), X, Y))
+
+
+def test_what_a_segment_computes_of_numbers_is_a_few_launches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A turn of a Kalman filter has 17 operations; their values and cotangents are read in turn."""
+    made: list[Plan] = []
+
+    def counted(*args: Any, **options: Any) -> Any:
+        plan = plan_of(*args, **options)
+        assert plan is not None
+        made.append(plan)
+        return plan
+
+    monkeypatch.setattr(segments, "plan_of", counted)
+    ys = np.cos(np.arange(60.0)).tolist()
+
+    def loss(p: Any) -> Any:
+        a, q, r = p[0], p[1], p[2]
+        m, P, total = 0.0 * a, 1.0 + 0.0 * a, 0.0 * a
+        for y in ys:
+            m, P = a * m, P * a * a + q
+            S, e = P + r, y - m
+            total = total - 0.5 * (e * e / S + np.log(S))
+            K = P / S
+            m, P = m + K * e, (1.0 - K) * P
+        return total
+
+    p = np.asarray([0.9, 0.5, 0.3])
+    steps = [loss(p + 1e-30j * unit).imag / 1e-30 for unit in np.eye(3)]
+    np.testing.assert_allclose(mixad.grad(loss)(p), steps, rtol=1e-12)
+    assert sum(len(plan.makers) for plan in made) < 30
+
+
+def test_arithmetic_of_numbers_has_the_same_bits_by_a_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(strand_plan, "_OFTEN", 2)
+    kernels: list[Any] = []
+    prepared = Kernel.prepared
+
+    def counted(self: Kernel, *args: Any) -> Any:
+        kernels.append(self)
+        return prepared(self, *args)
+
+    monkeypatch.setattr(Kernel, "prepared", counted)
+    f = lambda x, y: (x * x).sum() - 0.5 * (y / 3.0).sum()  # noqa: E731
+    found = [outcome(mixad.value_and_grad, f, X, Y) for _ in range(6)]
+    assert found == [found[0]] * 6
+    before = len(kernels)
+    assert before > 0
+    assert outcome(mixad.value_and_grad, f, X, Y) == found[0]
+    assert len(kernels) == before
 
 
 def test_arrays_among_options_are_told_by_content_and_not_kept() -> None:

@@ -211,8 +211,8 @@ def limit() -> int:
     memory.
     """
     most = POOL_BYTES.read()
-    share = None if POOL_BYTES.is_set() else _share_of_memory()
-    return most if share is None else min(most, share)
+    share = _share_of_memory()
+    return most if share is None or POOL_BYTES.is_set() else min(most, share)
 
 
 _PATIENCE_SECONDS = 0.5

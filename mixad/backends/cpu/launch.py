@@ -15,7 +15,7 @@ import numpy as np
 from mixad.backends.arrays import library_met
 from mixad.backends.cpu import buffers, workers
 from mixad.kernel.arguments import ArgumentBlock
-from mixad.kernel.binding import Binding, Result
+from mixad.kernel.binding import Binding, Packing, Result, pack_double
 from mixad.kernel.boxes import Box, without
 from mixad.kernel.spec import Launch
 from mixad.kernel.tiling import padded_columns
@@ -123,17 +123,17 @@ def prepare_repeated(
     is_plain = is_left_whole and kernel.has_numpy_types and not kernel.spec.streaming
     if not (is_plain and _is_direct(kernel, launch, binding)):
         return None
-    words, outputs = binding.words[:], []
+    words, results = binding.words[:], list(zip(writes, binding.outputs, strict=True))
+    made = [(register, result) for register, result in results if register not in fixed]
+    outputs = [(register, _output(kernel, binding, result).make) for register, result in made]
     places = [(reads[k], at) for k, at in binding.arrays]
-    for register, result in zip(writes, binding.outputs, strict=True):
-        places.append((register, result.position))
-        if register not in fixed:
-            outputs.append((register, _output(kernel, binding, result).make))
+    places += [(register, result.position) for register, result in results]
     for register, at in places:
         if register in fixed:
             words[at] = address_of(fixed[register])
     arrays = tuple([(register, at) for register, at in places if register not in fixed])
-    uniforms = tuple([(reads[k], at, pack) for k, at, pack in binding.uniforms])
+    numbers, uniforms = _numbers(reads, binding)
+    doubles = memoryview(words).cast("B").cast("d")
     address, call = words.buffer_info()[0], kernel.call
 
     def run(registers: list[Any]) -> None:
@@ -141,11 +141,22 @@ def prepare_repeated(
             registers[register] = make()
         for register, at in arrays:
             words[at] = address_of(registers[register])
+        for register, at in numbers:
+            doubles[at] = registers[register]
         for register, at, pack in uniforms:
             words[at] = pack(registers[register])
         call(address, 0, 1)
 
     return run
+
+
+def _numbers(
+    reads: Sequence[int], binding: Binding
+) -> tuple[list[tuple[int, int]], list[tuple[int, int, Packing]]]:
+    """Return the registers of numbers and where they go: float64 as they are, others packed."""
+    doubles = [(reads[k], at) for k, at, pack in binding.uniforms if pack is pack_double]
+    others = [(reads[k], at, pack) for k, at, pack in binding.uniforms if pack is not pack_double]
+    return doubles, others
 
 
 def _is_direct(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
