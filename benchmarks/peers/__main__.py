@@ -23,6 +23,7 @@ WORKLOADS = (
     "rosenbrock_hvp",
     "gmm",
     "dlstm",
+    "programs",
     "tiny",
     "startup",
 )
