@@ -15,6 +15,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import with_objects
 
 import mixad
 
@@ -377,6 +378,7 @@ MODULES: dict[str, Any] = {}
 
 if __name__ == "__main__":
     assert os.environ["SCIPY_ARRAY_API"] == "1"
+    with_objects.pytest_configure()
     warnings.simplefilter("ignore")
     for module in (
         "special stats stats integrate optimize signal signal.windows cluster.vq linalg "

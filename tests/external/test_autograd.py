@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -67,7 +66,7 @@ def files_of(part: str, tests: Path) -> list[Path]:
             if (file.stem in part.split() if part else file.stem not in named)]  # fmt: skip
 
 
-def outcomes(files: list[Path], scratch: Path, config: pytest.Config) -> dict[str, bool]:
+def outcomes(files: list[Path], scratch: Path) -> dict[str, bool]:
     """Return whether each test of files of a folder passed, by its file and name."""
     if importlib.util.find_spec("scipy") is None:
         pytest.skip("SciPy is not installed")
@@ -76,16 +75,10 @@ def outcomes(files: list[Path], scratch: Path, config: pytest.Config) -> dict[st
     report = scratch / "report.xml"
     command = [sys.executable, "-m", "pytest", *map(str, files), "-q", "-W", "ignore",
                "-c", str(scratch / "pytest.ini"), "--rootdir", str(tests), "-p", "no:cacheprovider",
-               f"--junitxml={report}"]  # fmt: skip
-    path = os.pathsep.join([str(HERE / "autograd_shim"), str(HERE.parents[1])])
+               "-p", "with_objects", f"--junitxml={report}"]  # fmt: skip
+    path = os.pathsep.join(map(str, [HERE / "autograd_shim", HERE.parents[1], HERE]))
     environment = {k: v for k, v in os.environ.items() if k != "SCIPY_ARRAY_API"}
     environment["PYTHONPATH"] = path
-    if objects := config.getoption("--share-objects"):
-        command += ["-p", "with_objects"]
-        environment["TESTS_OF_MIXAD"] = str(HERE.parents[1] / "conftest.py")
-        environment["OBJECTS_OF_TESTS"] = json.dumps(
-            [str(objects.absolute()), config.getoption("--level")]
-        )
     done = subprocess.run(command, cwd=scratch, env=environment,
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
@@ -110,10 +103,10 @@ def listed() -> dict[str, str]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_all_of_its_functions_run_and_failures_are_those_that_are_listed(
-    part: str, folder_of_tests: Path, tmp_path: Path, pytestconfig: pytest.Config
+    part: str, folder_of_tests: Path, tmp_path: Path
 ) -> None:
     files = files_of(part, folder_of_tests)
-    found = outcomes(files, tmp_path, pytestconfig)
+    found = outcomes(files, tmp_path)
     assert len({name.partition("[")[0] for name in found}) >= FUNCTIONS[part]
     failed = {name for name, passed in found.items() if not passed}
     known = {n for n in listed() if n.partition("::")[0] in {file.stem for file in files}}
