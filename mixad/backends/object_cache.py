@@ -36,7 +36,8 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
 
 _HOUR = 3600.0
-_TRIMMING_KEYS = "08"  # those less than this: one in 32, whatever processes store them
+_TRIMMING_KEYS = "01"
+"""Stored keys less than this look at all files: one in 256, whatever processes store them."""
 
 
 def digest(*parts: str | bytes) -> str:

@@ -213,10 +213,10 @@ def test_least_recently_used_go_first(tmp_path):
 
 def test_cache_does_not_grow_beyond_its_limit(tmp_path):
     cache = ObjectCache(tmp_path / "objects", limit=100_000)
-    for k in range(500):
+    for k in range(2000):
         cache.store(digest(str(k)), ENTRY)
-    trims = sum(digest(str(k)) < object_cache._TRIMMING_KEYS for k in range(500))
-    assert 500 / 64 < trims < 500 / 16
+    trims = sum(digest(str(k)) < object_cache._TRIMMING_KEYS for k in range(2000))
+    assert 2000 / 512 < trims < 2000 / 128
     cache.store("0" * 64, ENTRY)
     assert cache.size()[1] <= 100_000
 
