@@ -21,10 +21,11 @@ from mixad.tape.constant import is_traced
 from mixad.tape.journal import Journal, Launched, Register
 from mixad.tape.node import InputNode
 from mixad.tape.over_numpy import as_numpy, have_same_bits, of_numpy
+from mixad.tape.plan import Plan
 from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
-from mixad.tape.strand_plan import Plan, plan_of
+from mixad.tape.strand_plan import plan_of
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["VALUES_ALONE", "Asked", "StrandCall", "size_of"]

@@ -34,6 +34,7 @@ from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.hookspecs import (
     Backend,
     Bound,
+    Boxed,
     Cached,
     Executable,
     Folding,
@@ -54,6 +55,7 @@ from mixad.errors import (
 )
 from mixad.fork_locks import lock_of
 from mixad.kernel.plan import DEFAULT_CACHE_BYTES, plan
+from mixad.kernel.rolls import Shifts, plan_rolled
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.kernel.tiling import CPU_TILING
 from mixad.scalar.ir import Program
@@ -61,7 +63,7 @@ from mixad.scalar.ir import Program
 if TYPE_CHECKING:
     from mixad.backends.audit import Audit
 
-__all__ = ["Kernel", "Prepared", "Run", "backend_beside", "broadcast_shape", "execute",
+__all__ = ["InBoxes", "Kernel", "Prepared", "Run", "backend_beside", "broadcast_shape", "execute",
            "kernel_for", "stores_beside", "writes_parts"]  # fmt: skip
 
 _MAX_LAUNCHES = 1024
@@ -81,6 +83,11 @@ class Compiled:
 
 Run: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 """Launches a kernel on arguments."""
+
+InBoxes: TypeAlias = Callable[
+    [Sequence[int], Sequence[int], Mapping[int, Any]], Callable[[list[Any]], None] | None
+]
+"""Of ``reads``, ``writes`` and ``fixed`` returns what launches a kernel: see `Boxed`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +211,35 @@ class Kernel:
             found = self._prepare(arguments, backend)
             _LAUNCHES.keep(key, 1, found)
         return found
+
+    def in_boxes(self, arguments: Sequence[Any], shifts: Sequence[Shifts | None]) -> InBoxes | None:
+        """Return what prepares launches on arrays whose elements are moved on around.
+
+        None where they are moved before: see `mixad.kernel.rolls.plan_rolled`, and where launches
+        are watched, or another's.
+
+        Parameters
+        ----------
+        arguments : sequence
+            One per param.
+        shifts : sequence of (tuple of int or None)
+            How far the elements of each are moved on along its axes.
+        """
+        if AUDIT.read() or any(p.kind == "array" for p in self.passes[0].params):
+            return None
+        library, device = one_place(self._arrays(arguments))
+        chosen = self._preferred(library.name, device)
+        if registry.plugin_of(chosen.name) is not None or not isinstance(chosen, Boxed):
+            return None
+        arrays = zip(arguments, self._is_array, strict=True)
+        layouts = [layout_of(a) if is_array else None for a, is_array in arrays]
+        shape = broadcast_shape(self.passes[0], [() if a is None else a.shape for a in layouts])
+        planned = plan_rolled(self.passes, self.requests, layouts, shifts, shape)
+        if planned is None:
+            return None
+        compiled = _compiled(chosen, planned[0].launch.spec)
+        boxes = [(chosen.bind(compiled.executable, box.launch), box.firsts) for box in planned]
+        return partial(chosen.in_boxes, boxes, shape)
 
     def _elsewhere(self, prepared: Prepared, arguments: Sequence[Any]) -> Prepared:
         """Return a launch that begins where arrays do, for the parts that are wanted here."""

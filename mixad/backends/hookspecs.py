@@ -310,6 +310,40 @@ class Repeating(Protocol):
 
 
 @runtime_checkable
+class Boxed(Protocol):
+    """A backend whose launches over boxes of the same arrays may be prepared as one."""
+
+    def in_boxes(
+        self,
+        boxes: Sequence[tuple[Bound, Sequence[int]]],
+        shape: tuple[int, ...],
+        reads: Sequence[int],
+        writes: Sequence[int],
+        fixed: Mapping[int, Any],
+    ) -> Callable[[list[Any]], None] | None:
+        """Return what runs launches of one kernel, whose results are parts of the same arrays.
+
+        None if they must be watched while they run.  One thread at a time calls it.
+
+        Parameters
+        ----------
+        boxes : sequence of (Bound, sequence of int)
+            What `Backend.bind` returned for each launch, and for each argument how many bytes come
+            before the first that it reads.
+        shape : tuple of int
+            Of the arrays that results are parts of.
+        reads, writes, fixed
+            As `Repeating.repeated` takes them.
+
+        Returns
+        -------
+        callable or None
+            Takes the list.
+        """
+        ...
+
+
+@runtime_checkable
 class StoringBeside(Protocol):
     """A backend whose kernels may store several results of an element side by side.
 

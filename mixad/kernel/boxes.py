@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import pairwise, product
 from typing import NamedTuple
 
-__all__ = ["Box", "common_box", "without"]
+__all__ = ["Box", "boxes_between", "common_box", "without"]
 
 
 class Box(NamedTuple):
@@ -79,3 +80,15 @@ def _cut(box: Box, axis: int, start: int, stop: int) -> Box:
     starts, extents = list(box.starts), list(box.extents)
     starts[axis], extents[axis] = start, stop - start
     return Box(tuple(starts), tuple(extents))
+
+
+def boxes_between(ends: Sequence[Sequence[int]]) -> list[Box]:
+    """Return the boxes that an array is cut into: for each axis all ends, in order.
+
+    Examples
+    --------
+    >>> boxes_between([(0, 1, 4)])
+    [Box(starts=(0,), extents=(1,)), Box(starts=(1,), extents=(3,))]
+    """
+    intervals = product(*[pairwise(each) for each in ends])
+    return [Box(tuple(a for a, _ in i), tuple(b - a for a, b in i)) for i in intervals]

@@ -14,8 +14,10 @@ BRANCH_COST = 24
 """A side of a varying condition that costs less than this is computed without asking whether."""
 
 _COSTS: Mapping[str, int] = MappingProxyType(
-    {"div": 6, "sqrt": 8, "floordiv": 20, "mod": 20, "fmod": 40}
-)
+    {"isnan": 1, "isinf": 2, "isfinite": 2, "relu": 2, "mul_zero": 3, "sign": 4, "minimum": 4,
+     "maximum": 4, "mul_zeros": 5, "div": 6, "sqrt": 8, "div_zero": 8, "floordiv": 20, "mod": 20,
+     "fmod": 40}
+)  # fmt: skip
 _LIBRARY_CALL = 40
 _TURNS = 8
 """Turns that an unknown loop is assumed to make."""

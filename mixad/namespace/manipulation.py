@@ -11,6 +11,7 @@ import numpy as np
 from numpy.exceptions import AxisError
 
 from mixad.errors import TracerError
+from mixad.kernel.rolls import Shifts
 from mixad.tape.memory import gives_views
 from mixad.tape.node import Rule, apply_rule, shape_of_view
 
@@ -184,12 +185,25 @@ def _rolled_back(g: Any, x: Any, shift: int | tuple[int, ...], axis: Any) -> Any
     return roll(g, tuple(-s for s in whole_numbers(shift)), axis=axis)
 
 
+def _steps(own: tuple[int, ...], shift: int | tuple[int, ...], axis: Any) -> Shifts | None:
+    """Return how far elements are moved along each axis; None if through the flattened array."""
+    shifts = whole_numbers(shift)
+    if axis is None and len(own) != 1:
+        return None
+    axes = whole_numbers(0 if axis is None else axis)
+    steps = [0] * len(own)
+    for at, by in np.broadcast(axes, shifts):  # one axis may be there several times
+        steps[at] += int(by)
+    return tuple(steps)
+
+
 _ROLL = Rule(
     "roll",
     lambda xp, x, shift, axis: xp.roll(x, shift, axis=axis),
     (_rolled_back,),
     fresh=True,
     linear="each",
+    steps=_steps,
 )
 
 

@@ -228,6 +228,19 @@ class Journal:
         """Note an array that is the same in every call."""
         self._constant(array)
 
+    def needed(self, values: Sequence[Register]) -> list[Entry]:
+        """Return what is done for some values and for the cotangents of what came in.
+
+        What reads by index is: it may be outside.
+        """
+        needed, found = set(values), []
+        for entry in reversed(self.entries):
+            reads, results = _registers_of(entry)
+            if results is None or not needed.isdisjoint(results):
+                needed.update(reads)
+                found.append(entry)
+        return found[::-1]
+
     # -- registers ---------------------------------------------------------------------------------
 
     def name(self, cell: Cell, register: Register) -> None:
@@ -474,6 +487,33 @@ class Journal:
         """Note what has been done."""
         if entry is not None:
             self.entries.append(entry)
+
+
+def _registers_of(entry: Entry) -> tuple[Iterable[Register], Sequence[Register] | None]:
+    """Return which registers an entry reads and which it fills; None where it is needed anyhow."""
+    match entry:
+        case Launched():
+            is_needed = "array" in entry.call.kinds
+            return entry.arguments, None if is_needed else entry.results
+        case Stores():
+            is_needed = any(p.kind == "array" for p in entry.passes[0].params)
+            return entry.arguments, None if is_needed else [at for at, _ in entry.results]
+        case Viewed():
+            return (entry.whole,), (entry.result,)
+        case Evaluated():
+            return entry.arguments, entry.results
+        case PulledKernel():
+            given = [at for is_given, at in entry.arguments if not is_given]
+            return (*given, *entry.read.values()), None
+        case Pulled():
+            return [a for a in entry.arguments if type(a) is int], None
+        case PulledValues():
+            own = [a for a in entry.arguments if type(a) is int]
+            return (*own, *entry.values), None
+        case Passed():
+            return (), None
+        case Contracted():
+            return [r for r in entry.residuals if r is not None], None
 
 
 def _has_arrays(value: Any) -> bool:

@@ -186,6 +186,9 @@ class Rule:
     part : callable, optional
         Of a rule with one argument, for values that are elements of it: ``(own, **static)``, with
         the shape of the argument, is the box that the value is; None if it is no box.
+    steps : callable, optional
+        Of a rule with one argument, whose elements it moves on around: ``(own, **static)``, with
+        the shape of the argument, is how far along each axis; None if not along axes.
     """
 
     name: str
@@ -199,6 +202,7 @@ class Rule:
     is_view: bool = False
     is_part: bool = False
     part: Callable[..., Part | None] | None = None
+    steps: Callable[..., tuple[int, ...] | None] | None = None
 
     def waits_for(self, arguments: Sequence[Any]) -> bool:
         """Whether the value for some arguments is made when someone asks for it."""

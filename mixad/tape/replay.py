@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Replay:
     journal : Journal
         What they do.
     done : list
-        What has been done, slot by slot.
+        What has been done, slot by slot; None for what nothing reads any more.
     inputs : list of Tracer
         The traced values that come in.
     """
@@ -64,13 +64,38 @@ class Replay:
     def advance(self, stop: int) -> None:
         """Do what was recorded up to a slot."""
         for slot in range(self._start + len(self.done), stop):
-            made = self._strand.made(slot)
-            if made is not None:
-                self.done.append(self._made(*made))
-            elif self._strand.is_traced(slot):
-                self.done.append(self._traced(slot))
-            else:
-                self.done.append(self._arrived(slot))
+            self._do(slot)
+
+    def finish(self, stop: int, asked: Iterable[int]) -> list[Any]:
+        """Do all that was recorded up to a slot; return what is asked for.
+
+        All else is let go of where nothing reads it any more, as in the user's function.
+        """
+        made, start = self._strand.made, self._start
+        last = {slot: slot for slot in range(start, stop)}
+        for slot in range(start, stop):
+            found = made(slot)
+            last.update(dict.fromkeys(found[1] if found else (), slot))
+        kept = {start + slot for slot in asked}
+        ends: dict[int, list[int]] = {}
+        for slot, at in last.items():
+            if slot not in kept:
+                ends.setdefault(at, []).append(slot)
+        for slot in range(start, stop):
+            self._do(slot)
+            for over in ends.get(slot, ()):
+                self.done[over - start] = None
+        return [self.done[slot] for slot in asked]
+
+    def _do(self, slot: int) -> None:
+        """Do what was recorded next."""
+        made = self._strand.made(slot)
+        if made is not None:
+            self.done.append(self._made(*made))
+        elif self._strand.is_traced(slot):
+            self.done.append(self._traced(slot))
+        else:
+            self.done.append(self._arrived(slot))
 
     def result(self, operation: Operation, slots: Sequence[int]) -> list[Any] | None:
         """Return the results of an operation; None if it looks at elements."""

@@ -241,10 +241,9 @@ class Run:
         segment, fuses = self._strand.segment(number), self._fuses(number)
         library, values = self._strand.library, self.values
         replayed = Replay(self._strand, segment.start, lambda at: of_numpy(library, values[at]))
-        replayed.advance(segment.stop)
         journal, level = replayed.journal, replayed.level
         level.fuses = fuses
-        chosen = [replayed.done[at] for at in asked]
+        chosen = replayed.finish(segment.stop, asked)
         replayed.done.clear()
         with level:
             if gs:

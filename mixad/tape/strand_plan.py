@@ -8,23 +8,22 @@ kernels read.  A run is a list of steps over a list of registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias, cast
+from operator import add, itemgetter
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from mixad.backends import registry
-from mixad.backends.arrays import NUMPY, Library, as_array
+from mixad.backends.arrays import NUMPY, Library
 from mixad.backends.execute import Kernel, Prepared, kernel_for
 from mixad.backends.numbers import are_numbers
-from mixad.kernel.options import KernelOptions
+from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
+from mixad.kernel.rolls import Shifts
 from mixad.scalar.loop_results import DecidedResult
+from mixad.tape import plan_steps as steps
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.forward_node import contraction_of
 from mixad.tape.gradient_plan import MADE, in_shape
-from mixad.tape.held import Held
 from mixad.tape.journal import (
     Contracted,
     Evaluated,
@@ -40,33 +39,20 @@ from mixad.tape.journal import (
     Viewed,
 )
 from mixad.tape.kernel_call import KernelCall, kernel_values
-from mixad.tape.node import added
-from mixad.tape.over_numpy import as_numpy, came_in, of_numpy
+from mixad.tape.node import Rule
+from mixad.tape.over_numpy import as_numpy, of_numpy
+from mixad.tape.plan import Fixed, Plan, Result, share_memory
+from mixad.tape.plan_steps import Arguments, Maker, Pull, Registers, Run, Step
+from mixad.tape.rolls import Term, can_be_added, rolled, sum_of
 from mixad.tape.schedule import takes
 from mixad.tape.tracer import Tracer
 from mixad.tape.unfolded import unfold
 from mixad.tape.values_rule import ValuesRule
 
-__all__ = ["Plan", "plan_of"]
+__all__ = ["plan_of"]
 
-_Registers: TypeAlias = list[Any]
-_Step: TypeAlias = Callable[[_Registers], None]
-_Run: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
-_Fixed: TypeAlias = Mapping[int, Any]
-_Arguments: TypeAlias = Callable[[_Registers], Sequence[Any]]
-"""Returns the arguments of a rule."""
-_Pull: TypeAlias = Callable[[_Registers], Sequence[Any]]
-"""Returns the gradients of a rule."""
-_Maker: TypeAlias = Callable[[_Fixed], _Step]
-"""Makes a step for one thread, of the memory that it has in some registers."""
-
-_MAX_FIXED = 1 << 16
-"""Bytes of memory that one thread keeps for a plan."""
-
-
-_OFTEN = 1 << 10
-"""Calls after which numbers are computed by a kernel, which saves as much as compiling one takes
-in some thousand."""
+_LARGE = 1 << 16
+"""Bytes of arrays that are let go of once they have been read."""
 
 _MAX_UNFOLDED = 1 << 14
 """Elements of arrays whose pullbacks are taken apart: more take longer than what is saved."""
@@ -77,97 +63,6 @@ class _Found(NamedTuple):
 
     register: int
     is_own: bool
-
-
-_Layout: TypeAlias = tuple[list[Any], list[_Step]]
-"""What one thread runs: what registers hold before something comes in, and steps."""
-
-
-@dataclass(eq=False, slots=True)
-class Plan:
-    """What computes values and carries cotangents back.
-
-    Attributes
-    ----------
-    registers : list
-        What they hold at first; the slots are the first of them.
-    makers : tuple of callable
-        Of the steps, in order.
-    fixed : tuple of (int, shape and dtype)
-        Registers that keep their memory.
-    seeds : tuple of int
-        Where the cotangents begin.
-    values : tuple of int
-        Where the values are that are wanted.
-    ends : tuple of (int, bool)
-        Where the cotangents of the inputs end, -1 for one that is zero, and whether nothing else
-        holds their arrays.
-    slots : tuple of int
-        What is read of what came in.
-    decided : tuple of DecidedResult
-        What to warn of.
-    idle : list
-        What threads run that are not at it now.
-    """
-
-    registers: list[Any]
-    makers: tuple[_Maker, ...]
-    fixed: tuple[tuple[int, tuple[int, ...], Any], ...]
-    seeds: tuple[int, ...]
-    values: tuple[int, ...]
-    ends: tuple[tuple[int, bool], ...]
-    slots: tuple[int, ...]
-    decided: tuple[DecidedResult, ...]
-    idle: list[_Layout] = field(default_factory=list)
-
-    def run(
-        self, slots: Sequence[Any], cotangents: Sequence[Any], *, warns: bool = True
-    ) -> tuple[list[Any], list[tuple[Any, bool] | None]]:
-        """Return the values, and the cotangents of the inputs: None where they are zero.
-
-        With each goes whether nothing else holds its array.
-
-        Parameters
-        ----------
-        slots : sequence
-            What came in: arrays, held ones, and numbers; others are not read.
-        cotangents : sequence of ndarray
-            Those that begin.
-        warns : bool
-            Whether to warn of results that comparisons decide: not where it has been done.
-        """
-        if warns and self.decided:
-            for each in self.decided:
-                each.warn()
-        try:
-            layout = self.idle.pop()
-        except IndexError:
-            layout = self._laid_out()
-        registers, steps = layout
-        registers = registers[:]
-        for slot in self.slots:
-            value = slots[slot]
-            if type(value) is Held:
-                value = value.array
-            kind = type(value)
-            registers[slot] = value if kind is _ndarray or kind is float else came_in(value)
-        for register, cotangent in zip(self.seeds, cotangents, strict=True):
-            registers[register] = cotangent
-        for step in steps:
-            step(registers)
-        self.idle.append(layout)
-        found: list[tuple[Any, bool] | None] = []
-        for at, is_own in self.ends:
-            found.append(None if at < 0 else (registers[at], is_own))
-        return list(map(registers.__getitem__, self.values)), found
-
-    def _laid_out(self) -> _Layout:
-        """Return what a thread runs that no other is at."""
-        fixed = {register: np.empty(shape, dtype) for register, shape, dtype in self.fixed}
-        registers = self.registers[:]
-        for register, array in fixed.items():
-            registers[register] = array
-        return registers, [make(fixed) for make in self.makers]
 
 
 class _NotPlannedError(Exception):
@@ -209,7 +104,7 @@ def plan_of(
         return None
     planner = _Planner(journal, slots, cotangents, library, kind, compiles=compiles)
     try:
-        for entry in journal.entries:
+        for entry in journal.needed(values):
             _ENTRIES[type(entry)](planner, entry)
         return planner.plan(journal, values)
     except _NotPlannedError:
@@ -238,13 +133,14 @@ class _Planner:
         self._library = library
         self._kind = kind
         self._compiles = compiles
-        self.registers: _Registers = [*slots, *[None] * journal.count]
+        self.registers: Registers = [*slots, *[None] * journal.count]
         self._slots = len(slots)
         self._read: set[int] = set()
         self._kept: set[int] = set()
-        self._small: dict[int, Any] = {}
+        self._launched: list[tuple[int, int]] = []
         self._same: dict[int, int] = {}
-        self._makers: list[_Maker] = []
+        self._waiting: dict[int, tuple[Term, ...]] = {}
+        self._makers: list[Maker] = []
         self._last: dict[int, int] = {}
         self._decided: list[DecidedResult] = []
         self._constants = [(self._at(at), as_numpy(array)) for at, array in journal.constants]
@@ -261,6 +157,7 @@ class _Planner:
         wanted = tuple(map(self._at, values))
         found = [None if at is None else self._found.get((at, 0)) for at in journal.inputs]
         ends = tuple([end or _Found(-1, False) for end in found])
+        self._touch(*wanted, *[end.register for end in ends])
         registers: list[Any] = [None] * len(self.registers)
         for at, array in self._constants:
             registers[at] = array
@@ -276,33 +173,34 @@ class _Planner:
             tuple(self._decided),
         )
 
-    def _fixed(self, others: set[int]) -> list[tuple[int, tuple[int, ...], Any]]:
-        """Return the registers that only kernels read, and what arrays are there."""
-        found, bytes_left = [], _MAX_FIXED
-        for register, array in self._small.items():
-            if register not in others and array.nbytes <= bytes_left:
-                bytes_left -= array.nbytes
-                found.append((register, array.shape, array.dtype))
-        return found
+    def _fixed(self, others: set[int]) -> list[Fixed]:
+        """Return the registers that only kernels fill and read, and what memory they have."""
+        own = [(register, step) for register, step in self._launched if register not in others]
+        return share_memory(
+            [Result(at, self.registers[at], step, self._last[at]) for at, step in own]
+        )
 
-    def _freeing(self, others: set[int]) -> list[_Maker]:
+    def _freeing(self, others: set[int]) -> list[Maker]:
         """Return the steps, with those that let go of what is large once it has been read."""
         last: dict[int, list[int]] = {}
         for register, step in self._last.items():
             size = getattr(self.registers[register], "nbytes", 0)
-            if register not in others and size > _MAX_FIXED:
+            if register not in others and size > _LARGE:
                 last.setdefault(step, []).append(register)
         found = []
         for number, maker in enumerate(self._makers):
             found.append(maker)
             if number in last:
-                found.append(_for_all_threads(partial(_free, tuple(last[number]))))
+                found.append(steps.for_all_threads(partial(steps.free, tuple(last[number]))))
         return found
 
     # -- registers ---------------------------------------------------------------------------------
 
     def _touch(self, *registers: int) -> None:
-        """Note that the next step reads or fills some registers."""
+        """Note that the next step reads or fills some registers; make those that wait."""
+        for register in registers:
+            if register in self._waiting:
+                self._make(register)
         self._last.update(dict.fromkeys(registers, len(self._makers)))
 
     def _at(self, register: Register) -> int:
@@ -322,7 +220,7 @@ class _Planner:
             raise _NotPlannedError
         return found
 
-    def _for_rule(self, arguments: Sequence[Any]) -> _Arguments:
+    def _for_rule(self, arguments: Sequence[Any]) -> Arguments:
         """Return what gets the arguments of a rule, registers and shapes: it may keep arrays."""
         self._arrays([a for a in arguments if type(a) is int])
         places = [(True, self._at(a)) if type(a) is int else (False, a) for a in arguments]
@@ -349,42 +247,150 @@ class _Planner:
             self._found[place] = _Found(register, is_own)
             return
         first, second = known.register, register
+        if self._wait_for_sum(place, first, second):
+            return
         own, other = (first, second) if known.is_own else (second, first)
         arrays = self.registers
         self._touch(first, second)
         if (known.is_own or is_own) and takes(arrays[own], arrays[other]):
-            self._step(partial(_add_into, own, other))
+            self._make_readers(own)
+            self._step(partial(steps.add_into, own, other))
             self._found[place] = _Found(own, True)
         else:
             found = self._new(None)
-            self._step(partial(_add, first, second, found))
+            self._step(partial(steps.add_new, first, second, found))
             self._found[place] = _Found(found, True)
+
+    # -- arrays whose elements are moved on around -------------------------------------------------
+
+    def _wait_for_roll(self, source: int, shifts: Shifts | None, result: int) -> bool:
+        """Let a register wait whose elements are those of another, moved on; tell whether it can.
+
+        Kernels read them where they are, and all else when it asks for them.
+        """
+        array = self.registers[source]
+        if shifts is None or type(array) is not np.ndarray or not array.flags.c_contiguous:
+            return False
+        (first, *others) = self._terms(source)
+        if others:
+            self._make(source)
+            first = Term(source, None)
+        if first.shifts is not None:
+            shifts = tuple(map(add, first.shifts, shifts))
+        self._waiting[result] = (Term(first.register, shifts),)
+        self.registers[result] = rolled(array, shifts)
+        return True
+
+    def _wait_for_sum(self, place: Place, first: int, second: int) -> bool:
+        """Let the sum of two cotangents wait, if one of them does; tell whether it can."""
+        if first not in self._waiting and second not in self._waiting:
+            return False
+        if len(self._terms(second)) > 1:  # what is added up is added up in the order that it has
+            self._make(second)
+        terms = (*self._terms(first), *self._terms(second))
+        arrays = self.registers[first], self.registers[second]
+        if not can_be_added(terms, *arrays):
+            return False
+        found = self._new(arrays[0] + arrays[1])
+        self._waiting[found] = terms
+        self._found[place] = _Found(found, True)
+        return True
+
+    def _terms(self, register: int) -> tuple[Term, ...]:
+        """Return what is added up to what is in a register: that alone, if it is there."""
+        return self._waiting.get(register) or (Term(register, None),)
+
+    def _make(self, register: int) -> None:
+        """Make what is in a register that waits."""
+        next_step, terms = len(self._makers), self._waiting.pop(register)
+        if len(terms) == 1:
+            source, shifts = terms[0]
+            assert shifts is not None
+            self._touch(source, register)
+            self._step(partial(steps.roll, source, shifts, register))
+        else:
+            reads = []
+            for source, shifts in terms:
+                reads.append(source if shifts is None else self._new(None))
+                if shifts is not None:
+                    self._wait_for_roll(source, shifts, reads[-1])
+            call = sum_of(len(reads), self.registers[register].dtype)
+            self._launch_call(call, reads, (register,), None, DEFAULT_OPTIONS)
+        for each, step in self._last.items():  # what the step reads for which this is made
+            if step == next_step:
+                self._last[each] = len(self._makers)
+
+    def _make_readers(self, register: int) -> None:
+        """Make what waits and is to read a register, which is changed next."""
+        for waiting, terms in list(self._waiting.items()):
+            if any(term.register == register for term in terms):
+                self._touch(waiting)
+
+    def _launch_in_boxes(
+        self, call: KernelCall, reads: Sequence[int], writes: tuple[int, ...]
+    ) -> bool:
+        """Launch a kernel on registers of which some wait; tell whether it reads what they are."""
+        for at in reads:
+            if len(self._terms(at)) > 1:
+                self._make(at)
+        terms = [term for at in reads for term in self._terms(at)]
+        if all(term.shifts is None for term in terms):
+            return False
+        sources = [term.register for term in terms]
+        arrays = [self.registers[at] for at in sources]
+        pairs = zip(arrays, call.kinds, strict=True)
+        if any((type(a) is np.ndarray) is (kind == "uniform") for a, kind in pairs):
+            return False
+        launch = call.kernel.in_boxes(arrays, [term.shifts for term in terms])
+        step = None if launch is None else launch(sources, writes, {})
+        if launch is None or step is None:
+            return False
+        self._touch(*sources, *writes)
+        step(self.registers)
+        self._launched += [(at, len(self._makers)) for at in writes]
+        self._makers.append(cast("Maker", partial(launch, sources, writes)))
+        return True
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def _step(self, step: _Step) -> None:
+    def _step(self, step: Step) -> None:
         """Take a step that is the same for all threads."""
         step(self.registers)
-        self._makers.append(_for_all_threads(step))
+        self._makers.append(steps.for_all_threads(step))
+
+    def _fresh(self, count: int) -> tuple[int, ...]:
+        return tuple([self._new(None) for _ in range(count)])
+
+    def _launch_call(
+        self,
+        call: KernelCall,
+        reads: Sequence[int],
+        writes: tuple[int, ...],
+        shape: tuple[int, ...] | None,
+        options: KernelOptions,
+    ) -> None:
+        """Launch the kernel of a call."""
+        if options.backend is not None:
+            raise _NotPlannedError
+        if not self._launch_in_boxes(call, reads, writes):
+            arrays = [self.registers[at] for at in reads]
+            self._launch(self._launch_of(call, arrays, shape, options), reads, writes)
 
     def _launch(
-        self, launch: _Run | Prepared, reads: Sequence[int], results: int
-    ) -> tuple[int, ...]:
-        """Launch a kernel; return the registers of its results."""
-        run: _Run = launch.run if isinstance(launch, Prepared) else launch
-        writes = tuple([self._new(None) for _ in range(results)])
+        self, launch: Run | Prepared, reads: Sequence[int], writes: tuple[int, ...]
+    ) -> None:
+        """Launch a kernel."""
+        run: Run = launch.run if isinstance(launch, Prepared) else launch
         self._touch(*reads, *writes)
-        step = partial(_launch, run, tuple(reads), writes)
+        step = partial(steps.launch, run, tuple(reads), writes)
         step(self.registers)
-        arrays = [self.registers[at] for at in writes]
         if isinstance(launch, Prepared) and all(type(self.registers[at]) in _PLAIN for at in reads):
             repeated = partial(launch.repeated, tuple(reads), writes)
             if repeated({}) is not None:
-                self._makers.append(cast("_Maker", repeated))
-                self._small.update(zip(writes, arrays, strict=True))
-                return writes
-        self._makers.append(_for_all_threads(step))
-        return writes
+                self._launched += [(at, len(self._makers)) for at in writes]
+                self._makers.append(cast("Maker", repeated))
+                return
+        self._makers.append(steps.for_all_threads(step))
 
     def _launch_of(
         self,
@@ -392,7 +398,7 @@ class _Planner:
         arrays: list[Any],
         shape: tuple[int, ...] | None,
         options: KernelOptions,
-    ) -> _Run | Prepared:
+    ) -> Run | Prepared:
         """Return what launches a kernel on arrays like these, at once if they need no conversion.
 
         Where one is indexed, the call says where it was outside.  Kernels of a backend that was
@@ -400,24 +406,22 @@ class _Planner:
         """
         kinds = zip(arrays, call.kinds, strict=True)
         converts = any(kind == "uniform" and type(a) is np.ndarray for a, kind in kinds)
-        if options.backend is not None:
-            raise _NotPlannedError
         broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
         is_direct = not (converts or broadcasts or "array" in call.kinds)
         found = self._prepared(call.kernel, arrays, options) if is_direct else None
-        return found or partial(_run_call, call, shape, options)
+        return found or partial(steps.run_call, call, shape, options)
 
     def _prepared(
         self, kernel: Kernel, arrays: list[Any], options: KernelOptions
-    ) -> _Run | Prepared | None:
+    ) -> Run | Prepared | None:
         """Return what launches a kernel on arrays like these; None if it is asked each time."""
         if options.backend is not None:
             raise _NotPlannedError
         numbers = None if self._compiles or not are_numbers(arrays) else kernel.numbers
         if numbers is not None and numbers(arrays) is not None:
-            return _Arithmetic(kernel)
+            return steps.Arithmetic(kernel)
         prepared = kernel.prepared(arrays, None)
-        if _is_of_plugin(prepared):
+        if steps.is_of_plugin(prepared):
             raise _NotPlannedError
         return prepared if prepared.audit is None else None
 
@@ -427,9 +431,9 @@ class _Planner:
 
     def launched(self, entry: Launched) -> None:
         """Launch a kernel."""
-        arrays = self._arrays(entry.arguments)
-        launch = self._launch_of(entry.call, arrays, None, entry.options)
-        writes = self._launch(launch, self._places(entry.arguments), len(entry.results))
+        self._arrays(entry.arguments)
+        writes = self._fresh(len(entry.results))
+        self._launch_call(entry.call, self._places(entry.arguments), writes, None, entry.options)
         for register, at in zip(entry.results, writes, strict=True):
             self._name(register, at)
 
@@ -437,8 +441,9 @@ class _Planner:
         """Launch a kernel that makes partials, too."""
         arrays = list(kernel_values(entry.passes[0], self._arrays(entry.arguments)))
         launch = self._prepared(kernel_for(entry.passes, entry.asked), arrays, entry.options)
-        run = launch or partial(_run_storing, entry)
-        writes = self._launch(run, self._places(entry.arguments), len(entry.asked))
+        run = launch or partial(steps.run_storing, entry)
+        writes = self._fresh(len(entry.asked))
+        self._launch(run, self._places(entry.arguments), writes)
         for register, at in entry.results:
             self._name(register, writes[at])
 
@@ -450,18 +455,22 @@ class _Planner:
         self._arrays((entry.whole,))
         whole, result = self._places((entry.whole, entry.result))
         self._touch(result)
-        self._step(partial(_view, entry, whole, result))
+        self._step(partial(steps.view, entry, whole, result))
 
     def evaluated(self, entry: Evaluated) -> None:
         """Apply a rule."""
+        rule, results = entry.rule, self._places(entry.results)
+        if type(rule) is Rule and rule.steps is not None:
+            (array,), (source,) = self._arrays(entry.arguments), self._places(entry.arguments)
+            if self._wait_for_roll(source, rule.steps(array.shape, **entry.static), results[0]):
+                return
         arguments = self._for_rule(entry.arguments)
-        results = self._places(entry.results)
         self._touch(*results)
-        rule, evaluate = entry.rule, partial(entry.rule.evaluate, self._library.xp)
+        evaluate = partial(rule.evaluate, self._library.xp)
         if type(rule) is ValuesRule:
-            self._step(partial(_evaluate_several, evaluate, entry.static, arguments, results))
+            self._step(partial(steps.evaluate_several, evaluate, entry.static, arguments, results))
         else:
-            self._step(partial(_evaluate, evaluate, entry.static, arguments, results[0]))
+            self._step(partial(steps.evaluate, evaluate, entry.static, arguments, results[0]))
 
     def pulled_kernel(self, entry: PulledKernel) -> None:
         """Take a step that pulls kernels back."""
@@ -477,9 +486,8 @@ class _Planner:
         made: tuple[int, ...] = ()
         call = step.plan.call
         if call is not None:
-            arrays = [self.registers[at] for at in reads]
-            launch = self._launch_of(call, arrays, step.shape, step.options)
-            made = self._launch(launch, reads, len(call.outputs))
+            made = self._fresh(len(call.outputs))
+            self._launch_call(call, reads, made, step.shape, step.options)
         for at, register in enumerate(entry.results):
             if register is not None:
                 self._name(register, made[at])
@@ -489,7 +497,7 @@ class _Planner:
             whole = self._new(None)
             self._kept.update(made)
             self._touch(*made, *given)
-            self._step(partial(_place, placed, made, given, step.shape, whole))
+            self._step(partial(steps.place, placed, made, given, step.shape, whole))
             self._add(placed.target, whole, True)
         for shifted in step.shifted:
             whole = self._new(None)
@@ -498,33 +506,37 @@ class _Planner:
                 for index, at in step.read
             ]
             self._touch(*[at for _, at in read])
-            self._step(partial(_shift, shifted, read, step.shape, step.options, whole))
+            self._step(partial(steps.shift, shifted, read, step.shape, step.options, whole))
             self._add(shifted.target, whole, True)
 
     def pulled(self, entry: Pulled) -> None:
         """Pull a rule back."""
         g = self._taken(entry.place)
-        if g is None:
+        if g is None or self._rolled_back(entry, g.register):
             return
         self._kept.add(g.register)
         self._touch(g.register)
         arguments = self._for_rule(entry.arguments)
         wanted = [target is not None for target in entry.targets]
         cotangent = self._cotangent_of(g.register, entry.shape)
-        pull = partial(_pull, entry, wanted)
+        pull = partial(steps.pull, entry, wanted)
         first = entry.targets[0]
         into = None if first is None else self._found.get(first)
         if entry.rule.add_into is not None and into is not None and into.is_own:
+            self._touch(into.register)
+            self._make_readers(into.register)
             whole = of_numpy(self._library, self.registers[into.register])
             if tuple(whole.shape) == entry.arguments[0].shape and entry.rule.add_into(
                 whole, cotangent(self.registers), **entry.static
             ):
                 self._kept.add(into.register)
                 self._touch(into.register)
-                added_into = partial(_pull_into, entry, self._library, cotangent, into.register)
-                self._makers.append(_for_all_threads(added_into))
+                added_into = partial(
+                    steps.pull_into, entry, self._library, cotangent, into.register
+                )
+                self._makers.append(steps.for_all_threads(added_into))
                 return
-        run: _Pull = lambda registers: pull(cotangent(registers), arguments(registers))  # noqa: E731
+        run: Pull = lambda registers: pull(cotangent(registers), arguments(registers))  # noqa: E731
         unfolded = self._unfolded(entry, g.register, pull, run)
         if unfolded is None:
             self._pulled(run, entry.targets, entry.rule.fresh)
@@ -533,8 +545,20 @@ class _Planner:
             if target is not None and register is not None:
                 self._add(target, register, entry.rule.fresh)
 
+    def _rolled_back(self, entry: Pulled, g: int) -> bool:
+        """Pull a rule back that moves elements on around; tell whether it is one."""
+        (target,) = entry.targets if len(entry.targets) == 1 else (None,)
+        shape = self.registers[g].shape
+        if entry.rule.steps is None or target is None or shape != entry.shape:
+            return False
+        shifts, found = entry.rule.steps(shape, **entry.static), self._new(None)
+        if not self._wait_for_roll(g, shifts and tuple([-s for s in shifts]), found):
+            return False
+        self._add(target, found, True)
+        return True
+
     def _unfolded(
-        self, entry: Pulled, g: int, pull: Callable[..., Sequence[Any]], run: _Pull
+        self, entry: Pulled, g: int, pull: Callable[..., Sequence[Any]], run: Pull
     ) -> list[int | None] | None:
         """Take the steps that a pullback is made of; return the registers of what they give.
 
@@ -584,10 +608,10 @@ class _Planner:
         values, arguments = self._for_rule(entry.values), self._for_rule(entry.arguments)
         pairs = zip(given, entry.shapes, strict=True)
         gs = [None if at is None else self._cotangent_of(at, shape) for at, shape in pairs]
-        pull = partial(_pull_values, entry, gs, values, arguments)
+        pull = partial(steps.pull_values, entry, gs, values, arguments)
         self._pulled(pull, entry.targets, entry.rule.fresh)
 
-    def _cotangent_of(self, register: int, shape: tuple[int, ...]) -> Callable[[_Registers], Any]:
+    def _cotangent_of(self, register: int, shape: tuple[int, ...]) -> Callable[[Registers], Any]:
         """Return what gives a rule a cotangent, in the shape of its value."""
         library = self._library
         return lambda registers: broadcast_to(of_numpy(library, registers[register]), shape)
@@ -609,7 +633,7 @@ class _Planner:
             if output in given:
                 both = self._new(None)
                 self._touch(given[output], g.register)
-                self._step(partial(_add, given[output], g.register, both))
+                self._step(partial(steps.add_new, given[output], g.register, both))
                 given[output] = both
             else:
                 given[output] = g.register
@@ -618,9 +642,9 @@ class _Planner:
         read = [None if r is None else self._at(r) for r in entry.residuals]
         read += given.values()
         kept = [read[i] for i in plan.kept]
-        run = partial(_contract, plan, entry.shape, entry.options)
-        results = 0 if plan.call is None else len(plan.call.outputs)
-        made = self._launch(run, cast("list[int]", kept), results)
+        run = partial(steps.contract, plan, entry.shape, entry.options)
+        made = self._fresh(0 if plan.call is None else len(plan.call.outputs))
+        self._launch(run, cast("list[int]", kept), made)
         for index, (kind, at) in zip(wrt, plan.places, strict=True):
             target = entry.targets[index]
             if kind == "array" and target is not None:
@@ -628,7 +652,7 @@ class _Planner:
 
     def _pulled(
         self,
-        pull: _Pull,
+        pull: Pull,
         targets: Sequence[Place | None],
         fresh: bool,
     ) -> None:
@@ -638,7 +662,7 @@ class _Planner:
         made = [(at, t, as_numpy(g)) for at, (t, g) in pairs if t is not None and g is not None]
         writes = tuple([(at, self._new(g)) for at, _, g in made])
         self._touch(*[register for _, register in writes])
-        self._makers.append(_for_all_threads(partial(_take, pull, writes)))
+        self._makers.append(steps.for_all_threads(partial(steps.take, pull, writes)))
         for (_, register), (_, target, _) in zip(writes, made, strict=True):
             self._add(target, register, fresh)
 
@@ -655,182 +679,5 @@ _ENTRIES: Mapping[type, Callable[[_Planner, Any], None]] = {
     Contracted: _Planner.contracted,
 }
 
-_ndarray = np.ndarray
 _PLAIN = (np.ndarray, float, int, bool)
 """Types of what kernels are launched on without being asked anything."""
-
-
-# -- the steps -------------------------------------------------------------------------------------
-
-
-def _for_all_threads(step: _Step) -> _Maker:
-    """Return what makes a step that is the same for all threads."""
-    return lambda fixed: step
-
-
-def _free(freed: Sequence[int], registers: _Registers) -> None:
-    for register in freed:
-        registers[register] = None
-
-
-def _launch(run: _Run, reads: Sequence[int], writes: Sequence[int], registers: _Registers) -> None:
-    arrays = run([registers[at] for at in reads])
-    for register, array in zip(writes, arrays, strict=True):
-        registers[register] = array
-
-
-def _run_storing(entry: Stores, arguments: Sequence[Any]) -> Sequence[Any]:
-    return kernel_for(entry.passes, entry.asked)(kernel_values(entry.passes[0], arguments), None)
-
-
-def _add_into(own: int, other: int, registers: _Registers) -> None:
-    array = registers[own]
-    np.add(array, registers[other], array)
-
-
-def _add(first: int, second: int, found: int, registers: _Registers) -> None:
-    registers[found] = added(registers[first], registers[second])
-
-
-def _view(entry: Viewed, whole: int, result: int, registers: _Registers) -> None:
-    array = registers[whole]
-    registers[result] = np.ndarray(entry.shape, entry.dtype, array, entry.first, entry.strides)
-
-
-def _evaluate(
-    evaluate: Callable[..., Any],
-    static: Mapping[str, Any],
-    arguments: _Arguments,
-    result: int,
-    registers: _Registers,
-) -> None:
-    value = evaluate(*arguments(registers), **static)
-    registers[result] = value if type(value) is np.ndarray else as_array(as_numpy(value))
-
-
-def _evaluate_several(
-    evaluate: Callable[..., Any],
-    static: Mapping[str, Any],
-    arguments: _Arguments,
-    results: Sequence[int],
-    registers: _Registers,
-) -> None:
-    values = evaluate(*arguments(registers), **static)
-    for register, value in zip(results, values, strict=True):
-        registers[register] = as_array(as_numpy(value))
-
-
-def _place(
-    placed: Any,
-    made: Sequence[int],
-    given: Sequence[int],
-    shape: tuple[int, ...],
-    whole: int,
-    registers: _Registers,
-) -> None:
-    arrays = [registers[at] for at in made]
-    registers[whole] = placed.added_up(arrays, [registers[at] for at in given], shape)
-
-
-def _shift(
-    shifted: Any,
-    read: Sequence[tuple[int, int]],
-    shape: tuple[int, ...],
-    options: KernelOptions,
-    whole: int,
-    registers: _Registers,
-) -> None:
-    values = {index: registers[at] for index, at in read}
-    registers[whole] = shifted.added_up(values, shape, options)
-
-
-def _pull(entry: Pulled, wanted: Sequence[bool], g: Any, arguments: Sequence[Any]) -> Sequence[Any]:
-    """Return the gradients of a rule."""
-    cotangents, static = entry.rule.cotangents, entry.static
-    if callable(cotangents):
-        return cotangents(g, wanted, *arguments, **static)
-    pairs = zip(cotangents, wanted, strict=True)
-    return [of(g, *arguments, **static) if is_wanted else None for of, is_wanted in pairs]
-
-
-def _pull_into(
-    entry: Pulled,
-    library: Library,
-    g: Callable[[_Registers], Any],
-    into: int,
-    registers: _Registers,
-) -> None:
-    """Let a rule add its gradient to a cotangent, as it did when the plan was made."""
-    assert entry.rule.add_into is not None
-    whole = of_numpy(library, registers[into])
-    is_added = entry.rule.add_into(whole, g(registers), **entry.static)
-    assert is_added, "whether a rule adds in place depends on shapes alone"
-
-
-def _take(
-    pull: _Pull,
-    writes: Sequence[tuple[int, int]],
-    registers: _Registers,
-) -> None:
-    """Put gradients that a rule gives into registers."""
-    gradients = pull(registers)
-    for at, register in writes:
-        registers[register] = as_numpy(gradients[at])
-
-
-def _pull_values(
-    entry: PulledValues,
-    given: Sequence[Callable[[_Registers], Any] | None],
-    values: _Arguments,
-    arguments: _Arguments,
-    registers: _Registers,
-) -> Sequence[Any]:
-    """Return the gradients of a rule with values."""
-    gs = tuple([None if g is None else g(registers) for g in given])
-    made, taken = tuple(values(registers)), arguments(registers)
-    wanted = zip(entry.rule.cotangents, entry.targets, strict=True)
-    return [None if t is None else of(gs, made, *taken, **entry.static) for of, t in wanted]
-
-
-def _contract(
-    plan: Any, shape: tuple[int, ...], options: KernelOptions, kept: Sequence[Any]
-) -> Sequence[Any]:
-    found: Sequence[Any] = plan.arrays(list(kept), shape, options)
-    return found
-
-
-# -- kernels ---------------------------------------------------------------------------------------
-
-
-def _is_of_plugin(prepared: Prepared) -> bool:
-    """Whether a kernel is another's, who may count its launches."""
-    return registry.plugin_of(prepared.backend.name) is not None
-
-
-class _Arithmetic:
-    """Computes numbers by NumPy's scalars, and once it has done so often by a kernel.
-
-    Their bits are the same: see `mixad.backends.numbers`.
-    """
-
-    __slots__ = ("_kernel", "_left", "_run")
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self._run = cast("_Run", kernel.numbers)  # of arguments of these types it is not None
-        self._left = _OFTEN
-
-    def __call__(self, arguments: Sequence[Any]) -> Sequence[Any]:
-        self._left -= 1
-        if not self._left:
-            prepared = self._kernel.prepared(list(arguments), None)
-            if prepared.audit is None and not _is_of_plugin(prepared):
-                self._run = prepared.run
-        return self._run(arguments)
-
-
-def _run_call(
-    call: KernelCall, shape: tuple[int, ...] | None, options: KernelOptions, arrays: Sequence[Any]
-) -> Sequence[Any]:
-    values = list(arrays)
-    return call.arrays(values if shape is None else in_shape(call, values, shape), options)

@@ -23,9 +23,10 @@ from mixad import api, strand_calls, strand_history
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.execute import Kernel
 from mixad.errors import TracerError
-from mixad.tape import segments, states, strand_plan
+from mixad.tape import plan_steps, segments, states
 from mixad.tape.on_nodes import OnNodes
-from mixad.tape.strand_plan import Plan, plan_of
+from mixad.tape.plan import Plan
+from mixad.tape.strand_plan import plan_of
 
 EXAMPLES = 150
 
@@ -509,7 +510,7 @@ def test_what_a_segment_computes_of_numbers_is_a_few_launches(
 def test_arithmetic_of_numbers_has_the_same_bits_by_a_kernel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(strand_plan, "_OFTEN", 2)
+    monkeypatch.setattr(plan_steps, "_OFTEN", 2)
     kernels: list[Any] = []
     prepared = Kernel.prepared
 

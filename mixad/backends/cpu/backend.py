@@ -10,10 +10,11 @@ from typing import Any
 from mixad.backends.cpu import buffers, compiler
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
-from mixad.backends.cpu.launch import Run, prepare_launch, prepare_repeated
+from mixad.backends.cpu.launch import Run, prepare_boxes, prepare_launch, prepare_repeated
 from mixad.backends.object_cache import default
 from mixad.emit.llvm.text import ENTRY, GANG, Dialect
 from mixad.kernel.binding import Binding, bind
+from mixad.kernel.cost import block_cost
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import accumulator
 from mixad.scalar.ir import Program, While, walk_statements
@@ -41,6 +42,11 @@ class CpuKernel:
     def call(self) -> Callable[[int, int, int], None]:
         """Its function, of the block's address and the tiles."""
         return compiler.KERNEL_PROTOTYPE(self.address)
+
+    @cached_property
+    def cost(self) -> int:
+        """What one element costs, as `mixad.kernel.cost` counts."""
+        return sum(block_cost(program.body) for program in self.spec.passes)
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,21 @@ class CpuBackend:
         """Return what runs a kernel on registers, of which some have the same arrays each time."""
         kernel, launch, binding = bound.kernel, bound.launch, bound.binding
         return prepare_repeated(kernel, launch, binding, reads, writes, fixed)
+
+    def in_boxes(
+        self,
+        boxes: Sequence[tuple[BoundKernel, Sequence[int]]],
+        shape: tuple[int, ...],
+        reads: Sequence[int],
+        writes: Sequence[int],
+        fixed: Mapping[int, Any],
+    ) -> Callable[[list[Any]], None] | None:
+        """Return what runs a kernel over boxes of the same arrays; None if it may not end."""
+        kernel = boxes[0][0].kernel
+        if kernel.may_not_end:
+            return None
+        launches = [(bound.launch, bound.binding, firsts) for bound, firsts in boxes]
+        return prepare_boxes(kernel, launches, shape, reads, writes, fixed)
 
 
 def _bound(kernel: CpuKernel, launch: Launch, binding: Binding) -> BoundKernel:

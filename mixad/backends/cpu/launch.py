@@ -18,21 +18,28 @@ from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Packing, Result, pack_double
 from mixad.kernel.boxes import Box, without
 from mixad.kernel.spec import Launch
-from mixad.kernel.tiling import padded_columns
+from mixad.kernel.tiling import GANG, padded_columns
 from mixad.scalar.narrow import to_memory
 from mixad.scalar.types import ScalarType
 
 if TYPE_CHECKING:
     from mixad.backends.cpu.backend import CpuKernel
 
-__all__ = ["Run", "address_of", "allocate", "finish", "prepare_launch", "prepare_repeated",
-           "tree_sum"]  # fmt: skip
+__all__ = ["Run", "address_of", "allocate", "finish", "prepare_boxes", "prepare_launch",
+           "prepare_repeated", "tree_sum"]  # fmt: skip
 
 _Array: TypeAlias = np.ndarray[Any, Any]
 Run: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 _LINE = 64
 """Bytes of a cache line, on which streamed results begin."""
+
+_SHORT = 1 << 16
+"""Vector instructions that take some 10 microseconds: as long as it takes to tell other threads,
+and to read what these have written from their caches."""
+
+_PASS = 16
+"""Vector instructions that take as long as reading and writing a gang of elements."""
 
 _NOTHING = np.zeros(1, np.float64)
 """What an empty array's address is, so that a kernel can read an element before it is refused."""
@@ -93,7 +100,7 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
             words[at] = address_of(memory) + first
             results.append(memory)
         if is_direct:
-            call(words.buffer_info()[0], 0, 1)
+            call(words.buffer_info()[0], 0, binding.tiles)
         else:
             _run_on_workers(kernel, launch, words, binding.tiles)
         if finishes:
@@ -145,9 +152,75 @@ def prepare_repeated(
             doubles[at] = registers[register]
         for register, at, pack in uniforms:
             words[at] = pack(registers[register])
-        call(address, 0, 1)
+        call(address, 0, binding.tiles)
 
     return run
+
+
+def prepare_boxes(
+    kernel: CpuKernel,
+    boxes: Sequence[tuple[Launch, Binding, Sequence[int]]],
+    shape: tuple[int, ...],
+    reads: Sequence[int],
+    writes: Sequence[int],
+    fixed: Mapping[int, _Array],
+) -> Callable[[list[Any]], None]:
+    """Return what runs a kernel over boxes of arrays, by one thread at a time.
+
+    Of each box there are launch, binding, and how many bytes of each argument come before it;
+    results are parts of arrays of a shape.
+    """
+    binding = boxes[0][1]
+    outputs = [
+        (register, _allocator(shape, result.held.dtype, aligned=False))
+        for register, result in zip(writes, binding.outputs, strict=True)
+        if register not in fixed
+    ]
+    numbers, uniforms = _numbers(reads, binding)
+    arrays = (*[reads[k] for k, _ in binding.arrays], *writes)
+    launches = [_box(kernel, *box) for box in boxes]
+    call, run_on_workers = kernel.call, partial(workers.run, kernel.address)
+
+    def run(registers: list[Any]) -> None:
+        for register, make in outputs:
+            registers[register] = make()
+        addresses = [address_of(registers[register]) for register in arrays]
+        for words, doubles, block, tiles, is_short, places in launches:
+            for (at, first), address in zip(places, addresses):  # noqa: B905 (takes time)
+                words[at] = address + first
+            for register, at in numbers:
+                doubles[at] = registers[register]
+            for register, at, pack in uniforms:
+                words[at] = pack(registers[register])
+            if is_short:
+                call(block, 0, tiles)
+            else:
+                run_on_workers(block, tiles)
+
+    return run
+
+
+class _BoxLaunch(NamedTuple):
+    """Words of a launch over a box, also as numbers; their address; how many tiles there are, and
+    whether they are run at once; where the address of each array goes, and how many bytes of it
+    come before."""
+
+    words: array[int]
+    doubles: memoryview[float]
+    block: int
+    tiles: int
+    is_short: bool
+    places: tuple[tuple[int, int], ...]
+
+
+def _box(kernel: CpuKernel, launch: Launch, binding: Binding, firsts: Sequence[int]) -> _BoxLaunch:
+    words = binding.words[:]
+    places = [(at, firsts[k]) for k, at in binding.arrays]
+    places += [(r.position, r.first * r.held.dtype.itemsize) for r in binding.outputs]
+    doubles = memoryview(words).cast("B").cast("d")
+    is_short = _is_direct(kernel, launch, binding)
+    address = words.buffer_info()[0]
+    return _BoxLaunch(words, doubles, address, binding.tiles, is_short, tuple(places))
 
 
 def _numbers(
@@ -160,8 +233,15 @@ def _numbers(
 
 
 def _is_direct(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
-    """Whether a kernel runs at once: in one tile, without anything to watch."""
-    return binding.tiles == 1 and not kernel.may_not_end and not any(launch.indexed)
+    """Whether a kernel runs at once, in the thread that calls it, without anything to watch."""
+    is_short = binding.tiles == 1 or _is_short(kernel, launch)
+    return binding.tiles > 0 and is_short and not kernel.may_not_end and not any(launch.indexed)
+
+
+def _is_short(kernel: CpuKernel, launch: Launch) -> bool:
+    """Whether other threads would take longer to be told than the launch takes."""
+    gangs = math.prod(launch.extents) // GANG
+    return gangs * (kernel.cost + _PASS) <= _SHORT
 
 
 def _run_on_workers(kernel: CpuKernel, launch: Launch, words: array[int], tiles: int) -> None:

@@ -1,0 +1,158 @@
+"""Plans: steps over registers, in memory that is used again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from mixad.scalar.loop_results import DecidedResult
+from mixad.tape.held import Held
+from mixad.tape.over_numpy import came_in
+from mixad.tape.plan_steps import Maker, Step
+
+__all__ = ["Fixed", "Plan", "share_memory"]
+
+_MAX_BYTES = 1 << 20
+"""Bytes of memory that one thread keeps for a plan."""
+
+
+class Fixed(NamedTuple):
+    """A register that has the same array in all runs of a thread, and whose memory that is."""
+
+    register: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    memory: int
+
+
+class Result(NamedTuple):
+    """What a step puts into a register, and the last step that reads it."""
+
+    register: int
+    array: np.ndarray[Any, Any]
+    step: int
+    last: int
+
+
+def share_memory(results: Iterable[Result]) -> list[Fixed]:
+    """Return which of some results keep their memory: as much as a thread keeps.
+
+    It is another result's, too, where nothing reads that any more.
+    """
+    found: list[Fixed] = []
+    over: dict[int, list[tuple[int, int]]] = {}  # by bytes: when memory is read last, and which
+    count = bytes_ = 0
+    for register, array, step, last in results:
+        known = over.setdefault(array.nbytes, [])
+        free = next((each for each in known if each[0] < step), None)
+        if free is not None:
+            known.remove(free)
+            memory = free[1]
+        elif bytes_ + array.nbytes <= _MAX_BYTES:
+            memory, count, bytes_ = count, count + 1, bytes_ + array.nbytes
+        else:
+            continue
+        known.append((max(step, last), memory))
+        found.append(Fixed(register, array.shape, array.dtype, memory))
+    return found
+
+
+_Layout: TypeAlias = tuple[list[Any], list[Step]]
+"""What one thread runs: what registers hold before something comes in, and steps."""
+
+
+@dataclass(eq=False, slots=True)
+class Plan:
+    """What computes values and carries cotangents back.
+
+    Attributes
+    ----------
+    registers : list
+        What they hold at first; the slots are the first of them.
+    makers : tuple of callable
+        Of the steps, in order.
+    fixed : tuple of Fixed
+        Registers that keep their memory.
+    seeds : tuple of int
+        Where the cotangents begin.
+    values : tuple of int
+        Where the values are that are wanted.
+    ends : tuple of (int, bool)
+        Where the cotangents of the inputs end, -1 for one that is zero, and whether nothing else
+        holds their arrays.
+    slots : tuple of int
+        What is read of what came in.
+    decided : tuple of DecidedResult
+        What to warn of.
+    idle : list
+        What threads run that are not at it now.
+    """
+
+    registers: list[Any]
+    makers: tuple[Maker, ...]
+    fixed: tuple[Fixed, ...]
+    seeds: tuple[int, ...]
+    values: tuple[int, ...]
+    ends: tuple[tuple[int, bool], ...]
+    slots: tuple[int, ...]
+    decided: tuple[DecidedResult, ...]
+    idle: list[_Layout] = field(default_factory=list)
+
+    def run(
+        self, slots: Sequence[Any], cotangents: Sequence[Any], *, warns: bool = True
+    ) -> tuple[list[Any], list[tuple[Any, bool] | None]]:
+        """Return the values, and the cotangents of the inputs: None where they are zero.
+
+        With each goes whether nothing else holds its array.
+
+        Parameters
+        ----------
+        slots : sequence
+            What came in: arrays, held ones, and numbers; others are not read.
+        cotangents : sequence of ndarray
+            Those that begin.
+        warns : bool
+            Whether to warn of results that comparisons decide: not where it has been done.
+        """
+        if warns and self.decided:
+            for each in self.decided:
+                each.warn()
+        try:
+            layout = self.idle.pop()
+        except IndexError:
+            layout = self._laid_out()
+        registers, steps = layout
+        registers = registers[:]
+        for slot in self.slots:
+            value = slots[slot]
+            if type(value) is Held:
+                value = value.array
+            kind = type(value)
+            registers[slot] = value if kind is _ndarray or kind is float else came_in(value)
+        for register, cotangent in zip(self.seeds, cotangents, strict=True):
+            registers[register] = cotangent
+        for step in steps:
+            step(registers)
+        self.idle.append(layout)
+        found: list[tuple[Any, bool] | None] = []
+        for at, is_own in self.ends:
+            found.append(None if at < 0 else (registers[at], is_own))
+        return list(map(registers.__getitem__, self.values)), found
+
+    def _laid_out(self) -> _Layout:
+        """Return what a thread runs that no other is at."""
+        memory: dict[int, np.ndarray[Any, Any]] = {}
+        fixed = {}
+        for register, shape, dtype, at in self.fixed:
+            own = memory.setdefault(at, np.empty(shape, dtype))
+            fixed[register] = np.ndarray(shape, dtype, own)
+        registers = self.registers[:]
+        for register, array in fixed.items():
+            registers[register] = array
+        return registers, [make(fixed) for make in self.makers]
+
+
+_ndarray = np.ndarray

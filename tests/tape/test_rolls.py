@@ -1,0 +1,133 @@
+"""Rolled arrays are not made where kernels alone read them: derivatives against complex steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mixad
+from mixad.tape import plan_steps, segments
+from mixad.tape.journal import Evaluated, Journal, Launched
+from mixad.tape.strand_plan import plan_of
+
+EXAMPLES = 60
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+U = np.random.default_rng(0).normal(size=(5, 7))
+V = np.random.default_rng(1).normal(size=(5, 7))
+roll = np.roll
+
+
+@pytest.fixture
+def rolled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The shifts of arrays that plans have made."""
+    made: list[Any] = []
+    own = plan_steps.rolled
+
+    def counted(array: Any, shifts: Any) -> Any:
+        made.append(shifts)
+        return own(array, shifts)
+
+    monkeypatch.setattr(plan_steps, "rolled", counted)
+    return made
+
+
+def check(f: Callable[..., Any], *arrays: Any, places: int = 4) -> None:
+    """Compare gradients, also of further calls, with complex steps at some places."""
+    gradients = mixad.grad(f, argnums=tuple(range(len(arrays))))
+    found = [gradients(*arrays) for _ in range(4)][-1]
+    rng = np.random.default_rng(2)
+    for k, array in enumerate(arrays):
+        for place in rng.integers(0, array.size, places):
+            moved = [np.array(a, dtype=complex, order="C") for a in arrays]
+            moved[k].reshape(-1)[place] += 1e-30j
+            expected = f(*moved).imag / 1e-30
+            np.testing.assert_allclose(found[k].reshape(-1)[place], expected, rtol=1e-9, atol=1e-9)
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "flattened": lambda u, v: (roll(u, 1) * v).sum(),
+    "along axes": lambda u, v: (roll(u, (1, 2), (0, 1)) * v * roll(u, -3, 1)).sum(),
+    "twice along one": lambda u, v: (roll(u, (1, 2), (0, 0)) * v).sum(),
+    "by one number": lambda u, v: (roll(u, 1, (0, 1)) * v).sum(),
+    "rolled again": lambda u, v: (roll(roll(u, 1, 0), -2, 1) * v + roll(roll(u, 1, 0), 2, 0)).sum(),
+    "of a sum": lambda u, v: (roll(u + roll(v, 1, 0), 1, 0) * u).sum(),
+    "of a product": lambda u, v: (np.sin(roll(u * v, 1, 1)) * roll(v, 1, 0)).sum(),
+    "read by a rule": lambda u, v: (roll(u, 1, 0) @ v.T + (roll(u, 1, 0) * v).sum()).sum(),
+    "returned views": lambda u, v: (roll(u, 1, 0)[1:] * v[1:] * roll(v, 1, 1)[:-1]).sum(),
+    "beside a row": lambda u, v: (np.exp(roll(u, 1, 0) * v[0]) * u).sum(),
+    "by whole turns": lambda u, v: (roll(u, 5, 0) * v + roll(u, -14, 1)).sum(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_derivatives_of_programs(name: str) -> None:
+    check(PROGRAMS[name], U, V)
+    check(PROGRAMS[name], np.asfortranarray(U), V[:, ::-1])
+
+
+def wave(u: Any) -> Any:
+    before = now = u
+    for _ in range(30):
+        around = roll(now, 1, 0) + roll(now, -1, 0) + roll(now, 1, 1) + roll(now, -1, 1)
+        before, now = now, 2.0 * now - before + 0.2 * (around - 4.0 * now)
+    return (now * V).sum()
+
+
+def test_a_loop_makes_no_rolled_array(rolled: list[Any]) -> None:
+    gradient = mixad.grad(wave)
+    check(wave, U)
+    rolled.clear()
+    gradient(U)
+    assert len(rolled) < 10  # of 240: what a sum reads
+
+
+def test_of_a_turn_is_stored_what_another_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: list[int] = []
+
+    def counted(journal: Journal, *given: Any, **options: Any) -> Any:
+        stored.extend(len(e.results) for e in journal.entries if isinstance(e, Launched))
+        return plan_of(journal, *given, **options)
+
+    monkeypatch.setattr(segments, "plan_of", counted)
+    mixad.grad(wave)(U)
+    assert len(stored) > 6
+    assert set(stored) == {1}
+
+
+def test_backward_nothing_is_computed_that_no_derivative_reads() -> None:
+    journal = Journal({}, lambda slot: U)
+    journal.entries += [
+        Evaluated(cast("Any", None), {}, (0,), (-1,)),
+        Evaluated(cast("Any", None), {}, (-1,), (-2,)),
+        Evaluated(cast("Any", None), {}, (-1,), (-3,)),
+    ]
+    assert journal.needed([-3]) == [journal.entries[0], journal.entries[2]]
+    assert journal.needed([]) == []
+
+
+@pytest.mark.slow
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_random_loops(data: st.DataObject) -> None:
+    shape = data.draw(st.tuples(st.integers(1, 5), st.integers(1, 6)))
+    shift = st.tuples(st.sampled_from("ab"), st.integers(-6, 6), st.sampled_from((0, 1, (0, 1))))
+    terms = data.draw(st.lists(shift, min_size=1, max_size=4))
+    turns = data.draw(st.integers(1, 40))
+
+    def loop(a: Any, b: Any) -> Any:
+        for _ in range(turns):
+            total = 0.1 * a
+            for name, by, axis in terms:
+                total = total + 0.1 * np.sin(roll(a if name == "a" else b, by, axis))
+            a, b = total, 0.5 * b + 0.1 * total * roll(b, 1, 0)
+        return (a * b + roll(a, 1, 1)).sum()
+
+    rng = np.random.default_rng(0)
+    check(loop, rng.normal(size=shape), rng.normal(size=shape), places=2)
