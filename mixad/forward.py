@@ -7,6 +7,7 @@ what is known from other calls is a plan of values and tangents.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from mixad.inner_calls import InnerForward
 from mixad.lifting import call_lifted, warn_if_constant
 from mixad.namespace.array import ArrayTracer
 from mixad.recorded_calls import Recorded, recorded
+from mixad.recorded_values import record_values
+from mixad.returning import returned_aux
 from mixad.signature import Function, check_callable, check_sequence
-from mixad.strand_calls import VALUES_ALONE, Asked
+from mixad.strand_calls import Asked
 from mixad.strands import open_strand
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Level
@@ -71,12 +74,8 @@ def jvp(
     check_callable("jvp", f)
     check_sequence("jvp", "primals", primals)
     check_sequence("jvp", "tangents", tangents)
-    if not has_aux:
-        return push_forward(f, f, primals, tangents, with_value=True)
-    function, aux = recorded("jvp", f, primals, has_aux)
-    warn_if_constant(f, function.outputs, function.level)
-    value, (tangent,) = function.pushed([tuple(tangents)])
-    return value, tangent, aux
+    found = push_forward(f, f, primals, tangents, with_value=True, has_aux=has_aux)
+    return found if has_aux else found[:2]
 
 
 @short_traceback
@@ -137,34 +136,28 @@ def push_forward(
     tangents: Sequence[Any],
     *,
     with_value: bool,
-) -> tuple[Any, Any]:
-    """Return value, None if it is not wanted, and tangent of a call; ``of`` is the user's function.
-
-    Plain arrays get a recording of values around the call, which knows the call as one operation.
-    """
+    has_aux: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Return value, None if it is not wanted, tangent, and aux of a call; ``of`` is the user's
+    function."""
     leaves = _alike_leaves(primals, tangents)
+    push = partial(_push_on_level, f, of, primals, tangents, with_value, has_aux)
     if leaves is None:
-        return _push_on_level(f, of, primals, tangents, with_value)
+        return push()
     if ArrayTracer in map(type, leaves[0]):
-        return _push_on_level(f, of, primals, tangents, with_value, (primals, leaves[1]))
+        return push((primals, leaves[1]))
     given, count = (*primals, *tangents), len(primals)
-    with Level("jvp", is_reverse=False, differentiates=False) as level:
-        strand = open_strand(level, of, given, range(len(given)))
-        if strand is not None:
-            traced = strand.arguments[:count], strand.inputs[len(leaves[0]) :]
-            call = lambda *_: _push_on_level(  # noqa: E731
-                f, of, primals, tangents, with_value, traced
-            )
-            outputs, _ = strand.record(call, {}, False, VALUES_ALONE)
-    if strand is None:
-        return _push_on_level(f, of, primals, tangents, with_value)
-    if strand.is_known:
-        (value, tangent), _, _ = strand.run()
-    else:
-        value, tangent = found = outputs.values(level)
-        strand.check(found, [], None)
+
+    def push_traced(arguments: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, Any]:
+        value, tangent, aux = push((arguments[:count], inputs[len(leaves[0]) :]))
+        return ((value, tangent), aux) if has_aux else (value, tangent)
+
+    found = record_values("jvp", of, given, range(len(given)), push_traced, has_aux)
+    if found is None:
+        return push()
+    (value, tangent), aux = found
     taken = list(map(as_numpy, leaves[1]))
-    return value, pytree.tree_map(lambda leaf: _copy_if_shared(leaf, taken), tangent)
+    return value, pytree.tree_map(lambda leaf: _copy_if_shared(leaf, taken), tangent), aux
 
 
 def _push_on_level(
@@ -173,9 +166,10 @@ def _push_on_level(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     with_value: bool,
+    has_aux: bool,
     traced: tuple[Sequence[Any], Sequence[Any]] | None = None,
-) -> tuple[Any, Any]:
-    """Return value and tangent of a call.
+) -> tuple[Any, Any, Any]:
+    """Return value, tangent and aux of a call.
 
     ``traced`` are the primals and the leaves of the tangents as a recording around knows them:
     these are used where that serves.
@@ -185,24 +179,24 @@ def _push_on_level(
         if traced is not None:
             strand = open_strand(level, of, traced[0], positions, InnerForward)
         if strand is None:
-            inputs, outputs, _ = call_lifted(level, f, primals, positions, {}, False)
+            inputs, outputs, aux = call_lifted(level, f, primals, positions, {}, has_aux)
         else:
             assert traced is not None
             assert isinstance(strand, InnerForward)
             strand.is_outermost = traced[0] is not primals
             asked = Asked(traced[1], of_number=False, with_value=with_value)
-            outputs, _ = strand.record(f, {}, False, asked)
+            outputs, aux = strand.record(f, {}, has_aux, asked)
     if strand is not None:
         if strand.is_known:
-            value, (tangent,), _ = strand.run()
-            return value, tangent
+            value, (tangent,), aux = strand.run()
+            return value, tangent, aux
         inputs = strand.completed()
     warn_if_constant(of, outputs, level)
-    function = Recorded(level, inputs, outputs)
+    function, aux = Recorded(level, inputs, outputs), returned_aux(aux, level)
     if not with_value:
-        return None, function.tangent(tuple(tangents))
+        return None, function.tangent(tuple(tangents)), aux
     value, (tangent,) = function.pushed([tuple(tangents)])
-    return value, tangent
+    return value, tangent, aux
 
 
 def _alike_leaves(

@@ -20,7 +20,7 @@ from mixad.tape.segments import MAX_FUSED
 from mixad.tape.states import State
 from mixad.tape.tracer import Level, Tracer, journal_of
 
-__all__ = ["InnerCall", "InnerForward"]
+__all__ = ["InnerCall", "InnerForward", "Inside", "as_results"]
 
 
 class InnerCall(StrandCall):
@@ -64,7 +64,7 @@ class InnerCall(StrandCall):
         if operation is None:
             slots = tuple([slot for slot, _ in came if slot not in numbers])
             steps, count = tuple(strand.steps()), len(self._states)
-            call = _Inside(self._level.name, count, slots, numbers, steps, outputs, wanted)
+            call = Inside(self._level.name, count, slots, numbers, steps, outputs, wanted)
             operation = Operation(partial(compute, call), is_kernel=False)
             strand.state.keep(key, operation)
         operands = [v.array if type(v) is Held else v for slot, v in came if slot not in numbers]
@@ -75,12 +75,16 @@ class InnerCall(StrandCall):
     def _answer(
         self, values: Sequence[Any], cotangents: Sequence[Any]
     ) -> tuple[Any, list[Any], Any]:
-        gradients = in_structures(list(cotangents), self._structures)
+        derivatives = self._derivatives(list(cotangents))
         if not self._returned.structures:
-            return None, gradients, None
+            return None, derivatives, None
         found = dict(zip(self._traced, values, strict=True))
         value, aux = self._returned.trees(found, self._level)
-        return value, gradients, aux
+        return value, derivatives, aux
+
+    def _derivatives(self, found: list[Any]) -> list[Any]:
+        """Return the derivatives as the caller gets them."""
+        return in_structures(found, self._structures)
 
     def completed(self) -> Inputs:
         """Return the inputs with their nodes, over those of the transform around."""
@@ -121,19 +125,25 @@ class InnerForward(InnerCall):
         """Record the call with the strand around it; ``asked.given`` are the tangents."""
         if not outputs.leaves or not all(map(self._strand.has, outputs.leaves)):
             self._strand.is_left = True
-        else:
-            compute = _push_forward if asked.with_value else _push_tangent
-            slots = [leaf.slot for leaf in outputs.leaves]
-            results = self._record(compute, slots, [], asked.given)
-            if results is not None:
-                self._trees = outputs.structure
-                self._found = results[len(slots) :], results[: len(slots)]
+            return
+        slots = [leaf.slot for leaf in outputs.leaves]
+        own = len(slots) if asked.with_value else 0
+        aux = [self._returned.leaves[at].slot for at in self._traced if at >= own]
+        compute, further = self._computation(outputs, asked)
+        results = self._record(compute, slots, aux, further)
+        if results is not None:
+            self._outputs = outputs
+            count = len(results) - len(self._traced)
+            self._found = results[count:], results[:count]
 
-    def _answer(
-        self, values: Sequence[Any], cotangents: Sequence[Any]
-    ) -> tuple[Any, list[Any], Any]:
-        value = pytree.unflatten(self._trees, values) if values else None
-        return value, [pytree.unflatten(self._trees, cotangents)], None
+    def _computation(
+        self, outputs: Outputs, asked: Asked
+    ) -> tuple[Callable[..., Any], Sequence[Any]]:
+        """Return what gives the derivatives, and after these values, and its further operands."""
+        return _push_forward if asked.with_value else _push_tangent, asked.given
+
+    def _derivatives(self, found: list[Any]) -> list[Any]:
+        return [pytree.unflatten(self._outputs.structure, found)]
 
     def _given(self) -> list[Any]:
         given, around = super()._given(), self._strand.outer
@@ -143,7 +153,7 @@ class InnerForward(InnerCall):
         return [around.values[tracer.slot].array for tracer in given]
 
 
-class _Inside(NamedTuple):
+class Inside(NamedTuple):
     """A call of a transform inside of another, as an operation of that.
 
     Attributes
@@ -189,7 +199,7 @@ class _Inside(NamedTuple):
         return inputs, outputs, [done[slot] for slot in self.wanted]
 
 
-def _pull_back(call: _Inside, *operands: Any) -> Any:
+def _pull_back(call: Inside, *operands: Any) -> Any:
     """Return gradients, and what else is wanted of a call, by nodes."""
     with Level(call.name) as level:
         inputs, outputs, wanted = call.replay(level, operands)
@@ -200,25 +210,34 @@ def _pull_back(call: _Inside, *operands: Any) -> Any:
     cotangents = backward(level, seeds, inputs.nodes, of_number=True)
     found = inputs.gradients(cotangents, outputs.around(level))
     found += [handed(leaf, level) for leaf in wanted]
-    return tuple(found) if len(found) > 1 else found[0]
+    return as_results(found)
 
 
-def _push_forward(call: _Inside, *operands: Any) -> Any:
-    """Return the tangents of what a function returns, and that; the last operands are tangents of
-    the inputs."""
-    carried = _carry(call, operands)
-    return (*carried.along(0), *carried.values())
+def _push_forward(call: Inside, *operands: Any) -> Any:
+    """Return the tangents of what a function returns, that, and what else is wanted.
+
+    The last operands are tangents of the inputs.
+    """
+    carried, wanted = _carry(call, operands)
+    return (*carried.along(0), *carried.values(), *wanted)
 
 
-def _push_tangent(call: _Inside, *operands: Any) -> Any:
-    """Return the tangents of what a function returns, of which no value is made."""
-    found = _carry(call, operands).without_values().along(0)
-    return tuple(found) if len(found) > 1 else found[0]
+def _push_tangent(call: Inside, *operands: Any) -> Any:
+    """Return the tangents of what a function returns, of which no value is made, and what else is
+    wanted."""
+    carried, wanted = _carry(call, operands)
+    return as_results([*carried.without_values().along(0), *wanted])
 
 
-def _carry(call: _Inside, operands: Sequence[Any]) -> Carried:
-    """Return what a function returns on dual numbers."""
+def _carry(call: Inside, operands: Sequence[Any]) -> tuple[Carried, list[Any]]:
+    """Return what a function returns on dual numbers, and what else is wanted."""
     at = len(operands) - call.inputs
     with Level(call.name, is_reverse=False) as level:
-        inputs, outputs, _ = call.replay(level, operands[:at])
-    return Recorded(level, inputs, outputs).carried([operands[at:]])
+        inputs, outputs, wanted = call.replay(level, operands[:at])
+    carried = Recorded(level, inputs, outputs).carried([operands[at:]])
+    return carried, [handed(leaf, level) for leaf in wanted]
+
+
+def as_results(found: Sequence[Any]) -> Any:
+    """Return what an operation gives: one value, or several."""
+    return tuple(found) if len(found) > 1 else found[0]

@@ -1,27 +1,21 @@
-"""Jacobians, Hessians and products with them, made of passes in either mode.
-
-The Jacobian of a function of N elements into M has N columns, of which forward mode gives up to
-ten in one pass, and M rows, of which reverse mode gives one.
-"""
+"""Jacobians, Hessians and products with them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from mixad import pytree
 from mixad.api import gradient_of
 from mixad.errors import TracerError
 from mixad.forward import push_forward
-from mixad.lifting import warn_if_constant
-from mixad.namespace.data_types import astype
-from mixad.namespace.joining import stack
-from mixad.namespace.manipulation import reshape
-from mixad.recorded_calls import Recorded, recorded
-from mixad.returning import as_given, owned
-from mixad.scalar.dual import MAX_PARTIALS
+from mixad.jacobian_blocks import InnerJacobian, Mode, blocks_of
+from mixad.lifting import call_lifted, in_structures, warn_if_constant
+from mixad.namespace.array import ArrayTracer
+from mixad.recorded_calls import Recorded
+from mixad.recorded_values import record_values
+from mixad.returning import returned_aux
 from mixad.signature import (
     Argnums,
     Function,
@@ -30,15 +24,12 @@ from mixad.signature import (
     check_callable,
     check_sequence,
 )
-from mixad.tape.backward import backward
-from mixad.tape.cell import Cell
-from mixad.tape.kernel_node import moved
-from mixad.tape.tracer import Tracer
+from mixad.strand_calls import Asked
+from mixad.strands import open_strand
+from mixad.tape.tracer import Level, Tracer
 from mixad.tracebacks import short_traceback
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev"]
-
-Mode: TypeAlias = Literal["auto", "forward", "reverse"]
 
 
 def jacobian(
@@ -230,23 +221,60 @@ def _jacobian(f: Function, name: str, argnums: Argnums, has_aux: bool, mode: Mod
         )
 
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
-        function, aux = recorded(
-            name,
-            f,
-            args,
-            has_aux,
-            positions=argument_positions(name, argnums, len(args)),
-            kwargs=kwargs,
-            is_reverse=mode != "forward",
-        )
-        _check_real(name, function)
-        warn_if_constant(f, function.outputs, function.level)
-        blocks = _columns(function) if _is_forward(function, mode) else _rows(function)
-        found = _assembled(function, blocks, isinstance(argnums, Sequence))
-        return (found, aux) if has_aux else found
+        positions = argument_positions(name, argnums, len(args))
+        is_sequence = isinstance(argnums, Sequence)
+        compute = partial(_on_level, name, f, positions, is_sequence, kwargs, has_aux, mode, args)
+        if ArrayTracer in map(type, pytree.leaves([args[position] for position in positions])):
+            found = compute(args)
+            return found if has_aux else found[0]
+
+        def compute_traced(traced: Sequence[Any], _: Sequence[Any]) -> Any:
+            found = compute(traced)
+            return found if has_aux else found[0]
+
+        found = record_values(name, f, args, positions, compute_traced, has_aux) or compute()
+        return found if has_aux else found[0]
 
     options = {"name": name, "argnums": argnums, "has_aux": has_aux, "mode": mode}
     return TransformedFunction(jacobian_of, f, _jacobian, **options)
+
+
+def _on_level(
+    name: str,
+    f: Function,
+    positions: Sequence[int],
+    is_sequence: bool,
+    kwargs: dict[str, Any],
+    has_aux: bool,
+    mode: Mode,
+    args: Sequence[Any],
+    traced: Sequence[Any] | None = None,
+) -> tuple[Any, Any]:
+    """Return the Jacobian of a call, and its aux.
+
+    ``traced`` are the arguments as a recording around knows them: used where that serves.
+    """
+    strand = None
+    with Level(name, is_reverse=mode != "forward") as level:
+        if traced is not None:
+            strand = open_strand(level, f, traced, positions, InnerJacobian)
+        if strand is None:
+            inputs, outputs, aux = call_lifted(level, f, args, positions, kwargs, has_aux)
+        else:
+            assert isinstance(strand, InnerJacobian)
+            strand.is_outermost = traced is not args
+            asked = Asked(mode, of_number=False, with_value=False)
+            outputs, aux = strand.record(f, kwargs, has_aux, asked)
+    if strand is not None and strand.is_known:
+        _, rows, aux = strand.run()
+    else:
+        inputs = inputs if strand is None else strand.completed()
+        function, aux = Recorded(level, inputs, outputs), returned_aux(aux, level)
+        _check_real(name, function)
+        warn_if_constant(f, outputs, level)
+        rows = [in_structures(row, inputs.structures) for row in blocks_of(function, mode)]
+    found = [tuple(row) if is_sequence else row[0] for row in rows]
+    return pytree.unflatten(outputs.structure, found), aux
 
 
 def _check_real(name: str, function: Recorded) -> None:
@@ -257,98 +285,3 @@ def _check_real(name: str, function: Recorded) -> None:
             f"mixad.{name} of a function of complex numbers is not available: differentiate a "
             "function of their real and imaginary parts, or use mixad.jvp and mixad.vjp"
         )
-
-
-def _is_forward(function: Recorded, mode: Mode) -> bool:
-    inputs = sum(math.prod(cell.shape) for cell in function.inputs.cells)
-    outputs = sum(math.prod(_shape(leaf)) for leaf in function.outputs.leaves)
-    return mode == "forward" or (mode == "auto" and inputs <= outputs)
-
-
-def _shape(leaf: Any) -> tuple[int, ...]:
-    return tuple(getattr(leaf, "shape", ()))
-
-
-def _assembled(function: Recorded, blocks: Sequence[Sequence[Any]], is_sequence: bool) -> Any:
-    """Return blocks, one for each leaf of the value and of the arguments, as a tree of trees."""
-    inputs, outputs = function.inputs, function.outputs
-    around = outputs.around(function.level)
-    rows = []
-    for row in blocks:
-        ends = zip(row, inputs.cells, inputs.kinds, strict=True)
-        left = iter([as_given(block, cell, kind, around) for block, cell, kind in ends])
-        trees = [pytree.unflatten(structure, left) for structure in inputs.structures]
-        rows.append(tuple(trees) if is_sequence else trees[0])
-    return pytree.unflatten(outputs.structure, rows)
-
-
-def _rows(function: Recorded) -> list[list[Any]]:
-    """Return the blocks of the Jacobian by backward passes, one for each element of the value."""
-    level, inputs, found = function.level, function.inputs, []
-    for leaf in function.outputs.leaves:
-        rows: list[list[Any]] = []
-        if isinstance(leaf, Tracer) and level in leaf.origin.levels:
-            for unit in _units(leaf.cell):
-                cotangents = backward(level, [(leaf.origin, unit)], inputs.nodes)
-                rows.append([owned(*pair) for pair in zip(inputs.cells, cotangents, strict=True)])
-        columns = zip(*rows, strict=True) if rows else [()] * len(inputs.cells)
-        pairs = zip(columns, inputs.cells, strict=True)
-        found.append([_block(parts, 0, leaf, cell) for parts, cell in pairs])
-    return found
-
-
-def _columns(function: Recorded) -> list[list[Any]]:
-    """Return the blocks of the Jacobian by forward passes, one for up to ten elements."""
-    leaves, cells = function.outputs.leaves, function.inputs.cells
-    found: list[list[Any]] = [[] for _ in leaves]
-    for at, cell in enumerate(cells):
-        columns = list(_tangents(function, at))
-        for k, leaf in enumerate(leaves):
-            parts = [column[k] for column in columns] if isinstance(leaf, Tracer) else []
-            found[k].append(_block(parts, -1, leaf, cell))
-    return found
-
-
-def _tangents(function: Recorded, at: int) -> Iterator[list[Any]]:
-    """Return the tangents of the value along each element of one leaf of the arguments."""
-    cells = function.inputs.cells
-    size = math.prod(cells[at].shape)
-    passes = -(-size // MAX_PARTIALS)
-    units = _units(cells[at])  # made pass by pass: all together they are a square
-    for turn in range(passes):
-        chunk = list(islice(units, (turn + 1) * size // passes - turn * size // passes))
-        carried = function.carried(
-            [[unit if i == at else None for i in range(len(cells))] for unit in chunk]
-        )
-        yield from (carried.along(k) for k in range(len(chunk)))
-
-
-def _units(cell: Cell) -> Iterator[Any]:
-    """Return, for each element of a value, the array that is one there and zero elsewhere."""
-    xp, dtype = cell.library.xp, cell.library.dtype_of(cell.type)
-    size = math.prod(cell.shape)
-    for k in range(size):
-        row = xp.reshape(xp.astype(xp.arange(size, device=cell.device) == k, dtype), (1, size))
-        yield xp.reshape(row, cell.shape)
-
-
-def _block(parts: Sequence[Any], axis: int, leaf: Any, cell: Cell) -> Any:
-    """Return rows or columns as one array, zeros if there are none.
-
-    It is of the kind of the input, whose cell is given; of the output's for a Python number.
-    """
-    like = leaf.cell if cell.kind.weak and isinstance(leaf, Tracer) else cell
-    xp, dtype = like.library.xp, like.library.dtype_of(like.type)
-    shape = (*_shape(leaf), *cell.shape)
-    if not parts:
-        return xp.zeros(shape, dtype=dtype, device=like.device)
-    arrays = [part if _shape(part) else _array(part, like) for part in parts]
-    block = reshape(arrays[0] if len(arrays) == 1 else stack(arrays, axis=axis), shape)
-    return block if block.dtype == dtype else astype(block, dtype)
-
-
-def _array(number: Any, like: Cell) -> Any:
-    """Return a number as a 0-d array of the kind of a value."""
-    if isinstance(number, Tracer):
-        return moved(number, like.library, like.device)
-    return like.library.asarray(float(number), like.type, like.device)

@@ -19,8 +19,8 @@ from mixad.tape.memory import share, unshared
 from mixad.tape.node import ConstantNode, Result
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, plain, stripped
 
-__all__ = ["as_given", "gradient", "handed", "owned", "returned", "returned_aux", "tangent_of",
-           "without_derivative"]  # fmt: skip
+__all__ = ["as_given", "constant_around", "gradient", "handed", "owned", "returned",
+           "returned_aux", "tangent_of", "without_derivative"]  # fmt: skip
 
 
 def gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: frozenset[Level]) -> Any:
@@ -36,14 +36,14 @@ def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) ->
     if isinstance(gradient, Tracer):
         return gradient
     if around:  # that of a linear function is traced, too
-        return _constant(gradient, around, weak=cell.kind.weak and not gradient.shape)
+        return constant_around(gradient, around, weak=cell.kind.weak and not gradient.shape)
     if cell.kind.weak and not gradient.shape:
         return _python_number(gradient)
     was_scalar = kind is not np.ndarray and issubclass(kind, np.generic)
     return gradient[()] if was_scalar else as_array(gradient)
 
 
-def _constant(array: Any, around: frozenset[Level], *, weak: bool) -> Tracer:
+def constant_around(array: Any, around: frozenset[Level], *, weak: bool = False) -> Tracer:
     """Return an array as transforms see it that may ask for its derivative, which is zero."""
     cell = Cell.of(array, check_mode(around), weak=weak)
     node = ConstantNode(Result(cell.shape, cell.kind, cell.device))
@@ -66,7 +66,9 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
     if not isinstance(leaf, Tracer):
         return 0.0 * leaf if is_number(leaf) else library_of(leaf).xp.zeros_like(leaf)
     zeros = owned(leaf.cell, None)
-    return _constant(zeros, around, weak=leaf.cell.kind.weak) if around else _number(zeros, leaf)
+    return (
+        constant_around(zeros, around, weak=leaf.cell.kind.weak) if around else _number(zeros, leaf)
+    )
 
 
 def owned(cell: Cell, cotangent: Cotangent | None) -> Any:

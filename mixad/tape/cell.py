@@ -126,6 +126,11 @@ class Cell:
         return cell
 
     @property
+    def given(self) -> Array | None:
+        """The array that it was made of, if others have it."""
+        return None if self._seen is None else self._seen.array
+
+    @property
     def type(self) -> ScalarType:
         """Type of the elements."""
         return self.kind.type

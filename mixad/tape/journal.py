@@ -282,7 +282,9 @@ class Journal:
         known = self._cells.get(id(cell))
         if known is not None and known[0]() is cell:
             return known[1]
-        found = self._new()
+        given = cell.given
+        same = None if given is None else self._known.get(id(given))
+        found = self._new() if same is None else same[1]
         self._cells[id(cell)] = weakref.ref(cell), found
         return found
 
