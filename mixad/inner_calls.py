@@ -15,16 +15,30 @@ from mixad.returning import handed
 from mixad.strand_calls import Asked, StrandCall
 from mixad.tape.backward import backward
 from mixad.tape.held import Held
+from mixad.tape.memory import join
 from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation
 from mixad.tape.segments import MAX_FUSED
 from mixad.tape.states import State
+from mixad.tape.strand import Strand
 from mixad.tape.tracer import Level, Tracer, journal_of
 
-__all__ = ["InnerCall", "InnerForward", "Inside", "as_results"]
+__all__ = ["InnerCall", "InnerForward", "Inside", "as_results", "came_into"]
 
 
 class InnerCall(StrandCall):
     """A gradient inside of what is recorded: it is one operation of that."""
+
+    def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
+        """End the recording; on nodes, what is a view of an input is one of what was given."""
+        super().finish(outputs, aux, asked)
+        if not self.is_known:
+            own = self.completed().nodes
+            for outer, given, inner, node in zip(
+                self._arrays, self._given(), self.inputs, own, strict=True
+            ):
+                is_same = isinstance(given, Tracer) and outer.origin is given.origin
+                if is_same and inner.origin.node is node:  # neither has been written to
+                    join(inner, outer)
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Record the call with the strand around it."""
@@ -54,22 +68,21 @@ class InnerCall(StrandCall):
         strand.is_left |= sum([end.count for end in (*strand.ends, strand.state)]) > MAX_FUSED
         if strand.is_left:
             return None
-        values = enumerate(strand.values)
-        came = [(slot, v) for slot, v in values if type(v) is not State and v is not LINK]
-        numbers = {slot: value for slot, value in came if type(value) in NUMBERS}
+        came, numbers = came_into(strand)
         told = tuple([(slot, type(v), np.asarray(v).tobytes()) for slot, v in numbers.items()])
         segments = tuple(strand.ends), tuple(strand.sources.items())
         key = compute, self._level.name, tuple(outputs), tuple(wanted), told, segments
         operation = strand.state.plans.get(key)
         if operation is None:
-            slots = tuple([slot for slot, _ in came if slot not in numbers])
-            steps, count = tuple(strand.steps()), len(self._states)
-            call = Inside(self._level.name, count, slots, numbers, steps, outputs, wanted)
+            call = Inside.of(strand, outputs, wanted)
             operation = Operation(partial(compute, call), is_kernel=False)
             strand.state.keep(key, operation)
-        operands = [v.array if type(v) is Held else v for slot, v in came if slot not in numbers]
         assert strand.outer is not None
-        found = strand.outer.applied(operation, [*operands, *further])
+        try:
+            found = strand.outer.applied(operation, [*came.values(), *further])
+        except _HandedOnError:
+            strand.is_left = True
+            return None
         return list(found) if type(found) is tuple else [found]
 
     def _answer(
@@ -123,12 +136,14 @@ class InnerForward(InnerCall):
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Record the call with the strand around it; ``asked.given`` are the tangents."""
-        if not outputs.leaves or not all(map(self._strand.has, outputs.leaves)):
-            self._strand.is_left = True
-            return
-        slots = [leaf.slot for leaf in outputs.leaves]
+        strand, leaves = self._strand, outputs.leaves
+        slots = [leaf.slot for leaf in leaves if strand.has(leaf)]
         own = len(slots) if asked.with_value else 0
         aux = [self._returned.leaves[at].slot for at in self._traced if at >= own]
+        are_made = all(strand.made(slot) for slot in (*slots, *aux))
+        if not leaves or len(slots) < len(leaves) or not are_made:  # what came in is handed on
+            strand.is_left = True
+            return
         compute, further = self._computation(outputs, asked)
         results = self._record(compute, slots, aux, further)
         if results is not None:
@@ -182,9 +197,22 @@ class Inside(NamedTuple):
     outputs: Sequence[int]
     wanted: Sequence[int]
 
-    def replay(self, level: Level, operands: Sequence[Any]) -> tuple[Inputs, Outputs, list[Tracer]]:
+    @staticmethod
+    def of(strand: Strand, outputs: Sequence[int], wanted: Sequence[int]) -> Inside:
+        """Return a call that has been recorded; its operands are what `came_into` it."""
+        came, numbers = came_into(strand)
+        steps, name = tuple(strand.steps()), strand.level.name
+        return Inside(name, len(strand.inputs), tuple(came), numbers, steps, outputs, wanted)
+
+    def replay(
+        self, level: Level, operands: Sequence[Any], *, is_alone: bool = False
+    ) -> tuple[Inputs, Outputs, list[Tracer]]:
         """Do what was recorded on nodes; return the inputs, what the function returned, and what
-        else is wanted."""
+        else is wanted.
+
+        Unless it is for derivatives alone, nothing of that may be a view of what came in: around,
+        it would be told from that.
+        """
         done: dict[int, Any] = {**self.numbers, **dict(zip(self.slots, operands, strict=True))}
         rest: list[Any] = []
         inputs = lifted(level, [done[slot] for slot in range(self.inputs)], range(self.inputs))
@@ -194,9 +222,35 @@ class Inside(NamedTuple):
                 result = operation.compute(*[done[at] for at in given])
                 rest = list(result) if type(result) is tuple else [result]
             done[slot] = rest.pop(0)
-        inputs.arguments.clear()  # what the function let go of is not stored
         outputs = Outputs([done[slot] for slot in self.outputs], pytree.LEAF)
-        return inputs, outputs, [done[slot] for slot in self.wanted]
+        wanted = [done[slot] for slot in self.wanted]
+        came = [*inputs.arguments, *[o for o in operands if isinstance(o, Tracer)]]
+        if not is_alone and any(_shares(leaf, came) for leaf in outputs.leaves + wanted):
+            raise _HandedOnError
+        inputs.arguments.clear()  # what the function let go of is not stored
+        return inputs, outputs, wanted
+
+
+class _HandedOnError(Exception):
+    """What a function returns is a view of what it was given."""
+
+
+def _shares(leaf: Any, inputs: Sequence[Tracer]) -> bool:
+    """Whether a traced value is one of the inputs, or a view of one."""
+    if not isinstance(leaf, Tracer):
+        return False
+    memories = [other.sharing.memory for other in inputs if other.sharing is not None]
+    is_view = leaf.sharing is not None and leaf.sharing.memory in memories
+    return is_view or any(leaf is other for other in inputs)
+
+
+def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Return what came into a recording, by slot: arrays and traced values, and numbers."""
+    values = enumerate(strand.values)
+    came = {slot: v for slot, v in values if type(v) is not State and v is not LINK}
+    numbers = {slot: v for slot, v in came.items() if type(v) in NUMBERS}
+    others = {slot: v for slot, v in came.items() if slot not in numbers}
+    return {s: v.array if type(v) is Held else v for s, v in others.items()}, numbers
 
 
 def _pull_back(call: Inside, *operands: Any) -> Any:

@@ -281,16 +281,19 @@ class StrandCall:
     def _answer(
         self, values: Sequence[Any], cotangents: Sequence[tuple[Any, bool] | None]
     ) -> tuple[Any, list[Any], Any]:
-        library = self._strand.library
-        found = list(map(_gradient, cotangents, self._states))
-        if library is not NUMPY:
-            found = [of_numpy(library, array) for array in found]
-        gradients = in_structures(found, self._structures) if found else []
+        gradients = self._gradients(cotangents) if cotangents else []
         if not self._returned.structures:
             return None, gradients, None
         of_leaves = dict(zip(self._traced, map(self._handed, values), strict=True))
         value, aux = self._returned.trees(of_leaves, self._level)
         return value, gradients, aux
+
+    def _gradients(self, cotangents: Sequence[tuple[Any, bool] | None]) -> list[Any]:
+        """Return cotangents of the inputs as the caller gets them."""
+        library, found = self._strand.library, list(map(_gradient, cotangents, self._states))
+        if library is not NUMPY:
+            found = [of_numpy(library, array) for array in found]
+        return in_structures(found, self._structures)
 
     def _handed(self, value: Any) -> Any:
         """Return a value as the caller gets it: NumPy has numbers where there is no axis."""

@@ -33,9 +33,10 @@ def open_strand(
     f: Function,
     args: Sequence[Any],
     positions: Sequence[int],
-    inner: type[InnerCall] = InnerCall,
+    inner: type[InnerCall] | None = InnerCall,
+    outer: type[StrandCall] = StrandCall,
 ) -> StrandCall | None:
-    """Return a `StrandCall` for small arrays, an ``inner`` one for traced values; else None."""
+    """Return an ``outer`` call for small arrays, an ``inner`` one for traced values; else None."""
     arrays: list[Any] = []
     structures = []
     for position in positions:
@@ -47,6 +48,9 @@ def open_strand(
     history = history_of(f, level.name, is_inner=is_inner)
     if history.left and history.has_left(f):
         return None
+    kind = inner if is_inner else outer
+    if kind is None:
+        return None
     if is_inner:
         described = _traced_described(arrays)
     key = described, level.check
@@ -57,7 +61,7 @@ def open_strand(
         if not (is_inner or _are_taken(set(map(type, arrays)), arrays)):
             return None
         state = initial_state(key, tuple(map(_state_of, arrays)))
-    call = (inner if is_inner else StrandCall)(level, f, history, structures, arrays, state)
+    call = kind(level, f, history, structures, arrays, state)
     call.arguments = list(args)
     for position, tree in zip(positions, in_structures(call.inputs, structures), strict=True):
         call.arguments[position] = tree

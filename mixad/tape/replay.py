@@ -33,7 +33,7 @@ class Replay:
     start : int
         The first slot.
     value : callable
-        Of the slot of a traced value that comes in, returns an array.
+        Of the slot of what comes in, returns an array or a number.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Replay:
         self.level = Level("segment")
         self.level.check = "off"  # the recording watches what comes in
         self._entered: dict[int, tuple[int, Any]] = {}
-        at = lambda slot: strand.arrived(start + slot)  # noqa: E731
+        at = lambda slot: value(start + slot)  # noqa: E731
         self.journal = self.level.journal = Journal(self._entered, at)
         self.done: list[Any] = []
         self.inputs: list[Tracer] = []
@@ -119,7 +119,7 @@ class Replay:
         return tracer
 
     def _arrived(self, slot: int) -> Any:
-        value = self._strand.arrived(slot)
+        value = self._value(slot)
         if is_array(value):
             self._entered[id(value)] = slot - self._start, None
         return value

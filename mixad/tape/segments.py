@@ -19,9 +19,11 @@ import numpy as np
 from mixad.backends.arrays import describe_array
 from mixad.tape.backward import backward
 from mixad.tape.cell import Kind
+from mixad.tape.held import Held
 from mixad.tape.making import make_together
 from mixad.tape.operations import LINK, Segment
 from mixad.tape.over_numpy import as_numpy, came_in, of_numpy
+from mixad.tape.plan import Plan
 from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
@@ -92,6 +94,7 @@ class Run:
         self._traced = list(range(self._inputs))
         self._layouts: list[tuple[Any, ...]] = []
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._compares = False
 
     @property
     def is_behind(self) -> bool:
@@ -134,12 +137,37 @@ class Run:
         self._look([*strand.ends[self._counted :], strand.state])
         if not (self.advance(wanted) and self._forward(last)):
             return None
+        found = self._pull(outputs)
+        return None if found is None else ([self.values[slot] for slot in wanted], found)
+
+    def pull(self, outputs: Sequence[tuple[int, Any]]) -> Sequence[tuple[Any, bool] | None] | None:
+        """Return the cotangents of the inputs of what has been computed, once more.
+
+        None if a segment has no plan.
+
+        Parameters
+        ----------
+        outputs : sequence of (int, array)
+            The slots that cotangents come to, with these.
+        """
+        with self._strand.level.lock:  # threads may share it
+            self._compares = True
+            return self._pull(outputs)
+
+    def let_go(self, slots: Iterable[int]) -> None:
+        """Hold no values that no later segment reads."""
+        read = set(self._strand.sources.values())
+        for slot in slots:
+            if slot not in read and self._strand.made(slot) is not None:
+                self.values[slot] = None
+
+    def _pull(self, outputs: Sequence[tuple[int, Any]]) -> Sequence[tuple[Any, bool] | None] | None:
+        self._found.clear()
         for slot, cotangent in outputs:
             self._add(slot, cotangent, False)
-        if not all(map(self._backward, range(last, -1, -1))):
+        if not all(map(self._backward, range(len(self._strand.ends), -1, -1))):
             return None
-        found = [self._found.get(slot) for slot in range(self._inputs)]
-        return [self.values[slot] for slot in wanted], found
+        return [self._found.get(slot) for slot in range(self._inputs)]
 
     def _look(self, ends: Sequence[State]) -> None:
         """Look at what has been recorded since the last time."""
@@ -195,11 +223,22 @@ class Run:
             done = plan.run(self.values[start:stop], gs)
         if done is None:
             return False
+        if self._compares:
+            self._compare(segment, segment.state.plans.get(key))
         inside, sources = self._inside(self._traced, segment), self._strand.sources
         for slot, cotangent in zip(inside, done[1], strict=True):
             if cotangent is not None:
                 self._add(sources.get(slot, slot), *cotangent)
         return True
+
+    def _compare(self, segment: Segment, plan: Plan | None) -> None:
+        """Raise if an array has been changed that has just been read again."""
+        came, sources = self._strand.values, self._strand.sources
+        read = range(segment.stop - segment.start) if plan is None else plan.slots
+        for slot in read:
+            value = came[sources.get(segment.start + slot, segment.start + slot)]
+            if type(value) is Held:
+                came_in(value)
 
     def _key(self, what: str, number: int, asked: Hashable) -> tuple[Any, ...]:
         """Return what a plan is kept for."""
@@ -230,6 +269,14 @@ class Run:
         new = Cotangent(value, fresh) if known is None else together(known, value, fresh)
         self._found[slot] = new
 
+    def _came_in(self, slot: int) -> Any:
+        """Return an array or a number that a segment reads; arrays have been compared."""
+        strand = self._strand
+        value = strand.values[strand.sources.get(slot, slot)]
+        if strand.is_traced(slot) or type(value) is Held:
+            return of_numpy(strand.library, self.values[slot])
+        return strand.arrived(slot)
+
     def _on_nodes(
         self, key: tuple[Any, ...], number: int, asked: Sequence[int], gs: Sequence[Any]
     ) -> tuple[Sequence[Any], Sequence[tuple[Any, bool] | None]] | None:
@@ -240,7 +287,7 @@ class Run:
         """
         segment, fuses = self._strand.segment(number), self._fuses(number)
         library, values = self._strand.library, self.values
-        replayed = Replay(self._strand, segment.start, lambda at: of_numpy(library, values[at]))
+        replayed = Replay(self._strand, segment.start, self._came_in)
         journal, level = replayed.journal, replayed.level
         level.fuses = fuses
         chosen = replayed.finish(segment.stop, asked)

@@ -352,7 +352,7 @@ class Strand:
         step = tuple(map(self._seen_from_here, key))
         slots = self._enter(key, operands, None)
         if self._replay is None:
-            self._replay = Replay(self, self._start, lambda slot: stand_in(self.known(slot)))
+            self._replay = Replay(self, self._start, self._stand_in)
         replay = self._replay
         try:
             results = replay.result(key[0], slots)
@@ -439,6 +439,23 @@ class Strand:
                 return None
         return of_numpy(self.library, as_array(self.run.values[slot]))
 
+    def keep(self, wanted: Sequence[int]) -> Run | None:
+        """End the recording; return what has computed some values, and will pull them back.
+
+        It computes again what that needs.  None if nodes are to do it: of large arrays they keep
+        what they have computed.
+        """
+        is_small = all(end.is_small for end in (*self.ends, self.state))
+        if self.is_left or self.outer is not None or not is_small:
+            return None
+        if self.state.count:
+            self._end_segment()
+        run = self.run or self._make_run(self)
+        if not self.is_flat or not run.advance(wanted):
+            self._leave()
+            return None
+        return run
+
     def call(
         self,
         compute: Callable[[Any, Any, Any], Any],
@@ -493,7 +510,10 @@ class Strand:
             self._leave()
             return result
         self._follow(key, results, tuple(map(self._seen_from_here, key)))
-        slots = self._enter(key, operands, self.state.reader) if slots is None else slots
+        if slots is None:
+            slots = self._enter(key, operands, self.state.reader)
+        elif len(results[0].origin.node.arguments) == len(slots):
+            self._note_reader(slots)
         nodes = self.on_nodes()
         for each, state in zip(results, (self.state, *self.state.further), strict=True):
             each.strand, each.slot = self, len(self.values)
@@ -504,6 +524,14 @@ class Strand:
         if self.state.is_end:
             self._end_segment()
         return result
+
+    def _note_reader(self, slots: Sequence[int]) -> None:
+        """Note what reads the arrays that have just come in with an operation."""
+        reader = self.state.reader
+        for index, slot in enumerate(slots):
+            held = self.values[slot]
+            if type(held) is Held and reader is not None and not self.is_input(slot):
+                held.note_reader(reader, index)
 
     def _seen_from_here(self, code: Any) -> Any:
         """Return a code such that it is alike in each turn of a loop."""
@@ -649,6 +677,10 @@ class Strand:
             found = stand_in(value)
             return found[()] if is_numpy_number(value) else found
         return value.array if type(value) is Held else value
+
+    def _stand_in(self, slot: int) -> Any:
+        """Return the array or number that came in; an array like it for a traced value."""
+        return stand_in(self.known(slot)) if self.is_traced(slot) else self.arrived(slot)
 
     def is_traced(self, slot: int) -> bool:
         """Whether the value of a slot is an input, was made, or links to one that is."""

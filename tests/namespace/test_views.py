@@ -193,6 +193,10 @@ HANDED_ON: dict[str, Callable[[Any], Any]] = {
     "vjp": lambda x: mixad.vjp(lambda q: q, x)[0],
     "vjp of a part": lambda x: mixad.vjp(lambda q: np.split(q, 3)[1], x)[0],
     "jvp": lambda x: mixad.jvp(lambda q: q, (x,), (x * 2,))[0],
+    "jvp of a part": lambda x: mixad.jvp(lambda q: q[1:], (x,), (x * 2,))[0],
+    "aux of jvp": lambda x: mixad.jvp(lambda q: (q * q, q[1:]), (x,), (x * 2,), has_aux=True)[2],
+    "aux of jacobian": lambda x: mixad.jacobian(lambda q: (q * q, q[1:]), has_aux=True)(x)[1],
+    "aux of a gradient": lambda x: mixad.grad(lambda q: ((q * q).sum(), q.T), has_aux=True)(x)[1],
     "linearize": lambda x: mixad.linearize(lambda q: q.T, x)[0],
     "aux": lambda x: mixad.value_and_grad(lambda q: ((q * q).sum(), q), has_aux=True)(x)[0][1],
     "aux of what was closed over": lambda x: mixad.grad(
@@ -218,8 +222,10 @@ def test_what_is_handed_on_shares_memory_with_the_argument(name: str) -> None:
         return x.sum()
 
     for f in (old_result, written_result):
-        with pytest.raises(TracerError, match=SHARES):
-            mixad.vjp(f, X)
+        for transform in (lambda f: mixad.vjp(f, X), lambda f: mixad.grad(f)(X)):
+            for _ in range(3):
+                with pytest.raises(TracerError, match=SHARES):
+                    transform(f)
 
     def used(x: Any) -> Any:
         x = x * 1.0

@@ -206,7 +206,7 @@ def test_the_error_names_what_was_to_read_the_array() -> None:
         "the array 'y' of product, there of shape (2,)": lambda x: BROADCAST["reverse"](x, y),
         "the array 'y' of capturing, there of shape (2,)": lambda x: capturing(x),
         "the array 'y' of mul, there of shape (2,)": lambda x: x * y,
-        "argument 1 of matmul, there of shape (2, 1)": lambda x: x @ y,
+        "an array that a transform was given, of shape (2,)": lambda x: x @ y,
     }
     for name, use in uses.items():
         x = np.ones(2)
