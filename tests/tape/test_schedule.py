@@ -310,6 +310,7 @@ def test_gradients_are_those_of_a_cotangent_that_happens_to_be_one(loss: Any) ->
         np.testing.assert_allclose(found, want, rtol=1e-15)
 
 
+@pytest.mark.usefixtures("fresh")
 def test_kernels_do_not_read_a_cotangent_that_is_known_to_be_one(launches: list[Any]) -> None:
     mixad.value_and_grad(lambda x: product(x, Y).sum())(X)
     _, pullback = mixad.vjp(lambda x: product(x, Y).sum(), X)
