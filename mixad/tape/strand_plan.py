@@ -274,7 +274,9 @@ class _Planner:
         (first, *others) = self._terms(source)
         if others:
             self._make(source)
-            first = Term(source, None)
+            first, array = Term(source, None), self.registers[source]
+            if not array.flags.c_contiguous:  # kernels may leave axes in another order
+                return False
         if first.shifts is not None:
             shifts = tuple(map(add, first.shifts, shifts))
         self._waiting[result] = (Term(first.register, shifts),)
@@ -302,7 +304,8 @@ class _Planner:
 
     def _make(self, register: int) -> None:
         """Make what is in a register that waits."""
-        next_step, terms = len(self._makers), self._waiting.pop(register)
+        terms, next_step = self._waiting.pop(register), len(self._makers)
+        waiting = [each for each, step in self._last.items() if step == next_step]
         if len(terms) == 1:
             source, shifts = terms[0]
             assert shifts is not None
@@ -313,12 +316,12 @@ class _Planner:
             for source, shifts in terms:
                 reads.append(source if shifts is None else self._new(None))
                 if shifts is not None:
-                    self._wait_for_roll(source, shifts, reads[-1])
+                    can_wait = self._wait_for_roll(source, shifts, reads[-1])
+                    assert can_wait, "what is moved on is contiguous"
             call = sum_of(len(reads), self.registers[register].dtype)
             self._launch_call(call, reads, (register,), None, DEFAULT_OPTIONS)
-        for each, step in self._last.items():  # what the step reads for which this is made
-            if step == next_step:
-                self._last[each] = len(self._makers)
+        # What the step reads for which this is made is read after it.
+        self._last.update(dict.fromkeys(waiting, len(self._makers)))
 
     def _make_readers(self, register: int) -> None:
         """Make what waits and is to read a register, which is changed next."""

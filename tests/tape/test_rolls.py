@@ -72,6 +72,40 @@ def test_derivatives_of_programs(name: str) -> None:
     check(PROGRAMS[name], np.asfortranarray(U), V[:, ::-1])
 
 
+C = np.random.default_rng(3).normal(size=(3, 2))
+M = np.random.default_rng(4).normal(size=(2, 3))
+
+
+def test_sums_that_kernels_leave_in_another_order() -> None:
+    def loop(x: Any) -> Any:
+        for _ in range(40):
+            s = roll(np.sin(x), 1, 1)
+            x = (s.T * M).T + roll(s, 1, 0) * C + 0.1 * x
+        return (x * C).sum()
+
+    def sums(b: Any) -> Any:
+        s = roll(b, 1, 0)
+        total = ((s.T * M).T).sum() + (np.sin(roll(s, 1, 1)) * C).sum()
+        return total + sum((roll(b, (k, 1), (0, 1)) * C).sum() for k in (1, 2))
+
+    for f in (loop, sums):
+        gradient = mixad.grad(f)
+        for k in range(4):
+            x = C * (1.0 + k) - k
+            expected = [f(x + 1e-30j * unit).imag / 1e-30 for unit in np.eye(6).reshape(6, 3, 2)]
+            np.testing.assert_allclose(gradient(x).ravel(), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_many_shifts_of_a_large_array_beside_others() -> None:
+    def f(b: Any) -> Any:
+        c, total = np.cumsum(b[:, ::-1], 0), 0.0
+        for k in range(1, 10):
+            total = total + roll(b, (k, 5 * k), (0, 1))
+        return (c * total + total).sum()
+
+    check(f, np.random.default_rng(0).normal(size=(100, 100)))
+
+
 def wave(u: Any) -> Any:
     before = now = u
     for _ in range(30):
