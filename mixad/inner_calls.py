@@ -16,7 +16,7 @@ from mixad.strand_calls import Asked, StrandCall
 from mixad.tape.backward import backward
 from mixad.tape.held import Held
 from mixad.tape.memory import join
-from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation
+from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation, results_of
 from mixad.tape.segments import MAX_FUSED
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
@@ -83,7 +83,7 @@ class InnerCall(StrandCall):
         except _HandedOnError:
             strand.is_left = True
             return None
-        return list(found) if type(found) is tuple else [found]
+        return results_of(found)
 
     def _answer(
         self, values: Sequence[Any], cotangents: Sequence[Any]
@@ -220,7 +220,7 @@ class Inside(NamedTuple):
         for slot, operation, given in self.steps:
             if operation is not FURTHER:
                 result = operation.compute(*[done[at] for at in given])
-                rest = list(result) if type(result) is tuple else [result]
+                rest = results_of(result)
             done[slot] = rest.pop(0)
         outputs = Outputs([done[slot] for slot in self.outputs], pytree.LEAF)
         wanted = [done[slot] for slot in self.wanted]

@@ -14,8 +14,7 @@ from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import is_complex
 from mixad.tape.constant import is_traced
-from mixad.tape.node import Rule, apply_rule
-from mixad.tape.tracer import plain
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["symmetric"]
 
@@ -28,11 +27,7 @@ def symmetric(what: str, x: Any) -> Any:
     """
     if not is_traced(x) or x.ndim < 2 or x.shape[-1] != x.shape[-2] or not x.shape[-1]:
         return x
-    if x.cell.library.is_lazy:
-        return apply_rule(_WHEN_COMPUTED, x, what=what)
-    uneven = _uneven(plain(x))
-    _check(what, bool(library_of(uneven).xp.any(uneven)), is_complex(x))
-    return x
+    return apply_values_rule(_SYMMETRIC, x, what=what)[0]
 
 
 def _uneven(x: Array) -> Array:
@@ -55,12 +50,15 @@ def _check(what: str, is_uneven: bool, has_complex: bool) -> None:
     )
 
 
-def _looked_at_later(xp: Any, x: Array, what: str) -> Array:
-    """Return a Dask array that is looked at, whole, before its blocks are used."""
-    uneven = _uneven(x)[..., None, None]
-    return sys.modules["dask.array"].map_blocks(
-        _checked_block, x, uneven, what=what, dtype=x.dtype, meta=x._meta
-    )
+def _looked_at(xp: Any, x: Array, what: str) -> tuple[Array]:
+    """Return what has been looked at; a Dask array is, whole, before its blocks are used."""
+    uneven = _uneven(x)
+    if not library_of(x).is_lazy:
+        _check(what, bool(library_of(uneven).xp.any(uneven)), is_complex(x))
+        return (x,)
+    of_blocks = sys.modules["dask.array"].map_blocks
+    uneven = uneven[..., None, None]
+    return (of_blocks(_checked_block, x, uneven, what=what, dtype=x.dtype, meta=x._meta),)
 
 
 def _checked_block(block: Array, uneven: Array, what: str) -> Array:
@@ -68,4 +66,4 @@ def _checked_block(block: Array, uneven: Array, what: str) -> Array:
     return block
 
 
-_WHEN_COMPUTED = Rule("symmetric", _looked_at_later, (lambda g, x, what: g,))
+_SYMMETRIC = ValuesRule("symmetric", _looked_at, (lambda gs, values, x, what: gs[0],))

@@ -9,7 +9,7 @@ from weakref import ref
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.journal import Journal
-from mixad.tape.operations import FURTHER, LINK, Operation
+from mixad.tape.operations import FURTHER, LINK, Operation, results_of
 from mixad.tape.tracer import Origin, Tracer
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class OnNodes:
             given = [self._done[at] for at in operands]
             journal.operate(operation, given)
             result = operation.compute(*given)
-            self._rest = list(result) if type(result) is tuple else [result]
+            self._rest = results_of(result)
         found: Tracer = self._rest.pop(0)
         self.add(slot, found, operation, operands)
         if not self._rest:

@@ -18,7 +18,17 @@ from mixad.tape.tracer import Tracer
 if TYPE_CHECKING:
     from mixad.tape.states import State
 
-__all__ = ["FURTHER", "LINK", "NUMBERS", "Operation", "Segment", "call_of"]
+__all__ = [
+    "FURTHER",
+    "LINK",
+    "NUMBERS",
+    "Given",
+    "Operation",
+    "Segment",
+    "call_of",
+    "container_of",
+    "results_of",
+]  # fmt: skip
 
 NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32, np.bool_})
 """Types of numbers that come into recordings."""
@@ -63,6 +73,28 @@ class Segment(NamedTuple):
     state: State
     start: int
     stop: int
+
+
+def results_of(given: Any) -> list[Any]:
+    """Return the results of an operation, which may give a tuple or a list of them."""
+    return list(given) if isinstance(given, (tuple, list)) else [given]
+
+
+def container_of(given: Any) -> Callable[[list[Any]], Any] | None:
+    """Return what makes of results what an operation gives; None if that is the result itself."""
+    if not isinstance(given, (tuple, list)):
+        return None
+    found: Callable[[list[Any]], Any] = getattr(type(given), "_make", type(given))
+    return found
+
+
+class Given(NamedTuple):
+    """What an operation gives: results, what makes of them what the user gets (None if that is the
+    result itself), and whether it raises for some elements."""
+
+    results: Sequence[Any]
+    container: Callable[[list[Any]], Any] | None
+    may_fail: bool
 
 
 # -- calls of functions ----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.journal import Journal
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
-from mixad.tape.operations import FURTHER, Operation
+from mixad.tape.operations import FURTHER, Given, Operation, container_of, results_of
 from mixad.tape.over_numpy import of_numpy
 from mixad.tape.tracer import Level, Origin, Tracer
 
@@ -60,6 +60,7 @@ class Replay:
         self._value = value
         self._alone = frozenset((self.level,))
         self._further: list[Any] = []
+        self._container: Callable[[list[Any]], Any] | None = None
 
     def advance(self, stop: int) -> None:
         """Do what was recorded up to a slot."""
@@ -97,15 +98,17 @@ class Replay:
         else:
             self.done.append(self._arrived(slot))
 
-    def result(self, operation: Operation, slots: Sequence[int]) -> list[Any] | None:
-        """Return the results of an operation; None if it looks at elements."""
-        looks = self.level.looks
+    def result(self, operation: Operation, slots: Sequence[int]) -> Given | None:
+        """Return what an operation gives; None if it looks at elements."""
+        looks, risks = self.level.looks, self.level.risks
         self.advance(len(self._strand.values))
         with np.errstate(all="ignore"):
             first = self._made(operation, slots)
         results = [first, *self._further]
         self._further.clear()
-        return results if looks == self.level.looks else None
+        if looks != self.level.looks:
+            return None
+        return Given(results, self._container, risks != self.level.risks)
 
     def _traced(self, slot: int) -> Tracer:
         cell = Cell.of(self._value(slot), self.level.check)
@@ -130,9 +133,8 @@ class Replay:
         self.journal.operate(operation, given)
         if operation is not FURTHER:
             found = operation.compute(*given)
-            if type(found) is tuple and len(found) == 1:
-                raise NotImplementedError("states do not tell a tuple of one value from that")
-            self._further = list(found) if type(found) is tuple else [found]
+            self._further = results_of(found)
+            self._container = container_of(found)
         value = self._further.pop(0)
         if isinstance(value, Tracer):
             known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]

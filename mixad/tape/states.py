@@ -8,7 +8,7 @@ state by the operation and its operand codes.  States are shared by all calls; t
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from mixad.tape.cell import Kind
@@ -52,6 +52,8 @@ class State:
 
     Attributes
     ----------
+    before : State or None
+        That before the last operation.
     description : tuple
         These three: what tells values of earlier segments apart.
     inputs : tuple of State
@@ -70,12 +72,16 @@ class State:
         What is known of further results of the last operation.
     place : int
         Which result of it the value is.
+    container : callable or None
+        What makes of the results of the last operation what it gives; None if it gives one.
     count : int
         How many operations the segment has so far.
     is_end : bool
         Whether it ends here: what follows is recorded from a state without a past.
     is_plain : bool
         Whether it does not end, and there is one result.
+    may_fail : bool
+        Whether the last operation raises for some elements: then it ends, and is computed at once.
     is_large : bool
         Whether one so far has so many elements that what others read of it is not stored.
     is_small : bool
@@ -84,9 +90,10 @@ class State:
         How often a recording, or a segment of it, has ended here without a plan.
     """
 
-    __slots__ = ("_before", "_step", "codes", "count", "description", "further", "inputs",
-                 "is_end", "is_large", "is_number", "is_plain", "is_small", "kind", "next",
-                 "operation", "place", "plans", "reader", "shape", "times")  # fmt: skip
+    __slots__ = ("_step", "before", "codes", "container", "count", "description", "further",
+                 "inputs", "is_end", "is_large", "is_number", "is_plain", "is_small", "kind",
+                 "may_fail", "next", "operation", "place", "plans", "reader", "shape",
+                 "times")  # fmt: skip
     count: int
     is_small: bool
     is_large: bool
@@ -103,13 +110,15 @@ class State:
         self.shape = shape
         self.is_number = is_number
         self.description = kind, shape, is_number
-        self._before = before
+        self.before = before
         self._step = step
         self.count = 0 if before is None else before.count + 1
         self.is_large = math.prod(shape) > _MAX_ELEMENTS or (before is not None and before.is_large)
         self.is_small = math.prod(shape) <= _SMALL and (before is None or before.is_small)
         self.is_end = self.count >= _MIN_LENGTH and not self.is_large and _ends(self._past())
         self.is_plain = not self.is_end
+        self.may_fail = False
+        self.container: Callable[[list[Any]], Any] | None = None
         self.operation: Operation | None = None
         self.codes: tuple[Hashable, ...] = ()
         self.place = self.times = 0
@@ -124,6 +133,8 @@ class State:
         key: tuple[Any, ...],
         results: Sequence[tuple[Kind, tuple[int, ...], bool]],
         step: tuple[Hashable | SeenSlot, ...],
+        container: Callable[[list[Any]], Any] | None,
+        may_fail: bool,
     ) -> State:
         """Return the next state by a key, which is made if there is none; threads get one.
 
@@ -135,6 +146,10 @@ class State:
             Kind and shape of each result, and whether it is a number.
         step : tuple
             The key, with slots told as seen from here.
+        container : callable or None
+            What makes of results what the operation gives; None if that is the result itself.
+        may_fail : bool
+            Whether the operation raises for some elements.
         """
         found = self.next.get(key)
         if found is None:
@@ -143,12 +158,18 @@ class State:
             state.operation, *codes = key
             state.codes = tuple(codes)
             state.further = tuple([State(*result) for result in results[1:]])
-            state.is_plain = not (state.is_end or state.further)
+            state.container, state.may_fail = container, may_fail
+            state.is_end |= may_fail
+            state.is_plain = container is None and not state.is_end
             for place, each in enumerate(state.further, 1):
                 each.operation, each.codes, each.place = FURTHER, state.codes, place
                 each.count = state.count
             found = self.next.setdefault(key, state)
         return found
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether a segment may end here with a result of so many elements."""
+        return not self.is_large and size <= _MAX_ELEMENTS
 
     def come(self) -> int:
         """Note that a recording, or a segment of one, has ended here without a plan; return how
@@ -159,9 +180,9 @@ class State:
     def _past(self) -> list[State]:
         """Return the states up to this one, the last first."""
         states, state = [], self
-        while state._before is not None:
+        while state.before is not None:
             states.append(state)
-            state = state._before
+            state = state.before
         return states
 
     def keep(self, key: Hashable, plan: Any) -> None:

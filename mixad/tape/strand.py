@@ -8,6 +8,7 @@ what comes of it has the same bits.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import compress, count
@@ -31,9 +32,12 @@ from mixad.tape.on_nodes import OnNodes
 from mixad.tape.operations import (
     LINK,
     NUMBERS,
+    Given,
     Operation,
     Segment,
     call_of,
+    container_of,
+    results_of,
 )
 from mixad.tape.over_numpy import of_numpy
 from mixad.tape.replay import Replay, stand_in
@@ -66,8 +70,8 @@ _OVER = State()
 _NOTHING: dict[Any, State] = {}
 """What is known to follow while operations are done on nodes."""
 
-_Pending: TypeAlias = tuple[tuple[Any, ...], Sequence[Any], int]
-"""Of an operation that is not known, its key, its operands, looks before it."""
+_Pending: TypeAlias = tuple[tuple[Any, ...], Sequence[Any], int, int]
+"""Of an operation that is not known, its key, its operands, looks and risks before it."""
 
 
 class Strand:
@@ -209,7 +213,7 @@ class Strand:
                 return self._record_other(operation, operands, operand)
             comes_in |= type(code) is not int
             codes.append(code)
-        key = tuple(codes)
+        key, state, found = tuple(codes), None, None
         if self._thread == get_ident():
             self._is_busy = True  # a lock would take a fifth of the time: see `_halt`
             try:
@@ -223,11 +227,21 @@ class Strand:
                     values.append(state)
                     self._alive.append(tracer)
                     self.state, self._next = state, state.next
-                    return tracer if state.is_plain else self._with_further(tracer, state)
+                    if state.is_plain:
+                        return tracer
+                    found = self._with_further(tracer, state)
             finally:
                 self._is_busy = False
-        with self._lock:  # another thread may ask for nodes
-            return self._begin(key, operands)
+        return self._continue(key, operands, state, found)
+
+    def _continue(
+        self, key: tuple[Any, ...], operands: Sequence[Any], state: State | None, found: Any
+    ) -> Any:
+        """Return what an operation gives that is not known, or after which a segment has ended."""
+        if state is None:
+            with self._lock:  # another thread may ask for nodes
+                return self._begin(key, operands)
+        return self._proven(found, state) if state.may_fail else found
 
     def _record_other(self, operation: Operation, operands: Sequence[Any], operand: Any) -> Any:
         """Return what an operation gives of a constant, or of a value of a transform inside."""
@@ -245,7 +259,39 @@ class Strand:
         self._alive += found[1:]
         if state.is_end:
             self._end_segment()
-        return tuple(found) if len(found) > 1 else tracer
+        return tracer if state.container is None else state.container(found)
+
+    def _proven(self, found: Any, state: State) -> Any:
+        """Return what an operation gives that ended a segment since it may fail: it is computed.
+
+        None if nodes are to do it.  What it raises is for the user's function, who may catch it:
+        then it is as if it had not been recorded.
+        """
+        results = results_of(found)
+        first = results[0].slot - sum([type(code) not in (int, _Same) for code in state.codes])
+        if self.run is None:
+            self.run = self._make_run(self)
+        held = [tracer.slot for tracer in (*self.alive(), *self.others, *results)]
+        try:
+            if self.outer is None and self.run.advance(held):
+                return found
+        except BaseException:
+            self._undo(first, state)
+            raise
+        self._undo(first, state)
+        return None
+
+    def _undo(self, first: int, state: State) -> None:
+        """Forget the operation that has just ended a segment, and go on with nodes."""
+        assert state.before is not None
+        del self.values[first:]
+        self.sources = {slot: source for slot, source in self.sources.items() if slot < first}
+        self._entered = {key: known for key, known in self._entered.items() if known[0] < first}
+        self._alive = [tracer for tracer in self._alive if tracer.slot < first]
+        self.ends.pop()
+        self._starts.pop()
+        self._start, self.state = self._starts[-1], state.before
+        self._leave()
 
     def _end_segment(self) -> None:
         """Record what follows as another segment."""
@@ -341,7 +387,7 @@ class Strand:
         if (self.ends or self.outer is not None) and self.is_flat:
             return self._foresee(key, operands)
         self.depart()
-        self._pending = key, operands, self.level.looks
+        self._pending = key, operands, self.level.looks, self.level.risks
         return None
 
     def _foresee(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
@@ -355,25 +401,29 @@ class Strand:
             self._replay = Replay(self, self._start, self._stand_in)
         replay = self._replay
         try:
-            results = replay.result(key[0], slots)
+            given = replay.result(key[0], slots)
         except Exception:  # of these values, or the user's: nodes tell which
-            results = None
+            given = None
         except BaseException:  # what came in has slots that no other call gives it
             self._leave()
             raise
-        if results is None or not all(map(self._may_know, results)):
+        if given is None or not self._may_know(given):
             self._leave()
             return None
-        replay.done += results
-        self._follow(key, results, step)
+        replay.done += given.results
+        self._follow(key, given, step)
         tracer = self._flat(len(self.values), self.state)
         self.values.append(self.state)
         self._alive.append(tracer)
-        return self._with_further(tracer, self.state)
+        state = self.state
+        found = self._with_further(tracer, state)
+        return self._proven(found, state) if state.may_fail else found
 
-    def _follow(self, key: tuple[Any, ...], results: Sequence[Tracer], step: Any) -> None:
+    def _follow(self, key: tuple[Any, ...], given: Given, step: Any) -> None:
         """Go on in the state that an operation leads to, by what it gave on nodes."""
-        self._go_to(self.state.follow(key, list(map(_described, results)), step))
+        results, container, may_fail = given
+        described = list(map(_described, results))
+        self._go_to(self.state.follow(key, described, step, container, may_fail))
         self.state.reader = _reader_of(results[0].origin.node)
 
     def _let_in(self, key: tuple[Any, ...], operands: Sequence[Any], reader: Reader | None) -> None:
@@ -501,15 +551,15 @@ class Strand:
         if self._pending is None or self._thread != get_ident():
             return result
         pending, self._pending = self._pending, None
-        key, operands, looks = pending
+        key, operands, looks, risks = pending
         if self.state is _OVER:
             return result
-        results = result if type(result) is tuple else (result,)
-        is_lone = result is results and len(results) == 1  # states tell it from a value alone not
-        if looks != self.level.looks or is_lone or not all(map(self._may_know, results)):
+        given = Given(results_of(result), container_of(result), risks != self.level.risks)
+        if looks != self.level.looks or not self._may_know(given):
             self._leave()
             return result
-        self._follow(key, results, tuple(map(self._seen_from_here, key)))
+        results = given.results
+        self._follow(key, given, tuple(map(self._seen_from_here, key)))
         if slots is None:
             slots = self._enter(key, operands, self.state.reader)
         elif len(results[0].origin.node.arguments) == len(slots):
@@ -543,8 +593,19 @@ class Strand:
         after = (each.count for each in self.values[slot:] if type(each) is State)
         return SeenSlot(code, self.state.count - next(after, self.state.count))
 
-    def _may_know(self, result: Any) -> bool:
-        """Whether a result can be had without nodes."""
+    def _may_know(self, given: Given) -> bool:
+        """Whether what an operation gives can be had without nodes.
+
+        What may fail is computed at once, if that can be.
+        """
+        if given.may_fail:
+            size = max([math.prod(result.shape) for result in given.results])
+            if self.outer is not None or not self.state.has_room_for(size):
+                return False
+        return bool(given.results) and all(map(self._is_new, given.results))
+
+    def _is_new(self, result: Any) -> bool:
+        """Whether a result has been made by an operation that strands know."""
         if type(result) is not self.kind or result.strand is not None:
             return False
         node = result.origin.node

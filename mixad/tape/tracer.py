@@ -66,12 +66,14 @@ class Level:
         Where what is done is noted, so that it can be repeated.
     looks : int
         How often something but a kernel or a rule has read the elements of a traced value.
+    risks : int
+        How often a rule has been applied that raises for some elements.
     fuses : bool
         Whether kernels of several nodes are made: compiling what comes once may take seconds.
     """
 
     __slots__ = ("alive", "check", "differentiates", "fuses", "is_reverse", "journal", "lock",
-                 "locks", "looks", "name", "number")  # fmt: skip
+                 "locks", "looks", "name", "number", "risks")  # fmt: skip
 
     def __init__(self, name: str, *, is_reverse: bool = True, differentiates: bool = True) -> None:
         self.name = name
@@ -82,7 +84,7 @@ class Level:
         self.locks = Locks()
         self.alive = True
         self.journal: Journal | None = None
-        self.looks = 0
+        self.looks = self.risks = 0
         self.fuses = True
         self.check = CHECK.read()
 

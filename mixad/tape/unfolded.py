@@ -77,7 +77,7 @@ def unfold(
             return None
         results = [None if each is None else journal.register(each.cell) for each in found]
     entries = journal.entries
-    if level.looks or not journal.is_whole or not set(map(type, entries)) <= _TAKEN:
+    if level.looks or level.risks or not journal.is_whole or not set(map(type, entries)) <= _TAKEN:
         return None
     return Unfolded(entries, journal.constants, results)
 

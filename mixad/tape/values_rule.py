@@ -60,7 +60,7 @@ class ValuesRule:
         these, and tangents cannot tell.
     is_total : bool
         Whether there are values whatever the elements are.  Others raise where the user's code may
-        wait for it: so their elements are looked at.
+        wait for it.
     """
 
     name: str
@@ -184,12 +184,13 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
         Tracers if an argument is one.
     """
     library = common_library(rule.name, arguments)
-    read = elements_of if rule.is_total else plain
-    values = rule.evaluate(library.xp, *map(read, arguments), **static)
+    values = rule.evaluate(library.xp, *map(elements_of, arguments), **static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     if not tracers:
         return values
     levels = levels_of(tracers)
+    for level in levels:
+        level.risks += not rule.is_total
     held = tuple(
         kept(a, levels, rule, i) if i in rule.reads else Shaped(tuple(a.shape), a.dtype)
         for i, a in enumerate(arguments)
