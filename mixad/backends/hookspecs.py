@@ -332,8 +332,10 @@ class Boxed(Protocol):
             before the first that it reads.
         shape : tuple of int
             Of the arrays that results are parts of.
-        reads, writes, fixed
-            As `Repeating.repeated` takes them.
+        reads, writes : sequence of int
+            Where in the list its arguments are, and where its results go.
+        fixed : mapping of int to array
+            What is there in each call: the caller keeps them.
 
         Returns
         -------
