@@ -78,8 +78,9 @@ class InnerCall(StrandCall):
             operation = Operation(partial(compute, call), is_kernel=False)
             strand.state.keep(key, operation)
         assert strand.outer is not None
+        operands = [v.array if type(v) is Held else v for v in came.values()]
         try:
-            found = strand.outer.applied(operation, [*came.values(), *further])
+            found = strand.outer.applied(operation, [*operands, *further])
         except _HandedOnError:
             strand.is_left = True
             return None
@@ -245,12 +246,11 @@ def _shares(leaf: Any, inputs: Sequence[Tracer]) -> bool:
 
 
 def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Return what came into a recording, by slot: arrays and traced values, and numbers."""
+    """Return what came into a recording, by slot: held arrays and traced values, and numbers."""
     values = enumerate(strand.values)
     came = {slot: v for slot, v in values if type(v) is not State and v is not LINK}
     numbers = {slot: v for slot, v in came.items() if type(v) in NUMBERS}
-    others = {slot: v for slot, v in came.items() if slot not in numbers}
-    return {s: v.array if type(v) is Held else v for s, v in others.items()}, numbers
+    return {slot: v for slot, v in came.items() if slot not in numbers}, numbers
 
 
 def _pull_back(call: Inside, *operands: Any) -> Any:

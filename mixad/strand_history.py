@@ -6,7 +6,7 @@ import weakref
 from collections import Counter
 from types import CellType
 
-from mixad.signature import Function
+from mixad.signature import Function, TransformedFunction
 
 __all__ = ["History", "history_of"]
 
@@ -50,16 +50,20 @@ class History:
             self.leave(f)
 
 
-_HISTORIES: dict[int, dict[tuple[str, bool], History]] = {}
-"""By the id of a function's code, and by transform."""
+_HISTORIES: dict[int, dict[tuple[str, bool, int], History]] = {}
+"""By the id of a function's code, by transform, and by how many transforms the function is of."""
 
 
 def history_of(f: Function, transform: str, *, is_inner: bool) -> History:
     """Return what is known of a function's calls by a transform, inside of others or not.
 
-    It is forgotten with the function.
+    It is forgotten with the function.  What transforms make is told by the function inside.
     """
-    code = getattr(f, "__code__", f)
+    code, depth = getattr(f, "__code__", None), 0
+    if code is None:
+        while isinstance(f, TransformedFunction):
+            f, depth = f.transformed, depth + 1
+        code = getattr(f, "__code__", f)
     histories = _HISTORIES.get(id(code))
     if histories is None:
         histories = {}
@@ -68,9 +72,9 @@ def history_of(f: Function, transform: str, *, is_inner: bool) -> History:
         except TypeError:  # nobody tells when the id is another object's
             return History()
         _HISTORIES[id(code)] = histories
-    found = histories.get((transform, is_inner))
+    found = histories.get((transform, is_inner, depth))
     if found is None:
-        found = histories.setdefault((transform, is_inner), History())
+        found = histories.setdefault((transform, is_inner, depth), History())
     return found
 
 

@@ -23,7 +23,6 @@ from mixad.tape.held import Held
 from mixad.tape.making import make_together
 from mixad.tape.operations import LINK, Segment
 from mixad.tape.over_numpy import as_numpy, came_in, of_numpy
-from mixad.tape.plan import Plan
 from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
@@ -56,6 +55,9 @@ def one_of(kind: Kind) -> np.ndarray[Any, Any]:
     """Return the cotangent of a number that a gradient begins with."""
     return np.ones((), kind.type.dtype)
 
+
+MAX_KEPT = 1 << 14
+"""Elements of an array that is copied where it is to be read again later."""
 
 MAX_FUSED = 128
 """Operations of a recording that are fused: compiling more would take seconds.  So many on small
@@ -94,7 +96,6 @@ class Run:
         self._traced = list(range(self._inputs))
         self._layouts: list[tuple[Any, ...]] = []
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self._compares = False
 
     @property
     def is_behind(self) -> bool:
@@ -140,6 +141,27 @@ class Run:
         found = self._pull(outputs)
         return None if found is None else ([self.values[slot] for slot in wanted], found)
 
+    def keep(self, wanted: Iterable[int]) -> bool:
+        """Hold copies of what came in, and no values that no later segment reads.
+
+        What others do to arrays then changes nothing.  False where a copy would be large, or have
+        other strides.
+        """
+        strand, values = self._strand, self.values
+        for slot, value in enumerate(strand.values):
+            if type(value) is Held:
+                array = values[slot]
+                values[slot] = array.copy(order="K")
+                if array.size > MAX_KEPT or values[slot].strides != array.strides:
+                    return False
+        for link, source in strand.sources.items():
+            values[link] = values[source]
+        read = set(strand.sources.values())
+        for slot in wanted:
+            if slot not in read and strand.made(slot) is not None:
+                values[slot] = None
+        return True
+
     def pull(self, outputs: Sequence[tuple[int, Any]]) -> Sequence[tuple[Any, bool] | None] | None:
         """Return the cotangents of the inputs of what has been computed, once more.
 
@@ -151,15 +173,7 @@ class Run:
             The slots that cotangents come to, with these.
         """
         with self._strand.level.lock:  # threads may share it
-            self._compares = True
             return self._pull(outputs)
-
-    def let_go(self, slots: Iterable[int]) -> None:
-        """Hold no values that no later segment reads."""
-        read = set(self._strand.sources.values())
-        for slot in slots:
-            if slot not in read and self._strand.made(slot) is not None:
-                self.values[slot] = None
 
     def _pull(self, outputs: Sequence[tuple[int, Any]]) -> Sequence[tuple[Any, bool] | None] | None:
         self._found.clear()
@@ -223,22 +237,11 @@ class Run:
             done = plan.run(self.values[start:stop], gs)
         if done is None:
             return False
-        if self._compares:
-            self._compare(segment, segment.state.plans.get(key))
         inside, sources = self._inside(self._traced, segment), self._strand.sources
         for slot, cotangent in zip(inside, done[1], strict=True):
             if cotangent is not None:
                 self._add(sources.get(slot, slot), *cotangent)
         return True
-
-    def _compare(self, segment: Segment, plan: Plan | None) -> None:
-        """Raise if an array has been changed that has just been read again."""
-        came, sources = self._strand.values, self._strand.sources
-        read = range(segment.stop - segment.start) if plan is None else plan.slots
-        for slot in read:
-            value = came[sources.get(segment.start + slot, segment.start + slot)]
-            if type(value) is Held:
-                came_in(value)
 
     def _key(self, what: str, number: int, asked: Hashable) -> tuple[Any, ...]:
         """Return what a plan is kept for."""

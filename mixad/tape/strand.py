@@ -495,8 +495,8 @@ class Strand:
         It computes again what that needs.  None if nodes are to do it: of large arrays they keep
         what they have computed.
         """
-        is_small = all(end.is_small for end in (*self.ends, self.state))
-        if self.is_left or self.outer is not None or not is_small:
+        self.is_left |= not all(end.is_small for end in (*self.ends, self.state))
+        if self.is_left or self.outer is not None:
             return None
         if self.state.count:
             self._end_segment()

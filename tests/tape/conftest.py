@@ -50,6 +50,20 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     return found
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The strands that were opened."""
+    found: list[Any] = []
+    original = strand_calls.StrandCall.__init__
+
+    def counted(self: Any, *args: Any) -> None:
+        found.append(self)
+        original(self, *args)
+
+    monkeypatch.setattr(strand_calls.StrandCall, "__init__", counted)
+    return found
+
+
 def program(
     build: Callable[..., Any], *, count: int, types: Any = None, name: str = "f"
 ) -> Program:

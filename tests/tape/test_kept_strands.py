@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -131,15 +132,55 @@ def test_values_that_are_written_to_change_no_pullback() -> None:
         assert bits(pullback(cotangents)) == bits(expected)
 
 
-def test_arrays_that_are_changed_are_refused_where_they_are_read() -> None:
+@pytest.mark.parametrize("length", [5, 300, 4000])
+def test_arrays_that_are_changed_change_no_pullback(length: int) -> None:
+    def f(x: Any, table: Any, turns: int) -> Any:
+        for _ in range(turns):
+            x = np.sin(x) * table + np.exp(0.1 * x)
+        return x
+
+    for turns in (1, 40):
+        for _ in range(3):
+            x, table = np.linspace(0.1, 1.0, length), np.linspace(1.0, 0.5, length)
+            _, pullback = mixad.vjp(partial(f, table=table, turns=turns), x)
+            expected = pullback(np.ones(length))[0].copy()
+            x[1] += 1.0
+            table[2] += 1.0
+            np.testing.assert_array_equal(pullback(np.ones(length))[0], expected)
+            traced = mixad.grad(lambda g, pull=pullback: pull(g)[0].sum())(np.ones(length))
+            np.testing.assert_allclose(traced, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_a_small_result_that_is_needed_again_is_computed_again() -> None:
     for _ in range(3):
-        x, table = A.copy(), A.copy()
-        _, pullback = mixad.vjp(lambda x, table=table: x * table, x)
-        x[...] = 7.0  # of which no derivative reads an element
-        np.testing.assert_array_equal(pullback(A)[0], A * A)
-        table[0] = 7.0
+        inverse, pullback = mixad.vjp(np.linalg.inv, np.diag([1.0, 2.0]))
+        inverse[0, 0] = 7.0
+        expected = [[-1.0, -0.5], [-0.5, -0.25]]
+        np.testing.assert_allclose(pullback(np.ones((2, 2)))[0], expected, rtol=1e-15)
+
+
+def test_large_arrays_that_are_changed_are_refused() -> None:
+    x = np.linspace(0.1, 1.0, 1 << 15)
+    for _ in range(3):
+        _, pullback = mixad.vjp(lambda x: np.sin(x) * x, x)
+        x[:] += 1.0
         with pytest.raises(TracerError, match="changed in place"):
-            pullback(A)
+            pullback(np.ones_like(x))
+
+
+def test_a_hessian_that_is_made_anew_with_other_numbers_gives_up(opened: list[Any]) -> None:
+    for k in range(60):
+        mixad.hessian(lambda x, k=float(k): (np.sin(x) * k).sum() * x[0])(A)
+    assert len(opened) < 100
+
+
+def test_what_is_left_to_nodes_is_pulled_back_when_the_recording_is_gone() -> None:
+    table = np.linspace(1.0, 2.0, 12).reshape(4, 3)
+    for _ in range(4):
+        value, pullback = mixad.vjp(lambda x: x * table[1:3, 0] + 1j * x * table[0, :2], A[:2])
+        gc.collect()
+        np.testing.assert_allclose(pullback(np.ones(2) + 0j)[0], table[1:3, 0])
+        np.testing.assert_allclose(value.real, A[:2] * table[1:3, 0])
 
 
 def test_errors_of_cotangents_are_those_of_nodes() -> None:

@@ -58,20 +58,6 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     return runs
 
 
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The strands that were opened."""
-    found: list[Any] = []
-    original = strand_calls.StrandCall.__init__
-
-    def counted(self: Any, *args: Any) -> None:
-        found.append(self)
-        original(self, *args)
-
-    monkeypatch.setattr(strand_calls.StrandCall, "__init__", counted)
-    return found
-
-
 def by_nodes(transform: Any, f: Any, *args: Any) -> Any:
     """Return what a transform gives where no strand is opened."""
     with pytest.MonkeyPatch.context() as patch:
