@@ -6,22 +6,20 @@ what is known from other calls is a plan of values and tangents.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from mixad import pytree
-from mixad.backends.arrays import library_of
 from mixad.inner_calls import InnerForward
+from mixad.kept_calls import KeptCall
 from mixad.lifting import call_lifted, warn_if_constant
 from mixad.namespace.array import ArrayTracer
-from mixad.recorded_calls import Recorded, recorded
+from mixad.recorded_calls import Recorded
 from mixad.recorded_values import record_values
-from mixad.returning import returned_aux
+from mixad.returning import returned_aux, unshared_tangent
 from mixad.signature import Function, check_callable, check_sequence
-from mixad.strand_calls import Asked
+from mixad.strand_calls import VALUES_ALONE, Asked
 from mixad.strands import open_strand
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Level
@@ -114,14 +112,26 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     array([2., 2.])
     """
     check_callable("linearize", f)
-    function, aux = recorded("linearize", f, primals, has_aux)
-    warn_if_constant(f, function.outputs, function.level)
-    value = function.outputs.values(function.level)
-    function = function._replace(outputs=function.outputs.without_values())
+    positions = range(len(primals))
+    with Level("linearize", is_reverse=False) as level:
+        strand = open_strand(level, f, primals, positions, None, KeptCall)
+        if strand is None:
+            inputs, outputs, aux = call_lifted(level, f, primals, positions, {}, has_aux)
+        else:
+            outputs, aux = strand.record(f, {}, has_aux, VALUES_ALONE)
+    if strand is not None and strand.is_known:
+        assert isinstance(strand, KeptCall)
+        value, _, aux = strand.run()
+        push: Callable[[Sequence[Any]], Any] = strand.push
+    else:
+        inputs = inputs if strand is None else strand.completed()
+        warn_if_constant(f, outputs, level)
+        value, aux = outputs.values(level), returned_aux(aux, level)
+        push = Recorded(level, inputs, outputs.without_values()).tangent
 
     @short_traceback
     def pushforward(*tangents: Any) -> Any:
-        return function.tangent(tangents)
+        return push(tangents)
 
     return (value, pushforward, aux) if has_aux else (value, pushforward)
 
@@ -157,7 +167,7 @@ def push_forward(
         return push()
     (value, tangent), aux = found
     taken = list(map(as_numpy, leaves[1]))
-    return value, pytree.tree_map(lambda leaf: _copy_if_shared(leaf, taken), tangent), aux
+    return value, pytree.tree_map(lambda leaf: unshared_tangent(leaf, taken), tangent), aux
 
 
 def _push_on_level(
@@ -223,19 +233,3 @@ def _are_alike(array: Any, other: Any) -> bool:
     if shape is None or dtype is None:
         return False
     return bool(shape == getattr(other, "shape", None) and dtype == getattr(other, "dtype", None))
-
-
-def _copy_if_shared(tangent: Any, taken: list[Any]) -> Any:
-    """Return a tangent in memory that is not among what is taken, to which it is added.
-
-    It may be, or be a view of, a tangent that was given, share memory with another one, or be one
-    number in many places.
-    """
-    view = as_numpy(tangent)
-    if type(view) is np.ndarray:
-        is_repeated = 0 in view.strides or not view.flags.writeable
-        if is_repeated or any(np.may_share_memory(view, other) for other in taken):
-            tangent = library_of(tangent).xp.asarray(tangent, copy=True)
-            view = as_numpy(tangent)
-        taken.append(view)
-    return tangent

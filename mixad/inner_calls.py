@@ -22,7 +22,16 @@ from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.tracer import Level, Tracer, journal_of
 
-__all__ = ["InnerCall", "InnerForward", "Inside", "as_results", "came_into"]
+__all__ = [
+    "HandedOnError",
+    "InnerCall",
+    "InnerForward",
+    "Inside",
+    "as_results",
+    "came_into",
+    "operation_of",
+    "push_tangent",
+]  # fmt: skip
 
 
 class InnerCall(StrandCall):
@@ -69,19 +78,13 @@ class InnerCall(StrandCall):
         if strand.is_left:
             return None
         came, numbers = came_into(strand)
-        told = tuple([(slot, type(v), np.asarray(v).tobytes()) for slot, v in numbers.items()])
-        segments = tuple(strand.ends), tuple(strand.sources.items())
-        key = compute, self._level.name, tuple(outputs), tuple(wanted), told, segments
-        operation = strand.state.plans.get(key)
-        if operation is None:
-            call = Inside.of(strand, outputs, wanted)
-            operation = Operation(partial(compute, call), is_kernel=False)
-            strand.state.keep(key, operation)
+        slots = tuple(outputs), tuple(wanted)
+        operation = operation_of(strand, strand.state, compute, numbers, *slots)
         assert strand.outer is not None
         operands = [v.array if type(v) is Held else v for v in came.values()]
         try:
             found = strand.outer.applied(operation, [*operands, *further])
-        except _HandedOnError:
+        except HandedOnError:
             strand.is_left = True
             return None
         return results_of(found)
@@ -156,7 +159,7 @@ class InnerForward(InnerCall):
         self, outputs: Outputs, asked: Asked
     ) -> tuple[Callable[..., Any], Sequence[Any]]:
         """Return what gives the derivatives, and after these values, and its further operands."""
-        return _push_forward if asked.with_value else _push_tangent, asked.given
+        return _push_forward if asked.with_value else push_tangent, asked.given
 
     def _derivatives(self, found: list[Any]) -> list[Any]:
         return [pytree.unflatten(self._outputs.structure, found)]
@@ -227,12 +230,12 @@ class Inside(NamedTuple):
         wanted = [done[slot] for slot in self.wanted]
         came = [*inputs.arguments, *[o for o in operands if isinstance(o, Tracer)]]
         if not is_alone and any(_shares(leaf, came) for leaf in outputs.leaves + wanted):
-            raise _HandedOnError
+            raise HandedOnError
         inputs.arguments.clear()  # what the function let go of is not stored
         return inputs, outputs, wanted
 
 
-class _HandedOnError(Exception):
+class HandedOnError(Exception):
     """What a function returns is a view of what it was given."""
 
 
@@ -243,6 +246,40 @@ def _shares(leaf: Any, inputs: Sequence[Tracer]) -> bool:
     memories = [other.sharing.memory for other in inputs if other.sharing is not None]
     is_view = leaf.sharing is not None and leaf.sharing.memory in memories
     return is_view or any(leaf is other for other in inputs)
+
+
+def operation_of(
+    strand: Strand,
+    end: State,
+    compute: Callable[..., Any],
+    numbers: Mapping[int, Any],
+    outputs: tuple[int, ...],
+    wanted: tuple[int, ...] = (),
+) -> Operation:
+    """Return what is done with a call that has been recorded as an operation of what is around.
+
+    Parameters
+    ----------
+    strand : Strand
+        The recording.
+    end : State
+        In which it has ended: recordings that are alike have one operation.
+    compute : callable
+        Gives the results, of an `Inside` and the operands: what `came_into` it, and others.
+    numbers : mapping
+        By slot, those that came in.
+    outputs, wanted : tuple of int
+        The slots of what the function returned, and of what else is wanted.
+    """
+    told = tuple([(slot, type(v), np.asarray(v).tobytes()) for slot, v in numbers.items()])
+    segments = tuple(strand.ends), tuple(strand.sources.items())
+    key = compute, strand.level.name, outputs, wanted, told, segments
+    operation: Operation | None = end.plans.get(key)
+    if operation is None:
+        call = Inside.of(strand, outputs, wanted)
+        operation = Operation(partial(compute, call), is_kernel=False)
+        end.keep(key, operation)
+    return operation
 
 
 def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
@@ -276,7 +313,7 @@ def _push_forward(call: Inside, *operands: Any) -> Any:
     return (*carried.along(0), *carried.values(), *wanted)
 
 
-def _push_tangent(call: Inside, *operands: Any) -> Any:
+def push_tangent(call: Inside, *operands: Any) -> Any:
     """Return the tangents of what a function returns, of which no value is made, and what else is
     wanted."""
     carried, wanted = _carry(call, operands)

@@ -1,16 +1,21 @@
-"""Calls whose values are computed at once, and which are pulled back later, any number of times."""
+"""Calls whose values are computed at once; what is linear of them later, any number of times."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from mixad.inner_calls import Inside
+from mixad import pytree
+from mixad.inner_calls import HandedOnError, Inside, came_into, operation_of, push_tangent
 from mixad.lifting import Outputs, in_structures
+from mixad.recorded_calls import Recorded
+from mixad.recorded_values import record_values
+from mixad.returning import unshared_tangent
 from mixad.strand_calls import Asked, StrandCall
 from mixad.tape.backward import backward
+from mixad.tape.operations import results_of
 from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.segments import Run
 from mixad.tape.tracer import Level, Tracer
@@ -19,7 +24,7 @@ __all__ = ["KeptCall"]
 
 
 class KeptCall(StrandCall):
-    """A call of `mixad.vjp`."""
+    """A call of `mixad.vjp` or `mixad.linearize`."""
 
     _run: Run | None = None
 
@@ -66,13 +71,56 @@ class KeptCall(StrandCall):
                 return self._gradients(found)
         return self._pulled_by_nodes(seeds)
 
+    def push(self, tangents: Sequence[Any]) -> Any:
+        """Return the tangent of the value."""
+        structure = self._outputs.structure
+        leaves = Recorded(self._level, self.completed(), self._outputs).leaves(tangents)
+        found = self._pushed(leaves) if self._are_alike(leaves) else None
+        return pytree.unflatten(structure, found or self._pushed_by_nodes(leaves))
+
+    def _pushed(self, tangents: Sequence[Any]) -> Sequence[Any] | None:
+        """Return the tangents of outputs by a plan; None if there is none to be."""
+        strand, outputs = self._strand, self._outputs.leaves
+        if not all(map(strand.has, outputs)):
+            return None
+        slots = tuple([leaf.slot for leaf in outputs])
+        own, numbers = came_into(strand)
+        operation = operation_of(strand, strand.ends[-1], push_tangent, numbers, slots)
+        came, count = self._came(own), len(self._states)
+
+        def push(_: Sequence[Any], inputs: Sequence[Any]) -> Any:
+            operands = [*inputs[:count], *came[count:], *inputs[count:]]
+            return results_of(inputs[0].strand.applied(operation, operands))
+
+        given = [*came[:count], *tangents]
+        try:
+            found = record_values(strand.level.name, self._f, given, range(len(given)), push, False)
+        except HandedOnError:
+            return None
+        taken = list(map(as_numpy, tangents))
+        return found and [unshared_tangent(tangent, taken) for tangent in found[0]]
+
+    def _pushed_by_nodes(self, tangents: Sequence[Any]) -> Sequence[Any]:
+        """Return the tangents of outputs, which may be traced by transforms around."""
+        found = self._outputs.leaves
+        call = Inside.of(self._strand, [leaf.slot for leaf in found if self._strand.has(leaf)], [])
+        with Level(self._level.name, is_reverse=False) as level:
+            inputs, outputs, _ = call.replay(level, self._came(call.slots), is_alone=True)
+        traced = iter(outputs.leaves)
+        leaves = [next(traced) if self._strand.has(leaf) else leaf for leaf in found]
+        function = Recorded(level, inputs, outputs._replace(leaves=leaves))
+        return function.carried([tangents]).without_values().along(0)
+
+    def _came(self, slots: Iterable[int]) -> list[Any]:
+        """Return what came in, as it was then."""
+        assert self._run is not None
+        return [of_numpy(self._strand.library, self._run.values[slot]) for slot in slots]
+
     def _pulled_by_nodes(self, seeds: Sequence[tuple[Tracer, Any]]) -> list[Any]:
         """Return the cotangents of the arguments, which may be traced by transforms around."""
-        assert self._run is not None
         call = Inside.of(self._strand, [leaf.slot for leaf, _ in seeds], [])
-        came = [of_numpy(self._strand.library, self._run.values[slot]) for slot in call.slots]
         with Level(self._level.name) as level:
-            inputs, outputs, _ = call.replay(level, came, is_alone=True)
+            inputs, outputs, _ = call.replay(level, self._came(call.slots), is_alone=True)
         origins = [leaf.origin for leaf in outputs.leaves]
         given = zip(origins, [g for _, g in seeds], strict=True)
         cotangents = backward(level, list(given), inputs.nodes)

@@ -32,7 +32,7 @@ class Recorded(NamedTuple):
         directions : sequence of sequence
             For each direction a tangent of each primal.
         """
-        carried = self.carried([self._leaves(tangents) for tangents in directions])
+        carried = self.carried([self.leaves(tangents) for tangents in directions])
         structure = self.outputs.structure
         return (
             pytree.unflatten(structure, carried.values()),
@@ -47,7 +47,7 @@ class Recorded(NamedTuple):
         tangents : sequence
             One of each primal.
         """
-        found = self.carried([self._leaves(tangents)]).without_values().along(0)
+        found = self.carried([self.leaves(tangents)]).without_values().along(0)
         return pytree.unflatten(self.outputs.structure, found)
 
     def carried(self, directions: Sequence[Sequence[Any]]) -> Carried:
@@ -78,7 +78,7 @@ class Recorded(NamedTuple):
         constant = Dual(None, (None,) * len(directions))
         return [constant if origin is None else next(found) for origin in moving]
 
-    def _leaves(self, tangents: Sequence[Any]) -> list[Any]:
+    def leaves(self, tangents: Sequence[Any]) -> list[Any]:
         """Return the tangents of the leaves of the primals along one direction."""
         name, structures = self.level.name, self.inputs.structures
         if len(tangents) != len(structures):

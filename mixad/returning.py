@@ -17,10 +17,12 @@ from mixad.tape.constant import unwrapped
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import share, unshared
 from mixad.tape.node import ConstantNode, Result
+from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, plain, stripped
 
 __all__ = ["as_given", "constant_around", "gradient", "handed", "owned", "returned",
-           "returned_aux", "tangent_of", "without_derivative"]  # fmt: skip
+           "returned_aux", "tangent_of", "unshared_tangent",
+           "without_derivative"]  # fmt: skip
 
 
 def gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: frozenset[Level]) -> Any:
@@ -122,3 +124,19 @@ def _number(array: Any, leaf: Tracer) -> Any:
 
 def _python_number(array: Any) -> float | complex:
     return complex(array) if is_complex_dtype(array.dtype) else float(array)
+
+
+def unshared_tangent(tangent: Any, taken: list[Any]) -> Any:
+    """Return a tangent in memory that is not among what is taken, to which it is added.
+
+    It may be, or be a view of, a tangent that was given, share memory with another one, or be one
+    number in many places.
+    """
+    view = as_numpy(tangent)
+    if type(view) is np.ndarray:
+        is_repeated = 0 in view.strides or not view.flags.writeable
+        if is_repeated or any(np.may_share_memory(view, other) for other in taken):
+            tangent = library_of(tangent).xp.asarray(tangent, copy=True)
+            view = as_numpy(tangent)
+        taken.append(view)
+    return tangent

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import mixad
 from mixad.backends.execute import Kernel
 from mixad.errors import TracerError, ZeroDerivativeWarning
-from mixad.forward import recorded
+from mixad.recorded_calls import recorded
 from mixad.special import sigmoid, tanh
 
 EXAMPLES_OF_PROGRAMS = 20

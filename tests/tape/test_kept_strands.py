@@ -1,4 +1,4 @@
-"""Pullbacks and Jacobians by strands: as by nodes, and as often as they are asked for."""
+"""Pullbacks, pushforwards and Jacobians by strands: as by nodes, however often asked for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mixad.errors import TracerError
 from mixad.jacobian_blocks import InnerJacobian
 from mixad.kept_calls import KeptCall
 
-from .test_forward_strands import LOOPS, PROGRAMS, A
+from .test_forward_strands import LOOPS, PROGRAMS, A, directions
 from .test_inner_strands import bits, by_nodes
 from .test_strands import EXAMPLES, X, Y, close, programs
 
@@ -47,6 +47,44 @@ def test_pullbacks_are_those_of_nodes(name: str, runs: list[type]) -> None:
             assert one.dtype == other.dtype
             np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
     assert KeptCall in runs
+
+
+def pushed(f: Callable[..., Any], *primals: Any) -> tuple[Any, ...]:
+    """Return the value of a function, and what two tangents become."""
+    value, pushforward = mixad.linearize(f, *primals)
+    return value, pushforward(*primals), pushforward(*directions(primals[0])), pushforward(*primals)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_pushforwards_are_those_of_nodes(name: str, runs: list[type]) -> None:
+    f = (PROGRAMS | LOOPS)[name]
+    for x, y in ((A, A + 1.0), (0.7 * A, A), (A.astype("f4"), A.astype("f4")), (A, A)):
+        found, expected = pushed(f, x, y), by_nodes(pushed, f, x, y)
+        assert bits(found[0]) == bits(expected[0])
+        assert bits(found[1]) == bits(found[3])
+        for one, other in zip(*map(mixad.pytree.leaves, (found, expected)), strict=True):
+            assert one.dtype == other.dtype
+            tolerance = 1e-6 if x.dtype == np.float32 else 1e-13
+            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+    assert KeptCall in runs
+
+
+def test_pushforwards_of_what_is_handed_on_and_of_constants() -> None:
+    f = lambda x: (x, x[1:], x * x, 2.0, np.ones(2), x * x)  # noqa: E731
+    for _ in range(4):
+        x, v = A.copy(), np.cos(A)
+        _, pushforward = mixad.linearize(f, x)
+        x[...] = 7.0
+        for scale in (1.0, 2.0):
+            found = pushforward(scale * v)
+            expected = scale * v, scale * v[1:], 2.0 * A * scale * v, 0.0, np.zeros(2)
+            for one, other in zip(found, (*expected, expected[2]), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-14)
+            for one in found:
+                if isinstance(one, np.ndarray):
+                    one += 5.0
+        grown = mixad.grad(lambda t, push=pushforward: (push(t)[2] ** 2).sum())(v)
+        np.testing.assert_allclose(grown, 8.0 * A * A * v, rtol=1e-13)
 
 
 @pytest.mark.parametrize("transform", [mixad.jacobian, mixad.jacrev, mixad.jacfwd])
@@ -209,7 +247,8 @@ def test_values_go_as_soon_as_the_caller_lets_go_of_them() -> None:
 def test_pullbacks_and_jacobians_of_random_programs(f: Any, flag: bool, dtype: str) -> None:
     x, y = X.astype(dtype), Y.astype(dtype)
     g = lambda a, b: f(a, b, flag) * np.sin(a)  # noqa: E731
-    for call in (lambda a, b: pulled(g, a, b), mixad.jacobian(g, (0, 1))):
+    calls = partial(pulled, g), partial(pushed, g), mixad.jacobian(g, (0, 1))
+    for call in calls:
         expected = outcome(lambda call=call: by_nodes(call, x, y))
         for _ in range(3):
             assert close(outcome(lambda call=call: call(x, y)), expected)
