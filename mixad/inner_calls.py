@@ -34,6 +34,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+_MAX_OPERATIONS = 16
+"""Calls that differ in numbers, or in what is asked of them, and are operations of what is around:
+each has a plan."""
+
+
 class InnerCall(StrandCall):
     """A gradient inside of what is recorded: it is one operation of that."""
 
@@ -80,6 +85,9 @@ class InnerCall(StrandCall):
         came, numbers = came_into(strand)
         slots = tuple(outputs), tuple(wanted)
         operation = operation_of(strand, strand.state, compute, numbers, *slots)
+        if operation is None:
+            strand.is_left = True
+            return None
         assert strand.outer is not None
         operands = [v.array if type(v) is Held else v for v in came.values()]
         try:
@@ -255,8 +263,10 @@ def operation_of(
     numbers: Mapping[int, Any],
     outputs: tuple[int, ...],
     wanted: tuple[int, ...] = (),
-) -> Operation:
+) -> Operation | None:
     """Return what is done with a call that has been recorded as an operation of what is around.
+
+    None if it has come with ever other numbers.
 
     Parameters
     ----------
@@ -276,6 +286,8 @@ def operation_of(
     key = compute, strand.level.name, outputs, wanted, told, segments
     operation: Operation | None = end.plans.get(key)
     if operation is None:
+        if sum([type(kept) is Operation for kept in end.plans.values()]) >= _MAX_OPERATIONS:
+            return None
         call = Inside.of(strand, outputs, wanted)
         operation = Operation(partial(compute, call), is_kernel=False)
         end.keep(key, operation)

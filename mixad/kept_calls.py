@@ -81,11 +81,13 @@ class KeptCall(StrandCall):
     def _pushed(self, tangents: Sequence[Any]) -> Sequence[Any] | None:
         """Return the tangents of outputs by a plan; None if there is none to be."""
         strand, outputs = self._strand, self._outputs.leaves
-        if not all(map(strand.has, outputs)):
+        if not (strand.ends and all(map(strand.has, outputs))):
             return None
         slots = tuple([leaf.slot for leaf in outputs])
         own, numbers = came_into(strand)
         operation = operation_of(strand, strand.ends[-1], push_tangent, numbers, slots)
+        if operation is None:
+            return None
         came, count = self._came(own), len(self._states)
 
         def push(_: Sequence[Any], inputs: Sequence[Any]) -> Any:

@@ -18,6 +18,7 @@ import mixad
 from mixad.errors import TracerError
 from mixad.jacobian_blocks import InnerJacobian
 from mixad.kept_calls import KeptCall
+from mixad.tape import states
 
 from .test_forward_strands import LOOPS, PROGRAMS, A, directions
 from .test_inner_strands import bits, by_nodes
@@ -85,6 +86,24 @@ def test_pushforwards_of_what_is_handed_on_and_of_constants() -> None:
                     one += 5.0
         grown = mixad.grad(lambda t, push=pushforward: (push(t)[2] ** 2).sum())(v)
         np.testing.assert_allclose(grown, 8.0 * A * A * v, rtol=1e-13)
+
+
+def test_functions_that_do_nothing() -> None:
+    for f in (lambda x: x, lambda x: (x, x), lambda x: [x], lambda x: {"a": x}):
+        for _ in range(3):
+            _, pushforward = mixad.linearize(f, A)
+            value, pullback = mixad.vjp(f, A)
+            for leaf in mixad.pytree.leaves(pushforward(2.0 * A)):
+                np.testing.assert_array_equal(leaf, 2.0 * A)
+            count = len(mixad.pytree.leaves(value))
+            np.testing.assert_array_equal(pullback(value)[0], count * A)
+
+
+def test_numbers_that_are_others_in_each_call_make_few_plans() -> None:
+    for k in range(60):
+        _, pushforward = mixad.linearize(lambda x, k=float(k): np.sin(x * k) + k, A)
+        np.testing.assert_allclose(pushforward(A), np.cos(A * k) * k * A, rtol=1e-12, atol=1e-13)
+    assert states._known.plans < 60
 
 
 @pytest.mark.parametrize("transform", [mixad.jacobian, mixad.jacrev, mixad.jacfwd])
