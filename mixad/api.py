@@ -6,7 +6,7 @@ back; they differ in where the cotangent comes from and in what they return.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from array_api_compat import is_dask_array, is_jax_array
 
 from mixad import pytree
 from mixad.backends.arrays import is_array, library_of
-from mixad.kept_calls import KeptCall
-from mixad.lifting import Inputs, Outputs, call_lifted, check_scalar, warn_if_constant
+from mixad.kept_calls import keep_call
+from mixad.lifting import call_lifted, check_scalar, warn_if_constant
 from mixad.returning import returned_aux, without_derivative
 from mixad.signature import (
     Argnums,
@@ -25,7 +25,7 @@ from mixad.signature import (
     check_callable,
     check_sequence,
 )
-from mixad.strand_calls import VALUES_ALONE, Asked
+from mixad.strand_calls import Asked
 from mixad.strands import open_strand
 from mixad.tape.backward import backward
 from mixad.tape.memory import is_numpy_number
@@ -192,39 +192,13 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     (array([ 2., 40.]),)
     """
     check_callable("vjp", f)
-    with Level("vjp") as level:
-        positions = range(len(primals))
-        strand = open_strand(level, f, primals, positions, None, KeptCall)
-        if strand is None:
-            inputs, outputs, aux = call_lifted(level, f, primals, positions, {}, has_aux)
-        else:
-            outputs, aux = strand.record(f, {}, has_aux, VALUES_ALONE)
-    if strand is not None and strand.is_known:
-        assert isinstance(strand, KeptCall)
-        value, _, aux = strand.run()
-        pull: Callable[[Any], list[Any]] = strand.pull
-    else:
-        inputs = inputs if strand is None else strand.completed()
-        warn_if_constant(f, outputs, level)
-        value, aux = outputs.values(level), returned_aux(aux, level)
-        pull = _pull_of(level, inputs, outputs.without_values())
+    value, aux, call = keep_call("vjp", f, primals, has_aux, is_reverse=True)
 
     @short_traceback
     def pullback(cotangent: Any) -> tuple[Any, ...]:
-        return tuple(pull(cotangent))
+        return tuple(call.pull(cotangent))
 
     return (value, pullback, aux) if has_aux else (value, pullback)
-
-
-def _pull_of(level: Level, inputs: Inputs, outputs: Outputs) -> Callable[[Any], list[Any]]:
-    """Return what carries cotangents back through a call on nodes."""
-
-    def pull(cotangent: Any) -> list[Any]:
-        seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(cotangent, level)]
-        cotangents = backward(level, seeds, inputs.nodes)
-        return inputs.gradients(cotangents, outputs.around(level))
-
-    return pull
 
 
 @short_traceback

@@ -6,20 +6,20 @@ what is known from other calls is a plan of values and tangents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from mixad import pytree
 from mixad.inner_calls import InnerForward
-from mixad.kept_calls import KeptCall
+from mixad.kept_calls import keep_call
 from mixad.lifting import call_lifted, warn_if_constant
 from mixad.namespace.array import ArrayTracer
 from mixad.recorded_calls import Recorded
 from mixad.recorded_values import record_values
 from mixad.returning import returned_aux, unshared_tangent
 from mixad.signature import Function, check_callable, check_sequence
-from mixad.strand_calls import VALUES_ALONE, Asked
+from mixad.strand_calls import Asked
 from mixad.strands import open_strand
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Level
@@ -112,26 +112,11 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     array([2., 2.])
     """
     check_callable("linearize", f)
-    positions = range(len(primals))
-    with Level("linearize", is_reverse=False) as level:
-        strand = open_strand(level, f, primals, positions, None, KeptCall)
-        if strand is None:
-            inputs, outputs, aux = call_lifted(level, f, primals, positions, {}, has_aux)
-        else:
-            outputs, aux = strand.record(f, {}, has_aux, VALUES_ALONE)
-    if strand is not None and strand.is_known:
-        assert isinstance(strand, KeptCall)
-        value, _, aux = strand.run()
-        push: Callable[[Sequence[Any]], Any] = strand.push
-    else:
-        inputs = inputs if strand is None else strand.completed()
-        warn_if_constant(f, outputs, level)
-        value, aux = outputs.values(level), returned_aux(aux, level)
-        push = Recorded(level, inputs, outputs.without_values()).tangent
+    value, aux, call = keep_call("linearize", f, primals, has_aux, is_reverse=False)
 
     @short_traceback
     def pushforward(*tangents: Any) -> Any:
-        return push(tangents)
+        return call.tangent(tangents)
 
     return (value, pushforward, aux) if has_aux else (value, pushforward)
 

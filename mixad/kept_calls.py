@@ -9,18 +9,55 @@ import numpy as np
 
 from mixad import pytree
 from mixad.inner_calls import HandedOnError, Inside, came_into, operation_of, push_tangent
-from mixad.lifting import Outputs, in_structures
+from mixad.lifting import Outputs, call_lifted, in_structures, warn_if_constant
 from mixad.recorded_calls import Recorded
 from mixad.recorded_values import record_values
-from mixad.returning import unshared_tangent
-from mixad.strand_calls import Asked, StrandCall
+from mixad.returning import returned_aux, unshared_tangent
+from mixad.signature import Function
+from mixad.strand_calls import VALUES_ALONE, Asked, StrandCall
+from mixad.strands import open_strand
 from mixad.tape.backward import backward
 from mixad.tape.operations import results_of
 from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.segments import Run
 from mixad.tape.tracer import Level, Tracer
 
-__all__ = ["KeptCall"]
+__all__ = ["KeptCall", "keep_call"]
+
+
+def keep_call(
+    name: str, f: Function, primals: Sequence[Any], has_aux: bool, *, is_reverse: bool
+) -> tuple[Any, Any, KeptCall | Recorded]:
+    """Return the value of a call, its aux, and what is linear of it: by plans, or by nodes.
+
+    Parameters
+    ----------
+    name : str
+        The transform.
+    f : callable
+        What is called.
+    primals : sequence
+        With what.
+    has_aux : bool
+        Whether it returns ``(value, aux)``.
+    is_reverse : bool
+        Whether cotangents will be pulled back; tangents are carried forward otherwise.
+    """
+    positions = range(len(primals))
+    with Level(name, is_reverse=is_reverse) as level:
+        call = open_strand(level, f, primals, positions, None, KeptCall)
+        if call is None:
+            inputs, outputs, aux = call_lifted(level, f, primals, positions, {}, has_aux)
+        else:
+            outputs, aux = call.record(f, {}, has_aux, VALUES_ALONE)
+    if call is not None and call.is_known:
+        assert isinstance(call, KeptCall)
+        value, _, aux = call.run()
+        return value, aux, call
+    inputs = inputs if call is None else call.completed()
+    warn_if_constant(f, outputs, level)
+    value, aux = outputs.values(level), returned_aux(aux, level)
+    return value, aux, Recorded(level, inputs, outputs.without_values())
 
 
 class KeptCall(StrandCall):
@@ -71,7 +108,7 @@ class KeptCall(StrandCall):
                 return self._gradients(found)
         return self._pulled_by_nodes(seeds)
 
-    def push(self, tangents: Sequence[Any]) -> Any:
+    def tangent(self, tangents: Sequence[Any]) -> Any:
         """Return the tangent of the value."""
         structure = self._outputs.structure
         leaves = Recorded(self._level, self.completed(), self._outputs).leaves(tangents)

@@ -10,6 +10,7 @@ from mixad.errors import TracerError
 from mixad.lifting import Inputs, Outputs, call_lifted, entered, matching
 from mixad.returning import handed, returned, returned_aux, tangent_of
 from mixad.signature import Function
+from mixad.tape.backward import backward
 from mixad.tape.memory import share
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer
@@ -18,7 +19,7 @@ __all__ = ["Carried", "Recorded", "recorded"]
 
 
 class Recorded(NamedTuple):
-    """A call that has been recorded, to be carried forward."""
+    """A call that has been recorded, to be carried forward or pulled back."""
 
     level: Level
     inputs: Inputs
@@ -49,6 +50,13 @@ class Recorded(NamedTuple):
         """
         found = self.carried([self.leaves(tangents)]).without_values().along(0)
         return pytree.unflatten(self.outputs.structure, found)
+
+    def pull(self, cotangent: Any) -> list[Any]:
+        """Return the cotangents of the arguments, for one of the value."""
+        inputs, outputs, level = self.inputs, self.outputs, self.level
+        seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(cotangent, level)]
+        cotangents = backward(level, seeds, inputs.nodes)
+        return inputs.gradients(cotangents, outputs.around(level))
 
     def carried(self, directions: Sequence[Sequence[Any]]) -> Carried:
         """Carry tangents through the call, along at most ten directions.

@@ -81,10 +81,6 @@ class Held:
         """What tells whether two hold one array with the same elements in it."""
         return id(self._array), self._mark
 
-    def note_reader(self, reader: Reader, index: int) -> None:
-        """Note what reads the array, as which argument, for messages."""
-        self._reader, self._index = reader, index
-
     @property
     def value(self) -> Array:
         """The array, for kernels to read."""

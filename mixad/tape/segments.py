@@ -56,7 +56,7 @@ def one_of(kind: Kind) -> np.ndarray[Any, Any]:
     return np.ones((), kind.type.dtype)
 
 
-MAX_KEPT = 1 << 14
+_MAX_KEPT = 1 << 14
 """Elements of an array that is copied where it is to be read again later."""
 
 MAX_FUSED = 128
@@ -151,8 +151,10 @@ class Run:
         for slot, value in enumerate(strand.values):
             if type(value) is Held:
                 array = values[slot]
+                if array.size > _MAX_KEPT:
+                    return False
                 values[slot] = array.copy(order="K")
-                if array.size > MAX_KEPT or values[slot].strides != array.strides:
+                if values[slot].strides != array.strides:
                     return False
         for link, source in strand.sources.items():
             values[link] = values[source]

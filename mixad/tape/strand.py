@@ -560,10 +560,7 @@ class Strand:
             return result
         results = given.results
         self._follow(key, given, tuple(map(self._seen_from_here, key)))
-        if slots is None:
-            slots = self._enter(key, operands, self.state.reader)
-        elif len(results[0].origin.node.arguments) == len(slots):
-            self._note_reader(slots)
+        slots = self._enter(key, operands, self.state.reader) if slots is None else slots
         nodes = self.on_nodes()
         for each, state in zip(results, (self.state, *self.state.further), strict=True):
             each.strand, each.slot = self, len(self.values)
@@ -574,14 +571,6 @@ class Strand:
         if self.state.is_end:
             self._end_segment()
         return result
-
-    def _note_reader(self, slots: Sequence[int]) -> None:
-        """Note what reads the arrays that have just come in with an operation."""
-        reader = self.state.reader
-        for index, slot in enumerate(slots):
-            held = self.values[slot]
-            if type(held) is Held and reader is not None and not self.is_input(slot):
-                held.note_reader(reader, index)
 
     def _seen_from_here(self, code: Any) -> Any:
         """Return a code such that it is alike in each turn of a loop."""

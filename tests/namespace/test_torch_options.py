@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import mixad  # noqa: E402
-from mixad import api  # noqa: E402
+from mixad import kept_calls  # noqa: E402
 from mixad.namespace import torch_checks  # noqa: E402
 from mixad.namespace.spellings import torch_spelling  # noqa: E402
 
@@ -101,7 +101,7 @@ def test_a_call_that_torch_cannot_check_without_elements_is_checked_once(
         call(function, *rest)
 
     monkeypatch.setattr(torch_checks, "_call", counted)
-    monkeypatch.setattr(api, "open_strand", lambda *given: None)  # plans are made of further calls
+    monkeypatch.setattr(kept_calls, "open_strand", lambda *given: None)  # plans call again
     repeats = torch.tensor([2, 1, 3])
     for _ in range(3):
         mixad.vjp(lambda x: torch.repeat_interleave(x, repeats), torch.ones(3, dtype=DOUBLE))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import api
+from mixad import api, kept_calls
 from mixad.errors import TracerError
 
 CHANGED = "changed in place"
@@ -19,7 +19,8 @@ CHANGED = "changed in place"
 @pytest.fixture(autouse=True)
 def by_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nodes do what is done here: pullbacks of small arrays hold copies otherwise."""
-    monkeypatch.setattr(api, "open_strand", lambda *given: None)
+    for module in (api, kept_calls):
+        monkeypatch.setattr(module, "open_strand", lambda *given: None)
 
 
 def product(x: Any, y: Any) -> Any:
