@@ -29,7 +29,7 @@ from benchmarks.peers import (
     rosenbrock_hvp,
     sum_broadcast,
 )
-from mixad import api
+from mixad import api, forward, jacobians, kept_calls, recorded_values
 from mixad.backends.execute import Kernel
 from mixad.backends.hookspecs import DeviceFunction
 from mixad.scalar.ir import walk_statements
@@ -179,6 +179,7 @@ def recorded_launches() -> Iterator[list[Launch]]:
     """
     made: list[Launch] = []
     call, bound, open_strand = Kernel.__call__, Specialiser.bound, api.open_strand
+    openers: tuple[Any, ...] = (api, forward, jacobians, kept_calls, recorded_values)
 
     def counted(self: Kernel, arguments: Sequence[Any], backend: str | None = None) -> Any:
         results = call(self, arguments, backend)
@@ -191,12 +192,14 @@ def recorded_launches() -> Iterator[list[Launch]]:
 
     Kernel.__call__ = counted  # type: ignore[method-assign]
     Specialiser.bound = unprepared  # type: ignore[method-assign]
-    api.open_strand = lambda *given: None
+    for module in openers:
+        module.open_strand = lambda *given: None
     try:
         yield made
     finally:
         Kernel.__call__, Specialiser.bound = call, bound  # type: ignore[method-assign]
-        api.open_strand = open_strand
+        for module in openers:
+            module.open_strand = open_strand
 
 
 def launches_of(case: Case) -> list[Launch]:
