@@ -148,8 +148,8 @@ class _Planner:
             self.registers[at] = array
         self._found: dict[Place, _Found] = {}
         self._seeds = tuple(map(self._new, cotangents))
-        for place, register in zip(journal.seeds, self._seeds, strict=True):
-            self._found[place] = _Found(register, False)
+        for place, register in reversed(list(zip(journal.seeds, self._seeds, strict=True))):
+            self._add(place, register, False)  # the last is taken first by a backward pass
 
     def plan(self, journal: Journal, values: Sequence[Register]) -> Plan:
         """Return the plan of the steps that have been made."""

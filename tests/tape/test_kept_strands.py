@@ -280,3 +280,33 @@ def outcome(call: Callable[[], Any]) -> Any:
             return bits(call())
     except Exception as error:
         return type(error), str(error)
+
+
+def test_results_that_are_one_value_are_pulled_back_together() -> None:
+    def f(x: Any) -> Any:
+        y = np.sin(x)
+        return y, y.copy(), y.reshape(-1), x * 1.0
+
+    _, pullback = mixad.vjp(f, X)
+    ones = np.ones(X.shape)
+    for _ in range(3):
+        (found,) = pullback((ones, 2.0 * ones, 4.0 * ones, 8.0 * ones))
+        np.testing.assert_allclose(found, 7.0 * np.cos(X) + 8.0, rtol=1e-14)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_a_copy_that_another_segment_reads_has_a_cotangent(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "_MIN_LENGTH", length)
+    monkeypatch.setattr(states, "_MAX_LENGTH", length)
+
+    def f(x: Any) -> Any:
+        y, same, turned = x * 1.0, x * 2.0, x
+        for _ in range(6):
+            y, same, turned = y * 0.9 + 0.1 * same * turned, y.copy(), y.reshape(-1)
+        return (y * same + turned).sum()
+
+    expected = [f(X + 1e-30j * unit).imag * 1e30 for unit in np.eye(len(X))]
+    for _ in range(3):
+        np.testing.assert_allclose(mixad.grad(f)(X), expected, rtol=1e-13)
