@@ -12,7 +12,7 @@ from mixad import pytree
 from mixad.lifting import Inputs, Outputs, in_structures, lifted
 from mixad.recorded_calls import Carried, Recorded
 from mixad.returning import handed
-from mixad.strand_calls import Asked, StrandCall
+from mixad.strand_calls import Asked, StrandCall, as_input
 from mixad.tape.backward import backward
 from mixad.tape.held import Held
 from mixad.tape.memory import join
@@ -177,7 +177,8 @@ class InnerForward(InnerCall):
         if not self.is_outermost:
             return given
         assert around is not None
-        return [around.values[tracer.slot].array for tracer in given]
+        came = [around.values[tracer.slot].array for tracer in given]
+        return list(map(as_input, came, self._states))
 
 
 class Inside(NamedTuple):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import cycle
 from typing import Any
+
+import numpy as np
 
 from mixad import pytree
 from mixad.api import gradient_of
@@ -232,11 +235,29 @@ def _jacobian(f: Function, name: str, argnums: Argnums, has_aux: bool, mode: Mod
             found = compute(traced)
             return found if has_aux else found[0]
 
-        found = record_values(name, f, args, positions, compute_traced, has_aux) or compute()
+        known = record_values(name, f, args, positions, compute_traced, has_aux)
+        found = compute() if known is None else (_with_numbers(known[0], args, positions), known[1])
         return found if has_aux else found[0]
 
     options = {"name": name, "argnums": argnums, "has_aux": has_aux, "mode": mode}
     return TransformedFunction(jacobian_of, f, _jacobian, **options)
+
+
+def _with_numbers(jacobian: Any, args: Sequence[Any], positions: Sequence[int]) -> Any:
+    """Return a Jacobian whose blocks without axes are as the inputs: arrays, or numbers."""
+    inputs = pytree.leaves([args[position] for position in positions])
+    blocks, structure = pytree.flatten(jacobian)
+    if any(isinstance(block, np.generic) for block in blocks):
+        blocks = list(map(_as_input, blocks, cycle(inputs)))
+    return pytree.unflatten(structure, iter(blocks))
+
+
+def _as_input(block: Any, given: Any) -> Any:
+    if not isinstance(block, np.generic):
+        return block
+    if type(given) is float:
+        return block.item()
+    return np.asarray(block) if type(given) is np.ndarray else block
 
 
 def _on_level(

@@ -14,7 +14,7 @@ from mixad.recorded_calls import Recorded
 from mixad.recorded_values import record_values
 from mixad.returning import returned_aux, unshared_tangent
 from mixad.signature import Function
-from mixad.strand_calls import VALUES_ALONE, Asked, StrandCall
+from mixad.strand_calls import VALUES_ALONE, Asked, StrandCall, as_input
 from mixad.strands import open_strand
 from mixad.tape.backward import backward
 from mixad.tape.operations import results_of
@@ -131,7 +131,7 @@ class KeptCall(StrandCall):
             operands = [*inputs[:count], *came[count:], *inputs[count:]]
             return results_of(inputs[0].strand.applied(operation, operands))
 
-        given = [*came[:count], *tangents]
+        given = [*came[:count], *self._as_inputs(tangents)]
         try:
             found = record_values(strand.level.name, self._f, given, range(len(given)), push, False)
         except HandedOnError:
@@ -153,7 +153,19 @@ class KeptCall(StrandCall):
     def _came(self, slots: Iterable[int]) -> list[Any]:
         """Return what came in, as it was then."""
         assert self._run is not None
-        return [of_numpy(self._strand.library, self._run.values[slot]) for slot in slots]
+        values, library = self._run.values, self._strand.library
+        inputs = self._as_inputs(values[: len(self._states)])
+        return [
+            inputs[slot] if slot < len(inputs) else of_numpy(library, values[slot])
+            for slot in slots
+        ]
+
+    def _as_inputs(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return an array for each input as such inputs come in."""
+        library = self._strand.library
+        return [
+            as_input(of_numpy(library, a), s) for a, s in zip(arrays, self._states, strict=True)
+        ]
 
     def _pulled_by_nodes(self, seeds: Sequence[tuple[Tracer, Any]]) -> list[Any]:
         """Return the cotangents of the arguments, which may be traced by transforms around."""

@@ -19,6 +19,7 @@ from mixad.strand_history import History
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced
 from mixad.tape.journal import Journal, Launched, Register
+from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
 from mixad.tape.over_numpy import as_numpy, have_same_bits, of_numpy
 from mixad.tape.plan import Plan
@@ -28,7 +29,7 @@ from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import plan_of
 from mixad.tape.tracer import Level, Origin, Tracer
 
-__all__ = ["VALUES_ALONE", "Asked", "StrandCall", "size_of"]
+__all__ = ["VALUES_ALONE", "Asked", "StrandCall", "as_input", "size_of"]
 
 _MAX_AT_ONCE = 1 << 20
 """Of so many elements a plan is made in the first call; of more in the second, as many would be in
@@ -161,9 +162,10 @@ class StrandCall:
                 device = getattr(array, "device", None)
                 cells.append(Cell.of_held(held, state.shape, state.kind, device))
                 nodes.append(InputNode(self._level, None))
-                tracers.append(ArrayTracer(cells[-1], Origin(nodes[-1], 0, alone)))
+                tracer = ArrayTracer(cells[-1], Origin(nodes[-1], 0, alone))
+                tracers.append(tracer if state.is_number else noted_array(tracer))
             self._tracers = tracers
-            kinds: list[type] = list(map(type, self._arrays))
+            kinds: list[type] = [np.generic if s.is_number else np.ndarray for s in self._states]
             structures = list(self._structures)
             self._lifted = Inputs([], nodes, cells, kinds, structures, [])
         return self._lifted
@@ -284,7 +286,8 @@ class StrandCall:
         gradients = self._gradients(cotangents) if cotangents else []
         if not self._returned.structures:
             return None, gradients, None
-        of_leaves = dict(zip(self._traced, map(self._handed, values), strict=True))
+        leaves = [self._returned.leaves[at] for at in self._traced]
+        of_leaves = dict(zip(self._traced, map(self._handed, values, leaves), strict=True))
         value, aux = self._returned.trees(of_leaves, self._level)
         return value, gradients, aux
 
@@ -295,11 +298,11 @@ class StrandCall:
             found = [of_numpy(library, array) for array in found]
         return in_structures(found, self._structures)
 
-    def _handed(self, value: Any) -> Any:
+    def _handed(self, value: Any, leaf: Tracer) -> Any:
         """Return a value as the caller gets it: NumPy has numbers where there is no axis."""
         if self._strand.library is not NUMPY:
             return of_numpy(self._strand.library, value)
-        return value if value.ndim else value[()]
+        return value if value.ndim else _number_in(value, leaf)
 
     def check(self, *found: Any) -> None:
         """Let a plan of what was done be taken from now on if it gives the same, bit by bit.
@@ -338,15 +341,27 @@ def _may_warn(journal: Journal) -> bool:
     return any(p.has_named_loops for entry in launched for p in entry.call.passes)
 
 
-def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> np.ndarray[Any, Any]:
-    """Return a gradient of the shape of an input, which nothing else holds."""
+def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> Any:
+    """Return a gradient of the shape of an input, which nothing else holds; of a number one."""
     if cotangent is None:
         assert state.kind is not None
-        return np.zeros(state.shape, state.kind.type.dtype)
-    found: np.ndarray[Any, Any] = cotangent[0]
-    if cotangent[1] and found.shape == state.shape:
-        return found
-    return np.array(np.broadcast_to(found, state.shape))
+        found = np.zeros(state.shape, state.kind.type.dtype)
+    elif cotangent[1] and cotangent[0].shape == state.shape:
+        found = cotangent[0]
+    else:
+        found = np.array(np.broadcast_to(cotangent[0], state.shape))
+    return as_input(found, state)
+
+
+def as_input(array: Any, state: State) -> Any:
+    """Return an array for an input as such inputs come in: of a number one."""
+    return _number_in(array, state) if state.is_number else array
+
+
+def _number_in(array: np.ndarray[Any, Any], known: State | Tracer) -> Any:
+    """Return the number in an array without axes: what comes of Python's only is one of Python."""
+    assert known.kind is not None
+    return array.item() if known.kind.weak else array[()]
 
 
 def _are_same(a: Any, b: Any) -> bool:

@@ -1,10 +1,10 @@
-"""Which calls of transforms are given a strand: those by small arrays, or by values of others."""
+"""Which calls of transforms are given a strand: by small arrays, numbers, or values of others."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -45,6 +45,9 @@ def open_strand(
         structures.append(structure)
     described = tuple(map(describe_array, arrays))
     is_inner = None in described and ArrayTracer in map(type, arrays)
+    if None in described and not is_inner:
+        described = tuple(map(_described, arrays))
+        arrays = [np.asarray(a) if type(a) in _NUMBERS else a for a in arrays]
     history = history_of(f, level.name, is_inner=is_inner)
     if history.left and history.has_left(f):
         return None
@@ -60,7 +63,7 @@ def open_strand(
             return None
         if not (is_inner or _are_taken(set(map(type, arrays)), arrays)):
             return None
-        state = initial_state(key, tuple(map(_state_of, arrays)))
+        state = initial_state(key, tuple(map(_state_of, arrays, described)))
     call = kind(level, f, history, structures, arrays, state)
     call.arguments = list(args)
     for position, tree in zip(positions, in_structures(call.inputs, structures), strict=True):
@@ -75,11 +78,18 @@ def _are_taken(kinds: set[type], arrays: Sequence[Any]) -> bool:
     return kinds == _tensor() and all(map(_is_torchs, arrays))
 
 
-def _state_of(value: Any) -> State:
-    """Return what is known of an input."""
+def _described(value: Any) -> Hashable:
+    """Return what tells an input from others: of a number its type."""
+    kind = type(value)
+    return cast("Hashable", kind) if kind in _NUMBERS else describe_array(value)
+
+
+def _state_of(value: Any, described: Hashable) -> State:
+    """Return what is known of an input, which may have been a number."""
     if isinstance(value, Tracer):
         return State(value.kind, value.shape, is_numpy_number(value))
-    return State(kind_of(element_type_of(value.dtype), library_of(value)), tuple(value.shape))
+    kind = kind_of(element_type_of(value.dtype), library_of(value), described is float)
+    return State(kind, tuple(value.shape), described in _NUMBERS)
 
 
 def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
@@ -94,7 +104,7 @@ def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
 
 
 def _is_numpys(array: Any) -> bool:
-    return array.ndim > 0 and array.dtype in _DTYPES
+    return array.dtype in _DTYPES
 
 
 def _is_torchs(tensor: Any) -> bool:
@@ -102,6 +112,7 @@ def _is_torchs(tensor: Any) -> bool:
 
 
 _NUMPY = {np.ndarray}
+_NUMBERS = {float, np.float64, np.float32}
 _DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 _TORCH_DTYPES = ("torch.float64", "torch.float32")
 

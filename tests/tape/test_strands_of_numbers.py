@@ -1,0 +1,105 @@
+"""Numbers as inputs of transforms: as by nodes, in type and in bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixad
+
+from .test_inner_strands import by_nodes
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+NUMBERS = [1.25, np.float64(1.25), np.float32(1.25), np.array(1.25), np.array(1.25, np.float32)]
+TABLE = np.linspace(0.5, 2.0, 5, dtype=np.float32)
+
+kernel = mixad.broadcast(lambda x: math.sin(x) * x if x > 1.0 else x)
+
+
+def root(x: Any) -> Any:
+    """Newton's method, which decides by values when it ends."""
+    y = x
+    while abs(y * y - x) > 1e-12 * x:
+        y = (y + x / y) / 2
+    return y
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "operators": lambda x: 2.0 * x * x - x / 3 + 1,
+    "a constant factor": lambda x: 2.5 * x,
+    "itself": lambda x: x,
+    "functions": lambda x: np.sin(x) * np.exp(-x) + abs(x),
+    "powers": lambda x: x**2 + x**-1.5 + 2.0**x,
+    "whole powers": lambda x: x**3,
+    "an array beside it": lambda x: (x * TABLE).sum(),
+    "an array made of it": lambda x: np.stack([x, x * x]).sum(),
+    "a kernel": lambda x: kernel(x),
+    "a branch": lambda x: x * x if x > 1.0 else -x,
+    "a loop that ends by values": root,
+    "a long loop": lambda x: sum((x * k for k in range(80)), 0.0 * x),
+    "a sum of it": lambda x: np.sum(x * x),
+    "a number beside it": lambda x: x * np.float32(0.5) + np.float64(2.0) * x,
+    "a view": lambda x: np.reshape(x, (1,))[0] * x,
+    "a derivative": lambda x: mixad.grad(lambda y: y * y * y)(x) * x,
+    "a second derivative": lambda x: mixad.grad(mixad.grad(lambda y: np.sin(y) * y))(x),
+    "a function of the scalar language": lambda x: np.float64(1.0) * mixad.special.erf(x),
+}
+
+
+def described(tree: Any) -> Any:
+    """Return types and bits of what a transform gives."""
+    leaves = mixad.pytree.leaves(tree)
+    return [(type(a), np.asarray(a).dtype, np.shape(a), np.asarray(a).tobytes()) for a in leaves]
+
+
+def direction(x: Any) -> Any:
+    return x * 0.0 + type(x)(0.5) if not isinstance(x, np.ndarray) else np.full_like(x, 0.5)
+
+
+def kept(f: Callable[..., Any], x: Any) -> Any:
+    value, pullback = mixad.vjp(f, x)
+    return value, pullback(mixad.pytree.tree_map(direction, value)), pullback(direction(value))
+
+
+def linear(f: Callable[..., Any], x: Any) -> Any:
+    value, push = mixad.linearize(f, x)
+    return value, push(direction(x)), push(x)
+
+
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    "grad": lambda f, x: mixad.grad(f)(x),
+    "value_and_grad": lambda f, x: mixad.value_and_grad(f)(x),
+    "aux": lambda f, x: mixad.value_and_grad(lambda x: (f(x), (x, 2.0 * x)), has_aux=True)(x),
+    "jvp": lambda f, x: mixad.jvp(f, (x,), (direction(x),)),
+    "hvp": lambda f, x: mixad.hvp(f, (x,), (direction(x),)),
+    "vjp": kept,
+    "linearize": linear,
+    "jacobian": lambda f, x: mixad.jacobian(f)(x),
+    "hessian": lambda f, x: mixad.hessian(f)(x),
+    "second": lambda f, x: mixad.grad(mixad.grad(f))(x),
+}
+
+
+def outcome(transform: Callable[..., Any], f: Callable[..., Any], x: Any) -> Any:
+    try:
+        return described(transform(f, x))
+    except (TypeError, ValueError, mixad.errors.MixadError) as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_numbers_have_the_derivatives_of_nodes(name: str, transform: str) -> None:
+    f, of = FUNCTIONS[name], TRANSFORMS[transform]
+    wrong = []
+    for x in NUMBERS:
+        expected = by_nodes(partial(outcome, of, f), x)
+        found = [outcome(of, f, x) for _ in range(3)]
+        wrong += [(repr(x), x.__class__, each, expected) for each in found if each != expected]
+    assert not wrong
