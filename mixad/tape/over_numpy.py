@@ -19,8 +19,8 @@ def as_numpy(array: Any) -> Any:
 
 
 def of_numpy(library: Library, array: Any) -> Any:
-    """Return a library's array over the memory of one of NumPy."""
-    return array if library is NUMPY else library.memory.wrapped(library.xp, array, None)
+    """Return a library's array over the memory of one of NumPy, which may be a number."""
+    return array if library is NUMPY else library.memory.wrapped(library.xp, as_array(array), None)
 
 
 def have_same_bits(a: Any, b: Any) -> bool:
