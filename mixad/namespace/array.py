@@ -22,7 +22,7 @@ from mixad.namespace.elementwise import (
     elementwise,
     is_operand,
 )
-from mixad.namespace.indexing import getitem, view_key
+from mixad.namespace.indexing import part_of, without_constants
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, exchanged, namespace_over
@@ -84,14 +84,6 @@ def _called_method(name: Any, args: Any, kwargs: Any) -> Any:
     """Return what a method of the first argument gives."""
     args, kwargs = _given(tuple(args), dict(kwargs))
     return args[0]._spelling.call_method(name, args, kwargs)
-
-
-def _part(function: Any, args: Any, kwargs: Any) -> Any:
-    """Return ``x[key]``."""
-    x, key = args[0], _key(args[1])
-    part = getitem(x, key)
-    found = view_key(x, part, key)
-    return part if found is None else share(part, x, found)
 
 
 def _raised(function: Any, args: Any, kwargs: Any) -> Any:
@@ -397,21 +389,21 @@ class ArrayTracer(Tracer):
             if name in spelling.constant:
                 return getattr(plain(self), name)
             if library.name == "torch" and name in IN_PLACE:
-                return lambda *args, **options: change(spelling, self, name, *_given(args, options))
+                return partial(change, _called, self, name)
             if spelling.has_method(name):
                 return partial(_called, self, name)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     def __getitem__(self, key: Any) -> Any:
         try:
-            return _by_strand(self, _part, operator.getitem, (self, key), {})
+            return _by_strand(self, part_of, operator.getitem, (self, key), {})
         except Exception as error:
             hide_frames(error)
             raise
 
     @short_traceback
     def __setitem__(self, key: Any, value: Any) -> None:
-        setitem(self, _key(key), unwrapped(value))
+        setitem(self, without_constants(key), unwrapped(value))
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
@@ -557,11 +549,6 @@ def _called(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
 def _given(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
     """Return a method's arguments with arrays in place of the constants among them."""
     return exchanged(unwrapped, args), exchanged(unwrapped, options)
-
-
-def _key(key: Any) -> Any:
-    """Return a key with arrays in place of constants."""
-    return tuple(map(unwrapped, key)) if isinstance(key, tuple) else unwrapped(key)
 
 
 def _is_matrix(value: object) -> bool:

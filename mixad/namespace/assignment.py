@@ -6,28 +6,41 @@ They let a traced array stand for a new array.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from array_api_compat import is_writeable_array
 
-from mixad.backends.arrays import Array, is_array, library_of
+from mixad.backends.arrays import Array, is_array, is_number, library_of
 from mixad.errors import KernelShapeError, KernelTypeError, TracerError
 from mixad.namespace.array_likes import first_traced
 from mixad.namespace.creation import asarray
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import where
-from mixad.namespace.indexing import basic_axes, basic_key, getitem, is_selection
+from mixad.namespace.indexing import basic_axes, basic_key, getitem, is_selection, part_of
 from mixad.namespace.joining import broadcast_to
 from mixad.namespace.manipulation import reshape
 from mixad.tape.buffer import buffer_of
-from mixad.tape.memory import is_written_back, restore
-from mixad.tape.node import common_library
+from mixad.tape.constant import constant, unwrapped
+from mixad.tape.memory import (
+    array_as,
+    is_part_written_back,
+    is_written_back,
+    noted_array,
+    restore,
+    share,
+)
+from mixad.tape.node import Rule, apply_rule, common_library
+from mixad.tape.operations import call_of
 from mixad.tape.tracer import Tracer, check_alive, plain
 from mixad.tape.writing import Write, rebind, write
 
-__all__ = ["CHANGES_AT", "change_at", "replace", "setitem"]
+__all__ = ["CHANGES_AT", "change_at", "replace", "setitem", "strand_of_write"]
+
+if TYPE_CHECKING:
+    from mixad.tape.strand import Strand
 
 _Key = tuple[Any, ...]
 
@@ -41,11 +54,77 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
     The value is converted to the dtype of ``x``.  Of equal positions one is written last, as the
     library has it; errors are the library's own.
     """
-    key = _own_key(key)
-    if not any(map(is_selection, key)) and is_written_back(x, key, value):
+    is_back = _is_back(x, key, value)
+    if is_back:
         restore(x)
-    part, value = _part_and_value(x, key, value)
-    write(_SETITEM, x, value, key=key, winners=_winners(x, key, part))
+    strand = strand_of_write(x, value)
+    if strand is not None:
+        _record(strand, x, key, value)
+    else:
+        own = _own_key(key)
+        part, fitting = _part_and_value(x, own, value)
+        write(_SETITEM, x, fitting, key=own, winners=_winners(x, own, part))
+    if is_back:
+        _view_again(value, x, key)
+
+
+_MAX_COPIED = 1 << 14
+"""Elements of an array that is copied at each write, so that the write is an operation."""
+
+
+def strand_of_write(x: Tracer, value: Any) -> Strand | None:
+    """Return the strand by which a value is written to an array; None if nodes do it."""
+    strand: Strand | None = x.strand if x.strand is not None else getattr(value, "strand", None)
+    if strand is None or math.prod(x.shape) > _MAX_COPIED or not strand.may_write(x, value):
+        return None
+    return strand
+
+
+def _is_back(x: Tracer, key: Any, value: Any) -> bool:
+    """Whether a value is a part of an array that has been changed in place: ``x[key] += 1``."""
+    if x.state is not None or not isinstance(value, Tracer):
+        return False
+    if value.state is not None and x.strand is not None:
+        part = call_of(type(value), type(value), part_of, operator.getitem, (x, key), {})
+        return part is not None and is_part_written_back(x, part[0], value)
+    own = _own_key(key)
+    return not any(map(is_selection, own)) and is_written_back(x, own, value)
+
+
+def _view_again(value: Tracer, x: Tracer, key: Any) -> None:
+    """Let a part of an array that was written back be a view of it, as it was before."""
+    strand = x.strand
+    if strand is not None and strand.may_write(value, x):
+        strand.rebind(value, strand.call(part_of, operator.getitem, (x, key), {}))
+    if value.state is None:
+        share(value, x, _own_key(key))
+
+
+def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
+    """Write by an operation that copies the array: ``x`` stands for what it gives."""
+    selects = any(map(is_selection, key if isinstance(key, tuple) else (key,)))
+    if not selects:  # else a number is told by value, as the key is
+        value = _as_array(value, x)
+    function = _assigned if selects else operator.setitem
+    rebind(x, strand.call(_assigned, function, (unwrapped(x), key, value), {}))
+
+
+def _as_array(value: Any, x: Tracer) -> Any:
+    """Return a number as an array like a traced one; others as they are."""
+    if not is_number(value):
+        return value
+    return x.kind.library.asarray(value, x.kind.type, x.device)
+
+
+def _assigned(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return a copy of an array with a value at a key."""
+    x, key, value = args
+    key = _own_key(key)
+    tracer = constant(x) if is_array(x) else x
+    part, value = _part_and_value(tracer, key, value)
+    given = _as_array(value, tracer)
+    result = apply_rule(_ASSIGNED, x, given, key=key, winners=_winners(tracer, key, part))
+    return noted_array(result) if x.shape else array_as(result, x)
 
 
 def change_at(ufunc: Any, x: Tracer, key: Any, value: Any) -> None:
@@ -61,19 +140,19 @@ def change_at(ufunc: Any, x: Tracer, key: Any, value: Any) -> None:
     write(CHANGES_AT[ufunc], x, value, key=key)
 
 
-def replace(x: Tracer, operator: str, result: Tracer) -> Tracer:
-    """Let ``x`` stand for the result of ``x operator= y``, or of ``x.method_()``; return it.
+def replace(x: Tracer, symbol: str, result: Tracer) -> Tracer:
+    """Let ``x`` stand for the result of ``x symbol= y``, or of ``x.method_()``; return it.
 
     It must have the same shape, and a dtype that the library converts to that of ``x``.
     """
     if result.shape != x.shape:
-        written, hint = _write_of(operator)
+        written, hint = _write_of(symbol)
         raise KernelShapeError(
             f"{written} with x of shape {x.shape} would have shape {result.shape}", hint=hint
         )
     if result.dtype != x.dtype:
         if not _is_cast_in_place(result, x):
-            written, hint = _write_of(operator)
+            written, hint = _write_of(symbol)
             raise KernelTypeError(
                 f"{written} with x of dtype {x.dtype} would have dtype {result.dtype}", hint=hint
             )
@@ -82,11 +161,11 @@ def replace(x: Tracer, operator: str, result: Tracer) -> Tracer:
     return x
 
 
-def _write_of(operator: str) -> tuple[str, str]:
+def _write_of(symbol: str) -> tuple[str, str]:
     """Return how a write in place is written, and what to write instead."""
-    if operator.endswith("_"):
-        return f"x.{operator}()", f"write x = x.{operator[:-1]}()"
-    return f"x {operator}= y", f"write x = x {operator} y"
+    if symbol.endswith("_"):
+        return f"x.{symbol}()", f"write x = x.{symbol[:-1]}()"
+    return f"x {symbol}= y", f"write x = x {symbol} y"
 
 
 def _is_cast_in_place(result: Tracer, x: Tracer) -> bool:
@@ -204,6 +283,33 @@ def _erased(g: Any, key: _Key, winners: Array | None) -> None:
 
 
 _SETITEM = Write("assignment", _written, _part, _erased)
+
+
+def _with_value(xp: Any, x: Any, value: Any, key: _Key, winners: Array | None) -> Any:
+    whole = xp.asarray(x, copy=True)
+    _written(whole, value, key, winners)
+    return whole
+
+
+def _without_part(g: Any, x: Any, value: Any, key: _Key, winners: Array | None) -> Any:
+    return apply_rule(_CLEARED, g, key=key, winners=winners)
+
+
+_ASSIGNED = Rule(
+    "assignment",
+    _with_value,
+    (_without_part, lambda g, x, value, key, winners: _part(g, key, winners)),
+    fresh=True,
+    linear="all",
+)
+
+_CLEARED = Rule(
+    "assignment of zero",
+    lambda xp, x, key, winners: _with_value(xp, x, 0.0, key, winners),
+    (lambda g, x, key, winners: _without_part(g, x, None, key, winners),),
+    fresh=True,
+    linear="each",
+)
 
 
 def _added(array: Array, value: Any, key: _Key) -> None:

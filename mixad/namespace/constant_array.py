@@ -17,7 +17,7 @@ from mixad.backends.arrays import Array
 from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.array_likes import first_traced
-from mixad.namespace.assignment import replace, setitem
+from mixad.namespace.assignment import replace, setitem, strand_of_write
 from mixad.namespace.indexing import basic_key, is_selection
 from mixad.namespace.spelling import missing
 from mixad.namespace.torch_in_place import IN_PLACE
@@ -31,7 +31,7 @@ from mixad.tape.constant import (
     is_traced,
     unwrapped,
 )
-from mixad.tape.memory import noted_array, retire_others, share
+from mixad.tape.memory import join, noted_array, retire_others, share
 from mixad.tape.tracer import Tracer, looked_at, plain
 
 __all__ = ["Constant"]
@@ -110,6 +110,8 @@ def _written(x: Constant) -> Iterator[ArrayTracer]:
     else:  # of whole numbers: nothing is differentiated
         x.cell = ConstantCell(plain(x))
     retire_others(x)
+    if written.sharing is not None:  # with what was written back
+        join(written, x)
 
 
 def _changed_at(ufunc: Any, x: Constant, key: Any, *values: Any) -> None:
@@ -195,6 +197,10 @@ class Constant(ArrayTracer):
         if not _has_traced(value):
             _own_array(self)[_plain(key)] = _plain(value)
             return
+        if strand_of_write(self, value) is not None:
+            setitem(self, _plain(key), value)
+            _followed(self)
+            return
         with _written(self) as array:
             setitem(array, _plain(key), value)
 
@@ -222,8 +228,8 @@ class Constant(ArrayTracer):
         if not _has_traced((args, kwargs)):
             return derived(function(*_plain(args), **_plain(kwargs)), pytree.leaves(args))
         args, kwargs = _unwrapped(args), _unwrapped(kwargs)
-        traced: Any = first_traced((*args, *kwargs.values()))
-        return traced.__array_function__(function, types, args, kwargs)
+        traced: Any = first_traced((*args, *kwargs.values()))  # or a constant not to be used
+        return ArrayTracer.__array_function__(traced, function, types, args, kwargs)
 
     @classmethod
     def __torch_function__(

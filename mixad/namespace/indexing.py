@@ -16,12 +16,14 @@ from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.scalar.dtypes import element_type_of
+from mixad.tape.constant import unwrapped
+from mixad.tape.memory import share
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
 
 __all__ = ["basic_axes", "basic_key", "gather", "getitem", "is_selection", "part_along",
-           "positions_of", "scatter_add", "take", "take_along_axis", "view_key",
-           "without_lists"]  # fmt: skip
+           "part_of", "positions_of", "scatter_add", "take", "take_along_axis", "view_key",
+           "without_constants", "without_lists"]  # fmt: skip
 
 _Key = tuple[Any, ...]
 
@@ -48,6 +50,19 @@ def view_key(x: Tracer, part: Any, key: Any) -> Any:
         return None
     is_number = not part.shape and x.cell.library is NUMPY and Ellipsis not in keys
     return None if is_number else tuple(map(basic_key, keys))
+
+
+def part_of(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return ``x[key]`` of arguments ``x`` and ``key``; a view is noted to be one."""
+    x, key = args[0], without_constants(args[1])
+    part = getitem(x, key)
+    found = view_key(x, part, key)
+    return part if found is None else share(part, x, found)
+
+
+def without_constants(key: Any) -> Any:
+    """Return a key with arrays in place of constants."""
+    return tuple(map(unwrapped, key)) if isinstance(key, tuple) else unwrapped(key)
 
 
 def part_along(x: Any, axis: int, start: int | None, stop: int | None) -> Any:

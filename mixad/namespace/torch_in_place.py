@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from mixad.namespace.assignment import replace, setitem
-from mixad.namespace.spelling import Spelling
 from mixad.tape.constant import unwrapped
 from mixad.tape.tracer import Tracer
 
@@ -37,11 +36,12 @@ IN_PLACE = frozenset((*(f"{name}_" for name in _COMPUTED), *_WRITTEN))
 """Their names."""
 
 
-def change(
-    spelling: Spelling, x: Tracer, name: str, args: tuple[Any, ...], options: dict[str, Any]
-) -> Tracer:
-    """Carry out a method that changes ``x``; return ``x``."""
+def change(compute: Callable[..., Any], x: Tracer, name: str, /, *args: Any, **options: Any) -> Any:
+    """Carry out a method that changes ``x``; return ``x``.
+
+    ``compute`` gives what a method of it returns.
+    """
     if name in _WRITTEN:
         setitem(x, ..., unwrapped(_WRITTEN[name](*args, **options)))
         return x
-    return replace(x, name, spelling.call_method(name[:-1], (x, *args), options))
+    return replace(x, name, compute(x, name[:-1], *args, **options))

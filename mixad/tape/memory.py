@@ -11,15 +11,21 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from mixad.backends.arrays import NUMPY
 from mixad.errors import TracerError
+from mixad.tape.cell import Cell
 from mixad.tape.tracer import Level, Origin, Tracer
 
-__all__ = ["array_as", "check_writable", "gives_arrays", "gives_read_only_views", "gives_views",
-           "is_numpy_number", "is_written_back", "join", "noted", "noted_array", "read_only",
-           "restore", "retire_others", "share", "unshared", "view_of"]  # fmt: skip
+if TYPE_CHECKING:
+    from mixad.tape.node import Node
+    from mixad.tape.states import State
+
+__all__ = ["array_as", "check_writable", "give", "gives_arrays", "gives_read_only_views",
+           "gives_views", "is_numpy_number", "is_part_written_back", "is_written_back", "join",
+           "noted", "noted_array", "read_only", "restore", "retire_flat", "retire_others", "share",
+           "shared_with", "unshared", "view_of"]  # fmt: skip
 
 
 class _Memory:
@@ -66,14 +72,20 @@ class _Sharing(NamedTuple):
 
 
 class _Retired(Level):
-    """What a tracer depends on that may not be used any more: a transform that never ran."""
+    """What a tracer depends on that may not be used any more: a transform that never ran.
 
-    __slots__ = ("origin", "writer")
+    ``origin`` or, where there are no nodes, ``state`` is what it was.  ``part`` tells which part
+    of it the writer was there.
+    """
 
-    def __init__(self, origin: Origin, writer: Tracer) -> None:
+    __slots__ = ("origin", "part", "state", "writer")
+
+    def __init__(self, origin: Origin | None, writer: Tracer) -> None:
         super().__init__("an older view")
         self.alive = False
         self.origin = origin
+        self.state: State | None = None
+        self.part: object = None
         self.writer = weakref.ref(writer)
 
     @property
@@ -227,10 +239,43 @@ def retire_others(tracer: Tracer) -> None:
     if tracer.sharing is None:
         return
     for other in tracer.sharing.memory.others(tracer):
-        origin = other.origin
-        other.origin = origin._replace(levels=origin.levels | {_Retired(origin, tracer)})
-        other.sharing = None
+        _retire(other, other.origin, tracer)
     tracer.sharing = tracer.sharing._replace(memory=_Memory(tracer))
+
+
+def _retire(tracer: Tracer, origin: Origin, writer: Tracer) -> None:
+    levels = origin.levels | {_Retired(origin, writer)}
+    tracer.origin, tracer.sharing = origin._replace(levels=levels), None
+
+
+def retire_flat(tracer: Tracer, writer: Tracer, part: object) -> None:
+    """Let a tracer without a node raise when it is used: its memory was written to.
+
+    ``part`` is what told which part of it the writer was, if that was one.
+    """
+    strand = tracer.strand
+    assert strand is not None
+    retired = _Retired(None, writer)
+    retired.state, retired.part = tracer.state, part
+    tracer.cell = Cell(tracer.shape, tracer.kind, strand.device)
+    tracer.origin = Origin(cast("Node", None), 0, frozenset((strand.level, retired)))
+    tracer.sharing = tracer.state = None
+
+
+def give(tracer: Tracer, result: Tracer) -> bool:
+    """Let a tracer that had no node stand for what was done; return whether it may be used.
+
+    If what it shares memory with has been written to, it may not.
+    """
+    retired = None if tracer.state is not None else _retired(tracer)
+    tracer.cell, tracer.origin, tracer.sharing = result.cell, result.origin, result.sharing
+    tracer.state = None
+    if retired is not None:
+        writer = retired.writer()
+        _retire(tracer, result.origin, tracer if writer is None else writer)
+    elif tracer.sharing is not None:
+        tracer.sharing.memory.add(tracer)
+    return retired is None
 
 
 def is_written_back(tracer: Tracer, key: object, value: Any) -> bool:
@@ -246,7 +291,31 @@ def restore(tracer: Tracer) -> None:
     """Let a tracer be used again whose part is about to be written back."""
     retired = _retired(tracer)
     assert retired is not None
-    tracer.origin = retired.origin
+    if retired.state is not None:
+        tracer.state = retired.state
+        del tracer.cell, tracer.origin, tracer.sharing
+    else:
+        assert retired.origin is not None
+        tracer.origin = retired.origin
+
+
+def is_part_written_back(tracer: Tracer, part: object, value: Any) -> bool:
+    """Whether a value is a part of a tracer without a node, which was changed in place."""
+    retired = _retired(tracer) if tracer.state is None else None
+    return retired is not None and retired.part is part and retired.writer() is value
+
+
+def shared_with(result: Tracer, operands: Sequence[Any]) -> int | None:
+    """Return which operand a result is a view of, that one may write to; None if it shares nothing.
+
+    -1 if it shares memory with something else, or may not be written to.
+    """
+    sharing = result.sharing
+    others = [] if sharing is None else sharing.memory.others(result)
+    if not others:
+        return None
+    found = [at for at, operand in enumerate(operands) if any(operand is each for each in others)]
+    return found[0] if found and not sharing.is_read_only else -1
 
 
 def _retired(tracer: Tracer) -> _Retired | None:

@@ -9,6 +9,7 @@ from weakref import ref
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.journal import Journal
+from mixad.tape.memory import give
 from mixad.tape.operations import FURTHER, LINK, Operation, results_of
 from mixad.tape.tracer import Origin, Tracer
 
@@ -87,17 +88,18 @@ class OnNodes:
                 other.state = None
             found = flat.get(slot)
             if found is not None:
-                self._give(found, result)
-            done.append(result if found is None else found)
+                self.tracers[slot] = ref(found)
+            is_usable = found is not None and give(found, result)
+            done.append(found if is_usable else result)
         self._done = []
 
-    def _give(self, tracer: Tracer, result: Tracer) -> None:
-        """Let a tracer stand for what was done."""
-        tracer.cell, tracer.origin, tracer.sharing = result.cell, result.origin, result.sharing
-        tracer.state = None
-        if tracer.sharing is not None:
-            tracer.sharing.memory.add(tracer)
-        self.tracers[tracer.slot] = ref(tracer)
+    def follow(self, tracer: Tracer, slot: int) -> None:
+        """Note that a tracer, which was written to, stands for the value of another slot."""
+        known = self.tracers.get(tracer.slot)
+        if known is not None and known() is tracer:
+            del self.tracers[tracer.slot]
+        tracer.slot = slot
+        self.tracers[slot] = ref(tracer)
 
     def _came_in(self, slot: int) -> Any:
         """Return what came in, as operations on nodes take it."""

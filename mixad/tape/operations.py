@@ -12,6 +12,7 @@ import numpy as np
 from mixad.backends.arrays import is_array, library_of
 from mixad.backends.fifo_cache import FifoCache
 from mixad.tape.constant import is_constant, unwrapped
+from mixad.tape.memory import shared_with
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Tracer
 
@@ -26,7 +27,6 @@ __all__ = [
     "Operation",
     "Segment",
     "call_of",
-    "container_of",
     "results_of",
 ]  # fmt: skip
 
@@ -80,7 +80,7 @@ def results_of(given: Any) -> list[Any]:
     return list(given) if isinstance(given, (tuple, list)) else [given]
 
 
-def container_of(given: Any) -> Callable[[list[Any]], Any] | None:
+def _container_of(given: Any) -> Callable[[list[Any]], Any] | None:
     """Return what makes of results what an operation gives; None if that is the result itself."""
     if not isinstance(given, (tuple, list)):
         return None
@@ -89,12 +89,31 @@ def container_of(given: Any) -> Callable[[list[Any]], Any] | None:
 
 
 class Given(NamedTuple):
-    """What an operation gives: results, what makes of them what the user gets (None if that is the
-    result itself), and whether it raises for some elements."""
+    """What an operation gives.
+
+    Attributes
+    ----------
+    results : sequence of Tracer
+        Its results.
+    container : callable or None
+        What makes of them what the user gets; None if that is the result itself.
+    bases : sequence of (int or None)
+        For each, which operand it is a view of: see `mixad.tape.memory.shared_with`.
+    may_fail : bool
+        Whether it raises for some elements.
+    """
 
     results: Sequence[Any]
     container: Callable[[list[Any]], Any] | None
+    bases: Sequence[int | None]
     may_fail: bool
+
+    @staticmethod
+    def of(found: Any, operands: Sequence[Any], *, may_fail: bool) -> Given:
+        """Return what is to be known of what an operation gave for some operands."""
+        results = results_of(found)
+        bases = [shared_with(each, operands) for each in results if isinstance(each, Tracer)]
+        return Given(results, _container_of(found), bases, may_fail)
 
 
 # -- calls of functions ----------------------------------------------------------------------------
@@ -108,7 +127,7 @@ _PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
 _READS_ARRAYS = frozenset(
     "matmul mm mv bmm dot vdot vecdot inner outer tensordot einsum linear addmm where "
     "concatenate concat cat stack hstack vstack column_stack "
-    "add sub mul div true_divide subtract multiply divide maximum minimum".split()
+    "setitem add sub mul div true_divide subtract multiply divide maximum minimum".split()
 )
 """Names of functions that compute nothing from arrays before a kernel or a rule reads these."""
 

@@ -12,7 +12,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.journal import Journal
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
-from mixad.tape.operations import FURTHER, Given, Operation, container_of, results_of
+from mixad.tape.operations import FURTHER, Given, Operation, results_of
 from mixad.tape.over_numpy import of_numpy
 from mixad.tape.tracer import Level, Origin, Tracer
 
@@ -60,7 +60,7 @@ class Replay:
         self._value = value
         self._alone = frozenset((self.level,))
         self._further: list[Any] = []
-        self._container: Callable[[list[Any]], Any] | None = None
+        self._found: Any = None
 
     def advance(self, stop: int) -> None:
         """Do what was recorded up to a slot."""
@@ -103,20 +103,23 @@ class Replay:
         looks, risks = self.level.looks, self.level.risks
         self.advance(len(self._strand.values))
         with np.errstate(all="ignore"):
-            first = self._made(operation, slots)
-        results = [first, *self._further]
+            self._made(operation, slots)
         self._further.clear()
+        found, self._found = self._found, None
         if looks != self.level.looks:
             return None
-        return Given(results, self._container, risks != self.level.risks)
+        operands = [self.done[slot - self._start] for slot in slots]
+        return Given.of(found, operands, may_fail=risks != self.level.risks)
 
     def _traced(self, slot: int) -> Tracer:
-        cell = Cell.of(self._value(slot), self.level.check)
+        known = self._strand.known(slot)
+        assert known.kind is not None
+        cell = Cell.of(self._value(slot), self.level.check, weak=known.kind.weak)
         tracer: Tracer = self._strand.kind(
             cell, Origin(InputNode(self.level, None), 0, self._alone)
         )
         self.journal.name(cell, slot - self._start)
-        if not self._strand.known(slot).is_number:
+        if not known.is_number:
             noted_array(tracer)
         self.inputs.append(tracer)
         return tracer
@@ -132,9 +135,8 @@ class Replay:
         given = [self.done[at] for at in own]
         self.journal.operate(operation, given)
         if operation is not FURTHER:
-            found = operation.compute(*given)
-            self._further = results_of(found)
-            self._container = container_of(found)
+            self._found = operation.compute(*given)
+            self._further = results_of(self._found)
         value = self._further.pop(0)
         if isinstance(value, Tracer):
             known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from mixad.tape.cell import Kind
 from mixad.tape.held import Reader
-from mixad.tape.operations import FURTHER, Operation
+from mixad.tape.operations import FURTHER, Given, Operation
 
 __all__ = ["SeenSlot", "State", "forget", "initial_state", "known_state"]
 
@@ -54,6 +54,8 @@ class State:
     ----------
     before : State or None
         That before the last operation.
+    base : int or None
+        Which operand of that the value is a view of; -1 of what may not be written to.
     description : tuple
         These three: what tells values of earlier segments apart.
     inputs : tuple of State
@@ -90,7 +92,7 @@ class State:
         How often a recording, or a segment of it, has ended here without a plan.
     """
 
-    __slots__ = ("_step", "before", "codes", "container", "count", "description", "further",
+    __slots__ = ("_step", "base", "before", "codes", "container", "count", "description", "further",
                  "inputs", "is_end", "is_large", "is_number", "is_plain", "is_small", "kind",
                  "may_fail", "next", "operation", "place", "plans", "reader", "shape",
                  "times")  # fmt: skip
@@ -122,6 +124,7 @@ class State:
         self.operation: Operation | None = None
         self.codes: tuple[Hashable, ...] = ()
         self.place = self.times = 0
+        self.base: int | None = None
         self.inputs: tuple[State, ...] = ()
         self.further: tuple[State, ...] = ()
         self.reader: Reader | None = None
@@ -133,8 +136,7 @@ class State:
         key: tuple[Any, ...],
         results: Sequence[tuple[Kind, tuple[int, ...], bool]],
         step: tuple[Hashable | SeenSlot, ...],
-        container: Callable[[list[Any]], Any] | None,
-        may_fail: bool,
+        given: Given,
     ) -> State:
         """Return the next state by a key, which is made if there is none; threads get one.
 
@@ -146,10 +148,8 @@ class State:
             Kind and shape of each result, and whether it is a number.
         step : tuple
             The key, with slots told as seen from here.
-        container : callable or None
-            What makes of results what the operation gives; None if that is the result itself.
-        may_fail : bool
-            Whether the operation raises for some elements.
+        given : Given
+            What else is known of the results.
         """
         found = self.next.get(key)
         if found is None:
@@ -158,12 +158,13 @@ class State:
             state.operation, *codes = key
             state.codes = tuple(codes)
             state.further = tuple([State(*result) for result in results[1:]])
-            state.container, state.may_fail = container, may_fail
-            state.is_end |= may_fail
-            state.is_plain = container is None and not state.is_end
+            state.container, state.may_fail = given.container, given.may_fail
+            state.is_end |= given.may_fail
+            state.is_plain = given.container is None and not state.is_end
+            state.base = given.bases[0]
             for place, each in enumerate(state.further, 1):
                 each.operation, each.codes, each.place = FURTHER, state.codes, place
-                each.count = state.count
+                each.count, each.base = state.count, given.bases[place]
             found = self.next.setdefault(key, state)
         return found
 

@@ -26,7 +26,7 @@ from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import Held, Reader, is_compared_whole
 from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.memory import is_numpy_number
+from mixad.tape.memory import is_numpy_number, retire_flat, retire_others
 from mixad.tape.node import RuleNode
 from mixad.tape.on_nodes import OnNodes
 from mixad.tape.operations import (
@@ -36,7 +36,6 @@ from mixad.tape.operations import (
     Operation,
     Segment,
     call_of,
-    container_of,
     results_of,
 )
 from mixad.tape.over_numpy import of_numpy
@@ -421,10 +420,9 @@ class Strand:
 
     def _follow(self, key: tuple[Any, ...], given: Given, step: Any) -> None:
         """Go on in the state that an operation leads to, by what it gave on nodes."""
-        results, container, may_fail = given
-        described = list(map(_described, results))
-        self._go_to(self.state.follow(key, described, step, container, may_fail))
-        self.state.reader = _reader_of(results[0].origin.node)
+        described = list(map(_described, given.results))
+        self._go_to(self.state.follow(key, described, step, given))
+        self.state.reader = _reader_of(given.results[0].origin.node)
 
     def _let_in(self, key: tuple[Any, ...], operands: Sequence[Any], reader: Reader | None) -> None:
         """Give slots to operands that have none."""
@@ -554,7 +552,7 @@ class Strand:
         key, operands, looks, risks = pending
         if self.state is _OVER:
             return result
-        given = Given(results_of(result), container_of(result), risks != self.level.risks)
+        given = Given.of(result, operands, may_fail=risks != self.level.risks)
         if looks != self.level.looks or not self._may_know(given):
             self._leave()
             return result
@@ -606,6 +604,59 @@ class Strand:
         return tracer.state is not None or (
             self._nodes is not None and self._nodes.is_current(tracer)
         )
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def may_write(self, tracer: Tracer, value: Any) -> bool:
+        """Whether a tracer can stand for a value of the strand once that is written to it.
+
+        It is one of the strand, or a constant that shares no memory.
+        """
+        if isinstance(value, Tracer) and not self.is_recording(value):
+            return False
+        if tracer.strand is None:
+            is_alone = is_constant(tracer) and tracer.sharing is None and bool(tracer.shape)
+            return is_alone and isinstance(value, Tracer)
+        return self.is_recording(tracer) and self._root(tracer.slot) is not None
+
+    def rebind(self, tracer: Tracer, result: Tracer) -> None:
+        """Let a tracer, which has been written to, stand for a value of the strand.
+
+        What it shares memory with raises when it is used.
+        """
+        is_constant = tracer.strand is None
+        if is_constant:
+            tracer.strand, tracer.slot = self, result.slot
+        if result.state is None:
+            tracer.cell, tracer.origin = result.cell, result.origin
+            self.on_nodes().follow(tracer, result.slot)
+            retire_others(tracer)
+            return
+        if is_constant:
+            self._alive.append(tracer)
+            del tracer.cell, tracer.origin, tracer.sharing
+        else:
+            self._retire_others(tracer, result)
+        tracer.slot, tracer.state = result.slot, result.state
+
+    def _retire_others(self, tracer: Tracer, result: Tracer) -> None:
+        """Let what shares memory with a tracer without a node raise when it is used."""
+        root, made, self._alive = self._root(tracer.slot), self.made(tracer.slot), self.alive()
+        base = None if made is None else self.sources.get(made[1][0], made[1][0])
+        for other in self._alive:
+            is_other = other is not tracer and other is not result and other.state is not None
+            if is_other and self._root(other.slot) == root:
+                retire_flat(other, tracer, made[0] if made and other.slot == base else None)
+
+    def _root(self, slot: int) -> int | None:
+        """Return the slot of the array that a value is a view of, or is; None if nobody knows."""
+        while type(state := self.values[slot]) is State and state.base is not None:
+            made = self.made(slot)
+            if state.base < 0 or made is None:
+                return None
+            slot = made[1][state.base]
+            slot = self.sources.get(slot, slot)
+        return slot if type(state) is State or self.is_input(slot) else None
 
     # -- nodes -------------------------------------------------------------------------------------
 

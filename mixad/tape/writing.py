@@ -128,6 +128,10 @@ def write(rule: Write, x: Tracer, value: Any, **static: Any) -> None:
 
 def rebind(x: Tracer, result: Tracer) -> None:
     """Let a tracer stand for another value of its shape and dtype, all of which is new."""
+    strand = result.strand
+    if strand is not None and strand.may_write(x, result):
+        strand.rebind(x, result)
+        return
     check_alive(x)
     check_writable(x)
     x.cell, x.origin = result.cell, result.origin

@@ -149,3 +149,59 @@ def test_arrays_and_tensors_have_plans_of_their_own() -> None:
     for _ in range(3):
         assert type(mixad.grad(f)(X)) is torch.Tensor
         assert type(mixad.grad(f)(X.numpy())) is np.ndarray
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: torch.stack([a, a]).sum(),
+        lambda a: a.expand(3).sum() + a,
+        lambda a: (a.reshape(1, 1) @ a.reshape(1, 1)).sum(),
+        lambda a: a.repeat(3).sum() * torch.norm(a),
+    ],
+)
+def test_cotangents_of_tensors_without_axes_are_tensors(f: Any, dtype: Any) -> None:
+    a = torch.tensor(1.3, dtype=dtype)
+    leaf = a.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(f(leaf), leaf)
+    for _ in range(3):
+        _, pullback = mixad.vjp(f, a)
+        found = [mixad.grad(f)(a), *pullback(torch.ones_like(a)), *pullback(torch.ones_like(a))]
+        for each in (*found, mixad.jacobian(f)(a)):
+            assert type(each) is torch.Tensor
+            assert each.dtype == dtype
+            assert each.shape == ()
+            torch.testing.assert_close(each, expected)
+
+
+WRITES: dict[str, Callable[..., Any]] = {
+    "elements": lambda y, x: y.__setitem__(2, x[0] * x[1]),
+    "a part": lambda y, x: y.__setitem__(slice(1, 3), x[:2]),
+    "a number": lambda y, x: y.__setitem__(0, 2.5),
+    "a mask": lambda y, x: y.__setitem__(torch.tensor([True, False, True, False]), x[:2] * 2.0),
+    "a number by a mask": lambda y, x: y.__setitem__(torch.tensor([True, False, True, True]), 0.5),
+    "add_": lambda y, x: y.add_(x, alpha=0.5),
+    "an element in place": lambda y, x: y.__setitem__(1, y[1].mul_(x[3])),
+    "a part in place": lambda y, x: y.__setitem__(slice(2), y[:2].mul_(x[3])),
+    "fill_": lambda y, x: y.fill_(3.0),
+    "copy_": lambda y, x: y.copy_(x.flip(0)),
+    "clamp_": lambda y, x: y.clamp_(0.6, 1.7),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_to_tensors_is_as_in_torch(name: str, runs: list[Any]) -> None:
+    def f(x: Any, y: Any) -> Any:
+        z = x * y[0]
+        WRITES[name](z, x)
+        return (z * z * y).sum() + x.sum() + y.sum()
+
+    for scale in (1.0, 1.0, -0.7, 1.3):
+        args = scale * X, scale * Y
+        assert outcome(f, *args) == by_nodes(f, *args)
+        leaves = [a.clone().requires_grad_() for a in args]
+        expected = torch.autograd.grad(f(*leaves), leaves)
+        for found, each in zip(mixad.grad(f, (0, 1))(*args), expected, strict=True):
+            torch.testing.assert_close(found, each)
+    assert len(runs) > 4
