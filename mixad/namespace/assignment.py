@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from array_api_compat import is_writeable_array
 
-from mixad.backends.arrays import Array, is_array, is_number, library_of
+from mixad.backends.arrays import Array, is_array, is_scalar, library_of
 from mixad.errors import KernelShapeError, KernelTypeError, TracerError
 from mixad.namespace.array_likes import first_traced
 from mixad.namespace.creation import asarray
@@ -77,7 +77,8 @@ def strand_of_write(x: Tracer, value: Any) -> Strand | None:
     strand: Strand | None = x.strand if x.strand is not None else getattr(value, "strand", None)
     if strand is None or math.prod(x.shape) > _MAX_COPIED or not strand.may_write(x, value):
         return None
-    return strand
+    is_array_like = isinstance(value, Tracer) or is_scalar(value) or is_array(value)
+    return strand if is_array_like and (x.strand is not None or x.dtype == value.dtype) else None
 
 
 def _is_back(x: Tracer, key: Any, value: Any) -> bool:
@@ -111,7 +112,7 @@ def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
 
 def _as_array(value: Any, x: Tracer) -> Any:
     """Return a number as an array like a traced one; others as they are."""
-    if not is_number(value):
+    if not is_scalar(value):
         return value
     return x.kind.library.asarray(value, x.kind.type, x.device)
 

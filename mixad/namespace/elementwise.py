@@ -40,7 +40,7 @@ from mixad.tape.apply import apply_call, apply_program
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.memory import array_as, gives_arrays
 from mixad.tape.node import common_library, library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, journal_of, plain
 
 __all__ = ["CallOf", "DescribedOperand", "angle", "applied", "array_beside", "as_numpy_gives",
            "clip", "convert", "converted_params", "element_type", "elementwise", "is_operand",
@@ -231,12 +231,16 @@ def as_numpy_gives(result: Any) -> Any:
 
 
 def _as_scalar(x: Any) -> Any:
-    is_weak = isinstance(x, Tracer) and x.cell.weak
-    return array_as(elementwise("mul", x, _ONE), x) if is_weak else x
+    if not (isinstance(x, Tracer) and x.cell.weak):
+        return x
+    journal = journal_of(x.levels)
+    if journal is not None:
+        journal.know(_ONE)
+    return array_as(elementwise("mul", x, _ONE), x)
 
 
-_ONE = np.float64(1.0)
-"""A NumPy scalar: its product with a Python number is one."""
+_ONE = np.ones(())
+"""Its product with a Python number is none."""
 
 
 def convert(x: Any, type: ScalarType) -> Any:

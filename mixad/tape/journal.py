@@ -23,6 +23,7 @@ from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import InputNode, Rule, RuleNode
 from mixad.tape.over_numpy import as_numpy
+from mixad.tape.tracer import Origin
 from mixad.tape.values_rule import ValuesNode, ValuesRule
 
 if TYPE_CHECKING:
@@ -170,6 +171,11 @@ class _Link(NamedTuple):
     is_call: bool
 
 
+def _reads_numbers(node: KernelNode) -> bool:
+    """Whether arguments of a node are numbers, which only their place tells from others."""
+    return not all(isinstance(argument, (Origin, Cell, Held)) for argument in node.arguments)
+
+
 class _UnknownSourceError(Exception):
     """A value that is read has no register: it was made from what came in, by others."""
 
@@ -259,18 +265,20 @@ class Journal:
         known : iterable of int
             The ids of nodes that were there before.
         """
-        seen, left = set(known), [node]
+        seen, left, new = set(known), [node], list[KernelNode]()
         while left:
             node = left.pop()
             if id(node) in seen:
                 continue
             seen.add(id(node))
             if type(node) is KernelNode and not self.is_linked(node):
-                is_direct = slots is not None and len(node.arguments) == len(slots)
-                own = slots if is_direct else None
-                link = _Link(weakref.ref(node), own, self.is_static, slots is None)
-                self._links[id(node)] = link
+                new.append(node)
             left += [parent.node for parent in node.parents if parent is not None]
+        is_one = sum(map(_reads_numbers, new)) == 1
+        for each in new:
+            is_direct = slots is not None and is_one and len(each.arguments) == len(slots)
+            own = slots if is_direct else None
+            self._links[id(each)] = _Link(weakref.ref(each), own, self.is_static, slots is None)
 
     def is_linked(self, node: KernelNode) -> bool:
         """Whether a node has been noted."""

@@ -305,17 +305,17 @@ def is_part_written_back(tracer: Tracer, part: object, value: Any) -> bool:
     return retired is not None and retired.part is part and retired.writer() is value
 
 
-def shared_with(result: Tracer, operands: Sequence[Any]) -> int | None:
+def shared_with(result: Any, operands: Sequence[Any]) -> int | None:
     """Return which operand a result is a view of, that one may write to; None if it shares nothing.
 
     -1 if it shares memory with something else, or may not be written to.
     """
-    sharing = result.sharing
+    sharing = result.sharing if isinstance(result, Tracer) else None
     others = [] if sharing is None else sharing.memory.others(result)
     if not others:
         return None
     found = [at for at, operand in enumerate(operands) if any(operand is each for each in others)]
-    return found[0] if found and not sharing.is_read_only else -1
+    return found[0] if found and sharing is not None and not sharing.is_read_only else -1
 
 
 def _retired(tracer: Tracer) -> _Retired | None:

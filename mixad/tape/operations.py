@@ -23,10 +23,12 @@ __all__ = [
     "FURTHER",
     "LINK",
     "NUMBERS",
+    "Container",
     "Given",
     "Operation",
     "Segment",
     "call_of",
+    "container_of",
     "results_of",
 ]  # fmt: skip
 
@@ -80,11 +82,15 @@ def results_of(given: Any) -> list[Any]:
     return list(given) if isinstance(given, (tuple, list)) else [given]
 
 
-def _container_of(given: Any) -> Callable[[list[Any]], Any] | None:
+Container: TypeAlias = Callable[[list[Any]], Any]
+"""Makes of results what the user gets."""
+
+
+def container_of(given: Any) -> Container | None:
     """Return what makes of results what an operation gives; None if that is the result itself."""
     if not isinstance(given, (tuple, list)):
         return None
-    found: Callable[[list[Any]], Any] = getattr(type(given), "_make", type(given))
+    found: Container = getattr(type(given), "_make", type(given))
     return found
 
 
@@ -104,16 +110,21 @@ class Given(NamedTuple):
     """
 
     results: Sequence[Any]
-    container: Callable[[list[Any]], Any] | None
+    container: Container | None
     bases: Sequence[int | None]
     may_fail: bool
 
     @staticmethod
-    def of(found: Any, operands: Sequence[Any], *, may_fail: bool) -> Given:
-        """Return what is to be known of what an operation gave for some operands."""
-        results = results_of(found)
-        bases = [shared_with(each, operands) for each in results if isinstance(each, Tracer)]
-        return Given(results, _container_of(found), bases, may_fail)
+    def of(
+        results: Sequence[Any],
+        container: Container | None,
+        operands: Sequence[Any],
+        *,
+        may_fail: bool,
+    ) -> Given:
+        """Return what is to be known of the results that an operation gave for some operands."""
+        bases = [shared_with(each, operands) for each in results]
+        return Given(results, container, bases, may_fail)
 
 
 # -- calls of functions ----------------------------------------------------------------------------

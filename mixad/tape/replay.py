@@ -12,7 +12,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.journal import Journal
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
-from mixad.tape.operations import FURTHER, Given, Operation, results_of
+from mixad.tape.operations import FURTHER, Container, Given, Operation, container_of, results_of
 from mixad.tape.over_numpy import of_numpy
 from mixad.tape.tracer import Level, Origin, Tracer
 
@@ -60,7 +60,7 @@ class Replay:
         self._value = value
         self._alone = frozenset((self.level,))
         self._further: list[Any] = []
-        self._found: Any = None
+        self._container: Container | None = None
 
     def advance(self, stop: int) -> None:
         """Do what was recorded up to a slot."""
@@ -103,13 +103,13 @@ class Replay:
         looks, risks = self.level.looks, self.level.risks
         self.advance(len(self._strand.values))
         with np.errstate(all="ignore"):
-            self._made(operation, slots)
+            first = self._made(operation, slots)
+        results, may_fail = [first, *self._further], risks != self.level.risks
         self._further.clear()
-        found, self._found = self._found, None
         if looks != self.level.looks:
             return None
         operands = [self.done[slot - self._start] for slot in slots]
-        return Given.of(found, operands, may_fail=risks != self.level.risks)
+        return Given.of(results, self._container, operands, may_fail=may_fail)
 
     def _traced(self, slot: int) -> Tracer:
         known = self._strand.known(slot)
@@ -135,8 +135,8 @@ class Replay:
         given = [self.done[at] for at in own]
         self.journal.operate(operation, given)
         if operation is not FURTHER:
-            self._found = operation.compute(*given)
-            self._further = results_of(self._found)
+            found = operation.compute(*given)
+            self._further, self._container = results_of(found), container_of(found)
         value = self._further.pop(0)
         if isinstance(value, Tracer):
             known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]

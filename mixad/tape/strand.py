@@ -36,6 +36,7 @@ from mixad.tape.operations import (
     Operation,
     Segment,
     call_of,
+    container_of,
     results_of,
 )
 from mixad.tape.over_numpy import of_numpy
@@ -552,11 +553,11 @@ class Strand:
         key, operands, looks, risks = pending
         if self.state is _OVER:
             return result
-        given = Given.of(result, operands, may_fail=risks != self.level.risks)
+        results, may_fail = results_of(result), risks != self.level.risks
+        given = Given.of(results, container_of(result), operands, may_fail=may_fail)
         if looks != self.level.looks or not self._may_know(given):
             self._leave()
             return result
-        results = given.results
         self._follow(key, given, tuple(map(self._seen_from_here, key)))
         slots = self._enter(key, operands, self.state.reader) if slots is None else slots
         nodes = self.on_nodes()

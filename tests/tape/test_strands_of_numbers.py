@@ -103,3 +103,12 @@ def test_numbers_have_the_derivatives_of_nodes(name: str, transform: str) -> Non
         found = [outcome(of, f, x) for _ in range(3)]
         wrong += [(repr(x), x.__class__, each, expected) for each in found if each != expected]
     assert not wrong
+
+
+@pytest.mark.parametrize("function", [np.maximum, np.minimum, np.hypot, np.multiply])
+def test_numbers_beside_them_are_those_of_each_call(function: Any) -> None:
+    for c in (1.0, 0.5, 2.0, 1.0):
+        f = lambda s: function(s, c) * s  # noqa: B023, E731
+        value, slope = mixad.value_and_grad(f)(1.25)
+        assert value == f(1.25)
+        np.testing.assert_allclose(slope, (f(1.25 + 1e-6) - f(1.25 - 1e-6)) / 2e-6, rtol=1e-8)
