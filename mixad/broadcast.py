@@ -151,11 +151,8 @@ class BroadcastFunction(PickledFunction):
                     call.run = None
                     outputs = call.found.call.kernel(values, self._options.backend)
                 return outputs[0] if call.finish is None else call.finish(values, outputs)
-            strand = None if call.guard is None else _strand_of(call, values)
-            if strand is None:
-                return self._called(call, values)
-            recorded = strand.record(self._operation(call), values)
-            return strand.learn(self._called(call, values)) if recorded is None else recorded
+            strand = _strand_of(call, values)
+            return self._called(call, values) if strand is None else self._by(strand, call, values)
         except Exception as error:
             hide_frames(error)
             raise
@@ -172,6 +169,15 @@ class BroadcastFunction(PickledFunction):
         if call.guard is not None:
             self._prepare(call, values)
         return _returned(parsed, values, outputs)
+
+    def _by(self, strand: Strand, call: PreparedCall, values: Sequence[Any]) -> Any:
+        """Record a call in a strand."""
+        operation, parsed = self._operation(call), call.found.parsed
+        found = strand.record(operation, values)
+        if found is None:
+            outputs = applied(call.found.call, values, self._options)
+            found = strand.learn(outputs if len(outputs) > 1 else outputs[0])
+        return as_returned(parsed, found if type(found) is tuple else (found,))
 
     def _operation(self, call: PreparedCall) -> Operation:
         """Return what is recorded of a call in a strand: it holds nothing of the user's."""
@@ -551,9 +557,12 @@ class BroadcastFunction(PickledFunction):
 
 
 def _strand_of(call: PreparedCall, values: Sequence[Any]) -> Strand | None:
-    """Return the strand of the first traced value, if it has one and knows such calls."""
-    tracer = next((value for value in values if isinstance(value, Tracer)), None)
-    return tracer.strand if tracer is not None and _is_outputs(call.found.parsed) else None
+    """Return the strand of a traced value, if one has one and that knows such calls."""
+    parsed = call.found.parsed
+    if parsed.scalars or parsed.complex_outputs:
+        return None
+    strands = (value.strand for value in values if isinstance(value, Tracer))
+    return next((strand for strand in strands if strand is not None), None)
 
 
 def _outputs(call: KernelCall, options: KernelOptions, *values: Any) -> Any:
@@ -564,12 +573,7 @@ def _outputs(call: KernelCall, options: KernelOptions, *values: Any) -> Any:
 
 def _is_output(parsed: Parsed) -> bool:
     """Whether a function returns the one output of its program as it is."""
-    return parsed.single and _is_outputs(parsed)
-
-
-def _is_outputs(parsed: Parsed) -> bool:
-    """Whether a function returns the outputs of its program as they are."""
-    return not (parsed.scalars or parsed.complex_outputs or parsed.returned)
+    return parsed.single and not (parsed.scalars or parsed.complex_outputs or parsed.returned)
 
 
 def _follower(values: Sequence[Any]) -> Integration | None:

@@ -146,6 +146,8 @@ class PreparedCall:
     ----------
     found : Specialisation
         Its program.
+    forms : tuple of Form
+        How arguments are taken apart; none if none is.
     guard : Guard or None
         Whether the program is still the function's; None if only a snapshot tells.
     operation : Operation or None
@@ -160,6 +162,7 @@ class PreparedCall:
     """
 
     found: Specialisation
+    forms: tuple[Form, ...] = ()
     guard: Guard | None = None
     operation: Operation | None = None
     run: Run | None = None
@@ -255,31 +258,31 @@ class Specialiser:
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[PreparedCall, Any]:
         """Return what the function is for the types of these arguments, and all values it takes."""
         key = tuple(map(_describe, args))
+        if self._signature is not None:
+            key += tuple([getattr(arg, "shape", ()) for arg in args])
         call = None if kwargs else self._calls.get(key)
         if call is not None:
             captures = call.guard.captures()  # type: ignore[union-attr]
             if captures is not None:
-                return call, (*args, *captures)
+                return call, (*(elements_of(args, call.forms) if call.forms else args), *captures)
         try:
             snapshot = self.source.snapshot(describe)
         except (KernelTypeError, TracerError) as error:
             raise error.about(f"{self.source.name}: a value from outside") from None
-        call, values = self._bound(args, kwargs, snapshot)
-        unchanged = (*args, *snapshot.values(call.found.parsed))
-        is_plain = len(values) == len(unchanged) and all(map(operator.is_, values, unchanged))
+        call, values, is_plain = self._bound(args, kwargs, snapshot)
         if is_plain and not (kwargs or None in key or call.found.parsed.limits):
             self._remember(key, call, snapshot)
         return call, values
 
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], snapshot: Snapshot
-    ) -> tuple[PreparedCall, Sequence[Any]]:
-        """Find the program by the types of all values."""
+    ) -> tuple[PreparedCall, Sequence[Any], bool]:
+        """Find the program by the types of all values; tell whether it takes these as they are."""
         try:
             values = self.source.bind(args, kwargs)
         except TypeError as error:
             raise TypeError(f"{self.source.name}() {error}") from None
-        compound = None
+        compound, is_all = None, len(values) == len(args)  # no parameter has its default
         if self._signature is not None or is_structured(values):
             values, compound = self._taken_apart(values)
         key = (*map(_kind, values), snapshot.key, default_dtypes(), self._implicit, compound)
@@ -291,6 +294,7 @@ class Specialiser:
             self._keep(key, found, snapshot)
         if compound is not None:
             values = elements_of(values, compound.forms)
+        unchanged = (*values, *snapshot.values(found.parsed))
         values = _with_parts(found.parsed, values, snapshot.values(found.parsed))
         if found.plain:
             values = tuple(map(plain_number, values))
@@ -298,7 +302,9 @@ class Specialiser:
             check_limits(found.parsed, values)
         if found.parsed.made_arrays:
             values = _in_one_library(values, found.parsed)
-        return PreparedCall(found), values
+        is_same = len(values) == len(unchanged) and all(map(operator.is_, values, unchanged))
+        is_plain = is_all and is_same
+        return PreparedCall(found, () if compound is None else compound.forms), values, is_plain
 
     def _remember(self, key: tuple[Hashable, ...], call: PreparedCall, snapshot: Snapshot) -> None:
         """Remember a call whose program takes arguments and captures as they are."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mixad.backends.arrays import NUMPY, Library, device_name, library_of
-from mixad.backends.hookspecs import Backend, PartWriting, StoringBeside
+from mixad.backends.hookspecs import Backend
 from mixad.errors import BackendError, KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
 from mixad.kernel.spec import OutputRequest
@@ -53,12 +53,12 @@ def check_writes(
 
 def declares_parts(backend: Backend) -> bool:
     """Whether a backend says that its kernels write into parts of larger arrays."""
-    return isinstance(backend, PartWriting) and backend.writes_parts
+    return bool(getattr(backend, "writes_parts", False))  # `isinstance` takes ten times as long
 
 
 def declares_beside(backend: Backend) -> bool:
     """Whether a backend says that its kernels store results side by side."""
-    return isinstance(backend, StoringBeside) and backend.stores_beside
+    return bool(getattr(backend, "stores_beside", False))
 
 
 def one_place(arrays: Sequence[Any]) -> tuple[Library, str]:

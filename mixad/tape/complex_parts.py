@@ -113,7 +113,9 @@ def _cotangent_of_whole(gs: Any, values: Any, z: Any) -> Any:
     return joined(*with_zeros(gs, values))
 
 
-_PARTS = ValuesRule("taking complex numbers apart", _split, (_cotangent_of_whole,), fresh=True)
+_PARTS = ValuesRule(
+    "taking complex numbers apart", _split, (_cotangent_of_whole,), fresh=True, is_total=True
+)
 
 _JOINED = ValuesRule(
     "putting complex numbers together",
@@ -122,4 +124,5 @@ _JOINED = ValuesRule(
         lambda gs, values, re, im: parts(gs[0])[0],
         lambda gs, values, re, im: parts(gs[0])[1],
     ),
+    is_total=True,
 )

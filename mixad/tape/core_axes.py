@@ -45,6 +45,8 @@ def taken_apart(x: Any, core: Core) -> list[Any]:
         return list(map(constant, _views(None, unwrapped(x), core)))
     if not isinstance(x, Tracer):
         return list(_views(None, x, core))
+    if x.strand is not None:
+        return list(x.strand.call(_apply, _ELEMENTS, (x,), {"core": core}))
     return list(apply_values_rule(_ELEMENTS, x, core=core))
 
 
@@ -66,10 +68,20 @@ def put_together(elements: Sequence[Any], core: Core) -> Any:
     if any(map(is_constant, elements)):
         return constant(put_together(list(map(unwrapped, elements)), core))
     if any(isinstance(e, Tracer) for e in elements):
+        strands = (e.strand for e in elements if isinstance(e, Tracer))
+        strand = next((each for each in strands if each is not None), None)
+        if strand is not None:
+            return strand.call(_apply, _ASSEMBLED, elements, {"core": core})
         return apply_rule(_ASSEMBLED, *elements, core=core)
     if all(map(is_number, elements)):
         return np.asarray(elements).reshape(core)
     return _side_by_side(own_library(elements[0]).xp, *elements, core=core)
+
+
+def _apply(rule: Any, args: Sequence[Any], static: Any) -> Any:
+    """Return what a rule gives for some arguments."""
+    apply = apply_rule if type(rule) is Rule else apply_values_rule
+    return apply(rule, *args, **static)
 
 
 def _views(xp: Any, x: Any, core: Core) -> tuple[Any, ...]:
@@ -114,5 +126,5 @@ def _of_elements(g: Any, wanted: Sequence[bool], *elements: Any, core: Core) -> 
     return [part if is_wanted else None for part, is_wanted in found]
 
 
-_ELEMENTS = ValuesRule("taking an array apart", _views, (_of_whole,), fresh=True)
+_ELEMENTS = ValuesRule("taking an array apart", _views, (_of_whole,), fresh=True, is_total=True)
 _ASSEMBLED = Rule("putting an array together", _side_by_side, _of_elements, linear="all")

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -39,6 +39,22 @@ fold = mixad.broadcast(lambda x: x * x if x > 0.5 else -x)
 blend = mixad.broadcast(lambda x, y: x / (2.0 + y * y))
 both = mixad.broadcast(lambda x, y: (x * y, math.sin(x) + y))
 captured = mixad.broadcast(lambda x: x * TABLE + 1.0)
+distance = mixad.broadcast(
+    lambda a, b: math.sqrt((a[0] - b[0]) ** 2 + a[1] * b[2] + 4.0), signature="(n),(n)->()"
+)
+turned_by = mixad.broadcast(
+    lambda a, angle: (a[0] * math.cos(angle) - a[1], a[0] + a[1] * math.sin(angle)),
+    signature="(2),()->(2)",
+)
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+moved = mixad.broadcast(lambda p, d: Point(p.x + d * p.y, p.y - d * p.x * p.x))
+just_one = mixad.broadcast(lambda x: (x * x,))
 
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -93,6 +109,10 @@ KNOWN: dict[str, Callable[..., Any]] = {
     "means": lambda x, y: np.mean(x * y) + (x + y).mean(axis=0).sum(),
 }
 KNOWN |= {
+    "kernels of vectors": lambda x, y: (distance(y, x) * distance(x, y * x)).sum(),
+    "kernels that return vectors": lambda x, y: (turned_by(y[:, :2], x[:3]) * y[:, 1:3]).sum(),
+    "kernels of structures": lambda x, y: (lambda p: (p.x * p.y).sum())(moved(Point(x, y), 0.5)),
+    "a kernel that returns a tuple of one": lambda x, y: (just_one(x)[0] * y).sum(),
     "sums in place": lambda x, y: summed_up([x[0], (x * y).sum(), y[1, 2] * x[1]]),
     "kernels with several results": lambda x, y: (lambda a, b: (a * x + b).sum() + (b * b).sum())(
         *both(x, y)
