@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_array, is_number
+from mixad.backends.arrays import as_array, is_array, is_number, library_of
 from mixad.backends.warned import warn_user
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
@@ -176,7 +176,8 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
     elif level.check != "off" and not is_compared_whole(leaf):
         level.locks.add(leaf)
     try:
-        cell = Cell.of(leaf, level.check)
+        given = leaf if type(leaf) is np.ndarray else library_of(leaf).taken_in(leaf)
+        cell = Cell.of(given, level.check)
     except (KernelTypeError, TracerError) as error:
         raise error.about(_where(level, position)) from None
     if not cell.kind.type.is_inexact:
@@ -364,7 +365,7 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
             f"{what} has shape {tuple(given.shape)} and dtype {given.dtype}, {of} has "
             f"shape {cell.shape} and dtype {dtype}: reshape or convert it"
         )
-    return as_array(given)
+    return library.taken_in(as_array(given))
 
 
 def _name(f: Function) -> str:

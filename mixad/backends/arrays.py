@@ -26,6 +26,7 @@ from mixad.backends.unsupported_arrays import (
     check_untracked,
     has_tangent,
     more_than_an_array,
+    with_plain_blocks,
     without_memory,
 )
 from mixad.errors import KernelTypeError
@@ -141,6 +142,19 @@ class Library:
         memory = self.memory
         return memory.view(memory.bits(array) if is_bfloat16(array) else array)
 
+    def taken_in(self, value: Any) -> Any:
+        """Return what operations read in place of a value: lazy arrays with a look at each block.
+
+        What has no kernel would compute on blocks of any kind, or on none: the derivative of a
+        mean reads no element.
+        """
+        is_array = self.is_lazy and type(value) is sys.modules["dask.array"].Array
+        return with_plain_blocks(value) if is_array else value
+
+    def taken_beside(self, result: Array, array: Array) -> Array:
+        """Return a result that a lazy array's elements decide, though it may not read them."""
+        return with_plain_blocks(result, self.taken_in(array)) if self.is_lazy else result
+
     def computed(
         self,
         function: Callable[..., NumpyArray],
@@ -160,7 +174,7 @@ class Library:
             is_there = array_api_compat.device(found) == where
             return found if is_there else self.xp.asarray(found, device=where)
         dask = sys.modules["dask"]
-        delayed = dask.delayed(function, pure=True)(*arrays)
+        delayed = dask.delayed(function, pure=True)(*map(self.taken_in, arrays))
         return sys.modules["dask.array"].from_delayed(delayed, shape, dtype=dtype)
 
     def wrapped(self, result: NumpyArray, type: ScalarType, like: Array) -> Array:

@@ -12,7 +12,8 @@ from mixad.backends.array_memory import Array
 from mixad.errors import KernelTypeError, TracerError
 
 __all__ = ["check_blocks", "check_dense", "check_no_tracer", "check_single", "check_untracked",
-           "has_tangent", "more_than_an_array", "plain_block", "without_memory"]  # fmt: skip
+           "has_tangent", "more_than_an_array", "plain_block", "with_plain_blocks",
+           "without_memory"]  # fmt: skip
 
 
 def check_blocks(array: Array) -> None:
@@ -40,6 +41,30 @@ def plain_block(block: object, what: str) -> object:
     if not _is_plain(block):
         name = _name_of(type(block))
         raise _other_blocks(f"{what}: a block of a Dask array is a {name}", block)
+    return block
+
+
+def with_plain_blocks(array: Array, beside: Array | None = None) -> Array:
+    """Return a lazy array, each block of which is looked at when it is computed.
+
+    With another array, whose axes are its last ones, what is looked at are the blocks of that.
+    """
+    if beside is None and array.name.startswith(_PLAIN_BLOCKS):
+        return array
+    axes = tuple(range(array.ndim))
+    looked_at = () if beside is None else (beside, axes[array.ndim - beside.ndim :])
+    return sys.modules["dask.array"].blockwise(
+        _if_plain, axes, array, axes, *looked_at, token=_PLAIN_BLOCKS, dtype=array.dtype,
+        meta=array._meta, concatenate=True,
+    )  # fmt: skip
+
+
+_PLAIN_BLOCKS = "mixad-plain"
+"""How the names of arrays begin whose blocks have been looked at."""
+
+
+def _if_plain(block: object, beside: object = None) -> object:
+    plain_block(block if beside is None else beside, "mixad")
     return block
 
 

@@ -194,7 +194,9 @@ def _part_and_value(x: Tracer, key: _Key, value: Any) -> tuple[Array, Any]:
     part = _looked_at(x)[key]
     if not isinstance(value, Tracer) and first_traced(value) is not None:
         value = asarray(value)
-    return part, _fitting(x, key, part.shape, value) if isinstance(value, Tracer) else value
+    if not isinstance(value, Tracer):
+        return part, x.cell.library.taken_in(value)
+    return part, _fitting(x, key, part.shape, value)
 
 
 def _looked_at(x: Tracer) -> Array:
