@@ -5,14 +5,16 @@ Built-in backends are not watched: what they raise is raised.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from traceback import walk_tb
 from typing import Any
 
 from mixad import config
 from mixad.backends.arrays import Library, device_name, own_library
 from mixad.backends.hookspecs import Backend, Bound
-from mixad.backends.plugins import PluginSource
+from mixad.backends.plugins import FAULTS, PluginSource
 from mixad.errors import BackendError, MixadError
 from mixad.kernel.spec import Launch
 from mixad.scalar.dtypes import scalar_type_of
@@ -58,9 +60,13 @@ def refuse_what_is_no_backend(found: object, name: str) -> None:
 def _is_users(error: BaseException) -> bool:
     """Whether an exception inside a plugin is about the call, not about the plugin.
 
-    Such are refusals of mixad's, warnings that the user made errors, and memory that is not there,
-    for which libraries of devices have classes of their own.
+    Such are refusals of mixad's, warnings that the user made errors, an end that a signal asks for,
+    and memory that is not there, for which libraries of devices have classes of their own.
     """
+    if isinstance(error, SystemExit):
+        handlers = map(signal.getsignal, signal.valid_signals())
+        ending = {getattr(handler, "__code__", None) for handler in handlers}
+        return any(frame.f_code in ending for frame, _ in walk_tb(error.__traceback__))
     if isinstance(error, MixadError):
         return not isinstance(error, BackendError)
     return isinstance(error, (MemoryError, Warning)) or "OutOfMemory" in type(error).__name__
@@ -86,11 +92,11 @@ class PluginCall:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self.plugin is not None and isinstance(error, Exception) and not _is_users(error):
+        if self.plugin is not None and isinstance(error, FAULTS) and not _is_users(error):
             raise fault_of(self.plugin, self.name, error, self.what) from error
 
 
-def fault_of(plugin: PluginSource, name: str, error: Exception, what: str) -> BackendError:
+def fault_of(plugin: PluginSource, name: str, error: BaseException, what: str) -> BackendError:
     """Return the error about an exception of what a plugin offers under a name."""
     return fault(plugin, name, f"raised {type(error).__name__} {what}: {error}")
 
@@ -114,7 +120,7 @@ class PluginLaunch:
         """Launch; what is wrong is a BackendError."""
         try:
             results = self.backend.launch(self.bound, arguments)
-        except Exception as error:
+        except FAULTS as error:
             if _is_users(error) or (isinstance(error, IndexError) and any(self.planned.indexed)):
                 raise
             raise fault_of(self.plugin, self.backend.name, error, self._where) from error

@@ -13,7 +13,7 @@ from mixad.backends import registry
 from mixad.backends.arrays import adopt
 from mixad.backends.faults import PluginCall, describe, fault, way_out
 from mixad.backends.hookspecs import Integration, IntegrationSpec
-from mixad.backends.plugins import Announced, PluginSource, are_any_installed
+from mixad.backends.plugins import FAULTS, Announced, PluginSource, are_any_installed
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError, ConfigurationError
 from mixad.kernel.options import KernelOptions
@@ -59,7 +59,7 @@ def _load(announced: Announced[IntegrationSpec]) -> None:
     except ConfigurationError:
         _met.discard(spec.name)  # it is told until the user has put it right
         raise
-    except (Exception, SystemExit) as error:
+    except FAULTS as error:
         warn_user(
             f"the integration {spec.name!r} cannot be used: {type(error).__name__}: {error}; "
             f"{way_out(plugin)}"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
+    "FAULTS",
     "Announced",
     "Failure",
     "PluginSource",
@@ -45,6 +46,9 @@ _BUILT_IN = {
     name: importlib.import_module(f"mixad.backends.{name}") for name in ("cpu", "dask", "reference")
 }
 _ENTRY_POINTS = entry_points(ENTRY_POINT_GROUP)
+
+FAULTS = (Exception, SystemExit)
+"""What a plugin may raise that is told as its fault: what it calls may end the process."""
 
 
 Spec = TypeVar("Spec", BackendSpec, IntegrationSpec)
@@ -217,7 +221,7 @@ def _outcomes(
         specs = _answers(source)
     except ConfigurationError:
         raise
-    except (Exception, SystemExit) as error:
+    except FAULTS as error:
         return [_failure(source, f"{type(error).__name__}: {error}", error)]
     found = ((spec, _refusal(spec)) for spec in specs)
     return [spec if refusal is None else _failure(source, refusal) for spec, refusal in found]

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from mixad import config
 from mixad.backends.faults import refuse_what_is_no_backend, way_out
 from mixad.backends.hookspecs import Backend, BackendSpec, IntegrationSpec
-from mixad.backends.plugins import Announced, Failure, PluginSource, installed_plugins, read_plugins
+from mixad.backends.plugins import (
+    FAULTS,
+    Announced,
+    Failure,
+    PluginSource,
+    installed_plugins,
+    read_plugins,
+)
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError, ConfigurationError
 from mixad.fork_locks import lock_of
@@ -338,7 +345,7 @@ def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:
         return found
     except ConfigurationError:
         raise
-    except (Exception, SystemExit) as error:
+    except FAULTS as error:
         kind = "" if isinstance(error, BackendError) else f"{type(error).__name__}: "
         reasons = [f"{kind}{error}", spec.install_hint]
         whose = ""

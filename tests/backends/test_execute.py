@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import signal
 import subprocess
 import sys
 import threading
@@ -553,7 +554,8 @@ def returning(change):
 
 
 METHODS = ("compile", "bind", "launch")
-KINDS = (RuntimeError, BackendError, AttributeError, IndexError, OSError, StopIteration)
+KINDS = (RuntimeError, BackendError, AttributeError, IndexError, OSError, StopIteration,
+         SystemExit)  # fmt: skip
 ERRORS = [*(kind("boom") for kind in KINDS), AssertionError("boom"), TypeError("boom")]
 FAULTS = {
     **{
@@ -616,7 +618,7 @@ def test_where_nothing_else_serves_the_fault_is_told(kind, offering, monkeypatch
         Kernel((WEIGHTED_SUM,), STORED)([x, x, x])
 
 
-PASSING = (KeyboardInterrupt(), SystemExit(3), MemoryError("all gone"), KernelTypeError("of f"),
+PASSING = (KeyboardInterrupt(), MemoryError("all gone"), KernelTypeError("of f"),
            TracerError("too late"), KernelIndexError("outside"), UserWarning("an error by choice"),
            type("OutOfMemoryError", (RuntimeError,), {})("of a device"))  # fmt: skip
 
@@ -630,6 +632,22 @@ def test_what_is_not_the_plugins_fault_passes(method, error, offering):
         with pytest.raises(type(error)) as caught:
             Kernel((WEIGHTED_SUM,), STORED)([x, x, x], name)
         assert caught.value is error
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_signal_that_ends_the_process_does_so_inside_a_plugin(method, offering, monkeypatch):
+    def end(number, frame):
+        sys.exit(number)
+
+    previous = signal.signal(signal.SIGTERM, end)
+    interrupted = {method: lambda self, *arguments: signal.raise_signal(signal.SIGTERM)}
+    offering(type("Interrupted", (Own,), interrupted)())
+    try:
+        with pytest.raises(SystemExit) as caught:
+            Kernel((WEIGHTED_SUM,), STORED)([numbers(3)] * 3)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert caught.value.code == signal.SIGTERM
 
 
 def test_an_index_outside_is_the_users_where_the_kernel_indexes(offering):
