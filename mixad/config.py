@@ -35,6 +35,7 @@ __all__ = [
     "available_cores",
     "byte_count",
     "kernel_cache_folder",
+    "shown_bytes",
     "unknown_variables",
 ]
 
@@ -184,6 +185,28 @@ def byte_count(text: str) -> int:
     return int(digits) * unit
 
 
+def shown_bytes(count: int) -> str:
+    """Return a number of bytes for people, in the largest unit that it has one of.
+
+    Parameters
+    ----------
+    count : int
+        At least 0.
+
+    Returns
+    -------
+    str
+        With three digits that count, or all of them.
+
+    Examples
+    --------
+    >>> [shown_bytes(count) for count in (1, 1536, 32 << 20)]
+    ['1 B', '1.5 KiB', '32 MiB']
+    """
+    power = min(max(count.bit_length() - 1, 0) // 10, 3)
+    return f"{count / (1 << 10 * power):.4g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
+
+
 def _thread_count(text: str) -> int:
     value = int(text)
     if not 1 <= value <= _MAX_THREADS:
@@ -253,14 +276,14 @@ POOL_BYTES: Variable[int] = Variable(
     parse=byte_count,
 )
 
-STREAM_BYTES: Variable[int] = Variable(
+STREAM_BYTES: Variable[int | None] = Variable(
     name="MIXAD_STREAM_BYTES",
     meaning="CPU kernels that read and write more than this store their results past the caches; "
     "they have the same bits either way. By default the size of the last-level cache, and no more "
     "than eight times what the second level gives to the cores that the process may run on. Read "
     "once.",
     expects="a number of bytes, or one with K, M or G after it, for example 32M",
-    default=lambda: 0,
+    default=lambda: None,
     parse=byte_count,
 )
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from mixad import config
 from mixad.__main__ import main
 from mixad.backends import registry
+from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.cpu.host import detect
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
 from mixad.backends.object_cache import default
@@ -34,7 +36,7 @@ def test_cache_shows_path_count_and_size(cache_folder, capsys):
     cache_folder.mkdir(parents=True)
     (cache_folder / KERNEL).write_bytes(bytes(2048))
     assert main(["cache"]) == 0
-    assert capsys.readouterr().out == f"{cache_folder}: 1 files, 2.0 KiB\n"
+    assert capsys.readouterr().out == f"{cache_folder}: 1 files, 2 KiB\n"
 
 
 def test_cache_clear_removes_kernels_and_nothing_beside_them(cache_folder, capsys):
@@ -185,7 +187,7 @@ class Fine:
     emit = compile = bind = launch = print
 
     def describe(self):
-        raise OSError("the device does not answer")
+        raise SystemExit("the device does not answer")
 
 
 def _no_device():
@@ -221,7 +223,7 @@ def test_doctor_explains_every_backend_and_plugin(monkeypatch, capsys):
         return line
 
     assert "ready (dist-fine 1.0): compiles, numpy on cuda" in told("fine")
-    assert any("describe" in line and "FAILED: OSError: the device" in line for line in lines)
+    assert any("describe" in line and "FAILED: SystemExit: the device" in line for line in lines)
     assert "MISSING (dist-absent 1.0): " in told("absent")
     assert "OSError: libcuda.so.1" in told("absent")
     assert "pip install absent; leave it out: MIXAD_BACKEND_BLOCK=absent" in told("absent")
@@ -230,6 +232,24 @@ def test_doctor_explains_every_backend_and_plugin(monkeypatch, capsys):
     assert "plugin API 0, this mixad has 1: upgrade the plugin" in told("old")
     assert "plugin API 2, this mixad has 1: upgrade mixad" in told("new")
     assert "FAILED (dist-torn 1.0): ImportError: no module of that name at " in told("torn")
+
+
+@pytest.mark.parametrize(
+    ("setting", "shown"), [("", "unset: measured on this machine"), ("0", "0"), ("3K", "3072")]
+)
+def test_doctor_shows_no_number_that_would_mean_something_else(setting, shown, monkeypatch, capsys):
+    monkeypatch.setenv("MIXAD_STREAM_BYTES", setting)
+    main(["doctor"])
+    assert f"  MIXAD_STREAM_BYTES   {shown}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(0, "0 B"), (1, "1 B"), (1023, "1023 B"), (3072, "3 KiB"), (5 << 30, "5 GiB")],
+)
+def test_doctor_shows_bytes_in_units_of_their_size(size, shown):
+    told = CpuBackend(replace(detect(), cache_bytes=size)).describe()["caches"]
+    assert told == f"written past if a launch moves over {shown}"
 
 
 def test_doctor_fails_on_a_wrong_setting_and_names_it(monkeypatch, capsys):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from mixad.backends.object_cache import ObjectCache, default
+from mixad.config import shown_bytes
 
 __all__ = ["describe", "main"]
-
-_KIB = 1024
 
 
 def main(*, clear: bool = False) -> int:
@@ -44,4 +43,4 @@ def describe(cache: ObjectCache) -> str:
         One line.
     """
     count, size = cache.size()
-    return f"{cache.folder}: {count} files, {size / _KIB:.1f} KiB"
+    return f"{cache.folder}: {count} files, {shown_bytes(size)}"

@@ -14,6 +14,7 @@ import mixad
 from mixad import config
 from mixad.backends.hookspecs import Backend, BackendSpec, Described
 from mixad.backends.object_cache import default
+from mixad.backends.plugins import FAULTS
 from mixad.backends.registry import BackendStatus, Failure, default_registry
 from mixad.cli.cache import describe
 from mixad.errors import ConfigurationError
@@ -98,6 +99,8 @@ def _setting(variable: config.Variable[object]) -> str:
         value = variable.read()
     except ConfigurationError as error:
         return f"WRONG: {error}"
+    if value is None:
+        return "unset: measured on this machine"
     return ", ".join(sorted(value)) or "-" if isinstance(value, frozenset) else str(value)
 
 
@@ -132,7 +135,7 @@ def _details(backend: Backend) -> Rows:
     if isinstance(backend, Described):
         try:
             rows = [(f"  {name}", str(value)) for name, value in backend.describe().items()]
-        except Exception as error:  # a plugin's, whose other rows count
+        except FAULTS as error:  # a plugin's, whose other rows count
             rows = [("  describe", f"FAILED: {type(error).__name__}: {error}")]
         yield from rows
 

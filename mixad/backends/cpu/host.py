@@ -218,8 +218,9 @@ def _cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int
 
     A virtual machine may report the last-level cache of a host that it shares with others.
     """
-    if config.STREAM_BYTES.is_set():
-        return config.STREAM_BYTES.read()
+    chosen = config.STREAM_BYTES.read()
+    if chosen is not None:
+        return chosen
     last, second = 0, 0.0
     for index in root.glob("index*"):
         try:
