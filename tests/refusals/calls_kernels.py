@@ -584,3 +584,25 @@ KernelTypeError: the signature has a number as a result, the function returns an
 """)
 def refuse_array_where_the_signature_has_a_number():
     mixad.broadcast(lambda v: v, signature="(n)->()")(X)
+
+
+@refused("""
+KernelSyntaxError: `x.sum` is of a whole array
+  File "...", line 2, column 52
+    inside(lambda x: mixad.broadcast(lambda v: v / x.sum())(x).sum())
+                                                   ^^^^^^^
+  Instead: compute it before the kernel, result = x.sum(), and read the result in the kernel
+""")
+def refuse_sum_of_a_traced_array():
+    inside(lambda x: mixad.broadcast(lambda v: v / x.sum())(x).sum())
+
+
+@refused("""
+KernelSyntaxError: `x.prod` is of a whole array
+  File "...", line 2, column 52
+    inside(lambda x: mixad.broadcast(lambda v: v / x.prod(axis=0))(x).sum())
+                                                   ^^^^^^^^^^^^^^
+  Instead: compute it before the kernel, result = x.prod(axis=0), and read the result in the kernel
+""")
+def refuse_product_of_a_traced_array():
+    inside(lambda x: mixad.broadcast(lambda v: v / x.prod(axis=0))(x).sum())

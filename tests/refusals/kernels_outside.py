@@ -365,7 +365,7 @@ KernelSyntaxError: `ARRAY.sum` is of a whole array
   File "...", line 2, column 16
     return x + ARRAY.sum()
                ^^^^^^^^^^^
-  Instead: call it before, and read the result in the kernel
+  Instead: compute it before the kernel, result = ARRAY.sum(), and read the result in the kernel
 """)
 def refuse_method_of_captured_array(x):
     return x + ARRAY.sum()

@@ -137,7 +137,8 @@ def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> V
     if is_of_arrays(source.function):
         raise frame.error(node, *refused_of_arrays(ast.unparse(node.func), source.function))
     if is_transform(source.function):
-        raise frame.error(node, *refused_transform(ast.unparse(node.func), source.function))
+        name, call = ast.unparse(node.func), ast.unparse(node)
+        raise frame.error(node, *refused_transform(name, source.function, call))
     defaults = _defaults(frame, node, source, index)
     if source.standing is not None:
         arguments = _as_theirs(frame, node, source.standing, arguments)
@@ -316,7 +317,7 @@ def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Argum
     if made is not None:
         return made
     name = ast.unparse(node.func)
-    known = uncallable(name, function.value)
+    known = uncallable(name, function.value, ast.unparse(node))
     if known is not None:
         raise frame.error(node, *known)
     if unwrapped(function.value) is not None:

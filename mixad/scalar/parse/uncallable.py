@@ -17,18 +17,18 @@ __all__ = ["instead", "is_foreign", "is_of_arrays", "is_transform", "refused_of_
            "refused_transform", "uncallable", "wrapping"]  # fmt: skip
 
 
-def uncallable(name: str, function: Any) -> tuple[str, str] | None:
+def uncallable(name: str, function: Any, call: str) -> tuple[str, str] | None:
     """Return the message and the hint for a function that is known not to work on numbers.
 
-    None for one whose source tells more.  ``name`` is how the user spells it.
+    None for one whose source tells more.  ``name`` is how the user spells it, ``call`` the call.
     """
     if "random" in name.split("."):
         return (
             f"`{name}`: random numbers in a kernel would differ each time it runs",
             "draw them before, and pass them as an argument",
         )
-    if hasattr(getattr(function, "__self__", None), "ndim"):
-        return f"`{name}` is of a whole array", "call it before, and read the result in the kernel"
+    if hasattr(getattr(function, "__self__", None), "ndim") or _is_of_traced(function):
+        return _of_a_whole_array(name, call)
     if isinstance(getattr(function, "__self__", None), list):
         return (
             f"`{name}` is a method of a list from outside",
@@ -47,6 +47,17 @@ def uncallable(name: str, function: Any) -> tuple[str, str] | None:
     if is_foreign(function):
         return _refused_foreign(name, function)
     return wrapping(f"`{name}`", function)
+
+
+def _of_a_whole_array(name: str, call: str) -> tuple[str, str]:
+    hint = f"compute it before the kernel, result = {call}, and read the result in the kernel"
+    return f"`{name}` is of a whole array", hint
+
+
+def _is_of_traced(function: Any) -> bool:
+    """Whether a function stands for a method of a traced array, which has those of its library."""
+    given = function.args if isinstance(function, functools.partial) else ()
+    return any(hasattr(type(each), "__mixad_tracer__") for each in given)
 
 
 def wrapping(name: str, function: Any) -> tuple[str, str] | None:
@@ -149,14 +160,19 @@ def is_transform(function: Any) -> bool:
     return vars(sys.modules[module]) is function.__globals__ if module in sys.modules else False
 
 
-def refused_transform(name: str, function: Any) -> tuple[str, str]:
+def refused_transform(name: str, function: Any, call: str) -> tuple[str, str]:
     """Return the message and the hint for one of mixad's own functions."""
+    if function.__module__.startswith(_OF_TRACED) and "." in function.__qualname__:
+        return _of_a_whole_array(name, call)
     if function.__module__ == "mixad.broadcast":
         hint = "call the function itself: it is compiled with the kernel"
     else:
         hint = "apply it outside, to a function that calls the kernel"
     return f"`{name}` is of mixad, for use outside kernels: a kernel cannot call it", hint
 
+
+_OF_TRACED = ("mixad.namespace.", "mixad.tape.")
+"""Modules of mixad with classes of traced arrays."""
 
 _OF_NUMBERS = ("mixad.scalar.", "mixad.special", "mixad.cli.", "mixad.conformance.")
 """Modules of mixad with functions of numbers."""
