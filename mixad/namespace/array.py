@@ -27,7 +27,7 @@ from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, exchanged, namespace_over
 from mixad.namespace.powers import power
-from mixad.namespace.scipy_calls import function_called, instead_of
+from mixad.namespace.scipy_calls import asks_for_conversion, function_called, instead_of
 from mixad.namespace.spelling import Spelling
 from mixad.namespace.spellings import NUMPY, UFUNCS, spelling_of, spelling_of_ufunc, torch_spelling
 from mixad.namespace.statistical import total
@@ -382,6 +382,10 @@ class ArrayTracer(Tracer):
         if name in _COMPLETED and self.strand is not None:
             self.strand.complete()  # unless another thread has, since it was asked for
             return object.__getattribute__(self, name)
+        if name == "__jax_array__" and asks_for_conversion(sys._getframe(1)):
+            called = function_called(sys._getframe(1)) or "a function of JAX"
+            # For JAX, a TypeError says that there is another one to be told.
+            raise MixadError(str(self._leak(called, instead_of(called, "numpy", NUMPY))))
         if name.startswith("__"):
             raise AttributeError(f"a traced array has no attribute {name!r}", name=name, obj=self)
         library, spelling = self.kind.library, self._spelling

@@ -1,17 +1,19 @@
-"""What to write instead of functions that convert their arguments: SciPy's and those of Python.
+"""What to write instead of functions that convert their arguments: SciPy's, JAX's, `statistics`'.
 
-SciPy's make NumPy arrays of them, and those of `statistics` numbers.
+SciPy's make NumPy arrays of them, JAX's its own, and those of `statistics` numbers.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from inspect import unwrap
 from types import FrameType, FunctionType
+from typing import Any
 
 from mixad.namespace.spelling import Spelling
 
-__all__ = ["WITH_ARRAY_API", "function_called", "instead_of"]
+__all__ = ["WITH_ARRAY_API", "asks_for_conversion", "function_called", "instead_of"]
 
 _ELSEWHERE = {
     "integrate.trapezoid": "trapezoid",
@@ -76,7 +78,7 @@ _STATISTICS = {
 
 
 def function_called(frame: FrameType | None) -> str | None:
-    """Return the function of SciPy or `statistics` that is at work; None if there is none.
+    """Return the function of SciPy, JAX or `statistics` that is at work; None if there is none.
 
     What it called, of NumPy, of mixad and of `collections`, is passed over.
     """
@@ -94,7 +96,7 @@ def function_called(frame: FrameType | None) -> str | None:
 
 
 def _is_converting(module: str) -> bool:
-    return module.partition(".")[0] in ("scipy", "statistics")
+    return module.partition(".")[0] in ("scipy", "statistics", "jax")
 
 
 def _is_passed_over(module: str) -> bool:
@@ -110,10 +112,14 @@ def _module(frame: FrameType) -> str:
 
 
 def _public_module(name: str) -> str:
-    """Return the innermost module around one, itself too, that is for users."""
-    parts = name.split(".")
+    """Return the innermost module around one, itself too, that is for users.
+
+    JAX has its modules again in ``jax._src``.
+    """
+    parts = name.replace("._src", "", 1).split(".")
     private = next((at for at, part in enumerate(parts) if part.startswith("_")), len(parts))
-    return ".".join(parts[:private])
+    modules = (".".join(parts[:count]) for count in range(private, 0, -1))
+    return next((module for module in modules if module in sys.modules), parts[0])
 
 
 def _names(frame: FrameType) -> Iterator[str]:
@@ -123,21 +129,49 @@ def _names(frame: FrameType) -> Iterator[str]:
     around.
     """
     found = {frame.f_code.co_qualname: _module(frame)}
-    for value in frame.f_locals.values():
-        if isinstance(value, FunctionType):
-            found[value.__qualname__] = value.__module__
-        else:
-            found[type(value).__qualname__] = type(value).__module__
+    values = list(map(unwrap, frame.f_locals.values()))
+    for value in sorted(values, key=lambda value: not isinstance(value, FunctionType)):
+        named = value if isinstance(value, FunctionType) else type(value)
+        found[named.__qualname__] = named.__module__
     for name, module in found.items():
         public = _public_module(module)
-        owner, *rest = name.split(".")
-        if _is_converting(public) and hasattr(sys.modules.get(public), owner):
-            yield ".".join((public, owner, *(each for each in rest if not each.startswith("_"))))
+        owner, *rest = name.partition(".<locals>")[0].split(".")
+        shown = [each for each in rest if not each.startswith("_")]
+        for path in (*_exported(values, owner), f"{public}.{owner}"):
+            home, _, own = path.rpartition(".")
+            if _is_converting(home) and hasattr(sys.modules.get(home), own):
+                yield ".".join((path, *shown))
+
+
+def _exported(values: Iterable[Any], owner: str) -> Iterator[str]:
+    """Yield under which names modules have objects of a class: `scipy.stats.norm` is one.
+
+    One that is made by calling it is of a class of its own, and has another one of its class.
+    """
+    for value in values:
+        if owner in [kind.__qualname__ for kind in type(value).__mro__]:
+            for each in (value, *getattr(value, "__dict__", {}).values()):
+                home = _public_module(type(each).__module__)
+                if _is_converting(home):
+                    names = vars(sys.modules[home]).items()
+                    yield from (f"{home}.{n}" for n, v in names if type(v) is type(each))
+
+
+def asks_for_conversion(frame: FrameType) -> bool:
+    """Whether a function of JAX asks whether a value can be one of its arrays.
+
+    Operators of its arrays do, too, and leave others to the operators of these.
+    """
+    module = _module(frame)
+    return module.startswith("jax.") and not module.endswith(".array_methods")
 
 
 def instead_of(called: str, library: str, spelling: Spelling) -> str:
-    """Return what has the derivative that a function of SciPy or `statistics` would lose."""
-    package, _, rest = called.removesuffix("()").partition(".")
+    """Return what has the derivative that a function of SciPy or others would lose."""
+    path = called.removeprefix("a function of ").removesuffix("()")
+    package, _, rest = path.partition(".")
+    if package == "jax":
+        return _instead_of_jax(rest, library, spelling)
     if package == "statistics":
         return f"use {_STATISTICS.get(rest, 'functions of NumPy')}, of a list x of np.stack(x)"
     name = called.removeprefix("scipy.").removesuffix("()")
@@ -149,3 +183,14 @@ def instead_of(called: str, library: str, spelling: Spelling) -> str:
     if takes_arrays and not getattr(api, "SCIPY_ARRAY_API", False):
         return "set SCIPY_ARRAY_API=1 in the environment before SciPy is imported, which keeps it"
     return "give it one with mixad.custom_vjp"
+
+
+def _instead_of_jax(name: str, library: str, spelling: Spelling) -> str:
+    own = name.removeprefix("numpy.")
+    if name in ("numpy.array", "numpy.asarray"):
+        return "leave it out, and use functions of numpy"
+    if own in spelling.functions:
+        return f"use {library}.{own} in its place"
+    if hasattr(sys.modules["mixad"], own):
+        return f"use mixad.{own} in its place"
+    return "use functions of numpy in its place"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -166,6 +167,37 @@ def test_solvers_that_take_derivatives_find_the_solutions() -> None:
     errors = scipy_solvers.errors()
     wrong = {c: e for c, e in errors.items() if isinstance(e, str) or not e < 1e-5}
     assert not wrong
+
+
+X = np.asarray([0.3, 0.6])
+
+NAMED = {
+    "multivariate_normal.logpdf": lambda s: lambda x: s.logpdf(x, np.zeros(2)),
+    "multivariate_normal.cdf": lambda s: lambda x: s(np.zeros(2)).cdf(x),
+    "multivariate_normal": lambda s: s,
+    "dirichlet.logpdf": lambda s: lambda x: s.logpdf(np.asarray([0.5, 0.5]), x),
+    "wishart.logpdf": lambda s: lambda x: s.logpdf(np.diag(x), 3, np.eye(2)),
+    "matrix_normal.logpdf": lambda s: lambda x: s.logpdf(np.diag(x)),
+    "multivariate_t.logpdf": lambda s: s.logpdf,
+    "vonmises_fisher.logpdf": lambda s: lambda x: s.logpdf(x, np.asarray([1.0, 0.0]), 1.0),
+    "norm.fit": lambda s: lambda x: s.fit(x)[0],
+    "gamma.fit": lambda s: lambda x: s.fit(x)[0],
+    "norm.pdf": lambda s: lambda x: s(0.0, 2.0).pdf(x).sum(),
+    "poisson.logpmf": lambda s: lambda x: s.logpmf(2, x).sum(),
+    "gaussian_kde": lambda s: s,
+    "gaussian_kde.evaluate": lambda s: s(np.arange(3.0)),
+    "rankdata": lambda s: s,
+}
+"""What is refused, and how it is called: the first name is that of `scipy.stats`."""
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_is_refused_is_named_as_users_call_it(name: str) -> None:
+    from scipy import stats
+
+    call = NAMED[name](getattr(stats, name.partition(".")[0]))
+    with pytest.raises(TracerError, match=rf"^scipy\.stats\.{re.escape(name)}\(\) of a value"):
+        mixad.grad(call)(X)
 
 
 def test_solvers_that_pass_on_whole_numbers_are_named_where_they_are_refused() -> None:

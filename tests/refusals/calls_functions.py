@@ -305,3 +305,44 @@ def refuse_compiled_function_of_scipy():
     from scipy import linalg
 
     inside(lambda x: linalg.expm(x @ x.T).sum())
+
+
+@refused("""
+TracerError: scipy.stats.multivariate_normal.logpdf() of a value that is being differentiated \
+would lose its derivative: give it one with mixad.custom_vjp, or say mixad.stop_gradient(x) if \
+that is meant
+""")
+def refuse_frozen_distribution_of_scipy():
+    from scipy import stats
+
+    inside(lambda x: stats.multivariate_normal(np.zeros(3)).logpdf(x))
+
+
+@refused("""
+MixadError: jax.numpy.sin() of a value that is being differentiated would lose its derivative: use \
+numpy.sin in its place, or say mixad.stop_gradient(x) if that is meant
+""")
+def refuse_function_of_jax():
+    import jax.numpy as jnp
+
+    inside(lambda x: jnp.sin(x).sum())
+
+
+@refused("""
+MixadError: jax.numpy.asarray() of a value that is being differentiated would lose its derivative: \
+leave it out, and use functions of numpy, or say mixad.stop_gradient(x) if that is meant
+""")
+def refuse_array_of_jax():
+    import jax.numpy as jnp
+
+    inside(lambda x: jnp.asarray(x).sum())
+
+
+@refused("""
+MixadError: jax.vmap() of a value that is being differentiated would lose its derivative: use \
+functions of numpy in its place, or say mixad.stop_gradient(x) if that is meant
+""")
+def refuse_transform_of_jax():
+    import jax
+
+    inside(lambda x: jax.vmap(lambda v: v * v)(x).sum())

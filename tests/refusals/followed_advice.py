@@ -1581,3 +1581,43 @@ def follow_mixture_of_narrow_floats():
 
 def follow_integers_beside_bfloat16():
     return _narrow("int32")
+
+
+def follow_frozen_distribution_of_scipy():
+    from scipy import stats
+
+    density = stats.multivariate_normal(np.zeros(3))
+    logarithm = mixad.custom_vjp(density.logpdf)
+    logarithm.defvjp(lambda x: (density.logpdf(x), x), lambda x, g: (-g * x,))
+    return [(mixad.grad(lambda x: 2 * logarithm(x))(X), -2 * X)]
+
+
+def follow_function_of_jax():
+    import jax.numpy as jnp
+
+    return [(mixad.grad(lambda x: np.sin(x).sum())(x), np.cos(X)) for x in (X, jnp.asarray(X))]
+
+
+def follow_array_of_jax():
+    return [(mixad.grad(lambda x: np.square(x).sum())(X), 2 * X)]
+
+
+follow_transform_of_jax = follow_array_of_jax
+
+
+def follow_sum_of_a_traced_array():
+    def shares(x):
+        result = x.sum()
+        return (mixad.broadcast(lambda v: v / result)(x) ** 2).sum()
+
+    total = X.sum()
+    expected = 2 * X / total**2 - 2 * (X**2).sum() / total**3
+    return [(mixad.grad(shares)(X), expected)]
+
+
+def follow_product_of_a_traced_array():
+    def shares(x):
+        result = x.prod(axis=0)
+        return mixad.broadcast(lambda v: v / result)(x).sum()
+
+    return [(mixad.grad(shares)(X), 1 / X.prod() - X.sum() / X.prod() / X)]

@@ -21,6 +21,7 @@ NEEDED = {
     "dask": "dask",
     "lazy": "dask",
     "scipy": "scipy",
+    "jax": "jax",
     "narrow": "torch",
     "bfloat16": "torch",
 }

@@ -34,7 +34,7 @@ from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES
 from mixad.scalar.types import F64
 
 UPDATE = os.environ.get("MIXAD_UPDATE_EXPECTED") == "1"
-NEEDED = {"torch": "torch", "dask": "dask"}
+NEEDED = {"torch": "torch", "dask": "dask", "jax": "jax"}
 """What cases need that have a word in their names."""
 IN_KERNELS = re.compile(r"\n  Instead: ")
 IN_CALLS = re.compile(
