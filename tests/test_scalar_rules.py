@@ -77,6 +77,22 @@ def second(f):
     return mixad.grad(summed(mixad.grad(summed(f))))
 
 
+@mixad.scalar_rule(lambda x, y, z, w: (y * z * w, x * z * w, x * y * w, x * y * z))
+def product_of_four(x, y, z, w):
+    return x * y * z * w
+
+
+@pytest.mark.parametrize("strategy", ["forward", "reverse"])
+def test_a_rule_may_have_many_parameters(strategy):
+    kernel = mixad.broadcast(lambda x, y, z, w: product_of_four(x, y, z, w), strategy=strategy)
+    given = [n * X for n in (1.0, 2.0, 3.0, 4.0)]
+    found = mixad.grad(summed(kernel), argnums=(0, 1, 2, 3))(*given)
+    for n, gradient in enumerate(found):
+        np.testing.assert_allclose(gradient, np.prod(given, axis=0) / given[n], rtol=1e-15)
+    second = mixad.jvp(mixad.grad(summed(kernel), argnums=3), given, given)[1]
+    np.testing.assert_allclose(second, 3 * 6.0 * X**3, rtol=1e-15)
+
+
 @pytest.mark.rows(("backend", "strategy"), MODES)
 @pytest.mark.rows(
     ("f", "first", "bend"),

@@ -31,7 +31,7 @@ from typing import NamedTuple, TypeAlias
 from mixad.errors import KernelGradientError
 from mixad.scalar.activity import SINGULAR, Activity, active_arguments, activity
 from mixad.scalar.build import Builder, Draft
-from mixad.scalar.expression import emit, expression
+from mixad.scalar.expression import emit
 from mixad.scalar.ir import (
     Accumulate,
     Atom,
@@ -48,7 +48,7 @@ from mixad.scalar.ir import (
     walk_statements,
 )
 from mixad.scalar.ops import BY_NAME, Op
-from mixad.scalar.pushforward import no_derivative
+from mixad.scalar.pushforward import is_whole_term, no_derivative
 from mixad.scalar.rules import own_partials
 from mixad.scalar.types import F32, ScalarType
 
@@ -265,7 +265,7 @@ class _Walks:
             return _Choice(source, op.tangent, names, frozenset("xyz"[i] for i in places))
         locals = (self.local(s, op, i, names) for i in places)
         total = reduce(lambda a, b: self.builder.op("add", a, b), locals)
-        is_strong = any(_is_whole_term(op, i) for i in places)
+        is_strong = any(is_whole_term(op, i) for i in places)
         is_infinite = (op.singular or is_strong) and not isinstance(total, Const)
         return _Factor(source, _Partial(total, is_infinite, selected=is_strong))
 
@@ -276,8 +276,8 @@ class _Walks:
             raise no_derivative(s, op, i)
         if partial == "convert(1)":
             return self.builder.const(1.0, s.out.type)
-        one = {f"d{'xyz'[i]}": self.builder.const(1.0, s.out.type)}
-        return emit(self.builder, partial, {**names, **one}, s.out.type)
+        ones = dict.fromkeys(("dx", "dy", "dz"), self.builder.const(1.0, s.out.type))
+        return emit(self.builder, partial, {**names, **ones}, s.out.type)
 
     # -- conditions ------------------------------------------------------------------------------
 
@@ -442,12 +442,6 @@ def _merged(sides: Sequence[_Partial | None]) -> _Partial:
 
 def _may_be_infinite(edge: _Edge) -> bool:
     return isinstance(edge, _Factor) and edge.partial.infinite
-
-
-def _is_whole_term(op: Op, i: int) -> bool:
-    """Whether the table states ∂out/∂argᵢ · dargᵢ: a product with a strong zero."""
-    partial = op.partials[i]
-    return partial is not None and f"d{'xyz'[i]}" in expression(partial).names
 
 
 def _wider(one: ScalarType, other: ScalarType) -> ScalarType:

@@ -42,7 +42,8 @@ from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.rules import own_partials
 from mixad.scalar.types import BOOL
 
-__all__ = ["DualProgram", "no_derivative", "push_block", "pushforward", "pushforward_along"]
+__all__ = ["DualProgram", "is_whole_term", "no_derivative", "push_block", "pushforward",
+           "pushforward_along"]  # fmt: skip
 
 Dual = DualChunk[Atom]
 _NOTHING: Mapping[Var, bool] = MappingProxyType({})
@@ -248,7 +249,7 @@ class _Transform:
                 return self.builder.convert(dx, primal.type)
         wild = SINGULAR in self.active.get(cast("Var", s.args[i]), ())
         local = emit(self.builder, partial, self.names(primal, args, {i: dx}), primal.type)
-        if f"d{'xyz'[i]}" in expression(partial).names:
+        if is_whole_term(op, i):
             return local
         dx = self.builder.convert(dx, primal.type)
         return self.product(dx, local, strong_tangent=op.singular, strong_partial=wild)
@@ -420,6 +421,12 @@ def _joined(step: LinearStep, dual: Dual, first: int) -> LinearStep:
         {**step.by_carry, **{k - first: p for k, p in partials.items() if k >= first}},
         {**step.by_slot, **{k: p for k, p in partials.items() if k < first}},
     )
+
+
+def is_whole_term(op: Op, i: int) -> bool:
+    """Whether the table states ∂out/∂argᵢ · dargᵢ; of rules, which take any number, no one does."""
+    partial = op.partials[i]
+    return partial is not None and f"d{'xyz'[i : i + 1]}" in expression(partial).names
 
 
 def no_derivative(s: Equation, op: Op, i: int) -> KernelGradientError:
