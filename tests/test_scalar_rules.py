@@ -93,6 +93,19 @@ def test_a_rule_may_have_many_parameters(strategy):
     np.testing.assert_allclose(second, 3 * 6.0 * X**3, rtol=1e-15)
 
 
+@mixad.scalar_rule(lambda x: HALF * (complex(x, 1.0) ** 2.5).real)
+def with_complex_slope(x):
+    return x
+
+
+def test_a_rule_may_take_powers_of_complex_numbers_and_read_from_outside():
+    kernel = mixad.broadcast(lambda x: with_complex_slope(x))
+    found = mixad.grad(summed(kernel))
+    np.testing.assert_allclose(found(X), 0.5 * ((X + 1j) ** 2.5).real, rtol=1e-14)
+    second = 1.25 * ((X + 1j) ** 1.5).real
+    np.testing.assert_allclose(mixad.grad(summed(found))(X), second, rtol=1e-14)
+
+
 @pytest.mark.rows(("backend", "strategy"), MODES)
 @pytest.mark.rows(
     ("f", "first", "bend"),

@@ -142,6 +142,111 @@ def test_powers_of_zero_have_their_first_derivative(exponent: Any, value: Any, s
     assert pullback(np.ones(1, complex))[0] == slope
 
 
+FAR_POWERS = {
+    0.5: mixad.broadcast(lambda z: z**0.5), 1.5: mixad.broadcast(lambda z: z**1.5),
+    2.5: mixad.broadcast(lambda z: z**2.5), -2.5: mixad.broadcast(lambda z: z**-2.5),
+    1.5 + 0.5j: mixad.broadcast(lambda z: z ** (1.5 + 0.5j)), -2: mixad.broadcast(lambda z: z**-2),
+    -3: mixad.broadcast(lambda z: z**-3), -5: mixad.broadcast(lambda z: z**-5),
+    -10: mixad.broadcast(lambda z: z**-10), 3: mixad.broadcast(lambda z: z**3),
+}  # fmt: skip
+
+
+def far_points(dtype: str) -> Any:
+    """Return normal numbers of all sizes that a type has, in all directions and on the axes."""
+    limits = np.finfo(dtype)
+    sizes = 10.0 ** np.linspace(math.log10(limits.tiny) + 1, math.log10(limits.max) - 1, 25)
+    angles = np.exp(1j * np.array([0.3, 0.8, 1.2, 2.0, 3.0, -0.7, -2.5]))
+    turns = np.concatenate([angles, [1, 1j, -1j, -1]])
+    return (sizes[:, None] * turns).astype(dtype).ravel()
+
+
+def tangents_and_pulled(f: Any, z: Any) -> list[Any]:
+    """Return the derivative of a function as tangents of 1 and i, and as what these pull back."""
+    ones, i = np.ones_like(z), z.dtype.type(1j)
+    _, pullback = mixad.vjp(f, z)
+    with np.errstate(all="ignore"):
+        return [
+            mixad.jvp(f, (z,), (ones,))[1], mixad.jvp(f, (z,), (i * ones,))[1] / i,
+            np.conj(pullback(ones)[0]), np.conj(pullback(i * ones)[0] / i),
+        ]  # fmt: skip
+
+
+def assert_right_in_range(f: Any, derivative: Any, z: Any, tolerance: float) -> None:
+    """Compare a derivative with mpmath wherever the type can hold it."""
+    limits = np.finfo(z.dtype)
+    with mpmath.workdps(40):
+        want = [derivative(mpmath.mpc(float(x.real), float(x.imag))) for x in z]
+        for found in tangents_and_pulled(f, z):
+            for x, got, exact in zip(z, found, want, strict=True):
+                if abs(exact) < 0.7 * float(limits.max):
+                    error = abs(mpmath.mpc(complex(got)) - exact)
+                    most = tolerance * float(limits.eps) * abs(exact) + 4 * float(
+                        limits.smallest_subnormal
+                    )
+                    assert error < most, (x, got, exact)
+
+
+@pytest.mark.rows("exponent", FAR_POWERS)
+@pytest.mark.rows("dtype", ["complex64", "complex128"])
+def test_derivatives_of_powers_are_right_wherever_they_can_be_stored(
+    exponent: Any, dtype: str
+) -> None:
+    tolerance = 3000 if isinstance(exponent, complex) else 100  # the angle has many turns
+    assert_right_in_range(
+        FAR_POWERS[exponent],
+        lambda z: exponent * mpmath.power(z, exponent - 1),
+        far_points(dtype),
+        tolerance,
+    )
+
+
+@pytest.mark.rows("exponent", [2, 5, -1, -4, -7, 1.5, -0.5, 2.5 - 1j])
+@pytest.mark.rows("dtype", ["complex64", "complex128"])
+def test_derivatives_of_powers_known_at_run_time_are_right_wherever_they_can_be_stored(
+    exponent: Any, dtype: str
+) -> None:
+    assert_right_in_range(
+        lambda z: kernels.power(z, exponent),
+        lambda z: exponent * mpmath.power(z, exponent - 1),
+        far_points(dtype),
+        6000 if isinstance(exponent, complex) else 100,
+    )
+
+
+@pytest.mark.rows("exponent", [1.5, 2.5, -2.5, 1.5 + 0.5j, -2, -5])
+@pytest.mark.rows("dtype", ["complex64", "complex128"])
+def test_second_derivatives_of_powers_are_right_wherever_they_can_be_stored(
+    exponent: Any, dtype: str
+) -> None:
+    assert_right_in_range(
+        lambda z: mixad.jvp(FAR_POWERS[exponent], (z,), (np.ones_like(z),))[1],
+        lambda z: exponent * (exponent - 1) * mpmath.power(z, exponent - 2),
+        far_points(dtype),
+        6000 if isinstance(exponent, complex) else 200,
+    )
+
+
+@pytest.mark.rows("dtype", ["complex64", "complex128"])
+def test_derivatives_in_a_power_are_right_wherever_they_can_be_stored(dtype: str) -> None:
+    z = far_points(dtype)
+    z = z[abs(z) != 1]
+    for exponent in (0.75, 0.5 + 0.25j, -0.75 + 0j):
+        w = np.full(z.shape, exponent, dtype if isinstance(exponent, complex) else z.real.dtype)
+        found = mixad.jvp(lambda w: kernels.power(z, w), (w,), (np.ones_like(w),))[1]
+        for x, got in zip(z, found, strict=True):
+            base = mpmath.mpc(float(x.real), float(x.imag))
+            exact = mpmath.power(base, exponent) * mpmath.log(base)
+            error = abs(mpmath.mpc(complex(got)) - exact)
+            assert error < 3000 * float(np.finfo(dtype).eps) * abs(exact), (x, got, exact)
+
+
+def test_powers_keep_the_sign_of_a_zero() -> None:
+    z = np.array([complex(4, 0.0), complex(4, -0.0), complex(-4, 0.0), complex(-4, -0.0)])
+    got = FAR_POWERS[2.5](z)
+    assert_same_bits(got[:2], [complex(32, 0.0), complex(32, -0.0)])
+    assert_same_bits(got[2], got[3].conj())
+
+
 # -- functions -------------------------------------------------------------------------------------
 
 POINTS = np.concatenate(

@@ -20,6 +20,7 @@ from mixad.scalar.parse.complex_library import (
     power_of_real,
     power_of_whole,
     square_root,
+    with_derivatives_of,
 )
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.inlining import compiled_here
@@ -267,7 +268,7 @@ def _power(frame: Frame, node: Located, x: Number, y: Number) -> Number:
     exponent = y.atom.value if isinstance(y, Scalar) and isinstance(y.atom, Const) else None
     if exponent is not None and float(exponent).is_integer() and abs(exponent) < _MAX_FACTORS:
         base, _ = of_one_type(frame, node, (x, y))
-        return _repeated(_Parts(frame, node), as_complex(frame, node, base), int(exponent))
+        return _whole_power(frame, node, as_complex(frame, node, base), int(exponent))
     base, power = of_one_type(frame, node, (x, y))
     z = as_complex(frame, node, base)
     if isinstance(y, Scalar) and y.atom.type.is_integer:
@@ -284,13 +285,23 @@ def _as_number(value: Value) -> Number:
     return value
 
 
+def _whole_power(frame: Frame, node: Located, z: Complex, exponent: int) -> Number:
+    """Return ``z ** exponent``, 1/zⁿ as NumPy has it; as (1/z)ⁿ its derivatives stay in range."""
+    op = _Parts(frame, node)
+    one = op.constant(1.0, z.re)
+    if exponent >= -1:
+        return _repeated(op, z, exponent) if exponent >= 0 else _quotient(op, one, z)
+    value = _quotient(op, one, _repeated(op, z, -exponent))
+    power = _repeated(op, _quotient(op, one, z), -exponent)
+    return _as_number(compiled_here(frame, node, with_derivatives_of, (value, power)))
+
+
 def _repeated(op: _Parts, z: Complex, exponent: int) -> Complex:
     """Return ``z ** exponent`` by squaring, in the order of NumPy."""
     if exponent == 0:
         return Complex(op.constant(1.0, z.re), op.constant(0.0, z.re))
     square, factors = z, []
-    for place, digit in enumerate(reversed(f"{abs(exponent):b}")):
+    for place, digit in enumerate(reversed(f"{exponent:b}")):
         square = _product(op, square, square) if place else z
         factors += [square] if digit == "1" else []
-    found = reduce(partial(_product, op), factors)
-    return found if exponent > 0 else _quotient(op, op.constant(1.0, z.re), found)
+    return reduce(partial(_product, op), factors)

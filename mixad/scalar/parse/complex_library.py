@@ -31,6 +31,7 @@ __all__ = [
     "sine",
     "square_root",
     "tangent",
+    "with_derivatives_of",
 ]
 
 
@@ -44,8 +45,20 @@ def largest(x: Any) -> Any:
     return x
 
 
+def _mul_zero(x: Any, y: Any) -> Any:
+    """Stand for a product that is 0 where the first factor is."""
+    return x * y
+
+
+def _mul_pow(x: Any, y: Any, z: Any) -> Any:
+    """Stand for x yᶻ, of which only the product need be representable."""
+    return x * y**z
+
+
 held.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # `intrinsics` compiles both
 largest.__mixad_op__ = "largest"  # type: ignore[attr-defined]
+_mul_zero.__mixad_op__ = "mul_zero"  # type: ignore[attr-defined]
+_mul_pow.__mixad_op__ = "mul_pow"  # type: ignore[attr-defined]
 
 
 def _times(small: Any, large: Any) -> Any:
@@ -56,6 +69,23 @@ def _times(small: Any, large: Any) -> Any:
     if held(small) == 0 and abs(held(large)) == math.inf:
         return small * math.copysign(largest(large), held(large))
     return small * large
+
+
+def with_derivatives_of(value: Any, other: Any) -> Any:
+    """Return a value whose derivatives are those of another, which is as large but for rounding."""
+    re, im = held(value.real), held(value.imag)
+    return complex(_with_derivatives_of(re, other.real), _with_derivatives_of(im, other.imag))
+
+
+def _with_derivatives_of(value: Any, other: Any) -> Any:
+    return value
+
+
+def _partials_of_other(value: Any, other: Any) -> Any:
+    return None, 1.0
+
+
+_with_derivatives_of.__mixad_rule__ = _partials_of_other  # type: ignore[attr-defined]
 
 
 # -- exponentials ----------------------------------------------------------------------------------
@@ -182,32 +212,77 @@ def square_root(z: Any) -> Any:
 
 
 def power_of_whole(z: Any, n: Any) -> Any:
-    """z ** n for an integer, by squaring."""
-    factor, count = z, abs(n)
-    power = 1 + 0j
-    while count > 0:
+    """z ** n for an integer, by squaring: of 1/z for a negative one, and no square is left over."""
+    is_quotient = n < 0 and not _is_zero(z)
+    factor, count = 1 / z if is_quotient else z, abs(n)
+    while count > 1 and count % 2 == 0:
+        factor, count = factor * factor, count // 2
+    power = factor
+    while count > 1:
+        factor, count = factor * factor, count // 2
         if count % 2 == 1:
             power = power * factor
-        factor = factor * factor
-        count = count // 2
-    return power if n >= 0 else 1 / power
+    if n == 0:
+        return 1 + 0j
+    return power if n > 0 or is_quotient else 1 / power
 
 
 def power_of_real(z: Any, p: Any) -> Any:
     """z ** p for a real number."""
-    if held(z.real) == 0 and held(z.imag) == 0:
+    if _is_zero(z):
         return _power_of_zero(z, p)
     size, angle = math.hypot(z.real, z.imag) ** p, p * math.atan2(z.imag, z.real)
-    return complex(math.cos(angle) * size, _times(math.sin(angle), size))
+    value = complex(math.cos(angle) * size, _times(math.sin(angle), size))
+    return with_derivatives_of(value, _power(z, p, 0.0))
 
 
 def power_of_complex(z: Any, w: Any) -> Any:
     """z ** w."""
-    if held(z.real) == 0 and held(z.imag) == 0:
-        if held(w.imag) == 0 or held(w.real) > 1:
-            return _power_of_zero(z, w.real)
-        return _power_of_zero(z, 0.5 if held(w.real) > 0 else -1.0)
-    return cmath.exp(w * cmath.log(z))
+    if not _is_zero(z):
+        return with_derivatives_of(cmath.exp(w * cmath.log(z)), _power(z, w.real, w.imag))
+    if held(w.imag) == 0 or held(w.real) > 1:
+        return _power_of_zero(z, w.real)
+    return _power_of_zero(z, 0.5 if held(w.real) > 0 else -1.0)
+
+
+def _is_zero(z: Any) -> Any:
+    return held(z.real) == 0 and held(z.imag) == 0
+
+
+def _power(z: Any, p: Any, q: Any) -> Any:
+    """z ** (p + iq) for a z that is not 0, by what knows its derivatives."""
+    x, y = z.real, z.imag
+    return complex(_part_of_power(1.0, 0.0, x, y, p, q), _part_of_power(0.0, -1.0, x, y, p, q))
+
+
+def _part_of_power(a: Any, b: Any, x: Any, y: Any, p: Any, q: Any) -> Any:
+    """The real part of (a + ib) (x + iy) ** (p + iq), of which only the product need be finite."""
+    size, angle = math.hypot(x, y), math.atan2(y, x)
+    turn = p * angle + _mul_zero(q, math.log(size))
+    part = _mul_zero(a, math.cos(turn)) - _mul_zero(b, math.sin(turn))
+    return _mul_pow(part * math.exp(-_mul_zero(q, angle)), size, p)
+
+
+def _partials_of_power(a: Any, b: Any, x: Any, y: Any, p: Any, q: Any) -> Any:
+    """Those of z^w, w z^(w-1) and z^w log z are such parts again, of other coefficients.
+
+    They are stated because size and angle, differentiated apart, leave the range in between.  An
+    infinite logarithm is the largest number here, so that times 0 it is 0.
+    """
+    re, im = _mul_zero(a, p) - _mul_zero(q, b), _mul_zero(b, p) + _mul_zero(q, a)
+    log, angle = min(math.log(math.hypot(x, y)), largest(x)), math.atan2(y, x)
+    log_re, log_im = _mul_zero(a, log) - b * angle, _mul_zero(b, log) + a * angle
+    return (
+        _part_of_power(1.0, 0.0, x, y, p, q),
+        _part_of_power(0.0, 1.0, x, y, p, q),
+        _part_of_power(re, im, x, y, p - 1, q),
+        _part_of_power(-im, re, x, y, p - 1, q),
+        _part_of_power(log_re, log_im, x, y, p, q),
+        _part_of_power(-log_im, log_re, x, y, p, q),
+    )
+
+
+_part_of_power.__mixad_rule__ = _partials_of_power  # type: ignore[attr-defined]
 
 
 def _power_of_zero(z: Any, p: Any) -> Any:

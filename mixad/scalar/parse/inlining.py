@@ -41,7 +41,7 @@ def compiled_here(
     """
     snapshot = _snapshot(function)
     source = snapshot.sources[0]
-    walk = replace(frame.walk, snapshot=snapshot)
+    walk = replace(frame.walk, snapshot=snapshot, family=None)
     names = zip(source.parameters, values, strict=True)
     state = State({name: Bound(value, node.lineno) for name, value in names})
     line = frame.builder.line
