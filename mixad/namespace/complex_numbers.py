@@ -239,7 +239,9 @@ def _value(function: str) -> Callable[..., Array]:
     return evaluate
 
 
-def _holomorphic(function: str, *derivatives: Callable[..., Any]) -> Rule:
+def _holomorphic(
+    function: str, *derivatives: Callable[..., Any], value: Callable[..., Array] | None = None
+) -> Rule:
     """Return the rule of a function, given its derivative with respect to each argument."""
 
     def cotangent(index: int) -> Callable[..., Any]:
@@ -253,7 +255,7 @@ def _holomorphic(function: str, *derivatives: Callable[..., Any]) -> Rule:
     count = len(derivatives)
     return Rule(
         function,
-        _value(function),
+        value or _value(function),
         tuple(map(cotangent, range(count))),
         reads=(tuple(range(count)),) * count,
     )
@@ -294,8 +296,8 @@ def _function(op: str) -> Callable[[Any], Any]:
     return lambda z: apply_rule(_RULES[op], z)
 
 
-_exp, _log, _sqrt, _sin, _cos, _tan, _sinh, _cosh, _tanh = map(
-    _function, "exp log sqrt sin cos tan sinh cosh tanh".split()
+_exp, _log, _sqrt, _sin, _cos, _sinh, _cosh, _tanh = map(
+    _function, "exp log sqrt sin cos sinh cosh tanh".split()
 )
 
 
@@ -320,6 +322,21 @@ def _of_exponent(x: Any, y: Any) -> Any:
 def _one_at_zero(x: Any) -> Array:
     xp = library_beside(x).xp
     return xp.astype(plain(x) == 0, x.dtype)
+
+
+def _secant(xp: Any, z: Array) -> Array:
+    """1 / cosh z, by e^-z to the right of 1 and of its mirror image: nothing overflows there."""
+    with np.errstate(all="ignore"):
+        w = xp.where(xp.real(z) < 0, -z, z)
+        decay, is_far = xp.exp(-w), xp.real(w) > 1
+        near = 1 / xp.cosh(xp.where(is_far, xp.zeros_like(w), w))
+        return xp.where(is_far, 2 * decay / (1 + decay * decay), near)
+
+
+def _of_tanh(z: Any) -> Any:
+    """1 / cosh² z: 1 - tanh² z loses all digits where it is small."""
+    secant = apply_rule(_SECANT, z)
+    return secant * secant
 
 
 _RULES: dict[str, Rule] = {
@@ -355,21 +372,25 @@ _RULES: dict[str, Rule] = {
     "log1p": _holomorphic("log1p", lambda z: 1 / (1 + z)),
     "sin": _holomorphic("sin", _cos),
     "cos": _holomorphic("cos", lambda z: -_sin(z)),
-    "tan": _holomorphic("tan", lambda z: 1 + _tan(z) * _tan(z)),
+    "tan": _holomorphic("tan", lambda z: _of_tanh(z * 1j)),
     "asin": _holomorphic("asin", lambda z: 1 / (_sqrt(1 - z) * _sqrt(1 + z))),
     "acos": _holomorphic("acos", lambda z: -1 / (_sqrt(1 - z) * _sqrt(1 + z))),
-    "atan": _holomorphic("atan", lambda z: 1 / ((1 + z * 1j) * (1 - z * 1j))),
+    "atan": _holomorphic("atan", lambda z: (1 / (1 + z * 1j)) * (1 / (1 - z * 1j))),
     "sinh": _holomorphic("sinh", _cosh),
     "cosh": _holomorphic("cosh", _sinh),
-    "tanh": _holomorphic("tanh", lambda z: 1 - _tanh(z) * _tanh(z)),
+    "tanh": _holomorphic("tanh", _of_tanh),
     "asinh": _holomorphic("asinh", lambda z: 1 / (_sqrt(1 + z * 1j) * _sqrt(1 - z * 1j))),
     "acosh": _holomorphic("acosh", lambda z: 1 / (_sqrt(z - 1) * _sqrt(z + 1))),
-    "atanh": _holomorphic("atanh", lambda z: 1 / ((1 - z) * (1 + z))),
+    "atanh": _holomorphic("atanh", lambda z: (1 / (1 - z)) * (1 / (1 + z))),
     "abs": _linear("abs", lambda g, z: _product(g, _sign(z)), reads=((0,),)),
     "sign": _linear("sign", _of_sign, reads=((0,),)),
     "rint": _linear("round", lambda g, z: None),
 }
 """By names of the table of scalar ops: what the library computes, and its cotangents."""
+
+_SECANT: Rule = _holomorphic(
+    "1 / cosh", lambda z: -_tanh(z) * apply_rule(_SECANT, z), value=_secant
+)
 
 _OF_BOOLEANS = frozenset(("isnan", "isinf", "isfinite"))
 """Ops whose results have no derivative."""

@@ -6,6 +6,7 @@ import importlib.util
 from typing import Any
 
 import array_api_strict
+import mpmath
 import numpy as np
 import pytest
 from complex_derivatives import check_complex, check_values, complex_against_jax
@@ -202,6 +203,47 @@ def test_magnitudes_and_signs_at_zero_have_derivative_zero() -> None:
     for f in (abs, np.sign):
         gradient = mixad.grad(lambda z, f=f: (f(z) * (1 + 1j)).real.sum())(zero)
         np.testing.assert_array_equal(gradient, zero)
+
+
+FAR = np.linspace(-330, 330, 23)
+SECANTS = {
+    "tanh": (FAR[:, None] + 1j * np.array([-2.0, 0.0, 0.3, 1.5707963])).ravel(),
+    "tan": (1j * FAR[:, None] + np.array([-2.0, 0.0, 0.3, 1.5707963])).ravel(),
+    "arctan": 10.0 ** FAR[(FAR > -300) & (FAR < 300)] * np.exp(0.4j),
+    "arctanh": 10.0 ** FAR[(FAR > -300) & (FAR < 300)] * np.exp(0.4j),
+}
+SLOPES = {
+    "tanh": lambda z: 1 / mpmath.cosh(z) ** 2, "tan": lambda z: 1 / mpmath.cos(z) ** 2,
+    "arctan": lambda z: 1 / (1 + z * z), "arctanh": lambda z: 1 / (1 - z * z),
+}  # fmt: skip
+CURVATURES = {
+    "tanh": lambda z: -2 * mpmath.tanh(z) / mpmath.cosh(z) ** 2,
+    "tan": lambda z: 2 * mpmath.tan(z) / mpmath.cos(z) ** 2,
+}
+
+
+@pytest.mark.rows("name", SECANTS)
+@pytest.mark.rows("dtype", ["complex64", "complex128"])
+def test_derivatives_keep_their_digits_where_they_are_small(name: str, dtype: str) -> None:
+    z = SECANTS[name]
+    z = z[abs(z) < 0.1 * np.finfo(dtype).max].astype(dtype)
+    f, ones = getattr(np, name), np.ones_like(z)
+    tangent = mixad.jvp(f, (z,), (ones,))[1]
+    assert_is_exact(tangent, SLOPES[name], z)
+    assert_is_exact(np.conj(mixad.vjp(f, z)[1](ones)[0]), SLOPES[name], z)
+    if name in CURVATURES:
+        slope = lambda z: mixad.jvp(f, (z,), (np.ones_like(z),))[1]  # noqa: E731
+        assert_is_exact(mixad.jvp(slope, (z,), (ones,))[1], CURVATURES[name], z)
+
+
+def assert_is_exact(found: Any, function: Any, z: Any) -> None:
+    limits = np.finfo(z.dtype)
+    with mpmath.workdps(40):
+        for x, got in zip(z, found, strict=True):
+            exact = function(mpmath.mpc(float(x.real), float(x.imag)))
+            error = abs(mpmath.mpc(complex(got)) - exact)
+            most = 30 * float(limits.eps) * abs(exact) + 4 * float(limits.smallest_subnormal)
+            assert error <= most, (x, got, exact)
 
 
 def test_a_cotangent_of_zero_gives_zero() -> None:
