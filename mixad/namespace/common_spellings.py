@@ -23,7 +23,15 @@ from mixad.namespace.fourier import (
     rfft,
     rfftn,
 )
-from mixad.namespace.linear_algebra import cross, diagonal, matmul, outer, tensordot, trace, vecdot
+from mixad.namespace.linear_algebra import (
+    cross,
+    diagonal,
+    outer,
+    promoted_matmul,
+    tensordot,
+    trace,
+    vecdot,
+)
 from mixad.namespace.manipulation import matrix_transpose
 from mixad.namespace.norms import matrix_norm, vector_norm
 from mixad.namespace.powers import power
@@ -87,7 +95,7 @@ COMMON: dict[str, SpelledFunction] = {
     "positive": SpelledFunction(lambda x: x, ("x",)),
     "round": unary("rint"),
     "square": SpelledFunction(square, ("x",)),
-    "matmul": _of_operands(matmul),
+    "matmul": _of_operands(promoted_matmul),
 }
 """What NumPy, torch and the standard have under one name."""
 

@@ -22,7 +22,7 @@ from mixad.namespace.manipulation import (
 )
 from mixad.namespace.statistical import total
 from mixad.tape.broadcasting import sum_to
-from mixad.tape.memory import gives_arrays, gives_read_only_views
+from mixad.tape.memory import gives_arrays, gives_read_only_views, gives_views
 from mixad.tape.node import Rule, apply_rule, library_beside
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "inner",
     "matmul",
     "outer",
+    "promoted_matmul",
     "tensordot",
     "trace",
     "vecdot",
@@ -40,6 +41,14 @@ __all__ = [
 
 
 def matmul(a: Any, b: Any) -> Any:
+    """Return the matrix product as operators have it: torch's takes no two dtypes."""
+    if library_beside(a).name == "torch" and a.dtype != getattr(b, "dtype", a.dtype):
+        first, second = (library_beside(a).xp.ones((1,) * x.ndim, dtype=x.dtype) for x in (a, b))
+        first @ second  # torch raises
+    return promoted_matmul(a, b)
+
+
+def promoted_matmul(a: Any, b: Any) -> Any:
     """Return the matrix product; vectors are rows on the left and columns on the right.
 
     Parameters
@@ -67,8 +76,8 @@ _MATMUL = Rule(
     "matmul",
     lambda xp, a, b: xp.matmul(a, b),
     (
-        lambda g, a, b: sum_to(matmul(g, adjoint(b)), tuple(a.shape)),
-        lambda g, a, b: sum_to(matmul(adjoint(a), g), tuple(b.shape)),
+        lambda g, a, b: sum_to(promoted_matmul(g, adjoint(b)), tuple(a.shape)),
+        lambda g, a, b: sum_to(promoted_matmul(adjoint(a), g), tuple(b.shape)),
     ),
     reads=((1,), (0,)),
     fresh=True,
@@ -76,6 +85,7 @@ _MATMUL = Rule(
 )
 
 
+@gives_views
 def adjoint(x: Any) -> Any:
     """Return the conjugates of transposed matrices; of real ones the transposed ones."""
     return conj(matrix_transpose(x))
@@ -123,7 +133,7 @@ def tensordot(a: Any, b: Any, *, axes: Any = 2) -> Any:
     columns = [i for i in range(b.ndim) if i not in right]
     summed = math.prod(a.shape[i] for i in left)
     shape = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
-    product = matmul(
+    product = promoted_matmul(
         reshape(permute_dims(a, (*rows, *left)), (math.prod(shape[0]), summed)),
         reshape(permute_dims(b, (*right, *columns)), (summed, math.prod(shape[1]))),
     )

@@ -87,7 +87,8 @@ def of_eigvals(xp: Any, x: Any) -> Any:
 
 CASES: dict[str, tuple[Any, ...]] = {
     "matmul": (lambda xp, x, y: xp.matmul(x, y) ** 2, B, A),
-    "matmul of real and complex": (lambda xp, x, y: [x @ y, y @ x], X, A),
+    "matmul of real and complex": (
+        lambda xp, x, y: [xp.matmul(x, y), xp.matmul(y, x)], X, A),
     "matmul of vectors": (lambda xp, x, y: [xp.matmul(x, x) * xp.matmul(y, x), x @ y], V, A),
     "tensordot": (lambda xp, x, y: xp.tensordot(x, y) ** 2, TALL, drawn(4, 3, 2)),
     "vecdot": (lambda xp, x, y: xp.vecdot(x, y) ** 2 * xp.linalg.vecdot(y, y), W, V),
