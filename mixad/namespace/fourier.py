@@ -21,7 +21,7 @@ from mixad.scalar.dtypes import is_complex_dtype
 from mixad.tape.node import Rule, apply_rule, library_beside
 
 __all__ = ["fft", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",
-           "irfftn", "rfft", "rfftn"]  # fmt: skip
+           "irfftn", "rfft", "rfftn", "torch_irfftn"]  # fmt: skip
 
 Norm = str | None
 Lengths = int | Sequence[int] | None
@@ -143,6 +143,15 @@ def irfftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backwa
     last = None if s is None else lengths[-1]
     half = ifftn(x, s=lengths[:-1], axes=places[:-1], norm=norm) if places[1:] else x
     return irfft(half, n=last, axis=places[-1], norm=norm)
+
+
+def torch_irfftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
+    """Return `irfftn` as torch has it: a last length of -1 is that of None, not the axis's own."""
+    lengths = whole_numbers(() if s is None else s)
+    if lengths[-1:] == (-1,):
+        places, _ = _extent(x, s, axes, least=1)
+        s = (*lengths[:-1], 2 * (x.shape[places[-1]] - 1))
+    return irfftn(x, s=s, axes=axes, norm=norm)
 
 
 def _of_rfft(g: Any, x: Any, axis: int, norm: str) -> Any:
