@@ -35,6 +35,8 @@ __all__ = ["TORCH_ACTIVATIONS"]
 
 
 def _softplus(x: Any, beta: Any, threshold: Any) -> Any:
+    if beta == 0:
+        return 0.5 * x + (x * beta + 1 / beta)  # infinite, with torch's derivative
     return x if x * beta > threshold else log1p(exp(x * beta)) / beta
 
 

@@ -39,8 +39,16 @@ def _inside_logit(x: Any, eps: Any) -> Any:
 _clamped = of_scalars("logit", _inside_logit)
 
 
+def _logit_of_share(x: Any) -> Any:
+    """Return the logit; outside of [0, 1] the derivative is nan too."""
+    return special.logit(x) if x >= 0.0 and x <= 1.0 else x * math.nan
+
+
+_LOGIT = of_scalars("logit", _logit_of_share)
+
+
 def _logit(x: Any, eps: float | None = None) -> Any:
-    return SPECIAL["logit"](x) if eps is None else _clamped(x, eps)
+    return _LOGIT(x) if eps is None else _clamped(x, eps)
 
 
 def _with_alpha(op: str) -> SpelledFunction:
