@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mixad.errors import TracerError
@@ -72,18 +72,21 @@ _KERNELS = {
 }  # fmt: skip
 
 
-def _mse_loss(x: Any, target: Any, reduction: str = "mean", *, weight: Any = None) -> Any:
-    """Return the squares of distances; with weights their mean is over the sum of the weights."""
-    losses = _KERNELS[_mse](x, target)
-    if weight is None:
-        return _reduced(losses, reduction)
-    check_shape("mse_loss", "weight", weight, x.shape)
-    weighted = _reduced(losses, "sum" if reduction == "mean" else reduction, weight)
-    return elementwise("div", weighted, total(weight)) if reduction == "mean" else weighted
+def _weighted_loss(scalar: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a loss of elements; with weights its mean is over the sum of the weights."""
+
+    def evaluate(x: Any, target: Any, reduction: str = "mean", *, weight: Any = None) -> Any:
+        losses = _KERNELS[scalar](x, target)
+        if weight is None:
+            return _reduced(losses, reduction)
+        check_shape(f"{scalar.__name__[1:]}_loss", "weight", weight, x.shape)
+        weighted = _reduced(losses, "sum" if reduction == "mean" else reduction, weight)
+        return elementwise("div", weighted, total(weight)) if reduction == "mean" else weighted
+
+    return evaluate
 
 
-def _l1_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
-    return _reduced(_KERNELS[_l1](x, target), reduction)
+_mse_loss, _l1_loss = _weighted_loss(_mse), _weighted_loss(_l1)  # torch 2.13 drops l1_loss's weight
 
 
 def _smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", *, beta: float = 1.0) -> Any:
@@ -138,7 +141,7 @@ def _nll_loss(
     reduction: str = "mean",
 ) -> Any:
     """Return minus the elements of the target classes; means are over what is not ignored."""
-    classes, target, xp = 0 if x.ndim == 1 else 1, plain(target), library_beside(x).xp
+    classes, target, xp = 0 if x.ndim == 1 else 1, plain(target).long(), library_beside(x).xp
     counts = target != ignore_index
     target = xp.where(counts, target, 0)
     at = positions_of(x).gather(classes, target.unsqueeze(classes)).squeeze(classes)
