@@ -15,7 +15,6 @@ from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.joining import broadcast_arrays
 from mixad.namespace.linear_algebra import (
     cross,
-    diagonal,
     inner,
     matmul,
     outer,
@@ -27,7 +26,6 @@ from mixad.namespace.manipulation import (
     expand_dims,
     is_several,
     matrix_transpose,
-    moveaxis,
     normalized_axes,
     reshape,
 )
@@ -35,6 +33,8 @@ from mixad.namespace.numpy_products import kron
 from mixad.namespace.solving import identity_like, inv, matrix_power, pinv, solve
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import total
+from mixad.namespace.torch_views import torch_view
+from mixad.tape.memory import gives_views
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
 
@@ -157,10 +157,12 @@ def _logdet(x: Any) -> Any:
     return where(plain(sign) < 0, math.nan, size)
 
 
+@gives_views
 def _diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    return diagonal(moveaxis(x, (dim1, dim2), (-2, -1)), offset=offset)
+    return torch_view(x, "diagonal", offset, dim1, dim2)
 
 
+@gives_views
 def _linalg_diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     return _diagonal(x, offset, dim1, dim2)
 

@@ -1,0 +1,38 @@
+"""Views that methods of torch's tensors take and the standard does not name."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mixad.namespace.indexing import scatter_add
+from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
+
+__all__ = ["torch_view"]
+
+
+def torch_view(x: Any, method: str, *args: Any) -> Any:
+    """Return the view that a method of tensors takes."""
+    return apply_rule(_VIEW, x, method=method, args=args)
+
+
+def _taken(xp: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
+    return getattr(x, method)(*args)
+
+
+def _added(g: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
+    """Add the cotangent up where the view has its elements from."""
+    shape, on = tuple(x.shape), g.device
+    positions = library_beside(g).xp.arange(math.prod(shape), device=on).reshape(shape)
+    return scatter_add(g, shape, _taken(None, positions, method, args).contiguous())
+
+
+_VIEW = Rule(
+    "a view",
+    _taken,
+    (_added,),
+    fresh=True,
+    linear="each",
+    shape=shape_of_view(_taken),
+    is_view=True,
+)
