@@ -1,9 +1,10 @@
 """What torch refuses is refused in torch's words: torch is asked, on tensors without elements.
 
-Torch checks shapes, dtypes and options of a call on its ``meta`` tensors, which have no elements,
-as it does on others.  It is asked once for each kind of call.  Where it refuses one, or cannot tell
-without elements, the same call on plain tensors decides.  What it checks only where it computes is
-asked of plain tensors too.
+Torch checks shapes and options of a call on its ``meta`` tensors, which have no elements, as it
+does on others.  Whether dtypes go together is left to what computes: where there are several, it is
+asked on ones.  It is asked once for each kind of call.  Where it refuses one, or cannot tell so,
+the same call on plain tensors decides.  What it checks only where it computes is asked of plain
+tensors too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mixad.backends.fifo_cache import FifoCache
 from mixad.namespace.axis_of_numbers import NumbersHaveAnAxis
 from mixad.namespace.common_spellings import COMMON
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
+from mixad.namespace.torch_layouts import as_contiguous, layout_of
 from mixad.scalar.dtypes import scalar_type_of
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant
@@ -25,11 +27,22 @@ from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["CheckedSpelling"]
 
-_UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - {"matmul", "where"}
-"""Functions of elements: kernels check that shapes broadcast and that dtypes fit."""
+_UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - frozenset(
+    "matmul where angle heaviside nan_to_num".split()
+)
+"""Functions of elements: kernels check that shapes broadcast and that dtypes fit.
+
+Some check dtypes themselves, or have strides of their own, as they are made of several kernels.
+"""
 
 _OF_LAYOUT = frozenset(("view", "view_as"))
 """What torch refuses for strides too."""
+
+_KEEP_LAYOUT = _OF_LAYOUT | frozenset(
+    "where to type_as double float half bfloat16 clone contiguous "
+    "meshgrid sigmoid relu nn.functional.relu erf erfc lgamma digamma".split()
+)
+"""What has strides that come of those of its arguments; other functions' kernels do not tell."""
 
 _CHECK_AS_THEY_COMPUTE = frozenset(("celu", "nn.functional.celu", "nn.functional.smooth_l1_loss"))
 """Functions of elements with options that they check of one element at least."""
@@ -68,7 +81,14 @@ def _checked(
             if not _TAKEN.get(key):
                 _check(name, function, args, kwargs)
                 _TAKEN.keep(key, 1, True)
-        return bound(args, kwargs)
+        found = bound(args, kwargs)
+        if name in _KEEP_LAYOUT:
+            return found
+        if isinstance(found, (list, tuple)):
+            for each in found:
+                as_contiguous(each)
+            return found
+        return as_contiguous(found)
 
     return call
 
@@ -77,8 +97,13 @@ def _check(
     name: str | None, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
     """Raise what torch raises, if it refuses a call."""
+    if name in _OF_LAYOUT:  # what is in memory is not what torch would have there
+        _call(function, _laid_out, args, kwargs)
+        return
+    several = len(_dtypes((*args, *kwargs.values()))) > 1
+    convert = _of_ones if several else _without_elements
     try:
-        _call(function, _without_elements, args, kwargs)
+        _call(function, convert, args, kwargs)
     except Exception:  # torch's have no class in common, and elements may decide
         _call(function, _supported, args, kwargs)
         return
@@ -102,11 +127,31 @@ def _each(convert: Callable[[Any], Any], value: Any) -> Any:
     return convert(value)
 
 
+def _dtypes(value: Any) -> set[Any]:
+    """Return the dtypes of the tensors in nested lists."""
+    if isinstance(value, (list, tuple)):
+        return set().union(*map(_dtypes, value))
+    value = plain(value) if is_constant(value) else value
+    return {value.dtype} if isinstance(value, Tracer) or _is_tensor(value) else set()
+
+
 def _without_elements(value: Any) -> Any:
-    """Return a tensor with the shape, the dtype and the strides of another."""
+    """Return a tensor with the shape and the dtype of another."""
     if isinstance(value, Tracer):
         return waiting_view(value.cell, _meta)
     return value.detach().to("meta") if _is_tensor(value) else value
+
+
+def _of_ones(value: Any) -> Any:
+    """Return ones in the place of what is traced: nothing is computed for them."""
+    if not isinstance(value, Tracer) or is_constant(value):
+        return plain(value)
+    return sys.modules["torch"].ones(value.shape, dtype=value.dtype, device=value.device)
+
+
+def _laid_out(value: Any) -> Any:
+    """Return a tensor with the strides that torch would give another."""
+    return layout_of(value) if isinstance(value, Tracer) or _is_tensor(value) else value
 
 
 def _with_one_element(value: Any) -> Any:
@@ -150,5 +195,5 @@ def _kind(value: Any) -> Hashable:
 
 
 def _kind_and_strides(value: Any) -> Hashable:
-    strides = _without_elements(value)
+    strides = _laid_out(value)
     return _kind(value), strides.stride() if _is_tensor(strides) else None

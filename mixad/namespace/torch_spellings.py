@@ -19,6 +19,7 @@ from mixad.namespace.complex_numbers import conj, imag, real
 from mixad.namespace.creation import empty_like, full_like, ones_like, tril, triu, zeros_like
 from mixad.namespace.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from mixad.namespace.determinants import det, slogdet
+from mixad.namespace.fourier import torch_irfftn
 from mixad.namespace.joining import broadcast_to, repeat, stack, tile, unstack
 from mixad.namespace.linear_algebra import dot
 from mixad.namespace.manipulation import expand_dims, flip, moveaxis, permute_dims, reshape, roll
@@ -113,6 +114,7 @@ TORCH = CheckedSpelling(
         **{
             f"fft_{f.__name__}": function_of(f, "input s dim=axes norm") for f in ALONG_SEVERAL
         },
+        "fft_irfftn": function_of(torch_irfftn, "input s dim=axes norm"),
         **{f"fft_{f.__name__}": function_of(f, "input dim=axes") for f in SHIFTS},
         "linalg_inv": function_of(inv, "A=x"),
         "linalg_det": function_of(det, "A=x"),
@@ -149,8 +151,7 @@ TORCH = CheckedSpelling(
         "equal any all argmax argmin argsort count_nonzero nonzero is_floating_point is_complex "
         "isin searchsorted result_type linalg_matrix_rank "
         "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "
-        "logical_and logical_or logical_xor logical_not itemsize element_size nbytes "
-        "is_contiguous".split()
+        "logical_and logical_or logical_xor logical_not itemsize element_size nbytes".split()
     ),
     methods={**METHODS, **TORCH_METHODS},
     is_method=_is_torch_method,

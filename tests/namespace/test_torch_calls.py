@@ -29,6 +29,9 @@ if HAS_TORCH:
     I, MASK = t.tensor([0, 2]), t.tensor([True, False])  # noqa: E741
     NONE = normal(0)  # beside any tensor, `cat` takes it
     ONES = t.ones(3, 2, dtype=t.float64)
+    MASKS = X > 0
+    ROWS = t.contiguous_format
+    CLASSES = t.tensor([2, 0, 1])
     ZEROS = t._efficientzerotensor((3, 3), dtype=t.float64)
 
 
@@ -60,7 +63,44 @@ REFUSED: dict[str, Any] = {
     "view of a computed transpose": lambda x: (x * 2).t().view(-1),
     "view of a part of a transpose": lambda x: x.t()[:2].view(6),
     "view_as of a transpose": lambda x: x.t().view_as(X.reshape(9)),
+    "view of every other column": lambda x: x[:, ::2].view(-1),
+    "view of every other row": lambda x: x[::2].view(-1),
+    "view of some columns": lambda x: x[:, 1:3].view(-1),
+    "view of an expanded column": lambda x: x[:, :1].expand(3, 2).view(6),
+    "view of windows": lambda x: x.unfold(1, 2, 1).view(-1),
+    "view of diagonals": lambda x: x.expand(2, 3, 3).diagonal(0, 1, 2).view(-1),
+    "view of elements of a transpose": lambda x: x.T.exp().view(9),
+    "view of a sum of transposes": lambda x: (x.T * 2 + x.T.sin()).view(9),
+    "view of a choice of transposes": lambda x: t.where(x.T > 0, x.T, 0.0).view(9),
+    "view of a converted transpose": lambda x: x.T.float().view(9),
+    "view of a clone of a transpose": lambda x: x.T.clone().view(9),
+    "view of an elementwise part": lambda x: (x * 2)[:, 1:].view(-1),
+    "view of a transpose in another format": lambda x: x.T.to(memory_format=ROWS).view(9),
+    "view of channels last": lambda x: x.expand(2, 3, 3)[None].contiguous(
+        memory_format=t.channels_last).view(-1),
     "view in another size": lambda x: x.view(4, 2),
+    **{
+        f"{name} of two dtypes": function
+        for name, function in {
+            "mm": lambda x: t.mm(x, X.float()),
+            "@": lambda x: x @ X.float(),
+            "reflected @": lambda x: X.float() @ x,
+            "@ of float32 and half": lambda x: x.float() @ X.half(),
+            "@ of integers": lambda x: x @ X.long(),
+            "matmul": lambda x: t.matmul(x, X.float()),
+            "mv": lambda x: t.mv(x, X[0].float()),
+            "linear": lambda x: F.linear(x, X.float()),
+            "index_add": lambda x: x.index_add(0, I, X[:2].float()),
+            "index_copy": lambda x: x.index_copy(0, I, X[:2].float()),
+            "layer_norm": lambda x: F.layer_norm(x, (3,), X[0].float()),
+            "binary_cross_entropy": lambda x: F.binary_cross_entropy(x.sigmoid(), X.float() * 0),
+            "cdist": lambda x: t.cdist(x, X.float()),
+            "linalg.cross": lambda x: t.linalg.cross(x, X.float()),
+            "heaviside": lambda x: t.heaviside(x, X.float()),
+        }.items()
+    },
+    "nll_loss of int32 targets": lambda x: F.nll_loss(x, CLASSES.int()),
+    "cross_entropy of int32 targets": lambda x: F.cross_entropy(x, CLASSES.int()),
     "reshape in another size": lambda x: x.reshape(4, 2),
     "expand of a longer axis": lambda x: x.expand(2, 4),
     "dropout of twice as much": lambda x: F.dropout(x, p=2),
@@ -160,6 +200,35 @@ TAKEN: dict[str, tuple[Any, str]] = {
         lambda x: [t.cat([NONE, x], 1), t.cat([x, x[0, :0], x]), t.cat([x[0, :0], NONE])], "X"),
     "cat with an empty vector of complex numbers": (lambda x: t.cat([NONE + 0j, x], 1), "X"),
     "zeros in no memory": (lambda x: [x * ZEROS + x, x @ ZEROS, t.where(x > 0, x, ZEROS)], "X"),
+    "view of a contiguous transpose": (
+        lambda x: [x.transpose(0, 1).contiguous().view(9), x.T.contiguous().exp().view(9) * 2,
+                   x.expand(2, 3, 3).permute(2, 0, 1).contiguous().view(-1) ** 2,
+                   x.T.exp().contiguous().view(9), x[:, ::2].contiguous().view(6) ** 2], "X"),
+    "view of a contiguous clone": (
+        lambda x: [x.T.clone(memory_format=ROWS).view(9) ** 2,
+                   x[:, 1:].clone().view(6), x.T.to(t.complex128, memory_format=ROWS).view(9),
+                   x.T.to(t.float64, copy=True, memory_format=ROWS).view(9) ** 2,
+                   x.double(memory_format=ROWS).view(9)], "X"),
+    "view of what is contiguous": (
+        lambda x: [(x.T @ x).view(9), x.T.softmax(0).view(9), x.T.sum(0).view(3),
+                   x.cumsum(0).view(9), t.cat([x.T, x]).view(-1), (2**x.T).view(9),
+                   t.nan_to_num(t.where(MASKS, 0.0, x.T)).view(9), x.T.mean(1).view(3, 1),
+                   x[:1].expand(3, 3).exp().view(9), x[1:].view(6), x[:, 1:].neg().view(6),
+                   x.T.T.exp().view(9), x.chunk(3)[1].view(-1), x.T.contiguous().T.T.view(9)],
+        "X"),
+    "a number in windows": (lambda x: [x.unfold(1, 2, 1) ** 2, x.T.unfold(0, 3, 2)], "X"),
+    "diagonals": (lambda x: [x.diagonal(1) ** 2, t.linalg.diagonal(x.expand(2, 3, 3)) ** 3], "X"),
+    "strides that decide": (
+        lambda x: x.view(-1) if x.is_contiguous() else x.reshape(-1) * 2, "X"),
+    "nll_loss of uint8 targets": (
+        lambda x: [F.nll_loss(x, CLASSES.byte(), ignore_index=1),
+                   F.cross_entropy(x, CLASSES.byte())], "X"),
+    "irfftn of a last length of -1": (
+        lambda c: [t.fft.irfftn(c, s=(4, -1)), t.fft.irfftn(c, s=(-1,)),
+                   t.fft.irfftn(c, s=(-1,), dim=0), t.fft.irfftn(c, s=(-1, 5)),
+                   t.fft.fftn(c, s=(-1, 5)), t.fft.rfftn(c.real, s=(4, -1))], "C"),
+    "mse_loss and l1_loss with weights": (
+        lambda x: [F.mse_loss(x, X * 0, weight=X**2), F.l1_loss(x, X * 0)], "X"),
     "view after elementwise": (lambda x: [(x * 2).view(-1), x.t().t().view(9)], "X"),
     "index_select of a number": (lambda z: z.index_select(0, t.tensor([0])), "Z"),
     **{
@@ -254,3 +323,63 @@ def test_writes_through_a_view_of_a_number_are_not_lost() -> None:
 
     with pytest.raises(mixad.errors.TracerError, match="shares memory"):
         mixad.grad(written)(Z.clone())
+
+
+def test_contiguous_is_the_tensor_itself_or_a_copy() -> None:
+    def written(x: Any, layout: Any) -> Any:
+        own = layout(x * 1)
+        copied = own.contiguous()
+        copied[0, 0] = 7.0
+        return (own * own).sum()
+
+    with pytest.raises(mixad.errors.TracerError, match="shares memory"):
+        mixad.grad(lambda x: written(x, lambda x: x))(X)
+    t.testing.assert_close(mixad.grad(lambda x: written(x, lambda x: x.T))(X), 2 * X)
+
+
+def test_diagonals_and_adjoints_are_views() -> None:
+    for view in (lambda x: x.diagonal(), lambda x: t.linalg.diagonal(x), lambda x: x.adjoint()):
+
+        def loss(x: Any, view: Any = view) -> Any:
+            x = x * 1.0
+            part = view(x)
+            x[0, 0] = 2.0
+            return part.sum()
+
+        with pytest.raises(mixad.errors.TracerError, match="shares memory"):
+            mixad.grad(loss)(X)
+
+
+def test_views_of_tensors_with_other_strides_are_told_apart() -> None:
+    def flat(x: Any) -> Any:
+        return (x * x).view(-1).sum()
+
+    for x in (X, X.T, X, X.T):
+        if x.is_contiguous():
+            t.testing.assert_close(mixad.grad(flat)(x), 2 * x)
+        else:
+            with pytest.raises(RuntimeError, match="view size is not compatible"):
+                mixad.grad(flat)(x)
+
+
+def test_a_view_of_what_came_through_many_steps_is_taken() -> None:
+    def loss(x: Any) -> Any:
+        for _ in range(3000):
+            x = x * 1.0 + x.T * 0.0
+        return x.view(9).sum()
+
+    t.testing.assert_close(mixad.grad(loss)(X), t.ones_like(X))
+
+
+@pytest.mark.rows("name", ["logit", "softplus"])
+def test_derivatives_where_values_are_no_numbers_are_those_of_torch(name: str) -> None:
+    x = t.tensor([-2.0, -0.5, 0.25, 0.75, 1.5, 3.0], dtype=t.float64)
+    functions = {"logit": t.special.logit, "softplus": lambda x: F.softplus(x, beta=0)}
+    function, own = functions[name], x.clone().requires_grad_()
+    value = function(own)
+    (want,) = t.autograd.grad(value.sum(), own)
+    found, pullback = mixad.vjp(function, x)
+    ones = t.ones_like(x)
+    for have, number in ((found, value.detach()), (pullback(ones)[0], want),
+                         (mixad.jvp(function, (x,), (ones,))[1], want)):  # fmt: skip
+        t.testing.assert_close(have, number, equal_nan=True)
