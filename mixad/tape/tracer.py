@@ -202,7 +202,9 @@ class Tracer:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of a 0-d array")
+            is_torchs = self.kind.library.name == "torch"  # whose `tensor` asks for it
+            hint = ": write torch.stack([x, y]) for torch.tensor([x, y])" if is_torchs else ""
+            raise TypeError(f"len() of a 0-d array{hint}")
         return self.shape[0]
 
     def __bool__(self) -> bool:

@@ -383,3 +383,8 @@ def test_derivatives_where_values_are_no_numbers_are_those_of_torch(name: str) -
     for have, number in ((found, value.detach()), (pullback(ones)[0], want),
                          (mixad.jvp(function, (x,), (ones,))[1], want)):  # fmt: skip
         t.testing.assert_close(have, number, equal_nan=True)
+
+
+def test_a_tensor_of_traced_numbers_is_refused_with_a_hint() -> None:
+    with pytest.raises(TypeError, match=r"torch\.stack"):
+        mixad.grad(lambda a: t.tensor([a[0], a[1]]).sum())(t.ones(2))
