@@ -34,6 +34,7 @@ from mixad.namespace.statistical import total
 from mixad.namespace.torch_in_place import IN_PLACE, change
 from mixad.tape.constant import constants, unwrapped
 from mixad.tape.memory import array_as, is_numpy_number, share, unshared
+from mixad.tape.node import library_beside
 from mixad.tape.operations import Operation
 from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import hide_frames, short_traceback
@@ -559,6 +560,13 @@ def _is_matrix(value: object) -> bool:
     return isinstance(value, Tracer) or is_array(value)
 
 
+def _multiplied(a: Any, b: Any) -> Any:
+    """Return ``a @ b``, which torch refuses for two dtypes."""
+    if library_beside(a).name != "torch":
+        return matmul(a, b)
+    return torch_spelling().call(sys.modules["torch"].matmul, (a, b), {})
+
+
 def _apply_ufunc(ufunc: Any, *operands: Any) -> Any:
     return as_numpy_gives(NUMPY.call(ufunc, operands, {}))
 
@@ -594,7 +602,7 @@ _COMPLETED = frozenset({"cell", "origin", "sharing"})
 _NEGATIVE = Operation(partial(elementwise, "neg"))
 _ABSOLUTE = Operation(partial(elementwise, "abs"))
 _TOTAL = Operation(total)
-_PRODUCT = Operation(matmul, is_kernel=False)
+_PRODUCT = Operation(_multiplied, is_kernel=False)
 _UFUNCS = {
     ufunc: Operation(partial(_apply_ufunc, ufunc))
     for ufunc in vars(np).values()

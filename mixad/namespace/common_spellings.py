@@ -26,8 +26,8 @@ from mixad.namespace.fourier import (
 from mixad.namespace.linear_algebra import (
     cross,
     diagonal,
+    matmul,
     outer,
-    promoted_matmul,
     tensordot,
     trace,
     vecdot,
@@ -95,7 +95,7 @@ COMMON: dict[str, SpelledFunction] = {
     "positive": SpelledFunction(lambda x: x, ("x",)),
     "round": unary("rint"),
     "square": SpelledFunction(square, ("x",)),
-    "matmul": _of_operands(promoted_matmul),
+    "matmul": _of_operands(matmul),
 }
 """What NumPy, torch and the standard have under one name."""
 

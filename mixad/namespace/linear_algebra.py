@@ -33,7 +33,6 @@ __all__ = [
     "inner",
     "matmul",
     "outer",
-    "promoted_matmul",
     "tensordot",
     "trace",
     "vecdot",
@@ -41,14 +40,6 @@ __all__ = [
 
 
 def matmul(a: Any, b: Any) -> Any:
-    """Return the matrix product as operators have it: torch's takes no two dtypes."""
-    if library_beside(a).name == "torch" and a.dtype != getattr(b, "dtype", a.dtype):
-        first, second = (library_beside(a).xp.ones((1,) * x.ndim, dtype=x.dtype) for x in (a, b))
-        first @ second  # torch raises
-    return promoted_matmul(a, b)
-
-
-def promoted_matmul(a: Any, b: Any) -> Any:
     """Return the matrix product; vectors are rows on the left and columns on the right.
 
     Parameters
@@ -76,8 +67,8 @@ _MATMUL = Rule(
     "matmul",
     lambda xp, a, b: xp.matmul(a, b),
     (
-        lambda g, a, b: sum_to(promoted_matmul(g, adjoint(b)), tuple(a.shape)),
-        lambda g, a, b: sum_to(promoted_matmul(adjoint(a), g), tuple(b.shape)),
+        lambda g, a, b: sum_to(matmul(g, adjoint(b)), tuple(a.shape)),
+        lambda g, a, b: sum_to(matmul(adjoint(a), g), tuple(b.shape)),
     ),
     reads=((1,), (0,)),
     fresh=True,
@@ -133,7 +124,7 @@ def tensordot(a: Any, b: Any, *, axes: Any = 2) -> Any:
     columns = [i for i in range(b.ndim) if i not in right]
     summed = math.prod(a.shape[i] for i in left)
     shape = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
-    product = promoted_matmul(
+    product = matmul(
         reshape(permute_dims(a, (*rows, *left)), (math.prod(shape[0]), summed)),
         reshape(permute_dims(b, (*right, *columns)), (summed, math.prod(shape[1]))),
     )

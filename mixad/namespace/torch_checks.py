@@ -18,31 +18,22 @@ from mixad.backends.fifo_cache import FifoCache
 from mixad.namespace.axis_of_numbers import NumbersHaveAnAxis
 from mixad.namespace.common_spellings import COMMON
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
-from mixad.namespace.torch_layouts import as_contiguous, layout_of
 from mixad.scalar.dtypes import scalar_type_of
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant
 from mixad.tape.node import waiting_view
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["CheckedSpelling"]
+__all__ = ["CheckedSpelling", "strided_as"]
 
-_UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - frozenset(
-    "matmul where angle heaviside nan_to_num".split()
-)
-"""Functions of elements: kernels check that shapes broadcast and that dtypes fit.
-
-Some check dtypes themselves, or have strides of their own, as they are made of several kernels.
-"""
+_UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - {"matmul", "where", "angle", "heaviside"}
+"""Functions of elements: kernels check that shapes broadcast and that dtypes fit."""
 
 _OF_LAYOUT = frozenset(("view", "view_as"))
 """What torch refuses for strides too."""
 
-_KEEP_LAYOUT = _OF_LAYOUT | frozenset(
-    "where to type_as double float half bfloat16 clone contiguous "
-    "meshgrid sigmoid relu nn.functional.relu erf erfc lgamma digamma".split()
-)
-"""What has strides that come of those of its arguments; other functions' kernels do not tell."""
+_OF_CLASSES = frozenset(("nn.functional.nll_loss", "nn.functional.cross_entropy"))
+"""Functions that take whole numbers of some dtypes only."""
 
 _CHECK_AS_THEY_COMPUTE = frozenset(("celu", "nn.functional.celu", "nn.functional.smooth_l1_loss"))
 """Functions of elements with options that they check of one element at least."""
@@ -81,14 +72,7 @@ def _checked(
             if not _TAKEN.get(key):
                 _check(name, function, args, kwargs)
                 _TAKEN.keep(key, 1, True)
-        found = bound(args, kwargs)
-        if name in _KEEP_LAYOUT:
-            return found
-        if isinstance(found, (list, tuple)):
-            for each in found:
-                as_contiguous(each)
-            return found
-        return as_contiguous(found)
+        return bound(args, kwargs)
 
     return call
 
@@ -97,11 +81,11 @@ def _check(
     name: str | None, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
     """Raise what torch raises, if it refuses a call."""
-    if name in _OF_LAYOUT:  # what is in memory is not what torch would have there
-        _call(function, _laid_out, args, kwargs)
+    if name in _OF_LAYOUT:  # elements tell nothing more
+        _call(function, strided_as, args, kwargs)
         return
-    several = len(_dtypes((*args, *kwargs.values()))) > 1
-    convert = _of_ones if several else _without_elements
+    several = len(_inexact_dtypes((*args, *kwargs.values()))) > 1 or name in _OF_CLASSES
+    convert = _of_ones if several else strided_as
     try:
         _call(function, convert, args, kwargs)
     except Exception:  # torch's have no class in common, and elements may decide
@@ -127,36 +111,33 @@ def _each(convert: Callable[[Any], Any], value: Any) -> Any:
     return convert(value)
 
 
-def _dtypes(value: Any) -> set[Any]:
-    """Return the dtypes of the tensors in nested lists."""
+def _inexact_dtypes(value: Any) -> set[Any]:
+    """Return the dtypes of floats and complex numbers among the tensors in nested lists."""
     if isinstance(value, (list, tuple)):
-        return set().union(*map(_dtypes, value))
+        return set().union(*map(_inexact_dtypes, value))
     value = plain(value) if is_constant(value) else value
-    return {value.dtype} if isinstance(value, Tracer) or _is_tensor(value) else set()
+    dtypes = {value.dtype} if isinstance(value, Tracer) or _is_tensor(value) else set()
+    return {dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
 
 
-def _without_elements(value: Any) -> Any:
-    """Return a tensor with the shape and the dtype of another."""
+def strided_as(value: Any) -> Any:
+    """Return a tensor without elements with the shape, the dtype and the strides of another."""
     if isinstance(value, Tracer):
         return waiting_view(value.cell, _meta)
-    return value.detach().to("meta") if _is_tensor(value) else value
+    return _in_memory(value) if _is_tensor(value) else value
 
 
 def _of_ones(value: Any) -> Any:
     """Return ones in the place of what is traced: nothing is computed for them."""
     if not isinstance(value, Tracer) or is_constant(value):
-        return plain(value)
-    return sys.modules["torch"].ones(value.shape, dtype=value.dtype, device=value.device)
-
-
-def _laid_out(value: Any) -> Any:
-    """Return a tensor with the strides that torch would give another."""
-    return layout_of(value) if isinstance(value, Tracer) or _is_tensor(value) else value
+        return _supported(value)
+    one = sys.modules["torch"].ones((), dtype=value.dtype, device=value.device)
+    return one.expand(value.shape)
 
 
 def _with_one_element(value: Any) -> Any:
     """Return a tensor with as many axes as another, of length 1."""
-    meta = _without_elements(value)
+    meta = strided_as(value)
     return (
         sys.modules["torch"].ones((1,) * meta.ndim, dtype=meta.dtype) if _is_tensor(meta) else meta
     )
@@ -173,9 +154,16 @@ def _supported(value: Any) -> Any:
 
 def _meta(cell: Cell) -> Any:
     if cell.pending is None:
-        return cell.value.detach().to("meta")
+        return _in_memory(cell.value)
     dtype = cell.library.dtype_of(cell.type)
     return cell.library.xp.empty(cell.shape, dtype=dtype, device="meta")
+
+
+def _in_memory(tensor: Any) -> Any:
+    torch = sys.modules["torch"]
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return tensor.detach().to("meta")
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def _is_tensor(value: Any) -> bool:
@@ -195,5 +183,5 @@ def _kind(value: Any) -> Hashable:
 
 
 def _kind_and_strides(value: Any) -> Hashable:
-    strides = _laid_out(value)
+    strides = strided_as(value)
     return _kind(value), strides.stride() if _is_tensor(strides) else None

@@ -16,11 +16,11 @@ from mixad.namespace.manipulation import reshape
 from mixad.namespace.special import SPECIAL
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import total
-from mixad.namespace.torch_layouts import copied_in, layout_of
+from mixad.namespace.torch_checks import strided_as
 from mixad.namespace.torch_views import torch_view
 from mixad.tape.constant import constants
-from mixad.tape.memory import gives_views, unshared
-from mixad.tape.node import library_beside
+from mixad.tape.memory import gives_views, share, unshared
+from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["TORCH_METHODS"]
@@ -58,23 +58,25 @@ def _repeat(x: Any, shape: Sequence[int]) -> Any:
 
 
 def _clone(x: Any, *, memory_format: Any = None) -> Any:
-    """Return a copy, whose elements torch may put into another order in memory."""
-    memory_format = memory_format or library_beside(x).xp.preserve_format
-    own = layout_of(x)
-    is_same = own.clone(memory_format=memory_format).stride() == own.stride()
-    return unshared(x) if is_same else copied_in(memory_format, x)
+    """Return a copy, whose elements may be in another order in memory."""
+    keeps = memory_format in (None, library_beside(x).xp.preserve_format)
+    return unshared(x if keeps else _contiguous(x, memory_format=memory_format))
 
 
 def _contiguous(x: Any, *, memory_format: Any = None) -> Any:
-    """Return ``x`` if torch has its elements in that order in memory, else a copy."""
+    """Return ``x`` if its elements are in that order in memory, else a copy."""
     memory_format = memory_format or library_beside(x).xp.contiguous_format
-    is_so = layout_of(x).is_contiguous(memory_format=memory_format)
-    return x if is_so else copied_in(memory_format, x)
+    is_so = strided_as(x).is_contiguous(memory_format=memory_format)
+    return share(unshared(x), x) if is_so else apply_rule(_CLONE, x, memory_format=memory_format)
 
 
-def _is_contiguous(x: Any, *, memory_format: Any = None) -> bool:
-    given = {"memory_format": memory_format} if memory_format else {}
-    return bool(layout_of(x).is_contiguous(**given))
+_CLONE = Rule(
+    "clone",
+    lambda xp, x, memory_format: x.clone(memory_format=memory_format),
+    (lambda g, x, memory_format: g,),
+    linear="each",
+    shape=lambda xp, own, memory_format: own,
+)
 
 
 def _detached(x: Any) -> Any:
@@ -83,13 +85,8 @@ def _detached(x: Any) -> Any:
 
 
 def _to(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False,
-        copy: bool = False, memory_format: Any = None) -> Any:  # fmt: skip
+        copy: bool = False) -> Any:  # fmt: skip
     """Return ``x`` in another dtype, given as one or by a tensor that has it; nothing is moved."""
-    if memory_format not in (None, library_beside(x).xp.preserve_format):
-        found = _to(x, *args, dtype=dtype, device=device, copy=copy)
-        want = layout_of(x).to(found.dtype, copy=copy, memory_format=memory_format)
-        is_same = want.stride() == layout_of(found).stride()
-        return found if is_same else copied_in(memory_format, found)
     flags = [given for given in args if isinstance(given, bool)]  # non_blocking, copy
     copy = flags[1] if len(flags) > 1 else copy
     for given in args:
@@ -110,8 +107,8 @@ def _to(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking:
 
 
 def _as_type(name: str) -> Callable[..., Any]:
-    def evaluate(x: Any, *, memory_format: Any = None) -> Any:
-        return _to(x, dtype=getattr(library_beside(x).xp, name), memory_format=memory_format)
+    def evaluate(x: Any) -> Any:
+        return _to(x, dtype=getattr(library_beside(x).xp, name))
 
     return evaluate
 
@@ -177,14 +174,10 @@ TORCH_METHODS: Mapping[str, SpelledFunction] = {
     "repeat": function_of(_repeat, "input size=shape"),
     "clone": function_of(_clone, "input * memory_format"),
     "contiguous": function_of(_contiguous, "input * memory_format"),
-    "is_contiguous": function_of(_is_contiguous, "input * memory_format"),
     "detach": function_of(_detached, "input"),
     "to": SpelledFunction(_to, ()),
     "type_as": function_of(_type_as, "input other"),
-    **{
-        name: function_of(_as_type(dtype), "input * memory_format")
-        for name, dtype in _DTYPES.items()
-    },
+    **{name: function_of(_as_type(dtype), "input") for name, dtype in _DTYPES.items()},
     "where": function_of(_where, "input condition other"),
     "sum_to_size": function_of(_sum_to_size, "input size=shape"),
     "adjoint": function_of(adjoint, "input"),

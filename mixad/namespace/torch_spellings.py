@@ -151,7 +151,8 @@ TORCH = CheckedSpelling(
         "equal any all argmax argmin argsort count_nonzero nonzero is_floating_point is_complex "
         "isin searchsorted result_type linalg_matrix_rank "
         "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "
-        "logical_and logical_or logical_xor logical_not itemsize element_size nbytes".split()
+        "logical_and logical_or logical_xor logical_not itemsize element_size nbytes "
+        "is_contiguous".split()
     ),
     methods={**METHODS, **TORCH_METHODS},
     is_method=_is_torch_method,

@@ -69,15 +69,8 @@ REFUSED: dict[str, Any] = {
     "view of an expanded column": lambda x: x[:, :1].expand(3, 2).view(6),
     "view of windows": lambda x: x.unfold(1, 2, 1).view(-1),
     "view of diagonals": lambda x: x.expand(2, 3, 3).diagonal(0, 1, 2).view(-1),
-    "view of elements of a transpose": lambda x: x.T.exp().view(9),
-    "view of a sum of transposes": lambda x: (x.T * 2 + x.T.sin()).view(9),
-    "view of a choice of transposes": lambda x: t.where(x.T > 0, x.T, 0.0).view(9),
-    "view of a converted transpose": lambda x: x.T.float().view(9),
     "view of a clone of a transpose": lambda x: x.T.clone().view(9),
     "view of an elementwise part": lambda x: (x * 2)[:, 1:].view(-1),
-    "view of a transpose in another format": lambda x: x.T.to(memory_format=ROWS).view(9),
-    "view of channels last": lambda x: x.expand(2, 3, 3)[None].contiguous(
-        memory_format=t.channels_last).view(-1),
     "view in another size": lambda x: x.view(4, 2),
     **{
         f"{name} of two dtypes": function
@@ -206,13 +199,10 @@ TAKEN: dict[str, tuple[Any, str]] = {
                    x.T.exp().contiguous().view(9), x[:, ::2].contiguous().view(6) ** 2], "X"),
     "view of a contiguous clone": (
         lambda x: [x.T.clone(memory_format=ROWS).view(9) ** 2,
-                   x[:, 1:].clone().view(6), x.T.to(t.complex128, memory_format=ROWS).view(9),
-                   x.T.to(t.float64, copy=True, memory_format=ROWS).view(9) ** 2,
-                   x.double(memory_format=ROWS).view(9)], "X"),
+                   x[:, 1:].clone(memory_format=ROWS).view(6)], "X"),
     "view of what is contiguous": (
         lambda x: [(x.T @ x).view(9), x.T.softmax(0).view(9), x.T.sum(0).view(3),
-                   x.cumsum(0).view(9), t.cat([x.T, x]).view(-1), (2**x.T).view(9),
-                   t.nan_to_num(t.where(MASKS, 0.0, x.T)).view(9), x.T.mean(1).view(3, 1),
+                   t.cat([x.T, x]).view(-1), (2**x.T).view(9), x.T.mean(1).view(3, 1),
                    x[:1].expand(3, 3).exp().view(9), x[1:].view(6), x[:, 1:].neg().view(6),
                    x.T.T.exp().view(9), x.chunk(3)[1].view(-1), x.T.contiguous().T.T.view(9)],
         "X"),
@@ -348,27 +338,6 @@ def test_diagonals_and_adjoints_are_views() -> None:
 
         with pytest.raises(mixad.errors.TracerError, match="shares memory"):
             mixad.grad(loss)(X)
-
-
-def test_views_of_tensors_with_other_strides_are_told_apart() -> None:
-    def flat(x: Any) -> Any:
-        return (x * x).view(-1).sum()
-
-    for x in (X, X.T, X, X.T):
-        if x.is_contiguous():
-            t.testing.assert_close(mixad.grad(flat)(x), 2 * x)
-        else:
-            with pytest.raises(RuntimeError, match="view size is not compatible"):
-                mixad.grad(flat)(x)
-
-
-def test_a_view_of_what_came_through_many_steps_is_taken() -> None:
-    def loss(x: Any) -> Any:
-        for _ in range(3000):
-            x = x * 1.0 + x.T * 0.0
-        return x.view(9).sum()
-
-    t.testing.assert_close(mixad.grad(loss)(X), t.ones_like(X))
 
 
 @pytest.mark.rows("name", ["logit", "softplus"])

@@ -375,7 +375,6 @@ METHODS: dict[str, Any] = {
     "repeat": lambda x, y: [x.repeat(2, 1) ** 2, x.repeat(2, 1, 3) ** 2, x[0].repeat(2) ** 2],
     "clone": lambda x, y: [x.clone() * y, t.clone(x) ** 2],
     "contiguous": lambda x, y: x.T.contiguous() @ y,
-    "is_contiguous": lambda x, y: [v * y for v in (x, x.T.exp().T) if v.is_contiguous()],
     "detach": lambda x, y: [x.detach() * x, t.detach(y) * x],
     "to": lambda x, y: [x.to(t.float64) ** 2, x.to("cpu") ** 2, x.to(Y) ** 2,
                         x.to("cpu", t.float64), x.to(dtype=t.float64, copy=True) * y],
