@@ -247,17 +247,18 @@ def _with_numbers(jacobian: Any, args: Sequence[Any], positions: Sequence[int]) 
     """Return a Jacobian whose blocks without axes are as the inputs: arrays, or numbers."""
     inputs = pytree.leaves([args[position] for position in positions])
     blocks, structure = pytree.flatten(jacobian)
-    if any(isinstance(block, np.generic) for block in blocks):
+    if any(type(block) is float or isinstance(block, np.generic) for block in blocks):
         blocks = list(map(_as_input, blocks, cycle(inputs)))
     return pytree.unflatten(structure, iter(blocks))
 
 
 def _as_input(block: Any, given: Any) -> Any:
-    if not isinstance(block, np.generic):
+    if not (type(block) is float or isinstance(block, np.generic)):
         return block
     if type(given) is float:
-        return block.item()
-    return np.asarray(block) if type(given) is np.ndarray else block
+        return float(block)
+    array = np.asarray(block, given.dtype)
+    return array if type(given) is np.ndarray else array[()]
 
 
 def _on_level(

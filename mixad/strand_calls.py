@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, describe_array, is_array, is_number
+from mixad.backends.arrays import NUMPY, as_array, describe_array, is_array, is_number
 from mixad.lifting import Inputs, Outputs, called, in_structures
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import handed
@@ -347,7 +347,7 @@ def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> Any:
         assert state.kind is not None
         found = np.zeros(state.shape, state.kind.type.dtype)
     elif cotangent[1] and cotangent[0].shape == state.shape:
-        found = cotangent[0]
+        found = as_array(cotangent[0])
     else:
         found = np.array(np.broadcast_to(cotangent[0], state.shape))
     return as_input(found, state)

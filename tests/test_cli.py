@@ -235,7 +235,7 @@ def test_doctor_explains_every_backend_and_plugin(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("setting", "shown"), [("", "unset: measured on this machine"), ("0", "0"), ("3K", "3072")]
+    ("setting", "shown"), [("", "unset: chosen for this machine"), ("0", "0"), ("3K", "3072")]
 )
 def test_doctor_shows_no_number_that_would_mean_something_else(setting, shown, monkeypatch, capsys):
     monkeypatch.setenv("MIXAD_STREAM_BYTES", setting)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from traceback import walk_tb
 from typing import Any
 
@@ -64,8 +65,7 @@ def _is_users(error: BaseException) -> bool:
     and memory that is not there, for which libraries of devices have classes of their own.
     """
     if isinstance(error, SystemExit):
-        handlers = map(signal.getsignal, signal.valid_signals())
-        ending = {getattr(handler, "__code__", None) for handler in handlers}
+        ending = set(map(_code_of, map(signal.getsignal, signal.valid_signals())))
         return any(frame.f_code in ending for frame, _ in walk_tb(error.__traceback__))
     if isinstance(error, MixadError):
         return not isinstance(error, BackendError)
@@ -75,6 +75,16 @@ def _is_users(error: BaseException) -> bool:
 def fault(plugin: PluginSource, name: str, what: str) -> BackendError:
     """Return the error about what something that a plugin offers under a name did wrong."""
     return BackendError(f"{name!r} of the {plugin} {what}; {way_out(plugin)}")
+
+
+def _code_of(handler: Any) -> Any:
+    """Return the code that handles a signal, whatever is called; None if it is not Python's."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    function = getattr(handler, "__func__", handler)
+    if not hasattr(function, "__code__"):
+        function = type(handler).__call__
+    return getattr(function, "__code__", None)
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,10 @@ def with_plain_blocks(array: Array, beside: Array | None = None) -> Array:
     """
     if beside is None and array.name.startswith(_PLAIN_BLOCKS):
         return array
-    axes = tuple(range(array.ndim))
+    axes, token = tuple(range(array.ndim)), _PLAIN_BLOCKS if beside is None else "mixad-beside"
     looked_at = () if beside is None else (beside, axes[array.ndim - beside.ndim :])
     return sys.modules["dask.array"].blockwise(
-        _if_plain, axes, array, axes, *looked_at, token=_PLAIN_BLOCKS, dtype=array.dtype,
+        _if_plain, axes, array, axes, *looked_at, token=token, dtype=array.dtype,
         meta=array._meta, concatenate=True,
     )  # fmt: skip
 

@@ -100,7 +100,7 @@ def _setting(variable: config.Variable[object]) -> str:
     except ConfigurationError as error:
         return f"WRONG: {error}"
     if value is None:
-        return "unset: measured on this machine"
+        return "unset: chosen for this machine"
     return ", ".join(sorted(value)) or "-" if isinstance(value, frozenset) else str(value)
 
 

@@ -49,13 +49,16 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
     """Write ``x[key] = value``: ``x`` stands for the new array from now on.
 
     The array that ``x`` was made from is not changed.  A loop that writes the parts of an array
-    costs what writing them costs, and so does its derivative.
+    costs what writing them costs, and so does its derivative; where strands record it, each write
+    copies the array, which has at most `_MAX_COPIED` elements.
 
     The value is converted to the dtype of ``x``.  Of equal positions one is written last, as the
     library has it; errors are the library's own.
     """
     is_back = _is_back(x, key, value)
-    if is_back:
+    if is_back and x.strand is not None:
+        x.strand.restore(x)
+    elif is_back:
         restore(x)
     strand = strand_of_write(x, value)
     if strand is not None:
@@ -85,11 +88,13 @@ def _is_back(x: Tracer, key: Any, value: Any) -> bool:
     """Whether a value is a part of an array that has been changed in place: ``x[key] += 1``."""
     if x.state is not None or not isinstance(value, Tracer):
         return False
+    own = _own_key(key)
+    if any(map(is_selection, own)):
+        return False
     if value.state is not None and x.strand is not None:
         part = call_of(type(value), type(value), part_of, operator.getitem, (x, key), {})
         return part is not None and is_part_written_back(x, part[0], value)
-    own = _own_key(key)
-    return not any(map(is_selection, own)) and is_written_back(x, own, value)
+    return is_written_back(x, own, value)
 
 
 def _view_again(value: Tracer, x: Tracer, key: Any) -> None:

@@ -18,7 +18,7 @@ from mixad.backends.fifo_cache import FifoCache
 from mixad.namespace.axis_of_numbers import NumbersHaveAnAxis
 from mixad.namespace.common_spellings import COMMON
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
-from mixad.scalar.dtypes import scalar_type_of
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant
 from mixad.tape.node import waiting_view
@@ -31,9 +31,6 @@ _UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - {"matmul", "where", "ang
 
 _OF_LAYOUT = frozenset(("view", "view_as"))
 """What torch refuses for strides too."""
-
-_OF_CLASSES = frozenset(("nn.functional.nll_loss", "nn.functional.cross_entropy"))
-"""Functions that take whole numbers of some dtypes only."""
 
 _CHECK_AS_THEY_COMPUTE = frozenset(("celu", "nn.functional.celu", "nn.functional.smooth_l1_loss"))
 """Functions of elements with options that they check of one element at least."""
@@ -84,7 +81,7 @@ def _check(
     if name in _OF_LAYOUT:  # elements tell nothing more
         _call(function, strided_as, args, kwargs)
         return
-    several = len(_inexact_dtypes((*args, *kwargs.values()))) > 1 or name in _OF_CLASSES
+    several = len(_dtypes((*args, *kwargs.values()))) > 1
     convert = _of_ones if several else strided_as
     try:
         _call(function, convert, args, kwargs)
@@ -111,13 +108,12 @@ def _each(convert: Callable[[Any], Any], value: Any) -> Any:
     return convert(value)
 
 
-def _inexact_dtypes(value: Any) -> set[Any]:
-    """Return the dtypes of floats and complex numbers among the tensors in nested lists."""
+def _dtypes(value: Any) -> set[Any]:
+    """Return the dtypes of the tensors in nested lists."""
     if isinstance(value, (list, tuple)):
-        return set().union(*map(_inexact_dtypes, value))
+        return set().union(*map(_dtypes, value))
     value = plain(value) if is_constant(value) else value
-    dtypes = {value.dtype} if isinstance(value, Tracer) or _is_tensor(value) else set()
-    return {dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
+    return {value.dtype} if isinstance(value, Tracer) or _is_tensor(value) else set()
 
 
 def strided_as(value: Any) -> Any:
@@ -148,7 +144,7 @@ def _supported(value: Any) -> Any:
     value = plain(value)
     if _is_tensor(value):
         library_of(value)
-        scalar_type_of(value.dtype)
+        element_type_of(value.dtype)
     return value
 
 

@@ -16,7 +16,7 @@ from mixad.namespace.norms import vector_norm
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import mean, var
 from mixad.namespace.torch_weights import check_shape, rows
-from mixad.tape.memory import unshared
+from mixad.tape.memory import share, unshared
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
 
@@ -100,7 +100,7 @@ def _dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
             "dropout() of a value that is being differentiated is not available: multiply by a "
             "mask that is made outside, torch.nn.functional.dropout(torch.ones_like(x), p)"
         )
-    return unshared(x)
+    return share(unshared(x), x)
 
 
 def _pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:

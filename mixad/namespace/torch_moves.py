@@ -29,7 +29,7 @@ from mixad.namespace.indexing import gather, getitem, part_along, positions_of, 
 from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
 from mixad.namespace.manipulation import moveaxis, normalized_axes, permute_dims, reshape, squeeze
 from mixad.namespace.spelling import SpelledFunction, function_of
-from mixad.tape.memory import gives_views
+from mixad.tape.memory import gives_views, share
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import plain
 
@@ -209,7 +209,9 @@ def _tensor_split(x: Any, indices_or_sections: Any, axis: int = 0) -> tuple[Any,
 
 
 def _meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
-    return meshgrid(*_one_sequence(tensors), indexing=indexing or "ij")
+    """Return views of the tensors, in the shape of the grid."""
+    given = _one_sequence(tensors)
+    return tuple(map(share, meshgrid(*given, indexing=indexing or "ij"), given))
 
 
 def _one_sequence(tensors: Sequence[Any]) -> Sequence[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from mixad.backends.arrays import NUMPY
@@ -20,12 +21,13 @@ from mixad.tape.tracer import Level, Origin, Tracer
 
 if TYPE_CHECKING:
     from mixad.tape.node import Node
+    from mixad.tape.operations import Operation
     from mixad.tape.states import State
 
-__all__ = ["array_as", "check_writable", "give", "gives_arrays", "gives_read_only_views",
-           "gives_views", "is_numpy_number", "is_part_written_back", "is_written_back", "join",
-           "noted", "noted_array", "read_only", "restore", "retire_flat", "retire_others", "share",
-           "shared_with", "unshared", "view_of"]  # fmt: skip
+__all__ = ["Base", "array_as", "base_of", "check_writable", "give", "gives_arrays",
+           "gives_read_only_views", "gives_views", "is_numpy_number", "is_part_written_back",
+           "is_written_back", "join", "noted", "noted_array", "read_only", "restore", "retire_flat",
+           "retire_others", "share", "sharing_with", "unshared", "view_of"]  # fmt: skip
 
 
 class _Memory:
@@ -85,7 +87,7 @@ class _Retired(Level):
         self.alive = False
         self.origin = origin
         self.state: State | None = None
-        self.part: object = None
+        self.part: Operation | None = None
         self.writer = weakref.ref(writer)
 
     @property
@@ -234,6 +236,11 @@ def unshared(value: Any) -> Any:
     return type(value)(value.cell, value.origin) if isinstance(value, Tracer) else value
 
 
+def sharing_with(tracer: Tracer) -> list[Tracer]:
+    """Return what shares memory with a tracer."""
+    return [] if tracer.sharing is None else tracer.sharing.memory.others(tracer)
+
+
 def retire_others(tracer: Tracer) -> None:
     """Let what shares memory with a tracer that was written to raise when it is used."""
     if tracer.sharing is None:
@@ -248,7 +255,7 @@ def _retire(tracer: Tracer, origin: Origin, writer: Tracer) -> None:
     tracer.origin, tracer.sharing = origin._replace(levels=levels), None
 
 
-def retire_flat(tracer: Tracer, writer: Tracer, part: object) -> None:
+def retire_flat(tracer: Tracer, writer: Tracer, part: Operation | None) -> None:
     """Let a tracer without a node raise when it is used: its memory was written to.
 
     ``part`` is what told which part of it the writer was, if that was one.
@@ -299,23 +306,44 @@ def restore(tracer: Tracer) -> None:
         tracer.origin = retired.origin
 
 
-def is_part_written_back(tracer: Tracer, part: object, value: Any) -> bool:
+def _is_same_call(first: Operation, second: Operation) -> bool:
+    """Whether two operations are one call, which may have been forgotten and made anew."""
+    calls = first.compute, second.compute
+    return first is second or (
+        all(isinstance(c, partial) for c in calls)
+        and (
+            calls[0].args == calls[1].args  # type: ignore[attr-defined]
+        )
+    )
+
+
+def is_part_written_back(tracer: Tracer, part: Operation, value: Any) -> bool:
     """Whether a value is a part of a tracer without a node, which was changed in place."""
     retired = _retired(tracer) if tracer.state is None else None
-    return retired is not None and retired.part is part and retired.writer() is value
+    if retired is None or retired.part is None or retired.writer() is not value:
+        return False
+    return _is_same_call(retired.part, part)
 
 
-def shared_with(result: Any, operands: Sequence[Any]) -> int | None:
-    """Return which operand a result is a view of, that one may write to; None if it shares nothing.
+class Base(NamedTuple):
+    """Which operand of an operation its result is a view of, and whether one may write to it.
 
-    -1 if it shares memory with something else, or may not be written to.
+    None of what shares memory with something else.
     """
+
+    operand: int | None
+    is_read_only: bool
+
+
+def base_of(result: Any, operands: Sequence[Any]) -> Base | None:
+    """Return what a result is a view of; None if it shares no memory."""
     sharing = result.sharing if isinstance(result, Tracer) else None
     others = [] if sharing is None else sharing.memory.others(result)
-    if not others:
-        return None
-    found = [at for at, operand in enumerate(operands) if any(operand is each for each in others)]
-    return found[0] if found and sharing is not None and not sharing.is_read_only else -1
+    is_operand = any(result is operand for operand in operands)
+    if sharing is None or not (others or is_operand):
+        return Base(None, False) if is_operand else None
+    found = (at for at, operand in enumerate(operands) if any(operand is each for each in others))
+    return Base(None if is_operand else next(found, None), sharing.is_read_only)
 
 
 def _retired(tracer: Tracer) -> _Retired | None:

@@ -12,7 +12,7 @@ import numpy as np
 from mixad.backends.arrays import is_array, library_of
 from mixad.backends.fifo_cache import FifoCache
 from mixad.tape.constant import is_constant, unwrapped
-from mixad.tape.memory import shared_with
+from mixad.tape.memory import Base, base_of
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Tracer
 
@@ -103,15 +103,15 @@ class Given(NamedTuple):
         Its results.
     container : callable or None
         What makes of them what the user gets; None if that is the result itself.
-    bases : sequence of (int or None)
-        For each, which operand it is a view of: see `mixad.tape.memory.shared_with`.
+    bases : sequence of (Base or None)
+        For each, what it is a view of.
     may_fail : bool
         Whether it raises for some elements.
     """
 
     results: Sequence[Any]
     container: Container | None
-    bases: Sequence[int | None]
+    bases: Sequence[Base | None]
     may_fail: bool
 
     @staticmethod
@@ -123,7 +123,7 @@ class Given(NamedTuple):
         may_fail: bool,
     ) -> Given:
         """Return what is to be known of the results that an operation gave for some operands."""
-        bases = [shared_with(each, operands) for each in results]
+        bases = [base_of(each, operands) for each in results]
         return Given(results, container, bases, may_fail)
 
 

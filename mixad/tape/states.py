@@ -13,6 +13,7 @@ from typing import Any
 
 from mixad.tape.cell import Kind
 from mixad.tape.held import Reader
+from mixad.tape.memory import Base
 from mixad.tape.operations import FURTHER, Given, Operation
 
 __all__ = ["SeenSlot", "State", "forget", "initial_state", "known_state"]
@@ -54,8 +55,8 @@ class State:
     ----------
     before : State or None
         That before the last operation.
-    base : int or None
-        Which operand of that the value is a view of; -1 of what may not be written to.
+    base : Base or None
+        What the value is a view of.
     description : tuple
         These three: what tells values of earlier segments apart.
     inputs : tuple of State
@@ -124,7 +125,7 @@ class State:
         self.operation: Operation | None = None
         self.codes: tuple[Hashable, ...] = ()
         self.place = self.times = 0
-        self.base: int | None = None
+        self.base: Base | None = None
         self.inputs: tuple[State, ...] = ()
         self.further: tuple[State, ...] = ()
         self.reader: Reader | None = None

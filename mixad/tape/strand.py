@@ -21,12 +21,19 @@ from weakref import ref
 import numpy as np
 
 from mixad.backends.arrays import Array, as_array, describe_array
+from mixad.errors import TracerError
 from mixad.tape.cell import Kind
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import Held, Reader, is_compared_whole
 from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.memory import is_numpy_number, retire_flat, retire_others
+from mixad.tape.memory import (
+    is_numpy_number,
+    restore,
+    retire_flat,
+    retire_others,
+    sharing_with,
+)
 from mixad.tape.node import RuleNode
 from mixad.tape.on_nodes import OnNodes
 from mixad.tape.operations import (
@@ -318,6 +325,10 @@ class Strand:
         alive = self._nodes.alive()
         if not all(self._is_current(tracer) for tracer in alive):
             return
+        known = set(map(id, alive))
+        others = [each for tracer in alive for each in sharing_with(tracer)]
+        if not all(id(other) in known for other in others):  # which have no slot
+            return
         for tracer in alive:
             if tracer.state is None:
                 tracer.state = self.known(tracer.slot)
@@ -590,6 +601,8 @@ class Strand:
             size = max([math.prod(result.shape) for result in given.results])
             if self.outer is not None or not self.state.has_room_for(size):
                 return False
+        if any(base is not None and base.operand is None for base in given.bases):
+            return False
         return bool(given.results) and all(map(self._is_new, given.results))
 
     def _is_new(self, result: Any) -> bool:
@@ -618,27 +631,33 @@ class Strand:
         if tracer.strand is None:
             is_alone = is_constant(tracer) and tracer.sharing is None and bool(tracer.shape)
             return is_alone and isinstance(value, Tracer)
-        return self.is_recording(tracer) and self._root(tracer.slot) is not None
+        return self.is_recording(tracer) and self._is_writable(tracer.slot)
 
     def rebind(self, tracer: Tracer, result: Tracer) -> None:
         """Let a tracer, which has been written to, stand for a value of the strand.
 
         What it shares memory with raises when it is used.
         """
-        is_constant = tracer.strand is None
-        if is_constant:
-            tracer.strand, tracer.slot = self, result.slot
-        if result.state is None:
-            tracer.cell, tracer.origin = result.cell, result.origin
-            self.on_nodes().follow(tracer, result.slot)
-            retire_others(tracer)
-            return
-        if is_constant:
-            self._alive.append(tracer)
-            del tracer.cell, tracer.origin, tracer.sharing
-        else:
-            self._retire_others(tracer, result)
-        tracer.slot, tracer.state = result.slot, result.state
+        with self._lock:  # another thread may ask for nodes
+            is_new = tracer.strand is None
+            if is_new:
+                tracer.strand, tracer.slot = self, result.slot
+            if result.state is None:
+                tracer.cell, tracer.origin = result.cell, result.origin
+                self.on_nodes().follow(tracer, result.slot)
+                retire_others(tracer)
+                return
+            if is_new:
+                self._alive.append(tracer)
+                del tracer.cell, tracer.origin, tracer.sharing
+            else:
+                self._retire_others(tracer, result)
+            tracer.slot, tracer.state = result.slot, result.state
+
+    def restore(self, tracer: Tracer) -> None:
+        """Let a tracer be used again whose part is about to be written back."""
+        with self._lock:
+            restore(tracer)
 
     def _retire_others(self, tracer: Tracer, result: Tracer) -> None:
         """Let what shares memory with a tracer without a node raise when it is used."""
@@ -649,15 +668,21 @@ class Strand:
             if is_other and self._root(other.slot) == root:
                 retire_flat(other, tracer, made[0] if made and other.slot == base else None)
 
-    def _root(self, slot: int) -> int | None:
-        """Return the slot of the array that a value is a view of, or is; None if nobody knows."""
+    def _is_writable(self, slot: int) -> bool:
+        """Whether a value is an array of the strand that may be written to, or a view of one."""
+        state, root = self.values[slot], self._root(slot)
+        is_read_only = type(state) is State and state.base is not None and state.base.is_read_only
+        return not is_read_only and (type(self.values[root]) is State or self.is_input(root))
+
+    def _root(self, slot: int) -> int:
+        """Return the slot of the array that a value is a view of, or is."""
         while type(state := self.values[slot]) is State and state.base is not None:
             made = self.made(slot)
-            if state.base < 0 or made is None:
-                return None
-            slot = made[1][state.base]
+            assert made is not None
+            assert state.base.operand is not None
+            slot = made[1][state.base.operand]
             slot = self.sources.get(slot, slot)
-        return slot if type(state) is State or self.is_input(slot) else None
+        return slot
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -683,6 +708,8 @@ class Strand:
         """Give tracers cells and nodes, since one is asked for them."""
         check_levels((self.level,))
         with self._lock:  # another thread may be about it
+            if self._make_input is None:
+                raise TracerError(self.level.over)
             if not self._is_cold:
                 self._leave()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mixad.tape.broadcasting import broadcast_to
-from mixad.tape.buffer import Buffer, copied, written_array
+from mixad.tape.buffer import Buffer, buffer_of, copied, written_array
 from mixad.tape.memory import check_writable, retire_others, unshared
 from mixad.tape.node import ConstantNode, Cotangents, Result
 from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, levels_of, plain
@@ -117,7 +117,13 @@ def write(rule: Write, x: Tracer, value: Any, **static: Any) -> None:
     given = plain(value)
     levels = levels_of([x, value] if isinstance(value, Tracer) else [x])
     old = x.origin
-    rule.write(written_array(x, check_mode(levels) if levels else "off"), given, **static)
+    before = None if buffer_of(x.cell) is not None else x.cell
+    try:
+        rule.write(written_array(x, check_mode(levels) if levels else "off"), given, **static)
+    except BaseException:
+        if before is not None:  # nothing is written; a buffer has what it had
+            x.cell = before
+        raise
     if levels:
         origin = value.origin if isinstance(value, Tracer) and value.origin.levels else None
         parents = (old if old.levels else None, origin)

@@ -112,3 +112,24 @@ def test_numbers_beside_them_are_those_of_each_call(function: Any) -> None:
         value, slope = mixad.value_and_grad(f)(1.25)
         assert value == f(1.25)
         np.testing.assert_allclose(slope, (f(1.25 + 1e-6) - f(1.25 - 1e-6)) / 2e-6, rtol=1e-8)
+
+
+def test_blocks_of_a_jacobian_have_the_types_of_its_inputs() -> None:
+    f = lambda x, y, z: (x * 2.0, 3.0 * y, z * y)  # noqa: E731
+    args = 1.25, np.float32(2.0), np.array(0.5)
+    expected = by_nodes(lambda: described(mixad.jacobian(f, (0, 1, 2))(*args)))
+    for _ in range(3):
+        assert described(mixad.jacobian(f, (0, 1, 2))(*args)) == expected
+
+
+def test_gradients_of_arrays_without_axes_are_arrays() -> None:
+    table = np.linspace(0.5, 2.0, 3, dtype=np.float32)
+
+    def f(x: Any) -> Any:
+        a = table * np.max(x)
+        power = 2.0**a if a.sum() > 1 else a
+        return (power * power).sum()
+
+    for _ in range(3):
+        assert type(mixad.grad(f)(np.array(1.25))) is np.ndarray
+        assert type(mixad.vjp(f, np.array(1.25))[1](np.float64(1.0))[0]) is np.ndarray

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 
 import mixad
 from mixad import strand_history
+from mixad.backends.fifo_cache import FifoCache
 from mixad.errors import TracerError
+from mixad.tape import operations
+from mixad.tape.strand import Strand
 
 from .test_inner_strands import by_nodes
 from .test_strands import EXAMPLES
@@ -130,3 +134,108 @@ def test_written_arrays_have_numpys_values_or_are_refused(f: Callable[[Any], Any
             np.testing.assert_allclose(found[0], value, rtol=1e-12)
             scale = 1e-11 * max(1.0, float(np.max(np.abs(gradient))))
             np.testing.assert_allclose(found[1], gradient, rtol=1e-11, atol=scale)
+
+
+# -- what an attacker found ------------------------------------------------------------------------
+
+SHARES = "shares memory"
+
+
+def looked_at(x: Any) -> Any:
+    """End a segment: what follows is told by stand-ins."""
+    return x if x.sum() > 0 else -x
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "diagonal": lambda y: np.diagonal(np.reshape(y, (2, 3))),
+    "broadcast_to": lambda y: np.broadcast_to(y, (2, LENGTH)),
+    "windows": lambda y: np.lib.stride_tricks.sliding_window_view(y, 2),
+    "reshaped": lambda y: y.reshape(2, 3),
+    "real": lambda y: y.real,
+    "the same array": lambda y: np.broadcast_arrays(y, y)[0],
+    "at least one axis": lambda y: np.atleast_1d(y, y)[1],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("turns", [0, 100])
+@pytest.mark.parametrize("write", ["element", "all"])
+@pytest.mark.parametrize("ends", [False, True])
+def test_views_of_every_kind_are_not_read_after_a_write(
+    name: str, turns: int, write: str, ends: bool
+) -> None:
+    def f(x: Any) -> Any:
+        y = (looked_at(x) if ends else x) * 2.0
+        view, z = VIEWS[name](y), x
+        for _ in range(turns):
+            z = z * 0.99 + 0.1
+        if write == "element":
+            y[0] = 5.0
+        else:
+            y *= 3.0
+        return (view * view).sum() + z.sum()
+
+    for _ in range(3):
+        if "array" in name or "axis" in name:  # it is, so it has been written to as well
+            np.testing.assert_allclose(mixad.value_and_grad(f)(X)[0], f(X))
+        else:
+            with pytest.raises(TracerError, match=SHARES):
+                mixad.value_and_grad(f)(X)
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0, 3.0], np.ones(3), "a", X])
+def test_a_write_that_fails_changes_nothing(value: Any) -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        with pytest.raises(ValueError, match=r"could not|cannot"):
+            y[:2] = value
+        return (y * y).sum()
+
+    for _ in range(4):
+        found, gradient = mixad.value_and_grad(f)(X)
+        np.testing.assert_allclose(found, 4.0 * (X * X).sum())
+        np.testing.assert_allclose(gradient, 8.0 * X)
+
+
+def test_a_part_is_written_back_though_its_call_has_been_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(operations, "_CALLS", FifoCache(8))
+
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        y[1:3] += sum(x[k : k + 2].sum() for k in range(5)) + sum(x[k:].sum() for k in range(5))
+        return (y * y).sum()
+
+    expected = [f(X + 1e-30j * unit).imag * 1e30 for unit in np.eye(LENGTH)]
+    for _ in range(4):
+        np.testing.assert_allclose(mixad.grad(f)(X), expected, rtol=1e-13)
+
+
+def test_a_write_goes_on_where_another_thread_asks_for_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    retire, asked = Strand._retire_others, []
+
+    def interrupted(self: Strand, tracer: Any, result: Any) -> None:
+        retire(self, tracer, result)
+        thread = threading.Thread(target=lambda: other[0].cell)
+        thread.start()
+        thread.join(0.05)  # it waits
+        asked.append(thread)
+
+    monkeypatch.setattr(Strand, "_retire_others", interrupted)
+    other: list[Any] = []
+
+    def f(x: Any) -> Any:
+        y, z = x * 1.0, x * 3.0
+        other[:] = [z]
+        y[0] = x[1] * 10.0
+        for thread in asked:
+            thread.join()
+        return (y * y).sum() + z.sum()
+
+    expected = [f(X + 1e-30j * unit).imag * 1e30 for unit in np.eye(LENGTH)]
+    for _ in range(4):
+        np.testing.assert_allclose(mixad.grad(f)(X), expected, rtol=1e-13)
+    assert asked

@@ -212,9 +212,20 @@ def square_root(z: Any) -> Any:
 
 
 def power_of_whole(z: Any, n: Any) -> Any:
-    """z ** n for an integer, by squaring: of 1/z for a negative one, and no square is left over."""
-    is_quotient = n < 0 and not _is_zero(z)
-    factor, count = 1 / z if is_quotient else z, abs(n)
+    """z ** n for an integer, 1/zⁿ for a negative one, whose derivatives are those of (1/z)ⁿ."""
+    if n == 0:
+        return 1 + 0j
+    power = _by_squaring(z, abs(n))
+    if n > 0:
+        return power
+    if _is_zero(z):
+        return 1 / power
+    return with_derivatives_of(1 / power, _by_squaring(1 / z, abs(n)))
+
+
+def _by_squaring(z: Any, count: Any) -> Any:
+    """z ** count for a positive integer; no square is made that is not a factor."""
+    factor = z
     while count > 1 and count % 2 == 0:
         factor, count = factor * factor, count // 2
     power = factor
@@ -222,9 +233,7 @@ def power_of_whole(z: Any, n: Any) -> Any:
         factor, count = factor * factor, count // 2
         if count % 2 == 1:
             power = power * factor
-    if n == 0:
-        return 1 + 0j
-    return power if n > 0 or is_quotient else 1 / power
+    return power
 
 
 def power_of_real(z: Any, p: Any) -> Any:
