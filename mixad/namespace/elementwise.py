@@ -240,7 +240,7 @@ def _as_scalar(x: Any) -> Any:
 
 
 _ONE = np.ones(())
-"""Its product with a Python number is none."""
+"""Times a Python number it gives one of NumPy, which does not adapt."""
 
 
 def convert(x: Any, type: ScalarType) -> Any:
