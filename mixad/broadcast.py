@@ -152,7 +152,9 @@ class BroadcastFunction(PickledFunction):
                     outputs = call.found.call.kernel(values, self._options.backend)
                 return outputs[0] if call.finish is None else call.finish(values, outputs)
             strand = _strand_of(call, values)
-            return self._called(call, values) if strand is None else self._by(strand, call, values)
+            if strand is None:
+                return self._called(call, values)
+            return self._record(strand, call, values)
         except Exception as error:
             hide_frames(error)
             raise
@@ -170,7 +172,7 @@ class BroadcastFunction(PickledFunction):
             self._prepare(call, values)
         return _returned(parsed, values, outputs)
 
-    def _by(self, strand: Strand, call: PreparedCall, values: Sequence[Any]) -> Any:
+    def _record(self, strand: Strand, call: PreparedCall, values: Sequence[Any]) -> Any:
         """Record a call in a strand."""
         operation, parsed = self._operation(call), call.found.parsed
         found = strand.record(operation, values)

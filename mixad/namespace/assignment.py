@@ -111,8 +111,8 @@ def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
     selects = any(map(is_selection, key if isinstance(key, tuple) else (key,)))
     if not selects:  # else a number is told by value, as the key is
         value = _as_array(value, x)
-    function = _assigned if selects else operator.setitem
-    rebind(x, strand.call(_assigned, function, (unwrapped(x), key, value), {}))
+    function = _copy_with_value if selects else operator.setitem  # which reads arrays
+    rebind(x, strand.call(_copy_with_value, function, (unwrapped(x), key, value), {}))
 
 
 def _as_array(value: Any, x: Tracer) -> Any:
@@ -122,7 +122,7 @@ def _as_array(value: Any, x: Tracer) -> Any:
     return x.kind.library.asarray(value, x.kind.type, x.device)
 
 
-def _assigned(function: Any, args: Any, kwargs: Any) -> Any:
+def _copy_with_value(function: Any, args: Any, kwargs: Any) -> Any:
     """Return a copy of an array with a value at a key."""
     x, key, value = args
     key = _own_key(key)

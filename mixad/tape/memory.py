@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from mixad.tape.operations import Operation
     from mixad.tape.states import State
 
-__all__ = ["Base", "array_as", "base_of", "check_writable", "give", "gives_arrays",
+__all__ = ["Base", "array_as", "base_of", "check_writable", "gives_arrays",
            "gives_read_only_views", "gives_views", "is_numpy_number", "is_part_written_back",
            "is_written_back", "join", "noted", "noted_array", "read_only", "restore", "retire_flat",
-           "retire_others", "share", "sharing_with", "unshared", "view_of"]  # fmt: skip
+           "retire_others", "share", "sharing_with", "stand_for", "unshared",
+           "view_of"]  # fmt: skip
 
 
 class _Memory:
@@ -269,7 +270,7 @@ def retire_flat(tracer: Tracer, writer: Tracer, part: Operation | None) -> None:
     tracer.sharing = tracer.state = None
 
 
-def give(tracer: Tracer, result: Tracer) -> bool:
+def stand_for(tracer: Tracer, result: Tracer) -> bool:
     """Let a tracer that had no node stand for what was done; return whether it may be used.
 
     If what it shares memory with has been written to, it may not.

@@ -9,7 +9,7 @@ from weakref import ref
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.journal import Journal
-from mixad.tape.memory import give
+from mixad.tape.memory import stand_for
 from mixad.tape.operations import FURTHER, LINK, Operation, results_of
 from mixad.tape.tracer import Origin, Tracer
 
@@ -89,7 +89,7 @@ class OnNodes:
             found = flat.get(slot)
             if found is not None:
                 self.tracers[slot] = ref(found)
-            is_usable = found is not None and give(found, result)
+            is_usable = found is not None and stand_for(found, result)
             done.append(found if is_usable else result)
         self._done = []
 
