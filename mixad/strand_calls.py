@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, as_array, describe_array, is_array, is_number
+from mixad.backends.arrays import NUMPY, describe_array, is_array, is_number
 from mixad.lifting import Inputs, Outputs, called, in_structures
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import handed
@@ -346,11 +346,11 @@ def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> Any:
     if cotangent is None:
         assert state.kind is not None
         found = np.zeros(state.shape, state.kind.type.dtype)
-    elif cotangent[1] and cotangent[0].shape == state.shape:
-        found = as_array(cotangent[0])
     else:
-        found = np.array(np.broadcast_to(cotangent[0], state.shape))
-    return as_input(found, state)
+        found, is_own = cotangent
+        if type(found) is not np.ndarray or not (is_own and found.shape == state.shape):
+            found = np.array(np.broadcast_to(found, state.shape))
+    return as_input(found, state) if state.is_number else found
 
 
 def as_input(array: Any, state: State) -> Any:

@@ -44,8 +44,9 @@ def open_strand(
         arrays += leaves
         structures.append(structure)
     described = tuple(map(describe_array, arrays))
-    is_inner = None in described and ArrayTracer in map(type, arrays)
-    if None in described and not is_inner:
+    has_others = None in described
+    is_inner = has_others and ArrayTracer in map(type, arrays)
+    if has_others and not is_inner:
         described = tuple(map(_described, arrays))
         arrays = [np.asarray(a) if type(a) in _NUMBERS else a for a in arrays]
     history = history_of(f, level.name, is_inner=is_inner)
