@@ -35,7 +35,7 @@ __all__ = [
     "available_cores",
     "byte_count",
     "kernel_cache_folder",
-    "shown_bytes",
+    "show_bytes",
     "unknown_variables",
 ]
 
@@ -185,7 +185,7 @@ def byte_count(text: str) -> int:
     return int(digits) * unit
 
 
-def shown_bytes(count: int) -> str:
+def show_bytes(count: int) -> str:
     """Return a number of bytes for people, in the largest unit that it has one of.
 
     Parameters
@@ -200,7 +200,7 @@ def shown_bytes(count: int) -> str:
 
     Examples
     --------
-    >>> [shown_bytes(count) for count in (1, 1536, 32 << 20)]
+    >>> [show_bytes(count) for count in (1, 1536, 32 << 20)]
     ['1 B', '1.5 KiB', '32 MiB']
     """
     power = min(max(count.bit_length() - 1, 0) // 10, 3)

@@ -248,11 +248,11 @@ def _with_numbers(jacobian: Any, args: Sequence[Any], positions: Sequence[int]) 
     inputs = pytree.leaves([args[position] for position in positions])
     blocks, structure = pytree.flatten(jacobian)
     if any(type(block) is float or isinstance(block, np.generic) for block in blocks):
-        blocks = list(map(_as_input, blocks, cycle(inputs)))
+        blocks = list(map(_as_block_of, blocks, cycle(inputs)))
     return pytree.unflatten(structure, iter(blocks))
 
 
-def _as_input(block: Any, given: Any) -> Any:
+def _as_block_of(block: Any, given: Any) -> Any:
     if not (type(block) is float or isinstance(block, np.generic)):
         return block
     if type(given) is float:

@@ -176,7 +176,7 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
     elif level.check != "off" and not is_compared_whole(leaf):
         level.locks.add(leaf)
     try:
-        given = leaf if type(leaf) is np.ndarray else library_of(leaf).taken_in(leaf)
+        given = leaf if type(leaf) is np.ndarray else library_of(leaf).with_plain_blocks(leaf)
         cell = Cell.of(given, level.check)
     except (KernelTypeError, TracerError) as error:
         raise error.about(_where(level, position)) from None
@@ -365,7 +365,7 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
             f"{what} has shape {tuple(given.shape)} and dtype {given.dtype}, {of} has "
             f"shape {cell.shape} and dtype {dtype}: reshape or convert it"
         )
-    return library.taken_in(as_array(given))
+    return library.with_plain_blocks(as_array(given))
 
 
 def _name(f: Function) -> str:

@@ -40,7 +40,7 @@ def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) ->
     if around:  # that of a linear function is traced, too
         return constant_around(gradient, around, weak=cell.kind.weak and not gradient.shape)
     if cell.library.is_lazy:
-        return cell.library.taken_beside(gradient, cell.array)
+        return cell.library.with_plain_blocks_of(gradient, cell.array)
     if cell.kind.weak and not gradient.shape:
         return _python_number(gradient)
     was_scalar = kind is not np.ndarray and issubclass(kind, np.generic)

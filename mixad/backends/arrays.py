@@ -142,7 +142,7 @@ class Library:
         memory = self.memory
         return memory.view(memory.bits(array) if is_bfloat16(array) else array)
 
-    def taken_in(self, value: Any) -> Any:
+    def with_plain_blocks(self, value: Any) -> Any:
         """Return what operations read in place of a value: lazy arrays with a look at each block.
 
         What has no kernel would compute on blocks of any kind, or on none: the derivative of a
@@ -151,9 +151,9 @@ class Library:
         is_array = self.is_lazy and type(value) is sys.modules["dask.array"].Array
         return with_plain_blocks(value) if is_array else value
 
-    def taken_beside(self, result: Array, array: Array) -> Array:
+    def with_plain_blocks_of(self, result: Array, array: Array) -> Array:
         """Return a result that a lazy array's elements decide, though it may not read them."""
-        return with_plain_blocks(result, self.taken_in(array)) if self.is_lazy else result
+        return with_plain_blocks(result, self.with_plain_blocks(array)) if self.is_lazy else result
 
     def computed(
         self,
@@ -174,7 +174,7 @@ class Library:
             is_there = array_api_compat.device(found) == where
             return found if is_there else self.xp.asarray(found, device=where)
         dask = sys.modules["dask"]
-        delayed = dask.delayed(function, pure=True)(*map(self.taken_in, arrays))
+        delayed = dask.delayed(function, pure=True)(*map(self.with_plain_blocks, arrays))
         return sys.modules["dask.array"].from_delayed(delayed, shape, dtype=dtype)
 
     def wrapped(self, result: NumpyArray, type: ScalarType, like: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mixad.backends.object_cache import ObjectCache, default
-from mixad.config import shown_bytes
+from mixad.config import show_bytes
 
 __all__ = ["describe", "main"]
 
@@ -43,4 +43,4 @@ def describe(cache: ObjectCache) -> str:
         One line.
     """
     count, size = cache.size()
-    return f"{cache.folder}: {count} files, {shown_bytes(size)}"
+    return f"{cache.folder}: {count} files, {show_bytes(size)}"

@@ -560,7 +560,7 @@ def _is_matrix(value: object) -> bool:
     return isinstance(value, Tracer) or is_array(value)
 
 
-def _multiplied(a: Any, b: Any) -> Any:
+def _multiply(a: Any, b: Any) -> Any:
     """Return ``a @ b``, which torch refuses for two dtypes."""
     if library_beside(a).name != "torch":
         return matmul(a, b)
@@ -602,7 +602,7 @@ _COMPLETED = frozenset({"cell", "origin", "sharing"})
 _NEGATIVE = Operation(partial(elementwise, "neg"))
 _ABSOLUTE = Operation(partial(elementwise, "abs"))
 _TOTAL = Operation(total)
-_PRODUCT = Operation(_multiplied, is_kernel=False)
+_PRODUCT = Operation(_multiply, is_kernel=False)
 _UFUNCS = {
     ufunc: Operation(partial(_apply_ufunc, ufunc))
     for ufunc in vars(np).values()

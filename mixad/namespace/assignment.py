@@ -112,7 +112,11 @@ def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
     if not selects:  # else a number is told by value, as the key is
         value = _as_array(value, x)
     function = _copy_with_value if selects else operator.setitem  # which reads arrays
-    rebind(x, strand.call(_copy_with_value, function, (unwrapped(x), key, value), {}))
+    result = strand.call(_copy_with_value, function, (unwrapped(x), key, value), {})
+    if strand.is_recording(result):
+        strand.rebind(x, result)
+    else:
+        rebind(x, result)
 
 
 def _as_array(value: Any, x: Tracer) -> Any:
@@ -200,7 +204,7 @@ def _part_and_value(x: Tracer, key: _Key, value: Any) -> tuple[Array, Any]:
     if not isinstance(value, Tracer) and first_traced(value) is not None:
         value = asarray(value)
     if not isinstance(value, Tracer):
-        return part, x.cell.library.taken_in(value)
+        return part, x.cell.library.with_plain_blocks(value)
     return part, _fitting(x, key, part.shape, value)
 
 

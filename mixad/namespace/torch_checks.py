@@ -24,7 +24,7 @@ from mixad.tape.constant import is_constant
 from mixad.tape.node import waiting_view
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["CheckedSpelling", "strided_as"]
+__all__ = ["CheckedSpelling", "without_elements"]
 
 _UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - {"matmul", "where", "angle", "heaviside"}
 """Functions of elements: kernels check that shapes broadcast and that dtypes fit."""
@@ -79,10 +79,10 @@ def _check(
 ) -> None:
     """Raise what torch raises, if it refuses a call."""
     if name in _OF_LAYOUT:  # elements tell nothing more
-        _call(function, strided_as, args, kwargs)
+        _call(function, without_elements, args, kwargs)
         return
     several = len(_dtypes((*args, *kwargs.values()))) > 1
-    convert = _of_ones if several else strided_as
+    convert = _of_ones if several else without_elements
     try:
         _call(function, convert, args, kwargs)
     except Exception:  # torch's have no class in common, and elements may decide
@@ -116,7 +116,7 @@ def _dtypes(value: Any) -> set[Any]:
     return {value.dtype} if isinstance(value, Tracer) or _is_tensor(value) else set()
 
 
-def strided_as(value: Any) -> Any:
+def without_elements(value: Any) -> Any:
     """Return a tensor without elements with the shape, the dtype and the strides of another."""
     if isinstance(value, Tracer):
         return waiting_view(value.cell, _meta)
@@ -133,7 +133,7 @@ def _of_ones(value: Any) -> Any:
 
 def _with_one_element(value: Any) -> Any:
     """Return a tensor with as many axes as another, of length 1."""
-    meta = strided_as(value)
+    meta = without_elements(value)
     return (
         sys.modules["torch"].ones((1,) * meta.ndim, dtype=meta.dtype) if _is_tensor(meta) else meta
     )
@@ -179,5 +179,5 @@ def _kind(value: Any) -> Hashable:
 
 
 def _kind_and_strides(value: Any) -> Hashable:
-    strides = strided_as(value)
+    strides = without_elements(value)
     return _kind(value), strides.stride() if _is_tensor(strides) else None

@@ -16,7 +16,7 @@ from mixad.namespace.manipulation import reshape
 from mixad.namespace.special import SPECIAL
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.namespace.statistical import total
-from mixad.namespace.torch_checks import strided_as
+from mixad.namespace.torch_checks import without_elements
 from mixad.namespace.torch_views import torch_view
 from mixad.tape.constant import constants
 from mixad.tape.memory import gives_views, share, unshared
@@ -66,7 +66,7 @@ def _clone(x: Any, *, memory_format: Any = None) -> Any:
 def _contiguous(x: Any, *, memory_format: Any = None) -> Any:
     """Return ``x`` if its elements are in that order in memory, else a copy."""
     memory_format = memory_format or library_beside(x).xp.contiguous_format
-    is_so = strided_as(x).is_contiguous(memory_format=memory_format)
+    is_so = without_elements(x).is_contiguous(memory_format=memory_format)
     return share(unshared(x), x) if is_so else apply_rule(_CLONE, x, memory_format=memory_format)
 
 

@@ -77,18 +77,25 @@ class _Sharing(NamedTuple):
 class _Retired(Level):
     """What a tracer depends on that may not be used any more: a transform that never ran.
 
-    ``origin`` or, where there are no nodes, ``state`` is what it was.  ``part`` tells which part
-    of it the writer was there.
+    Parameters
+    ----------
+    was : Origin or State
+        What it stood for; a state where it had no node.
+    writer : Tracer
+        What was written to.
+    part : Operation, optional
+        What gave the writer, if it was a part of this.
     """
 
-    __slots__ = ("origin", "part", "state", "writer")
+    __slots__ = ("part", "was", "writer")
 
-    def __init__(self, origin: Origin | None, writer: Tracer) -> None:
+    def __init__(
+        self, was: Origin | State | None, writer: Tracer, part: Operation | None = None
+    ) -> None:
         super().__init__("an older view")
         self.alive = False
-        self.origin = origin
-        self.state: State | None = None
-        self.part: Operation | None = None
+        self.was = was
+        self.part = part
         self.writer = weakref.ref(writer)
 
     @property
@@ -259,14 +266,13 @@ def _retire(tracer: Tracer, origin: Origin, writer: Tracer) -> None:
 def retire_flat(tracer: Tracer, writer: Tracer, part: Operation | None) -> None:
     """Let a tracer without a node raise when it is used: its memory was written to.
 
-    ``part`` is what told which part of it the writer was, if that was one.
+    ``part`` is what gave the writer, if it was a part of this.
     """
     strand = tracer.strand
     assert strand is not None
-    retired = _Retired(None, writer)
-    retired.state, retired.part = tracer.state, part
+    levels = frozenset((strand.level, _Retired(tracer.state, writer, part)))
     tracer.cell = Cell(tracer.shape, tracer.kind, strand.device)
-    tracer.origin = Origin(cast("Node", None), 0, frozenset((strand.level, retired)))
+    tracer.origin = Origin(cast("Node", None), 0, levels)
     tracer.sharing = tracer.state = None
 
 
@@ -292,30 +298,26 @@ def is_written_back(tracer: Tracer, key: object, value: Any) -> bool:
     if retired is None or not isinstance(value, Tracer) or retired.writer() is not value:
         return False
     sharing = value.sharing
-    return sharing is not None and sharing.whole is retired.origin and sharing.key == key
+    return sharing is not None and sharing.whole is retired.was and sharing.key == key
 
 
 def restore(tracer: Tracer) -> None:
     """Let a tracer be used again whose part is about to be written back."""
     retired = _retired(tracer)
     assert retired is not None
-    if retired.state is not None:
-        tracer.state = retired.state
-        del tracer.cell, tracer.origin, tracer.sharing
+    if isinstance(retired.was, Origin):
+        tracer.origin = retired.was
     else:
-        assert retired.origin is not None
-        tracer.origin = retired.origin
+        tracer.state = retired.was
+        del tracer.cell, tracer.origin, tracer.sharing
 
 
 def _is_same_call(first: Operation, second: Operation) -> bool:
     """Whether two operations are one call, which may have been forgotten and made anew."""
-    calls = first.compute, second.compute
-    return first is second or (
-        all(isinstance(c, partial) for c in calls)
-        and (
-            calls[0].args == calls[1].args  # type: ignore[attr-defined]
-        )
-    )
+    if first is second:
+        return True
+    one, other = first.compute, second.compute
+    return isinstance(one, partial) and isinstance(other, partial) and one.args == other.args
 
 
 def is_part_written_back(tracer: Tracer, part: Operation, value: Any) -> bool:

@@ -382,7 +382,7 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     """
     library = common_library(rule.name, arguments)
     if library.is_lazy and any(isinstance(a, Tracer) for a in arguments):
-        arguments = tuple(map(library.taken_in, arguments))
+        arguments = tuple(map(library.with_plain_blocks, arguments))
     if rule.waits_for(arguments):
         return _waiting(rule, arguments[0], static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]

@@ -185,7 +185,7 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     """
     library = common_library(rule.name, arguments)
     if library.is_lazy and any(isinstance(a, Tracer) for a in arguments):
-        arguments = tuple(map(library.taken_in, arguments))
+        arguments = tuple(map(library.with_plain_blocks, arguments))
     values = rule.evaluate(library.xp, *map(elements_of, arguments), **static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     if not tracers:

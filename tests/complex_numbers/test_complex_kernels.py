@@ -127,11 +127,11 @@ def test_powers_known_at_run_time(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("exponent", [-7, -3, -2, -1, 0, 1, 2, 5])
-def test_whole_powers_known_at_run_time_have_the_bits_of_known_ones(exponent: int) -> None:
+def test_whole_powers_known_at_run_time_have_numpys_bits(exponent: int) -> None:
     draw = np.random.default_rng(0)
     z = draw.normal(size=200) + 1j * draw.normal(size=200)
     found = mixad.broadcast(lambda z, n: z**n)(z, exponent)
-    np.testing.assert_array_equal(found, mixad.broadcast(lambda z: z**exponent)(z))
+    np.testing.assert_array_equal(found, z**exponent)
 
 
 def test_real_numbers_to_complex_powers() -> None:

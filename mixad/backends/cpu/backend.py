@@ -12,7 +12,7 @@ from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
 from mixad.backends.cpu.launch import Run, prepare_boxes, prepare_launch, prepare_repeated
 from mixad.backends.object_cache import default
-from mixad.config import shown_bytes
+from mixad.config import show_bytes
 from mixad.emit.llvm.text import ENTRY, GANG, Dialect
 from mixad.kernel.binding import Binding, bind
 from mixad.kernel.cost import block_cost
@@ -90,8 +90,8 @@ class CpuBackend:
             "processor": f"{host.cpu}: {' '.join(features) or 'no feature that matters here'}",
             "vector width": f"{host.vector_bits} bits, gangs of {GANG} elements",
             "threads": str(usable_cpus()),
-            "caches": f"written past if a launch moves over {shown_bytes(host.cache_bytes)}",
-            "results to come": f"at most {shown_bytes(buffers.limit())} of memory kept",
+            "caches": f"written past if a launch moves over {show_bytes(host.cache_bytes)}",
+            "results to come": f"at most {show_bytes(buffers.limit())} of memory kept",
             "maths inlined": ", ".join(n for n in PROGRAMS if BY_NAME[n].c is not None),
             "other maths": library,
             "kernels kept": f"no: {problem}" if problem else f"in {cache.folder}",
