@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixad import pytree
+from mixad.backends.fifo_cache import FifoCache
 from mixad.lifting import Inputs, Outputs, in_structures, lifted
 from mixad.recorded_calls import Carried, Recorded
 from mixad.returning import handed
@@ -20,7 +21,7 @@ from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation, results_of
 from mixad.tape.segments import MAX_FUSED
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
-from mixad.tape.tracer import Level, Tracer, journal_of
+from mixad.tape.tracer import Level, Tracer, journal_of, plain
 
 __all__ = [
     "HandedOnError",
@@ -39,8 +40,95 @@ _MAX_OPERATIONS = 16
 each has a plan."""
 
 
+class InnerRun:
+    """What computes segments of a recording inside of another, as operations of that.
+
+    Parameters
+    ----------
+    strand : Strand
+        The recording inside.
+    """
+
+    def __init__(self, strand: Strand) -> None:
+        self._strand = strand
+        self._values: dict[int, Any] = {}
+        self._done = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether segments have ended that have not been computed."""
+        return self._done < len(self._strand.ends)
+
+    def value(self, slot: int) -> Any:
+        """Return the array of a value that has been computed."""
+        return plain(self._values[slot])
+
+    def advance(self, wanted: Iterable[int]) -> bool:
+        """Compute what is wanted of the segments that have ended, and what others read of them."""
+        strand, outer = self._strand, self._strand.outer
+        assert outer is not None
+        start, done = strand.segment(self._done).start, len(strand.ends)
+        if sum([end.count for end in strand.ends[self._done :]]) > MAX_FUSED:
+            return False
+        asked = sorted({*strand.sources.values(), *wanted})
+        made = [slot for slot in asked if slot >= start and strand.made(slot)]
+        if made:
+            operation, operands = self._operation(start, made)
+            results = results_of(outer.applied(operation, operands))
+            self._values.update(zip(made, results, strict=True))
+        self._done = done
+        return not outer.is_left
+
+    def _operation(self, start: int, wanted: Sequence[int]) -> tuple[Operation, list[Any]]:
+        """Return what gives some values of what was recorded from a slot on, and its operands."""
+        places: dict[int, Hashable] = {}
+        numbers: dict[Hashable, Any] = {}
+        operands: list[Any] = []
+        steps = []
+        for slot, operation, given in self._strand.steps(start):
+            for at in given:
+                if at not in places:
+                    value = self._values.get(at, self._strand.values[at])
+                    if type(value) in NUMBERS:
+                        places[at] = told = type(value), np.asarray(value).tobytes()
+                        numbers[told] = value
+                    else:
+                        places[at] = ~len(operands)
+                        operands.append(value.array if type(value) is Held else value)
+            places[slot] = slot - start
+            steps.append((slot - start, operation, tuple([places[at] for at in given])))
+        key = tuple(steps), tuple([slot - start for slot in wanted])
+        found = _VALUES.get(key)
+        if found is None:
+            found = Operation(partial(_values, *key, numbers), is_kernel=False, is_primitive=True)
+            _VALUES.keep(key, 1, found)
+        return found, operands
+
+
+_VALUES: FifoCache[Operation] = FifoCache(4096)
+"""Operations that give values of a recording inside of another, by steps and wanted ones."""
+
+
+def _values(
+    steps: Sequence[tuple[int, Operation, Sequence[Hashable]]],
+    wanted: Sequence[int],
+    numbers: Mapping[Hashable, Any],
+    *operands: Any,
+) -> Any:
+    """Return some values of what was recorded inside, with nothing derived of it there."""
+    done: dict[Hashable, Any] = {**numbers, **{~k: value for k, value in enumerate(operands)}}
+    rest: list[Any] = []
+    for place, operation, given in steps:
+        if operation is not FURTHER:
+            rest = results_of(operation.compute(*[done[at] for at in given]))
+        done[place] = rest.pop(0)
+    return as_results([done[at] for at in wanted])
+
+
 class InnerCall(StrandCall):
     """A gradient inside of what is recorded: it is one operation of that."""
+
+    _make_run = InnerRun
 
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
         """End the recording; on nodes, what is a view of an input is one of what was given."""
@@ -80,6 +168,7 @@ class InnerCall(StrandCall):
         """
         strand = self._strand
         strand.is_left |= sum([end.count for end in (*strand.ends, strand.state)]) > MAX_FUSED
+        strand.is_left |= bool(strand.views)  # what is handed on would not be known as a view
         if strand.is_left:
             return None
         came, numbers = came_into(strand)
@@ -290,7 +379,7 @@ def operation_of(
         if sum([type(kept) is Operation for kept in end.plans.values()]) >= _MAX_OPERATIONS:
             return None
         call = Inside.of(strand, outputs, wanted)
-        operation = Operation(partial(compute, call), is_kernel=False)
+        operation = Operation(partial(compute, call), is_kernel=False, is_primitive=True)
         end.keep(key, operation)
     return operation
 

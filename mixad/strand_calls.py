@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from mixad.tape.over_numpy import as_numpy, have_same_bits, of_numpy
 from mixad.tape.plan import Plan
 from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
 from mixad.tape.states import State
-from mixad.tape.strand import Strand
+from mixad.tape.strand import Computed, Strand
 from mixad.tape.strand_plan import plan_of
 from mixad.tape.tracer import Level, Origin, Tracer
 
@@ -123,6 +123,7 @@ class StrandCall:
 
     arguments: list[Any]
     is_known = False
+    _make_run: Callable[[Strand], Computed] = Run
     _lifted: Inputs | None = None
     _plan: Plan | None = None
     _found: tuple[Sequence[Any], Sequence[Any]] | None = None
@@ -146,7 +147,7 @@ class StrandCall:
         self._structures = structures
         self._arrays = arrays
         self._states = state.inputs
-        self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, Run)
+        self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, self._make_run)
         self.inputs = self._strand.tracers_of_inputs()
 
     def completed(self) -> Inputs:
@@ -198,7 +199,9 @@ class StrandCall:
             self._returned = _returned(outputs, aux, with_value=asked.with_value)
         if self._is_of_strand(outputs, asked):
             self._find(outputs, asked)
-        if strand.is_left:
+        if strand.has_opened:
+            self._history.note_new(self._f)
+        elif strand.is_left:
             self._history.leave(self._f)
         self.is_known = self._plan is not None or self._found is not None
         if not self.is_known:
@@ -240,7 +243,9 @@ class StrandCall:
         if strand.ends:
             if not strand.is_left and (not asked.of_number or self._is_float(slots[0])):
                 pairs = list(zip(slots, self._cotangents, strict=True))
-                self._found = (strand.run or Run(strand)).gradient(pairs, values)
+                run = strand.run or Run(strand)
+                assert isinstance(run, Run)
+                self._found = run.gradient(pairs, values)
                 strand.is_left = self._found is None
             return
         key = slots, given, values, tuple(map(_slot_of, strand.alive()))

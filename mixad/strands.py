@@ -114,8 +114,8 @@ def _is_torchs(tensor: Any) -> bool:
 
 _NUMPY = {np.ndarray}
 _NUMBERS = {float, np.float64, np.float32}
-_DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
-_TORCH_DTYPES = ("torch.float64", "torch.float32")
+_DTYPES = tuple(map(np.dtype, ("f8", "f4", "c16", "c8")))
+_TORCH_DTYPES = ("torch.float64", "torch.float32", "torch.complex128", "torch.complex64")
 
 
 def _tensor() -> set[type]:

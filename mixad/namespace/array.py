@@ -33,7 +33,7 @@ from mixad.namespace.spellings import NUMPY, UFUNCS, spelling_of, spelling_of_uf
 from mixad.namespace.statistical import total
 from mixad.namespace.torch_in_place import IN_PLACE, change
 from mixad.tape.constant import constants, unwrapped
-from mixad.tape.memory import array_as, is_numpy_number, share, unshared
+from mixad.tape.memory import array_as, is_numpy_number, share, unshared, view_of
 from mixad.tape.node import library_beside
 from mixad.tape.operations import Operation
 from mixad.tape.tracer import Tracer, plain
@@ -429,7 +429,7 @@ class ArrayTracer(Tracer):
     @property
     def real(self) -> Any:
         """The real part."""
-        return share(unshared(real(self)), self)
+        return view_of(real(self), self)
 
     @property
     def imag(self) -> Any:

@@ -19,7 +19,16 @@ from mixad.namespace.array_likes import first_traced
 from mixad.namespace.creation import asarray
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import where
-from mixad.namespace.indexing import basic_axes, basic_key, getitem, is_selection, part_of
+from mixad.namespace.indexing import (
+    basic_axes,
+    basic_key,
+    gather,
+    getitem,
+    is_selection,
+    of_positions,
+    part_of,
+    positions_of,
+)
 from mixad.namespace.joining import broadcast_to
 from mixad.namespace.manipulation import reshape
 from mixad.tape.buffer import buffer_of
@@ -108,11 +117,16 @@ def _view_again(value: Tracer, x: Tracer, key: Any) -> None:
 
 def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
     """Write by an operation that copies the array: ``x`` stands for what it gives."""
-    selects = any(map(is_selection, key if isinstance(key, tuple) else (key,)))
-    if not selects:  # else a number is told by value, as the key is
-        value = _as_array(value, x)
-    function = _copy_with_value if selects else operator.setitem  # which reads arrays
-    result = strand.call(_copy_with_value, function, (unwrapped(x), key, value), {})
+    if x.shape and any(map(is_selection, key if isinstance(key, tuple) else (key,))):
+        result = _with_selected(x, _own_key(key), value)
+    else:
+        given = unwrapped(x), key, _as_array(value, x)
+        result = strand.call(_copy_with_value, operator.setitem, given, {})
+    _stand_for(strand, x, result)
+
+
+def _stand_for(strand: Strand, x: Tracer, result: Tracer) -> None:
+    """Let an array stand for what a write gives."""
     if strand.is_recording(result):
         strand.rebind(x, result)
     else:
@@ -123,7 +137,7 @@ def _as_array(value: Any, x: Tracer) -> Any:
     """Return a number as an array like a traced one; others as they are."""
     if not is_scalar(value):
         return value
-    return x.kind.library.asarray(value, x.kind.type, x.device)
+    return x.library.asarray(value, x.kind.type, x.device)
 
 
 def _copy_with_value(function: Any, args: Any, kwargs: Any) -> Any:
@@ -137,15 +151,40 @@ def _copy_with_value(function: Any, args: Any, kwargs: Any) -> Any:
     return noted_array(result) if x.shape else array_as(result, x)
 
 
+def _with_selected(tracer: Tracer, key: _Key, value: Any) -> Any:
+    """Return an array with a value where a key of arrays selects elements.
+
+    Each element is told which one of the value it gets, if any: of equal positions the one that
+    the library writes last.
+    """
+    xp, x = tracer.library.xp, unwrapped(tracer)
+    numbers = positions_of(tracer) * 0
+    shape = tuple(numbers[key].shape)
+    count = math.prod(shape)
+    numbers[key] = xp.reshape(xp.arange(1, count + 1, device=tracer.device), shape)
+    if not count:
+        return tracer
+    if isinstance(value, Tracer):
+        given = _fitting(tracer, key, shape, value)
+    else:
+        given = xp.empty(shape, dtype=tracer.dtype, device=tracer.device)
+        given[...] = value
+    return where(numbers > 0, gather(given, xp.where(numbers > 0, numbers - 1, 0)), x)
+
+
 def change_at(ufunc: Any, x: Tracer, key: Any, value: Any) -> None:
     """Write ``ufunc.at(x, key, value)`` for a ufunc of `CHANGES_AT`.
 
     Of equal positions all count.  Parameters and errors are those of `setitem`; so is the time.
     """
     key = _own_key(key)
+    strand = strand_of_write(x, value)
+    if strand is not None and x.shape:
+        _stand_for(strand, x, _with_added(ufunc, x, key, value))
+        return
     part, value = _part_and_value(x, key, value)
     if not isinstance(value, Tracer):  # NumPy 2.4 reads beyond the end of what is to be broadcast
-        xp = x.cell.library.xp
+        xp = x.library.xp
         value = xp.broadcast_to(xp.asarray(value), part.shape)
     write(CHANGES_AT[ufunc], x, value, key=key)
 
@@ -180,9 +219,9 @@ def _write_of(symbol: str) -> tuple[str, str]:
 
 def _is_cast_in_place(result: Tracer, x: Tracer) -> bool:
     """Whether a library converts the result of ``x += y``: not to integers, nor complex to real."""
-    name = x.cell.library.name
-    is_wide = x.cell.type.is_complex or not result.cell.type.is_complex
-    return name in ("numpy", "cupy", "dask", "torch") and x.cell.type.is_inexact and is_wide
+    name = x.library.name
+    is_wide = x.kind.type.is_complex or not result.kind.type.is_complex
+    return name in ("numpy", "cupy", "dask", "torch") and x.kind.type.is_inexact and is_wide
 
 
 def _own_key(key: Any) -> _Key:
@@ -204,7 +243,7 @@ def _part_and_value(x: Tracer, key: _Key, value: Any) -> tuple[Array, Any]:
     if not isinstance(value, Tracer) and first_traced(value) is not None:
         value = asarray(value)
     if not isinstance(value, Tracer):
-        return part, x.cell.library.with_plain_blocks(value)
+        return part, x.library.with_plain_blocks(value)
     return part, _fitting(x, key, part.shape, value)
 
 
@@ -213,8 +252,8 @@ def _looked_at(x: Tracer) -> Array:
     array = buffer_of(x.cell)
     if array is None:
         array = x.cell.array
-    if x.cell.weak or not (is_writeable_array(array) or isinstance(array, np.ndarray)):
-        kind = "numbers" if x.cell.weak else f"arrays of {x.cell.library.name}"
+    if x.weak or not (is_writeable_array(array) or isinstance(array, np.ndarray)):
+        kind = "numbers" if x.weak else f"arrays of {x.library.name}"
         raise TracerError(
             f"{kind} cannot be written to (x[key] = value): make the new array from its "
             "parts, with where(), concat() or stack()"
@@ -225,7 +264,7 @@ def _looked_at(x: Tracer) -> Array:
 def _fitting(x: Tracer, key: _Key, shape: Sequence[int], value: Tracer) -> Any:
     """Return a value in the dtype of ``x`` and the shape of the part that it is written to."""
     xp = common_library("assignment", (x, value)).xp
-    if value.cell.type.is_complex and not x.cell.type.is_complex:
+    if value.kind.type.is_complex and not x.kind.type.is_complex:
         raise KernelTypeError(
             f"x[key] = y with x of dtype {x.dtype} and y of dtype {value.dtype} would lose the "
             "imaginary part",
@@ -252,13 +291,13 @@ def _winners(x: Tracer, key: _Key, part: Array) -> Array | None:
     """
     if not any(is_array(k) and "int" in str(k.dtype) and k.ndim for k in key):
         return None
-    xp = x.cell.library.xp
+    xp = x.library.xp
     size = math.prod(part.shape)
     numbers = xp.reshape(xp.arange(size, device=x.device), tuple(part.shape))
     whole = xp.empty(x.shape, dtype=numbers.dtype, device=x.device)
     whole[key] = numbers
     stays = whole[key] == numbers
-    return stays if x.cell.library.is_lazy or not bool(xp.all(stays)) else None
+    return stays if x.library.is_lazy or not bool(xp.all(stays)) else None
 
 
 def _written(array: Array, value: Any, key: _Key, winners: Array | None) -> None:
@@ -338,6 +377,31 @@ def _negative_part(g: Any, key: _Key) -> Any:
 
 def _left(g: Any, key: _Key) -> None:
     """Leave the cotangent of what is added to: it is that of the sum."""
+
+
+def _with_added(ufunc: Any, x: Tracer, key: _Key, value: Any) -> Any:
+    """Return an array with what a key selects changed by a value, in its order."""
+    at = positions_of(x)[key]
+    if not isinstance(value, Tracer):
+        given = x.library.xp.empty(at.shape, dtype=x.dtype)
+        given[...] = value
+    else:
+        given = _fitting(x, key, at.shape, value)
+    return apply_rule(_ADDED_AT, unwrapped(x), -given if ufunc is np.subtract else given, at)
+
+
+def _sum_at(xp: Any, x: Any, value: Any, at: Any) -> Any:
+    whole = xp.asarray(x, copy=True, order="C")
+    np.add.at(whole.reshape(-1), at, value)
+    return whole
+
+
+_ADDED_AT = Rule(
+    "numpy.add.at",
+    _sum_at,
+    (lambda g, x, value, at: g, lambda g, x, value, at: gather(g, at), of_positions),
+    reads=((), (2,)),
+)
 
 
 CHANGES_AT: Mapping[Any, Write] = {

@@ -34,7 +34,7 @@ __all__ = ["as_complex", "common_type", "complex_elementwise", "complex_type_of"
 def is_complex(operand: Any) -> bool:
     """Whether an operand is a complex number, or an array of such."""
     if isinstance(operand, Tracer):
-        return operand.cell.type.is_complex
+        return operand.kind.type.is_complex
     if is_number(operand):
         return isinstance(operand, complex)
     return is_complex_dtype(operand.dtype)
@@ -80,7 +80,7 @@ def _weak(x: Tracer) -> Tracer:
 
 
 def _is_weak(operand: Any) -> bool:
-    return operand.cell.weak if isinstance(operand, Tracer) else is_number(operand)
+    return operand.weak if isinstance(operand, Tracer) else is_number(operand)
 
 
 def _operand(operand: Any, common: ScalarType, library: Library, device: Any) -> Any:
@@ -104,8 +104,8 @@ _Operand = type | tuple[ScalarType, bool]
 def _typed(operand: Any) -> _Operand:
     if is_number(operand):
         return type(operand)
-    if isinstance(operand, Tracer) and operand.cell.weak:
-        return complex if operand.cell.type.is_complex else float
+    if isinstance(operand, Tracer) and operand.weak:
+        return complex if operand.kind.type.is_complex else float
     return element_type_of(operand.dtype), operand.ndim > 0
 
 
@@ -138,7 +138,7 @@ def complex_type_of(x: Any) -> ScalarType:
 
 def as_complex(x: Any, type: ScalarType) -> Any:
     """Return an array or a tracer with elements of a complex type."""
-    if element_type_of(x.dtype) == type and not (isinstance(x, Tracer) and x.cell.weak):
+    if element_type_of(x.dtype) == type and not (isinstance(x, Tracer) and x.weak):
         return x
     return apply_rule(_ASTYPE, x, dtype=library_beside(x).dtype_of(type))
 

@@ -17,7 +17,7 @@ from mixad.backends.arrays import Array
 from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.array_likes import first_traced
-from mixad.namespace.assignment import replace, setitem, strand_of_write
+from mixad.namespace.assignment import CHANGES_AT, change_at, replace, setitem, strand_of_write
 from mixad.namespace.indexing import basic_key, is_selection
 from mixad.namespace.spelling import missing
 from mixad.namespace.torch_in_place import IN_PLACE
@@ -118,6 +118,10 @@ def _changed_at(ufunc: Any, x: Constant, key: Any, *values: Any) -> None:
     """Carry out ``ufunc.at``: NumPy does that on arrays that are read-only, too."""
     if not _has_traced(values):
         ufunc.at(_own_array(x), _plain(key), *_plain(values))
+        return
+    if ufunc in CHANGES_AT and strand_of_write(x, *values) is not None:
+        change_at(ufunc, x, _plain(key), *values)
+        _followed(x)
         return
     with _written(x) as array:
         ufunc.at(array, _plain(key), *values)

@@ -27,7 +27,7 @@ def cornered(value: Any, x: Any, at: Any, axis: tuple[int, ...]) -> Any:
     derivatives may be.  Elements whose cotangent is the constant 0, which a program did not use,
     have second derivatives.
     """
-    if not isinstance(x, Tracer) or not may_differentiate_twice(x.origin.levels):
+    if not isinstance(x, Tracer) or not may_differentiate_twice(x.levels):
         return value
     library, corners = library_beside(x), at()
     if not library.is_lazy and not bool(library.xp.any(corners)):
@@ -53,7 +53,7 @@ def _is_tangent(g: Any, x: Any) -> bool:
     """
     if not isinstance(g, Tracer) or not isinstance(x, Tracer):
         return False
-    return not g.origin.levels & x.origin.levels
+    return not g.levels & x.levels
 
 
 _CORNERED = Rule(

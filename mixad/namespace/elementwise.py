@@ -67,7 +67,7 @@ def operand(value: Any, other: Any) -> Any:
     """
     if is_operand(value):
         return value
-    is_numpys = isinstance(other, Tracer) and other.cell.library is NUMPY
+    is_numpys = isinstance(other, Tracer) and other.library is NUMPY
     if isinstance(value, (list, tuple)) and is_numpys:
         return np.asarray(value)
     raise TracerError(
@@ -128,7 +128,7 @@ _CALLS: dict[object, KernelCall] = {}
 def _kind(operand: Any) -> object:
     """Return what the call of an op depends on; None where that takes a closer look."""
     if isinstance(operand, Tracer):
-        return (operand.cell.kind, not operand.cell.shape)
+        return (operand.kind, not operand.shape)
     kind = type(operand)
     if kind is np.ndarray:
         return (operand.dtype, not operand.shape)
@@ -231,7 +231,7 @@ def as_numpy_gives(result: Any) -> Any:
 
 
 def _as_scalar(x: Any) -> Any:
-    if not (isinstance(x, Tracer) and x.cell.weak):
+    if not (isinstance(x, Tracer) and x.weak):
         return x
     journal = journal_of(x.levels)
     if journal is not None:
@@ -309,7 +309,7 @@ _SYMBOLS = {
 
 def is_strong(operand: Any) -> bool:
     """Whether an operand is no Python number, traced or not: those adapt to what is beside them."""
-    return not is_number(operand) and not (isinstance(operand, Tracer) and operand.cell.weak)
+    return not is_number(operand) and not (isinstance(operand, Tracer) and operand.weak)
 
 
 def _without_numpy_scalar(operand: Any, library: Library) -> Any:
@@ -322,8 +322,8 @@ def _without_numpy_scalar(operand: Any, library: Library) -> Any:
 def _described(op: str, operand: Any, library: Library) -> DescribedOperand:
     if is_scalar(operand):
         return Typed(weak_type(operand), True), True
-    if isinstance(operand, Tracer) and operand.cell.weak:
-        return Typed(operand.cell.type, True), False
+    if isinstance(operand, Tracer) and operand.weak:
+        return Typed(operand.kind.type, True), False
     try:
         return library.rules.array(element_type(operand), operand.ndim), False
     except KernelTypeError as error:
@@ -337,4 +337,4 @@ def weak_type(number: bool | int | float) -> ScalarType:
 
 def element_type(x: Any) -> ScalarType:
     """Return the type of the elements of an array or a tracer."""
-    return x.cell.type if isinstance(x, Tracer) else element_type_of(x.dtype)
+    return x.kind.type if isinstance(x, Tracer) else element_type_of(x.dtype)

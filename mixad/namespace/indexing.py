@@ -21,8 +21,8 @@ from mixad.tape.memory import share
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
 
-__all__ = ["basic_axes", "basic_key", "gather", "getitem", "is_selection", "part_along",
-           "part_of", "positions_of", "scatter_add", "take", "take_along_axis", "view_key",
+__all__ = ["basic_axes", "basic_key", "gather", "getitem", "is_selection", "of_positions",
+           "part_along", "part_of", "positions_of", "scatter_add", "take", "take_along_axis", "view_key",
            "without_constants", "without_lists"]  # fmt: skip
 
 _Key = tuple[Any, ...]
@@ -48,7 +48,7 @@ def view_key(x: Tracer, part: Any, key: Any) -> Any:
     keys = key if isinstance(key, tuple) else (key,)
     if not isinstance(part, Tracer) or any(map(is_selection, keys)):
         return None
-    is_number = not part.shape and x.cell.library is NUMPY and Ellipsis not in keys
+    is_number = not part.shape and x.library is NUMPY and Ellipsis not in keys
     return None if is_number else tuple(map(basic_key, keys))
 
 
@@ -114,13 +114,18 @@ def gather(x: Any, positions: Any) -> Any:
 
     Nobody else may hold these.
     """
-    library_of(positions)  # raises where a mask leaves open how many elements it selects
-    return apply_rule(_GATHER, x, positions=positions)
+    library_beside(positions)  # raises where a mask leaves open how many elements it selects
+    return apply_rule(_GATHER, x, positions)
 
 
 def scatter_add(g: Any, shape: tuple[int, ...], positions: Any) -> Any:
     """Return zeros with elements added at positions: the adjoint of `gather`."""
-    return apply_rule(_SCATTER_ADD, g, shape=shape, positions=positions)
+    return apply_rule(_SCATTER_ADD, g, positions, shape=shape)
+
+
+def of_positions(*_: Any, **__: Any) -> Any:
+    """Return the cotangent of positions, which nobody asks for."""
+    raise AssertionError("positions are whole numbers")
 
 
 def _taken(xp: Any, x: Any, positions: Any) -> Any:
@@ -131,13 +136,14 @@ def _taken(xp: Any, x: Any, positions: Any) -> Any:
 _GATHER = Rule(
     "indexing",
     _taken,
-    (lambda g, x, positions: scatter_add(g, tuple(x.shape), positions),),
+    (lambda g, x, positions: scatter_add(g, tuple(x.shape), positions), of_positions),
+    reads=((1,),),
     fresh=True,
     linear="each",
 )
 
 
-def _added(xp: Any, g: Any, shape: tuple[int, ...], positions: Any) -> Any:
+def _added(xp: Any, g: Any, positions: Any, shape: tuple[int, ...]) -> Any:
     """Add in the order of the elements, in 64 bits for each part where the library can.
 
     ``add.at`` is quick where nothing is cast on the way, and slow by a factor of 40 otherwise.
@@ -145,7 +151,7 @@ def _added(xp: Any, g: Any, shape: tuple[int, ...], positions: Any) -> Any:
     library, type = library_of(g), element_type_of(g.dtype)
     if type.is_narrow:
         wide = xp.astype(g, library.dtype_of(type.arithmetic))
-        return xp.astype(_added(xp, wide, shape, positions), g.dtype)
+        return xp.astype(_added(xp, wide, positions, shape), g.dtype)
     size, flat, at = math.prod(shape), xp.reshape(g, (-1,)), xp.reshape(positions, (-1,))
     if library.name == "torch":
         zeros = xp.zeros(size, dtype=g.dtype, device=device(g))
@@ -165,10 +171,10 @@ def _added_at(xp: Any, size: int, weights: Any, at: Any) -> Any:
 _SCATTER_ADD = Rule(
     "the adjoint of indexing",
     _added,
-    (lambda g, x, shape, positions: gather(g, positions),),
+    (lambda g, x, positions, shape: gather(g, positions), of_positions),
+    reads=((1,),),
     fresh=True,
     linear="each",
-    shape=lambda xp, own, shape, positions: shape,
 )
 
 

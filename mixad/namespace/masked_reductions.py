@@ -182,7 +182,7 @@ def _or(mask: Any, x: Any, value: float) -> Any:
 def _start(initial: Any, found: Any) -> Any:
     """Return what a reduction starts with, in the dtype of the result."""
     if isinstance(initial, Tracer):
-        return initial if initial.cell.weak else astype(initial, found.dtype, copy=False)
+        return initial if initial.weak else astype(initial, found.dtype, copy=False)
     return initial.item() if hasattr(initial, "item") else initial
 
 

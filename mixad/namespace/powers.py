@@ -64,7 +64,7 @@ class _OperandKind(NamedTuple):
     def of(cls, x: Any) -> _OperandKind:
         """Return that of an operand."""
         if not is_strong(x):
-            return cls(None, x.cell.type if isinstance(x, Tracer) else weak_type(x))
+            return cls(None, x.kind.type if isinstance(x, Tracer) else weak_type(x))
         is_number = is_numpy_number(x) if isinstance(x, Tracer) else isinstance(x, np.generic)
         shape = tuple([1 if length == 1 else 2 for length in x.shape])
         return cls(library_beside(x), element_type(x), not is_number, shape)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.scalar.ir import Program
 from mixad.tape.forward_node import record_forward
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.kernel_node import record
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.operations import Operation
+from mixad.tape.tracer import Tracer, plain, strand_of
 
 __all__ = ["apply_call", "apply_program"]
 
@@ -49,6 +51,9 @@ def apply_call(
             break
     else:
         return call.kernel(kernel_values(call.passes[0], arguments), options.backend)
+    strand = strand_of(arguments)
+    if strand is not None:
+        return cast("tuple[Any, ...]", strand.applied(_operation(call, options), arguments))
     if options.placement == "forward":
         return record_forward(call.passes[0], arguments, options)
     node = record(call, arguments, options)[0]
@@ -56,3 +61,9 @@ def apply_call(
     if call.gives_floats:
         return outputs
     return tuple([o if o.cell.type.is_float else plain(o) for o in outputs])
+
+
+@lru_cache(maxsize=4096)
+def _operation(call: KernelCall, options: KernelOptions) -> Operation:
+    """Return a call as what strands record."""
+    return Operation(lambda *operands: apply_call(call, operands, options), is_primitive=True)

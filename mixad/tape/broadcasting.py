@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from mixad.scalar.types import ScalarType
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.node import Rule, apply_rule, shape_of_view
-from mixad.tape.tracer import Origin, Tracer, check_alive
+from mixad.tape.tracer import Origin, Tracer, check_alive, strand_of
 
 __all__ = ["broadcast_to", "sum_to"]
 
@@ -36,6 +37,9 @@ def sum_to(x: Any, shape: Shape) -> Any:
     """
     if tuple(x.shape) == shape:
         return x
+    strand = strand_of((x,))
+    if strand is not None:
+        return strand.call(_applied, "sum_to", (x, shape), {}, is_primitive=True)
     is_traced = isinstance(x, Tracer)
     if x.cell.type.is_complex if is_traced else is_complex_dtype(x.dtype):
         return apply_rule(_COMPLEX_SUM, x, shape=shape)
@@ -50,6 +54,10 @@ def sum_to(x: Any, shape: Shape) -> Any:
         if total is not None:
             return type(x)(total, Origin(node, total.output, x.origin.levels))
     return record(_summing(x.cell.type, shape), (x,))[0].traced(0)
+
+
+def _applied(_: str, args: Sequence[Any], __: Mapping[str, Any]) -> Any:
+    return sum_to(*args)
 
 
 def broadcast_to(x: Any, shape: Shape) -> Any:

@@ -21,7 +21,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.forward_node import ForwardNode
 from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import InputNode, Rule, RuleNode
+from mixad.tape.node import ConstantNode, InputNode, Rule, RuleNode
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Origin
 from mixad.tape.values_rule import ValuesNode, ValuesRule
@@ -468,6 +468,8 @@ class Journal:
                 )
             if type(node) is InputNode:
                 return Passed((number, 0), targets[0])
+            if type(node) is ConstantNode:  # which nothing was made of
+                return None
             if type(node) is not ForwardNode or id(node.stored) not in self._stored:
                 raise _UnknownSourceError
             stored = node.stored

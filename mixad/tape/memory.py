@@ -118,6 +118,10 @@ def share(view: Any, base: Any, key: object = None) -> Any:
         If the view is ``base[key]``.
     """
     if isinstance(view, Tracer) and isinstance(base, Tracer) and view is not base:
+        strand = view.strand
+        if strand is not None and strand is base.strand and None not in (view.state, base.state):
+            strand.views[view.slot] = base.slot
+            return view
         of_base = base.sharing = _sharing_of(base)
         is_array = bool(base.shape) or of_base.is_array
         view.sharing = _Sharing(of_base.memory, base.origin, key, of_base.is_read_only, is_array)

@@ -29,6 +29,7 @@ from mixad.tape.tracer import (
     kept,
     levels_of,
     locked,
+    strand_of,
     stripped,
 )
 
@@ -380,6 +381,9 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     array or Tracer
         A tracer if an argument is one.
     """
+    strand = strand_of(arguments)
+    if strand is not None:
+        return strand.call(_applied, rule, arguments, static, is_primitive=True)
     library = common_library(rule.name, arguments)
     if library.is_lazy and any(isinstance(a, Tracer) for a in arguments):
         arguments = tuple(map(library.with_plain_blocks, arguments))
@@ -402,6 +406,10 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
         journal.evaluated(rule, static, given, (cell,))
     node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
     return type(tracers[0])(cell, Origin(node, 0, levels))
+
+
+def _applied(rule: Rule, arguments: Sequence[Any], static: Mapping[str, Any]) -> Any:
+    return apply_rule(rule, *arguments, **static)
 
 
 def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
@@ -448,7 +456,7 @@ def shape_of_view(evaluate: Callable[..., Array]) -> Callable[..., tuple[int, ..
 
 def library_beside(value: Any) -> Library:
     """Return the library of an array or a tracer."""
-    return value.cell.library if isinstance(value, Tracer) else library_of(value)
+    return value.library if isinstance(value, Tracer) else library_of(value)
 
 
 def common_library(what: str, arguments: Sequence[Any]) -> Library:

@@ -9,7 +9,7 @@ from weakref import ref
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.journal import Journal
-from mixad.tape.memory import stand_for
+from mixad.tape.memory import share, stand_for
 from mixad.tape.operations import FURTHER, LINK, Operation, results_of
 from mixad.tape.tracer import Origin, Tracer
 
@@ -91,6 +91,8 @@ class OnNodes:
                 self.tracers[slot] = ref(found)
             is_usable = found is not None and stand_for(found, result)
             done.append(found if is_usable else result)
+            if slot in strand.views:
+                share(done[-1], done[strand.views[slot]])
         self._done = []
 
     def follow(self, tracer: Tracer, slot: int) -> None:

@@ -45,24 +45,52 @@ class Operation:
         Of tracers with cells and nodes, arrays and numbers, returns a tracer or a tuple of them.
     is_kernel : bool
         Whether it is one kernel, whose arguments are the operands.
+    is_primitive : bool
+        Whether it is made of no other operations.
     """
 
-    __slots__ = ("compute", "is_kernel")
+    __slots__ = ("_opened", "compute", "is_kernel", "is_primitive")
 
-    def __init__(self, compute: Callable[..., Any], *, is_kernel: bool = True) -> None:
+    def __init__(
+        self, compute: Callable[..., Any], *, is_kernel: bool = True, is_primitive: bool = False
+    ) -> None:
         self.compute = compute
         self.is_kernel = is_kernel
+        self.is_primitive = is_primitive
+        self._opened: set[tuple[Any, ...]] = set()
+
+    def open(self, operands: Sequence[Any]) -> bool:
+        """Let what it is made of be recorded in its place, of such operands; tell if that can be.
+
+        It looks at elements, or makes arrays of what is not traced.
+        """
+        if not self.is_primitive:
+            self._opened.add(tuple(map(_kind_of, operands)))
+        return not self.is_primitive
+
+    def is_open(self, operands: Sequence[Any]) -> bool:
+        """Whether what it is made of is recorded in its place, of such operands."""
+        return bool(self._opened) and tuple(map(_kind_of, operands)) in self._opened
 
     def is_static(self, operands: Sequence[Any]) -> bool:
         """Whether it reads no array and no number beside traced values."""
         return not self.is_kernel and all(isinstance(operand, Tracer) for operand in operands)
 
 
+def _kind_of(operand: Any) -> Any:
+    """Return what tells an operand from others: its type, and that of its elements."""
+    return (
+        operand.kind
+        if isinstance(operand, Tracer)
+        else (type(operand), getattr(operand, "dtype", None))
+    )
+
+
 def _refused(*operands: Any) -> Any:
     raise AssertionError("a further result is made with the first")
 
 
-FURTHER = Operation(_refused, is_kernel=False)
+FURTHER = Operation(_refused, is_kernel=False, is_primitive=True)
 """What makes further results of the operation before, whose kernel, if it is one, is known."""
 
 LINK = object()
@@ -107,12 +135,16 @@ class Given(NamedTuple):
         For each, what it is a view of.
     may_fail : bool
         Whether it raises for some elements.
+    is_told : bool
+        Whether all that it has read is traced, or came in: it has looked at no elements, and made
+        no arrays.
     """
 
     results: Sequence[Any]
     container: Container | None
     bases: Sequence[Base | None]
     may_fail: bool
+    is_told: bool
 
     @staticmethod
     def of(
@@ -121,10 +153,11 @@ class Given(NamedTuple):
         operands: Sequence[Any],
         *,
         may_fail: bool,
+        is_told: bool,
     ) -> Given:
         """Return what is to be known of the results that an operation gave for some operands."""
         bases = [base_of(each, operands) for each in results]
-        return Given(results, container, bases, may_fail)
+        return Given(results, container, bases, may_fail, is_told)
 
 
 # -- calls of functions ----------------------------------------------------------------------------
@@ -145,6 +178,20 @@ _READS_ARRAYS = frozenset(
 _CALLS: FifoCache[Operation] = FifoCache(4096)
 """Calls of functions by what they are and all arguments that are not traced."""
 
+_MAX_CONTENTS = 8
+"""Contents of indices and flags with which a call is one operation; each has states of its own."""
+
+_CONTENTS: FifoCache[int] = FifoCache(4096)
+"""By calls without contents, how many these have been."""
+
+
+class _Content(NamedTuple):
+    """The elements of an array of indices or flags, with its form."""
+
+    form: tuple[Hashable, ...]
+    elements: bytes
+
+
 _OPERAND = object()
 """Stands for an operand among arguments."""
 
@@ -159,6 +206,8 @@ def call_of(
     function: Hashable,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
+    *,
+    is_primitive: bool = False,
 ) -> tuple[Operation, list[Any]] | None:
     """Return a call of a function as an operation, which may be made of several, and its operands.
 
@@ -175,10 +224,12 @@ def call_of(
     args, kwargs : sequence, mapping
         Its arguments: traced values, also in tuples and lists, are operands; all else is a part
         of what is applied, but for arrays that matrix products read.
+    is_primitive : bool
+        Whether it is a rule, which reads arrays and is made of nothing.
     """
     operands: list[Any] = []
     name = function if type(function) is str else getattr(function, "__name__", "")
-    kinds = (kind, arrays) if name in _READS_ARRAYS else (kind,)
+    kinds = (kind, arrays) if is_primitive or name in _READS_ARRAYS else (kind,)
     described: list[Hashable] = []
     try:
         for value in args:
@@ -194,16 +245,18 @@ def call_of(
     except _ConstantFoundError:
         args = list(map(_without_constants, args))
         kwargs = {name: _without_constants(value) for name, value in kwargs.items()}
-        return call_of(kind, arrays, compute, function, args, kwargs)
+        return call_of(kind, arrays, compute, function, args, kwargs, is_primitive=is_primitive)
     except TypeError:
         return None
     key = compute, function, *described
     operation = _CALLS.get(key)
     if operation is None:
+        if not is_primitive and _has_other_contents(key):
+            return None
         taken = set(map(id, operands))
         given = _emptied((tuple(args), *kwargs.values()), lambda value: id(value) in taken)
         call = partial(_call, compute, function, given, tuple(kwargs))
-        operation = Operation(call, is_kernel=False)
+        operation = Operation(call, is_kernel=False, is_primitive=is_primitive)
         _CALLS.keep(key, 1, operation)
     return operation, operands
 
@@ -259,8 +312,26 @@ def _content_of(value: Any) -> Hashable:
         raise _ConstantFoundError
     if _are_indices(value) and math.prod(value.shape) <= _MAX_INDICES:
         elements = as_numpy(value)
-        return type(value), elements.dtype, elements.shape, elements.tobytes()
+        form = cast("Hashable", type(value)), cast("Hashable", elements.dtype), elements.shape
+        return _Content(form, elements.tobytes())
     raise TypeError(type(value))
+
+
+def _has_other_contents(key: Hashable) -> bool:
+    """Whether a call, which is new, has come with ever other indices or flags."""
+    form = _without_contents(key)
+    if form == key:
+        return False
+    count = (_CONTENTS.get(form) or 0) + 1
+    _CONTENTS.keep(form, 1, count)
+    return count > _MAX_CONTENTS
+
+
+def _without_contents(described: Any) -> Any:
+    """Return what tells arguments from others, but for the elements of indices and flags."""
+    if type(described) is _Content:
+        return described.form
+    return tuple(map(_without_contents, described)) if type(described) is tuple else described
 
 
 def _are_indices(value: Any) -> bool:

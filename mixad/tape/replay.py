@@ -34,6 +34,8 @@ class Replay:
         The first slot.
     value : callable
         Of the slot of what comes in, returns an array or a number.
+    is_reverse : bool
+        Whether cotangents will be carried back through it.
 
     Attributes
     ----------
@@ -47,8 +49,15 @@ class Replay:
         The traced values that come in.
     """
 
-    def __init__(self, strand: Strand, start: int, value: Callable[[int], Any]) -> None:
-        self.level = Level("segment")
+    def __init__(
+        self,
+        strand: Strand,
+        start: int,
+        value: Callable[[int], Any],
+        *,
+        is_reverse: bool = False,
+    ) -> None:
+        self.level = Level("segment", is_reverse=is_reverse)
         self.level.check = "off"  # the recording watches what comes in
         self._entered: dict[int, tuple[int, Any]] = {}
         at = lambda slot: value(start + slot)  # noqa: E731
@@ -98,18 +107,18 @@ class Replay:
         else:
             self.done.append(self._arrived(slot))
 
-    def result(self, operation: Operation, slots: Sequence[int]) -> Given | None:
-        """Return what an operation gives; None if it looks at elements."""
-        looks, risks = self.level.looks, self.level.risks
+    def result(self, operation: Operation, slots: Sequence[int]) -> Given:
+        """Return what an operation gives."""
+        before, risks = self.level.looks, self.level.risks
         self.advance(len(self._strand.values))
+        was_whole = self.journal.is_whole
         with np.errstate(all="ignore"):
             first = self._made(operation, slots)
         results, may_fail = [first, *self._further], risks != self.level.risks
         self._further.clear()
-        if looks != self.level.looks:
-            return None
         operands = [self.done[slot - self._start] for slot in slots]
-        return Given.of(results, self._container, operands, may_fail=may_fail)
+        is_told = before == self.level.looks and was_whole == self.journal.is_whole
+        return Given.of(results, self._container, operands, may_fail=may_fail, is_told=is_told)
 
     def _traced(self, slot: int) -> Tracer:
         known = self._strand.known(slot)

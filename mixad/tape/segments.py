@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import describe_array
+from mixad.backends.arrays import as_array, describe_array
 from mixad.tape.backward import backward
 from mixad.tape.cell import Kind
 from mixad.tape.held import Held
@@ -116,6 +116,10 @@ class Run:
         asked = {*[source for _, source in linked], *wanted}
         self._read = sorted([s for s in asked if s >= start and strand.made(s) is not None])
         return all(map(self._forward, range(done, len(strand.ends))))
+
+    def value(self, slot: int) -> Any:
+        """Return a value that has been computed, as an array of the library."""
+        return of_numpy(self._strand.library, as_array(self.values[slot]))
 
     def gradient(
         self, outputs: Sequence[tuple[int, Any]], wanted: Sequence[int]
@@ -292,7 +296,7 @@ class Run:
         """
         segment, fuses = self._strand.segment(number), self._fuses(number)
         library, values = self._strand.library, self.values
-        replayed = Replay(self._strand, segment.start, self._came_in)
+        replayed = Replay(self._strand, segment.start, self._came_in, is_reverse=bool(gs))
         journal, level = replayed.journal, replayed.level
         level.fuses = fuses
         chosen = replayed.finish(segment.stop, asked)

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, count
 from sys import getrefcount
 from threading import get_ident
 from time import sleep
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 from weakref import ref
 
 import numpy as np
 
-from mixad.backends.arrays import Array, as_array, describe_array
+from mixad.backends.arrays import Array, describe_array
 from mixad.errors import TracerError
 from mixad.tape.cell import Kind
 from mixad.tape.constant import is_constant, unwrapped
@@ -46,16 +46,15 @@ from mixad.tape.operations import (
     container_of,
     results_of,
 )
-from mixad.tape.over_numpy import of_numpy
 from mixad.tape.replay import Replay, stand_in
 from mixad.tape.states import SeenSlot, State, initial_state
-from mixad.tape.tracer import Level, Tracer, check_levels
+from mixad.tape.tracer import Level, Tracer, check_levels, plain
 from mixad.tape.values_rule import ValuesNode
 
 if TYPE_CHECKING:
     from mixad.tape.segments import Run
 
-__all__ = ["Strand"]
+__all__ = ["Computed", "Strand"]
 
 _MAX_SLOTS = 4096
 """Values of a segment, if it does not end before; what follows is recorded on nodes."""
@@ -77,8 +76,27 @@ _OVER = State()
 _NOTHING: dict[Any, State] = {}
 """What is known to follow while operations are done on nodes."""
 
-_Pending: TypeAlias = tuple[tuple[Any, ...], Sequence[Any], int, int]
-"""Of an operation that is not known, its key, its operands, looks and risks before it."""
+_Pending: TypeAlias = tuple[tuple[Any, ...], Sequence[Any], int, int, bool]
+"""Of an operation that is not known, its key, its operands, looks and risks before it, and whether
+the journal was whole."""
+
+
+class Computed(Protocol):
+    """The segments of a recording that have been computed, since a value was asked for."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether segments have ended that have not been computed."""
+        ...
+
+    def advance(self, wanted: Iterable[int]) -> bool:
+        """Compute the segments that have ended: of them the values of some slots, and what later
+        ones read.  Return whether that could be done."""
+        ...
+
+    def value(self, slot: int) -> Array:
+        """Return a value that has been computed, as an array of the library."""
+        ...
 
 
 class Strand:
@@ -115,14 +133,18 @@ class Strand:
         Whether its tracers have no nodes.
     is_left : bool
         Whether a tracer was asked for what strands do not know.
+    has_opened : bool
+        Whether it was left for what will be known the next time.
     others : list of Tracer
         Those that stand for values in strands inside, whatever is written to them here.
-    run : Run or None
+    views : dict
+        By the slot of a view that no operation tells, that of what it is a view of.
+    run : Computed or None
         What has computed segments, once a value was looked at.
     """
 
     is_flat = True
-    is_left = False
+    is_left = has_opened = False
     _is_busy = False
     _is_cold = False
     _start = 0
@@ -130,7 +152,7 @@ class Strand:
     _nodes: OnNodes | None = None
     _replay: Replay | None = None
     _pending: _Pending | None = None
-    run: Run | None = None
+    run: Computed | None = None
 
     def __init__(
         self,
@@ -139,7 +161,7 @@ class Strand:
         arrays: Sequence[Array],
         make_input: Callable[[int], Tracer],
         kind: type[Tracer],
-        make_run: Callable[[Strand], Run],
+        make_run: Callable[[Strand], Computed],
     ) -> None:
         self.level = level
         self._lock = level.lock
@@ -163,6 +185,7 @@ class Strand:
         self.sources: dict[int, int] = {}
         self._thread = get_ident()
         self.others: list[Tracer] = []
+        self.views: dict[int, int] = {}
 
     def _held(self, value: Any) -> Any:
         """Return an input such that it is what it was when it came in."""
@@ -196,6 +219,12 @@ class Strand:
         tracer: Tracer = _new(self.kind)
         tracer.strand, tracer.slot, tracer.state = self, slot, state
         return tracer
+
+    @property
+    def levels(self) -> frozenset[Level]:
+        """The transforms that its values may depend on."""
+        alone = frozenset((self.level,))
+        return alone if self.outer is None else alone | self.outer.levels
 
     # -- recording ---------------------------------------------------------------------------------
 
@@ -246,6 +275,10 @@ class Strand:
     ) -> Any:
         """Return what an operation gives that is not known, or after which a segment has ended."""
         if state is None:
+            operation: Operation = key[0]
+            is_open = operation.is_open(operands) or (None in key and not operation.is_primitive)
+            if self.is_flat and is_open:
+                return operation.compute(*operands)
             with self._lock:  # another thread may ask for nodes
                 return self._begin(key, operands)
         return self._proven(found, state) if state.may_fail else found
@@ -280,7 +313,7 @@ class Strand:
             self.run = self._make_run(self)
         held = [tracer.slot for tracer in (*self.alive(), *self.others, *results)]
         try:
-            if self.outer is None and self.run.advance(held):
+            if self.run.advance(held):
                 return found
         except BaseException:
             self._undo(first, state)
@@ -329,7 +362,7 @@ class Strand:
         others = [each for tracer in alive for each in sharing_with(tracer)]
         if not all(id(other) in known for other in others):  # which have no slot
             return
-        for tracer in alive:
+        for tracer in (*alive, *self.others):
             if tracer.state is None:
                 tracer.state = self.known(tracer.slot)
                 del tracer.cell, tracer.origin, tracer.sharing
@@ -398,7 +431,7 @@ class Strand:
         if (self.ends or self.outer is not None) and self.is_flat:
             return self._foresee(key, operands)
         self.depart()
-        self._pending = key, operands, self.level.looks, self.level.risks
+        self._pending = key, operands, self.level.looks, self.level.risks, self._is_whole
         return None
 
     def _foresee(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
@@ -418,7 +451,7 @@ class Strand:
         except BaseException:  # what came in has slots that no other call gives it
             self._leave()
             raise
-        if given is None or not self._may_know(given):
+        if given is None or not self._may_know(key[0], operands, given):
             self._leave()
             return None
         replay.done += given.results
@@ -480,14 +513,15 @@ class Strand:
 
         A segment ends, and those that have ended are computed: of them what is still held.
         """
-        is_recording = self._is_cold or self._pending is not None or self.outer is not None
+        is_recording = self._is_cold or self._pending is not None
         if is_recording or self.state is _OVER or self._thread != get_ident():
             return None
         if not self._is_current(tracer) or self.state.is_large:
             return None
         slot = tracer.slot
         if self.is_input(slot):
-            return self.values[slot].array
+            given = self.values[slot]
+            return plain(given) if type(given) is self.kind else given.array
         if slot >= self._start:
             self._end_segment()
         if self.run is None:
@@ -497,7 +531,7 @@ class Strand:
             if not self.run.advance([*held, slot]):
                 self._leave()
                 return None
-        return of_numpy(self.library, as_array(self.run.values[slot]))
+        return self.run.value(slot)
 
     def keep(self, wanted: Sequence[int]) -> Run | None:
         """End the recording; return what has computed some values, and will pull them back.
@@ -514,7 +548,7 @@ class Strand:
         if not self.is_flat or not run.advance(wanted):
             self._leave()
             return None
-        return run
+        return cast("Run", run)
 
     def call(
         self,
@@ -522,16 +556,29 @@ class Strand:
         function: Hashable,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
+        *,
+        is_primitive: bool = False,
     ) -> Any:
         """Return what a function of arrays gives, which may be made of several operations.
 
-        ``compute`` returns it, of the function and its arguments.
+        If it cannot be told for good what it does, these are recorded.
+
+        Parameters
+        ----------
+        compute : callable
+            Returns what it gives, of the function, its arguments and its options.
+        function, args, kwargs
+            These.
+        is_primitive : bool
+            Whether it is a rule, which is made of nothing.
         """
-        found = call_of(self.kind, self._arrays, compute, function, args, kwargs)
-        if found is None:
+        given = self.kind, self._arrays, compute, function, args, kwargs
+        found = call_of(*given, is_primitive=is_primitive)
+        if found is not None and not found[0].is_open(found[1]):
+            return self.applied(*found)
+        if is_primitive:
             self._leave()
-            return compute(function, args, kwargs)
-        return self.applied(*found)
+        return compute(function, args, kwargs)
 
     def applied(self, operation: Operation, operands: Sequence[Any]) -> Any:
         """Return what an operation gives that may be made of others."""
@@ -561,12 +608,18 @@ class Strand:
         if self._pending is None or self._thread != get_ident():
             return result
         pending, self._pending = self._pending, None
-        key, operands, looks, risks = pending
+        key, operands, looks, risks, was_whole = pending
         if self.state is _OVER:
             return result
-        results, may_fail = results_of(result), risks != self.level.risks
-        given = Given.of(results, container_of(result), operands, may_fail=may_fail)
-        if looks != self.level.looks or not self._may_know(given):
+        results = results_of(result)
+        given = Given.of(
+            results,
+            container_of(result),
+            operands,
+            may_fail=risks != self.level.risks,
+            is_told=looks == self.level.looks and was_whole == self._is_whole,
+        )
+        if not self._may_know(key[0], operands, given):
             self._leave()
             return result
         self._follow(key, given, tuple(map(self._seen_from_here, key)))
@@ -592,14 +645,23 @@ class Strand:
         after = (each.count for each in self.values[slot:] if type(each) is State)
         return SeenSlot(code, self.state.count - next(after, self.state.count))
 
-    def _may_know(self, given: Given) -> bool:
+    @property
+    def _is_whole(self) -> bool:
+        """Whether what nodes do can be repeated."""
+        return self._nodes is None or self._nodes.journal.is_whole
+
+    def _may_know(self, operation: Operation, operands: Sequence[Any], given: Given) -> bool:
         """Whether what an operation gives can be had without nodes.
 
-        What may fail is computed at once, if that can be.
+        What may fail is computed at once, if that can be.  Of what looks at elements it is not
+        known, but what it is made of will be.
         """
+        if not given.is_told:
+            self.has_opened = operation.open(operands)
+            return False
         if given.may_fail:
             size = max([math.prod(result.shape) for result in given.results])
-            if self.outer is not None or not self.state.has_room_for(size):
+            if not self.state.has_room_for(size):
                 return False
         if any(base is not None and base.operand is None for base in given.bases):
             return False
@@ -676,7 +738,12 @@ class Strand:
 
     def _root(self, slot: int) -> int:
         """Return the slot of the array that a value is a view of, or is."""
-        while type(state := self.values[slot]) is State and state.base is not None:
+        while type(state := self.values[slot]) is State:
+            if slot in self.views:
+                slot = self.views[slot]
+                continue
+            if state.base is None:
+                break
             made = self.made(slot)
             assert made is not None
             assert state.base.operand is not None
@@ -744,12 +811,20 @@ class Strand:
         is_open = self.state is not _OVER and self.level.alive and self._thread == get_ident()
         return is_open and not self._is_cold and self.has(tracer)
 
-    def steps(self) -> Iterator[tuple[int, Operation, tuple[int, ...]]]:
-        """Yield what was done: the slot of each result, the operation, slots of operands.
+    def takes(self, tracer: Tracer) -> bool:
+        """Whether it is to record what is done with a tracer: it has no node, or is known."""
+        if tracer.state is None:
+            return self._pending is None and self.is_recording(tracer)
+        if self.state is _OVER:
+            raise TracerError(self.level.over)
+        return True
+
+    def steps(self, start: int = 0) -> Iterator[tuple[int, Operation, tuple[int, ...]]]:
+        """Yield what was done from a slot on: that of each result, the operation, its operands'.
 
         These are where values came in or were made, not links to them.
         """
-        for slot in range(len(self.values)):
+        for slot in range(start, len(self.values)):
             made = self.made(slot)
             if made is not None:
                 operation, operands = made

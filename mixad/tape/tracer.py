@@ -27,6 +27,7 @@ from mixad.tape.held import Held, Reader
 from mixad.tape.locks import Locks
 
 if TYPE_CHECKING:
+    from mixad.backends.arrays import Library
     from mixad.tape.cell import Kind
     from mixad.tape.journal import Journal
     from mixad.tape.node import Node
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode",
            "elements_of", "journal_of", "kept", "leaked", "levels_of", "locked", "looked_at",
-           "may_differentiate_twice", "outside", "plain", "stripped"]  # fmt: skip
+           "may_differentiate_twice", "outside", "plain", "strand_of", "stripped"]  # fmt: skip
 
 
 class Level:
@@ -162,6 +163,16 @@ class Tracer:
         return state.kind
 
     @property
+    def library(self) -> Library:
+        """The array library."""
+        return self.cell.library if self.state is None else self.kind.library
+
+    @property
+    def weak(self) -> bool:
+        """Whether it began as a Python number and adapts to the dtypes beside it."""
+        return self.cell.weak if self.state is None else self.kind.weak
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Length of each axis."""
         state = self.state
@@ -178,7 +189,7 @@ class Tracer:
         """The transforms that it depends on."""
         if self.state is None or self.strand is None:
             return self.origin.levels
-        return frozenset((self.strand.level,))
+        return self.strand.levels
 
     @property
     def ndim(self) -> int:
@@ -297,6 +308,23 @@ def plain(value: Any) -> Any:
     for level in value.origin.levels:
         level.looks += 1
     return value.cell.array
+
+
+def strand_of(arguments: Iterable[Any]) -> Strand | None:
+    """Return what records an operation on some arguments: the newest strand of theirs.
+
+    None if there is none, or if one of them has a node that no strand knows.
+    """
+    newest: Strand | None = None
+    for argument in arguments:
+        if isinstance(argument, Tracer):
+            strand = argument.strand
+            if strand is None or not strand.takes(argument):
+                if strand is not None or argument.origin.levels:
+                    return None
+            elif newest is None or strand.level.number > newest.level.number:
+                newest = strand
+    return newest
 
 
 def elements_of(argument: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from mixad.backends.arrays import Array
 from mixad.tape.broadcasting import broadcast_to
@@ -24,6 +24,7 @@ from mixad.tape.tracer import (
     kept,
     levels_of,
     plain,
+    strand_of,
     stripped,
 )
 
@@ -183,6 +184,10 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     tuple of (array or Tracer)
         Tracers if an argument is one.
     """
+    strand = strand_of(arguments)
+    if strand is not None:
+        found = strand.call(_applied, rule, arguments, static, is_primitive=True)
+        return cast("tuple[Any, ...]", found)
     library = common_library(rule.name, arguments)
     if library.is_lazy and any(isinstance(a, Tracer) for a in arguments):
         arguments = tuple(map(library.with_plain_blocks, arguments))
@@ -206,3 +211,7 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
         journal.evaluated(rule, static, given, cells)
     node = ValuesNode(rule, held, static, parents, cells, levels, type(tracers[0]))
     return tuple(node.traced(k) for k in range(len(cells)))
+
+
+def _applied(rule: ValuesRule, arguments: Sequence[Any], static: Mapping[str, Any]) -> Any:
+    return apply_values_rule(rule, *arguments, **static)

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from mixad import strand_calls, strand_history
+from mixad import (
+    api,
+    forward,
+    jacobians,
+    kept_calls,
+    recorded_values,
+    strand_calls,
+    strand_history,
+)
 from mixad.backends.execute import Kernel
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
@@ -34,6 +42,13 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without known recordings, and open strands whatever was left before."""
     states.forget()
     monkeypatch.setattr(strand_history, "_HISTORIES", {})
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give no strands: all is done on nodes, as what strands do not know is."""
+    for module in (api, forward, jacobians, kept_calls, recorded_values):
+        monkeypatch.setattr(module, "open_strand", lambda *given: None)
 
 
 @pytest.fixture

@@ -174,6 +174,7 @@ def test_as_many_arrays_are_held_as_there_are_partials(monkeypatch: pytest.Monke
     assert alive == [2 * steps + 1]  # two partials a step, and the last value
 
 
+@pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize("placement", ["forward", "auto"])
 def test_nothing_interleaved_is_retained(placement: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Partials are arrays of their own, as values are: no array of dual numbers."""

@@ -71,6 +71,7 @@ def test_what_nobody_uses_never_runs(launches: list[Any]) -> None:
     assert not launches
 
 
+@pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize("force", [bool, repr, lambda y: y @ np.ones(1), lambda y: y > 0])
 def test_a_value_that_is_looked_at_is_computed_once(force: Any, launches: list[Any]) -> None:
     def f(x: Any) -> Any:

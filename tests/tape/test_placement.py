@@ -63,6 +63,7 @@ def gradients_by_hand(x: Any, y: Any) -> tuple[Any, Any, Any]:
     return z, slope, np.sin(z) * slope
 
 
+@pytest.mark.usefixtures("nodes")
 def test_a_dear_value_that_is_needed_first_comes_with_its_partials(launches: list[Any]) -> None:
     value, pullback = mixad.vjp(dear, X, Y)
     [(_, made)] = launches

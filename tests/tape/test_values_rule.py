@@ -31,6 +31,7 @@ RATIO = ValuesRule(
 )
 
 
+@pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize(("first", "second"), [(1.0, 3.0), (2.0, 0.0), (0.0, 1.0)])
 def test_values_without_a_cotangent_are_none(first: float, second: float) -> None:
     seen: list[Any] = []
@@ -63,6 +64,7 @@ def test_they_differentiate_again_in_both_modes() -> None:
     np.testing.assert_allclose(second, want / 3, rtol=1e-13)
 
 
+@pytest.mark.usefixtures("nodes")
 def test_only_what_is_read_is_watched() -> None:
     y = np.asarray([1.0, 4.0])
 
