@@ -401,6 +401,7 @@ _ADDED_AT = Rule(
     _sum_at,
     (lambda g, x, value, at: g, lambda g, x, value, at: gather(g, at), of_positions),
     reads=((), (2,)),
+    linear="all",
 )
 
 

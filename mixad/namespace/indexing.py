@@ -22,8 +22,8 @@ from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer
 
 __all__ = ["basic_axes", "basic_key", "gather", "getitem", "is_selection", "of_positions",
-           "part_along", "part_of", "positions_of", "scatter_add", "take", "take_along_axis", "view_key",
-           "without_constants", "without_lists"]  # fmt: skip
+           "part_along", "part_of", "positions_of", "scatter_add", "take", "take_along_axis",
+           "view_key", "without_constants", "without_lists"]  # fmt: skip
 
 _Key = tuple[Any, ...]
 

@@ -170,7 +170,8 @@ class Rule:
     fresh : bool
         Whether ``cotangents`` return new arrays, as opposed to views.
     linear : "each", "all" or None
-        Whether the value is linear in each argument, the others fixed, or in all of them at once.
+        Whether the value is linear in each argument, the others fixed, or at once in all of them
+        that are no whole numbers.
         Tangents then are values of the rule; otherwise they are cotangents transposed.
     add_into : callable, optional
         Of a rule with one argument: ``(whole, g, **static)`` adds the argument's cotangent to an

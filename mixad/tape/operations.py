@@ -32,7 +32,7 @@ __all__ = [
     "results_of",
 ]  # fmt: skip
 
-NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32, np.bool_})
+NUMBERS = frozenset({float, int, complex, np.float64, np.float32, np.int64, np.int32, np.bool_})
 """Types of numbers that come into recordings."""
 
 
@@ -293,6 +293,8 @@ def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashab
         return kind, value
     if kind is float:
         return kind, value.hex()  # zeros have signs
+    if kind is complex:
+        return kind, value.real.hex(), value.imag.hex()
     if kind is slice:
         ends = value.start, value.stop, value.step
         types = tuple(map(type, ends))

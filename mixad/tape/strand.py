@@ -276,8 +276,7 @@ class Strand:
         """Return what an operation gives that is not known, or after which a segment has ended."""
         if state is None:
             operation: Operation = key[0]
-            is_open = operation.is_open(operands) or (None in key and not operation.is_primitive)
-            if self.is_flat and is_open:
+            if self.is_flat and operation.is_open(operands):
                 return operation.compute(*operands)
             with self._lock:  # another thread may ask for nodes
                 return self._begin(key, operands)

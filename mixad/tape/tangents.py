@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.backward import backward
@@ -267,7 +268,7 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
         return None
     if node.rule.linear == "all":
         pairs = zip(arguments, tangents, strict=True)
-        given = [_zeros_like(a, node) if t is None else t for a, t in pairs]
+        given = [_unmoved(a, node) if t is None else t for a, t in pairs]
         return apply_rule(node.rule, *given, **node.static)
     terms = (
         apply_rule(node.rule, *arguments[:i], tangents[i], *arguments[i + 1 :], **node.static)
@@ -276,8 +277,13 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
     return reduce(add, terms)
 
 
-def _zeros_like(argument: Any, node: RuleNode) -> Any:
-    """Return zeros of the shape and dtype of an argument, which may be a `Shaped`."""
+def _unmoved(argument: Any, node: RuleNode) -> Any:
+    """Return the tangent of an argument that has none, which may be a `Shaped`: zeros.
+
+    Whole numbers, as positions are, stay what they are.
+    """
+    if not element_type_of(argument.dtype).is_inexact:
+        return argument
     result = node.results[0]
     xp, shape = result.kind.library.xp, tuple(argument.shape)
     return xp.zeros(shape, dtype=argument.dtype, device=result.device)
