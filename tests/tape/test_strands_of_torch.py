@@ -199,8 +199,8 @@ def test_what_is_written_to_tensors_is_as_in_torch(name: str, runs: list[Any]) -
 
     for scale in (1.0, 1.0, -0.7, 1.3):
         args = scale * X, scale * Y
-        if "mask" not in name:  # which adds up cotangents in another order
-            assert outcome(f, *args) == by_nodes(f, *args)
+        known, other = outcome(f, *args), by_nodes(f, *args)
+        assert known == other or "mask" in name  # which adds up cotangents in another order
         leaves = [a.clone().requires_grad_() for a in args]
         expected = torch.autograd.grad(f(*leaves), leaves)
         for found, each in zip(mixad.grad(f, (0, 1))(*args), expected, strict=True):
