@@ -7,7 +7,8 @@ such calls: they differ in what they run and in how cotangents go back through i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,8 +24,23 @@ from mixad.tape.aliases import share_alike
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
-from mixad.tape.node import Cotangents, Result
-from mixad.tape.tracer import Level, Origin, Tracer, check_mode, kept, leaked, levels_of, stripped
+from mixad.tape.memory import array_as
+from mixad.tape.node import Cotangents, InputNode, Result
+from mixad.tape.operations import Called, Operation, results_of
+from mixad.tape.over_numpy import as_numpy, of_numpy
+from mixad.tape.strand import Strand
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_mode,
+    journal_of,
+    kept,
+    leaked,
+    levels_of,
+    strand_of,
+    stripped,
+)
 
 __all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call"]
 
@@ -76,7 +92,7 @@ class CallRule(Protocol):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class CallNode:
+class CallNode(Called):
     """A call that was recorded.
 
     Attributes
@@ -95,6 +111,11 @@ class CallNode:
         What else was kept.
     results : sequence of Result
         What the values of floats are.
+    source : CallNode or None
+        The call as it came into a recording that has done this one again.
+    known : dict
+        By cotangents, what the rule has given for them on nodes of a recording: plans are tried
+        beside these, and call it no second time.
     """
 
     rule: CallRule
@@ -104,6 +125,8 @@ class CallNode:
     value: Value
     residuals: Any
     results: Sequence[Result]
+    source: CallNode | None = None
+    known: dict[tuple[bytes, ...], Sequence[Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -151,23 +174,45 @@ class CallNode:
             like.zeros() if g is None else _shielded(broadcast_to(g, like.shape))
             for g, like in zip(given, self.results, strict=True)
         ]
-        pulled = self._run(self.rule.pulled, level, gs)
+        pulled = self._pulled(level, gs)
         found: list[Any] = [None] * len(self.parents)
         for i, gradient in zip(self.wrt(level), pulled, strict=True):
             found[i] = owned(self.leaves[i].cell, None) if gradient is None else gradient
         return found
 
+    def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
+        """Return what the rule gives for some cotangents."""
+        if any(isinstance(g, Tracer) for g in gs):
+            return self._run(self.rule.pulled, level, gs)
+        key = tuple([as_numpy(g).tobytes() for g in gs]) if self.source or self.known else ()
+        pulled = self.known.get(key)
+        if pulled is None:
+            pulled = self._run(self.rule.pulled, level, gs)
+            if self.source is not None:
+                self.known[key] = pulled
+        return pulled
+
+    def forget(self) -> None:
+        """Forget what the rule gave on nodes."""
+        self.known.clear()
+
+    def pull(self, gs: Sequence[Any]) -> Sequence[Any]:
+        """Return the cotangents of its traced arguments, arrays of their shapes."""
+        (level,) = next(parent.levels for parent in self.parents if parent is not None)
+        pairs = zip(self.pullback(gs, level), self.leaves, strict=True)
+        return [_whole(g, leaf.cell) for g, leaf in pairs if g is not None]
+
     def pushforward(
         self, directions: Iterable[Sequence[Any]], level: Level
     ) -> Sequence[Sequence[Any]]:
         """Let the rule carry tangents forward."""
-        found: Sequence[Sequence[Any]] = self._run(self.rule.pushed, level, list(directions))
-        return found
+        return self._run(self.rule.pushed, level, list(directions))
 
-    def _run(self, step: Callable[..., Any], level: Level, given: Sequence[Any]) -> Any:
+    def _run(self, step: Callable[..., Any], level: Level, given: Sequence[Any]) -> Sequence[Any]:
         """Let the rule run the user's function: NumPy hides refusals in it behind its own error."""
         try:
-            return step(self, level, given)
+            found: Sequence[Any] = step(self, level, given)
+            return found
         except TracerError as error:
             if str(error) != level.over:
                 raise
@@ -188,16 +233,24 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
     Returned is the value, with tracers in place of the leaves of floats.
     """
     leaves, tree = pytree.flatten(arguments)
-    levels = levels_of([leaf for leaf in leaves if isinstance(leaf, Tracer)])
+    tracers = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
+    strand = strand_of(tracers)
+    if strand is not None and strand.outer is not None:
+        strand = None
+    levels = levels_of(tracers) if strand is None else strand.levels
     given = list(map(without_derivative, leaves))
     result, residuals = _run(rule, tree, leaves, given)
     value = _taken_apart(rule.name, result, levels)
-    parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in leaves])
-    held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(leaves)])
     results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
+    shown = leaves if strand is None else list(map(partial(_input, strand.level), leaves, given))
+    parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in shown])
+    held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(shown)])
     kept_value = value._replace(leaves=[])
     node = CallNode(rule, held, tree, parents, kept_value, residuals, results)
-    outputs = [ArrayTracer(cell, Origin(node, k, levels)) for k, cell in enumerate(value.floats)]
+    if strand is None:
+        outputs = _outputs(node, value.floats, levels)
+    else:
+        outputs = _recorded(strand, node, [leaf for leaf in leaves if is_traced(leaf)])
     of_floats = [a for a, cell in zip(value.leaves, value.cells, strict=True) if cell is not None]
     share_alike(zip(leaves, given, strict=True), zip(outputs, of_floats, strict=True))
     left = iter(outputs)
@@ -208,6 +261,64 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
             for leaf, cell in zip(value.leaves, value.cells, strict=True)
         ],
     )
+
+
+def _outputs(node: CallNode, cells: Iterable[Cell], levels: frozenset[Level]) -> list[ArrayTracer]:
+    return [ArrayTracer(cell, Origin(node, k, levels)) for k, cell in enumerate(cells)]
+
+
+def _input(level: Level, leaf: Any, given: Any) -> Any:
+    """Return what stands for a traced value of a strand: an input of the transform's."""
+    if not is_traced(leaf):
+        return leaf
+    cell = Cell.of(as_array(np.asarray(given) if leaf.weak else given), level.check, weak=leaf.weak)
+    tracer = ArrayTracer(cell, Origin(InputNode(level, None), 0, frozenset((level,))))
+    return array_as(tracer, leaf)
+
+
+def _recorded(strand: Strand, node: CallNode, traced: Sequence[Tracer]) -> list[Any]:
+    """Return the values of floats of a call as values of a strand."""
+    cells = node.value.floats
+    arrays = [_lockable(cell.array) for cell in cells]
+    operation = _operation(len(traced), tuple([cell.weak for cell in cells]))
+    return results_of(strand.applied(operation, [*traced, node, *arrays])) if cells else []
+
+
+@cache
+def _operation(count: int, weak: tuple[bool, ...]) -> Operation:
+    """Return what gives the values of a call of so many traced values, which have been computed."""
+    return Operation(partial(_given, count, weak), is_kernel=False, is_primitive=True)
+
+
+def _given(count: int, weak: Sequence[bool], *operands: Any) -> Any:
+    """Return the values of a call on nodes."""
+    tracers, call, arrays = operands[:count], operands[count], operands[count + 1 :]
+    levels, left = levels_of(list(tracers)), iter(tracers)
+    cells = [Cell.of(a, check_mode(levels), weak=w) for a, w in zip(arrays, weak, strict=True)]
+    journal = journal_of(levels)
+    if journal is not None:
+        for cell, array in zip(cells, arrays, strict=True):
+            journal.take(cell, array)
+    leaves, parents = list(call.leaves), list(call.parents)
+    for at, parent in enumerate(parents):
+        if parent is not None:
+            tracer = next(left)
+            leaves[at], parents[at] = kept(tracer, levels, call.rule, at), tracer.origin
+    node = replace(call, leaves=tuple(leaves), parents=tuple(parents), source=call)
+    outputs = _outputs(node, cells, levels)
+    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+
+
+def _lockable(array: Any) -> Any:
+    """Return an array that can be locked while the user writes to what it is a view of."""
+    return array.view() if type(array) is np.ndarray else array
+
+
+def _whole(g: Any, cell: Cell) -> Any:
+    """Return a cotangent as an array of the shape and type of a value."""
+    array = np.asarray(as_numpy(g), cell.type.dtype, order="C")
+    whole = array if array.shape == cell.shape else np.array(np.broadcast_to(array, cell.shape))
+    return of_numpy(cell.library, whole)
 
 
 def _run(

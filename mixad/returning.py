@@ -119,7 +119,7 @@ def _number(array: Any, leaf: Tracer) -> Any:
 
     NumPy's results without axes are scalars, those of Python numbers only are Python numbers.
     """
-    if leaf.cell.kind.weak:
+    if leaf.weak:
         return _python_number(array)
     return array[()] if isinstance(array, np.ndarray) and not array.ndim else array
 

@@ -328,7 +328,9 @@ class StrandCall:
             return
         values, library = values_of_slots(self._strand.values), self._strand.library
         made = plan_of(journal, values, self._cotangents, wanted.outputs, library, ArrayTracer)
-        if made is not None and self._gives(made, found):
+        is_same = made is not None and self._gives(made, found)
+        self._strand.forget_calls()
+        if is_same:
             wanted.state.keep(wanted.key, made)
             self._history.note_new(self._f)
         else:

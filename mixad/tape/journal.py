@@ -22,6 +22,7 @@ from mixad.tape.forward_node import ForwardNode
 from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import ConstantNode, InputNode, Rule, RuleNode
+from mixad.tape.operations import Called
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Origin
 from mixad.tape.values_rule import ValuesNode, ValuesRule
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from mixad.tape.operations import Operation
     from mixad.tape.schedule import KernelStep
 
-__all__ = ["Contracted", "Entry", "Evaluated", "Journal", "Launched", "Passed", "Place", "Pulled",
-           "PulledKernel", "PulledValues", "Register", "Stores", "Viewed"]  # fmt: skip
+__all__ = ["Contracted", "Entry", "Evaluated", "Journal", "Launched", "Passed", "Place",
+           "Pulled", "PulledCall", "PulledKernel", "PulledValues", "Register", "Stores",
+           "Viewed"]  # fmt: skip
 
 Register: TypeAlias = int
 """A slot of the strand, or -1, -2, … for what is made on the way."""
@@ -50,6 +52,16 @@ class Launched(NamedTuple):
     arguments: tuple[Register, ...]
     results: tuple[Register, ...]
 
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        return self.arguments
+
+    @property
+    def fills(self) -> Sequence[Register] | None:
+        """Return the registers that it fills; None where it is needed anyhow."""
+        return None if "array" in self.call.kinds else self.results
+
 
 class Stores(NamedTuple):
     """A kernel that made results and partials; ``results`` are those of the outputs asked for."""
@@ -59,6 +71,17 @@ class Stores(NamedTuple):
     options: KernelOptions
     arguments: tuple[Register, ...]
     results: tuple[tuple[Register, int], ...]
+
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        return self.arguments
+
+    @property
+    def fills(self) -> Sequence[Register] | None:
+        """Return the registers that it fills; None where it is needed anyhow."""
+        is_needed = any(p.kind == "array" for p in self.passes[0].params)
+        return None if is_needed else [at for at, _ in self.results]
 
 
 class Viewed(NamedTuple):
@@ -71,6 +94,16 @@ class Viewed(NamedTuple):
     strides: tuple[int, ...]
     result: Register
 
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        return (self.whole,)
+
+    @property
+    def fills(self) -> Sequence[Register]:
+        """Return the registers that it fills."""
+        return (self.result,)
+
 
 class Evaluated(NamedTuple):
     """A rule that was applied."""
@@ -79,6 +112,16 @@ class Evaluated(NamedTuple):
     static: Mapping[str, Any]
     arguments: tuple[Register, ...]
     results: tuple[Register, ...]
+
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        return self.arguments
+
+    @property
+    def fills(self) -> Sequence[Register]:
+        """Return the registers that it fills."""
+        return self.results
 
 
 class PulledKernel(NamedTuple):
@@ -93,6 +136,16 @@ class PulledKernel(NamedTuple):
     results: tuple[Register | None, ...]
     read: Mapping[int, Register]
 
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        given = [at for is_given, at in self.arguments if not is_given]
+        return (*given, *self.read.values())
+
+    @property
+    def fills(self) -> None:
+        """It is needed anyhow."""
+
 
 class Pulled(NamedTuple):
     """A rule that was pulled back; of arguments whose elements are not read it has the shape."""
@@ -103,6 +156,15 @@ class Pulled(NamedTuple):
     place: Place
     shape: Shape
     targets: tuple[Place | None, ...]
+
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        return [a for a in self.arguments if type(a) is int]
+
+    @property
+    def fills(self) -> None:
+        """It is needed anyhow."""
 
 
 class PulledValues(NamedTuple):
@@ -116,12 +178,51 @@ class PulledValues(NamedTuple):
     shapes: tuple[Shape, ...]
     targets: tuple[Place | None, ...]
 
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        return (*[a for a in self.arguments if type(a) is int], *self.values)
+
+    @property
+    def fills(self) -> None:
+        """It is needed anyhow."""
+
+
+class PulledCall(NamedTuple):
+    """A call of the user's function that was pulled back by a rule of its own.
+
+    There is a target for each traced argument.
+    """
+
+    call: Register
+    places: tuple[Place | None, ...]
+    shapes: tuple[Shape, ...]
+    targets: tuple[Place | None, ...]
+
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        return (self.call,)
+
+    @property
+    def fills(self) -> None:
+        """It is needed anyhow."""
+
 
 class Passed(NamedTuple):
     """An input of a transform inside, whose cotangent is that of what came in."""
 
     place: Place
     target: Place | None
+
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        return ()
+
+    @property
+    def fills(self) -> None:
+        """It is needed anyhow."""
 
 
 class Contracted(NamedTuple):
@@ -136,6 +237,15 @@ class Contracted(NamedTuple):
     shape: Shape
     options: KernelOptions
 
+    @property
+    def reads(self) -> Sequence[Register]:
+        """Return the registers that it reads."""
+        return [r for r in self.residuals if r is not None]
+
+    @property
+    def fills(self) -> None:
+        """It is needed anyhow."""
+
 
 Entry: TypeAlias = (
     Launched
@@ -145,6 +255,7 @@ Entry: TypeAlias = (
     | PulledKernel
     | Pulled
     | PulledValues
+    | PulledCall
     | Passed
     | Contracted
 )
@@ -241,9 +352,9 @@ class Journal:
         """
         needed, found = set(values), []
         for entry in reversed(self.entries):
-            reads, results = _registers_of(entry)
-            if results is None or not needed.isdisjoint(results):
-                needed.update(reads)
+            fills = entry.fills
+            if fills is None or not needed.isdisjoint(fills):
+                needed.update(entry.reads)
                 found.append(entry)
         return found[::-1]
 
@@ -252,6 +363,11 @@ class Journal:
     def name(self, cell: Cell, register: Register) -> None:
         """Note the register of a value that came in."""
         self._cells[id(cell)] = weakref.ref(cell), register
+
+    def take(self, cell: Cell, array: Any) -> None:
+        """Note that a value is an array that came in."""
+        with _Noting(self):
+            self.name(cell, self._array(id(array), lambda: array, is_static=False))
 
     def link(self, node: Any, slots: tuple[int, ...] | None, known: Iterable[int]) -> None:
         """Note what an operation has recorded.
@@ -466,6 +582,14 @@ class Journal:
                     tuple([cell.shape for cell in node.cells]),
                     targets,
                 )
+            if isinstance(node, Called):
+                results, call = range(len(node.results)), node.source
+                return PulledCall(
+                    self._array(id(call), lambda: call, is_static=False),
+                    tuple([(number, at) if at in outputs else None for at in results]),
+                    tuple([result.shape for result in node.results]),
+                    tuple([t for t, p in zip(targets, node.parents, strict=True) if p is not None]),
+                )
             if type(node) is InputNode:
                 return Passed((number, 0), targets[0])
             if type(node) is ConstantNode:  # which nothing was made of
@@ -499,33 +623,6 @@ class Journal:
         """Note what has been done."""
         if entry is not None:
             self.entries.append(entry)
-
-
-def _registers_of(entry: Entry) -> tuple[Iterable[Register], Sequence[Register] | None]:
-    """Return which registers an entry reads and which it fills; None where it is needed anyhow."""
-    match entry:
-        case Launched():
-            is_needed = "array" in entry.call.kinds
-            return entry.arguments, None if is_needed else entry.results
-        case Stores():
-            is_needed = any(p.kind == "array" for p in entry.passes[0].params)
-            return entry.arguments, None if is_needed else [at for at, _ in entry.results]
-        case Viewed():
-            return (entry.whole,), (entry.result,)
-        case Evaluated():
-            return entry.arguments, entry.results
-        case PulledKernel():
-            given = [at for is_given, at in entry.arguments if not is_given]
-            return (*given, *entry.read.values()), None
-        case Pulled():
-            return [a for a in entry.arguments if type(a) is int], None
-        case PulledValues():
-            own = [a for a in entry.arguments if type(a) is int]
-            return (*own, *entry.values), None
-        case Passed():
-            return (), None
-        case Contracted():
-            return [r for r in entry.residuals if r is not None], None
 
 
 def _has_arrays(value: Any) -> bool:

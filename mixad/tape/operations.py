@@ -23,6 +23,7 @@ __all__ = [
     "FURTHER",
     "LINK",
     "NUMBERS",
+    "Called",
     "Container",
     "Given",
     "Operation",
@@ -84,6 +85,33 @@ def _kind_of(operand: Any) -> Any:
         if isinstance(operand, Tracer)
         else (type(operand), getattr(operand, "dtype", None))
     )
+
+
+class Called:
+    """A call of the user's function that comes into a recording as an operand of its own.
+
+    Attributes
+    ----------
+    source : Called or None
+        On nodes of a recording: what came in.
+    parents : sequence of (Origin or None)
+        Where its arguments came from; None for those that are not traced.
+    results : sequence of Result
+        What its values are.
+    """
+
+    __slots__ = ()
+    source: Called | None
+    parents: Sequence[Any]
+    results: Sequence[Any]
+
+    def pull(self, gs: Sequence[Any]) -> Sequence[Any]:
+        """Return the cotangents of its traced arguments, arrays of their shapes."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Forget what it gave on nodes, which a plan that is tried beside these has taken."""
+        raise NotImplementedError
 
 
 def _refused(*operands: Any) -> Any:

@@ -21,8 +21,8 @@ from mixad.tape.rolls import rolled
 
 __all__ = ["Arguments", "Arithmetic", "Fixed", "Maker", "Pull", "Registers", "Run", "Step",
            "add_into", "add_new", "contract", "evaluate", "evaluate_several", "for_all_threads",
-           "free", "is_of_plugin", "launch", "place", "pull", "pull_into", "pull_values", "roll",
-           "run_call", "run_storing", "shift", "take", "view"]  # fmt: skip
+           "free", "is_of_plugin", "launch", "place", "pull", "pull_call", "pull_into",
+           "pull_values", "roll", "run_call", "run_storing", "shift", "take", "view"]  # fmt: skip
 
 Registers: TypeAlias = list[Any]
 Step: TypeAlias = Callable[[Registers], None]
@@ -182,6 +182,14 @@ def pull_values(
     made, taken = tuple(values(registers)), arguments(registers)
     wanted = zip(entry.rule.cotangents, entry.targets, strict=True)
     return [None if t is None else of(gs, made, *taken, **entry.static) for of, t in wanted]
+
+
+def pull_call(
+    call: int, given: Sequence[Callable[[Registers], Any] | None], registers: Registers
+) -> Sequence[Any]:
+    """Return the gradients of a call of the user's function."""
+    found: Sequence[Any] = registers[call].pull([g and g(registers) for g in given])
+    return found
 
 
 def contract(

@@ -12,7 +12,15 @@ from mixad.tape.cell import Cell
 from mixad.tape.journal import Journal
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
-from mixad.tape.operations import FURTHER, Container, Given, Operation, container_of, results_of
+from mixad.tape.operations import (
+    FURTHER,
+    Called,
+    Container,
+    Given,
+    Operation,
+    container_of,
+    results_of,
+)
 from mixad.tape.over_numpy import of_numpy
 from mixad.tape.tracer import Level, Origin, Tracer
 
@@ -135,7 +143,7 @@ class Replay:
 
     def _arrived(self, slot: int) -> Any:
         value = self._value(slot)
-        if is_array(value):
+        if is_array(value) or isinstance(value, Called):
             self._entered[id(value)] = slot - self._start, None
         return value
 

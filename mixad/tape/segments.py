@@ -318,6 +318,7 @@ class Run:
         registers = [journal.register(tracer.cell) for tracer in chosen]
         came, compiles = values[segment.start : segment.stop], self._compiles(number)
         plan = plan_of(journal, came, gs, registers, library, self._strand.kind, compiles=compiles)
+        self._strand.forget_calls()
         if plan is not None:
             segment.state.keep(key, plan)
         elif fuses:

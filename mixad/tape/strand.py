@@ -39,6 +39,7 @@ from mixad.tape.on_nodes import OnNodes
 from mixad.tape.operations import (
     LINK,
     NUMBERS,
+    Called,
     Given,
     Operation,
     Segment,
@@ -384,7 +385,7 @@ class Strand:
                 slot = self._links.get(known[0], known[0]) - self._start
                 code = slot if slot >= 0 else code
         else:
-            return None
+            return kind if isinstance(operand, Called) else None
         return code if type(code) is int else (_same_as_before(operands, position) or code)
 
     def _code_of_traced(self, operand: Tracer) -> Any:
@@ -475,6 +476,8 @@ class Strand:
             code = key[position + 1]
             kind = type(code)
             if kind is type:
+                if code not in NUMBERS:
+                    self._entered[id(value)] = len(values), code
                 values.append(value)
             elif kind is not int and kind is not _Same:
                 values.append(self._entered_as(value, code, reader, position))
@@ -671,7 +674,7 @@ class Strand:
         if type(result) is not self.kind or result.strand is not None:
             return False
         node = result.origin.node
-        is_made = type(node) in (KernelNode, RuleNode, ValuesNode)
+        is_made = isinstance(node, (KernelNode, RuleNode, ValuesNode, Called))
         return is_made and len(result.origin.levels) == 1
 
     def _is_current(self, tracer: Tracer) -> bool:
@@ -895,6 +898,12 @@ class Strand:
         slot = self.sources.get(slot, slot)
         found: State = self.inputs[slot] if slot < len(self.inputs) else self.values[slot]
         return found
+
+    def forget_calls(self) -> None:
+        """Let calls of the user's functions be made anew: a plan has been tried beside nodes."""
+        for value in self.values:
+            if isinstance(value, Called):
+                value.forget()
 
     def end(self) -> None:
         """Let nothing be recorded any more, and hold no node: the backward pass frees them."""

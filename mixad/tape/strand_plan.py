@@ -32,6 +32,7 @@ from mixad.tape.journal import (
     Passed,
     Place,
     Pulled,
+    PulledCall,
     PulledKernel,
     PulledValues,
     Register,
@@ -614,6 +615,17 @@ class _Planner:
         pull = partial(steps.pull_values, entry, gs, values, arguments)
         self._pulled(pull, entry.targets, entry.rule.fresh)
 
+    def pulled_call(self, entry: PulledCall) -> None:
+        """Let a call of the user's function carry cotangents back."""
+        given = [None if g is None else g.register for g in map(self._taken, entry.places)]
+        read = [self._at(entry.call), *[at for at in given if at is not None]]
+        self._arrays([entry.call])
+        self._kept.update(read)
+        self._touch(*read)
+        pairs = zip(given, entry.shapes, strict=True)
+        gs = [None if at is None else self._cotangent_of(at, shape) for at, shape in pairs]
+        self._pulled(partial(steps.pull_call, read[0], gs), entry.targets, False)
+
     def _cotangent_of(self, register: int, shape: tuple[int, ...]) -> Callable[[Registers], Any]:
         """Return what gives a rule a cotangent, in the shape of its value."""
         library = self._library
@@ -677,6 +689,7 @@ _ENTRIES: Mapping[type, Callable[[_Planner, Any], None]] = {
     Evaluated: _Planner.evaluated,
     PulledKernel: _Planner.pulled_kernel,
     Pulled: _Planner.pulled,
+    PulledCall: _Planner.pulled_call,
     PulledValues: _Planner.pulled_values,
     Passed: _Planner.passed,
     Contracted: _Planner.contracted,

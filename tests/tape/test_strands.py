@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -738,7 +739,7 @@ def test_an_exception_leaves_nothing_behind() -> None:
 
 
 def test_a_function_that_asks_for_more_is_not_given_a_strand_again(opened: list[Any]) -> None:
-    gradient = mixad.grad(lambda x: (mixad.checkpoint(np.sin)(x) * x).sum())
+    gradient = mixad.grad(lambda x: (deepcopy(x) * x).sum())
     expected = gradient(X)
     for _ in range(6):
         np.testing.assert_array_equal(gradient(X), expected)
