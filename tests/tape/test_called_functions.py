@@ -78,7 +78,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "a forward rule": lambda x: (bent(np.exp(x)) * x).sum(),
     "a checkpoint": lambda x: (mixad.checkpoint(layer)(x * 2.0, W) ** 2).sum(),
     "checkpoints of traced values": lambda x: sum(
-        (mixad.checkpoint(lambda y: y * x + k)(x * k).sum() for k in range(3)), 0.0 * x[0]
+        (mixad.checkpoint(lambda y, k: y * x + k)(x * k, k).sum() for k in range(3)), 0.0 * x[0]
     ),
     "several results": lambda x: (lambda p: (p["square"] * W).sum() * p["sum"] * p["count"])(
         pair(x * 1.5)
