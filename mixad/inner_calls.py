@@ -35,6 +35,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+_MAX_INSIDE = 4096
+"""Operations of a call that is one operation of what is around."""
+
 _MAX_OPERATIONS = 16
 """Calls that differ in numbers, or in what is asked of them, and are operations of what is around:
 each has a plan."""
@@ -68,7 +71,7 @@ class InnerRun:
         strand, outer = self._strand, self._strand.outer
         assert outer is not None
         start, done = strand.segment(self._done).start, len(strand.ends)
-        if sum([end.count for end in strand.ends[self._done :]]) > MAX_FUSED:
+        if sum([end.count for end in strand.ends[self._done :]]) > _MAX_INSIDE:
             return False
         asked = sorted({*strand.sources.values(), *wanted})
         made = [slot for slot in asked if slot >= start and strand.made(slot)]
@@ -167,7 +170,7 @@ class InnerCall(StrandCall):
         None if that cannot be.  ``compute`` gives them of what has come in and of further operands.
         """
         strand = self._strand
-        strand.is_left |= sum([end.count for end in (*strand.ends, strand.state)]) > MAX_FUSED
+        strand.is_left |= sum([end.count for end in (*strand.ends, strand.state)]) > _MAX_INSIDE
         strand.is_left |= bool(strand.views)  # what is handed on would not be known as a view
         if strand.is_left:
             return None
@@ -178,6 +181,9 @@ class InnerCall(StrandCall):
             strand.is_left = True
             return None
         assert strand.outer is not None
+        if operation.weight > MAX_FUSED and strand.state.is_small:
+            for level in strand.outer.levels:
+                level.fuses = False
         operands = [v.array if type(v) is Held else v for v in came.values()]
         try:
             found = strand.outer.applied(operation, [*operands, *further])
@@ -318,6 +324,8 @@ class Inside(NamedTuple):
         done: dict[int, Any] = {**self.numbers, **dict(zip(self.slots, operands, strict=True))}
         rest: list[Any] = []
         inputs = lifted(level, [done[slot] for slot in range(self.inputs)], range(self.inputs))
+        traced = [each for each in operands if isinstance(each, Tracer)]
+        level.fuses = all(around.fuses for each in traced for around in each.origin.levels)
         done.update(enumerate(inputs.arguments))
         for slot, operation, given in self.steps:
             if operation is not FURTHER:
@@ -379,7 +387,8 @@ def operation_of(
         if sum([type(kept) is Operation for kept in end.plans.values()]) >= _MAX_OPERATIONS:
             return None
         call = Inside.of(strand, outputs, wanted)
-        operation = Operation(partial(compute, call), is_kernel=False, is_primitive=True)
+        made, weight = partial(compute, call), sum([each.weight for _, each, _ in call.steps])
+        operation = Operation(made, is_kernel=False, is_primitive=True, weight=weight)
         end.keep(key, operation)
     return operation
 

@@ -67,6 +67,7 @@ class Recorded(NamedTuple):
             For each direction the tangent of each leaf of the primals, None where it is zero.
         """
         with Level(self.level.name, is_reverse=False) as own:
+            own.fuses = self.level.fuses
             return Carried(self, own, self._duals(own, directions))
 
     def _duals(self, own: Level, directions: Sequence[Sequence[Any]]) -> list[Dual]:

@@ -252,7 +252,7 @@ class StrandCall:
         takes_plans = strand.is_flat and self._level.check != "full"
         self._plan = state.plans.get(key) if takes_plans else None
         if self._plan is None:
-            self._level.fuses = state.count <= MAX_FUSED or not state.is_small
+            self._level.fuses = state.weight <= MAX_FUSED or not state.is_small
             strand.depart()
             if state.come() >= self._least_calls():
                 register = strand.on_nodes().journal.register

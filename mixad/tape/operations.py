@@ -48,16 +48,24 @@ class Operation:
         Whether it is one kernel, whose arguments are the operands.
     is_primitive : bool
         Whether it is made of no other operations.
+    weight : int
+        For how many operations it counts where what is compiled is limited.
     """
 
-    __slots__ = ("_opened", "compute", "is_kernel", "is_primitive")
+    __slots__ = ("_opened", "compute", "is_kernel", "is_primitive", "weight")
 
     def __init__(
-        self, compute: Callable[..., Any], *, is_kernel: bool = True, is_primitive: bool = False
+        self,
+        compute: Callable[..., Any],
+        *,
+        is_kernel: bool = True,
+        is_primitive: bool = False,
+        weight: int = 1,
     ) -> None:
         self.compute = compute
         self.is_kernel = is_kernel
         self.is_primitive = is_primitive
+        self.weight = weight
         self._opened: set[tuple[Any, ...]] = set()
 
     def open(self, operands: Sequence[Any]) -> bool:

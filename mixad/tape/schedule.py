@@ -233,10 +233,13 @@ class KernelStep:
         for number, index in self.waiting:
             nodes[number].source(index).hold()
         journal = under_way.level.journal
+        # Nodes hold results weakly: what is noted is to be what is read.
+        sources = [nodes[at[0]].source(at[1]) for at in self.arguments if not isinstance(at, int)]
         entry = None if journal is None else journal.pulled_kernel(nodes, self)
         arguments = [
             given[at] if isinstance(at, int) else under_way.argument(at) for at in self.arguments
         ]
+        sources.clear()
         arrays = self.plan.arrays(arguments, self.shape, self.options)
         for (number, output), array in zip(self.results, arrays, strict=False):
             nodes[number].cell(output).fill(array, under_way.level.check)

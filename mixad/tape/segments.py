@@ -194,7 +194,7 @@ class Run:
         self.values += values_of_slots(self._strand.values[len(self.values) :])
         self._counted += len(ends)
         self._times.update(map(id, ends))
-        self._operations += sum([end.count for end in ends])
+        self._operations += sum([end.weight for end in ends])
 
     def _forward(self, number: int) -> bool:
         """Compute what others read of a segment; tell whether there is a plan."""

@@ -79,6 +79,8 @@ class State:
         What makes of the results of the last operation what it gives; None if it gives one.
     count : int
         How many operations the segment has so far.
+    weight : int
+        What these count for where what is compiled is limited.
     is_end : bool
         Whether it ends here: what follows is recorded from a state without a past.
     is_plain : bool
@@ -96,7 +98,7 @@ class State:
     __slots__ = ("_step", "base", "before", "codes", "container", "count", "description", "further",
                  "inputs", "is_end", "is_large", "is_number", "is_plain", "is_small", "kind",
                  "may_fail", "next", "operation", "place", "plans", "reader", "shape",
-                 "times")  # fmt: skip
+                 "times", "weight")  # fmt: skip
     count: int
     is_small: bool
     is_large: bool
@@ -124,7 +126,7 @@ class State:
         self.container: Callable[[list[Any]], Any] | None = None
         self.operation: Operation | None = None
         self.codes: tuple[Hashable, ...] = ()
-        self.place = self.times = 0
+        self.place = self.times = self.weight = 0
         self.base: Base | None = None
         self.inputs: tuple[State, ...] = ()
         self.further: tuple[State, ...] = ()
@@ -157,6 +159,7 @@ class State:
             _known.states += 1
             state = State(*results[0], self, step)
             state.operation, *codes = key
+            state.weight = self.weight + state.operation.weight
             state.codes = tuple(codes)
             state.further = tuple([State(*result) for result in results[1:]])
             state.container, state.may_fail = given.container, given.may_fail
