@@ -59,7 +59,7 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
 
     The array that ``x`` was made from is not changed.  A loop that writes the parts of an array
     costs what writing them costs, and so does its derivative; where strands record it, each write
-    copies the array, which has at most `_MAX_COPIED` elements.
+    copies the array, which is small or not much larger than what is written (`_is_copied`).
 
     The value is converted to the dtype of ``x``.  Of equal positions one is written last, as the
     library has it; errors are the library's own.
@@ -69,7 +69,7 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
         x.strand.restore(x)
     elif is_back:
         restore(x)
-    strand = strand_of_write(x, value)
+    strand = strand_of_write(x, key, value)
     if strand is not None:
         _record(strand, x, key, value)
     else:
@@ -80,14 +80,30 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
         _view_again(value, x, key)
 
 
-_MAX_COPIED = 1 << 14
-"""Elements of an array that is copied at each write, so that the write is an operation."""
+_SMALL = 1 << 14
+_MAX_COPIED = 1 << 18
+"""Elements of an array that is copied at each write, and of one of which much is written."""
+
+_MAX_TIMES = 512
+"""How much larger it may be than what is written."""
 
 
-def strand_of_write(x: Tracer, value: Any) -> Strand | None:
+def _is_copied(x: Tracer, key: Any) -> bool:
+    """Whether an array is copied where it is written to, so that the write is an operation."""
+    size = math.prod(x.shape)
+    if size <= _SMALL or size > _MAX_COPIED:
+        return size <= _SMALL
+    try:
+        part = np.broadcast_to(np.empty(()), x.shape)[plain(key)]
+    except (IndexError, TypeError, ValueError):  # of its library
+        return False
+    return part.size * _MAX_TIMES >= size
+
+
+def strand_of_write(x: Tracer, key: Any, value: Any) -> Strand | None:
     """Return the strand by which a value is written to an array; None if nodes do it."""
     strand: Strand | None = x.strand if x.strand is not None else getattr(value, "strand", None)
-    if strand is None or math.prod(x.shape) > _MAX_COPIED or not strand.may_write(x, value):
+    if strand is None or not (_is_copied(x, key) and strand.may_write(x, value)):
         return None
     is_array_like = isinstance(value, Tracer) or is_scalar(value) or is_array(value)
     return strand if is_array_like and (x.strand is not None or x.dtype == value.dtype) else None
@@ -178,7 +194,7 @@ def change_at(ufunc: Any, x: Tracer, key: Any, value: Any) -> None:
     Of equal positions all count.  Parameters and errors are those of `setitem`; so is the time.
     """
     key = _own_key(key)
-    strand = strand_of_write(x, value)
+    strand = strand_of_write(x, key, value)
     if strand is not None and x.shape:
         _stand_for(strand, x, _with_added(ufunc, x, key, value))
         return

@@ -119,7 +119,7 @@ def _changed_at(ufunc: Any, x: Constant, key: Any, *values: Any) -> None:
     if not _has_traced(values):
         ufunc.at(_own_array(x), _plain(key), *_plain(values))
         return
-    if ufunc in CHANGES_AT and strand_of_write(x, *values) is not None:
+    if ufunc in CHANGES_AT and strand_of_write(x, _plain(key), *values) is not None:
         change_at(ufunc, x, _plain(key), *values)
         _followed(x)
         return
@@ -201,7 +201,7 @@ class Constant(ArrayTracer):
         if not _has_traced(value):
             _own_array(self)[_plain(key)] = _plain(value)
             return
-        if strand_of_write(self, value) is not None:
+        if strand_of_write(self, _plain(key), value) is not None:
             setitem(self, _plain(key), value)
             _followed(self)
             return

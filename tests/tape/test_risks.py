@@ -66,23 +66,22 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "QR": lambda x: (np.linalg.qr(np.outer(x, x) + EYE * x).R ** 3).sum(),
     "a pseudoinverse": lambda x: (np.linalg.pinv(np.outer(x, x) + EYE) @ x).sum(),
     "a list": lambda x: sum((each * k).sum() for k, each in enumerate(np.split(x * x, 2))),
-}
-BY_NODES: dict[str, Callable[[Any], Any]] = {
     "signs": lambda x: np.linalg.slogdet(np.outer(x, x) + EYE)[1] * x.sum(),
     "singular values": lambda x: np.linalg.svd(np.outer(x, x) + EYE * x)[1].prod() + (x * x).sum(),
 }
 
 
-@pytest.mark.parametrize("name", [*PROGRAMS, *BY_NODES])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_derivatives_by_strands(name: str, left: list[Strand]) -> None:
-    f = (PROGRAMS | BY_NODES)[name]
+    f = PROGRAMS[name]
     gradient, value = mixad.grad(f), mixad.value_and_grad(f)
     for x in (X, 1.5 * X, X + 0.1, X):
+        left.clear()  # of what looks at elements it is known the next time
         ends = [(f(x + 1e-6 * unit), f(x - 1e-6 * unit)) for unit in EYE]
         expected = [(high - low) / 2e-6 for high, low in ends]
         np.testing.assert_allclose(gradient(x), expected, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(value(x)[0], f(x), rtol=1e-13)
-    assert bool(left) == (name in BY_NODES)
+    assert not left
 
 
 def test_an_error_is_raised_where_it_is_waited_for() -> None:
@@ -136,7 +135,7 @@ def test_what_is_not_symmetric_is_refused_in_every_call() -> None:
                 gradient(X)
 
 
-def test_inside_of_other_transforms_nodes_do_it() -> None:
+def test_derivatives_inside_of_other_transforms() -> None:
     outer = mixad.grad(lambda x: (mixad.grad(log_density)(x) * x).sum())
     gradient = lambda x: (mixad.grad(log_density)(x) * x).sum()  # noqa: E731
     for _ in range(3):
