@@ -120,12 +120,19 @@ def _values(
 ) -> Any:
     """Return some values of what was recorded inside, with nothing derived of it there."""
     done: dict[Hashable, Any] = {**numbers, **{~k: value for k, value in enumerate(operands)}}
+    _perform(steps, done)
+    return as_results([done[at] for at in wanted])
+
+
+def _perform(
+    steps: Iterable[tuple[Hashable, Operation, Sequence[Hashable]]], done: dict[Any, Any]
+) -> None:
+    """Do operations in order; put each result beside the values that they read."""
     rest: list[Any] = []
     for place, operation, given in steps:
         if operation is not FURTHER:
             rest = results_of(operation.compute(*[done[at] for at in given]))
         done[place] = rest.pop(0)
-    return as_results([done[at] for at in wanted])
 
 
 class InnerCall(StrandCall):
@@ -322,16 +329,11 @@ class Inside(NamedTuple):
         it would be told from that.
         """
         done: dict[int, Any] = {**self.numbers, **dict(zip(self.slots, operands, strict=True))}
-        rest: list[Any] = []
         inputs = lifted(level, [done[slot] for slot in range(self.inputs)], range(self.inputs))
         traced = [each for each in operands if isinstance(each, Tracer)]
         level.fuses = all(around.fuses for each in traced for around in each.origin.levels)
         done.update(enumerate(inputs.arguments))
-        for slot, operation, given in self.steps:
-            if operation is not FURTHER:
-                result = operation.compute(*[done[at] for at in given])
-                rest = results_of(result)
-            done[slot] = rest.pop(0)
+        _perform(self.steps, done)
         outputs = Outputs([done[slot] for slot in self.outputs], pytree.LEAF)
         wanted = [done[slot] for slot in self.wanted]
         came = [*inputs.arguments, *[o for o in operands if isinstance(o, Tracer)]]

@@ -97,7 +97,7 @@ def _is_copied(x: Tracer, key: Any) -> bool:
         part = np.broadcast_to(np.empty(()), x.shape)[plain(key)]
     except (IndexError, TypeError, ValueError):  # of its library
         return False
-    return part.size * _MAX_TIMES >= size
+    return bool(part.size * _MAX_TIMES >= size)
 
 
 def strand_of_write(x: Tracer, key: Any, value: Any) -> Strand | None:
