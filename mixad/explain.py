@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mixad.backends import registry
+from mixad.backends.arrays import is_number
 from mixad.backends.execute import broadcast_shape
 from mixad.backends.faults import PluginCall
 from mixad.backends.hookspecs import DeviceFunction, OnDevice
@@ -15,6 +19,7 @@ from mixad.kernel.spec import OutputRequest
 from mixad.planned import PlannedKernel, planned_call
 from mixad.scalar.ir import Program
 from mixad.tape.fusion import FusedProgram
+from mixad.tape.states import SMALL
 from mixad.tape.storing import cheaper_plan
 
 __all__ = ["Explanation", "explain_call"]
@@ -43,7 +48,8 @@ class Explanation:
     vjp_placement : str
         The same where the value is needed before its cotangent is known, as by `mixad.vjp`:
         ``"forward"`` if partials are stored with it, ``"reverse"`` if the pullback evaluates the
-        call again.
+        call again, as it does for at most 16,384 elements of NumPy's arrays and torch's tensors on
+        the CPU.
     static_zeros : tuple of str
         Inputs whose gradient is zero whatever the values are.
     shape : tuple of int
@@ -169,8 +175,15 @@ def _vjp_placement(
     lanes = [own if p.kind == "lane" else () for p, own in zip(program.params, shapes, strict=True)]
     requests = [OutputRequest(0, result) for result in range(len(program.outputs))]
     shape = broadcast_shape(program, shapes)
+    if math.prod(shape) <= SMALL and all(map(_is_in_memory, values)):
+        return "reverse"
     plan = cheaper_plan(FusedProgram(program), wrt, lanes, shape, requests, options)
     return "reverse" if plan is None else "forward"
+
+
+def _is_in_memory(value: Any) -> bool:
+    """Whether a value is a number, or an array in the memory of this machine."""
+    return type(value) is np.ndarray or is_number(value) or getattr(value, "is_cpu", False)
 
 
 def _functions(kernel: PlannedKernel) -> tuple[DeviceFunction, ...]:

@@ -43,6 +43,7 @@ from mixad.tape.memory import (
 )
 from mixad.tape.node import Rule, apply_rule, common_library
 from mixad.tape.operations import call_of
+from mixad.tape.states import SMALL
 from mixad.tape.tracer import Tracer, check_alive, plain
 from mixad.tape.writing import Write, rebind, write
 
@@ -80,9 +81,8 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
         _view_again(value, x, key)
 
 
-_SMALL = 1 << 14
 _MAX_COPIED = 1 << 18
-"""Elements of an array that is copied at each write, and of one of which much is written."""
+"""Elements of an array that is copied at each write if much of it is written."""
 
 _MAX_TIMES = 512
 """How much larger it may be than what is written."""
@@ -91,8 +91,8 @@ _MAX_TIMES = 512
 def _is_copied(x: Tracer, key: Any) -> bool:
     """Whether an array is copied where it is written to, so that the write is an operation."""
     size = math.prod(x.shape)
-    if size <= _SMALL or size > _MAX_COPIED:
-        return size <= _SMALL
+    if size <= SMALL or size > _MAX_COPIED:
+        return size <= SMALL
     try:
         part = np.broadcast_to(np.empty(()), x.shape)[plain(key)]
     except (IndexError, TypeError, ValueError):  # of its library

@@ -16,7 +16,7 @@ from mixad.tape.held import Reader
 from mixad.tape.memory import Base
 from mixad.tape.operations import FURTHER, Given, Operation
 
-__all__ = ["SeenSlot", "State", "forget", "initial_state", "known_state"]
+__all__ = ["SMALL", "SeenSlot", "State", "forget", "initial_state", "known_state"]
 
 _MAX_STATES = 8192
 _MAX_PLANS = 256
@@ -119,7 +119,7 @@ class State:
         self._step = step
         self.count = 0 if before is None else before.count + 1
         self.is_large = math.prod(shape) > _MAX_ELEMENTS or (before is not None and before.is_large)
-        self.is_small = math.prod(shape) <= _SMALL and (before is None or before.is_small)
+        self.is_small = math.prod(shape) <= SMALL and (before is None or before.is_small)
         self.is_end = self.count >= _MIN_LENGTH and not self.is_large and _ends(self._past())
         self.is_plain = not self.is_end
         self.may_fail = False
@@ -216,8 +216,8 @@ def _is_periodic(steps: Sequence[Any], period: int) -> bool:
     return length + period <= len(steps) and steps[:length] == steps[period : period + length]
 
 
-_SMALL = 1 << 14
-"""Elements of what may be done operation by operation."""
+SMALL = 1 << 14
+"""Elements of what may be done operation by operation, and is computed again, not stored."""
 
 _MIN_LENGTH = 32
 _MAX_LENGTH = 1024
