@@ -20,6 +20,7 @@ from mixad.tape.backward import backward
 from mixad.tape.operations import results_of
 from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.segments import Run
+from mixad.tape.states import SMALL
 from mixad.tape.tracer import Level, Tracer
 
 __all__ = ["KeptCall", "keep_call"]
@@ -63,6 +64,7 @@ def keep_call(
 class KeptCall(StrandCall):
     """A call of `mixad.vjp` or `mixad.linearize`."""
 
+    max_elements = SMALL
     _run: Run | None = None
 
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:

@@ -119,8 +119,11 @@ class StrandCall:
         What stands in it for the arrays.
     is_known : bool
         Whether what is asked for can be had without nodes.
+    max_elements : int or None
+        Elements of all inputs up to which there is such a call.
     """
 
+    max_elements: int | None = None
     arguments: list[Any]
     is_known = False
     _make_run: Callable[[Strand], Computed] = Run
