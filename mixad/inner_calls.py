@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from mixad import pytree
 from mixad.backends.fifo_cache import FifoCache
 from mixad.lifting import Inputs, Outputs, in_structures, lifted
 from mixad.recorded_calls import Carried, Recorded
-from mixad.returning import handed
+from mixad.returning import constant_around, handed
 from mixad.strand_calls import Asked, StrandCall, as_input
 from mixad.tape.backward import backward
 from mixad.tape.held import Held
@@ -131,8 +132,23 @@ def _perform(
     rest: list[Any] = []
     for place, operation, given in steps:
         if operation is not FURTHER:
-            rest = results_of(operation.compute(*[done[at] for at in given]))
+            rest = results_of(_performed(operation, [done[at] for at in given]))
         done[place] = rest.pop(0)
+
+
+def _performed(operation: Operation, operands: Sequence[Any]) -> Any:
+    """Return what an operation gives; note what it does where that is noted."""
+    traced = [each for each in operands if isinstance(each, Tracer)]
+    journal = journal_of(frozenset(chain.from_iterable(each.origin.levels for each in traced)))
+    if journal is None:
+        return operation.compute(*operands)
+    known = [id(each.origin.node) for each in traced]
+    with journal.inside(operation, operands):
+        found = operation.compute(*operands)
+        for each in results_of(found):
+            if isinstance(each, Tracer):
+                journal.link(each.origin.node, None, known)
+    return found
 
 
 class InnerCall(StrandCall):
@@ -407,12 +423,14 @@ def _pull_back(call: Inside, *operands: Any) -> Any:
     """Return gradients, and what else is wanted of a call, by nodes."""
     with Level(call.name) as level:
         inputs, outputs, wanted = call.replay(level, operands)
-    seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(1.0, level)]
+    around = outputs.around(level)
+    ((leaf, seed),) = outputs.seeds(1.0, level)
     journal = journal_of(outputs.leaves[0].levels)
-    if journal is not None:
-        journal.know(seeds[0][1])
-    cotangents = backward(level, seeds, inputs.nodes, of_number=True)
-    found = inputs.gradients(cotangents, outputs.around(level))
+    if journal is not None:  # what is made of it is noted as what is traced
+        journal.know(seed)
+        seed = constant_around(seed, around)
+    cotangents = backward(level, [(leaf.origin, seed)], inputs.nodes, of_number=True)
+    found = inputs.gradients(cotangents, around)
     found += [handed(leaf, level) for leaf in wanted]
     return as_results(found)
 

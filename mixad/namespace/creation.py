@@ -97,6 +97,8 @@ def _made(name: str, x: Any, dtype: Any, device: Any, shape: Any, *value: Any) -
     """Return what a creation function of the library gives for an array like ``x``."""
     xp = library_beside(x).xp
     create: Callable[..., Any]
+    if shape is None and isinstance(x, Tracer) and x.state is not None:
+        shape = x.shape  # which does not wait for its elements
     if shape is None:
         create, like = getattr(xp, f"{name}_like"), plain(x)
     else:

@@ -20,7 +20,7 @@ from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permut
 from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.memory import unshared
-from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.node import Rule, apply_rule, apply_without_derivative, library_beside
 from mixad.tape.tracer import plain
 
 __all__ = ["amax", "amin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "in_float32",
@@ -170,33 +170,36 @@ def _without(x: Any, axes: Sequence[int]) -> Any:
     return reshape(x, [n for i, n in enumerate(x.shape) if i not in axes])
 
 
-def _of_extreme(g: Any, x: Array, name: str, axis: tuple[int, ...]) -> Any:
+def _of_extreme(g: Any, x: Any, name: str, axis: tuple[int, ...]) -> Any:
     """Return the cotangent of elements; those of 16 bits do not count many ties."""
     type = element_type_of(x.dtype)
     if type.is_narrow:
         wide = type.arithmetic
         return convert(_of_extreme(convert(g, wide), convert(x, wide), name, axis), type)
-    return g * _shares(x, getattr(library_of(x).xp, name), axis)
+    return g * apply_without_derivative(_SHARES, x, name=name, axis=axis)
 
 
-def _shares(x: Array, of: Callable[..., Array], axis: tuple[int, ...]) -> Array:
+def _shares(xp: Any, x: Array, name: str, axis: tuple[int, ...]) -> Array:
     """Return what part of its cotangent each element gets; where one is nan, the nans."""
-    xp = library_of(x).xp
-    ties = xp.astype((x == of(x, axis=axis, keepdims=True)) | xp.isnan(x), x.dtype)
+    extreme = getattr(xp, name)(x, axis=axis, keepdims=True)
+    ties = xp.astype((x == extreme) | xp.isnan(x), x.dtype)
     return ties / xp.sum(ties, axis=axis, keepdims=True)
+
+
+_SHARES = Rule("shares of an extreme", _shares, ())
 
 
 _MAX = Rule(
     "max",
     lambda xp, x, axis: xp.max(x, axis=axis, keepdims=True),
-    (lambda g, x, axis: _of_extreme(g, plain(x), "max", axis),),
+    (lambda g, x, axis: _of_extreme(g, x, "max", axis),),
     reads=((0,),),
     fresh=True,
 )
 _MIN = Rule(
     "min",
     lambda xp, x, axis: xp.min(x, axis=axis, keepdims=True),
-    (lambda g, x, axis: _of_extreme(g, plain(x), "min", axis),),
+    (lambda g, x, axis: _of_extreme(g, x, "min", axis),),
     reads=((0,),),
     fresh=True,
 )

@@ -7,7 +7,8 @@ registers that it reads and fills.  What was noted becomes a plan (`mixad.tape.s
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -282,6 +283,19 @@ class _Link(NamedTuple):
     is_call: bool
 
 
+_NOTHING: frozenset[Hashable] = frozenset()
+
+
+def _numbers_in(operands: Iterable[Any]) -> frozenset[Hashable]:
+    """Return what numbers among operands are as arrays without axes."""
+    numbers = [o for o in operands if isinstance(o, np.generic) or is_scalar(o)]
+    return frozenset([_told(np.asarray(number)) for number in numbers])
+
+
+def _told(array: Any) -> Hashable:
+    return array.dtype, array.tobytes()
+
+
 def _reads_numbers(node: KernelNode) -> bool:
     """Whether arguments of a node are numbers, which only their place tells from others."""
     return not all(isinstance(argument, (Origin, Cell, Held)) for argument in node.arguments)
@@ -326,6 +340,7 @@ class Journal:
         self.constants: list[tuple[Register, Any]] = []
         self.is_whole = True
         self.is_static = self._is_call = False
+        self._numbers = _NOTHING
         self.count = 0
         self.seeds: Sequence[Place] = ()
         self.inputs: Sequence[int | None] = ()
@@ -340,6 +355,20 @@ class Journal:
         """Note that an operation is recorded now; None that none is any more."""
         self.is_static = operation is not None and operation.is_static(operands)
         self._is_call = operation is not None and not operation.is_kernel
+
+    @contextmanager
+    def inside(self, operation: Operation, operands: Sequence[Any]) -> Iterator[None]:
+        """Note that an operation is recorded that is a part of the one that is recorded now.
+
+        Numbers among its operands are a part of what it is.
+        """
+        before = self.is_static, self._is_call, self._numbers
+        self.is_static, self._is_call = operation.is_static(operands), True
+        self._numbers = _numbers_in(operands)
+        try:
+            yield
+        finally:
+            self.is_static, self._is_call, self._numbers = before
 
     def know(self, array: Any) -> None:
         """Note an array that is the same in every call."""
@@ -395,6 +424,10 @@ class Journal:
             is_direct = slots is not None and is_one and len(each.arguments) == len(slots)
             own = slots if is_direct else None
             self._links[id(each)] = _Link(weakref.ref(each), own, self.is_static, slots is None)
+            for argument in each.arguments if self._numbers else ():
+                array = argument.array if type(argument) is Held else argument
+                if self._is_number(array):
+                    self._constant(array)
 
     def is_linked(self, node: KernelNode) -> bool:
         """Whether a node has been noted."""
@@ -424,6 +457,10 @@ class Journal:
             self.constants.append((known[1], array))
         return known[1]
 
+    def _is_number(self, array: Any) -> bool:
+        """Whether an array is a number that is a part of what is recorded now."""
+        return type(array) is np.ndarray and not array.shape and _told(array) in self._numbers
+
     def _array(self, key: int, array: Callable[[], Any], *, is_static: bool) -> Register:
         """Return the register of an array that is no traced value."""
         entered = self._entered.get(key)
@@ -432,7 +469,7 @@ class Journal:
         if key in self._known:
             return self._known[key][1]
         viewed = self._viewed(array())
-        if viewed is None and not is_static:
+        if viewed is None and not (is_static or self._is_number(array())):
             raise _UnknownSourceError
         return self._constant(array()) if viewed is None else viewed
 

@@ -119,14 +119,18 @@ class Replay:
         """Return what an operation gives."""
         before, risks = self.level.looks, self.level.risks
         self.advance(len(self._strand.values))
-        was_whole = self.journal.is_whole
         with np.errstate(all="ignore"):
             first = self._made(operation, slots)
         results, may_fail = [first, *self._further], risks != self.level.risks
         self._further.clear()
         operands = [self.done[slot - self._start] for slot in slots]
-        is_told = before == self.level.looks and was_whole == self.journal.is_whole
+        is_told = before == self.level.looks and self.journal.is_whole
+        self.journal.is_whole = True
         return Given.of(results, self._container, operands, may_fail=may_fail, is_told=is_told)
+
+    def forget(self, first: int) -> None:
+        """Forget what has been done from a slot of the recording on."""
+        del self.done[first - self._start :]
 
     def _traced(self, slot: int) -> Tracer:
         known = self._strand.known(slot)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from itertools import chain
 from operator import add
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -27,7 +28,7 @@ from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
 from mixad.tape.schedule import traced_outside
 from mixad.tape.trace import Trace
-from mixad.tape.tracer import Level, Origin, Tracer, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, journal_of, stripped
 from mixad.tape.values_rule import ValuesNode
 from mixad.tape.writing import WriteNode, pushed_write
 
@@ -286,7 +287,11 @@ def _unmoved(argument: Any, node: RuleNode) -> Any:
         return argument
     result = node.results[0]
     xp, shape = result.kind.library.xp, tuple(argument.shape)
-    return xp.zeros(shape, dtype=argument.dtype, device=result.device)
+    zeros = xp.zeros(shape, dtype=argument.dtype, device=result.device)
+    journal = journal_of(frozenset(chain(*[p.levels for p in node.parents if p is not None])))
+    if journal is not None:
+        journal.know(zeros)
+    return zeros
 
 
 def _pushed_node(
