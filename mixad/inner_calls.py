@@ -143,7 +143,7 @@ def _performed(operation: Operation, operands: Sequence[Any]) -> Any:
     if journal is None:
         return operation.compute(*operands)
     known = [id(each.origin.node) for each in traced]
-    with journal.inside(operation, operands):
+    with journal.operating(operation, operands, is_inside=True):
         found = operation.compute(*operands)
         for each in results_of(found):
             if isinstance(each, Tracer):

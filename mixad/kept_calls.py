@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from mixad.recorded_calls import Recorded
 from mixad.recorded_values import record_values
 from mixad.returning import returned_aux, unshared_tangent
 from mixad.signature import Function
-from mixad.strand_calls import VALUES_ALONE, Asked, StrandCall, as_input
+from mixad.strand_calls import VALUES_ALONE, Asked, StrandCall, as_input, size_of
 from mixad.strands import open_strand
 from mixad.tape.backward import backward
 from mixad.tape.operations import results_of
@@ -64,8 +64,12 @@ def keep_call(
 class KeptCall(StrandCall):
     """A call of `mixad.vjp` or `mixad.linearize`."""
 
-    max_elements = SMALL
     _run: Run | None = None
+
+    @classmethod
+    def takes(cls, arrays: Sequence[Any], described: Sequence[Hashable]) -> bool:
+        """Whether they have few elements: of others nodes keep what they have computed."""
+        return None in described or size_of(arrays) <= SMALL
 
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
         """End the recording; what nodes do later is not noted."""

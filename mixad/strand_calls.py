@@ -119,11 +119,8 @@ class StrandCall:
         What stands in it for the arrays.
     is_known : bool
         Whether what is asked for can be had without nodes.
-    max_elements : int or None
-        Elements of all inputs up to which there is such a call.
     """
 
-    max_elements: int | None = None
     arguments: list[Any]
     is_known = False
     _make_run: Callable[[Strand], Computed] = Run
@@ -152,6 +149,11 @@ class StrandCall:
         self._states = state.inputs
         self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, self._make_run)
         self.inputs = self._strand.tracers_of_inputs()
+
+    @classmethod
+    def takes(cls, arrays: Sequence[Any], described: Sequence[Hashable]) -> bool:
+        """Whether there is such a call for inputs, of which None is told where all is not known."""
+        return True
 
     def completed(self) -> Inputs:
         """Return the inputs with their nodes: arrays count as they were when they came in."""

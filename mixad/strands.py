@@ -49,14 +49,10 @@ def open_strand(
     if has_others and not is_inner:
         described = tuple(map(_described, arrays))
         arrays = [np.asarray(a) if type(a) in _NUMBERS else a for a in arrays]
-    most = None if None in described else outer.max_elements
-    if most is not None and size_of(arrays) > most:
+    kind, history = inner if is_inner else outer, history_of(f, level.name, is_inner=is_inner)
+    if kind is None or not kind.takes(arrays, described):
         return None
-    history = history_of(f, level.name, is_inner=is_inner)
     if history.left and history.has_left(f):
-        return None
-    kind = inner if is_inner else outer
-    if kind is None:
         return None
     if is_inner:
         described = _traced_described(arrays)

@@ -93,17 +93,28 @@ def _is_copied(x: Tracer, key: Any) -> bool:
     size = math.prod(x.shape)
     if size <= SMALL or size > _MAX_COPIED:
         return size <= SMALL
+    return bool(_part_of(x, key).size * _MAX_TIMES >= size)
+
+
+def _part_of(x: Tracer, key: Any) -> Any:
+    """Return an array of the shape of ``x[key]``; of no elements where NumPy knows no such key."""
     try:
-        part = np.broadcast_to(np.empty(()), x.shape)[plain(key)]
-    except (IndexError, TypeError, ValueError):  # of its library
-        return False
-    return bool(part.size * _MAX_TIMES >= size)
+        return np.broadcast_to(np.empty(()), x.shape)[key]
+    except (IndexError, TypeError, ValueError):
+        return np.empty(0)
+
+
+def _selects(key: Any) -> bool:
+    """Whether there are arrays in a key."""
+    return any(map(is_selection, key if isinstance(key, tuple) else (key,)))
 
 
 def strand_of_write(x: Tracer, key: Any, value: Any) -> Strand | None:
     """Return the strand by which a value is written to an array; None if nodes do it."""
     strand: Strand | None = x.strand if x.strand is not None else getattr(value, "strand", None)
     if strand is None or not (_is_copied(x, key) and strand.may_write(x, value)):
+        return None
+    if _selects(key) and not _part_of(x, key).size:
         return None
     is_array_like = isinstance(value, Tracer) or is_scalar(value) or is_array(value)
     return strand if is_array_like and (x.strand is not None or x.dtype == value.dtype) else None
@@ -133,7 +144,7 @@ def _view_again(value: Tracer, x: Tracer, key: Any) -> None:
 
 def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
     """Write by an operation that copies the array: ``x`` stands for what it gives."""
-    if x.shape and any(map(is_selection, key if isinstance(key, tuple) else (key,))):
+    if x.shape and _selects(key):
         result = _with_selected(x, _own_key(key), value)
     else:
         given = unwrapped(x), key, _as_array(value, x)
@@ -178,8 +189,6 @@ def _with_selected(tracer: Tracer, key: _Key, value: Any) -> Any:
     shape = tuple(numbers[key].shape)
     count = math.prod(shape)
     numbers[key] = xp.reshape(xp.arange(1, count + 1, device=tracer.device), shape)
-    if not count:
-        return tracer
     if isinstance(value, Tracer):
         given = _fitting(tracer, key, shape, value)
     else:
@@ -398,26 +407,30 @@ def _left(g: Any, key: _Key) -> None:
 def _with_added(ufunc: Any, x: Tracer, key: _Key, value: Any) -> Any:
     """Return an array with what a key selects changed by a value, in its order."""
     at = positions_of(x)[key]
-    if not isinstance(value, Tracer):
-        given = x.library.xp.empty(at.shape, dtype=x.dtype)
-        given[...] = value
+    if isinstance(value, Tracer):
+        value = _fitting(x, key, at.shape, value)
     else:
-        given = _fitting(x, key, at.shape, value)
-    return apply_rule(_ADDED_AT, unwrapped(x), -given if ufunc is np.subtract else given, at)
+        value = np.broadcast_to(np.asarray(value), at.shape)
+    return apply_rule(_ADDED_AT, unwrapped(x), value, at, subtracts=ufunc is np.subtract)
 
 
-def _sum_at(xp: Any, x: Any, value: Any, at: Any) -> Any:
+def _sum_at(xp: Any, x: Any, value: Any, at: Any, subtracts: bool) -> Any:
     whole = xp.asarray(x, copy=True, order="C")
-    np.add.at(whole.reshape(-1), at, value)
+    (np.subtract if subtracts else np.add).at(whole.reshape(-1), at, value)
     return whole
+
+
+def _of_added(g: Any, x: Any, value: Any, at: Any, subtracts: bool) -> Any:
+    part = gather(g, at)
+    return -part if subtracts else part
 
 
 _ADDED_AT = Rule(
     "numpy.add.at",
     _sum_at,
-    (lambda g, x, value, at: g, lambda g, x, value, at: gather(g, at), of_positions),
-    reads=((), (2,)),
+    (lambda g, x, value, at, subtracts: g, _of_added, of_positions),
     linear="all",
+    positions=(2,),
 )
 
 

@@ -32,7 +32,7 @@ from mixad.tape.constant import (
     unwrapped,
 )
 from mixad.tape.memory import join, noted_array, retire_others, share
-from mixad.tape.tracer import Tracer, looked_at, plain
+from mixad.tape.tracer import Tracer, check_alive, looked_at, plain
 
 __all__ = ["Constant"]
 
@@ -53,6 +53,7 @@ def _binary(compute: _Method) -> _Method:
 
     def method(self: Any, other: Any) -> Any:
         if is_traced(other) and hasattr(ArrayTracer, mirrored):
+            check_alive(self)
             return getattr(ArrayTracer, mirrored)(other, unwrapped(self))
         return constants(compute(plain(self), plain(other)))
 
@@ -62,6 +63,7 @@ def _binary(compute: _Method) -> _Method:
 def _reflected(compute: _Method) -> _Method:
     def method(self: Any, other: Any) -> Any:
         if is_traced(other):
+            check_alive(self)
             return compute(other, unwrapped(self))
         return constants(compute(plain(other), plain(self)))
 

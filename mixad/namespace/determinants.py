@@ -16,7 +16,7 @@ from mixad.namespace.determinant_derivatives import gradient_of_det
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
-from mixad.namespace.solving import identity_like, inv
+from mixad.namespace.solving import identity_like, of_inverse
 from mixad.tape.tracer import Tracer, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
@@ -74,11 +74,6 @@ _DET = ValuesRule(
 )
 
 
-def _has_zeros(values: Any) -> bool:
-    array = plain(values)
-    return bool(library_of(array).xp.any(array == 0))
-
-
 class SlogdetResult(NamedTuple):
     """Sign and logarithm of the magnitude of a determinant; a real sign has no derivative."""
 
@@ -95,15 +90,24 @@ def slogdet(x: Any) -> SlogdetResult:
 def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """The logarithm changes by Re tr(x⁻¹ dx), the angle of the sign by Im tr(x⁻¹ dx)."""
     (gsign, glog), (sign, _) = gs, values
-    if _has_zeros(sign):
+    inverse = adjoint(apply_values_rule(_REGULAR_INVERSE, x)[0])
+    if gsign is None or not is_complex(sign):
+        return _scaled(glog, inverse)
+    turned = imag(elementwise("mul", gsign, conj(sign))) * 1j
+    return _scaled(turned if glog is None else elementwise("add", turned, glog), inverse)
+
+
+def _inverse(xp: Any, x: Array) -> tuple[Array]:
+    """Return the inverses of matrices that have one."""
+    if bool(xp.any(xp.linalg.slogdet(x)[0] == 0)):
         raise TracerError(
             "slogdet() of a singular matrix has no derivative: differentiate det(), which has one, "
             "or add a multiple of the identity to the matrix"
         )
-    if gsign is None or not is_complex(sign):
-        return _scaled(glog, adjoint(inv(x)))
-    turned = imag(elementwise("mul", gsign, conj(sign))) * 1j
-    return _scaled(turned if glog is None else elementwise("add", turned, glog), adjoint(inv(x)))
+    return (xp.linalg.inv(x),)
+
+
+_REGULAR_INVERSE = ValuesRule("slogdet", _inverse, (of_inverse,))
 
 
 _SLOGDET = ValuesRule(

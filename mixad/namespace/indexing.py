@@ -137,9 +137,9 @@ _GATHER = Rule(
     "indexing",
     _taken,
     (lambda g, x, positions: scatter_add(g, tuple(x.shape), positions), of_positions),
-    reads=((1,),),
     fresh=True,
     linear="each",
+    positions=(1,),
 )
 
 
@@ -172,9 +172,9 @@ _SCATTER_ADD = Rule(
     "the adjoint of indexing",
     _added,
     (lambda g, x, positions, shape: gather(g, positions), of_positions),
-    reads=((1,),),
     fresh=True,
     linear="each",
+    positions=(1,),
 )
 
 

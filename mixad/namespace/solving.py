@@ -23,7 +23,7 @@ from mixad.tape.broadcasting import sum_to
 from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
-__all__ = ["identity_like", "inv", "matrix_power", "pinv", "solve"]
+__all__ = ["identity_like", "inv", "matrix_power", "of_inverse", "pinv", "solve"]
 
 
 def inv(x: Any) -> Any:
@@ -31,12 +31,13 @@ def inv(x: Any) -> Any:
     return apply_values_rule(_INV, x)[0]
 
 
-def _of_inverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+def of_inverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
+    """Return the cotangent of matrices, of that of their inverses."""
     inverse = adjoint(values[0])
     return -matmul(inverse, matmul(gs[0], inverse))
 
 
-_INV = ValuesRule("inv", lambda xp, x: (xp.linalg.inv(x),), (_of_inverse,))
+_INV = ValuesRule("inv", lambda xp, x: (xp.linalg.inv(x),), (of_inverse,))
 
 
 def solve(a: Any, b: Any) -> Any:

@@ -29,6 +29,7 @@ from mixad.tape.tracer import (
     kept,
     levels_of,
     locked,
+    noting,
     strand_of,
     stripped,
 )
@@ -170,9 +171,10 @@ class Rule:
     fresh : bool
         Whether ``cotangents`` return new arrays, as opposed to views.
     linear : "each", "all" or None
-        Whether the value is linear in each argument, the others fixed, or at once in all of them
-        that are no whole numbers.
+        Whether the value is linear in each argument, the others fixed, or in all of them at once.
         Tangents then are values of the rule; otherwise they are cotangents transposed.
+    positions : tuple of int
+        Arguments that are positions in others: whole numbers, which are always kept.
     add_into : callable, optional
         Of a rule with one argument: ``(whole, g, **static)`` adds the argument's cotangent to an
         array, in place, and tells whether it could.  For cotangents that are mostly zeros: many
@@ -199,6 +201,7 @@ class Rule:
     reads: tuple[tuple[int, ...], ...] = ()
     fresh: bool = False
     linear: Literal["each", "all"] | None = None
+    positions: tuple[int, ...] = ()
     add_into: Callable[..., bool] | None = None
     shape: Callable[..., tuple[int, ...]] | None = None
     is_view: bool = False
@@ -393,9 +396,12 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     value = rule.value(library, arguments, static)
     if not tracers:
+        if noting.journal is not None:
+            noting.journal.followed(rule, static, arguments, (value,))
         return value
     parents = tuple([a.origin if isinstance(a, Tracer) else None for a in arguments])
     read = [i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads]
+    read += rule.positions
     levels = levels_of(tracers)
     held = tuple(
         [kept(a, levels, rule, i) if i in read else _shaped(a) for i, a in enumerate(arguments)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -77,7 +77,7 @@ class OnNodes:
             if strand.is_input(slot):
                 result = self._make_input(slot)
                 self.journal.name(result.cell, slot)
-                self.add(slot, result, None, ())
+                self.add(slot, result)
             elif (made := strand.made(slot)) is None:
                 done.append(self._came_in(slot))
                 continue
@@ -115,23 +115,24 @@ class OnNodes:
         journal = self.journal
         if operation is not FURTHER:
             given = [self._done[at] for at in operands]
-            journal.operate(operation, given)
-            result = operation.compute(*given)
-            self._rest = results_of(result)
+            with journal.operating(operation, given):
+                self._rest = results_of(operation.compute(*given))
+                self.link(self._rest, operation, operands)
         found: Tracer = self._rest.pop(0)
-        self.add(slot, found, operation, operands)
-        if not self._rest:
-            journal.operate(None)
+        self.add(slot, found)
         return found
 
-    def add(
-        self, slot: int, tracer: Tracer, operation: Operation | None, operands: tuple[int, ...]
+    def add(self, slot: int, tracer: Tracer) -> None:
+        """Note where the value of a slot comes from."""
+        self._origins[slot] = tracer.origin
+        self._cells[slot] = ref(tracer.cell)
+
+    def link(
+        self, results: Sequence[Tracer], operation: Operation, operands: tuple[int, ...]
     ) -> None:
-        """Note where the value of a slot comes from, and which slots its nodes read."""
+        """Note which slots the nodes of an operation read."""
         origins, sources = self._origins, self._sources
         linked = [sources.get(at, at) for at in operands]
         known = {id(origins[at].node) for at in linked if at in origins}
-        origins[slot] = tracer.origin
-        self._cells[slot] = ref(tracer.cell)
-        is_kernel = operation is not None and operation.is_kernel
-        self.journal.link(tracer.origin.node, operands if is_kernel else None, known)
+        for result in results:
+            self.journal.link(result.origin.node, operands if operation.is_kernel else None, known)

@@ -82,8 +82,12 @@ class Operation:
         return bool(self._opened) and tuple(map(_kind_of, operands)) in self._opened
 
     def is_static(self, operands: Sequence[Any]) -> bool:
-        """Whether it reads no array and no number beside traced values."""
-        return not self.is_kernel and all(isinstance(operand, Tracer) for operand in operands)
+        """Whether it is a function that reads no array and no number beside traced values.
+
+        What makes derivatives may compute arrays from elements.
+        """
+        is_function = not (self.is_kernel or self.is_primitive)
+        return is_function and all(isinstance(operand, Tracer) for operand in operands)
 
 
 def _kind_of(operand: Any) -> Any:

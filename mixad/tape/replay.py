@@ -154,17 +154,16 @@ class Replay:
     def _made(self, operation: Operation, operands: Sequence[int]) -> Any:
         own = tuple([slot - self._start for slot in operands])
         given = [self.done[at] for at in own]
-        self.journal.operate(operation, given)
         if operation is not FURTHER:
-            found = operation.compute(*given)
-            self._further, self._container = results_of(found), container_of(found)
-        value = self._further.pop(0)
-        if isinstance(value, Tracer):
-            known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]
-            self.journal.link(value.origin.node, own if operation.is_kernel else None, known)
-        if not self._further:
-            self.journal.operate(None)
-        return value
+            with self.journal.operating(operation, given):
+                found = operation.compute(*given)
+                self._further, self._container = results_of(found), container_of(found)
+                known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]
+                for each in self._further:
+                    if isinstance(each, Tracer):
+                        slots = own if operation.is_kernel else None
+                        self.journal.link(each.origin.node, slots, known)
+        return self._further.pop(0)
 
 
 def stand_in(known: State | Tracer) -> Any:

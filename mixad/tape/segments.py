@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from mixad.backends.arrays import as_array, describe_array
 from mixad.tape.backward import backward
@@ -62,6 +63,19 @@ _MAX_KEPT = 1 << 14
 MAX_FUSED = 128
 """Operations of a recording that are fused: compiling more would take seconds.  So many on small
 arrays are launched one by one, in whichever call, so that results depend on the recording alone."""
+
+
+def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy of an array with its strides, which plans are made for."""
+    if not array.size:
+        return array.copy()
+    first, last = byte_bounds(array)
+    start = int(array.__array_interface__["data"][0]) - first
+    memory = np.empty(last - first, np.uint8)
+    found = np.ndarray(array.shape, array.dtype, memory, start, array.strides)
+    found[...] = array
+    return found
+
 
 _RARE = 2
 """Times in one call up to which a segment of small arrays may be one that never comes again."""
@@ -148,18 +162,16 @@ class Run:
     def keep(self, wanted: Iterable[int]) -> bool:
         """Hold copies of what came in, and no values that no later segment reads.
 
-        What others do to arrays then changes nothing.  False where a copy would be large, or have
-        other strides.
+        What others do to arrays then changes nothing.  False where a copy would be large.
         """
         strand, values = self._strand, self.values
         for slot, value in enumerate(strand.values):
             if type(value) is Held:
                 array = values[slot]
-                if array.size > _MAX_KEPT:
+                first, last = byte_bounds(array)
+                if last - first > _MAX_KEPT * array.itemsize:
                     return False
-                values[slot] = array.copy(order="K")
-                if values[slot].strides != array.strides:
-                    return False
+                values[slot] = _copied(array)
         for link, source in strand.sources.items():
             values[link] = values[source]
         read = set(strand.sources.values())

@@ -598,18 +598,17 @@ class Strand:
             return operation.compute(*operands) if found is None else found
         pending, self._is_cold = self._pending, True
         journal = self.on_nodes().journal
-        journal.operate(operation, operands)
         slots = self._enter(pending[0], pending[1], None)
         try:
-            result = operation.compute(*operands)
-            self._pending = pending
-            return self.learn(result, slots)
+            with journal.operating(operation, operands):
+                result = operation.compute(*operands)
+                self._pending = pending
+                return self.learn(result, slots)
         except BaseException:  # what came in with it has slots that no other call gives them
             self._leave()
             raise
         finally:
             self._is_cold = False
-            journal.operate(None)
 
     def learn(self, result: Any, slots: tuple[int, ...] | None = None) -> Any:
         """Let what an operation gave on nodes be known; return it.
@@ -636,12 +635,12 @@ class Strand:
         self._follow(key, given, tuple(map(self._seen_from_here, key)))
         slots = self._enter(key, operands, self.state.reader) if slots is None else slots
         nodes = self.on_nodes()
+        nodes.link(results, key[0], slots)
         for each, state in zip(results, (self.state, *self.state.further), strict=True):
             each.strand, each.slot = self, len(self.values)
             self.values.append(state)
             nodes.tracers[each.slot] = ref(each)
-            assert state.operation is not None
-            nodes.add(each.slot, each, state.operation, slots)
+            nodes.add(each.slot, each)
         if self.state.is_end:
             self._end_segment()
         return result

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.backward import backward
@@ -268,8 +267,8 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
     if not moving:
         return None
     if node.rule.linear == "all":
-        pairs = zip(arguments, tangents, strict=True)
-        given = [_unmoved(a, node) if t is None else t for a, t in pairs]
+        pairs = enumerate(zip(arguments, tangents, strict=True))
+        given = [_unmoved(node, i, a) if t is None else t for i, (a, t) in pairs]
         return apply_rule(node.rule, *given, **node.static)
     terms = (
         apply_rule(node.rule, *arguments[:i], tangents[i], *arguments[i + 1 :], **node.static)
@@ -278,12 +277,12 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
     return reduce(add, terms)
 
 
-def _unmoved(argument: Any, node: RuleNode) -> Any:
+def _unmoved(node: RuleNode, index: int, argument: Any) -> Any:
     """Return the tangent of an argument that has none, which may be a `Shaped`: zeros.
 
-    Whole numbers, as positions are, stay what they are.
+    Positions stay what they are.
     """
-    if not element_type_of(argument.dtype).is_inexact:
+    if index in node.rule.positions:
         return argument
     result = node.results[0]
     xp, shape = result.kind.library.xp, tuple(argument.shape)

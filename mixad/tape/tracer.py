@@ -34,9 +34,27 @@ if TYPE_CHECKING:
     from mixad.tape.states import State
     from mixad.tape.strand import Strand
 
-__all__ = ["Level", "Origin", "Tracer", "check_alive", "check_levels", "check_mode",
-           "elements_of", "journal_of", "kept", "leaked", "levels_of", "locked", "looked_at",
-           "may_differentiate_twice", "outside", "plain", "strand_of", "stripped"]  # fmt: skip
+__all__ = [
+    "Level",
+    "Origin",
+    "Tracer",
+    "check_alive",
+    "check_levels",
+    "check_mode",
+    "elements_of",
+    "journal_of",
+    "kept",
+    "leaked",
+    "levels_of",
+    "locked",
+    "looked_at",
+    "may_differentiate_twice",
+    "noting",
+    "outside",
+    "plain",
+    "strand_of",
+    "stripped",
+]  # fmt: skip
 
 
 class Level:
@@ -333,6 +351,15 @@ def elements_of(argument: Any) -> Any:
         return argument
     check_alive(argument)
     return argument.cell.array
+
+
+class _Noting(threading.local):
+    """What a thread records an operation for, so that it can be repeated."""
+
+    journal: Journal | None = None
+
+
+noting = _Noting()
 
 
 def journal_of(levels: frozenset[Level]) -> Journal | None:
