@@ -174,11 +174,7 @@ class BroadcastFunction(PickledFunction):
 
     def _record(self, strand: Strand, call: PreparedCall, values: Sequence[Any]) -> Any:
         """Record a call in a strand."""
-        operation, parsed = self._operation(call), call.found.parsed
-        found = strand.record(operation, values)
-        if found is None:
-            outputs = applied(call.found.call, values, self._options)
-            found = strand.learn(outputs if len(outputs) > 1 else outputs[0])
+        parsed, found = call.found.parsed, strand.applied(self._operation(call), values)
         return as_returned(parsed, found if type(found) is tuple else (found,))
 
     def _operation(self, call: PreparedCall) -> Operation:

@@ -110,10 +110,14 @@ def _shape(leaf: Any) -> tuple[int, ...]:
 def _rows(function: Recorded) -> list[list[Any]]:
     """Return the blocks of the Jacobian by backward passes, one for each element of the value."""
     level, inputs, found = function.level, function.inputs, []
+    around = function.outputs.around(level)
     for leaf in function.outputs.leaves:
         rows: list[list[Any]] = []
         if isinstance(leaf, Tracer) and level in leaf.origin.levels:
+            is_noted = journal_of(leaf.origin.levels) is not None
             for unit in _units(leaf.cell, leaf):
+                if is_noted:  # then what is made of it is, too
+                    unit = constant_around(unit, around)
                 cotangents = backward(level, [(leaf.origin, unit)], inputs.nodes)
                 rows.append([owned(*pair) for pair in zip(inputs.cells, cotangents, strict=True)])
         columns = zip(*rows, strict=True) if rows else [()] * len(inputs.cells)
@@ -179,7 +183,8 @@ def _block(parts: Sequence[Any], axis: int, leaf: Any, cell: Cell) -> Any:
     if not parts:
         return xp.zeros(shape, dtype=dtype, device=like.device)
     arrays = [part if _shape(part) else _array(part, like) for part in parts]
-    block = reshape(arrays[0] if len(arrays) == 1 else stack(arrays, axis=axis), shape)
+    is_own = len(arrays) == 1 and not isinstance(arrays[0], Tracer)  # it may be a unit vector
+    block = reshape(arrays[0] if is_own else stack(arrays, axis=axis), shape)
     return block if block.dtype == dtype else astype(block, dtype)
 
 

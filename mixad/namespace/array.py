@@ -47,15 +47,6 @@ _Method = Callable[[Any, Any], Any]
 def _recorded(self: Any, operation: Operation, operands: Sequence[Any]) -> Any:
     """Return what an operation gives: of a strand that knows it, or computed on nodes."""
     strand = self.strand
-    if strand is None:
-        return operation.compute(*operands)
-    found = strand.record(operation, operands)
-    return strand.learn(operation.compute(*operands)) if found is None else found
-
-
-def _applied(self: Any, operation: Operation, operands: Sequence[Any]) -> Any:
-    """Return what an operation gives that may be made of others."""
-    strand = self.strand
     return operation.compute(*operands) if strand is None else strand.applied(operation, operands)
 
 
@@ -120,8 +111,9 @@ def _binary(op: str) -> _Method:
                     return found
             if not is_operand(other):
                 return _converted(other, self, method)
-            result = elementwise(op, self, other)
-            return result if strand is None else strand.learn(result)
+            if strand is None:
+                return elementwise(op, self, other)
+            return strand.computed(operation, (self, other))
         except Exception as error:
             hide_frames(error)
             raise
@@ -141,8 +133,9 @@ def _reflected(op: str) -> _Method:
                     return found
             if not is_operand(other):
                 return _converted(other, self, method)
-            result = elementwise(op, other, self)
-            return result if strand is None else strand.learn(result)
+            if strand is None:
+                return elementwise(op, other, self)
+            return strand.computed(operation, (other, self))
         except Exception as error:
             hide_frames(error)
             raise
@@ -269,7 +262,7 @@ class ArrayTracer(Tracer):
         try:
             if not _is_matrix(other):
                 return _converted(other, self, operator.matmul)
-            return _applied(self, _PRODUCT, (self, other))
+            return _recorded(self, _PRODUCT, (self, other))
         except Exception as error:
             hide_frames(error)
             raise
@@ -278,7 +271,7 @@ class ArrayTracer(Tracer):
         try:
             if not _is_matrix(other):
                 return _converted(other, self, lambda x, y: matmul(y, x))
-            return _applied(self, _PRODUCT, (other, self))
+            return _recorded(self, _PRODUCT, (other, self))
         except Exception as error:
             hide_frames(error)
             raise

@@ -15,7 +15,7 @@ from itertools import compress, count
 from sys import getrefcount
 from threading import get_ident
 from time import sleep
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from weakref import ref
 
 import numpy as np
@@ -76,10 +76,6 @@ _OVER = State()
 
 _NOTHING: dict[Any, State] = {}
 """What is known to follow while operations are done on nodes."""
-
-_Pending: TypeAlias = tuple[tuple[Any, ...], Sequence[Any], int, int, bool]
-"""Of an operation that is not known, its key, its operands, looks and risks before it, and whether
-the journal was whole."""
 
 
 class Computed(Protocol):
@@ -152,7 +148,7 @@ class Strand:
     _most = _MIN_TRACERS
     _nodes: OnNodes | None = None
     _replay: Replay | None = None
-    _pending: _Pending | None = None
+    _pending: tuple[Any, ...] | None = None
     run: Computed | None = None
 
     def __init__(
@@ -232,7 +228,7 @@ class Strand:
     def record(self, operation: Operation, operands: Sequence[Any]) -> Any:
         """Return what an operation gives, if that is known; else None.
 
-        Then it is to be computed on nodes, and `learn` is to be told what came of it.
+        Then it is to be `computed`.
         """
         kind, start, links, comes_in = self.kind, self._start, self._links, False
         codes: list[Any] = [operation]
@@ -436,7 +432,7 @@ class Strand:
         if (self.ends or self.outer is not None) and self.is_flat:
             return self._foresee(key, operands)
         self.depart()
-        self._pending = key, operands, self.level.looks, self.level.risks, self._is_whole
+        self._pending = key
         return None
 
     def _foresee(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
@@ -594,56 +590,54 @@ class Strand:
     def applied(self, operation: Operation, operands: Sequence[Any]) -> Any:
         """Return what an operation gives that may be made of others."""
         found = self.record(operation, operands)
-        if found is not None or self._pending is None:
-            return operation.compute(*operands) if found is None else found
-        pending, self._is_cold = self._pending, True
-        journal = self.on_nodes().journal
-        slots = self._enter(pending[0], pending[1], None)
+        return self.computed(operation, operands) if found is None else found
+
+    def computed(self, operation: Operation, operands: Sequence[Any]) -> Any:
+        """Return what an operation gives on nodes that `record` has not known; learn it."""
+        if self._pending is None or self._thread != get_ident():
+            return operation.compute(*operands)
+        key, self._pending = self._pending, None
+        first, looks, risks = len(self.values), self.level.looks, self.level.risks
+        nodes, was_whole = self.on_nodes(), self._is_whole
+        slots = self._enter(key, operands, None)
+        self._is_cold = True
         try:
-            with journal.operating(operation, operands):
+            with nodes.journal.operating(operation, operands):
                 result = operation.compute(*operands)
-                self._pending = pending
-                return self.learn(result, slots)
-        except BaseException:  # what came in with it has slots that no other call gives them
-            self._leave()
+                self._is_cold = False
+                if self.state is not _OVER:
+                    given = Given.of(
+                        results_of(result),
+                        container_of(result),
+                        operands,
+                        may_fail=risks != self.level.risks,
+                        is_told=looks == self.level.looks and was_whole == self._is_whole,
+                    )
+                    self._learn(key, operands, given, slots)
+        except BaseException:
+            self._forget(first)
             raise
         finally:
             self._is_cold = False
+        return result
 
-    def learn(self, result: Any, slots: tuple[int, ...] | None = None) -> Any:
-        """Let what an operation gave on nodes be known; return it.
-
-        ``slots`` are those of the operands if what came in with it has got some.
-        """
-        if self._pending is None or self._thread != get_ident():
-            return result
-        pending, self._pending = self._pending, None
-        key, operands, looks, risks, was_whole = pending
-        if self.state is _OVER:
-            return result
-        results = results_of(result)
-        given = Given.of(
-            results,
-            container_of(result),
-            operands,
-            may_fail=risks != self.level.risks,
-            is_told=looks == self.level.looks and was_whole == self._is_whole,
-        )
+    def _learn(
+        self, key: tuple[Any, ...], operands: Sequence[Any], given: Given, slots: tuple[int, ...]
+    ) -> None:
+        """Let what an operation gave on nodes be known."""
         if not self._may_know(key[0], operands, given):
             self._leave()
-            return result
+            return
         self._follow(key, given, tuple(map(self._seen_from_here, key)))
-        slots = self._enter(key, operands, self.state.reader) if slots is None else slots
         nodes = self.on_nodes()
-        nodes.link(results, key[0], slots)
-        for each, state in zip(results, (self.state, *self.state.further), strict=True):
+        nodes.link(given.results, key[0], slots)
+        for each, state in zip(given.results, (self.state, *self.state.further), strict=True):
             each.strand, each.slot = self, len(self.values)
             self.values.append(state)
             nodes.tracers[each.slot] = ref(each)
             nodes.add(each.slot, each)
         if self.state.is_end:
             self._end_segment()
-        return result
 
     def _seen_from_here(self, code: Any) -> Any:
         """Return a code such that it is alike in each turn of a loop."""

@@ -175,3 +175,56 @@ def test_plain_arrays_may_change_between_calls() -> None:
         heights[:] = [0.0, k, 1.0]
         slope = np.array([2.0 * k * 0.5 * k, 2.0 * (k + (1.0 - k) * 0.5) * (1.0 - k)])
         np.testing.assert_allclose(gradient(np.array([0.5, 1.5])), slope, rtol=1e-12)
+
+
+WRITES: dict[str, Callable[[Any, Any], None]] = {
+    "added numbers": lambda y, x: np.add.at(y, [0, 1, 1], np.ones(3)),
+    "subtracted numbers": lambda y, x: np.subtract.at(y, [0, 1, 1], 2),
+    "whole numbers by a slice": lambda y, x: y.__setitem__(slice(2), np.array([5, 7])),
+    "flags by indices": lambda y, x: y.__setitem__([0, 2], np.array([True, False])),
+    "nothing by a mask": lambda y, x: y.__setitem__(x > 99, x[x > 99]),
+    "nothing by indices": lambda y, x: y.__setitem__(np.array([], int), x[0]),
+    "one value twice": lambda y, x: y.__setitem__([1, 1, 2], x[:3] * x[1:4]),
+    "rows that broadcast": lambda y, x: y.__setitem__([[0, 1], [2, 3]], x[:2] * 2.0),
+}
+
+
+@pytest.mark.parametrize("base", [np.zeros_like, lambda x: x * 1.5])
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_has_the_derivatives_of_nodes(name: str, base: Any) -> None:
+    def f(x: Any) -> Any:
+        y = base(x)
+        WRITES[name](y, x)
+        return (y * y * x).sum()
+
+    for transform in ("grad", "jvp", "vjp", "hvp", "inside"):
+        call = TRANSFORMS[transform]
+        for _ in range(4):
+            x = vector()
+            assert_same(call(f, x), by_nodes(call, f, x))
+
+
+def test_what_libraries_refuse_is_refused_in_each_call() -> None:
+    def complex_into_real(x: Any) -> Any:
+        y = x * 1.0
+        y[np.array([], int)] = x[:0] * 1j
+        return y.sum()
+
+    def more_axes(x: Any) -> Any:
+        y = x * 1.0
+        np.add.at(y, [0, 1], np.ones((1, 2)))
+        return y.sum()
+
+    def used_later(x: Any) -> Any:
+        y = np.zeros_like(x)
+        part = y[1:]
+        part[0] = x[0]
+        return (x * y).sum()
+
+    for _ in range(3):
+        with pytest.raises(mixad.errors.KernelTypeError, match="imaginary part"):
+            mixad.grad(complex_into_real)(vector())
+        with pytest.raises(ValueError, match="more dimensions"):
+            mixad.grad(more_axes)(vector())
+        with pytest.raises(mixad.errors.TracerError, match="shares memory"):
+            mixad.grad(used_later)(vector())
