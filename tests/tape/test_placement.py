@@ -98,6 +98,7 @@ def test_other_values_come_alone(f: Any, why: str, launches: list[Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nodes")
 def test_a_straight_line_is_dear_enough_where_the_user_has_not_chosen(launches: list[Any]) -> None:
     mixad.vjp(line, X, Y)
     [(_, made)] = launches
@@ -310,6 +311,7 @@ def test_partials_are_not_stored_with_what_depends_on_the_value_they_belong_to()
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize(("strategy", "partials"), [("auto", 0), ("forward", 12)])
 def test_wide_partials_are_not_stored_where_reverse_accumulation_makes_them(
     strategy: Any, partials: int, launches: list[Any]
