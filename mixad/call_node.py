@@ -182,14 +182,15 @@ class CallNode(Called):
 
     def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Return what the rule gives for some cotangents."""
-        if any(isinstance(g, Tracer) for g in gs):
+        is_noted = self.source is not None and level.journal is not None
+        if any(isinstance(g, Tracer) for g in gs) or not (is_noted or self.known):
             return self._run(self.rule.pulled, level, gs)
-        key = tuple([as_numpy(g).tobytes() for g in gs]) if self.source or self.known else ()
-        pulled = self.known.get(key)
+        key = tuple([as_numpy(g).tobytes() for g in gs])
+        pulled = None if self.source is not None else self.known.get(key)
         if pulled is None:
             pulled = self._run(self.rule.pulled, level, gs)
-            if self.source is not None:
-                self.known[key] = pulled
+        if is_noted:
+            self.known[key] = pulled
         return pulled
 
     def forget(self) -> None:
@@ -235,7 +236,7 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
     leaves, tree = pytree.flatten(arguments)
     tracers = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
     strand = strand_of(tracers)
-    if strand is not None and strand.outer is not None:
+    if strand is not None and not _is_of_one(strand, tracers):
         strand = None
     levels = levels_of(tracers) if strand is None else strand.levels
     given = list(map(without_derivative, leaves))
@@ -261,6 +262,11 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
             for leaf, cell in zip(value.leaves, value.cells, strict=True)
         ],
     )
+
+
+def _is_of_one(strand: Strand, tracers: Sequence[Tracer]) -> bool:
+    """Whether traced values are those of a strand that is inside of no other transform."""
+    return strand.outer is None and all(t.strand is strand for t in tracers if is_traced(t))
 
 
 def _outputs(node: CallNode, cells: Iterable[Cell], levels: frozenset[Level]) -> list[ArrayTracer]:

@@ -104,7 +104,8 @@ class InnerRun:
         key = tuple(steps), tuple([slot - start for slot in wanted])
         found = _VALUES.get(key)
         if found is None:
-            found = Operation(partial(_values, *key, numbers), is_kernel=False, is_primitive=True)
+            compute, weight = partial(_values, *key, numbers), sum([o.weight for _, o, _ in steps])
+            found = Operation(compute, is_kernel=False, is_primitive=True, weight=weight)
             _VALUES.keep(key, 1, found)
         return found, operands
 
@@ -204,14 +205,17 @@ class InnerCall(StrandCall):
             strand.is_left = True
             return None
         assert strand.outer is not None
+        fused = [level for level in strand.outer.levels if level.fuses]
         if operation.weight > MAX_FUSED and strand.state.is_small:
-            for level in strand.outer.levels:
+            for level in fused:
                 level.fuses = False
         operands = [v.array if type(v) is Held else v for v in came.values()]
         try:
             found = strand.outer.applied(operation, [*operands, *further])
         except HandedOnError:
             strand.is_left = True
+            for level in fused:
+                level.fuses = True
             return None
         return results_of(found)
 

@@ -17,7 +17,7 @@ from mixad.signature import Function
 from mixad.strand_calls import VALUES_ALONE, Asked, StrandCall, as_input, size_of
 from mixad.strands import open_strand
 from mixad.tape.backward import backward
-from mixad.tape.operations import results_of
+from mixad.tape.operations import Called, results_of
 from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.segments import Run
 from mixad.tape.states import SMALL
@@ -128,6 +128,8 @@ class KeptCall(StrandCall):
             return None
         slots = tuple([leaf.slot for leaf in outputs])
         own, numbers = came_into(strand)
+        if any(isinstance(value, Called) for value in own.values()):  # whose rules are the user's
+            return None
         operation = operation_of(strand, strand.ends[-1], push_tangent, numbers, slots)
         if operation is None:
             return None

@@ -319,6 +319,12 @@ class StrandCall:
 
         ``found`` are value, gradients and aux.
         """
+        try:
+            self._check(found)
+        finally:
+            self._strand.forget_calls()
+
+    def _check(self, found: Sequence[Any]) -> None:
         journal, wanted = self._level.journal, self._wanted
         self._level.journal = None
         if wanted is None or journal is None:
@@ -333,9 +339,7 @@ class StrandCall:
             return
         values, library = values_of_slots(self._strand.values), self._strand.library
         made = plan_of(journal, values, self._cotangents, wanted.outputs, library, ArrayTracer)
-        is_same = made is not None and self._gives(made, found)
-        self._strand.forget_calls()
-        if is_same:
+        if made is not None and self._gives(made, found):
             wanted.state.keep(wanted.key, made)
             self._history.note_new(self._f)
         else:

@@ -60,7 +60,7 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
 
     The array that ``x`` was made from is not changed.  A loop that writes the parts of an array
     costs what writing them costs, and so does its derivative; where strands record it, each write
-    copies the array, which is small or not much larger than what is written (`_is_copied`).
+    copies the array, unless it is large and little is written (`_is_copied`).
 
     The value is converted to the dtype of ``x``.  Of equal positions one is written last, as the
     library has it; errors are the library's own.
@@ -200,7 +200,7 @@ def _with_selected(tracer: Tracer, key: _Key, value: Any) -> Any:
 def change_at(ufunc: Any, x: Tracer, key: Any, value: Any) -> None:
     """Write ``ufunc.at(x, key, value)`` for a ufunc of `CHANGES_AT`.
 
-    Of equal positions all count.  Parameters and errors are those of `setitem`; so is the time.
+    Of equal positions all count.  Parameters and errors are those of `setitem`.
     """
     key = _own_key(key)
     strand = strand_of_write(x, key, value)

@@ -221,9 +221,21 @@ _TIMES = Rule(
 )
 
 
+_TIMES_CONJ = Rule(
+    "the cotangent of a function of complex numbers",
+    lambda xp, g, factor: _times(xp, g, xp.conj(factor)),
+    (
+        lambda h, g, factor: sum_to(apply_rule(_TIMES, h, factor), tuple(g.shape)),
+        lambda h, g, factor: sum_to(_times_conj(g, h), tuple(factor.shape)),
+    ),
+    reads=((1,), (0,)),
+    linear="each",
+)
+
+
 def _times_conj(g: Any, factor: Any) -> Any:
     """Return what a cotangent gives through a derivative."""
-    return apply_rule(_TIMES, g, conj(factor))
+    return apply_rule(_TIMES_CONJ if is_complex(factor) else _TIMES, g, factor)
 
 
 # -- the table -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from mixad.namespace.determinant_derivatives import gradient_of_det
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
-from mixad.namespace.solving import identity_like, of_inverse
+from mixad.namespace.solving import identity_like, inv, of_inverse
 from mixad.tape.tracer import Tracer, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
@@ -90,7 +90,11 @@ def slogdet(x: Any) -> SlogdetResult:
 def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """The logarithm changes by Re tr(x⁻¹ dx), the angle of the sign by Im tr(x⁻¹ dx)."""
     (gsign, glog), (sign, _) = gs, values
-    inverse = adjoint(apply_values_rule(_REGULAR_INVERSE, x)[0])
+    if isinstance(x, Tracer):
+        inverse = adjoint(apply_values_rule(_REGULAR_INVERSE, x)[0])
+    else:
+        _check_regular(plain(sign))
+        inverse = adjoint(inv(x))
     if gsign is None or not is_complex(sign):
         return _scaled(glog, inverse)
     turned = imag(elementwise("mul", gsign, conj(sign))) * 1j
@@ -99,15 +103,19 @@ def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
 
 def _inverse(xp: Any, x: Array) -> tuple[Array]:
     """Return the inverses of matrices that have one."""
-    if bool(xp.any(xp.linalg.slogdet(x)[0] == 0)):
+    _check_regular(xp.linalg.slogdet(x)[0])
+    return (xp.linalg.inv(x),)
+
+
+def _check_regular(sign: Array) -> None:
+    if bool(library_of(sign).xp.any(sign == 0)):
         raise TracerError(
             "slogdet() of a singular matrix has no derivative: differentiate det(), which has one, "
             "or add a multiple of the identity to the matrix"
         )
-    return (xp.linalg.inv(x),)
 
 
-_REGULAR_INVERSE = ValuesRule("slogdet", _inverse, (of_inverse,))
+_REGULAR_INVERSE = ValuesRule("inverse of a regular matrix", _inverse, (of_inverse,))
 
 
 _SLOGDET = ValuesRule(

@@ -21,6 +21,7 @@ from mixad.namespace.manipulation import (
     whole_numbers,
 )
 from mixad.namespace.statistical import total
+from mixad.scalar.dtypes import is_complex_dtype
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.memory import gives_arrays, gives_read_only_views, gives_views
 from mixad.tape.node import Rule, apply_rule, library_beside
@@ -57,22 +58,49 @@ def matmul(a: Any, b: Any) -> Any:
     a, b = of_one_type("matmul", (a, b))
     rows = reshape(a, (1, *a.shape)) if a.ndim == 1 else a
     columns = reshape(b, (*b.shape, 1)) if b.ndim == 1 else b
-    product = apply_rule(_MATMUL, rows, columns)
+    product = _product(rows, columns)
     shape = tuple(product.shape)
     shape = (*shape[:-2], *shape[-2:][a.ndim == 1 : 2 - (b.ndim == 1)])
     return reshape(product, shape)
 
 
+def _product(a: Any, b: Any, *, turns_a: bool = False, turns_b: bool = False) -> Any:
+    """Return the product of matrices, or of the adjoint of one of them, or of both."""
+    a, b = of_one_type("matmul", (a, b))
+    return apply_rule(_MATMUL, a, b, turns_a=turns_a, turns_b=turns_b)
+
+
+def _multiplied(xp: Any, a: Any, b: Any, turns_a: bool, turns_b: bool) -> Any:
+    return xp.matmul(_turned(xp, a) if turns_a else a, _turned(xp, b) if turns_b else b)
+
+
+def _turned(xp: Any, x: Any) -> Any:
+    turned = xp.matrix_transpose(x)
+    return xp.conj(turned) if is_complex_dtype(x.dtype) else turned
+
+
+def _of_first(g: Any, a: Any, b: Any, turns_a: bool, turns_b: bool) -> Any:
+    """Return g Bᴴ, or its adjoint where the factor is the adjoint of ``a``."""
+    found = (
+        _product(b, g, turns_a=turns_b, turns_b=True)
+        if turns_a
+        else _product(g, b, turns_b=not turns_b)
+    )
+    return sum_to(found, tuple(a.shape))
+
+
+def _of_second(g: Any, a: Any, b: Any, turns_a: bool, turns_b: bool) -> Any:
+    """Return Aᴴ g, or its adjoint where the factor is the adjoint of ``b``."""
+    found = (
+        _product(g, a, turns_a=True, turns_b=turns_a)
+        if turns_b
+        else _product(a, g, turns_a=not turns_a)
+    )
+    return sum_to(found, tuple(b.shape))
+
+
 _MATMUL = Rule(
-    "matmul",
-    lambda xp, a, b: xp.matmul(a, b),
-    (
-        lambda g, a, b: sum_to(matmul(g, adjoint(b)), tuple(a.shape)),
-        lambda g, a, b: sum_to(matmul(adjoint(a), g), tuple(b.shape)),
-    ),
-    reads=((1,), (0,)),
-    fresh=True,
-    linear="each",
+    "matmul", _multiplied, (_of_first, _of_second), reads=((1,), (0,)), fresh=True, linear="each"
 )
 
 

@@ -12,7 +12,7 @@ from mixad.tape.forward_node import record_forward
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.kernel_node import record
 from mixad.tape.operations import Operation
-from mixad.tape.tracer import Tracer, noting, plain, strand_of
+from mixad.tape.tracer import Tracer, plain, strand_of
 
 __all__ = ["apply_call", "apply_program"]
 
@@ -50,10 +50,7 @@ def apply_call(
         if isinstance(argument, Tracer):
             break
     else:
-        arrays = call.kernel(kernel_values(call.passes[0], arguments), options.backend)
-        if noting.journal is not None:
-            noting.journal.followed_call(call, options, arguments, arrays)
-        return arrays
+        return call.kernel(kernel_values(call.passes[0], arguments), options.backend)
     strand = strand_of(arguments)
     if strand is not None:
         return cast("tuple[Any, ...]", strand.applied(_operation(call, options), arguments))

@@ -25,7 +25,7 @@ from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import ConstantNode, InputNode, Rule, RuleNode
 from mixad.tape.operations import Called
 from mixad.tape.over_numpy import as_numpy
-from mixad.tape.tracer import Origin, noting
+from mixad.tape.tracer import Origin
 from mixad.tape.values_rule import ValuesNode, ValuesRule
 
 if TYPE_CHECKING:
@@ -359,15 +359,14 @@ class Journal:
 
         Then numbers among its operands are a part of what it is.
         """
-        before = self.is_static, self._is_call, self._numbers, noting.journal
+        before = self.is_static, self._is_call, self._numbers
         self.is_static = operation.is_static(operands)
         self._is_call = is_inside or not operation.is_kernel
         self._numbers = _numbers_in(operands) if is_inside else _NOTHING
-        noting.journal = self
         try:
             yield
         finally:
-            self.is_static, self._is_call, self._numbers, noting.journal = before
+            self.is_static, self._is_call, self._numbers = before
 
     def know(self, array: Any) -> None:
         """Note an array that is the same in every call."""
@@ -565,52 +564,6 @@ class Journal:
             results = tuple(map(self.register, cells))
             self.entries.append(Evaluated(rule, static, registers, results))
 
-    def followed(
-        self,
-        rule: Rule | ValuesRule,
-        static: Mapping[str, Any],
-        arguments: Sequence[Any],
-        arrays: Sequence[Any],
-    ) -> None:
-        """Note what a rule gave of arrays that are not traced, if it is known what these are."""
-        registers = self._registers_of(arguments)
-        if registers is not None and not any(map(_has_arrays, static.values())):
-            self.entries.append(Evaluated(rule, static, registers, self._followed(arrays)))
-
-    def followed_call(
-        self,
-        call: KernelCall,
-        options: KernelOptions,
-        arguments: Sequence[Any],
-        arrays: Sequence[Any],
-    ) -> None:
-        """Note what a kernel gave of arrays that are not traced, if it is known what these are."""
-        registers = self._registers_of(arguments)
-        if registers is not None:
-            self.entries.append(Launched(call, options, registers, self._followed(arrays)))
-
-    def _registers_of(self, arguments: Sequence[Any]) -> tuple[Register, ...] | None:
-        """Return the registers of arrays that are not traced; None unless all are known."""
-        found = []
-        for argument in arguments:
-            known = (
-                self._entered.get(id(argument)) or self._known.get(id(argument), (None, None))[1:]
-            )
-            if known and known[0] is not None:
-                found.append(known[0])
-            elif is_scalar(argument) and self._is_call:
-                found.append(self._new())
-                self.constants.append((found[-1], argument))
-            else:
-                return None
-        return tuple(found)
-
-    def _followed(self, arrays: Sequence[Any]) -> tuple[Register, ...]:
-        """Return new registers of arrays."""
-        for array in arrays:
-            self._known[id(array)] = array, self._new()
-        return tuple([self._known[id(array)][1] for array in arrays])
-
     def derived(self, rule: Rule, static: Mapping[str, Any], argument: Any, array: Any) -> None:
         """Note a rule that made a plain array of the elements of a value."""
         with _Noting(self):
@@ -621,7 +574,7 @@ class Journal:
     def _argument(self, argument: Any) -> Register:
         if type(argument) is Cell:
             return self.register(argument)
-        if is_scalar(argument) and id(argument) not in self._known:
+        if is_scalar(argument):
             raise _UnknownSourceError
         return self._array(id(argument), lambda: argument, is_static=self.is_static)
 

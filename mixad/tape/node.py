@@ -29,7 +29,6 @@ from mixad.tape.tracer import (
     kept,
     levels_of,
     locked,
-    noting,
     strand_of,
     stripped,
 )
@@ -396,8 +395,6 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     value = rule.value(library, arguments, static)
     if not tracers:
-        if noting.journal is not None:
-            noting.journal.followed(rule, static, arguments, (value,))
         return value
     parents = tuple([a.origin if isinstance(a, Tracer) else None for a in arguments])
     read = [i for p, reads in zip(parents, rule.reads, strict=False) if p for i in reads]

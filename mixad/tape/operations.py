@@ -33,7 +33,10 @@ __all__ = [
     "results_of",
 ]  # fmt: skip
 
-NUMBERS = frozenset({float, int, complex, np.float64, np.float32, np.int64, np.int32, np.bool_})
+NUMBERS = frozenset(
+    {float, int, complex, np.bool_, np.int64, np.int32}
+    | {np.float64, np.float32, np.complex128, np.complex64}
+)
 """Types of numbers that come into recordings."""
 
 

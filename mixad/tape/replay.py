@@ -117,20 +117,22 @@ class Replay:
 
     def result(self, operation: Operation, slots: Sequence[int]) -> Given:
         """Return what an operation gives."""
-        before, risks = self.level.looks, self.level.risks
         self.advance(len(self._strand.values))
+        self.journal.is_whole = True
+        before, risks = self.level.looks, self.level.risks
         with np.errstate(all="ignore"):
             first = self._made(operation, slots)
         results, may_fail = [first, *self._further], risks != self.level.risks
         self._further.clear()
         operands = [self.done[slot - self._start] for slot in slots]
         is_told = before == self.level.looks and self.journal.is_whole
-        self.journal.is_whole = True
         return Given.of(results, self._container, operands, may_fail=may_fail, is_told=is_told)
 
     def forget(self, first: int) -> None:
         """Forget what has been done from a slot of the recording on."""
         del self.done[first - self._start :]
+        for key in [key for key, (slot, _) in self._entered.items() if slot >= first - self._start]:
+            del self._entered[key]
 
     def _traced(self, slot: int) -> Tracer:
         known = self._strand.known(slot)
@@ -148,7 +150,7 @@ class Replay:
     def _arrived(self, slot: int) -> Any:
         value = self._value(slot)
         if is_array(value) or isinstance(value, Called):
-            self._entered[id(value)] = slot - self._start, None
+            self._entered[id(value)] = slot - self._start, value  # held: ids are used again
         return value
 
     def _made(self, operation: Operation, operands: Sequence[int]) -> Any:

@@ -233,7 +233,7 @@ class KernelStep:
         for number, index in self.waiting:
             nodes[number].source(index).hold()
         journal = under_way.level.journal
-        # Nodes hold results weakly: what is noted is to be what is read.
+        # This list keeps results alive until they have been read: nodes hold them weakly.
         sources = [nodes[at[0]].source(at[1]) for at in self.arguments if not isinstance(at, int)]
         entry = None if journal is None else journal.pulled_kernel(nodes, self)
         arguments = [

@@ -308,31 +308,35 @@ class Run:
         """
         segment, fuses = self._strand.segment(number), self._fuses(number)
         library, values = self._strand.library, self.values
-        replayed = Replay(self._strand, segment.start, self._came_in, is_reverse=bool(gs))
-        journal, level = replayed.journal, replayed.level
-        level.fuses = fuses
-        chosen = replayed.finish(segment.stop, asked)
-        replayed.done.clear()
-        with level:
-            if gs:
-                given = [of_numpy(library, g) for g in gs]
-                outputs = list(zip([t.origin for t in chosen], given, strict=True))
-                nodes = [t.origin.node for t in replayed.inputs]
-                chosen.clear()
-                found = backward(level, outputs, nodes)  # type: ignore[arg-type]
-            else:
-                found = []
-            make_together([tracer.cell for tracer in chosen])
-            made = [as_numpy(tracer.cell.value) for tracer in chosen]
-        cotangents = [c and (as_numpy(c.value), c.fresh) for c in found]
-        if not (fuses or segment.state.come() > _RARE):
+        try:
+            replayed = Replay(self._strand, segment.start, self._came_in, is_reverse=bool(gs))
+            journal, level = replayed.journal, replayed.level
+            level.fuses = fuses
+            chosen = replayed.finish(segment.stop, asked)
+            replayed.done.clear()
+            with level:
+                if gs:
+                    given = [of_numpy(library, g) for g in gs]
+                    outputs = list(zip([t.origin for t in chosen], given, strict=True))
+                    nodes = [t.origin.node for t in replayed.inputs]
+                    chosen.clear()
+                    found = backward(level, outputs, nodes)  # type: ignore[arg-type]
+                else:
+                    found = []
+                make_together([tracer.cell for tracer in chosen])
+                made = [as_numpy(tracer.cell.value) for tracer in chosen]
+            cotangents = [c and (as_numpy(c.value), c.fresh) for c in found]
+            if not (fuses or segment.state.come() > _RARE):
+                return made, cotangents
+            registers = [journal.register(tracer.cell) for tracer in chosen]
+            came, compiles = values[segment.start : segment.stop], self._compiles(number)
+            plan = plan_of(
+                journal, came, gs, registers, library, self._strand.kind, compiles=compiles
+            )
+            if plan is not None:
+                segment.state.keep(key, plan)
+            elif fuses:
+                return None  # else its bits would be others from the third call on
             return made, cotangents
-        registers = [journal.register(tracer.cell) for tracer in chosen]
-        came, compiles = values[segment.start : segment.stop], self._compiles(number)
-        plan = plan_of(journal, came, gs, registers, library, self._strand.kind, compiles=compiles)
-        self._strand.forget_calls()
-        if plan is not None:
-            segment.state.keep(key, plan)
-        elif fuses:
-            return None  # else its bits would be others from the third call on
-        return made, cotangents
+        finally:
+            self._strand.forget_calls()

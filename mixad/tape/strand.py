@@ -329,9 +329,12 @@ class Strand:
     def _forget(self, first: int) -> None:
         """Forget the values from a slot on."""
         del self.values[first:]
-        self.sources = {slot: source for slot, source in self.sources.items() if slot < first}
+        for table in (self.sources, self.views):  # which others hold, too
+            for slot in [slot for slot in table if slot >= first]:
+                del table[slot]
+        for key in [key for key, known in self._entered.items() if known[0] >= first]:
+            del self._entered[key]
         self._links = {slot: link for slot, link in self._links.items() if link < first}
-        self._entered = {key: known for key, known in self._entered.items() if known[0] < first}
         self._alive = [tracer for tracer in self._alive if tracer.slot < first]
 
     def _end_segment(self) -> None:
@@ -452,10 +455,12 @@ class Strand:
         except BaseException:  # what came in has slots that no other call gives it
             self._leave()
             raise
-        if (given is None or not given.is_told) and key[0].open(operands):
+        if (given is None or not given.is_told) and not key[0].is_primitive:
             self._forget(first)
             replay.forget(first)
-            return key[0].compute(*operands)
+            found = key[0].compute(*operands)
+            key[0].open(operands)  # unless it is the user's error
+            return found
         if given is None or not self._may_know(key[0], operands, given):
             self._leave()
             return None
@@ -605,13 +610,15 @@ class Strand:
             with nodes.journal.operating(operation, operands):
                 result = operation.compute(*operands)
                 self._is_cold = False
-                if self.state is not _OVER:
+                if not was_whole:  # nothing tells what the operation has read
+                    self._leave()
+                elif self.state is not _OVER:
                     given = Given.of(
                         results_of(result),
                         container_of(result),
                         operands,
                         may_fail=risks != self.level.risks,
-                        is_told=looks == self.level.looks and was_whole == self._is_whole,
+                        is_told=looks == self.level.looks and self._is_whole,
                     )
                     self._learn(key, operands, given, slots)
         except BaseException:

@@ -49,7 +49,7 @@ __all__ = [
     "locked",
     "looked_at",
     "may_differentiate_twice",
-    "noting",
+
     "outside",
     "plain",
     "strand_of",
@@ -351,15 +351,6 @@ def elements_of(argument: Any) -> Any:
         return argument
     check_alive(argument)
     return argument.cell.array
-
-
-class _Noting(threading.local):
-    """What a thread records an operation for, so that it can be repeated."""
-
-    journal: Journal | None = None
-
-
-noting = _Noting()
 
 
 def journal_of(levels: frozenset[Level]) -> Journal | None:

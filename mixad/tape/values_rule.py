@@ -23,7 +23,6 @@ from mixad.tape.tracer import (
     journal_of,
     kept,
     levels_of,
-    noting,
     plain,
     strand_of,
     stripped,
@@ -195,8 +194,6 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     values = rule.evaluate(library.xp, *map(elements_of, arguments), **static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     if not tracers:
-        if noting.journal is not None:
-            noting.journal.followed(rule, static, arguments, values)
         return values
     levels = levels_of(tracers)
     for level in levels:

@@ -179,3 +179,52 @@ def test_arrays_that_they_give_may_be_written_to_by_their_owner() -> None:
     for scale in (1.0, 2.0, 3.0):
         gradient = mixad.grad(lambda x: (stored(x) * stored(x * 2.0)).sum())(scale * X)
         np.testing.assert_allclose(gradient, 16.0 * scale * X, rtol=1e-14)
+
+
+def test_a_rule_of_two_transforms_of_which_one_is_of_plain_arrays() -> None:
+    """Cotangents of one level are not those of another, though their bits are the same."""
+    both = mixad.custom_vjp(lambda x, a: x * a)
+    both.defvjp(lambda x, a: (x * a, None), lambda kept, g: (g, 2.0 * g))
+
+    def f(a: Any) -> Any:
+        return mixad.value_and_grad(lambda x: both(x, a).sum())(X)[0]
+
+    for _ in range(3):
+        np.testing.assert_array_equal(mixad.grad(f)(W), np.full(5, 2.0))
+
+
+def test_each_pullback_of_a_long_recording_asks_the_rule() -> None:
+    def f(x: Any) -> Any:
+        y = wave(x, x)
+        for k in range(140):
+            y = y * (1.0 + 0.001 * k) if k % 3 else y + 0.001 * k * x
+        return y.sum()
+
+    for _ in range(4):
+        seen.clear()
+        _, pullback = mixad.vjp(f, X)
+        first, again = pullback(1.0), pullback(1.0)
+        assert seen == ["forward", "backward", "backward"]
+        np.testing.assert_array_equal(first, again)
+
+
+def test_tangents_of_rules_are_those_of_the_rule_that_is_called() -> None:
+    """Rules of other functions, and of other numbers, take no plan of each other."""
+    for by in (2.0, 3.0, 5.0):
+        scaled = mixad.custom_jvp(lambda x, by=by: x * by)
+        scaled.defjvp(lambda p, t, by=by: (p[0] * by, t[0] * by))
+        back = mixad.custom_vjp(lambda x, by=by: x * by)
+        back.defvjp(lambda x, by=by: (x * by, None), lambda kept, g, by=by: (g * by,))
+        for rule in (scaled, back):
+            push = mixad.linearize(lambda x: rule(x) * x, X)[1]  # noqa: B023
+            np.testing.assert_allclose(push(W), 2 * by * X * W, rtol=1e-14)
+            np.testing.assert_allclose(push(X), 2 * by * X * X, rtol=1e-14)
+            np.testing.assert_allclose(
+                mixad.jvp(lambda x: rule(x) * x, (X,), (W,))[1],  # noqa: B023
+                2 * by * X * W,
+                rtol=1e-14,
+            )
+    push = mixad.linearize(lambda x: bent(x), X)[1]
+    np.testing.assert_allclose(push(W), 3 * X**2 * W, rtol=1e-14)
+    push = mixad.linearize(mixad.checkpoint(np.sin), X)[1]
+    np.testing.assert_allclose(push(W), np.cos(X) * W, rtol=1e-14)

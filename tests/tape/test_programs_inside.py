@@ -207,4 +207,5 @@ def test_views_of_arrays_with_gaps_are_kept_as_they_are() -> None:
         np.testing.assert_allclose(pullback(2.0)[0], 2.0 * first, rtol=1e-14)
         expected = mixad.grad(lambda x, v=view: (np.sin(x) * v).sum() * x[0, 0])(view + 0.5)
         np.testing.assert_allclose(first, expected, rtol=1e-14)
-        assert np.isfinite(value)
+        x = view + 0.5
+        np.testing.assert_allclose(value, (np.sin(x) * view).sum() * x[0, 0], rtol=1e-14)

@@ -117,7 +117,11 @@ def are_near(found: Any, expected: Any) -> bool:
     pairs = zip(found, expected, strict=True)
     return all(
         one[:3] == other[:3]
-        and np.allclose(*[np.frombuffer(bits, one[1]) for bits in (one[3], other[3])], rtol=3e-7)
+        and np.allclose(
+            *[np.frombuffer(bits, one[1]) for bits in (one[3], other[3])],
+            rtol=8 * np.finfo(one[1]).eps,
+            atol=0,
+        )
         for one, other in pairs
     )
 
