@@ -48,8 +48,8 @@ class Explanation:
     vjp_placement : str
         The same where the value is needed before its cotangent is known, as by `mixad.vjp`:
         ``"forward"`` if partials are stored with it, ``"reverse"`` if the pullback evaluates the
-        call again, as it does where the arguments, arrays of NumPy or tensors on the CPU, have at
-        most 16,384 elements together.
+        call again, as it does where the result, and the arguments together, which are arrays of
+        NumPy or tensors on the CPU, have at most 16,384 elements.
     static_zeros : tuple of str
         Inputs whose gradient is zero whatever the values are.
     shape : tuple of int
@@ -175,7 +175,8 @@ def _vjp_placement(
     lanes = [own if p.kind == "lane" else () for p, own in zip(program.params, shapes, strict=True)]
     requests = [OutputRequest(0, result) for result in range(len(program.outputs))]
     shape = broadcast_shape(program, shapes)
-    if sum(map(math.prod, shapes)) <= SMALL and all(map(_is_in_memory, values)):
+    is_small = max(math.prod(shape), sum(map(math.prod, shapes))) <= SMALL
+    if is_small and all(map(_is_in_memory, values)):
         return "reverse"
     plan = cheaper_plan(FusedProgram(program), wrt, lanes, shape, requests, options)
     return "reverse" if plan is None else "forward"
