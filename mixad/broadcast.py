@@ -565,7 +565,7 @@ def _strand_of(call: PreparedCall, values: Sequence[Any]) -> Strand | None:
 
 def _outputs(call: KernelCall, options: KernelOptions, *values: Any) -> Any:
     """Return the output of a call, or a tuple of several."""
-    outputs = apply_call(call, list(map(unwrapped, values)), options)
+    outputs = apply_call(call, values, options)
     return outputs if len(outputs) > 1 else outputs[0]
 
 

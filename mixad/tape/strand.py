@@ -602,6 +602,7 @@ class Strand:
         if self._pending is None or self._thread != get_ident():
             return operation.compute(*operands)
         key, self._pending = self._pending, None
+        operands = list(map(unwrapped, operands))
         first, looks, risks = len(self.values), self.level.looks, self.level.risks
         nodes, was_whole = self.on_nodes(), self._is_whole
         slots = self._enter(key, operands, None)
