@@ -58,14 +58,14 @@ def matmul(a: Any, b: Any) -> Any:
     a, b = of_one_type("matmul", (a, b))
     rows = reshape(a, (1, *a.shape)) if a.ndim == 1 else a
     columns = reshape(b, (*b.shape, 1)) if b.ndim == 1 else b
-    product = _product(rows, columns)
+    product = apply_rule(_MATMUL, rows, columns, turns_a=False, turns_b=False)
     shape = tuple(product.shape)
     shape = (*shape[:-2], *shape[-2:][a.ndim == 1 : 2 - (b.ndim == 1)])
     return reshape(product, shape)
 
 
 def _product(a: Any, b: Any, *, turns_a: bool = False, turns_b: bool = False) -> Any:
-    """Return the product of matrices, or of the adjoint of one of them, or of both."""
+    """Return what a cotangent and a factor give, each turned to its adjoint or not."""
     a, b = of_one_type("matmul", (a, b))
     return apply_rule(_MATMUL, a, b, turns_a=turns_a, turns_b=turns_b)
 

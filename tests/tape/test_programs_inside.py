@@ -209,3 +209,18 @@ def test_views_of_arrays_with_gaps_are_kept_as_they_are() -> None:
         np.testing.assert_allclose(first, expected, rtol=1e-14)
         x = view + 0.5
         np.testing.assert_allclose(value, (np.sin(x) * view).sum() * x[0, 0], rtol=1e-14)
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_third_derivatives_of_products_are_those_of_a_formula(is_complex: bool) -> None:
+    """Cotangents of products turn their factors; of tr(A X B X C X) all orders are known."""
+    draw = np.random.default_rng(5)
+    a, b, c, x, v = draw.normal(size=(5, 3, 3)) + (1j * draw.normal(size=(5, 3, 3))) * is_complex
+
+    def f(t: Any) -> Any:
+        y = x + t * v
+        return np.trace(a @ y @ b @ y @ c @ y).real
+
+    third = mixad.grad(mixad.grad(mixad.grad(f)))
+    for t in (0.0, 0.7):
+        np.testing.assert_allclose(third(t), 6 * np.trace(a @ v @ b @ v @ c @ v).real, rtol=1e-11)
