@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +18,7 @@ FOLDER = Path(__file__).parent
 """Of ``package.json`` and ``package-lock.json``: packages, their versions and digests."""
 
 PACKAGES = FOLDER / "node_modules"
+_LOCK = "package-lock.json"
 
 ASSETS: Mapping[str, str] = MappingProxyType({
     "bootstrap.min.css": "bootstrap/dist/css/bootstrap.min.css",
@@ -58,24 +60,44 @@ def vendored(page: str) -> tuple[str, set[str]]:
 def install() -> None:
     """Have npm install the packages, unless they are there as ``package-lock.json`` has them.
 
+    They are installed in a folder of their own, which takes its place once it is complete: who
+    installs or copies at the same time never meets half of a file.
+
     Raises
     ------
     RuntimeError
         If there is no npm, or it fails.
     """
-    wanted = json.loads((FOLDER / "package-lock.json").read_text(encoding="utf-8"))["packages"]
-    there = PACKAGES / ".package-lock.json"  # npm writes it last
-    if there.is_file():
-        found = json.loads(there.read_text(encoding="utf-8"))["packages"]
-        if all(_digest(found, name) == _digest(wanted, name) for name in wanted if name):
-            return
+    if _are_installed():
+        return
     npm = shutil.which("npm")
     if npm is None:
         raise RuntimeError("npm is not installed: what asv's pages load comes from its packages")
     command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"npm could not install what asv's pages load:\n{done.stderr}")
+    with tempfile.TemporaryDirectory(prefix="node_modules-", dir=FOLDER) as folder:
+        for name in ("package.json", _LOCK):
+            shutil.copyfile(FOLDER / name, Path(folder, name))
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"npm could not install what asv's pages load:\n{done.stderr}")
+        try:
+            Path(folder, "node_modules").rename(PACKAGES)
+        except OSError:  # others of an earlier lock are there, or somebody else was faster
+            if _are_installed():
+                return
+            PACKAGES.rename(Path(folder, "earlier"))
+            Path(folder, "node_modules").rename(PACKAGES)
+
+
+def _are_installed() -> bool:
+    """Tell whether the packages are there as ``package-lock.json`` has them."""
+    there = PACKAGES / ".package-lock.json"  # npm writes it last
+    if not there.is_file():
+        return False
+    found, wanted = (
+        json.loads(path.read_text(encoding="utf-8"))["packages"] for path in (there, FOLDER / _LOCK)
+    )
+    return all(_digest(found, name) == _digest(wanted, name) for name in wanted if name)
 
 
 def _digest(packages: Mapping[str, Mapping[str, str]], name: str) -> str | None:

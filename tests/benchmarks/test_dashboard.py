@@ -345,6 +345,35 @@ def test_without_npm_the_way_out_is_told(monkeypatch, tmp_path):
         assets.install()
 
 
+NPM = """#!/bin/sh
+test -f ../node_modules/in_use.js && mkdir node_modules && {meanwhile}
+cp package-lock.json node_modules/.package-lock.json
+"""
+
+
+@pytest.mark.parametrize("meanwhile", ["true", "cp package-lock.json ../node_modules/.{}"])
+def test_packages_are_installed_whole(monkeypatch, tmp_path, meanwhile):
+    """Whoever copies files of the packages meets those before or those after, never parts."""
+    packages = tmp_path / "node_modules"
+    packages.mkdir()
+    (packages / "in_use.js").touch()
+    (tmp_path / "package.json").write_text("{}")
+    lock = json.dumps({"packages": {"": {}, "node_modules/one": {"integrity": "sha512-a"}}})
+    (tmp_path / "package-lock.json").write_text(lock)
+    npm = tmp_path / "npm"
+    npm.write_text(NPM.format(meanwhile=meanwhile.format("package-lock.json")))
+    npm.chmod(0o755)
+    monkeypatch.setattr(assets, "FOLDER", tmp_path)
+    monkeypatch.setattr(assets, "PACKAGES", packages)
+    monkeypatch.setattr(assets.shutil, "which", lambda _: str(npm))
+    assets.install()
+    assert (packages / ".package-lock.json").read_text() == lock
+    assert (packages / "in_use.js").exists() == (meanwhile != "true")  # others' is left alone
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "node_modules", "npm", "package.json", "package-lock.json"
+    }  # fmt: skip
+
+
 def test_what_cannot_be_installed_is_told_in_a_line(monkeypatch, tmp_path, capsys):
     def without_npm(options):
         raise RuntimeError("npm is not installed")
