@@ -71,11 +71,6 @@ class KeptCall(StrandCall):
         """Whether they have few elements: of others nodes keep what they have computed."""
         return None in described or size_of(arrays) <= SMALL
 
-    def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
-        """End the recording; what nodes do later is not noted."""
-        super().finish(outputs, aux, asked)
-        self._level.journal = None
-
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Compute the values; ``asked`` is that there are some."""
         strand, leaves = self._strand, outputs.leaves

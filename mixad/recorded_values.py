@@ -47,7 +47,5 @@ def record_values(
         outputs, aux = strand.record(lambda *_: call(arguments, inputs), {}, has_aux, VALUES_ALONE)
     if strand.is_known:
         value, _, aux = strand.run()
-    else:
-        value, aux = outputs.values(level), returned_aux(aux, level)
-        strand.check(value, [], aux)
-    return value, aux
+        return value, aux
+    return outputs.values(level), returned_aux(aux, level)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, describe_array, is_array, is_number
+from mixad.backends.arrays import NUMPY, describe_array
 from mixad.lifting import Inputs, Outputs, called, in_structures
 from mixad.namespace.array import ArrayTracer
 from mixad.returning import handed
@@ -18,22 +18,16 @@ from mixad.signature import Function
 from mixad.strand_history import History
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced
-from mixad.tape.journal import Journal, Launched, Register
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
-from mixad.tape.over_numpy import as_numpy, have_same_bits, of_numpy
+from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.plan import Plan
-from mixad.tape.segments import MAX_FUSED, Run, one_of, values_of_slots
+from mixad.tape.segments import Run, one_of
 from mixad.tape.states import State
 from mixad.tape.strand import Computed, Strand
-from mixad.tape.strand_plan import plan_of
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["VALUES_ALONE", "Asked", "StrandCall", "as_input", "size_of"]
-
-_MAX_AT_ONCE = 1 << 20
-"""Of so many elements a plan is made in the first call; of more in the second, as many would be in
-memory twice, in a call that may be the only one."""
 
 
 class Asked(NamedTuple):
@@ -85,14 +79,6 @@ _NOTHING = _Returned([], [])
 _slot_of = attrgetter("slot")
 
 
-class _Wanted(NamedTuple):
-    """What a plan is kept for: the end of a recording, and what is asked of it."""
-
-    state: State
-    key: Hashable
-    outputs: tuple[Register, ...]
-
-
 class StrandCall:
     """One call of a transform.
 
@@ -125,12 +111,13 @@ class StrandCall:
     is_known = False
     _make_run: Callable[[Strand], Computed] = Run
     _lifted: Inputs | None = None
+    _key: tuple[tuple[int, ...], Hashable, tuple[int, ...]] | None = None
     _plan: Plan | None = None
     _found: tuple[Sequence[Any], Sequence[Any]] | None = None
-    _wanted: _Wanted | None = None
     _returned = _NOTHING
     _traced: Sequence[int] = ()
     _cotangents: Sequence[Any] = ()
+    _is_of_number = False
 
     def __init__(
         self,
@@ -193,6 +180,7 @@ class StrandCall:
             outputs, aux = called(f, self.arguments, kwargs, has_aux, self._level)
             self.finish(outputs, aux, asked)
         except BaseException:
+            self._strand.stop()
             self._strand.end()
             raise
         return outputs, aux
@@ -200,15 +188,14 @@ class StrandCall:
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
         """End the recording: find what computes it, or give what the function returned nodes."""
         strand = self._strand
+        strand.stop()
         if asked.with_value or aux is not None:
             self._returned = _returned(outputs, aux, with_value=asked.with_value)
-        if self._is_of_strand(outputs, asked):
+        if not strand.is_left and self._is_of_strand(outputs, asked):
             self._find(outputs, asked)
-        if strand.has_opened:
-            self._history.note_new(self._f)
-        elif strand.is_left:
+        if strand.is_left:
             self._history.leave(self._f)
-        self.is_known = self._plan is not None or self._found is not None
+        self.is_known = self._key is not None or self._found is not None
         if not self.is_known:
             strand.depart()
         strand.end()
@@ -225,15 +212,18 @@ class StrandCall:
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Find what computes what is asked for."""
-        strand, state, returned = self._strand, self._strand.state, self._returned
+        strand, leaves = self._strand, self._returned.leaves
         values: tuple[int, ...] = ()
         if self._traced:
-            values = tuple([returned.leaves[at].slot for at in self._traced])
+            values = tuple([leaves[at].slot for at in self._traced])
         given: Hashable = None
         if asked.of_number:
             leaf = outputs.leaves[0]
+            known = leaf.state
+            if known.shape or not known.kind.type.is_float:
+                return
             slots: tuple[int, ...] = (leaf.slot,)
-            self._cotangents = (one_of(leaf.kind),)
+            self._cotangents, self._is_of_number = (one_of(known.kind),), True
         elif asked is VALUES_ALONE:
             slots = ()
             if not values:
@@ -246,28 +236,14 @@ class StrandCall:
             self._cotangents = [as_numpy(g) for _, g in seeds]
             given = tuple(map(describe_array, self._cotangents))
         if strand.ends:
-            if not strand.is_left and (not asked.of_number or self._is_float(slots[0])):
-                pairs = list(zip(slots, self._cotangents, strict=True))
-                run = strand.run or Run(strand)
-                assert isinstance(run, Run)
-                self._found = run.gradient(pairs, values)
-                strand.is_left = self._found is None
+            run = strand.run or Run(strand)
+            assert isinstance(run, Run)
+            self._found = run.gradient(list(zip(slots, self._cotangents, strict=True)), values)
+            strand.is_left = self._found is None
             return
-        key = slots, given, values, tuple(map(_slot_of, strand.alive()))
-        takes_plans = strand.is_flat and self._level.check != "full"
-        self._plan = state.plans.get(key) if takes_plans else None
-        if self._plan is None:
-            self._level.fuses = state.weight <= MAX_FUSED or not state.is_small
-            strand.depart()
-            if state.come() >= self._least_calls():
-                register = strand.on_nodes().journal.register
-                wanted = [returned.leaves[at].cell for at in self._traced]
-                self._wanted = _Wanted(state, key, tuple(map(register, wanted)))
-
-    def _is_float(self, slot: int) -> bool:
-        """Whether a value is one number of floats."""
-        known = self._strand.known(slot)
-        return not known.shape and known.kind is not None and known.kind.type.is_float
+        self._key = slots, given, values
+        if self._level.check != "full":
+            self._plan = strand.state.plans.get(self._key)
 
     def _are_alike(self, given: Sequence[Any]) -> bool:
         """Whether cotangents are arrays such as those that came in."""
@@ -276,19 +252,28 @@ class StrandCall:
             type(g) is kind and g.device == device and describe_array(g) is not None for g in given
         )
 
-    def _least_calls(self) -> int:
-        """Return in which call a plan is made."""
-        if not self._level.fuses:
-            return 3
-        return 1 if size_of(self._arrays) <= _MAX_AT_ONCE else 2
-
     def run(self) -> tuple[Any, list[Any], Any]:
         """Return the value, None if it is not wanted, the gradients, and aux."""
-        if self._found is None:
-            assert self._plan is not None
+        if self._plan is not None:
             self._history.new = 0
             self._found = self._plan.run(self._strand.values, self._cotangents)
+        elif self._found is None:
+            self._found = self._done_on_nodes()
         return self._answer(*self._found)
+
+    def _done_on_nodes(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return values and cotangents of a recording of one segment that has no plan yet."""
+        assert self._key is not None
+        slots, _, values = self._key
+        run, plans = Run(self._strand), self._strand.state.plans
+        is_new = self._key not in plans
+        seeds = list(zip(slots, self._cotangents, strict=True))
+        found = run.once(self._key, seeds, values, of_number=self._is_of_number)
+        if run.has_failed:
+            self._history.leave(self._f)
+        elif is_new and self._key in plans:
+            self._history.note_new(self._f)
+        return found
 
     def _answer(
         self, values: Sequence[Any], cotangents: Sequence[tuple[Any, bool] | None]
@@ -314,48 +299,6 @@ class StrandCall:
             return of_numpy(self._strand.library, value)
         return value if value.ndim else _number_in(value, leaf)
 
-    def check(self, *found: Any) -> None:
-        """Let a plan of what was done be taken from now on if it gives the same, bit by bit.
-
-        ``found`` are value, gradients and aux.
-        """
-        try:
-            self._check(found)
-        finally:
-            self._strand.forget_calls()
-
-    def _check(self, found: Sequence[Any]) -> None:
-        journal, wanted = self._level.journal, self._wanted
-        self._level.journal = None
-        if wanted is None or journal is None:
-            return
-        if not self._cotangents and _may_warn(journal):
-            self._history.leave(self._f)
-            return
-        known: Plan | None = wanted.state.plans.get(wanted.key)
-        if known is not None and self._level.check == "full":
-            assert self._gives(known, found), "a known gradient is another one"
-        if known is not None:
-            return
-        values, library = values_of_slots(self._strand.values), self._strand.library
-        made = plan_of(journal, values, self._cotangents, wanted.outputs, library, ArrayTracer)
-        if made is not None and self._gives(made, found):
-            wanted.state.keep(wanted.key, made)
-            self._history.note_new(self._f)
-        else:
-            self._history.leave(self._f)
-
-    def _gives(self, plan: Plan, found: Sequence[Any]) -> bool:
-        """Whether a plan gives these, bit by bit."""
-        own = self._answer(*plan.run(self._strand.values, self._cotangents, warns=False))
-        return all(map(_are_same, pytree.leaves(own), pytree.leaves(found)))
-
-
-def _may_warn(journal: Journal) -> bool:
-    """Whether a kernel has loops that may decide a result: of that nodes warn in each call."""
-    launched = [entry for entry in journal.entries if type(entry) is Launched]
-    return any(p.has_named_loops for entry in launched for p in entry.call.passes)
-
 
 def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> Any:
     """Return a gradient of the shape of an input, which nothing else holds; of a number one."""
@@ -378,12 +321,6 @@ def _number_in(array: np.ndarray[Any, Any], known: State | Tracer) -> Any:
     """Return the number in an array without axes: what comes of Python's only is one of Python."""
     assert known.kind is not None
     return array.item() if known.kind.weak else array[()]
-
-
-def _are_same(a: Any, b: Any) -> bool:
-    if not is_array(a):
-        return a is b or (is_number(a) and type(a) is type(b) and a == b)
-    return have_same_bits(a, b)
 
 
 def size_of(arrays: Sequence[Any]) -> int:

@@ -111,9 +111,7 @@ def _binary(op: str) -> _Method:
                     return found
             if not is_operand(other):
                 return _converted(other, self, method)
-            if strand is None:
-                return elementwise(op, self, other)
-            return strand.computed(operation, (self, other))
+            return elementwise(op, self, other)
         except Exception as error:
             hide_frames(error)
             raise
@@ -133,9 +131,7 @@ def _reflected(op: str) -> _Method:
                     return found
             if not is_operand(other):
                 return _converted(other, self, method)
-            if strand is None:
-                return elementwise(op, other, self)
-            return strand.computed(operation, (other, self))
+            return elementwise(op, other, self)
         except Exception as error:
             hide_frames(error)
             raise

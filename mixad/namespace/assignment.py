@@ -231,7 +231,7 @@ def replace(x: Tracer, symbol: str, result: Tracer) -> Tracer:
                 f"{written} with x of dtype {x.dtype} would have dtype {result.dtype}", hint=hint
             )
         result = astype(result, x.dtype)
-    rebind(x, result)
+    rebind(x, array_as(result, x))
     return x
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
-from mixad.scalar.loop_results import warn_of_decided_results
+from mixad.scalar.loop_results import decided_results
 from mixad.tape.cell import Cell
 from mixad.tape.forward_plan import ForwardPlan, Stored, plan_contraction, plan_forward
 from mixad.tape.gradient_plan import GradientPlan, plan_of_pullback
@@ -20,7 +21,7 @@ from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.memory import unshared
 from mixad.tape.node import Cotangents, Result, added
-from mixad.tape.tracer import Level, Origin, Tracer, plain, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, plain, stripped, warn
 
 __all__ = ["ForwardNode", "contraction_of", "record_forward"]
 
@@ -69,7 +70,9 @@ class ForwardNode:
             if g is not None:
                 given[output] = added(given[output], g) if output in given else g
         if stored.plan.program.has_named_loops:
-            warn_of_decided_results(stored.plan.program, wrt, tuple(given))
+            program = stored.plan.program
+            levels = frozenset(chain(*[p.levels for p in self.parents if p is not None]))
+            warn(decided_results(program, program.origin, wrt, tuple(given)), levels)
         plan = contraction_of(stored.plan, wrt, tuple(given), stored.shapes, self.shape)
         values = [*stored.residuals, *given.values()]
         count = len(stored.residuals)

@@ -18,6 +18,7 @@ from mixad.backends.arrays import is_array, is_scalar
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
+from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.cell import Cell
 from mixad.tape.forward_node import ForwardNode
 from mixad.tape.held import Held
@@ -331,6 +332,8 @@ class Journal:
         Where the backward pass began.
     inputs : sequence of (int or None)
         For each input the number of its node in the pass, None where that has not got there.
+    decided : list of DecidedResult
+        What each call is to warn of.
     """
 
     def __init__(
@@ -344,6 +347,7 @@ class Journal:
         self.count = 0
         self.seeds: Sequence[Place] = ()
         self.inputs: Sequence[int | None] = ()
+        self.decided: list[DecidedResult] = []
         self._entered = entered
         self._array_at = array_at
         self._cells: dict[int, tuple[weakref.ref[Cell], Register]] = {}

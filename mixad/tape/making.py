@@ -27,6 +27,7 @@ from mixad.tape.fusion import (
     value_of,
 )
 from mixad.tape.kernel_call import KernelCall, kernel_values
+from mixad.tape.over_numpy import array_like
 from mixad.tape.storing import asked_for, residuals_of, storing_plan
 from mixad.tape.tracer import Origin, check_mode, journal_of
 
@@ -152,6 +153,8 @@ def kernel_prepared(
     root: KernelNode, others: Sequence[Pending] = ()
 ) -> tuple[list[Pending], Callable[[], None]]:
     """Return what has to be made before a node, and what makes it: see `Pending`."""
+    if any(level.foresees for level in root.levels):
+        return [], partial(_fill, root)
     members = kernel_members(root, others)
     if root.siblings:
         return _pending(root.arguments), partial(_run_passes, root)
@@ -161,6 +164,12 @@ def kernel_prepared(
     _, kept = program_read(fusion, root.shape)
     read = [members[at].arguments[index] for at, index in (fusion.places[i] for i in kept)]
     return _pending(read if wanted else ()), Making(members, wanted, fusion)
+
+
+def _fill(root: KernelNode) -> None:
+    """Let the results of a node be arrays like them."""
+    for _, cell, _ in root.live():
+        cell.fill(array_like(cell.shape, cell.kind), "off")
 
 
 def _pending(sources: Sequence[Any]) -> list[Pending]:

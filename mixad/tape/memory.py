@@ -149,6 +149,8 @@ def is_numpy_number(tracer: Tracer) -> bool:
 def noted_array(value: _Value) -> _Value:
     """Note that a traced value is an array in NumPy even if it has no axes; return it."""
     if isinstance(value, Tracer) and is_numpy_number(value):
+        if value.strand is not None and value.state is not None:
+            return cast("_Value", value.strand.as_array(value))
         value.sharing = _sharing_of(value)._replace(is_array=True)
     return value
 

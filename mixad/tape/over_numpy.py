@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, Library, as_array
 from mixad.tape.held import Held
 
-__all__ = ["as_numpy", "came_in", "have_same_bits", "of_numpy"]
+if TYPE_CHECKING:
+    from mixad.tape.cell import Kind
+
+__all__ = ["array_like", "as_numpy", "came_in", "have_same_bits", "of_numpy"]
 
 
 def as_numpy(array: Any) -> Any:
@@ -21,6 +24,13 @@ def as_numpy(array: Any) -> Any:
 def of_numpy(library: Library, array: Any) -> Any:
     """Return a library's array over the memory of one of NumPy, which may be a number."""
     return array if library is NUMPY else library.memory.wrapped(library.xp, as_array(array), None)
+
+
+def array_like(shape: tuple[int, ...], kind: Kind) -> Any:
+    """Return an array of a shape and kind: of full rank, which decompositions take."""
+    dtype = kind.type.dtype
+    found = np.eye(*shape[-2:], dtype=dtype) if len(shape) > 1 else np.ones((), dtype)
+    return of_numpy(kind.library, np.broadcast_to(found, shape).copy())
 
 
 def have_same_bits(a: Any, b: Any) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mixad.backends.arrays import is_array
 from mixad.tape.cell import Cell
+from mixad.tape.held import Held
 from mixad.tape.journal import Journal
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
@@ -21,14 +22,12 @@ from mixad.tape.operations import (
     container_of,
     results_of,
 )
-from mixad.tape.over_numpy import of_numpy
 from mixad.tape.tracer import Level, Origin, Tracer
 
 if TYPE_CHECKING:
-    from mixad.tape.states import State
     from mixad.tape.strand import Strand
 
-__all__ = ["Replay", "stand_in"]
+__all__ = ["Replay"]
 
 
 class Replay:
@@ -44,6 +43,8 @@ class Replay:
         Of the slot of what comes in, returns an array or a number.
     is_reverse : bool
         Whether cotangents will be carried back through it.
+    foresees : bool
+        Whether nothing is asked of it but what operations will give.
 
     Attributes
     ----------
@@ -64,9 +65,12 @@ class Replay:
         value: Callable[[int], Any],
         *,
         is_reverse: bool = False,
+        foresees: bool = False,
     ) -> None:
-        self.level = Level("segment", is_reverse=is_reverse)
+        around = strand.level
+        self.level = Level(around.name, is_reverse=is_reverse, differentiates=around.differentiates)
         self.level.check = "off"  # the recording watches what comes in
+        self.level.foresees = foresees
         self._entered: dict[int, tuple[int, Any]] = {}
         at = lambda slot: value(start + slot)  # noqa: E731
         self.journal = self.level.journal = Journal(self._entered, at)
@@ -137,7 +141,9 @@ class Replay:
     def _traced(self, slot: int) -> Tracer:
         known = self._strand.known(slot)
         assert known.kind is not None
-        cell = Cell.of(self._value(slot), self.level.check, weak=known.kind.weak)
+        array = self._value(slot)
+        device = getattr(array, "device", None)
+        cell = Cell.of_held(Held(array, "off"), known.shape, known.kind, device)
         tracer: Tracer = self._strand.kind(
             cell, Origin(InputNode(self.level, None), 0, self._alone)
         )
@@ -166,12 +172,3 @@ class Replay:
                         slots = own if operation.is_kernel else None
                         self.journal.link(each.origin.node, slots, known)
         return self._further.pop(0)
-
-
-def stand_in(known: State | Tracer) -> Any:
-    """Return an array like a value, which decompositions take."""
-    assert known.kind is not None
-    shape, dtype = known.shape, known.kind.type.dtype
-    is_square = len(shape) > 1 and shape[-1] == shape[-2]
-    found = np.eye(shape[-1], dtype=dtype) if is_square else np.ones((), dtype)
-    return of_numpy(known.kind.library, np.broadcast_to(found, shape).copy())

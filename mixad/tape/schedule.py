@@ -23,7 +23,7 @@ from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import Cotangents, InputNode, PulledNode, RuleNode, added
 from mixad.tape.placing import Placed, Shifted
 from mixad.tape.trace import Trace
-from mixad.tape.tracer import Level, Tracer, outside
+from mixad.tape.tracer import Level, Tracer, outside, warn
 from mixad.tape.writing import WriteNode, writable
 
 __all__ = ["Cotangent", "KernelStep", "NodeStep", "Pass", "Place", "Step",
@@ -226,9 +226,9 @@ class KernelStep:
             self._run(under_way)
 
     def _run(self, under_way: Pass) -> None:
-        for found in self.decided:
-            found.warn()
         nodes, cotangents = under_way.nodes, under_way.found
+        if self.decided:
+            warn(self.decided, nodes[self.members[0]].levels)
         given = [cotangents[number][output].value for number, output in self.cotangents]
         for number, index in self.waiting:
             nodes[number].source(index).hold()

@@ -1,8 +1,9 @@
 """Values and gradients of a recording by plans: of one segment, or of several one after another.
 
-A plan of a segment is made the first time: its operations are done on nodes over what came in, and
-what these do is noted.  Backward, a segment is computed again from what it was given: nothing but
-values that other segments read is stored.
+A plan is made the first time: operations are done on nodes over what came in, and what these do is
+noted.  It is kept if it gives the same, bit by bit.  Where there are several segments, each is
+computed again backward from what it was given: nothing but values that other segments read is
+stored.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from mixad.backends.arrays import as_array, describe_array
 from mixad.tape.backward import backward
-from mixad.tape.cell import Kind
+from mixad.tape.cell import Cell, Kind
 from mixad.tape.held import Held
+from mixad.tape.journal import Journal
 from mixad.tape.making import make_together
 from mixad.tape.operations import LINK, Segment
-from mixad.tape.over_numpy import as_numpy, came_in, of_numpy
+from mixad.tape.over_numpy import as_numpy, came_in, have_same_bits, of_numpy
 from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
@@ -49,6 +51,11 @@ def values_of_slots(values: Sequence[Any]) -> list[Any]:
         else:
             found.append(value if kind is float else came_in(value))
     return found
+
+
+_Done: TypeAlias = tuple[Sequence[Any], Sequence[tuple[Any, bool] | None]]
+"""Values, and the cotangents of what came in: None where they are zero.  With each goes whether
+nothing else holds its array."""
 
 
 @cache
@@ -77,6 +84,10 @@ def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return found
 
 
+_MAX_AT_ONCE = 1 << 20
+"""Elements of what comes in of which a plan is made in the first call; of more in the second: they
+are in memory twice then, in a call that may be the only one."""
+
 _RARE = 2
 """Times in one call up to which a segment of small arrays may be one that never comes again."""
 
@@ -96,7 +107,11 @@ class Run:
     ----------
     values : list
         By slot, what came in and, of what was made, what others read.
+    has_failed : bool
+        Whether something cannot be planned.
     """
+
+    has_failed = False
 
     def __init__(self, strand: Strand) -> None:
         self.values: list[Any] = []
@@ -134,6 +149,31 @@ class Run:
     def value(self, slot: int) -> Any:
         """Return a value that has been computed, as an array of the library."""
         return of_numpy(self._strand.library, as_array(self.values[slot]))
+
+    def once(
+        self,
+        key: Hashable,
+        outputs: Sequence[tuple[int, Any]],
+        wanted: Sequence[int],
+        *,
+        of_number: bool,
+    ) -> _Done:
+        """Return values of a recording of one segment, and the cotangents of its inputs, by nodes.
+
+        Parameters
+        ----------
+        key : hashable
+            By which its plan is found the next time.
+        outputs : sequence of (int, array)
+            The slots that cotangents come to, with these.
+        wanted : sequence of int
+            The slots of the values that are wanted.
+        of_number : bool
+            Whether the output is one number, with the cotangent 1.
+        """
+        self._look([self._strand.state])
+        slots, gs = [slot for slot, _ in outputs], [g for _, g in outputs]
+        return self._on_nodes(key, 0, slots, gs, wanted, of_number=of_number)
 
     def gradient(
         self, outputs: Sequence[tuple[int, Any]], wanted: Sequence[int]
@@ -223,12 +263,12 @@ class Run:
         key = self._key("forward", number, tuple(asked))
         plan = segment.state.plans.get(key)
         if plan is None:
-            done = self._on_nodes(key, number, asked, [])
+            made, _ = self._on_nodes(key, number, [], [], asked)
+            if self._is_unsteady(number):
+                return False
         else:
-            done = plan.run(values[start:stop], ())
-        if done is None:
-            return False
-        for local, value in zip(asked, done[0], strict=True):
+            made, _ = plan.run(values[start:stop], ())
+        for local, value in zip(asked, made, strict=True):
             values[start + local] = value
         return True
 
@@ -250,13 +290,13 @@ class Run:
         key = self._key("backward", number, given)
         plan = segment.state.plans.get(key)
         if plan is None:
-            done = self._on_nodes(key, number, locals_, gs)
+            _, found = self._on_nodes(key, number, locals_, gs)
+            if self._is_unsteady(number):
+                return False
         else:
-            done = plan.run(self.values[start:stop], gs)
-        if done is None:
-            return False
+            _, found = plan.run(self.values[start:stop], gs)
         inside, sources = self._inside(self._traced, segment), self._strand.sources
-        for slot, cotangent in zip(inside, done[1], strict=True):
+        for slot, cotangent in zip(inside, found, strict=True):
             if cotangent is not None:
                 self._add(sources.get(slot, slot), *cotangent)
         return True
@@ -298,45 +338,94 @@ class Run:
             return of_numpy(strand.library, self.values[slot])
         return strand.arrived(slot)
 
-    def _on_nodes(
-        self, key: tuple[Any, ...], number: int, asked: Sequence[int], gs: Sequence[Any]
-    ) -> tuple[Sequence[Any], Sequence[tuple[Any, bool] | None]] | None:
-        """Return some values of a segment, or cotangents of what came in, by nodes.
+    def _is_unsteady(self, number: int) -> bool:
+        """Whether bits of a segment would be others from the third call on: it is fused there, and
+        has no plan."""
+        return self.has_failed and self._fuses(number)
 
-        What they do is kept as a plan, unless it may never come again.  None if a segment that is
-        fused has no plan.
+    def _on_nodes(
+        self,
+        key: Hashable,
+        number: int,
+        asked: Sequence[int],
+        gs: Sequence[Any],
+        wanted: Sequence[int] = (),
+        *,
+        of_number: bool = False,
+    ) -> _Done:
+        """Return some values of a segment, and cotangents of what came in, by nodes.
+
+        What they do is kept as a plan, unless it may never come again.
         """
-        segment, fuses = self._strand.segment(number), self._fuses(number)
-        library, values = self._strand.library, self.values
+        segment, library = self._strand.segment(number), self._strand.library
         try:
             replayed = Replay(self._strand, segment.start, self._came_in, is_reverse=bool(gs))
-            journal, level = replayed.journal, replayed.level
-            level.fuses = fuses
-            chosen = replayed.finish(segment.stop, asked)
+            level, journal = replayed.level, replayed.journal
+            level.fuses = self._fuses(number)
+            chosen = replayed.finish(segment.stop, [*asked, *wanted])
             replayed.done.clear()
             with level:
-                if gs:
-                    given = [of_numpy(library, g) for g in gs]
-                    outputs = list(zip([t.origin for t in chosen], given, strict=True))
-                    nodes = [t.origin.node for t in replayed.inputs]
-                    chosen.clear()
-                    found = backward(level, outputs, nodes)  # type: ignore[arg-type]
-                else:
-                    found = []
+                origins, chosen = [t.origin for t in chosen[: len(asked)]], chosen[len(asked) :]
+                outputs = list(zip(origins, [of_numpy(library, g) for g in gs], strict=True))
+                origins.clear()
+                nodes = [t.origin.node for t in replayed.inputs]
+                found = backward(level, outputs, nodes, of_number=of_number) if gs else []  # type: ignore[arg-type]
                 make_together([tracer.cell for tracer in chosen])
                 made = [as_numpy(tracer.cell.value) for tracer in chosen]
-            cotangents = [c and (as_numpy(c.value), c.fresh) for c in found]
-            if not (fuses or segment.state.come() > _RARE):
-                return made, cotangents
-            registers = [journal.register(tracer.cell) for tracer in chosen]
-            came, compiles = values[segment.start : segment.stop], self._compiles(number)
-            plan = plan_of(
-                journal, came, gs, registers, library, self._strand.kind, compiles=compiles
-            )
-            if plan is not None:
-                segment.state.keep(key, plan)
-            elif fuses:
-                return None  # else its bits would be others from the third call on
-            return made, cotangents
+            done = made, [c and (as_numpy(c.value), c.fresh) for c in found]
+            for each in journal.decided:
+                each.warn()
+            self._keep_plan(key, number, journal, gs, [t.cell for t in chosen], done)
+            return done
         finally:
             self._strand.forget_calls()
+
+    def _keep_plan(
+        self,
+        key: Hashable,
+        number: int,
+        journal: Journal,
+        gs: Sequence[Any],
+        cells: Sequence[Cell],
+        done: _Done,
+    ) -> None:
+        """Keep a plan of what nodes have done, if that is worth it and the plan gives the same."""
+        segment = self._strand.segment(number)
+        came = self.values[segment.start : segment.stop]
+        known = segment.state.plans.get(key)
+        if known is None and segment.state.come() < self._least_calls(number, came):
+            return
+        plan = known or plan_of(
+            journal,
+            came,
+            gs,
+            [journal.register(cell) for cell in cells],
+            self._strand.library,
+            self._strand.kind,
+            compiles=self._compiles(number),
+        )
+        is_same = plan is not None and _are_same(plan.run(came, gs, warns=False), done)
+        assert is_same or known is None, "a known gradient is another one"
+        if is_same:
+            segment.state.keep(key, plan)
+        else:
+            self.has_failed = True
+
+    def _least_calls(self, number: int, came: Sequence[Any]) -> int:
+        """Return in which call a plan of a segment is made, of what comes in."""
+        if not self._fuses(number):
+            return _RARE + 1
+        return 1 if sum(map(np.size, came)) <= _MAX_AT_ONCE else 2
+
+
+def _are_same(one: _Done, other: _Done) -> bool:
+    """Whether values and cotangents have the same bits."""
+    (values, found), (others, others_found) = one, other
+    pairs = [*zip(values, others, strict=True)]
+    for first, second in zip(found, others_found, strict=True):
+        if first is None or second is None:
+            if first is not second:
+                return False
+        else:
+            pairs.append((first[0], second[0]))
+    return all(have_same_bits(np.asarray(a), np.asarray(b)) for a, b in pairs)

@@ -1,9 +1,9 @@
 """What one call of a transform records of small arrays, as long as it is known from other calls.
 
 A tracer of a strand is a slot: it has no cell and no node.  Operations look up the next state
-(`mixad.tape.states`).  At the first that is not known, or where a tracer is asked for more than its
-shape and type, everything is done on nodes in the order in which it was recorded, and goes on so:
-what comes of it has the same bits.
+(`mixad.tape.states`); nodes of its own tell what one gives that is not known.  Where a tracer is
+asked for more than its shape and type, everything is done on nodes in the order in which it was
+recorded, and goes on so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from sys import getrefcount
 from threading import get_ident
 from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
-from weakref import ref
 
 import numpy as np
 
@@ -25,17 +24,17 @@ from mixad.errors import TracerError
 from mixad.tape.cell import Kind
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import Held, Reader, is_compared_whole
-from mixad.tape.journal import Journal
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import (
     is_numpy_number,
+    noted_array,
     restore,
     retire_flat,
     retire_others,
-    sharing_with,
+    unshared,
 )
 from mixad.tape.node import RuleNode
-from mixad.tape.on_nodes import OnNodes
+from mixad.tape.on_nodes import give_nodes
 from mixad.tape.operations import (
     LINK,
     NUMBERS,
@@ -44,10 +43,10 @@ from mixad.tape.operations import (
     Operation,
     Segment,
     call_of,
-    container_of,
     results_of,
 )
-from mixad.tape.replay import Replay, stand_in
+from mixad.tape.over_numpy import array_like
+from mixad.tape.replay import Replay
 from mixad.tape.states import SeenSlot, State, initial_state
 from mixad.tape.tracer import Level, Tracer, check_levels, plain
 from mixad.tape.values_rule import ValuesNode
@@ -70,9 +69,6 @@ _new = object.__new__
 
 _LONE = next(map(getrefcount, [object()]))
 """References to what only a list holds, as they are counted."""
-
-_OVER = State()
-"""The state of a strand whose transform has ended: nothing follows it."""
 
 _NOTHING: dict[Any, State] = {}
 """What is known to follow while operations are done on nodes."""
@@ -124,14 +120,12 @@ class Strand:
         By the slot of a link, that of the value.
     ends : list of State
         Those in which segments have ended.
-    nodes : OnNodes
-        What it has on nodes.
     is_flat : bool
         Whether its tracers have no nodes.
     is_left : bool
         Whether a tracer was asked for what strands do not know.
-    has_opened : bool
-        Whether it was left for what will be known the next time.
+    is_over : bool
+        Whether nothing is recorded any more.
     others : list of Tracer
         Those that stand for values in strands inside, whatever is written to them here.
     views : dict
@@ -141,14 +135,12 @@ class Strand:
     """
 
     is_flat = True
-    is_left = has_opened = False
+    is_left = is_over = False
     _is_busy = False
     _is_cold = False
     _start = 0
     _most = _MIN_TRACERS
-    _nodes: OnNodes | None = None
     _replay: Replay | None = None
-    _pending: tuple[Any, ...] | None = None
     run: Computed | None = None
 
     def __init__(
@@ -183,6 +175,7 @@ class Strand:
         self._thread = get_ident()
         self.others: list[Tracer] = []
         self.views: dict[int, int] = {}
+        self._done: list[Any] = []
 
     def _held(self, value: Any) -> Any:
         """Return an input such that it is what it was when it came in."""
@@ -226,10 +219,7 @@ class Strand:
     # -- recording ---------------------------------------------------------------------------------
 
     def record(self, operation: Operation, operands: Sequence[Any]) -> Any:
-        """Return what an operation gives, if that is known; else None.
-
-        Then it is to be `computed`.
-        """
+        """Return what an operation gives; None if nodes are to do it."""
         kind, start, links, comes_in = self.kind, self._start, self._links, False
         codes: list[Any] = [operation]
         for operand in operands:
@@ -273,11 +263,17 @@ class Strand:
         """Return what an operation gives that is not known, or after which a segment has ended."""
         if state is None:
             operation: Operation = key[0]
+            self._check_open()
             if self.is_flat and operation.is_open(operands):
                 return operation.compute(*operands)
             with self._lock:  # another thread may ask for nodes
                 return self._begin(key, operands)
         return self._proven(found, state) if state.may_fail else found
+
+    def _check_open(self) -> None:
+        """Raise if the transform has ended, and its values are used."""
+        if self.is_over and self.is_flat:
+            raise TracerError(self.level.over)
 
     def _record_other(self, operation: Operation, operands: Sequence[Any], operand: Any) -> Any:
         """Return what an operation gives of a constant, or of a value of a transform inside."""
@@ -343,9 +339,7 @@ class Strand:
         self.ends.append(self.state)
         self._starts.append(stop)
         self._start, self._links = stop, {}
-        self.level.journal = self._replay = None  # what is noted is one segment
-        if not self.is_flat:
-            self._flatten()
+        self._replay = None
         self._go_to(initial_state(self.level.check))
         if len(self._alive) > self._most:
             self._alive = self.alive()
@@ -354,25 +348,7 @@ class Strand:
     def _go_to(self, state: State) -> None:
         """Go on in a state; what follows is known to tracers without nodes only."""
         self.state = state
-        self._next = state.next if self.is_flat and not self._is_cold else _NOTHING
-
-    def _flatten(self) -> None:
-        """Let go of nodes: segments are planned one by one."""
-        assert self._nodes is not None
-        alive = self._nodes.alive()
-        if not all(self._is_current(tracer) for tracer in alive):
-            return
-        known = set(map(id, alive))
-        others = [each for tracer in alive for each in sharing_with(tracer)]
-        if not all(id(other) in known for other in others):  # which have no slot
-            return
-        for tracer in (*alive, *self.others):
-            if tracer.state is None:
-                tracer.state = self.known(tracer.slot)
-                del tracer.cell, tracer.origin, tracer.sharing
-        self._nodes = None
-        self._alive = alive
-        self.is_flat = True
+        self._next = _NOTHING if self._is_cold or self.is_over else state.next
 
     def _code(self, operands: Sequence[Any], position: int) -> Any:
         """Return what tells an operand from others: its slot, if it has one; None if unknown."""
@@ -396,14 +372,11 @@ class Strand:
         """Return what tells a traced value from others; None if unknown."""
         if operand.strand is not self:
             return self._code_of_outer(operand)
-        if not self._is_current(operand):
+        state = operand.state
+        if state is None:
             return None
-        slot, state = self._links.get(operand.slot, operand.slot) - self._start, operand.state
-        if slot >= 0:
-            return slot
-        if state is not None:
-            return state.description
-        return operand.kind, operand.shape, is_numpy_number(operand)
+        slot = self._links.get(operand.slot, operand.slot) - self._start
+        return slot if slot >= 0 else state.description
 
     def _code_of_outer(self, operand: Tracer) -> Any:
         """Return what tells a value of a transform around from others; None if unknown."""
@@ -421,9 +394,8 @@ class Strand:
         return slot if slot >= 0 else description
 
     def _begin(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
-        """Return what an operation gives that is not known; None if nodes are to tell."""
-        self._pending = None
-        if self._is_cold or self.state is _OVER:
+        """Return what an operation gives that is not known; None if nodes are to do it."""
+        if self._is_cold or not self.is_flat:
             return None
         if (
             any(code is None for code in key)
@@ -432,36 +404,36 @@ class Strand:
         ):
             self._leave()
             return None
-        if (self.ends or self.outer is not None) and self.is_flat:
-            return self._foresee(key, operands)
-        self.depart()
-        self._pending = key
-        return None
+        return self._foresee(key, operands)
 
     def _foresee(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
         """Return what an operation will give, told by the open segment on nodes of its own.
 
-        Values of earlier segments are others there.  None if that does not tell.
+        None if that does not tell.
         """
         step, first = tuple(map(self._seen_from_here, key)), len(self.values)
         slots = self._enter(key, operands, None)
-        if self._replay is None:
-            self._replay = Replay(self, self._start, self._stand_in)
-        replay = self._replay
+        if self._replay is None:  # it refuses what the transform would
+            is_reverse = self.level.is_reverse
+            self._replay = Replay(
+                self, self._start, self._value_like, is_reverse=is_reverse, foresees=True
+            )
+        replay, operation = self._replay, key[0]
         try:
-            given = replay.result(key[0], slots)
+            given = replay.result(operation, slots)
         except Exception:  # of these values, or the user's: nodes tell which
             given = None
         except BaseException:  # what came in has slots that no other call gives it
             self._leave()
             raise
-        if (given is None or not given.is_told) and not key[0].is_primitive:
+        if (given is None or not given.is_told) and not operation.is_primitive:
             self._forget(first)
             replay.forget(first)
-            found = key[0].compute(*operands)
-            key[0].open(operands)  # unless it is the user's error
+            found = operation.compute(*operands)
+            if self.is_flat:  # else what failed may be these values
+                operation.open(operands)
             return found
-        if given is None or not self._may_know(key[0], operands, given):
+        if given is None or not self._may_know(given):
             self._leave()
             return None
         replay.done += given.results
@@ -525,10 +497,9 @@ class Strand:
 
         A segment ends, and those that have ended are computed: of them what is still held.
         """
-        is_recording = self._is_cold or self._pending is not None
-        if is_recording or self.state is _OVER or self._thread != get_ident():
+        if self._is_cold or self.is_over or self._thread != get_ident():
             return None
-        if not self._is_current(tracer) or self.state.is_large:
+        if tracer.state is None or self.state.is_large:
             return None
         slot = tracer.slot
         if self.is_input(slot):
@@ -557,7 +528,7 @@ class Strand:
         if self.state.count:
             self._end_segment()
         run = self.run or self._make_run(self)
-        if not self.is_flat or not run.advance(wanted):
+        if not run.advance(wanted):
             self._leave()
             return None
         return cast("Run", run)
@@ -584,6 +555,7 @@ class Strand:
         is_primitive : bool
             Whether it is a rule, which is made of nothing.
         """
+        self._check_open()
         given = self.kind, self._arrays, compute, function, args, kwargs
         found = call_of(*given, is_primitive=is_primitive)
         if found is not None and not found[0].is_open(found[1]):
@@ -592,60 +564,14 @@ class Strand:
             self._leave()
         return compute(function, args, kwargs)
 
+    def as_array(self, number: Tracer) -> Any:
+        """Return what stands for an array without axes, not for NumPy's number."""
+        return self.applied(_AS_ARRAY, (number,))
+
     def applied(self, operation: Operation, operands: Sequence[Any]) -> Any:
         """Return what an operation gives that may be made of others."""
         found = self.record(operation, operands)
-        return self.computed(operation, operands) if found is None else found
-
-    def computed(self, operation: Operation, operands: Sequence[Any]) -> Any:
-        """Return what an operation gives on nodes that `record` has not known; learn it."""
-        if self._pending is None or self._thread != get_ident():
-            return operation.compute(*operands)
-        key, self._pending = self._pending, None
-        operands = list(map(unwrapped, operands))
-        first, looks, risks = len(self.values), self.level.looks, self.level.risks
-        nodes, was_whole = self.on_nodes(), self._is_whole
-        slots = self._enter(key, operands, None)
-        self._is_cold = True
-        try:
-            with nodes.journal.operating(operation, operands):
-                result = operation.compute(*operands)
-                self._is_cold = False
-                if not was_whole:  # nothing tells what the operation has read
-                    self._leave()
-                elif self.state is not _OVER:
-                    given = Given.of(
-                        results_of(result),
-                        container_of(result),
-                        operands,
-                        may_fail=risks != self.level.risks,
-                        is_told=looks == self.level.looks and self._is_whole,
-                    )
-                    self._learn(key, operands, given, slots)
-        except BaseException:
-            self._forget(first)
-            raise
-        finally:
-            self._is_cold = False
-        return result
-
-    def _learn(
-        self, key: tuple[Any, ...], operands: Sequence[Any], given: Given, slots: tuple[int, ...]
-    ) -> None:
-        """Let what an operation gave on nodes be known."""
-        if not self._may_know(key[0], operands, given):
-            self._leave()
-            return
-        self._follow(key, given, tuple(map(self._seen_from_here, key)))
-        nodes = self.on_nodes()
-        nodes.link(given.results, key[0], slots)
-        for each, state in zip(given.results, (self.state, *self.state.further), strict=True):
-            each.strand, each.slot = self, len(self.values)
-            self.values.append(state)
-            nodes.tracers[each.slot] = ref(each)
-            nodes.add(each.slot, each)
-        if self.state.is_end:
-            self._end_segment()
+        return operation.compute(*operands) if found is None else found
 
     def _seen_from_here(self, code: Any) -> Any:
         """Return a code such that it is alike in each turn of a loop."""
@@ -657,19 +583,12 @@ class Strand:
         after = (each.count for each in self.values[slot:] if type(each) is State)
         return SeenSlot(code, self.state.count - next(after, self.state.count))
 
-    @property
-    def _is_whole(self) -> bool:
-        """Whether what nodes do can be repeated."""
-        return self._nodes is None or self._nodes.journal.is_whole
-
-    def _may_know(self, operation: Operation, operands: Sequence[Any], given: Given) -> bool:
+    def _may_know(self, given: Given) -> bool:
         """Whether what an operation gives can be had without nodes.
 
-        What may fail is computed at once, if that can be.  Of what looks at elements it is not
-        known, but what it is made of will be.
+        What may fail is computed at once, if that can be.
         """
         if not given.is_told:
-            self.has_opened = operation.open(operands)
             return False
         if given.may_fail:
             size = max([math.prod(result.shape) for result in given.results])
@@ -686,12 +605,6 @@ class Strand:
         node = result.origin.node
         is_made = isinstance(node, (KernelNode, RuleNode, ValuesNode, Called))
         return is_made and len(result.origin.levels) == 1
-
-    def _is_current(self, tracer: Tracer) -> bool:
-        """Whether a tracer still stands for its slot."""
-        return tracer.state is not None or (
-            self._nodes is not None and self._nodes.is_current(tracer)
-        )
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -718,7 +631,6 @@ class Strand:
                 tracer.strand, tracer.slot = self, result.slot
             if result.state is None:
                 tracer.cell, tracer.origin = result.cell, result.origin
-                self.on_nodes().follow(tracer, result.slot)
                 retire_others(tracer)
                 return
             if is_new:
@@ -765,30 +677,16 @@ class Strand:
 
     # -- nodes -------------------------------------------------------------------------------------
 
-    def on_nodes(self) -> OnNodes:
-        """Return what there is on nodes; what they do is noted if a plan may come of it."""
-        if self._nodes is None:
-            own = ref(self)  # the level holds the journal
-            journal = Journal(self._entered, lambda slot: cast("Strand", own()).arrived(slot))
-            assert self._make_input is not None
-            self._nodes = OnNodes(self.values, self.sources, self._make_input, journal)
-            if not (self.is_left or self.ends):
-                self.level.journal = journal
-        return self._nodes
-
     def _leave(self) -> None:
         """Go on with nodes for what strands do not know."""
         self.is_left = True
-        self.level.journal = None
         self.depart()
-        self._go_to(_OVER)
 
     def complete(self) -> None:
         """Give tracers cells and nodes, since one is asked for them."""
         check_levels((self.level,))
         with self._lock:  # another thread may be about it
-            if self._make_input is None:
-                raise TracerError(self.level.over)
+            self._check_open()
             if not self._is_cold:
                 self._leave()
 
@@ -797,11 +695,12 @@ class Strand:
         with self._lock:
             if not self.is_flat:
                 return
-            self._is_cold = True
+            assert self._make_input is not None
+            self._is_cold, self._replay = True, None
             self._halt()
             try:
-                self.on_nodes().advance(self)
-                self.is_flat, self._alive = False, []
+                give_nodes(self, self._make_input, self._done)
+                self.is_flat, self.is_over, self._alive, self._done = False, True, [], []
             finally:
                 self._is_cold = False
                 self._go_to(self.state)
@@ -820,15 +719,14 @@ class Strand:
 
     def is_recording(self, tracer: Tracer) -> bool:
         """Whether it records what is done with one of its tracers."""
-        is_open = self.state is not _OVER and self.level.alive and self._thread == get_ident()
+        is_open = not self.is_over and self.level.alive and self._thread == get_ident()
         return is_open and not self._is_cold and self.has(tracer)
 
     def takes(self, tracer: Tracer) -> bool:
-        """Whether it is to record what is done with a tracer: it has no node, or is known."""
+        """Whether it is to record what is done with a tracer: it has no node."""
         if tracer.state is None:
-            return self._pending is None and self.is_recording(tracer)
-        if self.state is _OVER:
-            raise TracerError(self.level.over)
+            return False
+        self._check_open()
         return True
 
     def steps(self, start: int = 0) -> Iterator[tuple[int, Operation, tuple[int, ...]]]:
@@ -846,13 +744,10 @@ class Strand:
 
     def has(self, value: Any) -> bool:
         """Whether a value is a tracer of the strand, and stands for its slot."""
-        is_own = type(value) is self.kind and value.strand is self
-        return is_own and (value.state is not None or self._is_current(value))
+        return type(value) is self.kind and value.strand is self and value.state is not None
 
     def alive(self) -> list[Tracer]:
-        """Return the tracers that someone else holds: planning asks for them."""
-        if self._nodes is not None and not self.is_flat:
-            return self._nodes.alive()
+        """Return the tracers that someone else holds."""
         counts = list(map(getrefcount, self._alive))
         return list(compress(self._alive, map(_LONE.__lt__, counts)))
 
@@ -890,13 +785,18 @@ class Strand:
         """Return the array or number that came in, as operations take it."""
         value = self.values[self.sources.get(slot, slot)]
         if type(value) is self.kind:
-            found = stand_in(value)
+            found = array_like(value.shape, value.kind)
             return found[()] if is_numpy_number(value) else found
         return value.array if type(value) is Held else value
 
-    def _stand_in(self, slot: int) -> Any:
-        """Return the array or number that came in; an array like it for a traced value."""
-        return stand_in(self.known(slot)) if self.is_traced(slot) else self.arrived(slot)
+    def _value_like(self, slot: int) -> Any:
+        """Return the array or number that came in; an array like it for what is made elsewhere."""
+        is_made = self.is_traced(slot) and (bool(self.ends) or self.outer is not None)
+        if not is_made:
+            return self.arrived(slot)
+        known = self.known(slot)
+        assert known.kind is not None
+        return array_like(known.shape, known.kind)
 
     def is_traced(self, slot: int) -> bool:
         """Whether the value of a slot is an input, was made, or links to one that is."""
@@ -915,12 +815,23 @@ class Strand:
             if isinstance(value, Called):
                 value.forget()
 
+    def stop(self) -> None:
+        """Let nothing be recorded any more."""
+        self.is_over, self._next, self._replay = True, _NOTHING, None
+
     def end(self) -> None:
-        """Let nothing be recorded any more, and hold no node: the backward pass frees them."""
-        self.state, self._next = _OVER, _NOTHING
+        """Hold no tracer and no node, once it has stopped: a backward pass frees them."""
         self._alive = self.others = []
         self._entered = {}
-        self._make_input = self._nodes = self._pending = self._replay = self.run = None
+        self._make_input = self.run = None
+
+
+def _as_array(value: Tracer) -> Tracer:
+    """Return what stands for an array, not a number."""
+    return cast("Tracer", noted_array(unshared(value)))
+
+
+_AS_ARRAY = Operation(_as_array, is_kernel=False, weight=0)
 
 
 class _Same(NamedTuple):

@@ -19,7 +19,6 @@ from mixad.backends.execute import Kernel, Prepared, kernel_for
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.rolls import Shifts
-from mixad.scalar.loop_results import DecidedResult
 from mixad.tape import plan_steps as steps
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.forward_node import contraction_of
@@ -143,7 +142,6 @@ class _Planner:
         self._waiting: dict[int, tuple[Term, ...]] = {}
         self._makers: list[Maker] = []
         self._last: dict[int, int] = {}
-        self._decided: list[DecidedResult] = []
         self._constants = [(self._at(at), as_numpy(array)) for at, array in journal.constants]
         for at, array in self._constants:
             self.registers[at] = array
@@ -171,7 +169,7 @@ class _Planner:
             wanted,
             ends,
             tuple(sorted(self._read)),
-            tuple(self._decided),
+            tuple(journal.decided),
         )
 
     def _fixed(self, others: set[int]) -> list[Fixed]:
@@ -479,7 +477,6 @@ class _Planner:
     def pulled_kernel(self, entry: PulledKernel) -> None:
         """Take a step that pulls kernels back."""
         step = entry.step
-        self._decided += step.decided
         taken = list(map(self._taken, step.cotangents))
         if None in taken:
             raise _NotPlannedError

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from mixad.scalar.loop_results import warn_of_decided_results
+from mixad.scalar.loop_results import decided_results
 from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.backward import backward
 from mixad.tape.broadcasting import broadcast_to, sum_to
@@ -27,7 +27,7 @@ from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
 from mixad.tape.schedule import traced_outside
 from mixad.tape.trace import Trace
-from mixad.tape.tracer import Level, Origin, Tracer, journal_of, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, journal_of, stripped, warn
 from mixad.tape.values_rule import ValuesNode
 from mixad.tape.writing import WriteNode, pushed_write
 
@@ -160,7 +160,7 @@ class _Forward:
         values = [self._argument(node, i, dual, bool(moving)) for i, dual in enumerate(duals)]
         program = node.call.passes[0]
         if program.has_named_loops:
-            warn_of_decided_results(program, moving, self._read(node))
+            warn(decided_results(program, program.origin, moving, self._read(node)), node.levels)
         if moving or any(isinstance(value, Tracer) for value in values):
             return _pushed_kernel(node, values, tangents)
         return _always(self._zero)

@@ -28,6 +28,7 @@ from mixad.tape.locks import Locks
 
 if TYPE_CHECKING:
     from mixad.backends.arrays import Library
+    from mixad.scalar.loop_results import DecidedResult
     from mixad.tape.cell import Kind
     from mixad.tape.journal import Journal
     from mixad.tape.node import Node
@@ -54,6 +55,7 @@ __all__ = [
     "plain",
     "strand_of",
     "stripped",
+    "warn",
 ]  # fmt: skip
 
 
@@ -89,10 +91,12 @@ class Level:
         How often a rule has been applied that raises for some elements.
     fuses : bool
         Whether kernels of several nodes are made: compiling what comes once may take seconds.
+    foresees : bool
+        Whether no kernel is launched, since shapes and types are all that is asked for.
     """
 
-    __slots__ = ("alive", "check", "differentiates", "fuses", "is_reverse", "journal", "lock",
-                 "locks", "looks", "name", "number", "risks")  # fmt: skip
+    __slots__ = ("alive", "check", "differentiates", "foresees", "fuses", "is_reverse", "journal",
+                 "lock", "locks", "looks", "name", "number", "risks")  # fmt: skip
 
     def __init__(self, name: str, *, is_reverse: bool = True, differentiates: bool = True) -> None:
         self.name = name
@@ -104,7 +108,7 @@ class Level:
         self.alive = True
         self.journal: Journal | None = None
         self.looks = self.risks = 0
-        self.fuses = True
+        self.fuses, self.foresees = True, False
         self.check = CHECK.read()
 
     def __enter__(self) -> Level:
@@ -360,6 +364,16 @@ def journal_of(levels: frozenset[Level]) -> Journal | None:
         return level.journal
     journals = [level.journal for level in levels if level.journal is not None]
     return journals[0] if len(journals) == 1 else None
+
+
+def warn(decided: Iterable[DecidedResult], levels: frozenset[Level]) -> None:
+    """Warn of what comparisons decide inside of some transforms, or note that each call is to."""
+    journal = journal_of(levels)
+    if journal is not None:
+        journal.decided += decided
+        return
+    for each in decided:
+        each.warn()
 
 
 def looked_at(tracer: Tracer, what: str) -> Any:

@@ -53,12 +53,14 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[type]:
-    """The kinds of calls that were computed without nodes."""
+    """The kinds of calls that were computed without nodes, by plans or by what is around."""
     found: list[type] = []
     run = strand_calls.StrandCall.run
 
     def counted(self: Any) -> Any:
-        found.append(type(self))
+        is_first = self._plan is None and type(self) is strand_calls.StrandCall
+        if not is_first or self._strand.ends:
+            found.append(type(self))
         return run(self)
 
     monkeypatch.setattr(strand_calls.StrandCall, "run", counted)
