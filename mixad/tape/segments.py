@@ -108,7 +108,7 @@ class Run:
     values : list
         By slot, what came in and, of what was made, what others read.
     has_failed : bool
-        Whether something cannot be planned.
+        Whether what was done last on nodes cannot be planned.
     """
 
     has_failed = False
@@ -392,7 +392,7 @@ class Run:
         """Keep a plan of what nodes have done, if that is worth it and the plan gives the same."""
         segment = self._strand.segment(number)
         came = self.values[segment.start : segment.stop]
-        known = segment.state.plans.get(key)
+        known, self.has_failed = segment.state.plans.get(key), False
         if known is None and segment.state.come() < self._least_calls(number, came):
             return
         plan = known or plan_of(
@@ -406,10 +406,9 @@ class Run:
         )
         is_same = plan is not None and _are_same(plan.run(came, gs, warns=False), done)
         assert is_same or known is None, "a known gradient is another one"
-        if is_same:
+        self.has_failed = not is_same
+        if is_same and known is None:
             segment.state.keep(key, plan)
-        else:
-            self.has_failed = True
 
     def _least_calls(self, number: int, came: Sequence[Any]) -> int:
         """Return in which call a plan of a segment is made, of what comes in."""

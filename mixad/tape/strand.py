@@ -272,7 +272,7 @@ class Strand:
 
     def _check_open(self) -> None:
         """Raise if the transform has ended, and its values are used."""
-        if self.is_over and self.is_flat:
+        if self.is_over and self.is_flat and not self._is_cold:
             raise TracerError(self.level.over)
 
     def _record_other(self, operation: Operation, operands: Sequence[Any], operand: Any) -> Any:
@@ -555,7 +555,8 @@ class Strand:
         is_primitive : bool
             Whether it is a rule, which is made of nothing.
         """
-        self._check_open()
+        if self.is_over:
+            self._check_open()
         given = self.kind, self._arrays, compute, function, args, kwargs
         found = call_of(*given, is_primitive=is_primitive)
         if found is not None and not found[0].is_open(found[1]):
@@ -724,10 +725,9 @@ class Strand:
 
     def takes(self, tracer: Tracer) -> bool:
         """Whether it is to record what is done with a tracer: it has no node."""
-        if tracer.state is None:
-            return False
-        self._check_open()
-        return True
+        if self.is_over and tracer.state is not None:
+            self._check_open()
+        return tracer.state is not None
 
     def steps(self, start: int = 0) -> Iterator[tuple[int, Operation, tuple[int, ...]]]:
         """Yield what was done from a slot on: that of each result, the operation, its operands'.
