@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from array_api_compat import is_dask_array, is_jax_array
-
 from mixad import pytree
-from mixad.backends.arrays import is_array, library_of
 from mixad.kept_calls import keep_call
 from mixad.lifting import call_lifted, check_scalar, warn_if_constant
-from mixad.returning import returned_aux, without_derivative
+from mixad.returning import copied, returned_aux, without_derivative
 from mixad.signature import (
     Argnums,
     Function,
@@ -279,15 +275,7 @@ def _stopped(leaf: Any) -> Any:
     """Return the elements of now: what is recorded reads those of a traced array later."""
     is_number = isinstance(leaf, Tracer) and is_numpy_number(leaf)
     array = without_derivative(leaf) if is_number else plain(leaf)
-    if isinstance(array, np.ndarray):
-        return array.copy()
-    if not is_array(array) or isinstance(array, np.generic):
-        return array
-    if hasattr(array, "clone"):  # torch's, which may belong to a graph of its own
-        return array.clone()
-    if is_dask_array(array) or is_jax_array(array):  # whose elements never change
-        return array
-    return library_of(array).xp.asarray(array, copy=True)
+    return copied(array)
 
 
 stop_gradient.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # for the parser

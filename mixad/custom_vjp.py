@@ -13,6 +13,7 @@ from mixad.config import CHECK
 from mixad.custom_rules import Arguments, CustomFunction, fitting, fitting_leaves, pair_of, place_of
 from mixad.errors import TracerError
 from mixad.linear_rule import checked_rule, trial
+from mixad.returning import copied
 from mixad.signature import Argnums, Function, check_callable
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.constant import is_traced, unwrapped
@@ -171,7 +172,10 @@ class _VjpRule:
         return Held(leaf, CHECK.read(), self) if is_array(leaf) else leaf
 
     def _checked(self, call: CallNode, level: Level, result: Any) -> list[Any]:
-        """Return the cotangents of the leaves that carry the level."""
+        """Return the cotangents of the leaves that carry the level.
+
+        They are copies: the rule may fill the same arrays in its next call.
+        """
         count = len(call.tree.children)
         if not isinstance(result, (tuple, list)) or len(result) != count:
             got = f"{len(result)} values" if isinstance(result, (tuple, list)) else "no tuple"
@@ -185,7 +189,7 @@ class _VjpRule:
             leaves = fitting_leaves(f"{what} {at}", tree, cotangent)
             found += [(leaf, f"{what} {at}") for leaf in leaves]
         return [
-            None if leaf is None else fitting(named, call.leaves[i].cell, leaf)
+            None if leaf is None else copied(fitting(named, call.leaves[i].cell, leaf))
             for i in call.wrt(level)
             for leaf, named in (found[i],)
         ]

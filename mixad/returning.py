@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_dask_array, is_jax_array
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_number, library_of
+from mixad.backends.arrays import as_array, is_array, is_number, library_of
 from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import is_complex_dtype
 from mixad.tape.backward import Cotangent
@@ -20,7 +21,7 @@ from mixad.tape.node import ConstantNode, Result
 from mixad.tape.over_numpy import as_numpy
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, plain, stripped
 
-__all__ = ["as_given", "constant_around", "gradient", "handed", "owned", "returned",
+__all__ = ["as_given", "constant_around", "copied", "gradient", "handed", "owned", "returned",
            "returned_aux", "tangent_of", "unshared_tangent",
            "without_derivative"]  # fmt: skip
 
@@ -87,6 +88,19 @@ def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
     if cotangent.is_own(cell.shape):
         return value
     return xp.asarray(xp.broadcast_to(value, cell.shape), copy=True)
+
+
+def copied(array: Any) -> Any:
+    """Return a copy of an array whose elements others may change; anything else as it is."""
+    if isinstance(array, np.ndarray):
+        return array.copy()
+    if not is_array(array) or isinstance(array, (np.generic, Tracer)):
+        return array
+    if hasattr(array, "clone"):  # torch's, which may belong to a graph of its own
+        return array.clone()
+    if is_dask_array(array) or is_jax_array(array):  # whose elements never change
+        return array
+    return library_of(array).xp.asarray(array, copy=True)
 
 
 def returned_aux(aux: Any, level: Level) -> Any:

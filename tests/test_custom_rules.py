@@ -613,3 +613,23 @@ def test_a_rule_may_hand_its_cotangent_on_in_one_call_and_change_it_in_the_next(
     for x, want in [(1.0, 3.0), (-1.0, 6.0), (1.0, 3.0)]:
         found = gradient(library.asarray([x, x]))
         np.testing.assert_array_equal(np.from_dlpack(found), [want, want])
+
+
+def test_a_rule_may_fill_the_same_array_in_each_call() -> None:
+    memory = np.empty(3)
+
+    @mixad.custom_vjp
+    def square(x: Any) -> Any:
+        return x * x
+
+    def backward(x: Any, g: Any) -> Any:
+        return (np.multiply(2.0 * x, g, out=memory),)
+
+    square.defvjp(lambda x: (x * x, x), backward)
+    x = np.array([1.0, 2.0, 3.0])
+    expected = 2 * x * (x + 1) ** 2 + 2 * x**2 * (x + 1)
+    for _ in range(3):
+        found = mixad.grad(lambda x: (square(x) * square(x + 1)).sum())(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
+    _, pullback = mixad.vjp(lambda x: square(x) * square(x + 1), x)
+    np.testing.assert_allclose(pullback(np.ones(3))[0], expected, rtol=1e-15)

@@ -1,0 +1,188 @@
+"""The first call of a function is recorded as later ones are, and gives the same bits."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import ZeroDerivativeWarning
+
+from .test_inner_strands import by_nodes
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+DRAW = np.random.default_rng(4)
+X, A = DRAW.normal(size=6), DRAW.normal(size=(6, 6))
+
+
+@mixad.broadcast
+def bisection(a: float) -> float:
+    low, high = 0.0, 10.0
+    while high - low > 1e-10:
+        middle = 0.5 * (low + high)
+        if middle * middle > a:
+            high = middle
+        else:
+            low = middle
+    return low * a
+
+
+@mixad.checkpoint
+def layer(x: Any) -> Any:
+    return np.tanh(A @ x)
+
+
+def branching(x: Any) -> Any:
+    for k in range(4):
+        x = np.sin(x) if x[k] > 0 else x * x[k]
+    return (x * x).sum()
+
+
+def renamed(x: Any) -> Any:
+    y = x * 1.5
+    z = y
+    z *= x
+    z -= 0.5
+    return (y * z).sum()
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "elements in order": lambda x: (np.sort(x * x)[1:] * x[:-1]).sum(),
+    "a median": lambda x: np.median(x) * np.exp(x).sum(),
+    "determinants": lambda x: np.linalg.slogdet(np.outer(x, x) + 3 * np.eye(6))[1] * x[0],
+    "a solution": lambda x: np.linalg.solve(A @ A.T + np.eye(6), x * x).sum(),
+    "a root of a matrix": lambda x: np.linalg.cholesky(np.outer(x, x) + np.eye(6)).sum(),
+    "an interpolation": lambda x: np.interp(x, np.linspace(-3, 3, 7), np.arange(7.0) ** 2).sum(),
+    "branches": branching,
+    "layers": lambda x: (layer(layer(x)) ** 2).sum(),
+    "two names": renamed,
+    "a loop": lambda x: sum(np.sin(k * x).sum() for k in range(80)),
+    "a matrix product": lambda x: np.tanh(A @ (x * x)) @ x,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_first_calls_give_the_bits_of_later_ones(name: str) -> None:
+    f = PROGRAMS[name]
+    for call in (
+        lambda x: mixad.value_and_grad(f)(x),
+        lambda x: (mixad.vjp(f, x)[0], mixad.vjp(f, x)[1](2.0)),
+        lambda x: mixad.jvp(f, (x,), (x + 1.0,)),
+        lambda x: mixad.hvp(f, (x,), (x + 1.0,)),
+    ):
+        found = [mixad.pytree.leaves(call(X)) for _ in range(5)]
+        for later in found[1:]:
+            for own, first in zip(later, found[0], strict=True):
+                np.testing.assert_array_equal(own, first)
+        expected = mixad.pytree.leaves(by_nodes(call, X))
+        for own, other in zip(found[0], expected, strict=True):
+            np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)
+
+
+def test_no_kernel_is_launched_while_a_function_is_recorded(launches: list[Any]) -> None:
+    seen: list[int] = []
+
+    def f(x: Any) -> Any:
+        y = A @ np.diag(np.exp(x)) + np.eye(6)
+        z = np.cumsum(np.tanh(y) @ x)
+        seen.append(len(launches))
+        return (z * z).sum()
+
+    gradient = mixad.grad(f)(X)
+    assert seen == [0]
+    assert launches
+    np.testing.assert_allclose(gradient, by_nodes(mixad.grad(f), X), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: mixad.grad(lambda x: f(x).sum())(X * X),
+        lambda f: mixad.jvp(f, (X * X,), (X,)),
+        lambda f: mixad.hvp(lambda x: f(x).sum(), (X * X,), (X,)),
+        lambda f: mixad.grad(lambda x: mixad.jvp(f, (x,), (X,))[1].sum())(X * X),
+        lambda f: mixad.grad(lambda x: mixad.grad(lambda y: f(y).sum())(x).sum())(X * X),
+    ],
+)
+def test_each_call_warns_as_on_nodes(call: Callable[[Any], Any]) -> None:
+    def count() -> int:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            call(bisection)
+        return sum(issubclass(each.category, ZeroDerivativeWarning) for each in told)
+
+    expected = by_nodes(count)
+    assert expected > 0
+    assert [count() for _ in range(4)] == [expected] * 4
+
+
+def test_rules_of_the_user_are_called_once_a_call() -> None:
+    called: list[str] = []
+
+    @mixad.custom_vjp
+    def square(x: Any) -> Any:
+        return x * x
+
+    def forward(x: Any) -> Any:
+        called.append("fwd")
+        return x * x, x
+
+    def backward(x: Any, g: Any) -> Any:
+        called.append("bwd")
+        return (2 * x * g,)
+
+    square.defvjp(forward, backward)
+
+    def f(x: Any) -> Any:
+        called.append("f")
+        return (square(x) * x).sum()
+
+    for _ in range(4):
+        called.clear()
+        np.testing.assert_allclose(mixad.grad(f)(X), 3 * X * X)
+        assert called == ["f", "fwd", "bwd"]
+
+
+def test_numbers_without_axes_that_are_written_to_stay_arrays() -> None:
+    """NumPy's ``x *= 2`` changes an array without axes under all its names; of a number it does
+    not."""
+
+    def f(x: Any) -> Any:
+        y = x
+        y *= x
+        y -= 0.5
+        return y + x
+
+    for given, expected in ((np.array(2.0), 8.0), (np.float64(2.0), 5.0), (2.0, 5.0)):
+        for _ in range(4):
+            assert mixad.grad(f)(given.copy() if hasattr(given, "copy") else given) == expected
+
+
+def test_what_cannot_be_decomposed_raises_and_what_can_does_not() -> None:
+    def f(x: Any) -> Any:
+        return np.linalg.cholesky(A @ np.diag(x) @ A.T).sum()
+
+    positive = np.abs(X) + 1.0
+    for _ in range(3):
+        with pytest.raises(np.linalg.LinAlgError):
+            mixad.grad(f)(-positive)
+    found = [mixad.grad(f)(positive) for _ in range(3)]
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_allclose(found[0], by_nodes(mixad.grad(f), positive), rtol=1e-10)
+
+
+def test_an_error_that_the_function_catches_is_no_end() -> None:
+    def f(x: Any) -> Any:
+        try:
+            y = np.linalg.inv(np.zeros((6, 6)) * x)
+        except np.linalg.LinAlgError:
+            y = A
+        return (y @ (x * x)).sum()
+
+    for _ in range(4):
+        np.testing.assert_allclose(mixad.grad(f)(X), 2 * X * A.sum(axis=0), rtol=1e-12)
