@@ -143,13 +143,7 @@ def _performed(operation: Operation, operands: Sequence[Any]) -> Any:
     journal = journal_of(frozenset(chain.from_iterable(each.origin.levels for each in traced)))
     if journal is None:
         return operation.compute(*operands)
-    known = [id(each.origin.node) for each in traced]
-    with journal.operating(operation, operands, is_inside=True):
-        found = operation.compute(*operands)
-        for each in results_of(found):
-            if isinstance(each, Tracer):
-                journal.link(each.origin.node, None, known)
-    return found
+    return journal.perform(operation, operands)
 
 
 class InnerCall(StrandCall):

@@ -7,8 +7,7 @@ registers that it reads and fills.  What was noted becomes a plan (`mixad.tape.s
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,9 +23,9 @@ from mixad.tape.forward_node import ForwardNode
 from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import ConstantNode, InputNode, Rule, RuleNode
-from mixad.tape.operations import Called
+from mixad.tape.operations import Called, results_of
 from mixad.tape.over_numpy import as_numpy
-from mixad.tape.tracer import Origin
+from mixad.tape.tracer import Origin, Tracer
 from mixad.tape.values_rule import ValuesNode, ValuesRule
 
 if TYPE_CHECKING:
@@ -355,20 +354,27 @@ class Journal:
         self._known: dict[int, tuple[Any, Register]] = {}
         self._stored: dict[int, tuple[Register | None, ...]] = {}
 
-    @contextmanager
-    def operating(
-        self, operation: Operation, operands: Sequence[Any], *, is_inside: bool = False
-    ) -> Iterator[None]:
-        """Note that an operation is recorded now, perhaps as a part of another one.
+    def perform(
+        self,
+        operation: Operation,
+        operands: Sequence[Any],
+        slots: tuple[int, ...] | None = None,
+    ) -> Any:
+        """Return what an operation gives; note which slots the nodes read that it records.
 
-        Then numbers among its operands are a part of what it is.
+        Without slots it is a part of another one, and numbers among its operands are of it.
         """
         before = self.is_static, self._is_call, self._numbers
-        self.is_static = operation.is_static(operands)
-        self._is_call = is_inside or not operation.is_kernel
-        self._numbers = _numbers_in(operands) if is_inside else _NOTHING
+        known = [id(each.origin.node) for each in operands if isinstance(each, Tracer)]
+        own = slots if operation.is_kernel else None
+        self.is_static, self._is_call = operation.is_static(operands), own is None
+        self._numbers = _numbers_in(operands) if slots is None else _NOTHING
         try:
-            yield
+            found = operation.compute(*operands)
+            for each in results_of(found):
+                if isinstance(each, Tracer):
+                    self._link(each.origin.node, own, known)
+            return found
         finally:
             self.is_static, self._is_call, self._numbers = before
 
@@ -400,7 +406,7 @@ class Journal:
         with _Noting(self):
             self.name(cell, self._array(id(array), lambda: array, is_static=False))
 
-    def link(self, node: Any, slots: tuple[int, ...] | None, known: Iterable[int]) -> None:
+    def _link(self, node: Any, slots: tuple[int, ...] | None, known: Iterable[int]) -> None:
         """Note what an operation has recorded.
 
         Parameters

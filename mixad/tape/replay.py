@@ -163,12 +163,6 @@ class Replay:
         own = tuple([slot - self._start for slot in operands])
         given = [self.done[at] for at in own]
         if operation is not FURTHER:
-            with self.journal.operating(operation, given):
-                found = operation.compute(*given)
-                self._further, self._container = results_of(found), container_of(found)
-                known = [id(each.origin.node) for each in given if isinstance(each, Tracer)]
-                for each in self._further:
-                    if isinstance(each, Tracer):
-                        slots = own if operation.is_kernel else None
-                        self.journal.link(each.origin.node, slots, known)
+            found = self.journal.perform(operation, given, own)
+            self._further, self._container = results_of(found), container_of(found)
         return self._further.pop(0)
