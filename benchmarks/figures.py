@@ -29,11 +29,11 @@ from benchmarks.peers import (
     rosenbrock_hvp,
     sum_broadcast,
 )
-from mixad import api, forward, jacobians, kept_calls, recorded_values
 from mixad.backends.execute import Kernel
 from mixad.backends.hookspecs import DeviceFunction
+from mixad.call.specialise import Specialiser
 from mixad.scalar.ir import walk_statements
-from mixad.specialise import Specialiser
+from mixad.transforms import forward, gradients, jacobians, kept_calls, recorded_values
 
 SIDE = 128  # of the arrays of a case: large enough for every choice that arrays make
 SUMMED = ((0,), (1,), (2,), (0, 2))
@@ -178,8 +178,8 @@ def recorded_launches() -> Iterator[list[Launch]]:
     What is known of earlier calls would launch kernels without calling them: it is left aside.
     """
     made: list[Launch] = []
-    call, bound, open_strand = Kernel.__call__, Specialiser.bound, api.open_strand
-    openers: tuple[Any, ...] = (api, forward, jacobians, kept_calls, recorded_values)
+    call, bound, open_strand = Kernel.__call__, Specialiser.bound, gradients.open_strand
+    openers: tuple[Any, ...] = (gradients, forward, jacobians, kept_calls, recorded_values)
 
     def counted(self: Kernel, arguments: Sequence[Any], backend: str | None = None) -> Any:
         results = call(self, arguments, backend)

@@ -89,7 +89,7 @@ def device_functions(
     passes : tuple of Program
         As they were planned, before any backend's own expansions.
     launch : Launch
-        Of a backend that folds no rows: `mixad.planned.PlannedKernel.unfolded`.
+        Of a backend that folds no rows: `mixad.broadcast.planned.PlannedKernel.unfolded`.
     like : ndarray
         Any of its arrays.
 

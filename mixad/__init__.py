@@ -11,18 +11,18 @@ kernels, `errors` what may be raised, `pytree` the containers that arguments may
 """
 
 from mixad import errors, pytree, special
-from mixad.api import grad, stop_gradient, value_and_grad, value_and_vjp, vjp
-from mixad.broadcast import BroadcastFunction, broadcast
-from mixad.checkpointing import checkpoint
-from mixad.custom_jvp import custom_jvp
-from mixad.custom_vjp import custom_vjp
-from mixad.forward import jvp, linearize
-from mixad.gradient_check import check_grads
-from mixad.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
+from mixad.broadcast.function import BroadcastFunction, broadcast
+from mixad.broadcast.scalar_rule import ScalarRule, scalar_rule
 from mixad.namespace.module import namespace_of
-from mixad.recording import tape
 from mixad.scalar.dual import DualChunk
-from mixad.scalar_rule import ScalarRule, scalar_rule
+from mixad.transforms.checkpointing import checkpoint
+from mixad.transforms.custom_jvp import custom_jvp
+from mixad.transforms.custom_vjp import custom_vjp
+from mixad.transforms.forward import jvp, linearize
+from mixad.transforms.gradient_check import check_grads
+from mixad.transforms.gradients import grad, stop_gradient, value_and_grad, value_and_vjp, vjp
+from mixad.transforms.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
+from mixad.transforms.recording import tape
 from mixad.version import __version__
 
 __all__ = [

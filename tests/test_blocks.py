@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import blocks, duals
 from mixad.backends.cpu.host import detect
 from mixad.backends.execute import Kernel, stores_beside
+from mixad.broadcast import blocks, duals
 from mixad.errors import KernelGradientError, ZeroDerivativeWarning
 from mixad.kernel.spec import OutputRequest
 

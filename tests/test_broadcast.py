@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import duals, special, specialise
+from mixad import special
+from mixad.broadcast import duals
+from mixad.call import specialise
 from mixad.errors import (
     BackendError,
     ConfigurationError,

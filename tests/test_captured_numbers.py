@@ -14,8 +14,8 @@ import pytest
 import mixad
 from mixad.backends import execute
 from mixad.backends.cpu.backend import CpuBackend
+from mixad.call.specialise import Specialiser
 from mixad.errors import KernelOverflowError
-from mixad.specialise import Specialiser
 
 X = np.linspace(0.5, 1.5, 5)
 

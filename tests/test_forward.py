@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import mixad
 from mixad.backends.execute import Kernel
 from mixad.errors import TracerError, ZeroDerivativeWarning
-from mixad.recorded_calls import recorded
 from mixad.special import sigmoid, tanh
+from mixad.transforms.recorded_calls import recorded
 
 EXAMPLES_OF_PROGRAMS = 20
 

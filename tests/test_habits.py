@@ -60,7 +60,7 @@ def test_the_names_that_contributing_takes_from_files_are_in_them():
 
 
 def test_the_layers_are_those_that_import_linter_holds():
-    said = "scalar < kernel < emit < backends < tape < namespace < broadcast < api"
+    said = "scalar < kernel < emit < backends < tape < call < namespace < broadcast < transforms"
     assert f"`{said}`" in CONTRIBUTING
     contract = PYPROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
     position = {

@@ -16,7 +16,7 @@ import pytest
 
 import mixad
 from mixad import special
-from mixad.stages import STAGES
+from mixad.broadcast.stages import STAGES
 
 EVERYWHERE = [stage for stage in STAGES if stage not in ("ptx", "sass")]
 """Those that need nothing installed; tests/cuda has the others."""

@@ -9,9 +9,9 @@ import mixad
 from benchmarks.offline import device_functions
 from mixad.backends.execute import Kernel, kernel_for
 from mixad.backends.hookspecs import DeviceFunction
+from mixad.broadcast.planned import PlannedKernel, planned_call
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
-from mixad.planned import PlannedKernel, planned_call
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Program
 from mixad.scalar.pushforward import pushforward

@@ -543,7 +543,7 @@ class Integration(Protocol):
         Parameters
         ----------
         number : int
-            Of the function, for `mixad.graph_calls.call_in_graph`.
+            Of the function, for `mixad.broadcast.graph_calls.call_in_graph`.
         args : tuple
             Arguments of the call.
         kwargs : dict

@@ -12,11 +12,11 @@ from functools import cache
 from typing import Any
 
 from mixad import special
+from mixad.call.specialise import Specialiser
 from mixad.namespace.complex_numbers import is_complex
 from mixad.namespace.elementwise import elementwise, is_operand, operand
 from mixad.namespace.spelling import OfOperands, SpelledFunction
 from mixad.scalar.parse.other_libraries import NAMES
-from mixad.specialise import Specialiser
 from mixad.tape.apply import apply_call
 from mixad.tape.tracer import Tracer
 

@@ -17,9 +17,9 @@ import mixad
 from benchmarks.offline import H200
 from mixad.backends import execute, nvrtc, registry
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, usage_in
+from mixad.broadcast.planned import planned_call
 from mixad.errors import BackendError
 from mixad.kernel.options import DEFAULT_OPTIONS
-from mixad.planned import planned_call
 
 X = np.linspace(0.1, 1.0, 64, dtype=np.float32)
 CELL = [np.ones((64, 64), np.float32) for _ in range(6)]

@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import mixad  # noqa: E402
-from mixad import kept_calls  # noqa: E402
 from mixad.namespace import torch_checks  # noqa: E402
 from mixad.namespace.spellings import torch_spelling  # noqa: E402
+from mixad.transforms import kept_calls  # noqa: E402
 
 F = torch.nn.functional
 DOUBLE = torch.float64

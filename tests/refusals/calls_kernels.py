@@ -228,7 +228,7 @@ def refuse_captures_in_a_compiled_graph():
     def scaled(x):
         return x * scale
 
-    from mixad.graph_calls import call_in_graph
+    from mixad.broadcast.graph_calls import call_in_graph
 
     call_in_graph(scaled._number, (X,), {})
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from mixad import (
-    api,
+from mixad.backends.execute import Kernel
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import Program
+from mixad.scalar.types import F64
+from mixad.tape import states
+from mixad.transforms import (
     forward,
+    gradients,
     jacobians,
     kept_calls,
     recorded_values,
     strand_calls,
     strand_history,
 )
-from mixad.backends.execute import Kernel
-from mixad.scalar.build import Builder
-from mixad.scalar.ir import Program
-from mixad.scalar.types import F64
-from mixad.tape import states
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give no strands: all is done on nodes, as what strands do not know is."""
-    for module in (api, forward, jacobians, kept_calls, recorded_values):
+    for module in (gradients, forward, jacobians, kept_calls, recorded_values):
         monkeypatch.setattr(module, "open_strand", lambda *given: None)
 
 

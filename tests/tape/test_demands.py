@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
-from mixad import api
 from mixad.errors import TracerError
 from mixad.tape import states
+from mixad.transforms import gradients
 
 EXAMPLES = 100
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("fresh")
 def by_nodes(call: Callable[..., Any], *args: Any) -> Any:
     """Return what a call gives where no strand is opened."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "open_strand", lambda *given: None)
+        patch.setattr(gradients, "open_strand", lambda *given: None)
         return call(*args)
 
 

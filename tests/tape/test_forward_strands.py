@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
-from mixad import inner_calls, strand_calls
 from mixad.tape import locks
+from mixad.transforms import inner_calls, strand_calls
 
 from .test_inner_strands import bits, by_nodes
 from .test_strands import EXAMPLES, close, programs

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import api, forward, inner_calls, jacobians, kept_calls, recorded_values, strand_calls
+from mixad.transforms import (
+    forward,
+    gradients,
+    inner_calls,
+    jacobians,
+    kept_calls,
+    recorded_values,
+    strand_calls,
+)
 
 X = np.linspace(0.3, 1.7, 5)
 SQUARE = np.random.default_rng(0).normal(size=(5, 5))
@@ -22,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("fresh")
 
 def by_nodes(call: Callable[..., Any], *args: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (api, forward, jacobians, kept_calls, recorded_values):
+        for module in (gradients, forward, jacobians, kept_calls, recorded_values):
             patch.setattr(module, "open_strand", lambda *given: None)
         return call(*args)
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import mixad
 from mixad.errors import TracerError
-from mixad.jacobian_blocks import InnerJacobian
-from mixad.kept_calls import KeptCall
 from mixad.tape import states
+from mixad.transforms.jacobian_blocks import InnerJacobian
+from mixad.transforms.kept_calls import KeptCall
 
 from .test_forward_strands import LOOPS, PROGRAMS, A, directions
 from .test_inner_strands import bits, by_nodes

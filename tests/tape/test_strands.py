@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
-from mixad import api, strand_calls, strand_history
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.execute import Kernel
 from mixad.errors import TracerError
 from mixad.tape import on_nodes, plan_steps, segments, states
 from mixad.tape.plan import Plan
 from mixad.tape.strand_plan import plan_of
+from mixad.transforms import gradients, strand_calls, strand_history
 
 EXAMPLES = 150
 
@@ -78,7 +78,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 def by_nodes(transform: Any, f: Any, *args: Any) -> Any:
     """Return what a transform gives where no strand is opened."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "open_strand", lambda *given: None)
+        patch.setattr(gradients, "open_strand", lambda *given: None)
         return outcome(transform, f, *args)
 
 
@@ -1041,7 +1041,7 @@ def test_functions_of_numpy_see_which_number_is_beside_an_array(name: str) -> No
     gradient = partial(outcome_of, mixad.grad(f))
     found = [gradient(X, number) for number in NUMBERS]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "open_strand", lambda *given: None)
+        patch.setattr(gradients, "open_strand", lambda *given: None)
         assert found == [gradient(X, number) for number in NUMBERS]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import api
 from mixad.errors import TracerError
+from mixad.transforms import gradients
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -32,7 +32,7 @@ def known(fresh: None) -> None:
 
 def by_nodes(f: Any, *args: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "open_strand", lambda *given: None)
+        patch.setattr(gradients, "open_strand", lambda *given: None)
         return outcome(f, *args)
 
 

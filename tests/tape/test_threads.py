@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad import strand_history
 from mixad.tape import states
 from mixad.tape.cell import Cell
+from mixad.transforms import strand_history
 
 from .test_pending import cube
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
-from mixad import strand_history
 from mixad.backends.fifo_cache import FifoCache
 from mixad.errors import TracerError
 from mixad.tape import operations
 from mixad.tape.strand import Strand
+from mixad.transforms import strand_history
 
 from .test_inner_strands import by_nodes
 from .test_strands import EXAMPLES

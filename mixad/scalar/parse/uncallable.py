@@ -164,7 +164,7 @@ def refused_transform(name: str, function: Any, call: str) -> tuple[str, str]:
     """Return the message and the hint for one of mixad's own functions."""
     if function.__module__.startswith(_OF_TRACED) and "." in function.__qualname__:
         return _of_a_whole_array(name, call)
-    if function.__module__ == "mixad.broadcast":
+    if function.__module__ == "mixad.broadcast.function":
         hint = "call the function itself: it is compiled with the kernel"
     else:
         hint = "apply it outside, to a function that calls the kernel"

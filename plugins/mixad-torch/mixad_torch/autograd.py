@@ -19,9 +19,9 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 
 from mixad.backends.arrays import own_library
-from mixad.broadcast import BroadcastFunction
+from mixad.broadcast.function import BroadcastFunction
+from mixad.broadcast.graph_calls import call_in_graph
 from mixad.errors import KernelTypeError, TracerError
-from mixad.graph_calls import call_in_graph
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results

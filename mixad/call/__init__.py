@@ -1,0 +1,1 @@
+"""Arguments of a call of a decorated function: taken apart, made a program and values."""

@@ -1,0 +1,435 @@
+"""What a scalar function is for some types of values: one program, and the kernel of its values."""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cache
+from itertools import islice
+from types import CodeType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from mixad.backends.arrays import (
+    NUMPY,
+    Library,
+    default_dtypes,
+    describe_array,
+    describe_number,
+    is_array,
+    own_library,
+)
+from mixad.backends.execute import Kernel, Run
+from mixad.backends.fifo_cache import FifoCache
+from mixad.backends.integrations import load_integrations
+from mixad.call.arguments import (
+    Form,
+    elements_of,
+    forms_of,
+    is_structured,
+    output_cores,
+    stored_whole,
+)
+from mixad.call.guard import Guard, guard_of
+from mixad.errors import ConfigurationError, KernelTypeError, TracerError
+from mixad.scalar.core_dimensions import read_signature
+from mixad.scalar.dtypes import element_type_of
+from mixad.scalar.parse import (
+    PARTS,
+    PYTHON_SCALARS,
+    Argument,
+    Described,
+    FunctionSource,
+    Parsed,
+    Snapshot,
+    Structured,
+    check_limits,
+    parse,
+    plain_number,
+    read_function,
+)
+from mixad.scalar.parse.compound import names_in
+from mixad.scalar.parse.frame import Capture
+from mixad.scalar.parse.snapshot import Address
+from mixad.tape.complex_parts import parts
+from mixad.tape.kernel_call import KernelCall
+from mixad.tape.operations import Operation
+from mixad.tape.tracer import Tracer
+
+__all__ = ["PreparedCall", "Specialisation", "Specialiser"]
+
+_MAX_CALLS = 64
+"""Descriptions of arguments that one function remembers its calls for."""
+
+_MAX_PROGRAMS = 256
+"""Combinations of types that one function remembers its programs for, without long tuples."""
+
+_NUMBERS_OF_ONE = 128
+"""Programs that read longer tuples and lists from outside know where each of their numbers is: so
+many of them count as one program more."""
+
+
+def describe(value: Any) -> Argument | None:
+    """Return what the parser must know of a value; None for what is neither array nor number."""
+    weak = PYTHON_SCALARS.get(type(value))
+    if weak is not None:
+        return weak
+    if isinstance(value, Tracer) and value.kind.weak:
+        return Argument(value.kind.type, weak=True, kind="uniform")
+    if isinstance(value, np.generic):
+        return Argument(element_type_of(value.dtype), kind="uniform")
+    if not isinstance(value, Tracer) and not is_array(value):
+        return None
+    return _array(_library(value), value.dtype, len(value.shape))
+
+
+def _library(value: Any) -> Library:
+    """Return the library of an array or a tracer; what follows an array is asked later."""
+    return value.kind.library if isinstance(value, Tracer) else own_library(value)
+
+
+@cache
+def _array(library: Library, dtype: Any, rank: int) -> Argument:
+    typed = library.rules.array(element_type_of(dtype), rank)
+    return Argument(*typed, kind="lane", rank=rank, library=library)
+
+
+def _kind(value: Any) -> object:
+    """Return what the program for a value depends on: found and hashed in no time."""
+    kind = type(value)
+    if kind is np.ndarray:
+        return value.dtype
+    if kind in PYTHON_SCALARS:
+        return kind
+    if isinstance(value, Tracer):
+        return (value.kind, not value.shape)
+    return (kind, getattr(value, "dtype", None), not getattr(value, "ndim", 0))
+
+
+def _describe(value: Any) -> Hashable:
+    """Return what of an argument decides the program and its launch; None where more is asked."""
+    description = describe_array(value)
+    if description is not None:
+        return description
+    if isinstance(value, Tracer):
+        kind = value.kind
+        world = None if kind.library is NUMPY else default_dtypes()
+        return (kind, not value.shape, world)
+    return describe_number(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Specialisation:
+    """The program for some types of arguments and captures, and the call that applies it.
+
+    Attributes
+    ----------
+    parsed : Parsed
+        The program.
+    call : KernelCall
+        The call.
+    plain : bool
+        Whether NumPy scalars are beside arrays of another library, where they are plain numbers,
+        as they are for operators.
+    whole : Kernel or None
+        What stores elements of small arrays in the result side by side, where there are such.
+    """
+
+    parsed: Parsed
+    call: KernelCall
+    plain: bool
+    whole: Kernel | None = None
+
+
+@dataclass(slots=True)
+class PreparedCall:
+    """A function called with arguments of some descriptions.
+
+    Attributes
+    ----------
+    found : Specialisation
+        Its program.
+    forms : tuple of Form
+        How arguments are taken apart; none if none is.
+    guard : Guard or None
+        Whether the program is still the function's; None if only a snapshot tells.
+    operation : Operation or None
+        What is recorded of the call in a strand.
+    run : callable or None
+        What runs the program on all its values where nothing else is to be done: no derivative, no
+        number or array to convert.
+    is_numpys : bool
+        Whether all arrays are NumPy's, which no other system follows.
+    finish : callable or None
+        What makes of the outputs what the function returns, where that is not they.
+    """
+
+    found: Specialisation
+    forms: tuple[Form, ...] = ()
+    guard: Guard | None = None
+    operation: Operation | None = None
+    run: Run | None = None
+    is_numpys: bool = True
+    finish: Callable[[Sequence[Any], tuple[Any, ...]], Any] | None = None
+
+
+class Compound(NamedTuple):
+    """What arguments are made of, and the last axes of each result: see `mixad.call.arguments`."""
+
+    forms: tuple[Form, ...]
+    cores: tuple[tuple[int, ...], ...] | None
+
+    def names(self, parameters: Sequence[str]) -> tuple[str, ...]:
+        """Return what each array and number is called."""
+        return tuple(
+            [
+                name
+                for parameter, form in zip(parameters, self.forms, strict=True)
+                for name in names_in(parameter, form.structure)
+            ]
+        )
+
+    def grouped(self, leaves: Sequence[Argument]) -> list[Described]:
+        """Return what the parser must know of each argument, given that of arrays and numbers."""
+        left = iter(leaves)
+        return [self._of_form(form, left) for form in self.forms]
+
+    def _of_form(self, form: Form, left: Iterator[Argument]) -> Described:
+        if form.structure.kind is None:
+            return replace(next(left), core=form.core)
+        count = len(names_in("", form.structure))
+        return Structured(form.structure, tuple(islice(left, count)), form.core)
+
+
+_Programs: TypeAlias = FifoCache[Specialisation | dict[Address, float]]
+"""By what programs depend on: a program, or which integers from outside are compiled into it; then
+it is found by their values, too."""
+
+_PROGRAMS: dict[int, _Programs] = {}
+
+
+def _programs_of(code: CodeType) -> _Programs:
+    """Return the programs of some code, by what they depend on.
+
+    They are shared by all functions with that code, such as the bound methods of a class or a
+    lambda that is made again at every call: what tells these apart is in the keys.
+    """
+    programs = _PROGRAMS.get(id(code))
+    if programs is None:
+        programs = _PROGRAMS[id(code)] = FifoCache(_MAX_PROGRAMS)
+        weakref.finalize(code, _PROGRAMS.pop, id(code), None)
+    return programs
+
+
+class Specialiser:
+    """Specialises one function to the types of the values that it is called with.
+
+    Parameters
+    ----------
+    function : callable
+        A plain Python function of scalars.
+    implicit : bool
+        Whether its convergence loops are differentiated by the implicit function theorem.
+    signature : str, optional
+        The last axes of its arguments that are taken apart.
+
+    Raises
+    ------
+    ConfigurationError
+        If the signature does not have one core for each parameter.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, implicit: bool = False, signature: str | None = None
+    ) -> None:
+        self._implicit = implicit
+        self._signature = None if signature is None else read_signature(signature)
+        self.source: FunctionSource = read_function(function)
+        self._known = _programs_of(self.source.function.__code__)
+        self._calls: dict[tuple[Hashable, ...], PreparedCall] = {}
+
+    def check_signature(self) -> None:
+        """Raise if the signature does not have one core for each parameter."""
+        signature, parameters = self._signature, self.source.parameters
+        if signature is not None and len(signature.inputs) != len(parameters):
+            raise ConfigurationError(
+                f"signature={signature.text!r} has {len(signature.inputs)} arguments, "
+                f"{self.source.name} has {len(parameters)} parameters: write one core for each, "
+                "() for a number"
+            )
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[PreparedCall, Any]:
+        """Return what the function is for the types of these arguments, and all values it takes."""
+        key = tuple(map(_describe, args))
+        if self._signature is not None:
+            key += tuple([getattr(arg, "shape", ()) for arg in args])
+        call = None if kwargs else self._calls.get(key)
+        if call is not None:
+            captures = call.guard.captures()  # type: ignore[union-attr]
+            if captures is not None:
+                return call, (*(elements_of(args, call.forms) if call.forms else args), *captures)
+        try:
+            snapshot = self.source.snapshot(describe)
+        except (KernelTypeError, TracerError) as error:
+            raise error.about(f"{self.source.name}: a value from outside") from None
+        call, values, is_plain = self._bound(args, kwargs, snapshot)
+        if is_plain and not (kwargs or None in key or call.found.parsed.limits):
+            self._remember(key, call, snapshot)
+        return call, values
+
+    def _bound(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], snapshot: Snapshot
+    ) -> tuple[PreparedCall, Sequence[Any], bool]:
+        """Find the program by the types of all values; tell whether it takes these as they are."""
+        try:
+            values = self.source.bind(args, kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.source.name}() {error}") from None
+        compound, is_all = None, len(values) == len(args)  # no parameter has its default
+        if self._signature is not None or is_structured(values):
+            values, compound = self._taken_apart(values)
+        key = (*map(_kind, values), snapshot.key, default_dtypes(), self._implicit, compound)
+        found = self._known.get(key)
+        if isinstance(found, dict):
+            found = self._known.get((key, *snapshot.integers(found)))
+        if not isinstance(found, Specialisation):
+            found = self._specialise(values, compound, snapshot)
+            self._keep(key, found, snapshot)
+        if compound is not None:
+            values = elements_of(values, compound.forms)
+        unchanged = (*values, *snapshot.values(found.parsed))
+        values = _with_parts(found.parsed, values, snapshot.values(found.parsed))
+        if found.plain:
+            values = tuple(map(plain_number, values))
+        if found.parsed.limits:
+            check_limits(found.parsed, values)
+        if found.parsed.made_arrays:
+            values = _in_one_library(values, found.parsed)
+        is_same = len(values) == len(unchanged) and all(map(operator.is_, values, unchanged))
+        is_plain = is_all and is_same
+        return PreparedCall(found, () if compound is None else compound.forms), values, is_plain
+
+    def _remember(self, key: tuple[Hashable, ...], call: PreparedCall, snapshot: Snapshot) -> None:
+        """Remember a call whose program takes arguments and captures as they are."""
+        call.guard = guard_of(snapshot, call.found.parsed)
+        if call.guard is not None:
+            if len(self._calls) >= _MAX_CALLS:
+                self._calls.clear()
+            self._calls[key] = call
+
+    def _keep(self, key: object, found: Specialisation, snapshot: Snapshot) -> None:
+        """Remember a program; beside it those for other integers where these are compiled in."""
+        weight = min(1 + snapshot.tabulated // _NUMBERS_OF_ONE, _MAX_PROGRAMS)
+        known, needed = self._known.get(key), dict(found.parsed.needed)
+        if isinstance(known, dict):
+            needed |= {at: max(most, needed.get(at, 0)) for at, most in known.items()}
+        if needed:
+            self._known.keep(key, weight, needed)
+            key = (key, *snapshot.integers(needed))
+        self._known.keep(key, weight, found)
+
+    def _taken_apart(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Compound]:
+        """Return the arrays and numbers that arguments are made of, and how."""
+        self.check_signature()
+        source, signature = self.source, self._signature
+        leaves, forms, lengths = forms_of(source.name, source.parameters, values, signature)
+        return leaves, Compound(forms, output_cores(signature, lengths))
+
+    def _specialise(
+        self, values: Sequence[Any], compound: Compound | None, snapshot: Snapshot
+    ) -> Specialisation:
+        load_integrations()
+        arguments = self._all_described(values, compound)
+        library = _library_of([*arguments, *snapshot.arguments.values()])
+        plain = not library.rules.numpy_scalars
+        if plain:
+            arguments = self._all_described(tuple(map(plain_number, values)), compound)
+            snapshot = snapshot.with_plain_numbers()
+        parsed = parse(
+            self.source,
+            arguments if compound is None else compound.grouped(arguments),
+            snapshot,
+            library.rules,
+            implicit=self._implicit,
+            cores=None if compound is None else compound.cores,
+        )
+        whole = None
+        if not parsed.complex_outputs:
+            whole = stored_whole(parsed.program, parsed.returned)
+        return Specialisation(parsed, KernelCall.storing(parsed.program), plain, whole)
+
+    def _all_described(
+        self, values: Sequence[Any], compound: Compound | None
+    ) -> tuple[Argument, ...]:
+        names = self.source.parameters
+        if compound is not None:
+            names = compound.names(names)
+        return tuple(map(self._described, names, values))
+
+    def _described(self, name: str, value: Any) -> Argument:
+        try:
+            argument = describe(value)
+        except (KernelTypeError, TracerError) as error:
+            raise error.about(f"{self.source.name}: argument {name!r}") from None
+        if argument is None:
+            raise KernelTypeError(
+                f"{self.source.name}: argument {name!r} is a {type(value).__name__}",
+                hint=_in_place_of(value),
+            )
+        return argument
+
+
+def _in_place_of(value: Any) -> str:
+    """Return what to pass in place of something that kernels do not take."""
+    if isinstance(value, str | Enum):
+        return "read it from outside of the function, or from a static field of a dataclass"
+    if isinstance(value, tuple | list):
+        return "pass an array, a named tuple, or a vector to a kernel with a signature"
+    return "pass an array, a tracer or a number"
+
+
+def _with_parts(parsed: Parsed, own: Sequence[Any], captured: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the values of a program's params: complex numbers are two each."""
+    if parsed.complex_values:
+        pairs = (parts(v) if i in parsed.complex_values else (v,) for i, v in enumerate(own))
+        own = tuple([part for pair in pairs for part in pair])
+    if any(_is_split(c) for c in parsed.captures):
+        found: dict[Any, Any] = {}
+        for capture, value in zip(parsed.captures, captured, strict=True):
+            if _is_split(capture) and capture.address not in found:
+                found[capture.address] = dict(zip(PARTS, parts(value), strict=True))
+        captured = [
+            found[c.address][c.part] if _is_split(c) else v
+            for c, v in zip(parsed.captures, captured, strict=True)
+        ]
+    return (*own, *captured)
+
+
+def _is_split(capture: Capture) -> bool:
+    """Whether a capture is a part of a complex value; arrays of numbers are made by parts."""
+    return bool(capture.part) and not capture.elements
+
+
+_NUMPY = (np.ndarray, np.generic)
+
+
+def _in_one_library(values: Sequence[Any], parsed: Parsed) -> tuple[Any, ...]:
+    """Return values with the arrays that are made for a program in the library of the others."""
+    arrays = (v for v in values if hasattr(v, "shape") and not isinstance(v, _NUMPY))
+    beside = next((v for v in arrays if not isinstance(v, Tracer) or not v.kind.weak), None)
+    if beside is None or _library(beside).xp is np:
+        return tuple(values)
+    place, params = _library(beside).asarray, parsed.program.params
+    return tuple(
+        place(v, params[i].var.type, beside.device) if i in parsed.made_arrays else v
+        for i, v in enumerate(values)
+    )
+
+
+def _library_of(described: Sequence[Argument]) -> Library:
+    """Return the library of the first array: a call with arrays of several is refused later."""
+    return next((a.library for a in described if isinstance(a.library, Library)), NUMPY)

@@ -1,0 +1,401 @@
+"""A call of a user's function recorded as one node, which a rule of its own differentiates.
+
+The function runs on plain values; the node keeps the arguments.  Checkpoints and custom rules are
+such calls: they differ in what they run and in how cotangents go back through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import as_array, is_array, is_number
+from mixad.errors import KernelTypeError, TracerError
+from mixad.namespace.array import ArrayTracer
+from mixad.scalar.dtypes import element_type_of
+from mixad.tape.aliases import share_alike
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.cell import Cell
+from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
+from mixad.tape.memory import array_as
+from mixad.tape.node import Cotangents, InputNode, Result
+from mixad.tape.operations import Called, Operation, results_of
+from mixad.tape.over_numpy import as_numpy, of_numpy
+from mixad.tape.strand import Strand
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_mode,
+    journal_of,
+    kept,
+    leaked,
+    levels_of,
+    strand_of,
+    stripped,
+)
+from mixad.transforms.lifting import entered
+from mixad.transforms.returning import owned, returned, without_derivative
+
+__all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call"]
+
+
+class Value(NamedTuple):
+    """What a function returned: its leaves, and for each that is of floats its cell, else None."""
+
+    leaves: list[Any]
+    structure: pytree.Structure
+    cells: list[Cell | None]
+
+    @property
+    def floats(self) -> list[Cell]:
+        """The cells of the leaves that have a derivative."""
+        return [cell for cell in self.cells if cell is not None]
+
+    def tree(self, of_floats: Sequence[Any]) -> Any:
+        """Return a tree with these in place of the leaves of floats, None for the others."""
+        left = iter(of_floats)
+        leaves = [None if cell is None else next(left) for cell in self.cells]
+        return pytree.unflatten(self.structure, leaves)
+
+
+class CallRule(Protocol):
+    """What is run, and how cotangents go back through it."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        ...
+
+    def argument(self, index: int) -> str:
+        """Return what an array is called in messages that was changed in the meantime."""
+        ...
+
+    def run(self, arguments: Any) -> tuple[Any, Any]:
+        """Return the value for plain arguments, and what is kept beside them."""
+        ...
+
+    def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
+        """Return cotangents of the leaves that carry the level, None where they are zero."""
+        ...
+
+    def pushed(
+        self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
+    ) -> Sequence[Sequence[Any]]:
+        """Return for each direction the tangents of the floats, given those of the leaves."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CallNode(Called):
+    """A call that was recorded.
+
+    Attributes
+    ----------
+    rule : CallRule
+        What was called.
+    leaves : tuple
+        Of the arguments: tracers, held arrays, other values.
+    tree : Structure
+        That of the arguments.
+    parents : tuple of (Origin or None)
+        Where the leaves came from.
+    value : Value
+        What came of it, without its leaves.
+    residuals : object
+        What else was kept.
+    results : sequence of Result
+        What the values of floats are.
+    source : CallNode or None
+        The call as it came into a recording that has done this one again.
+    known : dict
+        By cotangents, what the rule has given for them on nodes of a recording: plans are tried
+        beside these, and call it no second time.
+    """
+
+    rule: CallRule
+    leaves: tuple[Any, ...]
+    tree: pytree.Structure
+    parents: tuple[Origin | None, ...]
+    value: Value
+    residuals: Any
+    results: Sequence[Result]
+    source: CallNode | None = None
+    known: dict[tuple[bytes, ...], Sequence[Any]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
+
+    @property
+    def fresh(self) -> bool:
+        """Cotangents may be what the user holds."""
+        return False
+
+    @property
+    def structure(self) -> object:
+        """Parents that carry the level always have a cotangent."""
+        return CallNode
+
+    def wrt(self, level: Level) -> list[int]:
+        """Return the leaves that carry a level."""
+        return [i for i, p in enumerate(self.parents) if p is not None and level in p.levels]
+
+    def arguments(self, level: Level) -> list[Any]:
+        """Return the leaves as the transforms around a level see them, constants as they are."""
+        return [
+            leaf
+            if is_constant(leaf)
+            else returned(leaf, level)
+            if isinstance(leaf, Tracer)
+            else stripped(leaf, level)
+            for leaf in self.leaves
+        ]
+
+    def entered(self, level: Level, own: Level) -> tuple[list[Any], list[Any]]:
+        """Return the leaves with those that carry a level entered into another, and their nodes."""
+        leaves, nodes = self.arguments(level), []
+        for i in self.wrt(level):
+            leaf = self.leaves[i]
+            leaves[i] = entered(stripped(leaf, level), own, weak=leaf.cell.kind.weak)
+            nodes.append(leaves[i].origin.node)
+        return leaves, nodes
+
+    def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
+        """Let the rule carry them back; zeros stand for what it leaves out."""
+        given = [*cotangents, *[None] * (len(self.results) - len(cotangents))]
+        gs = [
+            like.zeros() if g is None else _shielded(broadcast_to(g, like.shape))
+            for g, like in zip(given, self.results, strict=True)
+        ]
+        pulled = self._pulled(level, gs)
+        found: list[Any] = [None] * len(self.parents)
+        for i, gradient in zip(self.wrt(level), pulled, strict=True):
+            found[i] = owned(self.leaves[i].cell, None) if gradient is None else gradient
+        return found
+
+    def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
+        """Return what the rule gives for some cotangents."""
+        is_noted = self.source is not None and level.journal is not None
+        if any(isinstance(g, Tracer) for g in gs) or not (is_noted or self.known):
+            return self._run(self.rule.pulled, level, gs)
+        key = tuple([as_numpy(g).tobytes() for g in gs])
+        pulled = None if self.source is not None else self.known.get(key)
+        if pulled is None:
+            pulled = self._run(self.rule.pulled, level, gs)
+        if is_noted:
+            self.known[key] = pulled
+        return pulled
+
+    def forget(self) -> None:
+        """Forget what the rule gave on nodes."""
+        self.known.clear()
+
+    def pull(self, gs: Sequence[Any]) -> Sequence[Any]:
+        """Return the cotangents of its traced arguments, arrays of their shapes."""
+        (level,) = next(parent.levels for parent in self.parents if parent is not None)
+        pairs = zip(self.pullback(gs, level), self.leaves, strict=True)
+        return [_whole(g, leaf.cell) for g, leaf in pairs if g is not None]
+
+    def pushforward(
+        self, directions: Iterable[Sequence[Any]], level: Level
+    ) -> Sequence[Sequence[Any]]:
+        """Let the rule carry tangents forward."""
+        return self._run(self.rule.pushed, level, list(directions))
+
+    def _run(self, step: Callable[..., Any], level: Level, given: Sequence[Any]) -> Sequence[Any]:
+        """Let the rule run the user's function: NumPy hides refusals in it behind its own error."""
+        try:
+            found: Sequence[Any] = step(self, level, given)
+            return found
+        except TracerError as error:
+            if str(error) != level.over:
+                raise
+            raise TracerError(
+                f"the rule of {self.name} reads a value that is being differentiated and is not "
+                "among its arguments: pass it as an argument"
+            ) from None
+        except ValueError as error:
+            refusal = leaked(error)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+
+def record_call(rule: CallRule, arguments: Any) -> Any:
+    """Run a rule on plain values; record it if a leaf of the arguments is traced.
+
+    Returned is the value, with tracers in place of the leaves of floats.
+    """
+    leaves, tree = pytree.flatten(arguments)
+    tracers = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
+    strand = strand_of(tracers)
+    if strand is not None and not _is_of_one(strand, tracers):
+        strand = None
+    levels = levels_of(tracers) if strand is None else strand.levels
+    given = list(map(without_derivative, leaves))
+    result, residuals = _run(rule, tree, leaves, given)
+    value = _taken_apart(rule.name, result, levels)
+    results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
+    shown = leaves if strand is None else list(map(partial(_input, strand.level), leaves, given))
+    parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in shown])
+    held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(shown)])
+    kept_value = value._replace(leaves=[])
+    node = CallNode(rule, held, tree, parents, kept_value, residuals, results)
+    if strand is None:
+        outputs = _outputs(node, value.floats, levels)
+    else:
+        outputs = _recorded(strand, node, [leaf for leaf in leaves if is_traced(leaf)])
+    of_floats = [a for a, cell in zip(value.leaves, value.cells, strict=True) if cell is not None]
+    share_alike(zip(leaves, given, strict=True), zip(outputs, of_floats, strict=True))
+    left = iter(outputs)
+    return pytree.unflatten(
+        value.structure,
+        [
+            leaf if cell is None else next(left)
+            for leaf, cell in zip(value.leaves, value.cells, strict=True)
+        ],
+    )
+
+
+def _is_of_one(strand: Strand, tracers: Sequence[Tracer]) -> bool:
+    """Whether traced values are those of a strand that is inside of no other transform."""
+    return strand.outer is None and all(t.strand is strand for t in tracers if is_traced(t))
+
+
+def _outputs(node: CallNode, cells: Iterable[Cell], levels: frozenset[Level]) -> list[ArrayTracer]:
+    return [ArrayTracer(cell, Origin(node, k, levels)) for k, cell in enumerate(cells)]
+
+
+def _input(level: Level, leaf: Any, given: Any) -> Any:
+    """Return what stands for a traced value of a strand: an input of the transform's."""
+    if not is_traced(leaf):
+        return leaf
+    cell = Cell.of(as_array(np.asarray(given) if leaf.weak else given), level.check, weak=leaf.weak)
+    tracer = ArrayTracer(cell, Origin(InputNode(level, None), 0, frozenset((level,))))
+    return array_as(tracer, leaf)
+
+
+def _recorded(strand: Strand, node: CallNode, traced: Sequence[Tracer]) -> list[Any]:
+    """Return the values of floats of a call as values of a strand."""
+    cells = node.value.floats
+    arrays = [_lockable(cell.array) for cell in cells]
+    operation = _operation(len(traced), tuple([cell.weak for cell in cells]))
+    return results_of(strand.applied(operation, [*traced, node, *arrays])) if cells else []
+
+
+@cache
+def _operation(count: int, weak: tuple[bool, ...]) -> Operation:
+    """Return what gives the values of a call of so many traced values, which have been computed."""
+    return Operation(partial(_given, count, weak), is_kernel=False, is_primitive=True)
+
+
+def _given(count: int, weak: Sequence[bool], *operands: Any) -> Any:
+    """Return the values of a call on nodes."""
+    tracers, call, arrays = operands[:count], operands[count], operands[count + 1 :]
+    levels, left = levels_of(list(tracers)), iter(tracers)
+    cells = [Cell.of(a, check_mode(levels), weak=w) for a, w in zip(arrays, weak, strict=True)]
+    journal = journal_of(levels)
+    if journal is not None:
+        for cell, array in zip(cells, arrays, strict=True):
+            journal.take(cell, array)
+    leaves, parents = list(call.leaves), list(call.parents)
+    for at, parent in enumerate(parents):
+        if parent is not None:
+            tracer = next(left)
+            leaves[at], parents[at] = kept(tracer, levels, call.rule, at), tracer.origin
+    node = replace(call, leaves=tuple(leaves), parents=tuple(parents), source=call)
+    outputs = _outputs(node, cells, levels)
+    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+
+
+def _lockable(array: Any) -> Any:
+    """Return an array that can be locked while the user writes to what it is a view of."""
+    return array.view() if type(array) is np.ndarray else array
+
+
+def _whole(g: Any, cell: Cell) -> Any:
+    """Return a cotangent as an array of the shape and type of a value."""
+    array = np.asarray(as_numpy(g), cell.type.dtype, order="C")
+    whole = array if array.shape == cell.shape else np.array(np.broadcast_to(array, cell.shape))
+    return of_numpy(cell.library, whole)
+
+
+def _run(
+    rule: CallRule, tree: pytree.Structure, leaves: Sequence[Any], given: Sequence[Any]
+) -> tuple[Any, Any]:
+    """Run a rule on arrays that it cannot write to where a leaf is traced: others read them, too.
+
+    What is handed on as it is comes back as the array that was given.
+    """
+    pairs = zip(leaves, given, strict=True)
+    shown = [_shielded(array) if is_traced(leaf) else array for leaf, array in pairs]
+    arrays = {id(view): array for view, array in zip(shown, given, strict=True)}
+    try:
+        result, residuals = rule.run(pytree.unflatten(tree, shown))
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise TracerError(
+            f"{error}: {rule.name} changes one of its arguments in place, or an array that a "
+            "transform has yet to read: change a copy of it (x = x * 1)"
+        ) from error
+    return pytree.tree_map(lambda leaf: arrays.get(id(leaf), leaf), result), residuals
+
+
+def _taken_apart(name: str, result: Any, levels: frozenset[Level]) -> Value:
+    """Take apart what a function returned for plain arguments."""
+    leaves, structure = pytree.flatten(result)
+    leaves = list(map(unwrapped, leaves))
+    for leaf in leaves:
+        if isinstance(leaf, Tracer):
+            raise TracerError(
+                f"{name} reads a value that is being differentiated and is not among its "
+                "arguments: pass it as an argument"
+            )
+    return Value(leaves, structure, [_cell(name, leaf, levels) for leaf in leaves])
+
+
+def is_inexact(leaf: Any) -> bool:
+    """Whether a leaf has a derivative: a float or complex number, or an array of such."""
+    if is_number(leaf) or not is_array(leaf):
+        return isinstance(leaf, (float, complex))
+    return element_type_of(leaf.dtype).is_inexact
+
+
+def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
+    """Return the cell of a leaf; None of whole numbers and booleans, which have no derivative."""
+    if not is_number(leaf) and not is_array(leaf):
+        raise TracerError(
+            f"{name} returned a {type(leaf).__name__}, which is no array: return arrays and numbers"
+        )
+    try:
+        if not is_inexact(leaf):
+            return None
+        weak = is_number(leaf)
+        array = np.asarray(leaf) if weak else as_array(leaf)
+        return Cell.of(array, check_mode(levels), weak=weak)
+    except (KernelTypeError, TracerError) as error:
+        raise error.about(f"the value of {name}") from None
+
+
+def _shielded(array: Any) -> Any:
+    """Return an array that the user's function cannot change for others who read it."""
+    if type(array) is not np.ndarray:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _held(leaf: Any, levels: frozenset[Level], rule: CallRule, index: int) -> Any:
+    if is_constant(leaf):
+        return constant(unwrapped(leaf))
+    is_read = isinstance(leaf, Tracer) or is_array(leaf)
+    return kept(leaf, levels, rule, index) if is_read else leaf

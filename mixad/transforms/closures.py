@@ -1,0 +1,125 @@
+"""What a function captures: copies of functions that captured values no longer change.
+
+A function that runs again later must find what it found first.  Cells of closures are taken apart
+and built anew, so that neither a loop variable that has moved on nor a traced value whose
+transform is over is what it finds.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Mapping
+from types import CellType, FunctionType, MethodType
+from typing import Any
+
+from mixad import pytree
+from mixad.backends.arrays import Array, is_array
+from mixad.call.signature import TransformedFunction
+from mixad.scalar.parse.code import globals_read
+from mixad.tape.tracer import Tracer
+
+__all__ = ["captured", "frozen", "substituted"]
+
+
+def frozen(f: Any) -> Any:
+    """Return a copy of a function whose closure is as it is now, with the containers in it."""
+    return _Copy(lambda value: value, anew=True).of(f)
+
+
+def captured(f: Any) -> tuple[list[Tracer], list[Array]]:
+    """Return the traced values that a function captures, and the arrays that it reads, each once.
+
+    Arrays are also those that it finds under a global name.
+    """
+    found: dict[int, Any] = {}
+
+    def noted(value: Any) -> Any:
+        return found.setdefault(id(value), value)
+
+    _Copy(noted).of(f)
+    tracers = [value for value in found.values() if isinstance(value, Tracer)]
+    return tracers, [value for value in found.values() if not isinstance(value, Tracer)]
+
+
+def substituted(f: Any, values: Mapping[int, Any]) -> Any:
+    """Return a copy of a function with values in place of captured tracers, by their ids."""
+    return _Copy(lambda value: values.get(id(value), value)).of(f)
+
+
+class _Copy:
+    """One copy; what it has copied is not copied again, so functions may capture themselves.
+
+    Parameters
+    ----------
+    swap : callable
+        Takes a tracer or an array, returns what is in its place.
+    anew : bool
+        Whether lists and dictionaries are copied too, and what holds traced values, although
+        nothing in them is exchanged: what is put into them later is not in the copy.
+    """
+
+    def __init__(self, swap: Callable[[Any], Any], *, anew: bool = False) -> None:
+        self._swap = swap
+        self._anew = anew
+        self._known: dict[int, Any] = {}
+
+    def of(self, value: Any) -> Any:
+        """Return a value with tracers and arrays in it exchanged; the same if there are none."""
+        if isinstance(value, Tracer):
+            return self._swap(value)
+        if id(value) in self._known:
+            return self._known[id(value)]
+        if type(value) is FunctionType:
+            return self._function(value)
+        if type(value) is TransformedFunction:
+            f = self.of(value.transformed)
+            return value if f is value.transformed else value.of(f)
+        if type(value) is MethodType:
+            return MethodType(self.of(value.__func__), self.of(value.__self__))
+        if type(value) is functools.partial:
+            arguments = self.of(value.args), self.of(value.keywords)
+            return functools.partial(self.of(value.func), *arguments[0], **arguments[1])
+        return self._container(value)
+
+    def _container(self, value: Any) -> Any:
+        leaves, structure = pytree.flatten(value)
+        if structure is pytree.LEAF:
+            return self._swap(value) if is_array(value) else value
+        copies = [self.of(leaf) for leaf in leaves]
+        changed = any(new is not leaf for new, leaf in zip(copies, leaves, strict=True))
+        if changed or (self._anew and any(isinstance(leaf, Tracer) for leaf in leaves)):
+            copied = pytree.unflatten(structure, copies)
+        elif self._anew and isinstance(value, (list, dict)):
+            copied = copy.copy(value)
+        else:
+            return value
+        self._known[id(value)] = copied  # a container under two names is one in the copy
+        return copied
+
+    def _function(self, function: FunctionType) -> FunctionType:
+        closure = tuple(CellType() for _ in function.__closure__ or ())
+        twin = FunctionType(
+            function.__code__, function.__globals__, function.__name__, None, closure or None
+        )
+        self._known[id(function)] = twin
+        twin.__defaults__ = self.of(function.__defaults__)
+        twin.__kwdefaults__ = self.of(function.__kwdefaults__)
+        twin.__qualname__ = function.__qualname__
+        twin.__dict__.update(function.__dict__)
+        for new, old in zip(closure, function.__closure__ or (), strict=True):
+            if not _is_empty(old):
+                new.cell_contents = self.of(old.cell_contents)
+        for name in globals_read(function.__code__):
+            value = function.__globals__.get(name)
+            if is_array(value):
+                self._swap(value)  # looked at: the name stays what it is for others
+        return twin
+
+
+def _is_empty(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:  # a name that is not bound yet
+        return True
+    return False

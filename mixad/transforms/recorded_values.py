@@ -1,0 +1,51 @@
+"""Recordings of values alone, around a transform that is one operation of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mixad.call.signature import Function
+from mixad.tape.tracer import Level
+from mixad.transforms.returning import returned_aux
+from mixad.transforms.strand_calls import VALUES_ALONE
+from mixad.transforms.strands import open_strand
+
+__all__ = ["record_values"]
+
+
+def record_values(
+    name: str,
+    f: Function,
+    args: Sequence[Any],
+    positions: Sequence[int],
+    call: Callable[[Sequence[Any], Sequence[Any]], Any],
+    has_aux: bool,
+) -> tuple[Any, Any] | None:
+    """Return what a call gives, and its aux, by a plan if it is known; None if there is none to be.
+
+    Parameters
+    ----------
+    name : str
+        The transform.
+    f : callable
+        What it is a transform of.
+    args : sequence
+        Its arguments.
+    positions : sequence of int
+        Which of them are made of arrays.
+    call : callable
+        Takes the arguments and the leaves of those at these positions, as the recording knows them.
+    has_aux : bool
+        Whether it returns ``(value, aux)``.
+    """
+    with Level(name, is_reverse=False, differentiates=False) as level:
+        strand = open_strand(level, f, args, positions)
+        if strand is None:
+            return None
+        arguments, inputs = strand.arguments, strand.inputs
+        outputs, aux = strand.record(lambda *_: call(arguments, inputs), {}, has_aux, VALUES_ALONE)
+    if strand.is_known:
+        value, _, aux = strand.run()
+        return value, aux
+    return outputs.values(level), returned_aux(aux, level)

@@ -1,0 +1,328 @@
+"""Calls of transforms by strands: what is known of a recording is not planned again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import NUMPY, describe_array
+from mixad.call.signature import Function
+from mixad.namespace.array import ArrayTracer
+from mixad.tape.cell import Cell
+from mixad.tape.constant import is_traced
+from mixad.tape.memory import noted_array
+from mixad.tape.node import InputNode
+from mixad.tape.over_numpy import as_numpy, of_numpy
+from mixad.tape.plan import Plan
+from mixad.tape.segments import Run, one_of
+from mixad.tape.states import State
+from mixad.tape.strand import Computed, Strand
+from mixad.tape.tracer import Level, Origin, Tracer
+from mixad.transforms.lifting import Inputs, Outputs, called, in_structures
+from mixad.transforms.returning import handed
+from mixad.transforms.strand_history import History
+
+__all__ = ["VALUES_ALONE", "Asked", "StrandCall", "as_input", "size_of"]
+
+
+class Asked(NamedTuple):
+    """What is asked of a call beside its gradients.
+
+    Attributes
+    ----------
+    given : array or pytree
+        The cotangent of the value, or the tangents of the inputs.
+    of_number : bool
+        Whether the value is to be one number, with the cotangent 1.
+    with_value : bool
+        Whether the value is asked for.
+    """
+
+    given: Any
+    of_number: bool
+    with_value: bool
+
+
+VALUES_ALONE = Asked(None, of_number=False, with_value=True)
+"""Values, and no gradients."""
+
+
+class _Returned(NamedTuple):
+    """What the caller gets beside gradients: leaves of the value, if it is wanted, and of aux."""
+
+    leaves: list[Any]
+    structures: list[pytree.Structure]
+
+    def trees(self, values: Mapping[int, Any], level: Level) -> list[Any]:
+        """Return value and aux, with the values of some leaves."""
+        given = enumerate(self.leaves)
+        leaves = [values[k] if k in values else handed(leaf, level) for k, leaf in given]
+        return in_structures(leaves, self.structures)
+
+
+def _returned(outputs: Outputs, aux: Any, *, with_value: bool) -> _Returned:
+    """Return what the caller gets of what the function returned."""
+    leaves, structure = pytree.flatten(aux)
+    if not with_value:
+        return _Returned(leaves, [pytree.flatten(None)[1], structure])
+    return _Returned([*outputs.leaves, *leaves], [outputs.structure, structure])
+
+
+_NOTHING = _Returned([], [])
+
+
+_slot_of = attrgetter("slot")
+
+
+class StrandCall:
+    """One call of a transform.
+
+    Parameters
+    ----------
+    level : Level
+        The transform's.
+    f : callable
+        What is called.
+    history : History
+        How its calls went.
+    structures : sequence of Structure
+        What the arguments that are inputs are made of.
+    arrays : sequence of array or Tracer
+        Their leaves.
+    state : State
+        In which these have come in.
+
+    Attributes
+    ----------
+    arguments : list
+        What the function is called with.
+    inputs : list of Tracer
+        What stands in it for the arrays.
+    is_known : bool
+        Whether what is asked for can be had without nodes.
+    """
+
+    arguments: list[Any]
+    is_known = False
+    _make_run: Callable[[Strand], Computed] = Run
+    _lifted: Inputs | None = None
+    _key: tuple[tuple[int, ...], Hashable, tuple[int, ...]] | None = None
+    _plan: Plan | None = None
+    _found: tuple[Sequence[Any], Sequence[Any]] | None = None
+    _returned = _NOTHING
+    _traced: Sequence[int] = ()
+    _cotangents: Sequence[Any] = ()
+    _is_of_number = False
+
+    def __init__(
+        self,
+        level: Level,
+        f: Function,
+        history: History,
+        structures: Sequence[pytree.Structure],
+        arrays: Sequence[Any],
+        state: State,
+    ) -> None:
+        self._level = level
+        self._f = f
+        self._history = history
+        self._structures = structures
+        self._arrays = arrays
+        self._states = state.inputs
+        self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, self._make_run)
+        self.inputs = self._strand.tracers_of_inputs()
+
+    @classmethod
+    def takes(cls, arrays: Sequence[Any], described: Sequence[Hashable]) -> bool:
+        """Whether there is such a call for inputs, of which None is told where all is not known."""
+        return True
+
+    def completed(self) -> Inputs:
+        """Return the inputs with their nodes: arrays count as they were when they came in."""
+        if self._lifted is None:
+            alone = frozenset((self._level,))
+            nodes: list[InputNode] = []
+            cells: list[Cell] = []
+            tracers: list[Any] = []
+            slots = zip(self._arrays, self._states, self._strand.values, strict=False)
+            for array, state, held in slots:
+                assert state.kind is not None
+                device = getattr(array, "device", None)
+                cells.append(Cell.of_held(held, state.shape, state.kind, device))
+                nodes.append(InputNode(self._level, None))
+                tracer = ArrayTracer(cells[-1], Origin(nodes[-1], 0, alone))
+                tracers.append(tracer if state.is_number else noted_array(tracer))
+            self._tracers = tracers
+            kinds: list[type] = [np.generic if s.is_number else np.ndarray for s in self._states]
+            structures = list(self._structures)
+            self._lifted = Inputs([], nodes, cells, kinds, structures, [])
+        return self._lifted
+
+    def _entered(self, index: int) -> Tracer:
+        """Return the tracer, with cell and node, of an input."""
+        self.completed()
+        found: Tracer = self._tracers[index]
+        return found
+
+    def record(
+        self, f: Function, kwargs: dict[str, Any], has_aux: bool, asked: Asked
+    ) -> tuple[Outputs, Any]:
+        """Call the function; return its outputs and its aux.
+
+        Tracers of one that raised are refused from now on.
+        """
+        try:
+            outputs, aux = called(f, self.arguments, kwargs, has_aux, self._level)
+            self.finish(outputs, aux, asked)
+        except BaseException:
+            self._strand.stop()
+            self._strand.end()
+            raise
+        return outputs, aux
+
+    def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
+        """End the recording: find what computes it, or give what the function returned nodes."""
+        strand = self._strand
+        strand.stop()
+        if asked.with_value or aux is not None:
+            self._returned = _returned(outputs, aux, with_value=asked.with_value)
+        if not strand.is_left and self._is_of_strand(outputs, asked):
+            self._find(outputs, asked)
+        if strand.is_left:
+            self._history.leave(self._f)
+        self.is_known = self._key is not None or self._found is not None
+        if not self.is_known:
+            strand.depart()
+        strand.end()
+
+    def _is_of_strand(self, outputs: Outputs, asked: Asked) -> bool:
+        """Whether what the function returned is traced by the strand or not at all."""
+        has, leaves = self._strand.has, self._returned.leaves
+        if asked.of_number:
+            is_one = outputs.structure is pytree.LEAF and has(outputs.leaves[0])
+            if not (is_one and leaves):
+                return is_one
+        self._traced = [at for at, leaf in enumerate(leaves) if has(leaf)]
+        return not any(is_traced(leaf) and not has(leaf) for leaf in (*outputs.leaves, *leaves))
+
+    def _find(self, outputs: Outputs, asked: Asked) -> None:
+        """Find what computes what is asked for."""
+        strand, leaves = self._strand, self._returned.leaves
+        values: tuple[int, ...] = ()
+        if self._traced:
+            values = tuple([leaves[at].slot for at in self._traced])
+        given: Hashable = None
+        if asked.of_number:
+            leaf = outputs.leaves[0]
+            known = leaf.state
+            if known.shape or not known.kind.type.is_float:
+                return
+            slots: tuple[int, ...] = (leaf.slot,)
+            self._cotangents, self._is_of_number = (one_of(known.kind),), True
+        elif asked is VALUES_ALONE:
+            slots = ()
+            if not values:
+                return
+        else:
+            seeds = outputs.seeds(asked.given, self._level)
+            if not seeds or not self._are_alike([g for _, g in seeds]):
+                return
+            slots = tuple([leaf.slot for leaf, _ in seeds])
+            self._cotangents = [as_numpy(g) for _, g in seeds]
+            given = tuple(map(describe_array, self._cotangents))
+        if strand.ends:
+            run = strand.run or Run(strand)
+            assert isinstance(run, Run)
+            self._found = run.gradient(list(zip(slots, self._cotangents, strict=True)), values)
+            strand.is_left = self._found is None
+            return
+        self._key = slots, given, values
+        if self._level.check != "full":
+            self._plan = strand.state.plans.get(self._key)
+
+    def _are_alike(self, given: Sequence[Any]) -> bool:
+        """Whether cotangents are arrays such as those that came in."""
+        kind, device = type(self._arrays[0]), self._strand.device
+        return all(
+            type(g) is kind and g.device == device and describe_array(g) is not None for g in given
+        )
+
+    def run(self) -> tuple[Any, list[Any], Any]:
+        """Return the value, None if it is not wanted, the gradients, and aux."""
+        if self._plan is not None:
+            self._history.new = 0
+            self._found = self._plan.run(self._strand.values, self._cotangents)
+        elif self._found is None:
+            self._found = self._done_on_nodes()
+        return self._answer(*self._found)
+
+    def _done_on_nodes(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return values and cotangents of a recording of one segment that has no plan yet."""
+        assert self._key is not None
+        slots, _, values = self._key
+        run, plans = Run(self._strand), self._strand.state.plans
+        is_new = self._key not in plans
+        seeds = list(zip(slots, self._cotangents, strict=True))
+        found = run.once(self._key, seeds, values, of_number=self._is_of_number)
+        if run.has_failed:
+            self._history.leave(self._f)
+        elif is_new and self._key in plans:
+            self._history.note_new(self._f)
+        return found
+
+    def _answer(
+        self, values: Sequence[Any], cotangents: Sequence[tuple[Any, bool] | None]
+    ) -> tuple[Any, list[Any], Any]:
+        gradients = self._gradients(cotangents) if cotangents else []
+        if not self._returned.structures:
+            return None, gradients, None
+        leaves = [self._returned.leaves[at] for at in self._traced]
+        of_leaves = dict(zip(self._traced, map(self._handed, values, leaves), strict=True))
+        value, aux = self._returned.trees(of_leaves, self._level)
+        return value, gradients, aux
+
+    def _gradients(self, cotangents: Sequence[tuple[Any, bool] | None]) -> list[Any]:
+        """Return cotangents of the inputs as the caller gets them."""
+        library, found = self._strand.library, list(map(_gradient, cotangents, self._states))
+        if library is not NUMPY:
+            found = [of_numpy(library, array) for array in found]
+        return in_structures(found, self._structures)
+
+    def _handed(self, value: Any, leaf: Tracer) -> Any:
+        """Return a value as the caller gets it: NumPy has numbers where there is no axis."""
+        if self._strand.library is not NUMPY:
+            return of_numpy(self._strand.library, value)
+        return value if value.ndim else _number_in(value, leaf)
+
+
+def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> Any:
+    """Return a gradient of the shape of an input, which nothing else holds; of a number one."""
+    if cotangent is None:
+        assert state.kind is not None
+        found = np.zeros(state.shape, state.kind.type.dtype)
+    else:
+        found, is_own = cotangent
+        if type(found) is not np.ndarray or not (is_own and found.shape == state.shape):
+            found = np.array(np.broadcast_to(found, state.shape))
+    return as_input(found, state) if state.is_number else found
+
+
+def as_input(array: Any, state: State) -> Any:
+    """Return an array for an input as such inputs come in: of a number one."""
+    return _number_in(array, state) if state.is_number else array
+
+
+def _number_in(array: np.ndarray[Any, Any], known: State | Tracer) -> Any:
+    """Return the number in an array without axes: what comes of Python's only is one of Python."""
+    assert known.kind is not None
+    return array.item() if known.kind.weak else array[()]
+
+
+def size_of(arrays: Sequence[Any]) -> int:
+    """Return how many elements some arrays have."""
+    return sum([math.prod(array.shape) for array in arrays])
