@@ -81,7 +81,7 @@ ELSEWHERE = {
     "would be silently detached: pass plain arrays": "tests/test_libraries.py, with JAX, autograd",
     "a JAX array that lies on": "tests/backends/test_jax_arrays.py, with two devices",
     "is given no array: pass scalars": "needs a device",
-    "holds an integer that does not fit": "tests/test_captured_numbers.py, at a call",
+    "holds an integer that does not fit": "tests/broadcast/test_captured_numbers.py, at a call",
     "of an integration": "tests/test_registry.py: it is told as a warning",
 }
 """Messages that need what is not installed here, or that guard what users do not reach."""
