@@ -180,7 +180,7 @@ class Given(NamedTuple):
         Whether it raises for some elements.
     is_told : bool
         Whether all that it has read is traced, or came in: it has looked at no elements, and made
-        no arrays.
+        no arrays; nor is a result an operand.
     """
 
     results: Sequence[Any]

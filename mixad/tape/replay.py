@@ -129,7 +129,8 @@ class Replay:
         results, may_fail = [first, *self._further], risks != self.level.risks
         self._further.clear()
         operands = [self.done[slot - self._start] for slot in slots]
-        is_told = before == self.level.looks and self.journal.is_whole
+        is_new = not any(result is operand for result in results for operand in operands)
+        is_told = before == self.level.looks and self.journal.is_whole and is_new
         return Given.of(results, self._container, operands, may_fail=may_fail, is_told=is_told)
 
     def forget(self, first: int) -> None:

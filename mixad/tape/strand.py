@@ -33,7 +33,7 @@ from mixad.tape.memory import (
     retire_others,
     unshared,
 )
-from mixad.tape.node import RuleNode
+from mixad.tape.node import InputNode, RuleNode
 from mixad.tape.on_nodes import give_nodes
 from mixad.tape.operations import (
     LINK,
@@ -426,7 +426,8 @@ class Strand:
         except BaseException:  # what came in has slots that no other call gives it
             self._leave()
             raise
-        if (given is None or not given.is_told) and not operation.is_primitive:
+        is_told = given is not None and given.is_told
+        if not is_told and not operation.is_primitive:
             self._forget(first)
             replay.forget(first)
             found = operation.compute(*operands)
@@ -600,12 +601,11 @@ class Strand:
         return bool(given.results) and all(map(self._is_new, given.results))
 
     def _is_new(self, result: Any) -> bool:
-        """Whether a result has been made by an operation that strands know."""
+        """Whether a result is a value of the strand: one that was made, or copied."""
         if type(result) is not self.kind or result.strand is not None:
             return False
-        node = result.origin.node
-        is_made = isinstance(node, (KernelNode, RuleNode, ValuesNode, Called))
-        return is_made and len(result.origin.levels) == 1
+        known = (KernelNode, RuleNode, ValuesNode, Called, InputNode)
+        return isinstance(result.origin.node, known) and len(result.origin.levels) == 1
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -880,6 +880,8 @@ def _described(tracer: Tracer) -> tuple[Kind, tuple[int, ...], bool]:
     return tracer.cell.kind, tracer.cell.shape, is_numpy_number(tracer)
 
 
-def _reader_of(node: Any) -> Reader:
-    """Return what reads the arguments of a node, for messages."""
+def _reader_of(node: Any) -> Reader | None:
+    """Return what reads the arguments of a node, for messages; None of a copy."""
+    if type(node) is InputNode:
+        return None
     return cast("Reader", node.call if type(node) is KernelNode else node.rule)

@@ -186,3 +186,18 @@ def test_an_error_that_the_function_catches_is_no_end() -> None:
 
     for _ in range(4):
         np.testing.assert_allclose(mixad.grad(f)(X), 2 * X * A.sum(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("begin", [lambda x: x, lambda x: np.sort(x), lambda x: x * 2.0])
+def test_copies_are_known_wherever_they_are_made(
+    begin: Callable[[Any], Any], runs: list[type]
+) -> None:
+    def f(x: Any) -> Any:
+        y = begin(x)
+        z = y.copy() if y[0] < 9 else y
+        z[0] = 2.0
+        return (np.real(z) * y).sum()
+
+    for _ in range(3):
+        np.testing.assert_array_equal(mixad.grad(f)(X), by_nodes(mixad.grad(f), X))
+    assert len(runs) == 3
